@@ -340,7 +340,8 @@ impl Client {
 
     fn rename_plan9(&self, from: &Path, to: &Path) -> Result<(), Error> {
         let name = to.file_name().ok_or_else(|| Error::bad_path("the new name is none"))?;
-        if from.parent() != to.parent() {
+        let root = Path::new("/");
+        if root.join(from).parent() != root.join(to).parent() {
             return Err(Error::Unsupported { doing: "move", path: from.to_path_buf() });
         }
         let (fid, _) = self.tree.find(from, false)?;

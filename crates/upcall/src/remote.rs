@@ -225,8 +225,13 @@ fn say_json(value: &impl Serialize) -> Outcome<()> {
 
 /// A name that nothing else has, in the directory of a path.
 fn temporary(path: &Path) -> PathBuf {
+    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    path.with_file_name(format!(".upcall-{}-{number}", std::process::id()))
+    // Processes of several hosts and containers may write into one directory.
+    static PROCESS: OnceLock<u64> = OnceLock::new();
+    let process = PROCESS
+        .get_or_init(|| crate::clock::random().unwrap_or_else(|_| u64::from(std::process::id())));
+    path.with_file_name(format!(".upcall-{process:016x}-{number}"))
 }

@@ -13,7 +13,8 @@ pub(crate) struct Chmod {
     #[command(flatten)]
     server: Server,
 
-    /// Permissions as chmod(1) reads them: 644, u+x, go-w, a=rX
+    /// Permissions, octal or symbolic: 644, 2775, u+x, go-w, a=rX. Up to four octal digits leave
+    /// the set-id bits of directories; without u, g, o or a the umask of this process applies
     #[arg(value_name = "MODE", value_parser = parse)]
     mode: Mode,
 
@@ -77,8 +78,8 @@ fn one(frame: &Frame, mode: &Mode, path: &Path, known: Option<Metadata>) -> Outc
 /// A mode: permission bits, or changes of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Mode {
-    /// All bits.
-    Bits(u32),
+    /// All bits; whether set-id bits of directories are set as well.
+    Bits(u32, bool),
     /// Changes, in order.
     Changes(Vec<Change>),
 }
@@ -112,7 +113,8 @@ impl Mode {
     /// Returns the new mode of a file that has this one.
     fn of(&self, before: u32, is_dir: bool) -> u32 {
         match self {
-            Mode::Bits(bits) => *bits,
+            Mode::Bits(bits, false) if is_dir => bits | before & (SET_UID | SET_GID),
+            Mode::Bits(bits, _) => *bits,
             Mode::Changes(all) => all.iter().fold(before, |mode, it| it.apply(mode, is_dir)),
         }
     }
@@ -137,10 +139,17 @@ fn parse(text: &str) -> Result<Mode, String> {
     let wrong = || "write a mode like 644, 1777, u+x, go-w or a=rX".to_string();
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o7777);
-        return bits.map(Mode::Bits).ok_or_else(wrong);
+        return bits.map(|bits| Mode::Bits(bits, text.len() > 4)).ok_or_else(wrong);
     }
     let clauses: Option<Vec<Change>> = text.split(',').map(clause).collect();
     clauses.map(Mode::Changes).ok_or_else(wrong)
+}
+
+/// Permissions that files made by this process do not get.
+fn umask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    mask.bits()
 }
 
 fn clause(text: &str) -> Option<Change> {
@@ -164,7 +173,7 @@ fn clause(text: &str) -> Option<Change> {
     })?;
     let mut change = Change { classes, operator, bits: 0, search: false };
     if classes == 0 {
-        change.classes = 0o7777;
+        change.classes = 0o7777 & !umask();
     }
     for letter in rest[1..].chars() {
         change.bits |= match letter {
@@ -199,6 +208,9 @@ mod tests {
             ("+t", 0o777, 0o1777, 0o1777),
             ("ug+s", 0o755, 0o6755, 0o6755),
             ("g=rx", 0o2777, 0o757, 0o2757),
+            ("755", 0o2700, 0o755, 0o2755),
+            ("00755", 0o2700, 0o755, 0o755),
+            ("+w", 0o444, 0o666 & !umask() | 0o444, 0o666 & !umask() | 0o444),
         ] {
             let mode = parse(text).expect(text);
             assert_eq!((mode.of(before, false), mode.of(before, true)), (file, dir), "{text}");

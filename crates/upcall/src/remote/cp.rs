@@ -130,22 +130,25 @@ struct Job {
 fn tree(frame: &Frame, cp: &Cp, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {
     if !cp.recursive {
         let from = from.display();
-        return Err(Trouble::Host(format!("{from} is a directory; copy all of it with -r")));
+        let text = format!("cannot copy {from}: it is a directory; copy all of it with -r");
+        return Err(Trouble::Host(text));
     }
     let absolute = |path: &Path| Path::new("/").join(path);
     if absolute(to).starts_with(absolute(from)) {
         return Err(itself(from, to));
     }
-    directory(&frame.client, to, shared)?;
+    let mut modes = Modes::default();
+    modes.directory(frame, from, to, shared)?;
     let target = frame.client.metadata(to)?.inode;
-    trees::share(
+    let done = trees::share(
         |hand_out: &mut dyn FnMut(Job)| {
             let mut each = |path: &Path, entry: Entry| {
                 if shared.is_over() {
                     return Ok(false);
                 }
                 let copy = to.join(path.strip_prefix(from).unwrap_or(path));
-                match enter(frame, (path, &entry), (&copy, target), shared, hand_out) {
+                let entry = (path, &entry);
+                match enter(frame, entry, (&copy, target), shared, hand_out, &mut modes) {
                     Ok(enter) => Ok(enter),
                     Err(trouble) => {
                         shared.note(path, Err(trouble));
@@ -171,7 +174,42 @@ fn tree(frame: &Frame, cp: &Cp, from: &Path, to: &Path, shared: &Shared) -> Outc
             }
             frame.counts.add(&frame.counts.files, 1);
         },
-    )
+    );
+    modes.finish(frame, shared);
+    done
+}
+
+/// Modes of copied directories that are set at the end: their owner may not make files in them.
+#[derive(Default)]
+struct Modes(Vec<(PathBuf, u32)>);
+
+impl Modes {
+    /// Makes a directory with the mode of its source, and more for its owner for now, unless it
+    /// exists.
+    fn directory(&mut self, frame: &Frame, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {
+        const OWNER: u32 = 0o700;
+        match frame.client.create_dir(to) {
+            Ok(()) => {
+                shared.count(|report| report.directories += 1);
+                let mode = frame.client.metadata(from)?.mode & 0o7777;
+                frame.client.set_mode(to, mode | OWNER)?;
+                if mode & OWNER != OWNER {
+                    self.0.push((to.to_path_buf(), mode));
+                }
+            }
+            Err(error) if error.is_exists() && frame.client.metadata(to)?.is_dir() => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Sets the modes that remain, of inner directories first.
+    fn finish(self, frame: &Frame, shared: &Shared) {
+        for (path, mode) in self.0.iter().rev() {
+            let set = frame.client.set_mode(path, *mode);
+            shared.note(path, set.map_err(Trouble::from));
+        }
+    }
 }
 
 fn itself(from: &Path, to: &Path) -> Trouble {
@@ -186,6 +224,7 @@ fn enter(
     (copy, target): (&Path, u64),
     shared: &Shared,
     hand_out: &mut dyn FnMut(Job),
+    modes: &mut Modes,
 ) -> Outcome<bool> {
     let link = match entry.kind {
         Kind::Directory => {
@@ -193,7 +232,7 @@ fn enter(
             if frame.client.symlink_metadata(path)?.inode == target {
                 return Err(itself(path, copy));
             }
-            return directory(&frame.client, copy, shared).map(|()| true);
+            return modes.directory(frame, path, copy, shared).map(|()| true);
         }
         Kind::File => false,
         Kind::Symlink => true,
@@ -205,16 +244,6 @@ fn enter(
     frame.counts.add(&frame.counts.files_all, 1);
     hand_out(Job { link, from: path.to_path_buf(), to: copy.to_path_buf() });
     Ok(false)
-}
-
-/// Makes a directory unless it exists.
-fn directory(client: &Client, path: &Path, shared: &Shared) -> Outcome<()> {
-    match client.create_dir(path) {
-        Ok(()) => shared.count(|report| report.directories += 1),
-        Err(error) if error.is_exists() && client.metadata(path)?.is_dir() => {}
-        Err(error) => return Err(error.into()),
-    }
-    Ok(())
 }
 
 fn link(client: &Client, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {

@@ -2,8 +2,11 @@
 
 use super::frame::{self, Frame};
 use super::list::unless_gone;
-use super::{Outcome, Server, Trouble, put};
+use super::{Outcome, Server, Trouble, temporary};
 use clap::Args;
+use client::{Client, Dialect};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,15 +34,42 @@ pub(crate) fn run(mv: &Mv) -> ExitCode {
         let place = Place::find(frame, &mv.to, mv.from.len())?;
         frame::each(&mv.from, |from| {
             let to = place.of(from)?;
-            put::settle(&frame.client, from, &to)
+            match frame.client.dialect() {
+                Dialect::Linux => Ok(frame.client.rename(from, &to)?),
+                Dialect::Plan9 => replace(&frame.client, from, &to),
+            }
         })
     })
+}
+
+/// Renames a file in 9P2000, which replaces nothing: a file of the new name is set aside until the
+/// other one has it.
+fn replace(client: &Client, from: &Path, to: &Path) -> Outcome<()> {
+    let source = client.symlink_metadata(from)?;
+    let there = unless_gone(client.symlink_metadata(to))?;
+    let Some(there) = there.filter(client::Metadata::is_file) else {
+        return Ok(client.rename(from, to)?);
+    };
+    if there.inode == source.inode {
+        let (from, to) = (from.display(), to.display());
+        let text = format!("cannot move {from} to {to}: they are the same file; name another one");
+        return Err(Trouble::Host(text));
+    }
+    let aside = temporary(to);
+    client.rename(to, &aside)?;
+    if let Err(error) = client.rename(from, to) {
+        client.rename(&aside, to)?;
+        return Err(error.into());
+    }
+    Ok(client.remove(&aside)?)
 }
 
 /// The target of `mv` and `cp`.
 pub(super) struct Place<'a> {
     to: &'a Path,
     is_dir: bool,
+    /// Paths that were given to sources, with these.
+    given: RefCell<BTreeMap<PathBuf, PathBuf>>,
 }
 
 impl<'a> Place<'a> {
@@ -51,7 +81,7 @@ impl<'a> Place<'a> {
         let there = unless_gone(frame.client.metadata(to))?;
         let is_dir = there.as_ref().is_some_and(client::Metadata::is_dir);
         if is_dir || (sources == 1 && !to.as_os_str().as_bytes().ends_with(b"/")) {
-            return Ok(Place { to, is_dir });
+            return Ok(Place { to, is_dir, given: RefCell::default() });
         }
         let (to, cause) = (to.display(), there.map_or("no such directory", |_| "not a directory"));
         let step = "make it with 'upcall mkdir', or name a directory";
@@ -61,7 +91,7 @@ impl<'a> Place<'a> {
     /// Returns the path that a source gets.
     ///
     /// # Errors
-    /// A source without a name of its own.
+    /// A source without a name of its own, or with that of another source.
     pub(super) fn of(&self, from: &Path) -> Outcome<PathBuf> {
         if !self.is_dir {
             return Ok(self.to.to_path_buf());
@@ -70,6 +100,12 @@ impl<'a> Place<'a> {
             let from = from.display();
             Trouble::Host(format!("{from} has no name of its own; name the target in full"))
         };
-        Ok(self.to.join(from.file_name().ok_or_else(nameless)?))
+        let to = self.to.join(from.file_name().ok_or_else(nameless)?);
+        if let Some(other) = self.given.borrow_mut().insert(to.clone(), from.to_path_buf()) {
+            let (from, to, other) = (from.display(), to.display(), other.display());
+            let text = format!("cannot put {from} at {to}: {other} was just put there");
+            return Err(Trouble::Host(text));
+        }
+        Ok(to)
     }
 }

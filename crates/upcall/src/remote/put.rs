@@ -110,7 +110,7 @@ fn read_metadata(path: &Path) -> Outcome<fs::Metadata> {
     fs::metadata(path).map_err(unread(path))
 }
 
-/// What is sent, its permission bits, and the modification time that the copy gets.
+/// Contents of a file, its permission bits, and the modification time that the copy gets.
 type Source<'a> = (&'a mut dyn Read, u32, Option<Time>);
 
 /// How a file is sent.

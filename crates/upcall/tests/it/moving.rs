@@ -44,6 +44,33 @@ fn files_are_moved_and_renamed() {
     }
 }
 
+/// Whatever goes wrong: 9P2000 replaces nothing, so the file of the new name has to be removed.
+#[test]
+fn no_file_is_lost_by_a_move_that_fails() {
+    for dialect in DIALECTS {
+        let (dir, server) = serve("mv-lost");
+        let path = |name: &str| dir.path().join(name);
+        let notes = std::fs::read(path("notes")).unwrap();
+        std::fs::write(path("sub/notes"), "others").unwrap();
+        std::fs::set_permissions(path("sub/notes"), PermissionsExt::from_mode(0o666)).unwrap();
+        let mv = |words: &[&str]| run(server.ninep(), "mv", &at(dialect, words)).status.success();
+        let is_kept = || std::fs::read(path("notes")).is_ok_and(|now| now == notes);
+        let _ = mv(&["/notes", "/notes"]);
+        assert!(is_kept(), "{dialect}: onto itself");
+        assert!(!mv(&["/no", "/notes"]) && is_kept(), "{dialect}: what is not there");
+        if dialect == "9P2000" {
+            assert!(!mv(&["/notes", "/sub/"]) && is_kept(), "to another directory");
+            assert_eq!(std::fs::read(path("sub/notes")).unwrap(), b"others");
+            assert!(mv(&["notes", "/other"]) && mv(&["/other", "notes"]) && is_kept());
+        } else {
+            // Two sources of one name do not replace each other.
+            assert!(!mv(&["/notes", "/sub/notes", "/empty/"]));
+            assert_eq!(std::fs::read(path("empty/notes")).unwrap(), notes);
+            assert_eq!(std::fs::read(path("sub/notes")).unwrap(), b"others");
+        }
+    }
+}
+
 #[test]
 fn files_and_trees_are_copied_on_the_server() {
     for dialect in DIALECTS {
@@ -62,11 +89,16 @@ fn files_and_trees_are_copied_on_the_server() {
         let report: Value = serde_json::from_str(&cp(&["-r", "--json", "/sub", "/new"])).unwrap();
         assert_eq!((&report["files"], &report["directories"]), (&303.into(), &2.into()));
         assert!(described(&path("new")) == described(&path("sub")), "{dialect}");
+        let mode = |name: &str| path(name).metadata().unwrap().permissions().mode();
+        assert_eq!((mode("new"), mode("new/deep")), (mode("sub"), mode("sub/deep")));
         // Into a directory that is there, as cp(1) does it.
         cp(&["-r", "sub", "/empty"]);
         assert!(described(&path("empty/sub")) == described(&path("sub")), "{dialect}");
         for (words, cause) in [
-            (&["/sub", "/other"][..], "/sub is a directory; copy all of it with -r"),
+            (
+                &["/sub", "/other"][..],
+                "cannot copy /sub: it is a directory; copy all of it with -r",
+            ),
             (&["-r", "/sub", "/sub/deep"], "cannot copy /sub into itself, /sub/deep/sub;"),
             (&["/notes", "/notes"], "they are the same file"),
             (&["/no", "/other"], "cannot look at /no: "),
