@@ -1,7 +1,7 @@
 //! The log of the server: messages on standard error, and the access log of HTTP.
 //!
-//! A thread of its own writes. Who reads a pipe may be slow, or not read at all: nobody waits for
-//! that thread, and what it has no room for is counted and left out.
+//! Each has a thread that writes it, so that a slow reader of one delays neither the server nor the
+//! other. Lines that there is no room for are counted and left out.
 
 use crate::clock;
 use crate::config::{AccessFormat, LogFormat, LogLevel, Serve};
@@ -14,33 +14,72 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 use std::time::Duration;
 
 #[cfg(test)]
 mod tests;
 
-/// Capacity of the queue of what waits to be written.
-const LINES: usize = 4096;
+/// Maximum number of messages that wait to be written, and of access log entries.
+const MESSAGES: usize = 1024;
+const ENTRIES: usize = 8192;
 
-/// Maximum time to wait for the writer at the end.
+/// Maximum size of the text in access log entries that wait to be written, bytes.
+const ENTRIES_BYTES: usize = 4 << 20;
+
+/// Maximum length of the text of a message, bytes.
+const TEXT_MAX: usize = 4096;
+
+/// Maximum time to wait for each writer at the end.
 const FINISH_TIME: Duration = Duration::from_secs(1);
 
-/// What the writer is given.
-enum Line {
-    News(News),
-    Access(Box<Access>),
-    /// Everything before is to be written; then somebody is told.
+/// Input of a writer, with the time of its event.
+enum Line<T> {
+    Event(Time, T),
+    /// Notifies the sender when everything before is written.
     Finish(SyncSender<()>),
+}
+
+/// Queue of a writer.
+struct Queue<T> {
+    lines: SyncSender<Line<T>>,
+    /// Lines that there was no room for.
+    lost: AtomicU64,
+}
+
+impl<T: Send + 'static> Queue<T> {
+    fn new(capacity: usize) -> (Queue<T>, Receiver<Line<T>>) {
+        let (lines, taken) = sync_channel(capacity);
+        (Queue { lines, lost: AtomicU64::new(0) }, taken)
+    }
+
+    /// Adds a line; whether there is room.
+    fn put(&self, time: Time, event: T) -> bool {
+        let is_taken = self.lines.try_send(Line::Event(time, event)).is_ok();
+        self.lost.fetch_add(u64::from(!is_taken), Ordering::Relaxed);
+        is_taken
+    }
+
+    /// Waits until all lines are written, at most for a while.
+    fn finish(&self) {
+        let ((told, tells), lines) = (sync_channel(1), self.lines.clone());
+        // There may be no room, and never be any.
+        let put = spawn("log-end", move || drop(lines.send(Line::Finish(told))));
+        if put.is_ok() {
+            let _ = tells.recv_timeout(FINISH_TIME);
+        }
+    }
 }
 
 /// The log of the process.
 struct Logger {
     level: Level,
-    lines: SyncSender<Line>,
-    /// Messages and entries that there was no room for.
-    lost: AtomicU64,
+    messages: Queue<News>,
+    entries: Queue<Box<Access>>,
+    /// Text of entries that wait to be written, bytes.
+    entries_bytes: AtomicUsize,
 }
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
@@ -54,11 +93,35 @@ impl node::log::Log for ToLog {
     }
 
     fn access(&mut self, access: Access) {
-        put(Line::Access(Box::new(access)));
+        let Some(logger) = LOGGER.get() else { return };
+        let bytes = weight(&access);
+        if logger.entries_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > ENTRIES_BYTES {
+            logger.entries_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            logger.entries.lost.fetch_add(1, Ordering::Relaxed);
+        } else if !logger.entries.put(begun(&access), Box::new(access)) {
+            logger.entries_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 }
 
-/// Starts the writer.
+/// Size of the text of an entry.
+fn weight(access: &Access) -> usize {
+    let line = access.account.entry.as_ref().and_then(|entry| entry.line.as_ref());
+    line.map_or(0, |line| {
+        let fields =
+            [&line.referer, &line.agent].map(|field| field.as_ref().map_or(0, String::len));
+        line.method.len() + line.target.len() + fields.iter().sum::<usize>()
+    })
+}
+
+/// The time at which a request that has just ended came.
+fn begun(access: &Access) -> Time {
+    let took = access.account.entry.as_ref().map(|entry| entry.ended.since(entry.begun));
+    let took = took.map_or(0, |took| i64::try_from(took.as_nanos()).unwrap_or(0));
+    Time::from_nanos(clock::wall().as_nanos() - took)
+}
+
+/// Starts the writers.
 pub(crate) fn start(serve: &Serve) -> Result<(), String> {
     let level = match serve.log_level.unwrap_or(LogLevel::Info) {
         LogLevel::Error => Level::Error,
@@ -75,16 +138,14 @@ pub(crate) fn start(serve: &Serve) -> Result<(), String> {
             })?)
         }
     };
-    let (lines, taken) = sync_channel(LINES);
-    let writer = Writer {
-        format: serve.log_format.unwrap_or(LogFormat::Text),
-        access_format: serve.access_log_format.unwrap_or(AccessFormat::Combined),
-        access: BufWriter::new(access),
-    };
-    let thread = std::thread::Builder::new().name("log".to_string());
-    thread.spawn(move || writer.run(&taken)).map_err(|error| format!("no thread: {error}"))?;
-    let logger = Logger { level, lines, lost: AtomicU64::new(0) };
-    LOGGER.set(logger).map_err(|_| "the log is started once".to_string())
+    let (messages, news) = Queue::new(MESSAGES);
+    let (entries, accesses) = Queue::new(ENTRIES);
+    let logger = Logger { level, messages, entries, entries_bytes: AtomicUsize::new(0) };
+    LOGGER.set(logger).map_err(|_| "the log is started once".to_string())?;
+    let format = serve.log_format.unwrap_or(LogFormat::Text);
+    spawn("log", move || write_messages(&news, format))?;
+    let format = serve.access_log_format.unwrap_or(AccessFormat::Combined);
+    spawn("access-log", move || write_entries(&accesses, format, BufWriter::new(access)))
 }
 
 /// Logs that something may have to be looked after.
@@ -97,75 +158,71 @@ pub(crate) fn error(target: &'static str, text: String) {
     send(News { level: Level::Error, target, text });
 }
 
-fn send(news: News) {
-    if LOGGER.get().is_some_and(|logger| news.level <= logger.level) {
-        put(Line::News(news));
-    }
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    let thread = thread::Builder::new().name(name.to_string()).spawn(run);
+    thread.map(|_| ()).map_err(|error| format!("no thread: {error}"))
 }
 
-fn put(line: Line) {
-    let Some(logger) = LOGGER.get() else { return };
-    if logger.lines.try_send(line).is_err() {
-        logger.lost.fetch_add(1, Ordering::Relaxed);
+fn send(news: News) {
+    if let Some(logger) = LOGGER.get().filter(|logger| news.level <= logger.level) {
+        logger.messages.put(clock::wall(), news);
     }
 }
 
 /// Waits until everything is written, but not for a reader that does not read.
 pub(crate) fn finish() {
     let Some(logger) = LOGGER.get() else { return };
-    let (told, tells) = sync_channel(1);
-    if logger.lines.try_send(Line::Finish(told)).is_ok() {
-        let _ = tells.recv_timeout(FINISH_TIME);
-    }
+    logger.entries.finish();
+    logger.messages.finish();
 }
 
-/// Writes lines in the formats that were asked for.
-struct Writer {
-    format: LogFormat,
-    access_format: AccessFormat,
-    access: BufWriter<Box<dyn Write + Send>>,
+/// Returns how many lines are missing since the last call, if any are.
+fn lost<T>(queue: impl Fn(&Logger) -> &Queue<T>) -> Option<u64> {
+    let lost = LOGGER.get().map_or(0, |logger| queue(logger).lost.swap(0, Ordering::Relaxed));
+    (lost > 0).then_some(lost)
 }
 
-impl Writer {
-    fn run(mut self, lines: &Receiver<Line>) {
-        while let Ok(line) = lines.recv() {
-            self.write(line);
-            while let Ok(line) = lines.try_recv() {
-                self.write(line);
-            }
-            self.flush();
-        }
-    }
-
-    fn write(&mut self, line: Line) {
+/// Writes messages to standard error.
+fn write_messages(lines: &Receiver<Line<News>>, format: LogFormat) {
+    let write = |time, news: &News| {
+        let _ = writeln!(io::stderr(), "{}", news_text(news, format, time));
+    };
+    while let Ok(line) = lines.recv() {
         match line {
-            Line::News(news) => self.report(&news),
-            Line::Access(access) => {
-                let text = access_text(&access, self.access_format, clock::wall());
-                // The disk may be full: the server goes on without its access log.
-                let _ = writeln!(self.access, "{text}");
-            }
-            Line::Finish(told) => {
-                self.flush();
-                let _ = told.send(());
-            }
+            Line::Event(time, news) => write(time, &news),
+            Line::Finish(told) => drop(told.send(())),
+        }
+        if let Some(lost) = lost(|logger| &logger.messages) {
+            let text = format!("{lost} messages are missing: they came too fast");
+            write(clock::wall(), &News { level: Level::Warn, target: "log", text });
         }
     }
+}
 
-    fn flush(&mut self) {
-        let _ = self.access.flush();
-        let lost = LOGGER.get().map_or(0, |logger| logger.lost.swap(0, Ordering::Relaxed));
-        if lost > 0 {
-            let text = format!(
-                "{lost} messages and access log entries are missing: \
-                 they came faster than they could be written"
-            );
-            self.report(&News { level: Level::Warn, target: "log", text });
+/// Writes the access log. If its disk is full, the server goes on without it.
+fn write_entries(
+    lines: &Receiver<Line<Box<Access>>>,
+    format: AccessFormat,
+    mut file: BufWriter<Box<dyn Write + Send>>,
+) {
+    while let Ok(first) = lines.recv() {
+        for line in std::iter::once(first).chain(lines.try_iter()).take(1000) {
+            match line {
+                Line::Event(time, access) => {
+                    let _ = writeln!(file, "{}", access_text(&access, format, time));
+                    let bytes = weight(&access);
+                    LOGGER.get().map(|it| it.entries_bytes.fetch_sub(bytes, Ordering::Relaxed));
+                }
+                Line::Finish(told) => {
+                    let _ = file.flush();
+                    let _ = told.send(());
+                }
+            }
         }
-    }
-
-    fn report(&self, news: &News) {
-        let _ = writeln!(io::stderr(), "{}", news_text(news, self.format, clock::wall()));
+        let _ = file.flush();
+        if let Some(lost) = lost(|logger| &logger.entries) {
+            warn("log", format!("{lost} access log entries are missing: they came too fast"));
+        }
     }
 }
 
@@ -177,14 +234,15 @@ fn news_text(news: &News, format: LogFormat, wall: Time) -> String {
         target: &'a str,
         message: &'a str,
     }
-    let (time, News { target, text, .. }) = (rfc3339(wall), news);
+    let (time, target) = (rfc3339(wall), news.target);
+    let text = &news.text[..news.text.floor_char_boundary(TEXT_MAX)];
     let (level, padded) = match news.level {
         Level::Error => ("error", "ERROR"),
         Level::Warn => ("warn", "WARN "),
         Level::Info => ("info", "INFO "),
     };
     match format {
-        LogFormat::Text => format!("{time} {padded} {target}: {}", text.replace('\n', " ")),
+        LogFormat::Text => format!("{time} {padded} {target}: {}", one_line(text)),
         LogFormat::Json => json(&Message { time: &time, level, target, message: text }),
     }
 }
@@ -241,10 +299,14 @@ fn host(address: &str) -> String {
 
 /// Text between quotes, as Apache writes it: nothing in it ends the quotes or the line.
 fn escaped(text: &str) -> String {
+    one_line(&text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Text without control characters, which could forge lines or hide them on a terminal.
+fn one_line(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
-            '"' | '\\' => safe.extend(['\\', character]),
             control if control.is_control() => {
                 let mut bytes = [0; 4];
                 for byte in control.encode_utf8(&mut bytes).bytes() {
