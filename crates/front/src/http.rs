@@ -414,10 +414,10 @@ impl Automaton for Session {
             State::Discarding { until, .. } if until.0 < u64::MAX => Some(*until),
             State::Putting(put) => put.deadline(),
             State::Operating(it) => it.deadline(),
+            State::Listing(listing) => listing.deadline(),
             State::Head { .. }
             | State::Fetching { .. }
             | State::Sending(_)
-            | State::Listing(_)
             | State::Deleting(_)
             | State::Running(_)
             | State::Listening(_)
@@ -533,10 +533,10 @@ impl Session {
             }
             State::Putting(put) => self.put_late(now, put, out),
             State::Operating(it) => self.operate_late(now, it, out),
+            State::Listing(listing) => self.list_late(now, listing, out),
             State::Discarding { until, reason, .. } if until <= now => self.hang_up(reason, out),
             state @ (State::Fetching { .. }
             | State::Sending(_)
-            | State::Listing(_)
             | State::Deleting(_)
             | State::Running(_)
             | State::Listening(_)
@@ -721,6 +721,7 @@ impl Session {
         if self.input.is_empty() {
             return self.hang_up("idle for too long", out);
         }
+        self.log(now);
         self.refuse(now, refusal(408, "the request head took too long"), out)
     }
 

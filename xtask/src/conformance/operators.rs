@@ -107,7 +107,7 @@ fn nginx(scratch: &Path, port: u16, upstream: &str) -> Result<Command> {
          fastcgi_temp_path {scratch}/fastcgi;\n  uwsgi_temp_path {scratch}/uwsgi;\n  \
          scgi_temp_path {scratch}/scgi;\n  server {{\n    listen 127.0.0.1:{port};\n    \
          location / {{\n      proxy_pass http://{to};\n      proxy_http_version 1.1;\n      \
-         proxy_set_header Host $host;\n    }}\n  }}\n}}\n",
+         proxy_set_header Host $http_host;\n    }}\n  }}\n}}\n",
         scratch = scratch.display(),
     );
     let conf = scratch.join("nginx.conf");

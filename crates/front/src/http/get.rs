@@ -44,7 +44,7 @@ impl Session {
         State::Fetching { request: Box::new(request), reads: false, directory: Some(directory) }
     }
 
-    /// Continues with the index page if it is a file, and else lists its directory.
+    /// Continues with the index page if it is a file, and lists its directory if there is none.
     pub(super) fn index_fetched(
         &mut self,
         now: Instant,
@@ -57,6 +57,10 @@ impl Session {
             Ok(Reply::Fetched(stat, data, open)) if stat.kind == Kind::File => {
                 out.push(Output::Close(directory));
                 self.fetched(now, request, false, Ok(Reply::Fetched(stat, data, open)), out)
+            }
+            Err(error) if error != Error::NotFound => {
+                out.push(Output::Close(directory));
+                self.fail(now, status(error), out)
             }
             other => {
                 crate::discard(other, out);

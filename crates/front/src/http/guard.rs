@@ -28,21 +28,19 @@ pub(super) fn check(request: &Request, local: bool, hosts: &[String]) -> Result<
     }
 }
 
-/// Whether an origin is this server: by the `Host` of the request, or by a name in `hosts`, at
-/// which a proxy may listen with TLS and at any port.
+/// Whether an origin is this server, by the `Host` of the request; with TLS only if the host is
+/// among `hosts`, where a proxy has it.
 fn is_own(origin: &str, host: &str, hosts: &[String]) -> bool {
-    if origin.strip_prefix("http://") == Some(host) {
-        return true;
+    match origin.strip_prefix("https://") {
+        Some(authority) => authority.eq_ignore_ascii_case(host) && is_among(hosts, host),
+        None => origin.strip_prefix("http://") == Some(host),
     }
-    let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-    authority.is_some_and(|authority| is_among(hosts, authority))
 }
 
 fn is_among(hosts: &[String], authority: &str) -> bool {
-    let is_same = |name: &str| hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
     match host_name(authority) {
-        Some(Host::Name(name)) => is_same(name),
-        Some(Host::V6(address)) => is_same(&address.to_string()),
+        Some(Host::Name(name)) => hosts.iter().any(|host| host.eq_ignore_ascii_case(name)),
+        Some(Host::V6(address)) => hosts.iter().any(|host| host.parse() == Ok(address)),
         None => false,
     }
 }

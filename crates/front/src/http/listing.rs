@@ -6,12 +6,13 @@
 
 use super::answer::Head;
 use super::get::safe;
-use super::{Session, State};
+use super::{CALL, Session, State};
 use crate::Output;
 use base::op::Entry;
 use base::{Buf, Error, Instant, Kind, Name, Time};
 use std::collections::VecDeque;
 use std::io::Write as _;
+use std::time::Duration;
 use tree::{Ask, OpenId, Reply};
 use wire::http::{Method, Request, date, encode_component};
 
@@ -37,6 +38,9 @@ pub(super) struct Listing {
     cookie: u64,
     /// Entries that were read; if the first is a symbolic link, its target is being looked up.
     read: VecDeque<Entry>,
+    /// Symbolic links that may still be looked up, and the deadline of the present one.
+    links: usize,
+    link_until: Instant,
     /// Gathered and not yet said, the next one first.
     rows: VecDeque<Row>,
     /// About how many bytes of memory entries and rows take.
@@ -47,6 +51,11 @@ pub(super) struct Listing {
     said: Option<usize>,
     asking: bool,
 }
+
+/// Maximum number of symbolic links of a listing that are looked up, one after the other, and the
+/// time for one: its target may be on a file system that hangs. Others are listed without a slash.
+const LINKS_MAX: usize = 200;
+const LINK_TIME: Duration = Duration::from_secs(1);
 
 /// An entry, and whether it is a directory or a link to one.
 #[derive(Debug)]
@@ -72,6 +81,8 @@ impl Listing {
             chunked: request.is_1_1,
             cookie: 0,
             read: VecDeque::new(),
+            links: LINKS_MAX,
+            link_until: Instant(u64::MAX),
             rows: VecDeque::new(),
             gathered: 0,
             ended: false,
@@ -84,6 +95,11 @@ impl Listing {
     pub(super) fn forget(self, out: &mut Vec<Output>) -> bool {
         out.push(Output::Close(self.open));
         self.asking
+    }
+
+    /// Deadline of the look-up of a link.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        Some(self.link_until).filter(|until| until.0 < u64::MAX)
     }
 
     /// How many bytes are gathered and not yet said.
@@ -100,9 +116,9 @@ impl Listing {
 
     /// Makes rows of the entries up to the next symbolic link.
     fn make_rows(&mut self) {
-        while let Some(entry) = self.read.front().filter(|entry| entry.kind != Kind::Symlink) {
-            let entry = entry.clone();
-            self.read.pop_front();
+        let is_next = |entry: &Entry| entry.kind != Kind::Symlink || self.links == 0;
+        while self.read.front().is_some_and(is_next) {
+            let entry = self.read.pop_front().expect("looked at above");
             let is_directory = entry.kind == Kind::Directory;
             self.rows.push_back(Row { entry, is_directory });
         }
@@ -111,6 +127,8 @@ impl Listing {
     /// Makes a row of the symbolic link that was looked up, and of those up to the next one.
     fn follow(&mut self, is_directory: bool) {
         let entry = self.read.pop_front().expect("its target was asked for");
+        self.links = self.links.saturating_sub(1);
+        self.link_until = Instant(u64::MAX);
         self.rows.push_back(Row { entry, is_directory });
         self.make_rows();
     }
@@ -304,14 +322,15 @@ impl Session {
         let wanted = !is_ready || (listing.rows.is_empty() && self.unsent <= ahead);
         if wanted && !listing.asking && !listing.ended {
             listing.asking = true;
-            self.ask_for_entries(&listing, out);
+            self.ask_for_entries(now, &mut listing, out);
         }
         State::Listing(listing)
     }
 
     /// Asks for the target of the next symbolic link, or else for the next entries.
-    fn ask_for_entries(&mut self, listing: &Listing, out: &mut Vec<Output>) {
+    fn ask_for_entries(&mut self, now: Instant, listing: &mut Listing, out: &mut Vec<Output>) {
         if let Some(link) = listing.read.front() {
+            listing.link_until = now + LINK_TIME;
             let path = listing.path.iter().chain([&link.name]).cloned().collect();
             return self.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 }, out);
         }
@@ -330,6 +349,20 @@ impl Session {
         self.say(Buf::from(end), out);
         listing.forget(out);
         self.done(now, out)
+    }
+
+    /// Gives up the look-up of a link that takes too long, and of those behind it.
+    pub(super) fn list_late(
+        &mut self,
+        now: Instant,
+        mut listing: Listing,
+        out: &mut Vec<Output>,
+    ) -> State {
+        if listing.link_until <= now {
+            (listing.links, listing.link_until) = (0, Instant(u64::MAX));
+            out.push(Output::Cancel(CALL));
+        }
+        State::Listing(listing)
     }
 
     pub(super) fn listed(

@@ -81,13 +81,13 @@ fn names_that_a_proxy_passes_on_can_be_allowed() {
         lab.say(&format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n"));
         lab.text.contains("ask 0 Fetch")
     };
-    let names = ["files.example", "::2"];
+    let names = ["files.example", "0:0::2"];
     let good = [
         "Host: files.example",
         "Host: FILES.example:8443",
         "Host: [::2]",
-        "Host: files.example\r\nOrigin: https://files.example:8443",
-        "Host: 127.0.0.1:8080\r\nOrigin: https://files.example",
+        "Host: files.example:8443\r\nOrigin: https://files.example:8443",
+        "Host: files.example\r\nOrigin: https://files.example",
         "Host: localhost",
     ];
     for fields in good {
@@ -101,6 +101,9 @@ fn names_that_a_proxy_passes_on_can_be_allowed() {
         "Host: files.example\r\nOrigin: https://evil.example",
         "Host: files.example\r\nOrigin: https://files.example.evil",
         "Host: files.example\r\nOrigin: null",
+        "Host: files.example\r\nOrigin: http://files.example:80",
+        "Host: files.example\r\nOrigin: https://files.example:3000",
+        "Host: 127.0.0.1:8080\r\nOrigin: https://files.example",
         "Host: localhost\r\nOrigin: https://localhost",
     ];
     assert!(bad.iter().all(|fields| !allowed(fields, &names)));

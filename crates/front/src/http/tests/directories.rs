@@ -69,6 +69,23 @@ fn a_link_to_a_directory_is_listed_with_a_slash() {
 }
 
 #[test]
+fn a_link_that_hangs_does_not_keep_its_directory_from_being_listed() {
+    let mut lab = Lab::new();
+    lab.say("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.answer(directory(5));
+    let entries = vec![entry("hangs", Kind::Symlink, 1), entry("later", Kind::Symlink, 2)];
+    lab.answer(Ok(Reply::Entries(entries)));
+    let until = lab.session.deadline().expect("a link has its time");
+    let mut out = Vec::new();
+    lab.session.step(until, Input::Tick, &mut out);
+    assert!(matches!(out[..], [Output::Cancel(CALL)]), "{out:?}");
+    lab.answer(Err(Error::Cancelled));
+    lab.answer(Ok(Reply::Entries(Vec::new())));
+    assert!(lab.text.contains("<- Cancelled: ask 0 List"), "{}", lab.text);
+    assert!(lab.text.ends_with("close 5\n"), "{}", lab.text);
+}
+
+#[test]
 fn an_index_page_is_shown_in_place_of_its_directory() {
     let mut session = session();
     session.export.web.index = true;
@@ -78,6 +95,8 @@ fn an_index_page_is_shown_in_place_of_its_directory() {
     let none = || vec![Ok(Reply::Entries(Vec::new()))];
     let missing = [vec![directory(5), Err(Error::NotFound)], none()].concat();
     assert!(said(&mut session, "/d/", "", missing).contains("<title>/d/</title>"));
+    let refused = said(&mut session, "/d/", "", vec![directory(5), Err(Error::Denied)]);
+    assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
     let json = [vec![directory(5)], none()].concat();
     let json = said(&mut session, "/d/", "Accept: application/json\r\n", json);
     assert!(json.contains("Content-Type: application/json"), "{json}");
