@@ -548,7 +548,7 @@ pub struct Event {
 /// How an operation ended.
 #[derive(Debug)]
 pub enum Done {
-    /// Connections came, at least one.
+    /// Connections came; none if another thread that listens there accepted them.
     Accepted(Result<Vec<(Socket, Peer)>, Error>),
     /// There is a connection, or nobody listens there. Also after a cancel there may be one.
     Connected(Result<Socket, Error>),

@@ -64,6 +64,7 @@ use branch::Branch;
 use changes::Changes;
 use connection::Connection;
 use letters::Role;
+use listener::ACCEPTED_MAX;
 use listener::Listener;
 use log::{Access, Log, News};
 use names::{Mount, Names, Source, Wish};
@@ -391,9 +392,9 @@ impl Automaton for Node {
 
     fn check(&self) {
         assert!(self.messages.is_empty());
-        // When there is one place left, each listener may be accepting a connection.
+        // When there is one place left, each listener may be accepting connections.
         let places = self.config.connections_max + admission::LOCAL_PLACES;
-        assert!(self.connections.len() <= places + self.listeners.len());
+        assert!(self.connections.len() <= places + ACCEPTED_MAX * self.listeners.len());
         let bytes: usize = self.connections.iter().map(|(_, connection)| connection.bytes()).sum();
         assert_eq!(bytes, self.admission.bytes());
         let held: usize = self.connections.iter().map(|(_, it)| it.handles()).sum();

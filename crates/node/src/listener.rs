@@ -17,7 +17,7 @@ pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// Maximum number of connections accepted at once. Others wait meanwhile: with eight, beside
 /// clients that connect again and again, connections that are kept waited longer.
-const ACCEPTED_MAX: usize = 2;
+pub(crate) const ACCEPTED_MAX: usize = 2;
 
 /// What can happen to a listener.
 #[derive(Clone, Copy, Debug)]

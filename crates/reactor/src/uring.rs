@@ -542,11 +542,9 @@ impl Uring {
             return self.common.ready(id, Done::Accepted(Err(errno::from_raw(result))));
         }
         let accept = || self.common.accept(listener, SocketFlags::empty());
-        match sockets::accept_up_to(max, accept) {
-            Some(accepted) => self.common.ready(id, Done::Accepted(accepted)),
-            // Another thread of this listener accepted it.
-            None => self.accept(id, listener, max),
-        }
+        // None is left if another thread of this listener accepted it.
+        let accepted = sockets::accept_up_to(max, accept).unwrap_or_else(|| Ok(Vec::new()));
+        self.common.ready(id, Done::Accepted(accepted));
     }
 
     fn complete_shelf_receive(&mut self, id: OpId, socket: Socket, completion: &cqueue::Entry) {
