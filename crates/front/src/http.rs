@@ -250,10 +250,9 @@ impl Session {
             | State::Running(_)
             | State::Operating(_)
             | State::Listening(_) => 2,
-            // With the directory of an index page, or the target of a link.
-            State::Fetching { .. } | State::Listing(_) => 4,
-            // The file with its handle, its directory, and that opened.
-            State::Putting(_) => 4,
+            // With the directory of an index page, the target of a link, or the directory of an
+            // upload and that opened.
+            State::Fetching { .. } | State::Listing(_) | State::Putting(_) => 4,
         };
         of_request + if self.kept.is_some() { 2 } else { 0 }
     }
@@ -610,10 +609,7 @@ impl Session {
                 self.input.consume(length);
                 self.begin(now, request, out)
             }
-            Err(refusal) => {
-                self.log(now);
-                self.refuse(now, refusal, out)
-            }
+            Err(refusal) => self.refuse_head(now, refusal, out),
         }
     }
 
@@ -721,8 +717,7 @@ impl Session {
         if self.input.is_empty() {
             return self.hang_up("idle for too long", out);
         }
-        self.log(now);
-        self.refuse(now, refusal(408, "the request head took too long"), out)
+        self.refuse_head(now, refusal(408, "the request head took too long"), out)
     }
 
     fn hang_up(&mut self, reason: &'static str, out: &mut Vec<Output>) -> State {

@@ -140,7 +140,7 @@ fn curl(port: u16, host: &str, words: &[&str], path: &str) -> Result<(u16, Strin
     Ok((status.trim().parse().with_context(|| said.clone())?, body.trim_end().to_string()))
 }
 
-/// What a proxy in front of the server does, without `--allow-host` and with it.
+/// Requests through a proxy: refused without `--allow-host`, and answered with it.
 fn check(proxy: Proxy, base: &Path, upstream: &str, is_allowed: bool) -> Result<()> {
     let (_running, port) = proxy.start(base, upstream)?;
     let (status, body) = curl(port, NAME, &[], "/hello")?;

@@ -1,10 +1,10 @@
 //! The account of the request under way: its method, status and bytes, for metrics and the access
 //! log.
 
-use super::Session;
+use super::{Session, State};
 use crate::{Account, Entry, Output};
 use base::Instant;
-use wire::http::{Line, Method};
+use wire::http::{Line, Method, Refusal};
 
 /// Status of a request whose client left before the response, as nginx has it.
 const CLIENT_LEFT: u16 = 499;
@@ -55,6 +55,17 @@ impl Session {
         if self.export.web.logs {
             self.access.log(now, wire::http::line(&self.input));
         }
+    }
+
+    /// Refuses a request whose head is wrong, or does not come to its end.
+    pub(super) fn refuse_head(
+        &mut self,
+        now: Instant,
+        refusal: Refusal,
+        out: &mut Vec<Output>,
+    ) -> State {
+        self.log(now);
+        self.refuse(now, refusal, out)
     }
 
     /// Closes the account of the request under way, if there is one.

@@ -49,7 +49,7 @@ pub(super) fn etag(stat: &Stat) -> String {
 /// The content type of a file: by the extension of its name; the server's own state is text.
 pub(super) fn content_type(path: &[base::Name]) -> String {
     match path {
-        [first, second] if first.as_bytes() == b".upcall" => {
+        [first, second] if first.as_bytes() == super::run::PLACE[0] => {
             return match second.as_bytes() {
                 b"metrics" => "text/plain; version=0.0.4; charset=utf-8".to_string(),
                 _text => "text/plain; charset=utf-8".to_string(),

@@ -23,7 +23,7 @@ use wire::http::{Body, Chunks, Request, Verdict, encode_component, refusal};
 use wire::storelet::{Frame, encode_input};
 
 /// Where programs are taken.
-const PLACE: [&[u8]; 2] = [b".upcall", b"storelets"];
+pub(super) const PLACE: [&[u8]; 2] = [b".upcall", b"storelets"];
 const NEW: &[u8] = b"new";
 const INSTALL: &[u8] = b"install";
 

@@ -58,7 +58,11 @@ fn replace(client: &Client, from: &Path, to: &Path) -> Outcome<()> {
     let aside = temporary(to);
     client.rename(to, &aside)?;
     if let Err(error) = client.rename(from, to) {
-        client.rename(&aside, to)?;
+        if client.rename(&aside, to).is_err() {
+            let (to, aside) = (to.display(), aside.display());
+            let text = format!("{error}; {to} is now called {aside}: give it its name back");
+            return Err(Trouble::Host(text));
+        }
         return Err(error.into());
     }
     Ok(client.remove(&aside)?)

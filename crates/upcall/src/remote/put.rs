@@ -27,7 +27,7 @@ pub(crate) struct Put {
     #[arg(value_name = "FROM")]
     from: PathBuf,
 
-    /// What the copy is called on the server; a file goes into a directory that is there, which
+    /// Path of the copy on the server; a file goes into a directory that is there, which
     /// it must be if a slash ends the name [default: its own name, in the root]
     #[arg(value_name = "TO")]
     to: Option<PathBuf>,

@@ -194,7 +194,7 @@ impl Shared {
     }
 }
 
-/// What one types to see what a cell of a file shows.
+/// Input that shows the same as a cell of a file.
 fn shown(data: &DataRef<'_>) -> Option<String> {
     match data {
         DataRef::Empty => None,
