@@ -12,6 +12,7 @@ mod tests;
 use base::op::Socket;
 use base::rng::Rng;
 use base::{Automaton, Error, Instant};
+use std::mem;
 use std::time::Duration;
 
 /// First pause after a failure.
@@ -221,6 +222,26 @@ impl Link {
         self.part(now, socket, "the server does not answer", out)
     }
 
+    /// An answer: attaches, or offers 9P2000.L to a server that has known it, and that 9P2000 was
+    /// offered to because it did not answer for a while.
+    fn agreed(
+        &mut self,
+        now: Instant,
+        (socket, until, offered): (Socket, Instant, Dialect),
+        dialect: Dialect,
+        out: &mut Vec<Output>,
+    ) -> State {
+        self.met = true;
+        let is_less = (offered, dialect) == (Dialect::Plan9, Dialect::Plan9);
+        if is_less && mem::take(&mut self.knows_linux) {
+            out.push(Output::Offer(socket, Dialect::Linux));
+            return State::Version { socket, until, offered: Dialect::Linux };
+        }
+        self.knows_linux |= dialect == Dialect::Linux;
+        out.push(Output::Attach(dialect));
+        State::Attaching { socket, until: now + PATIENCE }
+    }
+
     /// Does what it is time for.
     fn tick(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
         match state {
@@ -279,11 +300,8 @@ impl Automaton for Link {
                 out.extend(connected.ok().map(Output::Release));
                 self.down(now)
             }
-            (State::Version { socket, .. }, Input::Agreed(dialect)) => {
-                self.met = true;
-                self.knows_linux |= dialect == Dialect::Linux;
-                out.push(Output::Attach(dialect));
-                State::Attaching { socket, until: now + PATIENCE }
+            (State::Version { socket, until, offered }, Input::Agreed(dialect)) => {
+                self.agreed(now, (socket, until, offered), dialect, out)
             }
             (State::Version { socket, offered: Dialect::Linux, until }, Input::Unknown) => {
                 out.push(Output::Offer(socket, Dialect::Plan9));

@@ -111,10 +111,33 @@ fn a_server_that_agreed_to_the_first_offer_hears_it_again_after_an_error_on_a_la
         out,
         [Output::Release(SOCKET), Output::Connect, Output::Offer(SOCKET, Dialect::Plan9)]
     );
-    run(&mut link, &agree(2002, Dialect::Plan9));
-    run(&mut link, &part(2003));
-    let out = run(&mut link, &[(4000, Input::Tick), (4001, connected)]);
-    assert_eq!(out, [Output::Connect, Output::Offer(SOCKET, Dialect::Linux)]);
+    let out = run(&mut link, &[(2002, Input::Agreed(Dialect::Plan9))]);
+    assert_eq!(out, [Output::Offer(SOCKET, Dialect::Linux)]);
+    let out = run(&mut link, &agree(2003, Dialect::Linux));
+    assert_eq!(out, [Output::Attach(Dialect::Linux), Output::Up]);
+}
+
+/// One that has taken the place of another may know less.
+#[test]
+fn a_server_that_answers_again_with_the_other_dialect_is_believed() {
+    let plan9 = Input::Agreed(Dialect::Plan9);
+    let mut link = Link { offer: Dialect::Plan9, knows_linux: true, met: true, ..self::link() };
+    let connected = Input::Connected(Ok(SOCKET));
+    let out = run(&mut link, &[(0, Input::Tick), (1, connected), (2, plan9), (3, plan9)]);
+    let offers = [Dialect::Plan9, Dialect::Linux].map(|dialect| Output::Offer(SOCKET, dialect));
+    let expected = [Output::Connect].into_iter().chain(offers);
+    assert!(out.into_iter().eq(expected.chain([Output::Attach(Dialect::Plan9)])));
+
+    // Or says nothing to the better offer: it hears the other one on the next connection.
+    let failures = STRANGER;
+    let stranger = Link { offer: Dialect::Plan9, knows_linux: true, met: true, ..self::link() };
+    let mut link = Link { failures, ..stranger };
+    run(&mut link, &[(0, Input::Tick), (1, connected), (2, plan9), (10_002, Input::Tick)]);
+    let inputs =
+        [(10_003, Input::Idle), (20_000, Input::Tick), (20_001, connected), (20_002, plan9)];
+    let out = run(&mut link, &inputs);
+    let plain = [Output::Offer(SOCKET, Dialect::Plan9), Output::Attach(Dialect::Plan9)];
+    assert!(out.ends_with(&plain), "{out:?}");
 }
 
 /// Some servers say nothing to what they do not know; those that were heard once do know.
