@@ -1,13 +1,19 @@
 //! The order in which connections are served: start-time fair queueing (Goyal, Vin and Cheng,
-//! *Start-time Fair Queuing*, SIGCOMM 1996, §2), with processor time as the cost.
+//! *Start-time Fair Queuing*, SIGCOMM 1996, §2), with processor time as the cost, and with a
+//! quantum, as in deficit round robin (Shreedhar and Varghese, SIGCOMM 1995).
 //!
 //! Bytes that came for a connection, completions of operations for its requests, deadlines, and
 //! requests left over from its last turn wait here. Each turn of a connection has a start tag: the
 //! end of its last turn, or the present virtual time less some credit if that is later. The least
-//! tag is next, and is the virtual time from then on; a turn ends at its tag plus what it has cost.
-//! So a connection that costs less than its share is served before all that always have something
-//! to do, however many these are. Completions of volumes, of other servers and of sends, and what
-//! other nodes send, do not wait here.
+//! sum of a start tag and the cost of the connection's last turn is next, and its start tag is the
+//! virtual time from then on; a turn ends at its start tag plus what it has cost, a quantum at
+//! least. A turn that costs less than a quantum, took few bytes and left nothing to do is a small
+//! one, and counts a quarter: clients that send one small request at a time are served one after
+//! the other, whatever theirs cost, and before those that always have something to do, however many
+//! these are, up to four requests for each turn of theirs. Completions wait with the tag of the
+//! turn that began their request: a request waits once, not for each of its operations.
+//! Completions of volumes, of other servers and of sends, and what other nodes send, do not wait
+//! here.
 
 use crate::route::Message;
 use crate::{Node, connection};
@@ -27,14 +33,18 @@ const SERVING_MORE: Duration = Duration::from_nanos(1500);
 /// Estimated cost of a reactor operation, which is performed after the turn.
 const OPERATION_COST: Duration = Duration::from_micros(10);
 
-/// Minimum cost charged for a turn.
-const COST_MIN: Duration = Duration::from_micros(1);
+/// Minimum cost charged for a turn with the completions of its requests, ns, and cost charged for a
+/// small one.
+const QUANTUM: u64 = 100_000;
+const SMALL: u64 = QUANTUM / 4;
 
-/// Maximum cost charged for a turn: one that took longer was interrupted by the host.
-const COST_MAX: Duration = Duration::from_millis(5);
+/// Maximum number of received bytes of a small turn: a write of 4 KiB with its header.
+const SMALL_BYTES: usize = 6 << 10;
 
-/// Credit of a connection that has cost less than its share, ns of virtual time. It breaks ties:
-/// connections whose turns cost the same wait with the same tag.
+/// Maximum cost charged for a turn of the node: one that took longer was interrupted by the host.
+const COST_MAX: Duration = Duration::from_millis(1);
+
+/// Credit of a connection that has cost less than its share, ns of virtual time.
 const CREDIT: u64 = 500_000;
 
 /// Maximum number of completions delivered in one turn of a connection.
@@ -46,8 +56,8 @@ const DONE_KEPT: usize = 8;
 /// Connections that wait for their turns.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// Start tags with slots.
-    waiting: BTreeSet<(u64, usize)>,
+    waiting: BTreeSet<(Tag, usize)>,
+    arrivals: u64,
     /// By slot.
     flows: Vec<Flow>,
     /// Virtual time, ns, and the end of the turn before: where new connections begin.
@@ -55,11 +65,34 @@ pub(crate) struct Queue {
     end: u64,
 }
 
+/// Order of the turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Tag {
+    /// Start tag, virtual time, plus the cost charged for the turn before: among connections with
+    /// the same start tags those that cost less are first.
+    finish: u64,
+    /// Whether the input was left over from the turn before: at the same time, a connection that
+    /// had nothing to do is first.
+    is_left: bool,
+    /// Number in the order of arrival.
+    arrival: u64,
+    /// Start tag.
+    start: u64,
+}
+
 /// Queued input of a connection, with its tags.
 #[derive(Debug, Default)]
 struct Flow {
-    /// Start tag, if it waits.
-    start: Option<u64>,
+    /// Tag, if it waits.
+    tag: Option<Tag>,
+    /// Tag of the last turn that was not for completions, and its cost with that of the completions
+    /// since, ns.
+    begun: Tag,
+    cost: u64,
+    /// Whether that turn was a small one, as far as is known.
+    is_small: bool,
+    /// Cost charged for it, ns of virtual time.
+    charged: u64,
     /// End of the last turn, virtual time.
     end: u64,
     /// Completions of operations for its requests, in order.
@@ -99,55 +132,83 @@ impl Queue {
 
     /// Adds the end of a receive.
     pub(crate) fn receive(&mut self, slot: usize, result: Result<Buf, Error>) {
-        let before = self.join(slot).received.replace(result);
+        let before = self.flow(slot).received.replace(result);
         assert!(before.is_none(), "a connection has one receive at a time");
+        self.join(slot, false);
     }
 
     /// Adds the completion of an operation for one of its requests.
     pub(crate) fn complete(&mut self, slot: usize, event: Event) {
-        self.join(slot).done.push_back(event);
+        let flow = self.flow(slot);
+        flow.done.push_back(event);
+        if flow.done.len() == 1
+            && let Some(tag) = flow.tag.take()
+        {
+            // It is that of new input.
+            self.waiting.remove(&(tag, slot));
+        }
+        self.join(slot, false);
     }
 
     /// Adds that a deadline has passed, or that requests are left.
     pub(crate) fn tick(&mut self, slot: usize) {
-        self.join(slot).ticks = true;
+        self.flow(slot).ticks = true;
+        self.join(slot, false);
     }
 
-    fn join(&mut self, slot: usize) -> &mut Flow {
+    fn flow(&mut self, slot: usize) -> &mut Flow {
         if self.flows.len() <= slot {
             self.flows.resize_with(slot + 1, Flow::default);
         }
+        &mut self.flows[slot]
+    }
+
+    /// Lets a connection with input wait for its turn.
+    fn join(&mut self, slot: usize, is_left: bool) {
         let flow = &mut self.flows[slot];
-        if flow.start.is_none() {
-            // A new connection comes behind those that were served: otherwise clients that connect
-            // for each request would always be first.
-            let is_new = flow.end == 0;
-            let least = self.time.saturating_sub(CREDIT);
-            let start = if is_new { self.end.max(self.time) } else { flow.end.max(least) };
-            flow.start = Some(start);
-            self.waiting.insert((start, slot));
+        if flow.tag.is_some() {
+            return;
         }
-        flow
+        // A new connection comes behind those that were served: otherwise clients that connect
+        // for each request would always be first.
+        let is_new = flow.end == 0;
+        let start = match is_new {
+            true => self.end.max(self.time),
+            false => flow.end.max(self.time.saturating_sub(CREDIT)),
+        };
+        self.arrivals += 1;
+        let finish = start.saturating_add(flow.charged);
+        let new = Tag { finish, is_left, arrival: self.arrivals, start };
+        let tag = if flow.done.is_empty() { new } else { flow.begun };
+        flow.tag = Some(tag);
+        self.waiting.insert((tag, slot));
     }
 
     /// Begins the turn of the next connection.
     fn begin(&mut self) -> Option<usize> {
-        let (start, slot) = self.waiting.pop_first()?;
-        self.time = self.time.max(start);
+        let (tag, slot) = self.waiting.pop_first()?;
+        self.time = self.time.max(tag.start);
         let flow = &mut self.flows[slot];
-        assert_eq!(flow.start.take(), Some(start), "a connection waits once");
-        flow.end = start;
+        assert_eq!(flow.tag.take(), Some(tag), "a connection waits once");
+        if flow.done.is_empty() {
+            let bytes = flow.received.as_ref().and_then(|result| result.as_ref().ok());
+            flow.is_small = bytes.is_none_or(|bytes| bytes.len() <= SMALL_BYTES);
+            (flow.begun, flow.cost) = (tag, 0);
+        }
         Some(slot)
     }
 
     /// Ends a turn that has cost so much; the connection waits again if something is left.
     fn end(&mut self, slot: usize, cost: Duration) {
-        let cost = u64::try_from(cost.clamp(COST_MIN, COST_MAX).as_nanos()).expect("ms");
+        let cost = u64::try_from(cost.min(COST_MAX).as_nanos()).expect("ms").max(1);
         let flow = &mut self.flows[slot];
-        flow.end = flow.end.saturating_add(cost);
+        flow.cost = flow.cost.saturating_add(cost);
+        flow.is_small &= flow.cost <= QUANTUM && flow.is_empty();
+        flow.charged = if flow.is_small { SMALL } else { flow.cost.max(QUANTUM) };
+        flow.end = flow.end.max(flow.begun.start.saturating_add(flow.charged));
         self.end = flow.end;
         if !flow.is_empty() {
-            self.join(slot);
+            self.join(slot, true);
         } else if flow.done.capacity() > DONE_KEPT {
             flow.done = VecDeque::new();
         }
@@ -159,19 +220,21 @@ impl Queue {
         let flow = mem::take(flow);
         let is_empty = flow.received.is_none() && flow.done.is_empty();
         assert!(is_empty, "what was under way for it has come back");
-        if let Some(start) = flow.start {
-            self.waiting.remove(&(start, slot));
+        if let Some(tag) = flow.tag {
+            self.waiting.remove(&(tag, slot));
         }
     }
 
     pub(crate) fn check(&self) {
         let flows = self.flows.iter().enumerate();
-        let waiting = flows.filter_map(|(slot, flow)| Some((flow.start?, slot)));
+        let waiting = flows.filter_map(|(slot, flow)| Some((flow.tag?, slot)));
         assert_eq!(self.waiting, waiting.collect(), "those that wait have tags");
         for flow in &self.flows {
-            let waits = flow.start.is_some();
+            let waits = flow.tag.is_some();
             assert_eq!(waits, !flow.is_empty(), "a connection waits with something");
-            assert!(flow.start.is_none_or(|start| start >= flow.end), "one turn at a time");
+            assert!(flow.begun.start <= flow.end, "a turn does not end before it begins");
+            let least = if flow.done.is_empty() { flow.end } else { flow.begun.start };
+            assert!(flow.tag.is_none_or(|tag| tag.start >= least), "one turn at a time");
         }
     }
 }
@@ -200,7 +263,7 @@ impl Node {
         }
     }
 
-    /// Delivers the input of a connection, completions first; returns the number of inputs.
+    /// Delivers completions of a connection, or else its new input; returns the number of inputs.
     fn serve_one(&mut self, now: Instant, slot: usize, ops: &mut Vec<Op>) -> usize {
         let mut inputs = 0;
         while let Some(event) = self.queue.flows[slot].done.pop_front() {
@@ -208,8 +271,11 @@ impl Node {
             self.route(now, ops);
             inputs += 1;
             if inputs == DONE_MAX {
-                return inputs;
+                break;
             }
+        }
+        if inputs > 0 {
+            return inputs;
         }
         let flow = &mut self.queue.flows[slot];
         let received = flow.received.take().map(connection::Input::Received);
@@ -236,6 +302,7 @@ pub fn ticking(now: Instant) -> impl Fn() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::op::{Done, OpId};
 
     fn clear(queue: &mut Queue, slot: usize) {
         let flow = &mut queue.flows[slot];
@@ -243,9 +310,18 @@ mod tests {
         flow.done.clear();
     }
 
+    /// Serves all that a connection has to do.
     fn served(queue: &mut Queue, cost: u64) -> usize {
         let slot = queue.begin().expect("one waits");
         clear(queue, slot);
+        queue.end(slot, Duration::from_micros(cost));
+        queue.check();
+        slot
+    }
+
+    /// Serves a connection that still has something to do.
+    fn served_in_part(queue: &mut Queue, cost: u64) -> usize {
+        let slot = queue.begin().expect("one waits");
         queue.end(slot, Duration::from_micros(cost));
         queue.check();
         slot
@@ -256,24 +332,21 @@ mod tests {
         let mut queue = Queue::default();
         (0..100).for_each(|slot| queue.tick(slot));
         for _ in 0..250 {
-            let slot = served(&mut queue, 20);
-            queue.tick(slot);
+            served_in_part(&mut queue, 20);
         }
         // A new one waits for those that were there before it.
         queue.receive(100, Ok(Buf::default()));
-        let round = (0..200).take_while(|_| {
-            let slot = served(&mut queue, 20);
-            if slot != 100 {
-                queue.tick(slot);
-            }
-            slot != 100
-        });
-        assert!(round.count() <= 150);
+        let mut round = 0;
+        while queue.waiting.first().is_some_and(|(_, slot)| *slot != 100) {
+            served_in_part(&mut queue, 20);
+            round += 1;
+        }
+        assert!(round <= 150);
+        assert_eq!(served(&mut queue, 5), 100);
         // From then on it is next whenever it has something.
         for _ in 0..20 {
             for _ in 0..130 {
-                let slot = served(&mut queue, 20);
-                queue.tick(slot);
+                served_in_part(&mut queue, 20);
             }
             queue.receive(100, Ok(Buf::default()));
             assert_eq!(served(&mut queue, 5), 100);
@@ -286,15 +359,51 @@ mod tests {
         let mut spent = [0; 3];
         (0..3).for_each(|slot| queue.tick(slot));
         for _ in 0..10_000 {
-            let slot = queue.begin().expect("all wait");
-            clear(&mut queue, slot);
-            let cost = [3, 10, 50][slot];
-            queue.end(slot, Duration::from_micros(cost));
-            spent[slot] += cost;
-            queue.tick(slot);
+            let cost = |slot| [100, 300, 1000][slot];
+            let slot = queue.waiting.first().expect("all wait").1;
+            spent[slot] += cost(slot);
+            served_in_part(&mut queue, cost(slot));
         }
         let (least, most) = (spent.iter().min().unwrap(), spent.iter().max().unwrap());
-        assert!(most - least <= 2 * 50, "{spent:?}");
+        assert!(most - least <= 2 * 1000, "{spent:?}");
+    }
+
+    #[test]
+    fn of_those_that_were_idle_the_one_that_costs_less_is_first() {
+        let mut queue = Queue::default();
+        (0..100).for_each(|slot| queue.tick(slot));
+        (0..99).for_each(|_| _ = served(&mut queue, 300));
+        assert_eq!(served(&mut queue, 20), 99);
+        queue.tick(100);
+        (0..20).for_each(|_| _ = served_in_part(&mut queue, 1000));
+        (0..100).for_each(|slot| queue.tick(slot));
+        assert_eq!(served(&mut queue, 20), 99, "before those that came before it");
+    }
+
+    #[test]
+    fn turns_below_a_quantum_are_served_one_after_the_other() {
+        let mut queue = Queue::default();
+        (0..50).for_each(|slot| queue.tick(slot));
+        for turn in 0..500 {
+            let cost = if turn % 50 == 7 { 90 } else { 10 };
+            assert_eq!(served(&mut queue, cost), turn % 50, "in the order of their arrival");
+            queue.tick(turn % 50);
+        }
+    }
+
+    #[test]
+    fn a_request_waits_once_for_all_its_operations() {
+        let mut queue = Queue::default();
+        (0..100).for_each(|slot| queue.tick(slot));
+        assert_eq!(served(&mut queue, 20), 0);
+        for _ in 0..4 {
+            queue.complete(0, Event { id: OpId(0), done: Done::Synced(Ok(())) });
+            assert_eq!(served(&mut queue, 20), 0, "the completion of its operation");
+        }
+        // Together they have cost as much as a turn of the others.
+        queue.receive(0, Ok(Buf::default()));
+        let order: Vec<usize> = (0..100).map(|_| served(&mut queue, 20)).collect();
+        assert_eq!(order, (1..100).chain([0]).collect::<Vec<_>>());
     }
 
     #[test]
@@ -302,14 +411,9 @@ mod tests {
         let mut queue = Queue::default();
         queue.tick(0);
         queue.tick(1);
-        served(&mut queue, 10_000_000);
-        queue.tick(0);
-        let turns = (0..1000).take_while(|_| {
-            let slot = served(&mut queue, 100);
-            queue.tick(slot);
-            slot == 1
-        });
-        assert_eq!(turns.count(), 50, "5 ms behind");
+        assert_eq!(served_in_part(&mut queue, 10_000_000), 0);
+        let turns = (0..1000).take_while(|_| served_in_part(&mut queue, 100) == 1);
+        assert_eq!(turns.count(), 19, "1 ms behind, and as much for the turn that it may take");
     }
 
     #[test]
