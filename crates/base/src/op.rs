@@ -55,6 +55,38 @@ impl fmt::Display for Address {
 #[derive(Debug)]
 pub struct Parcel(pub Box<dyn Any + Send>);
 
+/// Memory that received bytes go into.
+#[derive(Debug)]
+pub enum ReceiveBuf {
+    /// A buffer of the reactor's, of its usual size. At the end of the stream it is empty.
+    Usual,
+    /// A buffer of the reactor's, for so many bytes at most. The end of the stream is
+    /// `Disconnected`.
+    Bytes(usize),
+    /// This buffer, behind its contents. The end of the stream is `Disconnected`.
+    Behind(Buf),
+}
+
+impl ReceiveBuf {
+    /// Whether it is what the reactor has.
+    pub fn is_usual(&self) -> bool {
+        matches!(self, ReceiveBuf::Usual)
+    }
+
+    /// A buffer with this room, where there is no memory to be used again; and the number of bytes
+    /// that it may take.
+    pub fn into_buf(self, usual: usize) -> (Buf, usize) {
+        match self {
+            ReceiveBuf::Usual => (Buf::with_room(0, usual), usual),
+            ReceiveBuf::Bytes(count) => (Buf::with_room(0, count), count),
+            ReceiveBuf::Behind(buf) => {
+                let count = buf.tailroom();
+                (buf, count)
+            }
+        }
+    }
+}
+
 /// An operation.
 #[derive(Debug)]
 pub enum Op {
@@ -92,9 +124,8 @@ pub enum Op {
         id: OpId,
         /// From whom.
         socket: Socket,
-        /// Where to put it: behind the contents of this buffer. `None`: a buffer of the reactor's.
-        /// At the end of the stream the former gives `Disconnected`, the latter an empty buffer.
-        into: Option<Buf>,
+        /// Where to put it.
+        into: ReceiveBuf,
     },
     /// Send all of this, in order.
     Send {

@@ -30,6 +30,7 @@ mod tests;
 
 use crate::{CallId, Export, Input, Output};
 use access::Access;
+use base::op::ReceiveBuf;
 use base::{Automaton, Buf, Caller, Error, Instant, Name, Time};
 use delete::Delete;
 use listen::Listen;
@@ -209,13 +210,13 @@ impl Session {
         }
     }
 
-    /// A buffer to receive into, if a large body is under way.
-    pub fn receive_into(&mut self) -> Option<Buf> {
+    /// Room to receive into, more than usual if a large body is under way.
+    pub fn receive_into(&mut self) -> ReceiveBuf {
         assert_eq!(self.lent, 0, "one receive at a time");
         match &self.state {
             State::Putting(put) => {
                 let into = put.receive_into();
-                self.lent = into.as_ref().map_or(0, Buf::capacity);
+                self.lent = if into.is_usual() { 0 } else { put::PIECE };
                 into
             }
             State::Head { .. }
@@ -227,7 +228,7 @@ impl Session {
             | State::Operating(_)
             | State::Listening(_)
             | State::Discarding { .. }
-            | State::Closing { .. } => None,
+            | State::Closing { .. } => ReceiveBuf::Usual,
         }
     }
 

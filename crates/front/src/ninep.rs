@@ -27,6 +27,7 @@ mod translate;
 mod tests;
 
 use crate::{CallId, Export, Identity, Input, Limits, Output, Room};
+use base::op::ReceiveBuf;
 use base::{Automaton, Buf, Caller, Error, Instant};
 use call::{Await, Call, LISTED, Next};
 use fid::Fids;
@@ -208,17 +209,18 @@ impl Session {
             && first.is_some_and(|first| self.few_calls() && !self.has_room(first))
     }
 
-    /// A buffer to receive into, if a large message is under way. It grows with what has come of
-    /// the message: a size that is only claimed costs next to nothing.
-    pub fn receive_into(&mut self) -> Option<Buf> {
+    /// Room to receive into. The buffer of a large message that is under way grows with what has
+    /// come of it: a size that is only claimed costs next to nothing.
+    pub fn receive_into(&mut self) -> ReceiveBuf {
         assert_eq!(self.lent, 0, "one receive at a time");
-        let missing = frame_size(&self.input)?.saturating_sub(self.input.len());
+        let size = frame_size(&self.input).unwrap_or_default();
+        let missing = size.saturating_sub(self.input.len());
         if missing < RECEIVE_INTO_MIN {
-            return None;
+            return ReceiveBuf::Usual;
         }
         self.input.reserve(missing.min(RECEIVE_FREE.max(self.input.len())));
         self.lent = self.input.capacity();
-        Some(mem::take(&mut self.input))
+        ReceiveBuf::Behind(mem::take(&mut self.input))
     }
 
     /// Whether nothing is left to wait for, so that the session can be forgotten.

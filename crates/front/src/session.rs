@@ -1,7 +1,8 @@
 //! A session of whichever protocol.
 
 use crate::{Export, Identity, Input, Output, Room, http, ninep};
-use base::{Automaton, Buf, Instant};
+use base::op::ReceiveBuf;
+use base::{Automaton, Instant};
 
 /// Which protocol a listener speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,7 +79,7 @@ impl Session {
     }
 
     /// A buffer to receive into, if a large message is under way.
-    pub fn receive_into(&mut self) -> Option<Buf> {
+    pub fn receive_into(&mut self) -> ReceiveBuf {
         either!(self, session => session.receive_into())
     }
 

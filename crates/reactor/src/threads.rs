@@ -13,7 +13,7 @@ use crate::job::Work;
 use crate::path::Task;
 use crate::sending::Sending;
 use crate::{Config, descriptor, errno, sockets};
-use base::op::{Address, Done, Event, File, Listener, Op, OpId, Peer, Socket};
+use base::op::{Address, Done, Event, File, Listener, Op, OpId, Peer, ReceiveBuf, Socket};
 use base::{Buf, Error, Instant};
 use connection::{Connection, Receiving};
 use rustix::event::{Timespec, epoll};
@@ -247,8 +247,12 @@ impl Threads {
         self.connections.get_mut(socket.0 as usize)?.as_deref_mut()
     }
 
-    fn receive(&mut self, id: OpId, socket: Socket, into: Option<Buf>) {
-        let full = into.as_ref().is_some_and(|buf| buf.tailroom() == 0);
+    fn receive(&mut self, id: OpId, socket: Socket, into: ReceiveBuf) {
+        let full = match &into {
+            ReceiveBuf::Usual => false,
+            ReceiveBuf::Bytes(count) => *count == 0,
+            ReceiveBuf::Behind(buf) => buf.tailroom() == 0,
+        };
         match self.connection(socket) {
             Some(connection) if !full => {
                 assert!(connection.receiving.is_none(), "one receive at a time");
@@ -265,23 +269,31 @@ impl Threads {
             return;
         }
         let Some(Receiving { id, into }) = connection.receiving.take() else { return };
-        let own = into.is_none();
-        let mut buf = into.unwrap_or_else(|| self.spare_buffer());
-        let room = buf.spare();
-        let asked = room.len().min(if own { RECEIVE } else { usize::MAX });
+        let own = into.is_usual();
+        let (mut buf, asked, behind) = match into {
+            ReceiveBuf::Usual => (self.spare_buffer(), RECEIVE, false),
+            ReceiveBuf::Bytes(count) => (self.common.memory.take(0, count), count, false),
+            ReceiveBuf::Behind(buf) => {
+                let count = buf.tailroom();
+                (buf, count, true)
+            }
+        };
         assert!(asked > 0, "who receives has room");
-        let result = connection::receive(socket, &mut room[..asked]);
+        let result = connection::receive(socket, &mut buf.spare()[..asked]);
         let connection = self.connection(socket).expect("it was there above");
         let received = match result {
             Err(Errno::AGAIN) => {
                 connection.readable = false;
-                connection.receiving = Some(Receiving { id, into: None });
-                return self.keep_waiting(socket, buf, own);
+                let into = match (own, behind) {
+                    (true, _) => ReceiveBuf::Usual,
+                    (false, true) => ReceiveBuf::Behind(std::mem::take(&mut buf)),
+                    (false, false) => ReceiveBuf::Bytes(asked),
+                };
+                connection.receiving = Some(Receiving { id, into });
+                return self.put_away(buf, own);
             }
             Ok(0) => {
-                if own {
-                    self.spare = Some(buf);
-                }
+                self.put_away(buf, own);
                 self.common.end_of_stream(socket, own)
             }
             Ok(n) => {
@@ -298,17 +310,13 @@ impl Threads {
         self.spare.take().unwrap_or_else(|| self.common.memory.take(0, RECEIVE))
     }
 
-    /// Nothing has come: the buffer goes back to where it was.
-    fn keep_waiting(&mut self, socket: Socket, buf: Buf, own: bool) {
-        if own {
-            assert!(self.spare.is_none(), "one buffer is enough");
-            self.spare = Some(buf);
-            return;
+    /// Puts memory that nothing came into where the next receive finds it.
+    fn put_away(&mut self, buf: Buf, own: bool) {
+        if !own {
+            return self.common.memory.give(buf);
         }
-        let connection = self.connection(socket).expect("the caller has just looked at it");
-        let receiving = connection.receiving.as_mut().expect("the caller has just set it");
-        assert!(receiving.into.is_none(), "it was taken for the call");
-        receiving.into = Some(buf);
+        assert!(self.spare.is_none(), "one buffer is enough");
+        self.spare = Some(buf);
     }
 
     /// Much data leaves with its memory, little data as a copy.

@@ -17,7 +17,7 @@ use crate::job::Work;
 use crate::path::Task;
 use crate::sending::Sending;
 use crate::{Config, errno, sockets};
-use base::op::{Address, Done, Event, File, Listener, Op, OpId, Socket, Span};
+use base::op::{Address, Done, Event, File, Listener, Op, OpId, ReceiveBuf, Socket, Span};
 use base::{Buf, Caller, Error, Instant};
 use io_uring::{cqueue, opcode, squeue, types};
 use personality::Personalities;
@@ -57,6 +57,8 @@ enum Slot {
         id: OpId,
         socket: Socket,
         into: Option<Buf>,
+        /// Maximum number of bytes.
+        count: usize,
     },
     Send {
         socket: Socket,
@@ -255,23 +257,31 @@ impl Uring {
         self.start(Slot::Connect { id, fd, address }, entry);
     }
 
-    fn receive(&mut self, id: OpId, socket: Socket, mut into: Option<Buf>) {
+    fn receive(&mut self, id: OpId, socket: Socket, into: ReceiveBuf) {
+        let (mut into, count) = match into {
+            ReceiveBuf::Usual => (None, 0),
+            ReceiveBuf::Bytes(count) => (Some(self.common.memory.take(0, count)), count),
+            ReceiveBuf::Behind(buf) => {
+                let count = buf.tailroom();
+                (Some(buf), count)
+            }
+        };
         let entry = match &mut into {
             None => opcode::Recv::new(fd(socket.0), std::ptr::null_mut(), 0)
                 .buf_group(shelf::GROUP)
                 .ioprio(self.patience(socket))
                 .build()
                 .flags(squeue::Flags::BUFFER_SELECT),
-            Some(buf) if buf.tailroom() == 0 => {
+            Some(_) if count == 0 => {
                 return self.common.ready(id, Done::Received(Err(Error::Invalid)));
             }
             Some(buf) => {
-                let spare = buf.spare();
-                let length = u32::try_from(spare.len()).unwrap_or(u32::MAX);
+                let spare = &mut buf.spare()[..count];
+                let length = u32::try_from(count).unwrap_or(u32::MAX);
                 opcode::Recv::new(fd(socket.0), spare.as_mut_ptr(), length).build()
             }
         };
-        self.start(Slot::Receive { id, socket, into }, entry);
+        self.start(Slot::Receive { id, socket, into, count }, entry);
     }
 
     /// Where the last receive took all there was, the kernel need not look before it waits.
@@ -476,7 +486,7 @@ impl Uring {
     fn retry_receives(&mut self, buffers: usize) {
         for _ in 0..buffers.max(1) {
             let Some((id, socket)) = self.unbuffered.pop_front() else { return };
-            self.receive(id, socket, None);
+            self.receive(id, socket, ReceiveBuf::Usual);
         }
     }
 
@@ -506,10 +516,10 @@ impl Uring {
                 };
                 self.common.ready(id, Done::Connected(connected));
             }
-            Slot::Receive { id, socket, into: None } => {
+            Slot::Receive { id, socket, into: None, .. } => {
                 self.complete_shelf_receive(id, socket, completion);
             }
-            Slot::Receive { id, socket, into: Some(buf) } => {
+            Slot::Receive { id, socket, into: Some(buf), .. } => {
                 self.note_drained(socket, !cqueue::sock_nonempty(completion.flags()));
                 self.complete_receive(id, socket, buf, result);
             }
@@ -573,12 +583,18 @@ impl Uring {
 
     fn complete_receive(&mut self, id: OpId, socket: Socket, mut buf: Buf, result: i32) {
         let received = match result {
-            0 => self.common.end_of_stream(socket, false),
+            0 => {
+                self.common.memory.give(buf);
+                self.common.end_of_stream(socket, false)
+            }
             1.. => {
                 buf.grow(result.unsigned_abs() as usize);
                 Ok(buf)
             }
-            error => Err(errno::from_raw(error)),
+            error => {
+                self.common.memory.give(buf);
+                Err(errno::from_raw(error))
+            }
         };
         self.common.ready(id, Done::Received(received));
     }
@@ -639,7 +655,7 @@ impl Slot {
     /// Size for [`Ring::push_bulk`], bytes.
     fn bytes(&self) -> usize {
         match self {
-            Slot::Receive { into: Some(buf), .. } => buf.tailroom(),
+            Slot::Receive { into: Some(_), count, .. } => *count,
             Slot::Write { data, .. } => data.len(),
             Slot::Receive { into: None, .. }
             | Slot::Send { .. }

@@ -10,7 +10,7 @@
 
 mod rig;
 
-use base::op::{self, Done, Event, Listener, Op, OpId, Peer, Socket};
+use base::op::{self, Done, Event, Listener, Op, OpId, Peer, ReceiveBuf, Socket};
 use base::{Block, Buf, Error, Reactor};
 use reactor::{Address, Config, Form, World};
 use rig::{Rig, on_both};
@@ -53,6 +53,7 @@ fn received(done: Done) -> Result<Buf, Error> {
 }
 
 fn receive(rig: &mut Rig, socket: Socket, into: Option<Buf>) -> Result<Buf, Error> {
+    let into = into.map_or(ReceiveBuf::Usual, ReceiveBuf::Behind);
     received(rig.ask(|id| Op::Receive { id, socket, into }))
 }
 
@@ -86,13 +87,13 @@ fn bytes_come_in_the_reactors_buffers_and_in_ones_own() {
 
         let mut buf = Buf::with_room(4, 100);
         buf.extend(b"so far ");
-        let id = rig.start(|id| Op::Receive { id, socket, into: Some(buf) });
+        let id = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Behind(buf) });
         assert!(rig.finish_within(id, Duration::from_millis(20)).is_none());
         client.write_all(b"so good").unwrap();
         let buf = received(rig.finish(id)).unwrap();
         assert_eq!((&*buf, buf.headroom()), (&b"so far so good"[..], 4));
 
-        let id = rig.start(|id| Op::Receive { id, socket, into: None });
+        let id = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Usual });
         assert!(rig.finish_within(id, Duration::from_millis(20)).is_none());
         let data = vec![7u8; 300_000];
         let writer = thread::spawn(move || {
@@ -155,7 +156,7 @@ fn many_buffers_are_gathered_and_long_sends_are_continued() {
 fn a_hangup_completes_what_is_outstanding() {
     on_both(|rig| {
         let (_client, socket) = connect(rig);
-        let receive = rig.start(|id| Op::Receive { id, socket, into: None });
+        let receive = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Usual });
         let data = vec![Buf::from(vec![0; 50 << 20])];
         let send = rig.start(|id| Op::Send { id, socket, data });
         assert!(rig.finish_within(send, Duration::from_millis(30)).is_none());
@@ -197,8 +198,9 @@ fn a_receive_and_an_accept_can_be_cancelled() {
         let mut client = TcpStream::connect(address).unwrap();
         let (socket, peer) = self::accept(rig, listener);
         assert_eq!(peer, Peer::Network(client.local_addr().unwrap().to_string()));
-        for buf in [None, Some(Buf::with_room(0, 10))] {
-            let id = rig.start(|id| Op::Receive { id, socket, into: buf });
+        let behind = ReceiveBuf::Behind(Buf::with_room(0, 10));
+        for into in [ReceiveBuf::Usual, ReceiveBuf::Bytes(10), behind] {
+            let id = rig.start(|id| Op::Receive { id, socket, into });
             rig.world.submit(Op::Cancel { id });
             assert!(matches!(rig.finish(id), Done::Received(Err(Error::Cancelled))));
         }
@@ -400,7 +402,10 @@ fn more_receives_than_shared_buffers() {
         for _ in 0..600 {
             clients.push(TcpStream::connect(address).unwrap());
             let (socket, _) = accept(rig, listener);
-            pending.push((rig.start(|id| Op::Receive { id, socket, into: None }), socket));
+            pending.push((
+                rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Usual }),
+                socket,
+            ));
         }
         let mut events = Vec::new();
         let soon = rig.world.now() + Duration::from_millis(5);
@@ -416,7 +421,7 @@ fn more_receives_than_shared_buffers() {
                     assert!(buf.iter().all(|b| *b == round));
                     total += buf.len();
                     let socket = *socket;
-                    *id = rig.start(|id| Op::Receive { id, socket, into: None });
+                    *id = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Usual });
                     if total == 5000 {
                         break;
                     }
@@ -439,7 +444,7 @@ fn dropping_a_world_ends_what_is_under_way() {
         let Done::Accepted(Ok(accepted)) = &events[0].done else { panic!() };
         let (socket, _) = accepted[0];
         world.submit(Op::Accept { id: OpId(2), listener, max: 1 });
-        world.submit(Op::Receive { id: OpId(3), socket, into: Some(Buf::with_room(0, 100)) });
+        world.submit(Op::Receive { id: OpId(3), socket, into: ReceiveBuf::Bytes(100) });
         world.submit(Op::Send { id: OpId(4), socket, data: vec![Buf::from(vec![1; 30 << 20])] });
         let soon = world.now() + Duration::from_millis(5);
         world.wait(Some(soon), &mut events);

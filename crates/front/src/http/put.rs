@@ -14,13 +14,13 @@
 use super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
 use super::{BODY_TIME, CALL, CLEANUP, Session, State};
 use crate::Output;
-use base::op::Replacement;
+use base::op::{ReceiveBuf, Replacement};
 use base::{Access, Buf, Caller, Error, Expected, Instant, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply, Request as TreeRequest};
 use wire::http::{Body, Chunks, Conditions, Method, Piece, Refusal, Request, Verdict, refusal};
 
 /// How much of a body is received and written at once, bytes.
-const PIECE: usize = 256 << 10;
+pub(super) const PIECE: usize = 128 << 10;
 /// How often another temporary name is tried when one is taken.
 const ATTEMPTS_MAX: u32 = 16;
 /// Permissions of a new file.
@@ -118,13 +118,12 @@ impl Put {
         if let Step::Writing(_, count) = self.step { count } else { 0 }
     }
 
-    pub(super) fn receive_into(&self) -> Option<Buf> {
+    pub(super) fn receive_into(&self) -> ReceiveBuf {
         match self.left {
             Left::Length(left) if left > (PIECE / 8) as u64 => {
-                let length = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
-                Some(Buf::with_room(0, length))
+                ReceiveBuf::Bytes(usize::try_from(left).unwrap_or(PIECE).min(PIECE))
             }
-            Left::Length(_) | Left::Chunks(_) => None,
+            Left::Length(_) | Left::Chunks(_) => ReceiveBuf::Usual,
         }
     }
 

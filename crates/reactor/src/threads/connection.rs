@@ -3,8 +3,7 @@
 
 use crate::descriptor;
 use crate::sending::Sending;
-use base::Buf;
-use base::op::{OpId, Socket};
+use base::op::{OpId, ReceiveBuf, Socket};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -27,7 +26,7 @@ pub(super) struct Connection {
 /// A receive that waits for data.
 pub(super) struct Receiving {
     pub(super) id: OpId,
-    pub(super) into: Option<Buf>,
+    pub(super) into: ReceiveBuf,
 }
 
 impl Connection {

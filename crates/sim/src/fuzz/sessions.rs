@@ -5,8 +5,9 @@
 
 use super::streams;
 use super::stub::Stub;
+use base::op::ReceiveBuf;
 use base::rng::Rng;
-use base::{Automaton, Buf, Caller, Error, Instant, Time};
+use base::{Automaton, Caller, Error, Instant, Time};
 use front::{CallId, Export, Identity, Input, Limits, Output, Protocol, Session, Web};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,7 +24,7 @@ struct Rig<'a> {
     asked: Vec<(CallId, Ask)>,
     unsent: VecDeque<usize>,
     /// A receive is under way, perhaps into the session's own buffer.
-    receiving: Option<Option<Buf>>,
+    receiving: Option<ReceiveBuf>,
     hung_up: bool,
     limits: Limits,
 }
@@ -108,9 +109,9 @@ impl Rig<'_> {
         }
         match self.rng.u8(..8) {
             0..=3 if self.receiving.is_some() && !rest.is_empty() => {
-                let into = self.receiving.take().flatten();
-                let mut buf = into.unwrap_or_else(|| Buf::with_room(0, 65_536));
-                let most = rest.len().min(buf.tailroom());
+                let into = self.receiving.take().expect("it was there above");
+                let (mut buf, room) = into.into_buf(65_536);
+                let most = rest.len().min(room);
                 let count = if self.rng.bool() { most } else { self.rng.usize(1..=most) };
                 buf.spare()[..count].copy_from_slice(&rest[..count]);
                 buf.grow(count);

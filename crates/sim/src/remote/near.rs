@@ -1,9 +1,9 @@
 //! A remote tree with a reactor of its own, on a network that tears streams anywhere.
 
 use super::far::Far;
-use base::op::{Address, Done, Op, OpId, Socket};
+use base::op::{Address, Done, Op, OpId, ReceiveBuf, Socket};
 use base::rng::Rng;
-use base::{Automaton, Buf, Error, Instant};
+use base::{Automaton, Error, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tree::remote::{Config, Remote};
@@ -19,7 +19,7 @@ pub struct Near {
     rng: Rng,
     socket: Option<Socket>,
     sockets: u32,
-    receiving: Option<(OpId, Option<Buf>)>,
+    receiving: Option<(OpId, ReceiveBuf)>,
     incoming: VecDeque<u8>,
     broken: bool,
     /// Whether the server accepts connections.
@@ -160,10 +160,10 @@ impl Near {
             return;
         }
         let Some((id, into)) = self.receiving.take() else { return };
-        let most = self.incoming.len().min(into.as_ref().map_or(16_384, Buf::tailroom));
+        let (mut buf, room) = into.into_buf(16_384);
+        let most = self.incoming.len().min(room);
         let count = if self.rng.bool() { most } else { self.rng.usize(1..=most) };
         let bytes: Vec<u8> = self.incoming.drain(..count).collect();
-        let mut buf = into.unwrap_or_default();
         buf.extend(&bytes);
         self.done(far, id, Done::Received(Ok(buf)));
     }

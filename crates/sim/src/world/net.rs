@@ -3,7 +3,7 @@
 pub(super) mod hosts;
 
 use super::{Happening, Scene};
-use base::op::{Address, Done, Event, Listener, OpId, Peer, Socket};
+use base::op::{Address, Done, Event, Listener, OpId, Peer, ReceiveBuf, Socket};
 use base::{Buf, Error, Instant};
 use hosts::{Host, host_of};
 use std::collections::{BTreeMap, VecDeque};
@@ -39,7 +39,7 @@ pub struct Link {
     hung_up: bool,
     /// The node has said that it will send no more.
     finished: bool,
-    receiving: Option<(OpId, Option<Buf>)>,
+    receiving: Option<(OpId, ReceiveBuf)>,
     sending: Option<Sending>,
     /// Sent by the node and not yet read by the client.
     outstanding: usize,
@@ -449,8 +449,9 @@ impl Scene {
         self.complete_later(id, Done::Accepted(Ok(accepted)));
     }
 
-    pub(super) fn receive(&mut self, id: OpId, socket: Socket, into: Option<Buf>) {
-        assert!(into.as_ref().is_none_or(|buf| buf.tailroom() > 0), "no room to receive into");
+    pub(super) fn receive(&mut self, id: OpId, socket: Socket, into: ReceiveBuf) {
+        let is_full = matches!(&into, ReceiveBuf::Behind(buf) if buf.tailroom() == 0);
+        assert!(!is_full && !matches!(into, ReceiveBuf::Bytes(0)), "no room to receive into");
         let link = self.net.link(socket);
         assert!(link.receiving.is_none(), "{socket:?} receives already");
         link.receiving = Some((id, into));
@@ -465,14 +466,14 @@ impl Scene {
             return;
         }
         let Some((id, into)) = link.receiving.take() else { return };
-        let own = into.is_none();
+        let own = into.is_usual();
         let result = if link.reset || link.hung_up {
             Err(Error::Disconnected)
         } else if link.inbox.is_empty() {
             if own { Ok(Buf::default()) } else { Err(Error::Disconnected) }
         } else {
-            let mut buf = into.unwrap_or_else(|| Buf::with_room(0, RECEIVE));
-            let most = self.params.piece_max.min(link.inbox.len()).min(buf.tailroom());
+            let (mut buf, room) = into.into_buf(RECEIVE);
+            let most = self.params.piece_max.min(link.inbox.len()).min(room);
             let count = if most < 64 { most } else { self.rng.usize(1..=most) };
             let bytes: Vec<u8> = link.inbox.drain(..count).collect();
             buf.spare()[..count].copy_from_slice(&bytes);

@@ -7,7 +7,7 @@ use super::places::ROOT;
 use super::seek::{Target, Waiter};
 use super::{MSIZE_MIN, Remote, words};
 use crate::request::Output;
-use base::op::Op;
+use base::op::{Op, ReceiveBuf};
 use base::{Automaton, Buf, Caller, Error};
 use std::mem;
 use wire::ninep::{HEADER_SIZE, NO_TAG, Rmessage, Tmessage, frame_size};
@@ -145,10 +145,10 @@ impl Remote {
         let Some(socket) = self.socket.filter(|_| !self.is_receiving) else { return };
         self.is_receiving = true;
         let wanted = frame_size(&self.input).filter(|size| *size >= RECEIVE_INTO_MIN);
-        let into = wanted.map(|size| {
+        let into = wanted.map_or(ReceiveBuf::Usual, |size| {
             let mut buf = mem::take(&mut self.input);
             buf.reserve(size - buf.len());
-            buf
+            ReceiveBuf::Behind(buf)
         });
         let id = self.op_id(RECEIVE);
         out.push(Output::Do(Op::Receive { id, socket, into }));
