@@ -58,6 +58,11 @@ impl Report {
         self.skipped.push(name.to_owned());
     }
 
+    /// Something that another program could not run, and has said so.
+    pub(crate) fn skipped(&mut self, name: &str) {
+        self.skipped.push(name.to_owned());
+    }
+
     /// A whole stage: a title, and its own error as a failed case if it could not finish.
     pub(crate) fn stage(&mut self, name: &str, stage: impl FnOnce(&mut Report) -> Result<()>) {
         println!("\n== {name}");
@@ -80,7 +85,7 @@ impl Report {
     /// Writes what failed and the sum; true if nothing failed.
     pub(crate) fn finish(self) -> bool {
         if !self.skipped.is_empty() {
-            println!("\nnot run here: {}", self.skipped.join(", "));
+            println!("\n{} not run here: {}", self.skipped.len(), self.skipped.join(", "));
         }
         let mut names = self.failed.clone();
         names.dedup();

@@ -12,6 +12,7 @@ mod buf;
 mod caller;
 mod error;
 mod name;
+mod skip;
 mod stat;
 mod time;
 
@@ -27,6 +28,7 @@ pub use buf::Buf;
 pub use caller::{Caller, User};
 pub use error::Error;
 pub use name::{NAME_MAX, Name};
+pub use skip::skip;
 pub use stat::{
     Access, Expected, FileVersion, Kind, SAYING_DEVICES, SetStat, SetTime, Stat, StatFs,
 };

@@ -1,7 +1,7 @@
 //! Programs that nobody wrote for us, over a tree in memory: what `cargo xtask guests` built.
 //!
 //! With `UPCALL_GUESTS` set to the directory of the modules, each must be there. Without, there is
-//! nothing to run: these tests pass where nobody has built them.
+//! nothing to run: these tests are skipped where nobody has built them.
 
 mod support;
 
@@ -26,7 +26,10 @@ static PROGRAMS: Mutex<BTreeMap<String, Program>> = Mutex::new(BTreeMap::new());
 
 /// Runs a program of this name; `None`: guests are not built here.
 fn run(ram: &mut Ram, name: &str, session: &Session) -> Option<Run> {
-    let dir = PathBuf::from(std::env::var_os("UPCALL_GUESTS")?);
+    let Some(dir) = std::env::var_os("UPCALL_GUESTS").map(PathBuf::from) else {
+        base::skip("UPCALL_GUESTS is not set: cargo xtask guests builds them");
+        return None;
+    };
     let file = dir.join(format!("{name}.wasm"));
     let program = {
         let mut programs = PROGRAMS.lock().expect("no test has failed");
