@@ -20,12 +20,14 @@ use serde::Serialize;
 /// long ones make queues that the workload does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Thresholds {
-    /// At least this share of the I/Os is issued within 10 µs of its time.
-    pub near_share: f64,
-    /// At least 99 % are issued no later than this, ns.
-    pub p99_ns: u64,
-    /// The median lateness does not grow by more than this in the course of the run, ns.
-    pub drift_ns: u64,
+    /// At least this share of the I/Os is issued within 10 µs of its time; `None`: not judged, as
+    /// of I/Os that have no times of their own (closed loops).
+    pub near_share: Option<f64>,
+    /// At least 99 % are issued no later than this, ns; `None`: not judged.
+    pub p99_ns: Option<u64>,
+    /// The median lateness does not grow by more than this in the course of the run, ns; `None`:
+    /// not judged.
+    pub drift_ns: Option<u64>,
     /// The rate differs by no more than this share from what was asked.
     pub rate_share: f64,
     /// No more I/Os than this are skipped.
@@ -39,9 +41,9 @@ pub struct Thresholds {
 impl Default for Thresholds {
     fn default() -> Thresholds {
         Thresholds {
-            near_share: 0.95,
-            p99_ns: 100_000,
-            drift_ns: 100_000,
+            near_share: Some(0.95),
+            p99_ns: Some(100_000),
+            drift_ns: Some(100_000),
             rate_share: 0.01,
             skipped: 0,
             errors: 0,
@@ -196,13 +198,17 @@ fn rows(statistics: &Statistics, asked_rate: Option<f64>, limits: &Thresholds) -
     let kept = (statistics.rate() / statistics.scheduled_rate() - 1.0).abs();
     let kept = (issued > 1 && kept.is_finite()).then_some(kept);
     let (skipped, errors) = (statistics.skipped() as f64, statistics.failed() as f64);
-    let near = Some(statistics.within_share(1));
+    let near = limits.near_share.map(|_| statistics.within_share(1));
+    let near_least = limits.near_share.unwrap_or_default();
+    let tail = limits.p99_ns.map(|_| tail_ns);
+    let drift = limits.drift_ns.and(drift_ns);
+    let most = |limit: Option<u64>| limit.unwrap_or_default() as f64;
     let (skipped_most, errors_most) = (limits.skipped as f64, limits.errors as f64);
     vec![
         measured,
-        row(Rule::Near, near, Side::Least, limits.near_share, say::NEAR),
-        row(Rule::Tail, Some(tail_ns), Side::Most, limits.p99_ns as f64, say::TAIL),
-        row(Rule::Drift, drift_ns, Side::Most, limits.drift_ns as f64, say::DRIFT),
+        row(Rule::Near, near, Side::Least, near_least, say::NEAR),
+        row(Rule::Tail, tail, Side::Most, most(limits.p99_ns), say::TAIL),
+        row(Rule::Drift, drift, Side::Most, most(limits.drift_ns), say::DRIFT),
         row(Rule::AskedRate, asked, Side::Most, chance, say::ASKED_RATE),
         row(Rule::KeptRate, kept, Side::Most, limits.rate_share, say::KEPT_RATE),
         row(Rule::Skipped, Some(skipped), Side::Most, skipped_most, say::SKIPPED),

@@ -3,6 +3,7 @@
 mod compare;
 mod file;
 mod flags;
+mod limits;
 mod place;
 mod prepare;
 mod replay;
@@ -19,8 +20,8 @@ use std::process::ExitCode;
 /// The target is `null` (measures the instrument itself), a file or block device
 /// (`file:PATH`), a volume of Upcall (`volume:PATH`), a file of a 9P server
 /// (`9p://HOST:PORT/PATH`, `9p+unix:SOCKET:/PATH`), or an object of an HTTP server
-/// (`http://HOST:PORT/PATH`). What does not exist is made; what does is only read, unless
-/// --destroy is given.
+/// (`http://HOST:PORT/PATH`). A run that writes makes what does not exist; one that only reads
+/// does so with --create. What exists is only read, unless --destroy is given.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Load {

@@ -232,7 +232,7 @@ fn ask(case: &Case, scale: f64, place: &Path, server: Option<&Server>) -> Result
     let (file, scale) = (file.display().to_string(), scale.to_string());
     let connections = case.connections.to_string();
     let object = case.object;
-    let mut words = vec!["run", &file, "--scale", &scale, "--destroy"];
+    let mut words = vec!["run", &file, "--scale", &scale, "--create", "--destroy"];
     let (target, aname, size) = match (case.by, server) {
         (By::NineP, Some(server)) => {
             let aname = server.dir.display().to_string();

@@ -66,9 +66,15 @@ impl Put {
     /// Says some more of the object.
     ///
     /// # Errors
-    /// If the server hangs up.
+    /// If the server refuses it, or hangs up.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)
+        self.stream.write_all(bytes).map_err(|error| self.refusal().unwrap_or(error))
+    }
+
+    /// Reads an answer that came before the end of the body.
+    fn refusal(&mut self) -> Option<io::Error> {
+        let (status, _) = head(&mut self.stream).ok()?;
+        (status >= 400).then(|| refused("sent", "the object", status))
     }
 
     /// Waits until the server has it.
@@ -85,7 +91,11 @@ impl Put {
 
 fn refused(what: &str, path: &str, status: u16) -> io::Error {
     let why = wire::http::status_text(status);
-    io::Error::other(format!("{what} {path}, the server answers {status} {why}"))
+    let step = match status {
+        403 | 405 if what == "sent" => "; it may be served read-only (upcall serve --http-write)",
+        _ => "",
+    };
+    io::Error::other(format!("{what} {path}, the server answers {status} {why}{step}"))
 }
 
 /// The status of an answer, and how long it says that its body is.

@@ -1,5 +1,6 @@
 //! What can be chosen about every run.
 
+use super::limits::Limit;
 use super::place::Place;
 use crate::size;
 use crate::units::{counts, time as span};
@@ -18,6 +19,10 @@ pub(crate) struct Flags {
     /// How large a target is made that does not exist
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     pub(crate) file_size: u64,
+
+    /// Make a target that does not exist, also for a run that only reads
+    #[arg(long)]
+    pub(crate) create: bool,
 
     /// Write to what exists already, whose contents are lost
     #[arg(long)]
@@ -62,6 +67,11 @@ pub(crate) struct Flags {
     /// Ask the kernel too when it saw each I/O (root; files and devices)
     #[arg(long)]
     pub(crate) witness: bool,
+
+    /// Change a limit of the verdict: near=SHARE (issued within 10 µs), tail=TIME (99 %),
+    /// drift=TIME, rate=SHARE, skipped=N, errors=N, witness=TIME
+    #[arg(long = "limit", value_name = "RULE=LIMIT", value_parser = Limit::parse)]
+    pub(crate) limits: Vec<Limit>,
 
     /// Where random numbers begin
     #[arg(long, value_name = "N", default_value_t = 1)]

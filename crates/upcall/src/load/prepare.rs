@@ -85,6 +85,18 @@ pub(crate) fn prepare(flags: &Flags, wants: &Wants) -> Result<Prepared, String> 
     Ok(prepared)
 }
 
+/// Refuses to make a target for a run that only reads: its path may be mistyped.
+fn expect_making(flags: &Flags, wants: &Wants, what: &str) -> Result<(), String> {
+    if wants.changes || flags.create {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} does not exist, and a run that only reads makes nothing. Give --create to make it, \
+         {} of random bytes, or another target",
+        size::show(flags.file_size)
+    ))
+}
+
 /// One path is not several files.
 fn several(what: &str) -> String {
     format!("this load uses several files: write {{}} into the path {what}, for their numbers")

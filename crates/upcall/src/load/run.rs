@@ -1,6 +1,7 @@
 //! One run from its beginning to its reports.
 
 use super::flags::Flags;
+use super::limits;
 use super::prepare::Prepared;
 use super::say;
 use crate::clock;
@@ -12,7 +13,6 @@ use load::measure::{Measured, Plan, measure, measure_naive};
 use load::replay::Feed;
 use load::report::{Title, text};
 use load::trace::Traced;
-use load::verdict::Thresholds;
 use reactor::Signals;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
@@ -88,7 +88,7 @@ fn account(
     let plan = Plan {
         title: title(target.name(), workload, asked_rate),
         options,
-        thresholds: thresholds(open),
+        thresholds: limits::thresholds(open, &flags.limits),
         warm_up_ns: u64::try_from(warm_up.as_nanos()).unwrap_or(u64::MAX),
         witness: flags.witness.then_some(expected),
         records: records(flags)?,
@@ -109,6 +109,9 @@ fn account(
     shown.clear();
     let mut measured = measured.map_err(|error| format!("{}: {error}", target.name()))?;
     measured.verdict.notes.extend(notes);
+    if !open {
+        measured.verdict.notes.push(CLOSED.to_string());
+    }
     for feed in feeds {
         if let Some(trouble) = feed.trouble() {
             measured.verdict.valid = false;
@@ -133,15 +136,6 @@ fn title(target: String, workload: String, asked_rate: Option<f64>) -> Title {
     }
 }
 
-/// What makes a run valid. Without times of their own, I/Os cannot be late by much.
-fn thresholds(open: bool) -> Thresholds {
-    let usual = Thresholds::default();
-    match open {
-        true => usual,
-        false => Thresholds { near_share: 0.0, p99_ns: u64::MAX, drift_ns: u64::MAX, ..usual },
-    }
-}
-
 fn records(flags: &Flags) -> Result<Option<Box<dyn Write>>, String> {
     let Some(path) = &flags.records else {
         return Ok(None);
@@ -150,6 +144,10 @@ fn records(flags: &Flags) -> Result<Option<Box<dyn Write>>, String> {
     let file = File::create(path).map_err(failed)?;
     Ok(Some(Box::new(BufWriter::with_capacity(1 << 20, file))))
 }
+
+/// A note on the verdict of a closed loop.
+const CLOSED: &str = "The loop is closed: an I/O comes when another one has ended, so its lateness \
+                      is not judged unless --limit says so.";
 
 /// What a process ends with that was interrupted, as shells have it.
 const INTERRUPTED: i32 = 130;

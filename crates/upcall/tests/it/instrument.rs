@@ -86,8 +86,64 @@ fn a_file_is_made_and_not_written_again_without_leave() {
     for engine in ["uring", "threads"] {
         let users = &target[..4];
         let closed = ["--users", "4", "--seconds", "0.2", "--engine", engine];
-        assert!(count(&measures(&[users, &closed].concat()), "read") > 4, "{engine}");
+        let report = measures(&[users, &closed].concat());
+        assert!(count(&report, "read") > 4, "{engine}");
+        let verdict = report["verdict"].to_string();
+        assert!(
+            verdict.contains("The loop is closed") && !verdict.contains("\"near\""),
+            "{verdict}"
+        );
+        let limits = ["--limit", "near=0%", "--limit", "tail=1h", "--limit", "rate=100%"];
+        let report = measures(&[users, &closed, &limits].concat());
+        let reasons = report["verdict"]["reasons"].as_array().unwrap();
+        let limit =
+            |rule: &str| reasons.iter().find(|it| it["rule"] == rule).unwrap()["limit"].clone();
+        assert_eq!((limit("near"), limit("tail")), (0.0.into(), 3.6e12.into()), "{report}");
     }
+}
+
+/// A path that is mistyped in a run that only reads makes nothing, wherever it leads.
+#[test]
+fn a_run_that_only_reads_makes_nothing_unless_it_is_told_to() {
+    let dir = Scratch::new("load-mistyped");
+    let server = Server::start(dir.path(), &["--http-write"]);
+    let place = dir.path().display();
+    let targets = [
+        format!("file:{place}/file"),
+        format!("dir:{place}/dir"),
+        format!("volume:{place}/volume"),
+        format!("9p://{}/nine", server.ninep()),
+        format!("http://{}/http", server.http()),
+    ];
+    for target in &targets {
+        let run = ["--target", target, "--file-size", "1M", "--rate", "100", "--seconds", "0.1"];
+        let why = refuses(&run);
+        assert!(why.contains("does not exist") && why.contains("--create"), "{target}: {why}");
+        let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+        assert!(left.is_empty(), "{target}: {left:?}");
+    }
+    for target in &targets {
+        let run = ["--target", target, "--file-size", "1M", "--rate", "100", "--seconds", "0.1"];
+        measures(&[&run[..], &["--create"]].concat());
+    }
+    assert_eq!(server.end(), Some(0));
+}
+
+/// The status is the cause, and not the end of the connection that it brings about.
+#[test]
+fn a_server_that_takes_no_writes_is_named_as_the_cause() {
+    let dir = Scratch::new("load-read-only");
+    let server = Server::start(dir.path(), &[]);
+    let http = format!("http://{}/new", server.http());
+    let why = refuses(&["--target", &http, "--mix", "write", "--file-size", "64M"]);
+    assert!(why.contains("405") && why.contains("--http-write"), "{why}");
+    assert_eq!(server.end(), Some(0));
+
+    let server = Server::start(dir.path(), &["--read-only"]);
+    let ninep = format!("9p://{}/new", server.ninep());
+    let why = refuses(&["--target", &ninep, "--mix", "write", "--file-size", "1M"]);
+    assert!(why.contains("read-only") || why.contains("Read-only"), "{why}");
+    assert_eq!(server.end(), Some(0));
 }
 
 #[test]
@@ -223,7 +279,7 @@ fn servers_and_volumes_are_loaded_as_files_are() {
     let volume = format!("volume:{}", text(&dir.path().join("volume")));
     for target in [&ninep, &http, &volume] {
         let run = ["--target", target, "--rate", "300", "--seconds", "0.5"];
-        let more = ["--connections", "3", "--file-size", "4M"];
+        let more = ["--connections", "3", "--file-size", "4M", "--create"];
         let report = measures(&[&run[..], &more].concat());
         assert!(count(&report, "read") > 80, "{target}: {report}");
     }

@@ -1,6 +1,6 @@
 //! Directories of numbered files.
 
-use super::{Prepared, Wants, fill, refuse};
+use super::{Prepared, Wants, expect_making, fill, refuse};
 use crate::load::flags::Flags;
 use load::driver::Directory;
 use std::fs::File;
@@ -15,14 +15,20 @@ pub(super) fn directory(flags: &Flags, path: &Path, wants: &Wants) -> Result<Pre
     if !fresh && wants.changes && !flags.destroy {
         return Err(refuse(&path.display().to_string()));
     }
+    if fresh {
+        expect_making(flags, wants, &path.display().to_string())?;
+    }
     let target = Directory { path: path.to_path_buf(), io_max: wants.io_max as usize };
-    target.make(wants.files).map_err(failed)?;
     let size = u32::try_from(flags.file_size).map_err(|_| {
         "files of a directory have less than 4 GiB; choose a smaller --file-size".to_string()
     })?;
     let plain = (0..wants.plain).map(|number| (number, size));
     let missing = |(number, _): &(u32, u32)| !target.file(*number).exists();
     let missing: Vec<_> = wants.sizes.iter().copied().chain(plain).filter(missing).collect();
+    if let Some((number, _)) = missing.first() {
+        expect_making(flags, wants, &target.file(*number).display().to_string())?;
+    }
+    target.make(wants.files).map_err(failed)?;
     let total = missing.iter().map(|(_, size)| u64::from(*size)).sum();
     let mut filling = Filling { target: &target, missing: missing.into_iter(), open: None };
     fill(path, total, |_, piece| filling.write(piece)).map_err(failed)?;

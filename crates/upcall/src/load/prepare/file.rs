@@ -1,6 +1,6 @@
 //! Files and devices.
 
-use super::{Prepared, Wants, fill, refuse, several};
+use super::{Prepared, Wants, expect_making, fill, refuse, several};
 use crate::load::flags::{Engine, Flags};
 use load::driver::{Blocking, Opened, Ring, Target};
 use rustix::fs::{CWD, OFlags};
@@ -72,16 +72,14 @@ fn one_file(
     let failed = |error: &io::Error| explain(path, error);
     match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            expect_making(flags, wants, &path.display().to_string())?;
             make_file(path, flags.file_size)?;
         }
         Err(error) => return Err(failed(&error)),
         Ok(there) => {
             let kind = there.file_type();
             if kind.is_dir() {
-                return Err(format!(
-                    "{} is a directory: name a file in it, which is made if it does not exist",
-                    path.display()
-                ));
+                return Err(format!("{} is a directory: name a file in it", path.display()));
             }
             if wants.changes && !flags.destroy {
                 return Err(refuse(&path.display().to_string()));

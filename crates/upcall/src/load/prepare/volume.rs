@@ -1,6 +1,6 @@
 //! Volumes of Upcall.
 
-use super::{Prepared, Wants, fill, refuse};
+use super::{Prepared, Wants, expect_making, fill, refuse};
 use crate::load::flags::Flags;
 use crate::size;
 use load::driver::Store;
@@ -12,6 +12,7 @@ pub(super) fn volume(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepar
     let failed = |error: embed::Error| format!("{error}; {}", error.next_step());
     let fresh = !path.exists();
     if fresh {
+        expect_making(flags, wants, &path.display().to_string())?;
         // The store needs room for what replaces what is there.
         let bytes = flags.file_size.checked_mul(2 * u64::from(wants.files.max(1)));
         let bytes = bytes.and_then(|bytes| bytes.checked_add(256 << 20));
