@@ -18,6 +18,7 @@ mod report;
 mod run;
 mod storelet;
 mod trees;
+mod waiting;
 
 use clap::{Args, Subcommand, ValueEnum};
 use client::{Address, Client, Dialect, Options};

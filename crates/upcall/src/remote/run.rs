@@ -4,6 +4,7 @@
 //! output and complaints stream out, the exit code is the program's.
 
 use super::frame::{self, Frame};
+use super::waiting::Waiting;
 use super::{Outcome, Server, Trouble};
 use crate::{bounded, size};
 use clap::Args;
@@ -25,7 +26,7 @@ use wire::storelet::{FRAME_HEAD, Frame as Kind, encode_input};
 const NEW: &str = "/.upcall/storelets/new";
 
 /// How long a program may be silent: the server ends it when its time is over.
-const SILENCE: Duration = Duration::from_secs(7 * 24 * 3600);
+pub(super) const SILENCE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How much is read and written at once, bytes.
 pub(super) const PIECE: usize = 128 << 10;
@@ -280,7 +281,7 @@ fn once(frame: &Frame, run: &Run, module: &str, wasm: Option<&[u8]>) -> Outcome<
         return Err(error.into());
     }
     let file = Arc::new(file);
-    let mut talk = Talk { run, file: &file, feeding: false };
+    let mut talk = Talk { run, file: &file, feeding: false, waiting: Waiting::default() };
     talk.listen()
 }
 
@@ -300,6 +301,8 @@ struct Talk<'a> {
     file: &'a Arc<File>,
     /// Its input is on the way.
     feeding: bool,
+    /// What it waits for.
+    waiting: Waiting,
 }
 
 impl Talk<'_> {
@@ -335,6 +338,7 @@ impl Talk<'_> {
                 let _ = io::stderr().lock().write_all(body);
             }
             Kind::State => {
+                self.waiting.enter(body);
                 if body == b"running" && !self.feeding && self.run.stdin.is_none() {
                     self.feeding = true;
                     self.feed();

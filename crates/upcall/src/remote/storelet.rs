@@ -1,7 +1,8 @@
 //! `upcall storelet`: programs that are installed on a server under names.
 
 use super::frame::{self, Frame};
-use super::run::{Limits, PIECE, line, next_frame, read, write};
+use super::run::{Limits, PIECE, SILENCE, line, next_frame, read, write};
+use super::waiting::Waiting;
 use super::{Outcome, Server, Trouble};
 use clap::{Args, Subcommand};
 use client::OpenOptions;
@@ -196,7 +197,10 @@ fn deed(named: &Named, word: &str) -> ExitCode {
 }
 
 fn install(install: &Install) -> ExitCode {
-    frame::run(&install.server.inside(SERVICE), false, |frame| {
+    // The server compiles the program, which may take minutes where it has much to do.
+    let timeout = install.server.timeout.max(SILENCE);
+    let server = Server { timeout, ..install.server.inside(SERVICE) };
+    frame::run(&server, false, |frame| {
         let wasm = read(&install.program)?;
         // Who has sent it once need not do so again.
         let known = say_at_desk(frame, &order(install, &format!("sha256:{}", Hash::of(&wasm))))?;
@@ -233,6 +237,7 @@ fn say_at_desk(frame: &Frame, said: &[u8]) -> Outcome<Value> {
     frame.if_interrupted("'upcall storelet list' shows what was done".to_string());
     write(&file, said)?;
     let (mut heard, mut piece) = (Vec::new(), vec![0; PIECE]);
+    let mut waiting = Waiting::default();
     loop {
         let count = file.read_at(&mut piece, 0)?;
         heard.extend_from_slice(&piece[..count]);
@@ -241,7 +246,10 @@ fn say_at_desk(frame: &Frame, said: &[u8]) -> Outcome<Value> {
                 return serde_json::from_slice(body)
                     .map_err(|error| Trouble::Host(format!("a strange report: {error}")));
             }
-            Some((Kind::Output | Kind::Error | Kind::State, body)) => {
+            Some((kind @ (Kind::Output | Kind::Error | Kind::State), body)) => {
+                if kind == Kind::State {
+                    waiting.enter(body);
+                }
                 let length = FRAME_HEAD + body.len();
                 heard.drain(..length);
             }

@@ -577,14 +577,14 @@ impl Report {
             self.seconds,
             progress::rate(self.bytes, elapsed)
         );
-        for (number, what) in [
-            (self.others, "links and special files"),
-            (self.links, "further names"),
-            (self.skipped, "there already"),
-            (self.errors.len() as u64, "failed"),
+        for (number, one, many) in [
+            (self.others, "link or special file", "links and special files"),
+            (self.links, "further name", "further names"),
+            (self.skipped, "there already", "there already"),
+            (self.errors.len() as u64, "failed", "failed"),
         ] {
             if number > 0 {
-                line += &format!("; {} {what}", count(number));
+                line += &format!("; {}", counted(number, one, many));
             }
         }
         println!("{line}");

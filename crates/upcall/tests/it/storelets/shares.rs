@@ -3,6 +3,7 @@
 use super::guests::{self, Guest};
 use super::{LONG, Lab};
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
 use std::time::Instant;
 
 #[test]
@@ -18,6 +19,25 @@ fn memory_is_given_to_as_many_as_there_is_for() {
         assert!(ran.err.contains("its time is over"), "{ran:?}");
     }
     lab.await_none();
+}
+
+/// Whoever waits for more than a moment is told what for.
+#[test]
+fn a_program_that_waits_for_memory_says_so() {
+    let lab = Lab::new(&["--storelet-memory", "100"]);
+    let first = lab.start(&["--memory", "80M", "--time", "1m"], &guests::SLEEP);
+    lab.await_state("running", 1);
+    let file = lab.file(&guests::SLEEP);
+    let mut second = lab.command(&["--memory", "80M", "--time", "1ms", file.to_str().unwrap()]);
+    let mut second = second.spawn().unwrap();
+    let mut said = BufReader::new(second.stderr.take().unwrap()).lines();
+    let line = said.next().unwrap().unwrap();
+    assert!(line.contains("waits for memory"), "{line}");
+    first.interrupt();
+    drop(first);
+    let rest: Vec<String> = said.map(Result::unwrap).collect();
+    assert!(rest.iter().any(|line| line.contains("its time is over")), "{rest:?}");
+    second.wait().unwrap();
 }
 
 #[test]

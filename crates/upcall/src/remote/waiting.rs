@@ -1,0 +1,64 @@
+//! What a program waits for before it runs, told to a person if it takes long.
+
+use std::io::Write as _;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// How long a state may last before it is told.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Tells of states that last long on standard error, from a thread of its own: the command itself
+/// waits for the server.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    states: Option<Sender<&'static str>>,
+}
+
+impl Waiting {
+    /// Notes that another state has begun.
+    pub(super) fn enter(&mut self, state: &[u8]) {
+        let Some(text) = told(state) else {
+            // It runs: the thread ends.
+            self.states = None;
+            return;
+        };
+        if self.states.is_none() {
+            let (sender, states) = channel();
+            let watch = move || {
+                let mut next = states.recv();
+                while let Ok(text) = next {
+                    next = match states.recv_timeout(PATIENCE) {
+                        Ok(other) => Ok(other),
+                        Err(RecvTimeoutError::Disconnected) => return,
+                        Err(RecvTimeoutError::Timeout) => {
+                            // Nobody may read it.
+                            let _ = writeln!(std::io::stderr(), "upcall: {text}");
+                            states.recv()
+                        }
+                    };
+                }
+            };
+            // Without a thread nothing is told: the program runs all the same.
+            let started = std::thread::Builder::new().name("waiting".to_string()).spawn(watch);
+            self.states = started.is_ok().then_some(sender);
+        }
+        if let Some(states) = &self.states {
+            // The thread ends only after this end of the channel.
+            let _ = states.send(text);
+        }
+    }
+}
+
+/// The sentence for a state before the first instruction.
+fn told(state: &[u8]) -> Option<&'static str> {
+    match state {
+        b"compiling" => Some(
+            "the server compiles the program, which takes seconds for a large one; only its first \
+             run waits for that",
+        ),
+        b"waiting for memory" => {
+            Some("the program waits for memory that other programs of the server have")
+        }
+        _ => None,
+    }
+}
