@@ -39,6 +39,10 @@ pub(crate) const CANCEL: &[Package] = &[
     package("fuse3", "fusermount3", "unmounts it"),
 ];
 
+/// What puts up the network of a name space.
+pub(crate) const NET: &[Package] =
+    &[package("iproute2", "ip", "puts up a network"), package("hostname", "hostname", "names it")];
+
 /// diod: its client tools in the tests, its server in the benches.
 pub(crate) const DIOD: &[Package] = &[package("diod", "diod", "its client tools and its server")];
 

@@ -14,6 +14,7 @@
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
 //! | `interop` | eight clients and ten servers, each with each | qemu, diod, go, python3 |
 //! | `http` | curl, and raw bytes for what curl will not send | curl |
+//! | `firsthour` | a shell: the command blocks of README and docs, as they stand | root, curl |
 //! | `operators` | nginx and Caddy in front, promtool, rclone, the access log | curl |
 //! | `appends` | our own: appends, writes and truncations that meet in one file | |
 //! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
@@ -35,6 +36,7 @@ mod cancel;
 mod client;
 mod crowd;
 mod diod;
+pub(crate) mod firsthour;
 mod ground;
 mod http;
 mod interop;
@@ -118,6 +120,7 @@ const SUITES: &[Suite] = &[
     suite("http", &[apt::CURL], |report, kind| http::run(report, kind, On::Directory)),
     suite("volume-http", &[apt::CURL], |report, kind| over_volume(report, kind, http::run)),
     suite("operators", &[apt::CURL, apt::PROXY], operators::run),
+    suite("firsthour", &[apt::CURL, apt::NET], firsthour::run).privileged(),
     suite("diod", &[apt::DIOD], diod::run),
     suite("hostile", &[apt::CURL], crate::hostile::suite).alone(),
     suite("attack", &[], crate::attack::suite).alone(),

@@ -77,6 +77,8 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         "attack" => attack::main(rest),
         // The clients beside an attack.
         attack::healthy::WORD => attack::healthy::main(rest).map(|()| true),
+        // Within the name spaces of that suite.
+        conformance::firsthour::WORD => conformance::firsthour::inside(rest).map(|()| true),
         "hostile" => hostile::main(rest),
         "guests" => guests::main(rest),
         "bench" => bench::main(rest).map(|()| true),

@@ -1,0 +1,155 @@
+//! Command blocks of a page, and the shape of what they show.
+
+/// A command with the output that the page shows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) command: String,
+    pub(super) output: Vec<String>,
+}
+
+/// The commands of all blocks of a page, in order.
+pub(super) fn commands(page: &str) -> Vec<Shown> {
+    let mut commands: Vec<Shown> = Vec::new();
+    let (mut in_block, mut is_open) = (false, false);
+    for line in page.lines() {
+        if line.starts_with("```") {
+            (in_block, is_open) = (!in_block, false);
+        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| in_block) {
+            commands.push(Shown { command: command.to_owned(), output: Vec::new() });
+            is_open = true;
+        } else if let Some(last) = commands.last_mut().filter(|_| in_block && is_open) {
+            last.output.push(line.trim_end().to_owned());
+        }
+    }
+    for command in &mut commands {
+        while command.output.last().is_some_and(String::is_empty) {
+            command.output.pop();
+        }
+    }
+    commands
+}
+
+/// What differs between the output of a page and that of a command, if anything does. A line `…`
+/// is any number of lines, and `…` within a line is any text.
+pub(super) fn difference(shown: &[String], said: &[String]) -> Option<String> {
+    let mut said = said.iter().map(|line| shape(line)).peekable();
+    let mut skips = false;
+    for line in shown {
+        if line.trim() == "…" {
+            skips = true;
+            continue;
+        }
+        let wanted = shape(line);
+        let found = if skips {
+            said.by_ref().any(|line| fits(&wanted, &line))
+        } else {
+            said.next().is_some_and(|line| fits(&wanted, &line))
+        };
+        if !found {
+            return Some(format!("the page shows: {line}"));
+        }
+        skips = false;
+    }
+    let rest: Vec<String> = said.filter(|line| !line.is_empty()).collect();
+    (!skips && !rest.is_empty()).then(|| format!("the page does not show: {}", rest.join(" / ")))
+}
+
+fn fits(wanted: &str, line: &str) -> bool {
+    match wanted.split_once('…') {
+        Some((before, after)) => line.starts_with(before) && line.ends_with(after),
+        None => wanted == line,
+    }
+}
+
+/// Words of dates.
+const DATES: &[&str] = &[
+    "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", "Jan", "Feb", "Mar", "Apr", "May", "Jun",
+    "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+/// A line without what differs from run to run: numbers, their units, plurals and hashes.
+fn shape(line: &str) -> String {
+    const UNITS: &[&str] =
+        &["ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "TiB", "KiB/s", "MiB/s"];
+    let mut words = Vec::new();
+    for word in line.split_whitespace() {
+        let bare = word.trim_end_matches([',', ';', ':', '.', ')']);
+        let tail = &word[bare.len()..];
+        let after_number =
+            words.last().is_some_and(|last: &String| last.trim_start_matches('(').starts_with('0'));
+        if after_number && UNITS.contains(&bare) {
+            continue;
+        }
+        let mut shaped = if DATES.contains(&bare) { "0".to_owned() } else { numbers(bare) };
+        if after_number {
+            shaped = singular(&shaped);
+        }
+        words.push(shaped + tail);
+    }
+    words.join(" ")
+}
+
+/// Replaces numbers and hexadecimal names.
+fn numbers(word: &str) -> String {
+    let is_hash = |part: &str| part.len() >= 8 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let mut shaped = String::new();
+    for part in word.split_inclusive(|letter: char| !letter.is_ascii_alphanumeric()) {
+        let bare = part.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric());
+        if is_hash(bare) {
+            shaped.push('0');
+            shaped.push_str(&part[bare.len()..]);
+        } else {
+            shaped.push_str(part);
+        }
+    }
+    let mut out = String::new();
+    for letter in shaped.chars() {
+        match letter {
+            '0'..='9' if out.ends_with('0') => {}
+            '0'..='9' => out.push('0'),
+            ',' | '.' if out.ends_with('0') => {}
+            _ => out.push(letter),
+        }
+    }
+    out.trim_start_matches('−').to_owned()
+}
+
+fn singular(word: &str) -> String {
+    match word.strip_suffix("ies") {
+        Some(stem) => format!("{stem}y"),
+        None => word.strip_suffix('s').unwrap_or(word).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<String> {
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn commands_are_those_of_blocks_with_their_output() {
+        let page = "$ not this\n```console\n$ one\na\n\n$ two\n```\ntext\n```toml\nx = 1\n```\n";
+        let shown = commands(page);
+        assert_eq!(shown[0], Shown { command: "one".into(), output: lines("a") });
+        assert_eq!(shown[1], Shown { command: "two".into(), output: Vec::new() });
+        assert_eq!(shown.len(), 2);
+    }
+
+    #[test]
+    fn outputs_of_one_shape_are_equal_and_others_are_not() {
+        let same = |shown: &str, said: &str| difference(&lines(shown), &lines(said)).is_none();
+        assert!(same("copied 78,579 files, 1.2 GiB in 6.6 s", "copied 1 file, 3 KiB in 0.1 ms"));
+        assert!(same("{\"token\":\"de6da4ac-1:2.2:1\"}", "{\"token\":\"0a6da4ff-11:2.3:1\"}"));
+        assert!(same("in 6.6 s (187 MiB/s); 2 links", "in 1 s (3 KiB/s); 1 link"));
+        assert!(same("Date: Sun, 22 Nov 2026 04:01 GMT", "Date: Thu, 1 Dec 2027 11:11 GMT"));
+        assert!(same("one\n…\nlast 3", "one\ntwo\nthree\nlast 4"));
+        assert!(same("one\n…", "one\ntwo"));
+        assert!(!same("one", "one\ntwo"));
+        assert!(!same("one\ntwo", "one"));
+        assert!(!same("created x", "made x"));
+        assert!(same("df53a9a4e5a1… rest", "df53a9a4e5a1bbbb rest"));
+    }
+}

@@ -1,0 +1,340 @@
+//! What the pages speak of: files, hosts, and servers that are there before a command.
+
+use super::page::Shown;
+use crate::sh;
+use anyhow::{Context as _, Result, ensure};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where programs are within the name spaces.
+const PROGRAMS: &str = "/mnt/bin";
+
+/// How a command is run.
+pub(super) enum Way {
+    /// As it stands.
+    Plain,
+    /// After these.
+    Before(Vec<&'static str>),
+    /// It does not end by itself; this makes it say something.
+    Until(&'static str),
+    /// Not here, and why.
+    Skip(String),
+}
+
+/// What is brought into the name spaces from outside.
+pub(super) struct Places<'a> {
+    pub(super) program: &'a Path,
+    /// Programs for storelets.
+    pub(super) guests: &'a Path,
+    /// An empty directory, which becomes `/tmp`.
+    pub(super) disk: &'a Path,
+}
+
+/// The files of a page.
+pub(super) struct Scene {
+    page: String,
+    uid: u32,
+    has_guests: bool,
+}
+
+impl Scene {
+    /// Prepares the name spaces and the files.
+    pub(super) fn set(page: &str, uid: u32, places: &Places<'_>) -> Result<Scene> {
+        let Places { program, guests, disk } = *places;
+        mount(Path::new("/mnt"))?;
+        fs::create_dir_all(PROGRAMS)?;
+        install(program, "upcall")?;
+        let has_guests = guests.join("find.wasm").exists() && guests.join("rg.wasm").exists();
+        fs::create_dir_all("/mnt/guests")?;
+        if has_guests {
+            for name in ["find", "rg", "wc", "coreutils"] {
+                let file = format!("{name}.wasm");
+                fs::copy(guests.join(&file), format!("/mnt/guests/{file}"))?;
+            }
+        }
+        script("cargo", "[ \"$1 $2 $3\" = 'run --release --' ] && shift 3 && exec upcall \"$@\"")?;
+        script("sudo", "exec \"$@\"")?;
+        fs::write("/mnt/.curlrc", "silent\nshow-error\n")?;
+        for dir in ["/run", "/srv", "/home"] {
+            mount(Path::new(dir))?;
+        }
+        sh::run(&mut sh::cmd("mount", &["--bind", &disk.display().to_string(), "/tmp"]))?;
+        fs::set_permissions("/tmp", fs::Permissions::from_mode(0o1777))?;
+        names()?;
+        let scene = Scene { page: page.to_owned(), uid, has_guests };
+        scene.fill().context("the files of the page")?;
+        if uid != 0 {
+            let owner = format!("{uid}:{uid}");
+            for dir in ["/tmp", "/srv", "/home"] {
+                sh::run(&mut sh::cmd("chown", &["-hR", &owner, dir]))?;
+            }
+        }
+        Ok(scene)
+    }
+
+    /// A shell that runs a command in the scene.
+    pub(super) fn shell(&self, command: &str) -> Command {
+        let is_server = command.contains("upcall serve") || command.contains("-- serve");
+        let command = if is_server { format!("exec {command}") } else { command.to_owned() };
+        let mut shell = Command::new("setpriv");
+        let id = self.uid.to_string();
+        shell.args(["--reuid", &id, "--regid", &id, "--clear-groups", "sh", "-c", &command]);
+        let path = std::env::var("PATH").unwrap_or_default();
+        shell.env("PATH", format!("{PROGRAMS}:{path}")).env("HOME", "/home/me");
+        // On a terminal curl shows no progress beside its output.
+        shell.env("CURL_HOME", "/mnt");
+        shell.env_remove("XDG_CACHE_HOME").env_remove("XDG_STATE_HOME").current_dir("/tmp");
+        shell
+    }
+
+    fn fill(&self) -> Result<()> {
+        fs::create_dir_all("/home/me/src")?;
+        write("/tmp/photos/notes.txt", "Summer in Bergen\n")?;
+        write("/tmp/photos/2025/harbour.jpg", &"x".repeat(3_000_000))?;
+        write("/tmp/photos/2025/raw.dng", &"y".repeat(41_000))?;
+        for dir in ["a", "b", "c", "d"] {
+            write(&format!("/tmp/{dir}/file"), dir)?;
+        }
+        write("/srv/all/far/file", "far\n")?;
+        for dir in ["vol", "src", "logs"] {
+            fs::create_dir_all(format!("/srv/all/{dir}"))?;
+        }
+        linux()?;
+        for guest in fs::read_dir("/mnt/guests")? {
+            let guest = guest?;
+            symlink(guest.path(), Path::new("/tmp").join(guest.file_name()))?;
+        }
+        match self.page.as_str() {
+            "README.md" => self.readme(),
+            "docs/names.md" => {
+                fs::create_dir_all("/var/log")?;
+                let text = "mount / host:/srv/all\n\nmount /lgs host:/var/log\n";
+                write("/tmp/space", text)?;
+                write("/tmp/logs", "mount / host:/srv/all\nmount /logs host:/var/log\n")
+            }
+            "docs/storelets.md" => {
+                let line = |n| {
+                    format!("2026-11-22 GET /page/{n} {}\n", if n % 50 == 0 { 500 } else { 200 })
+                };
+                let log: String = (1..=2000).map(line).collect();
+                write("/tmp/linux-source-6.1/logs/web.log", &log)?;
+                fs::create_dir_all("/tmp/linux-source-6.1/incoming").map_err(Into::into)
+            }
+            "docs/replica.md" => write("/tmp/in.csv", "a,1\nb,2\nc,3\nsum,=B1+1\n"),
+            "docs/load.md" => {
+                let line = |n: u64| {
+                    let (time, offset) = (128_166_372_003_061_629 + n * 10_000, n * 8192);
+                    format!("{time},host,0,Read,{offset},4096,2500\n")
+                };
+                write("/tmp/trace.csv", &(0..300).map(line).collect::<String>())?;
+                let big = File::create("/tmp/photos/big")?;
+                big.set_len(64 << 20).map_err(Into::into)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn readme(&self) -> Result<()> {
+        let text = "mount / host:/srv/all\nmount -c /vol volume:demo.volume\n\
+                    mount /far 9p://192.0.2.7:5640/export\nmount /src host:/home/me/src\n\
+                    mount -a /src 9p://192.0.2.7:5640/src\n";
+        write("/tmp/space", text)?;
+        for dir in ["export", "src"] {
+            write(&format!("/tmp/other/{dir}/file"), "far\n")?;
+        }
+        let numbers: String = (0..50_000).map(|n| format!("{n}\n")).collect();
+        write("/tmp/numbers/numbers", &numbers)?;
+        let upcall = format!("{PROGRAMS}/upcall");
+        let volume = "/tmp/v.volume";
+        sh::read(&mut sh::cmd(&upcall, &["volume", "create", volume, "--size", "256M"]))?;
+        let to = format!("{volume}:/sub");
+        sh::read(&mut sh::cmd(&upcall, &["volume", "copy", "/tmp/numbers", &to]))?;
+        damage(Path::new(volume), &numbers.as_bytes()[4096..4160])
+    }
+
+    /// How a command of the page is run.
+    pub(super) fn way(&self, command: &str) -> Way {
+        let starts = |with: &str| command.starts_with(with);
+        if starts("sudo mount") || starts("cp /mnt/") {
+            return Way::Skip("it takes a kernel with 9P: suite kernel mounts so".into());
+        }
+        if starts("cargo xtask") {
+            return Way::Skip("it is a part of the tests itself".into());
+        }
+        let has_storelets = command.contains(".wasm") || self.page == "docs/storelets.md";
+        if has_storelets && !self.has_guests {
+            return Way::Skip("no guests: cargo xtask guests builds them".into());
+        }
+        match self.page.as_str() {
+            "README.md" => readme(command),
+            "docs/names.md" if starts("upcall names localhost") => Way::Before(vec![
+                "upcall serve --names logs --9p 127.0.0.1:5640 --9p unix:/run/upcall.sock",
+            ]),
+            "docs/storelets.md" => storelets(command),
+            "docs/replica.md" => replica(command),
+            "docs/load.md" if starts("upcall load --target 9p:") => {
+                Way::Before(vec!["upcall serve photos --allow-host host"])
+            }
+            _ => Way::Plain,
+        }
+    }
+
+    /// Whether a command of the page ends with this exit code: not with 0 where it shows an error or
+    /// damage; with 3 a load that a busy machine disturbed.
+    pub(super) fn expects(&self, shown: &Shown, code: i32) -> bool {
+        let shows = |with: &str| shown.output.iter().any(|line| line.starts_with(with));
+        if shown.command.starts_with("upcall load") {
+            return matches!(code, 0 | 3);
+        }
+        let is_exit_shown = shown.command.ends_with("echo $?");
+        let fails = shows("upcall: ") && !is_exit_shown || shows("1 finding");
+        (code != 0) == fails
+    }
+
+    /// What differs between the page and what a command said. A load generator says how it was, so
+    /// only the names of its lines are compared; root acts as the owner of what it serves, and some
+    /// machines have a low limit of open files or are slow to compile.
+    pub(super) fn compare(
+        &self,
+        shown: &Shown,
+        said: &[String],
+        difference: fn(&[String], &[String]) -> Option<String>,
+    ) -> Option<String> {
+        let first = |line: &String| line.split_whitespace().next().unwrap_or_default().to_owned();
+        if shown.command.starts_with("upcall load --target") {
+            let shown = shown.output.iter().map(first);
+            let said: Vec<String> = said.iter().map(first).collect();
+            let verdict = ["VALID", "INVALID", "·"];
+            let mut names = shown.filter(|name| !verdict.contains(&name.as_str()));
+            let missing = names.find(|name| {
+                name.chars().next().is_some_and(char::is_alphabetic)
+                    && name.chars().all(char::is_lowercase)
+                    && !said.contains(name)
+            });
+            return missing.map(|name| format!("the page shows a line {name}"));
+        }
+        let about_files = |line: &&String| {
+            !matches!(first(line).as_str(), "users" | "limit")
+                && !line.contains("only its first run")
+        };
+        let shown: Vec<String> = shown.output.iter().filter(about_files).cloned().collect();
+        let said: Vec<String> = said.iter().filter(about_files).cloned().collect();
+        difference(&shown, &said)
+    }
+}
+
+fn readme(command: &str) -> Way {
+    let starts = |with: &str| command.starts_with(with);
+    if starts("upcall serve --names space") {
+        let far = "upcall serve other --9p 192.0.2.7:5640 --http none";
+        Way::Before(vec![far])
+    } else if starts("upcall run :7001") {
+        Way::Before(vec!["upcall serve linux-source-6.1 --9p 127.0.0.1:7001 --http none"])
+    } else if starts("upcall op --at :5641") {
+        Way::Before(vec![
+            "upcall serve b --9p 127.0.0.1:5642 --http none --replica hits.2.replica",
+            "upcall serve c --9p 127.0.0.1:5643 --http none --replica hits.3.replica",
+        ])
+    } else if starts("upcall ls -l localhost") {
+        Way::Before(vec!["upcall serve photos"])
+    } else {
+        Way::Plain
+    }
+}
+
+fn storelets(command: &str) -> Way {
+    let starts = |with: &str| command.starts_with(with);
+    if starts("upcall run :7001 find.wasm") {
+        Way::Before(vec![
+            "upcall serve linux-source-6.1 --9p 127.0.0.1:7001 --9p 127.0.0.1:5640 \
+             --9p unix:/run/upcall.sock",
+        ])
+    } else if starts("upcall run :7001 rg.wasm") {
+        Way::Skip("it takes a tree that is searched for half a second".into())
+    } else if starts("upcall storelet list") {
+        Way::Before(vec![
+            "upcall put localhost photos/notes.txt /incoming/notes.txt; \
+             until upcall storelet list unix:/run/upcall.sock | grep -q '1 done'; \
+             do sleep 0.2; done",
+        ])
+    } else {
+        Way::Plain
+    }
+}
+
+fn replica(command: &str) -> Way {
+    let starts = |with: &str| command.starts_with(with);
+    if starts("curl -N") {
+        Way::Until("upcall op --at :5641 hits add 1")
+    } else if starts("upcall op --at :5644") {
+        Way::Before(vec![
+            "until upcall replica status --at :5644 hits | grep -q 'one of 4'; do sleep 0.2; done",
+        ])
+    } else if starts("upcall replica import") {
+        Way::Skip("the page does not show how the sheet was made".into())
+    } else if command.contains(" plan ") {
+        Way::Skip("it is of that sheet".into())
+    } else if starts("upcall replica remove hits.key 3")
+        || starts("upcall op --at :5641 hits add 1 --strict --wait")
+    {
+        Way::Skip("it takes a member that is gone: suite replicas ends some".into())
+    } else {
+        Way::Plain
+    }
+}
+
+/// A few files of a source tree.
+fn linux() -> Result<()> {
+    let dir = "/tmp/linux-source-6.1";
+    write(&format!("{dir}/COPYING"), "The Linux Kernel is provided under:\n\n   SPDX\n")?;
+    write(&format!("{dir}/kernel/time/itimer.c"), "/* timers */\n")?;
+    for number in 0..200 {
+        write(&format!("{dir}/drivers/{number}.c"), &format!("int d{number};\n"))?;
+    }
+    symlink("COPYING", format!("{dir}/LICENCE"))?;
+    symlink("kernel", format!("{dir}/core")).map_err(Into::into)
+}
+
+/// Names of hosts, and their addresses.
+fn names() -> Result<()> {
+    fs::write("/mnt/hosts", "127.0.0.1 localhost host files.example.com vm\n")?;
+    sh::run(&mut sh::cmd("mount", &["--bind", "/mnt/hosts", "/etc/hosts"]))?;
+    sh::run(&mut sh::cmd("hostname", &["vm"]))?;
+    sh::run(&mut sh::cmd("ip", &["link", "set", "lo", "up"]))?;
+    sh::run(&mut sh::cmd("ip", &["address", "add", "192.0.2.7/32", "dev", "lo"]))
+}
+
+fn mount(dir: &Path) -> Result<()> {
+    let at = dir.display().to_string();
+    sh::run(&mut sh::cmd("mount", &["-t", "tmpfs", "-o", "size=3G", "tmpfs", &at]))
+}
+
+fn install(program: &Path, name: &str) -> Result<()> {
+    let to = Path::new(PROGRAMS).join(name);
+    fs::copy(program, &to).with_context(|| format!("copy {}", program.display()))?;
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(Into::into)
+}
+
+fn script(name: &str, text: &str) -> Result<()> {
+    let path = Path::new(PROGRAMS).join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n"))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(Into::into)
+}
+
+fn write(path: &str, text: &str) -> Result<()> {
+    let path = PathBuf::from(path);
+    fs::create_dir_all(path.parent().context("a directory")?)?;
+    fs::write(&path, text).with_context(|| path.display().to_string())
+}
+
+/// Changes a byte of a file that is found by its contents.
+fn damage(path: &Path, contents: &[u8]) -> Result<()> {
+    let bytes = fs::read(path)?;
+    let found = bytes.windows(contents.len()).position(|window| window == contents);
+    let at = found.context("the contents are in the volume")? as u64;
+    let file = File::options().read(true).write(true).open(path)?;
+    ensure!(file.write_at(b"!", at + 7)? == 1, "a byte");
+    Ok(())
+}
