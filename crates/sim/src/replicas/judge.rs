@@ -50,8 +50,8 @@ fn expect_equal(ledger: &Ledger, replicas: usize) -> &str {
     first
 }
 
-/// Everything that was answered is in the sum once; of what was not, some is: which of it, if that is
-/// little; no less than none and no more than all.
+/// Everything that was answered is in the sum once; of what was not, some is: which of it, if that
+/// is little; no less than none and no more than all.
 fn expect_sum(questions: &[Question], sum: i64) {
     let mut sums = Some(BTreeSet::from([0]));
     let (mut done, mut unknown) = (0, 0);

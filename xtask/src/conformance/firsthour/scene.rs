@@ -181,7 +181,7 @@ impl Scene {
         }
     }
 
-    /// Whether a command of the page ends with this exit code: not with 0 where it shows an error or
+    /// Whether a command of the page may end with this code: not with 0 where it shows an error or
     /// damage; with 3 a load that a busy machine disturbed.
     pub(super) fn expects(&self, shown: &Shown, code: i32) -> bool {
         let shows = |with: &str| shown.output.iter().any(|line| line.starts_with(with));
@@ -272,6 +272,8 @@ fn replica(command: &str) -> Way {
         Way::Before(vec![
             "until upcall replica status --at :5644 hits | grep -q 'one of 4'; do sleep 0.2; done",
         ])
+    } else if starts("upcall replica init") && command.contains("--remove-after") {
+        Way::Before(vec!["rm hits.*"])
     } else if starts("upcall replica import") {
         Way::Skip("the page does not show how the sheet was made".into())
     } else if command.contains(" plan ") {
