@@ -86,6 +86,11 @@ impl Node {
         node
     }
 
+    /// Counts of the replicas of this node.
+    pub fn replica_counts(&self) -> Vec<services::Counts> {
+        self.trees.iter().filter_map(Branch::replica_counts).collect()
+    }
+
     /// Units of work that replicas of this node have done so far.
     pub fn worked(&self) -> u64 {
         self.trees.iter().map(Branch::worked).sum()

@@ -132,9 +132,11 @@ impl Hosted {
             },
             Ask::Read { open, offset, count, headroom } => {
                 let read = Read { offset, count, headroom };
+                self.note_use(now, open.local());
                 return self.read(id, open.local(), read, out);
             }
             Ask::Write { open, offset, data } => {
+                self.note_use(now, open.local());
                 return self.write(now, id, open.local(), (offset, &data), out);
             }
             Ask::Fetch { path, read_max, headroom, .. } => match self.find_text(&path) {

@@ -16,6 +16,7 @@ use crate::settings::Settings;
 use crate::strangers::Strangers;
 use crate::talk::{self, Question, Talk};
 use crate::turn::{Job, Limits};
+use crate::way::Way;
 use crate::{Data, Operator, Value};
 use base::op::{Address, Done, File, OpId};
 use base::{Access, Automaton, Caller, Error, Instant, Name, Time};
@@ -128,37 +129,14 @@ pub struct Hosted {
     /// kept.
     unkept: (Record<Operator>, u64),
     news: VecDeque<String>,
+    /// Time of the last turn.
+    pub(crate) turned: Instant,
     /// How it becomes a member, if it is none.
     pub(crate) joining: Option<Joining>,
     /// Something became final in this turn, and somebody listens.
     pub(crate) has_events: bool,
     pub(crate) ending: Ending,
     closing: bool,
-}
-
-/// The way to another replica.
-#[derive(Debug)]
-pub(crate) struct Way {
-    pub(crate) peer: Peer,
-    pub(crate) remote: Remote,
-    /// The last request; answers of others come too late.
-    request: u64,
-    /// It leads to nobody any more.
-    pub(crate) is_closed: bool,
-    /// What the operator was told of it last.
-    pub(crate) complaint: Option<String>,
-    /// The operator was told that it says what it cannot say.
-    is_distrusted: bool,
-}
-
-impl Way {
-    /// State in one word: `down` also if the connection is lost and nothing was said since.
-    pub(crate) fn state_name(&self) -> &'static str {
-        match self.peer.is_up() && !self.remote.is_connected() {
-            true => "down",
-            false => self.peer.name(),
-        }
-    }
 }
 
 impl Hosted {
@@ -211,6 +189,7 @@ impl Hosted {
             next: 1,
             unkept: (Record::default(), 0),
             news: VecDeque::new(),
+            turned: Instant(0),
             joining: joins.then_some(Joining::Asks),
             has_events: false,
             ending: Ending::No,
@@ -238,14 +217,7 @@ impl Hosted {
             .joining
             .is_some()
             .then(|| peer::Wish { letter: Letter::Join(place).bytes(), room: self.journal.free() });
-        let way = Way {
-            peer: Peer::new(wish),
-            remote,
-            request: 0,
-            is_closed: false,
-            complaint: None,
-            is_distrusted: false,
-        };
+        let way = Way::new(Peer::new(wish), remote);
         self.ways.insert(id, way);
     }
 
@@ -291,6 +263,7 @@ impl Hosted {
     /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
     /// has passed.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.listen(now);
         self.work(now, out);
         let due = self.attempts().filter(|(_, at)| *at <= now).map(|(id, _)| id);
         let most = if self.joining.is_some() { 1 } else { usize::MAX };
@@ -369,7 +342,8 @@ impl Automaton for Hosted {
             Ending::Until(at) => Some(at),
             Ending::No | Ending::Now => None,
         };
-        let own = [self.replica.deadline(), self.journal.deadline(), ending];
+        let own =
+            [self.replica.deadline(), self.journal.deadline(), ending, self.listen_deadline()];
         peers.chain(remotes).chain(own.into_iter().flatten()).min()
     }
 
@@ -763,7 +737,9 @@ impl Hosted {
                 Output::Do(op) => out.push(Output::Do(op)),
                 Output::Reply(request, reply) => {
                     if request.0 == self.ways[&id].request {
+                        let is_answer = reply.is_ok();
                         self.step_peer(now, id, peer::Input::Answered(reply), out);
+                        self.note_reply(now, id, is_answer);
                     } else if let Some(held) = held(reply) {
                         let input = match held {
                             Id::Node(node) => Input::Release(node),

@@ -29,6 +29,7 @@ mod status;
 mod strangers;
 mod talk;
 mod turn;
+mod way;
 
 pub use files::{OPENS_MAX, root};
 pub use hosted::{Hosted, Options, PLACE};
@@ -40,6 +41,7 @@ pub use seal::{Forged, Seal};
 pub use settings::{Secret, Settings};
 pub use status::{Counts, MemberCounts};
 pub use turn::Limits;
+pub use way::SILENT;
 
 /// What is replicated: operations that are sent again are done once.
 pub(crate) type Data = replica::data::Once<replica::data::Kind>;

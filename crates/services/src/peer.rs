@@ -7,6 +7,10 @@
 //! begins with; as long as that is nothing, it tries again. Connections are the business of the
 //! remote tree, of which this is a user.
 //!
+//! *Heartbeats*: where nothing was written for [`HEARTBEAT`], it reads the verdict again, which the
+//! other replica answers as soon as it has a turn. So a reply is due all the time, and a process
+//! that hangs is known by its silence ([`crate::way`]).
+//!
 #![doc = include_str!("peer/states.md")]
 
 #[cfg(test)]
@@ -23,6 +27,9 @@ use tree::{NodeId, OpenId, Reply};
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Pause between a reply of the other replica and the next heartbeat, if nothing is to be written.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// How much is written at once, bytes.
 pub(crate) const WRITE_MAX: usize = 512 << 10;
@@ -102,6 +109,8 @@ enum State {
     Idle(OpenId),
     /// For what was said to be taken.
     Writing(OpenId),
+    /// For the reply to a heartbeat.
+    Checking(OpenId),
     /// For the wish to be a member to be taken.
     Asking(OpenId),
     /// For more of the answer to that.
@@ -124,6 +133,8 @@ pub(crate) struct Peer {
     pause: Duration,
     /// When what it waits for takes long.
     patience: Instant,
+    /// Time of the next heartbeat, if nothing is to be written before.
+    heartbeat: Instant,
     /// How much of the stream was written.
     offset: u64,
     /// What is to be said next.
@@ -143,6 +154,7 @@ impl Peer {
             state: State::Down(Instant(0)),
             pause: PAUSE_MIN,
             patience: Instant(0),
+            heartbeat: Instant(0),
             offset: 0,
             waiting: Vec::new(),
             wish,
@@ -168,6 +180,7 @@ impl Peer {
             State::Meeting(..) => "meeting",
             State::Idle(_) => "idle",
             State::Writing(_) => "writing",
+            State::Checking(_) => "checking",
             State::Asking(_) => "asking",
             State::Fetching(_) => "fetching",
         }
@@ -179,7 +192,7 @@ impl Peer {
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        matches!(self.state, State::Idle(_) | State::Writing(_))
+        matches!(self.state, State::Idle(_) | State::Writing(_) | State::Checking(_))
     }
 
     /// Keeps a message until it can be written; one that does not fit is lost.
@@ -216,7 +229,7 @@ impl Peer {
             | State::Meeting(open, _)
             | State::Asking(open)
             | State::Fetching(open) => out.push(Output::Close(open)),
-            State::Idle(open) | State::Writing(open) => {
+            State::Idle(open) | State::Writing(open) | State::Checking(open) => {
                 out.extend([Output::Disconnected, Output::Close(open)]);
             }
         }
@@ -308,6 +321,9 @@ impl Peer {
                 self.pause = PAUSE_MIN;
                 self.write(open, out)
             }
+            (State::Checking(open), Ok(Reply::Data(verdict))) if verdict.len() == VERDICT => {
+                self.write(open, out)
+            }
             // It was given up while this was under way.
             (State::Down(until), reply) => {
                 match reply {
@@ -326,12 +342,13 @@ impl Peer {
                 | State::Meeting(..)
                 | State::Idle(_)
                 | State::Writing(_)
+                | State::Checking(_)
                 | State::Asking(_)
                 | State::Fetching(_),
                 Ok(_) | Err(_),
             ) => self.fail(now, out),
         };
-        self.patience = now + PATIENCE;
+        (self.patience, self.heartbeat) = (now + PATIENCE, now + HEARTBEAT);
     }
 }
 
@@ -357,6 +374,10 @@ impl Automaton for Peer {
                 out.push(Output::Find);
                 (self.state, self.patience) = (State::Finding, now + PATIENCE);
             }
+            (State::Idle(open), Input::Tick) if self.heartbeat <= now => {
+                out.push(Output::Read(open, 0));
+                self.state = State::Checking(open);
+            }
             (_, Input::Leave) => {
                 self.pause = PAUSE_MAX;
                 self.state = self.fail(now, out);
@@ -369,14 +390,15 @@ impl Automaton for Peer {
     fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Down(until) => Some(until),
+            State::Idle(_) => Some(self.heartbeat),
             State::Finding
             | State::Opening(_)
             | State::Reading(_)
             | State::Proving(_)
             | State::Introducing(..)
             | State::Meeting(..)
-            | State::Idle(_)
             | State::Writing(_)
+            | State::Checking(_)
             | State::Asking(_)
             | State::Fetching(_) => None,
         }

@@ -1,10 +1,11 @@
 //! What a replica says of itself and of the others, for people and for programs.
 
 use crate::files::{STABLE, STATUS, STATUS_JSON, VALUE};
-use crate::hosted::{FULL, Hosted, Way};
+use crate::hosted::{FULL, Hosted};
 use crate::members::{aim, explain_clash, list};
 use crate::show::show;
 use crate::talk::show_vector;
+use crate::way::{SILENT, Way};
 use replica::data::Kind;
 use replica::service::ReplicaId;
 use serde::Serialize;
@@ -88,7 +89,7 @@ pub struct MemberCounts {
     pub replica: u16,
     /// Operations that it has not said that it has.
     pub lacks: u64,
-    /// Whether it is connected.
+    /// Whether it is connected, and replies.
     pub is_connected: bool,
 }
 
@@ -97,9 +98,9 @@ impl Hosted {
     pub fn next_connection_news(&mut self) -> Option<(bool, String)> {
         let service = &self.settings.service;
         self.ways.iter_mut().find_map(|(id, way)| {
-            let news = way.remote.next_news()?;
+            let (is_good, news) = way.next_news()?;
             let text = format!("{service}: replica {} ({}): {news}", id.0, way.remote.name());
-            Some((news.is_up(), text))
+            Some((is_good, text))
         })
     }
 
@@ -107,7 +108,7 @@ impl Hosted {
     pub fn counts(&self) -> Counts {
         let status = self.status();
         let others = status.members.iter().filter_map(|member| {
-            let is_connected = matches!(member.way?, "idle" | "writing");
+            let is_connected = self.ways.get(&member.replica)?.is_well();
             let (replica, lacks) = (member.replica.0, member.lacks);
             Some(MemberCounts { replica, lacks, is_connected })
         });
@@ -231,6 +232,10 @@ impl Status<'_> {
                 None => format!("{id}  {address}  this one"),
                 Some(way @ ("idle" | "writing")) => {
                     format!("{id}  {address}  {way}, has {has}, lacks {lacks}")
+                }
+                Some("silent") => {
+                    let seconds = SILENT.as_secs();
+                    format!("{id}  {address}  silent: no reply for {seconds} s, lacks {lacks}")
                 }
                 Some(way) => format!("{id}  {address}  {way}: not connected, lacks {lacks}"),
             };

@@ -52,6 +52,7 @@ fn states_md_is_fresh() {
         State::Meeting(OPEN, introduction().verdicts),
         State::Idle(OPEN),
         State::Writing(OPEN),
+        State::Checking(OPEN),
         State::Asking(OPEN),
         State::Fetching(OPEN),
     ];
@@ -134,6 +135,30 @@ fn what_is_said_during_a_write_leaves_with_the_next() {
     let failed = step(&mut peer, Input::Leave);
     assert_eq!(failed, [Output::Disconnected, Output::Close(OPEN)]);
     assert_eq!(say(&mut peer, "lost"), []);
+}
+
+/// A read of the verdict, which is answered as soon as the other replica has a turn.
+#[test]
+fn a_heartbeat_follows_each_pause() {
+    let mut peer = up();
+    let tick = |peer: &mut Peer, at| {
+        let mut out = Vec::new();
+        peer.step(Instant(0) + at, Input::Tick, &mut out);
+        out
+    };
+    let verdict = || Input::Answered(Ok(Reply::Data(Buf::from(&[7; VERDICT][..]))));
+    assert_eq!(peer.deadline(), Some(Instant(0) + HEARTBEAT));
+    assert_eq!(tick(&mut peer, HEARTBEAT - Duration::from_millis(1)), []);
+    assert_eq!(tick(&mut peer, HEARTBEAT), [Output::Read(OPEN, 0)]);
+    // One at a time, and what is said meanwhile is not lost.
+    assert_eq!((peer.deadline(), tick(&mut peer, 9 * HEARTBEAT)), (None, Vec::new()));
+    assert_eq!(step(&mut peer, Input::Say(b"ab".to_vec())), []);
+    assert_eq!(step(&mut peer, verdict()), [Output::Write(OPEN, 0, frames(&[b"ab"]).concat())]);
+    assert_eq!(step(&mut peer, written()), []);
+    // A server that began anew knows nothing of the open file.
+    assert_eq!(tick(&mut peer, HEARTBEAT), [Output::Read(OPEN, 0)]);
+    let failed = step(&mut peer, Input::Answered(Err(Error::Disconnected)));
+    assert_eq!(failed, [Output::Disconnected, Output::Close(OPEN)]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::canary::{Mistake, spoil};
 use super::judge::judge;
 use super::ledger::Ledger;
 use super::params::Params;
-use super::site::{Server, Site};
+use super::site::{Server, Site, id};
 use super::surveyor::{Surveyor, TICK};
 use super::warden::Warden;
 use super::witness::Witness;
@@ -27,6 +27,9 @@ use std::time::Duration;
 /// How long after the last trouble nothing is excused any more, and how long after the last answer
 /// nothing is on its way.
 const REST: Duration = Duration::from_secs(60);
+
+/// Time in which a server that stands still is noticed, and what was on its way from it has come.
+const NOTICED: Duration = Duration::from_secs(services::SILENT.as_secs() + 6);
 
 /// Something that is done at its time.
 #[derive(Clone, Debug)]
@@ -352,6 +355,7 @@ impl Cluster {
                 self.release(number);
             }
             Deed::Thaw(number) => {
+                self.expect_silent(number);
                 self.sites[number].frozen = false;
                 self.ledger.borrow_mut().still.insert(number, self.world.now());
                 self.release(number);
@@ -370,8 +374,27 @@ impl Cluster {
     }
 
     fn release(&mut self, number: usize) {
-        self.sites[number].troubled = false;
+        (self.sites[number].troubled, self.sites[number].since) = (false, self.world.now());
         self.end_trouble();
+    }
+
+    /// Every server that was well all the time knows that this one stands still.
+    fn expect_silent(&mut self, number: usize) {
+        let (now, since) = (self.world.now(), self.sites[number].since);
+        if now.since(since) < NOTICED {
+            return;
+        }
+        for (other, site) in self.sites.iter().enumerate() {
+            let well = !site.troubled && site.since <= since;
+            let Some(server) = site.server.as_ref().filter(|_| well && other != number) else {
+                continue;
+            };
+            for member in server.replicas.node.replica_counts().iter().flat_map(|of| &of.members) {
+                let is_it = member.replica == id(number).0;
+                assert!(!is_it || !member.is_connected, "{other} takes {number} for well");
+                self.world.scene.totals.requests += u64::from(is_it);
+            }
+        }
     }
 
     /// A server gets into trouble.
@@ -402,7 +425,7 @@ impl Cluster {
             let ways: Vec<Listener> = self.sites[number].ways.values().copied().collect();
             return ways.into_iter().for_each(|way| self.world.scene.reset_all(way));
         };
-        self.sites[number].troubled = true;
+        (self.sites[number].troubled, self.sites[number].since) = (true, self.world.now());
         self.begin_trouble();
         self.plan(self.params.lasts_ms, deed);
     }

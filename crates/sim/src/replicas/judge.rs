@@ -44,6 +44,9 @@ fn expect_equal(ledger: &Ledger, replicas: usize) -> &str {
         let members = status["members"].as_array().expect("there are members");
         let lacks = members.iter().any(|member| member["lacks"] != json!(0));
         assert!(!lacks, "replica {number} thinks that others lack something: {status}");
+        let ways = members.iter().filter_map(|member| member["way"].as_str());
+        let are_well = ways.clone().all(|way| matches!(way, "idle" | "writing"));
+        assert!(are_well, "replica {number} does not reach all: {status}");
         assert_eq!(members.len(), replicas, "replica {number} does not know all: {status}");
         assert_eq!(status["settled"], json!(true), "replica {number} still changes: {status}");
     }

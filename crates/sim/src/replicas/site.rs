@@ -37,6 +37,8 @@ pub(super) struct Site {
     pub(super) frozen: bool,
     /// Something is the matter with it.
     pub(super) troubled: bool,
+    /// Time when its last trouble began, or ended.
+    pub(super) since: Instant,
 }
 
 /// A server that runs: the nodes of its process.
@@ -143,7 +145,7 @@ impl Site {
         stage::run_store(world, file, &mut store, now, &mut said);
         let way = |world: &mut World| if joins { door } else { world.listen() };
         let ways = others.map(|other| (other, way(world))).collect();
-        Site { server: None, door, ways, file, skew, frozen: false, troubled: false }
+        Site { server: None, door, ways, file, skew, frozen: false, troubled: false, since: now }
     }
 
     /// Everywhere it listens.

@@ -1,6 +1,7 @@
 //! Light runs, the canaries, and that a seed is a run.
 
 use super::canary::{Mistake, hunt};
+use super::params::Trouble;
 use super::{Params, run};
 use crate::tests::a_seed_is_a_run;
 use crate::trace::Show;
@@ -13,6 +14,17 @@ fn seeds_with_every_trouble_pass() {
         (requests, faults) = (requests + totals.requests, faults + totals.faults);
     }
     assert!(requests > 300 && faults > 50, "{requests} requests, {faults} faults");
+}
+
+/// The others notice each server that stands still for long.
+#[test]
+fn servers_that_stand_still_are_noticed() {
+    for seed in 1..=4 {
+        let mut params = Params::light(seed);
+        params.trouble = Trouble { freeze: 1, ..Trouble::default() };
+        (params.lasts_ms, params.troubles) = (40_000, 6);
+        run(&params, Show::Hash);
+    }
 }
 
 #[test]

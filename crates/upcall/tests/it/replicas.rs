@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Runs a command; whether it was well, and all that it says.
 fn say(args: &[&str]) -> (bool, String) {
@@ -127,6 +128,48 @@ fn a_member_that_was_killed_is_not_taken_for_one_that_is_idle() {
     let metrics = crate::server::get(first.http(), "/.upcall/metrics");
     let row = "upcall_replica_member_up{service=\"it\",replica=\"1\",member=\"2\"} 0\n";
     assert!(metrics.contains(row), "{metrics}");
+}
+
+/// Its process stops; its kernel, and so its connections, stay.
+#[test]
+fn a_member_that_hangs_is_silent_until_it_goes_on() {
+    let dir = Scratch::new("hung-member");
+    let place = dir.path().to_str().unwrap();
+    let addresses = ["1", "2"].map(|id| format!("unix:{place}/{id}.sock"));
+    let members: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let files = made(&dir, "counter", &members, "16M");
+    let second = serve_at(&dir, &files[1], members[1]);
+    let first = serve_at(&dir, &files[0], members[0]);
+    assert!(op(&first, &["add", "1", "--strict"]).0);
+    let signal = |name: &str| {
+        let pid = second.pid().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    };
+    let wait_for = |what: &str| {
+        let begun = Instant::now();
+        let status = || say(&["replica", "status", "--at", first.ninep(), "it"]).1;
+        while !status().contains(what) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{}", status());
+            thread::yield_now();
+        }
+        begun.elapsed()
+    };
+    let metric = |up: u8| {
+        let metrics = crate::server::get(first.http(), "/.upcall/metrics");
+        let row = "upcall_replica_member_up{service=\"it\",replica=\"1\",member=\"2\"}";
+        assert!(metrics.contains(&format!("{row} {up}\n")), "{metrics}");
+    };
+    metric(1);
+    signal("-STOP");
+    // What waits for it meanwhile does not hide that it hangs.
+    assert!(op(&first, &["add", "1"]).0);
+    let took = wait_for("  silent: no reply for 6 s, lacks 1");
+    assert!((3.0..20.0).contains(&took.as_secs_f64()), "{took:?}");
+    metric(0);
+    signal("-CONT");
+    wait_for("  idle, has 1:2 ");
+    metric(1);
+    assert_eq!(op(&first, &["read", "--strict"]), (true, "2\n".to_string()));
 }
 
 /// Asks a service for these lines, and waits for the answers.

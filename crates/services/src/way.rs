@@ -1,0 +1,139 @@
+//! The way to another replica, and its silence.
+//!
+//! A member is *heard* when it replies, to what was written or to a [heartbeat](crate::peer), and
+//! when it writes to or reads its own file `peer` here. One that is connected and not heard for
+//! [`SILENT`] is *silent*: its process hangs, or its host. The connection stays; when the member
+//! goes on, so does the connection. Time in which this replica itself had no turn does not count.
+
+use crate::hosted::Hosted;
+use crate::peer::{HEARTBEAT, Peer};
+use base::Instant;
+use replica::service::ReplicaId;
+use std::time::Duration;
+use tree::remote::{Remote, news::QUIET};
+
+/// Time without a reply after which a member that is connected is silent.
+pub const SILENT: Duration = Duration::from_secs(6);
+
+/// Pause between two turns from which on this replica itself did not run.
+const ASLEEP: Duration = Duration::from_secs(3);
+
+/// The way to another replica.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) peer: Peer,
+    pub(crate) remote: Remote,
+    /// The last request; answers of others come too late.
+    pub(crate) request: u64,
+    /// It leads to nobody any more.
+    pub(crate) is_closed: bool,
+    /// What the operator was told of it last.
+    pub(crate) complaint: Option<String>,
+    /// The operator was told that it says what it cannot say.
+    pub(crate) is_distrusted: bool,
+    /// Time when the member was heard last; that of the first turn, if it was not.
+    heard: Option<Instant>,
+    /// Connected, and not heard for [`SILENT`].
+    is_silent: bool,
+    /// Time of the last message to the operator that it is silent.
+    told: Option<Instant>,
+    /// Message to the operator that is due: whether the member replies again, or is silent.
+    news: Option<bool>,
+}
+
+impl Way {
+    /// A way on which nothing was attempted.
+    pub(crate) fn new(peer: Peer, remote: Remote) -> Way {
+        Way {
+            peer,
+            remote,
+            request: 0,
+            is_closed: false,
+            complaint: None,
+            is_distrusted: false,
+            heard: None,
+            is_silent: false,
+            told: None,
+            news: None,
+        }
+    }
+
+    /// State in one word: `down` also if the connection is lost and nothing was said since.
+    pub(crate) fn state_name(&self) -> &'static str {
+        match self.peer.name() {
+            _ if self.peer.is_up() && !self.remote.is_connected() => "down",
+            _ if self.is_silent => "silent",
+            "checking" => "idle",
+            name => name,
+        }
+    }
+
+    /// Whether it is connected and the member replies.
+    pub(crate) fn is_well(&self) -> bool {
+        self.peer.is_up() && self.remote.is_connected() && !self.is_silent
+    }
+
+    /// The member has replied, or has come here itself.
+    fn hear(&mut self, now: Instant) {
+        self.heard = Some(now);
+        if std::mem::take(&mut self.is_silent) {
+            // What was not told need not be taken back.
+            self.news = (self.news.take().is_none() && self.told.is_some()).then_some(true);
+        }
+    }
+
+    /// Notes whether it is silent, `asleep` after the last turn.
+    fn listen(&mut self, now: Instant, asleep: Option<Duration>) {
+        let heard = *self.heard.get_or_insert(now) + asleep.unwrap_or_default();
+        let heard = heard.min(now);
+        self.heard = Some(heard);
+        let is_up = self.peer.is_up() && !self.is_closed;
+        let is_silent = is_up && now >= heard + SILENT;
+        if is_silent && !self.is_silent && self.told.is_none_or(|told| now >= told + QUIET) {
+            (self.told, self.news) = (Some(now), Some(false));
+        }
+        self.is_silent = is_silent;
+    }
+
+    /// Takes the message for the operator that is due, and whether it is a good one.
+    pub(crate) fn next_news(&mut self) -> Option<(bool, String)> {
+        if let Some(replies) = self.news.take() {
+            let text = match replies {
+                true => "replies again".to_string(),
+                false => format!("silent: no reply for {} s", SILENT.as_secs()),
+            };
+            return Some((replies, text));
+        }
+        let news = self.remote.next_news()?;
+        Some((news.is_up(), news.to_string()))
+    }
+}
+
+impl Hosted {
+    /// Notes who is silent.
+    pub(crate) fn listen(&mut self, now: Instant) {
+        let slept = now.since(self.turned);
+        let asleep = (slept >= ASLEEP).then_some(slept);
+        self.turned = now;
+        self.ways.values_mut().for_each(|way| way.listen(now, asleep));
+    }
+
+    /// Time of the next turn if nothing happens: this replica is awake as long as it has turns.
+    pub(crate) fn listen_deadline(&self) -> Option<Instant> {
+        let has_ways = self.ways.values().any(|way| !way.is_closed);
+        has_ways.then(|| self.turned + HEARTBEAT)
+    }
+
+    /// A member has answered a request, well or not.
+    pub(crate) fn note_reply(&mut self, now: Instant, of: ReplicaId, is_well: bool) {
+        let way = self.ways.get_mut(&of).filter(|way| is_well && way.peer.is_up());
+        way.into_iter().for_each(|way| way.hear(now));
+    }
+
+    /// Somebody uses an open file `peer`: a member is heard, if it has proved that it is one.
+    pub(crate) fn note_use(&mut self, now: Instant, open: usize) {
+        let Some(crate::files::Opened::Door(door)) = self.opens.get(open) else { return };
+        let way = door.peer().and_then(|peer| self.ways.get_mut(&peer));
+        way.into_iter().for_each(|way| way.hear(now));
+    }
+}
