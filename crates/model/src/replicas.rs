@@ -103,6 +103,8 @@ pub struct Params {
     pub changes: u32,
     /// Those that are lost, if any are, one after the other.
     pub doomed: BTreeSet<u16>,
+    /// Whether others do not hear these at times, and may remove them.
+    pub silences: bool,
     /// How much there may be of what could be too much.
     pub limits: Limits,
     /// Units of work that a step may begin.
@@ -134,6 +136,7 @@ impl Params {
             snapshots: often(&mut rng),
             changes: often(&mut rng),
             doomed: BTreeSet::new(),
+            silences: false,
             limits: draw_limits(&mut rng),
             work: if rng.bool() { u64::MAX } else { rng.u64(1..=40) },
             mistake,
@@ -142,6 +145,7 @@ impl Params {
             params.doomed = (0..rng.u16(1..=2)).map(|_| rng.u16(..params.replicas)).collect();
             params.changes = rng.u32(10..80);
         }
+        params.silences = !params.doomed.is_empty() && !seed.is_multiple_of(3);
         if seed.is_multiple_of(LINEAR) {
             params.strict = 100;
             params.operations = params.operations.min(linear::OPERATIONS_MAX);
@@ -200,6 +204,8 @@ pub struct Report {
     pub crashes: usize,
     /// Memberships that replicas have reached, behind the first.
     pub epochs: usize,
+    /// Changes that replicas began, because a member was silent.
+    pub removals: usize,
     /// Histories that were looked at as a whole and are linearizable.
     pub linear: usize,
 }
@@ -214,6 +220,7 @@ impl Report {
         self.crashes += other.crashes;
         self.linear += other.linear;
         self.epochs += other.epochs;
+        self.removals += other.removals;
     }
 }
 

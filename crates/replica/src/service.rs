@@ -35,6 +35,7 @@ mod order;
 mod origins;
 mod peers;
 mod serving;
+mod silence;
 mod vector;
 mod waiting;
 mod writing;
@@ -45,7 +46,9 @@ mod tests;
 pub use kept::{Record, Snapshot};
 pub use limits::{Amount, Config, Limits};
 pub use members::{Change, Epoch, MEMBERS_MAX, Membership, ORIGINS_MAX, Objection, Standing, Wish};
+pub use silence::Vote;
 pub use vector::{ReplicaId, Vector};
+pub use waiting::Refusal;
 pub use writing::Writing;
 
 use crate::data::DataType;
@@ -56,7 +59,8 @@ use order::Order;
 use origins::Origins;
 use peers::{Ours, Peer, Peers};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use silence::Silence;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use waiting::{Blocked, Waiting, why_never};
 
@@ -145,6 +149,10 @@ pub enum Input<O> {
     Disconnected(ReplicaId),
     /// Another replica says this.
     Heard(ReplicaId, Message<O>),
+    /// These members were not heard for as long as the service allows; no others.
+    Silent(BTreeSet<ReplicaId>),
+    /// The same, as another replica tells.
+    Voted(ReplicaId, Vote),
     /// All records up to this number are in the journal for good.
     Persisted(u64),
     /// It is time.
@@ -171,6 +179,10 @@ pub enum Output<O, V> {
     Final(Arc<Entry<O>>, V),
     /// Say this to another replica.
     Say(ReplicaId, Message<O>),
+    /// Tell another replica which members are silent.
+    Vote(ReplicaId, Vote),
+    /// All others say that this member is silent: a change begins without it.
+    Removes(ReplicaId),
     /// This replica says what none of us can say: do not listen to it any more.
     Distrust(ReplicaId),
     /// This replica began with less than it had told this one: with an older copy of its journal.
@@ -180,28 +192,6 @@ pub enum Output<O, V> {
     Persist(u64, Record<O>),
     /// These are the members from now on.
     Members(Arc<Membership>),
-}
-
-/// Why a request was not answered in time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// What must come before it has not arrived from these replicas. It was not done.
-    Behind(Vec<ReplicaId>),
-    /// It is done, but these replicas have not said so: it is not known when it will be final.
-    NotFinal(Vec<ReplicaId>),
-    /// Too much is kept for these replicas, which have not said that they have it. It was not done.
-    Full(Vec<ReplicaId>),
-    /// Too many wait for what must come before them, or for the journal. It was not done.
-    Busy,
-    /// The journal of this replica is too slow. It is done, or not, as soon as that has written.
-    Unwritten,
-    /// This replica is an older copy of itself. It was not done.
-    Outdated,
-    /// What must come before it is lost with these replicas, which are no members any more. It was
-    /// not done.
-    Lost(Vec<ReplicaId>),
-    /// This replica is no member, or is leaving. It was not done.
-    Outside,
 }
 
 /// One replica.
@@ -216,6 +206,7 @@ pub struct Replica<D: DataType> {
     members: Members,
     peers: Peers,
     waiting: Waiting<D>,
+    silence: Silence,
     /// The records that are not yet in the journal for good.
     unwritten: VecDeque<Unwritten>,
     /// The number of the last record.
@@ -279,6 +270,7 @@ impl<D: DataType> Replica<D> {
             peers: Peers::new([]),
             members,
             waiting: Waiting::new(),
+            silence: Silence::default(),
             unwritten: VecDeque::new(),
             written: 0,
             has: Vector::new(),
@@ -741,11 +733,14 @@ impl<D: DataType> Automaton for Replica<D> {
                 self.peers.get_mut(peer).into_iter().for_each(Peer::disconnect);
             }
             Input::Heard(from, message) => self.hear(from, message, out),
+            Input::Silent(members) => self.silence.set(members),
+            Input::Voted(from, vote) => self.note_vote(now, from, vote),
             Input::Persisted(record) => self.persisted(now, record, out),
             Input::Tick if self.places => self.place(out),
             Input::Tick if self.lags => self.advance(out),
             Input::Tick => {}
         }
+        self.keep_silence(now, out);
         if std::mem::take(&mut self.changes) {
             for (ticket, refusal) in self.waiting.refuse_blocked(&self.members) {
                 out.push(Output::Refuse(ticket, refusal));
@@ -764,7 +759,8 @@ impl<D: DataType> Automaton for Replica<D> {
             return Some(Instant(0));
         }
         let again = self.peers.iter().filter_map(|(_, peer)| peer.again());
-        again.chain(self.gossip_at).chain(self.waiting.deadline()).min()
+        let others = [self.gossip_at, self.waiting.deadline(), self.silence.deadline()];
+        again.chain(others.into_iter().flatten()).min()
     }
 
     fn check(&self) {

@@ -97,6 +97,8 @@ impl<D: Workload> Site<D> {
                     Output::Refuse(..)
                     | Output::Distrust(_)
                     | Output::Outdated(_)
+                    | Output::Vote(..)
+                    | Output::Removes(_)
                     | Output::Members(_)
                     | Output::Final(..) => {
                         panic!("replica {} is in trouble: {output:?}", self.me)

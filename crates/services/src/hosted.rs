@@ -131,6 +131,8 @@ pub struct Hosted {
     news: VecDeque<String>,
     /// Time of the last turn.
     pub(crate) turned: Instant,
+    /// Members not heard for as long as the service allows.
+    pub(crate) unheard: BTreeSet<ReplicaId>,
     /// How it becomes a member, if it is none.
     pub(crate) joining: Option<Joining>,
     /// Something became final in this turn, and somebody listens.
@@ -190,6 +192,7 @@ impl Hosted {
             unkept: (Record::default(), 0),
             news: VecDeque::new(),
             turned: Instant(0),
+            unheard: BTreeSet::new(),
             joining: joins.then_some(Joining::Asks),
             has_events: false,
             ending: Ending::No,
@@ -263,7 +266,7 @@ impl Hosted {
     /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
     /// has passed.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
-        self.listen(now);
+        self.listen(now, out);
         self.work(now, out);
         let due = self.attempts().filter(|(_, at)| *at <= now).map(|(id, _)| id);
         let most = if self.joining.is_some() { 1 } else { usize::MAX };
@@ -540,6 +543,11 @@ impl Hosted {
                 let letter = Letter::Gossip(message).bytes();
                 self.step_peer(now, to, peer::Input::Say(letter), out);
             }
+            service::Output::Vote(to, vote) => {
+                let letter = Letter::Silent(vote).bytes();
+                self.step_peer(now, to, peer::Input::Say(letter), out);
+            }
+            service::Output::Removes(id) => self.tell_removal(id),
             service::Output::Distrust(peer) => self.distrust(now, peer, out),
             service::Output::Outdated(peer) => self.tell_news(format!(
                 "{}: replica {} has operations of this replica that it does not have itself: its \
@@ -682,14 +690,7 @@ impl Hosted {
                 );
             }
             peer::Output::Removed => {
-                self.complain(
-                    id,
-                    format!(
-                        "this replica is no member any more, so replica {} says: when 'upcall \
-                         replica remove' has said so too, its file is not needed",
-                        id.0
-                    ),
-                );
+                self.complain(id, self.farewell(id));
                 return self.step_replica(now, service::Input::Removed(id), out);
             }
             peer::Output::Connected => {

@@ -3,7 +3,7 @@
 use crate::seal::{Forged, Seal};
 use crate::{Operator, Snapshot};
 use replica::binary;
-use replica::service::{Message, Wish};
+use replica::service::{Message, Vote, Wish};
 use serde::{Deserialize, Serialize};
 
 /// One message of the stream.
@@ -15,6 +15,8 @@ pub enum Letter {
     Join(String),
     /// An administrator wants other members.
     Wish(Wish),
+    /// One replica tells another one which members it does not hear.
+    Silent(Vote),
 }
 
 impl Letter {

@@ -170,6 +170,10 @@ impl Hosted {
                 Ok(())
             }
             (Letter::Join(place), Who::Member) if self.is_at(from, &place) => Ok(()),
+            (Letter::Silent(vote), Who::Member) => {
+                self.step_replica(now, Input::Voted(from, vote), out);
+                Ok(())
+            }
             // Its number was taken by another one meanwhile.
             (Letter::Join(_), Who::Member) => {
                 let why = format!(
@@ -190,7 +194,9 @@ impl Hosted {
                 let answer = self.wish(now, &wish, out).map_or_else(Answer::No, |()| Answer::Yes);
                 self.answer(open, &answer)
             }
-            (Letter::Gossip(_) | Letter::Join(_) | Letter::Wish(_), _) => Err(Error::Denied),
+            (Letter::Gossip(_) | Letter::Join(_) | Letter::Wish(_) | Letter::Silent(_), _) => {
+                Err(Error::Denied)
+            }
         }
     }
 

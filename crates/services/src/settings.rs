@@ -4,6 +4,7 @@ use replica::data::Kind;
 use replica::service::ReplicaId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The version of all that is kept in a replica's volume.
 pub const VERSION: u32 = 3;
@@ -26,9 +27,15 @@ pub struct Settings {
     pub members: BTreeMap<ReplicaId, String>,
     /// Whether it is none of the first members.
     pub joins: bool,
+    /// Time for which a member must be silent to be removed by all others; it never is, if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remove_after: Option<Duration>,
     /// What all of them know, and nobody else.
     pub secret: Secret,
 }
+
+/// Shortest time after which a silent member is removed: it is seen to be silent before.
+pub const REMOVE_AFTER_MIN: Duration = Duration::from_secs(10);
 
 /// What only the replicas of a service know. It is never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

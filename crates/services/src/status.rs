@@ -23,6 +23,8 @@ struct Status<'a> {
     settled: bool,
     /// What is to become of the members.
     change: Option<Coming>,
+    /// Time for which a member must be silent to be removed, s; it never is, if none.
+    remove_after: Option<f64>,
     /// The least number that no replica has had.
     next_replica: u16,
     /// What is done here, by the replicas that were asked.
@@ -185,6 +187,7 @@ impl Hosted {
             epoch: self.replica.membership().epoch.number,
             settled: self.replica.is_settled(),
             change,
+            remove_after: self.settings.remove_after.map(|most| most.as_secs_f64()),
             next_replica: next.saturating_add(1),
             done: show_vector(self.replica.done(), " "),
             kept: show_vector(has, " "),
@@ -215,6 +218,9 @@ impl Status<'_> {
             if let Some(clash) = clash {
                 line("clash", clash);
             }
+        }
+        if let Some(seconds) = self.remove_after {
+            line("removal", &format_args!("of a member that is silent for {seconds} s"));
         }
         line("done", &self.done);
         line("kept", &self.kept);

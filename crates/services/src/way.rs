@@ -8,8 +8,11 @@
 use crate::hosted::Hosted;
 use crate::peer::{HEARTBEAT, Peer};
 use base::Instant;
-use replica::service::ReplicaId;
+use replica::service::{Input, ReplicaId};
+use std::collections::BTreeSet;
+use std::mem;
 use std::time::Duration;
+use tree::Output;
 use tree::remote::{Remote, news::QUIET};
 
 /// Time without a reply after which a member that is connected is silent.
@@ -37,6 +40,8 @@ pub(crate) struct Way {
     is_silent: bool,
     /// Time of the last message to the operator that it is silent.
     told: Option<Instant>,
+    /// The operator was told that it is silent, or is to be, and not that it replies again.
+    is_announced: bool,
     /// Message to the operator that is due: whether the member replies again, or is silent.
     news: Option<bool>,
 }
@@ -54,6 +59,7 @@ impl Way {
             heard: None,
             is_silent: false,
             told: None,
+            is_announced: false,
             news: None,
         }
     }
@@ -76,9 +82,9 @@ impl Way {
     /// The member has replied, or has come here itself.
     fn hear(&mut self, now: Instant) {
         self.heard = Some(now);
-        if std::mem::take(&mut self.is_silent) {
+        if mem::take(&mut self.is_silent) && mem::take(&mut self.is_announced) {
             // What was not told need not be taken back.
-            self.news = (self.news.take().is_none() && self.told.is_some()).then_some(true);
+            self.news = self.news.take().is_none().then_some(true);
         }
     }
 
@@ -90,8 +96,10 @@ impl Way {
         let is_up = self.peer.is_up() && !self.is_closed;
         let is_silent = is_up && now >= heard + SILENT;
         if is_silent && !self.is_silent && self.told.is_none_or(|told| now >= told + QUIET) {
-            (self.told, self.news) = (Some(now), Some(false));
+            (self.told, self.news, self.is_announced) = (Some(now), Some(false), true);
         }
+        // The end of its connection is told by itself.
+        self.is_announced &= is_silent;
         self.is_silent = is_silent;
     }
 
@@ -110,12 +118,49 @@ impl Way {
 }
 
 impl Hosted {
-    /// Notes who is silent.
-    pub(crate) fn listen(&mut self, now: Instant) {
+    /// Notes who is silent, and who is for as long as the service allows.
+    pub(crate) fn listen(&mut self, now: Instant, out: &mut Vec<Output>) {
         let slept = now.since(self.turned);
         let asleep = (slept >= ASLEEP).then_some(slept);
         self.turned = now;
         self.ways.values_mut().for_each(|way| way.listen(now, asleep));
+        let Some(most) = self.settings.remove_after.filter(|_| self.joining.is_none()) else {
+            return;
+        };
+        let is_unheard = |way: &Way| !way.is_closed && way.heard.is_some_and(|at| now >= at + most);
+        let unheard = self.ways.iter().filter(|(_, way)| is_unheard(way)).map(|(id, _)| *id);
+        let unheard: BTreeSet<ReplicaId> = unheard.collect();
+        if unheard != self.unheard {
+            self.unheard.clone_from(&unheard);
+            self.step_replica(now, Input::Silent(unheard), out);
+        }
+    }
+
+    /// Tells the operator that a member is removed, because all others do not hear it.
+    pub(crate) fn tell_removal(&mut self, id: ReplicaId) {
+        let seconds = self.settings.remove_after.unwrap_or_default().as_secs_f64();
+        let service = &self.settings.service;
+        self.tell_news(format!(
+            "{service}: replica {}: no member has heard it for {seconds} s: it is removed",
+            id.0
+        ));
+    }
+
+    /// Message to the operator of a replica that `id` has said to be no member any more.
+    pub(crate) fn farewell(&self, id: ReplicaId) -> String {
+        let id = id.0;
+        match self.settings.remove_after.map(|most| most.as_secs_f64()) {
+            None => format!(
+                "this replica is no member any more, so replica {id} says: when 'upcall replica \
+                 remove' has said so too, its file is not needed"
+            ),
+            Some(seconds) => format!(
+                "this replica is no member any more, so replica {id} says: an administrator has \
+                 removed it, or it was silent for {seconds} s. Operations that it answered and \
+                 that no other replica has are lost. Its file is not needed; make another replica \
+                 with 'upcall replica join'"
+            ),
+        }
     }
 
     /// Time of the next turn if nothing happens: this replica is awake as long as it has turns.

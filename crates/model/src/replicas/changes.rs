@@ -17,6 +17,9 @@ const HOUSES_MAX: u16 = 9;
 /// How often an administrator asks again for a change that does not end.
 const CHANGES_MAX: usize = 20;
 
+/// How much later one replica finds a member silent than another does, at most.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// How long a new member takes to begin.
 const BEGINS: Duration = Duration::from_millis(50);
 
@@ -77,8 +80,46 @@ impl World {
         if !gone.is_empty() || self.houses.values().any(loses) || self.rng.bool() {
             return gone;
         }
-        let next = self.doomed.iter().filter(|id| is_member(id) && **id != at).map(|id| name(*id));
-        next.take(1).collect()
+        let silenced = self.silenced.filter(is_member);
+        let may = |id: &&u16| is_member(id) && **id != at && silenced.is_none_or(|it| it == **id);
+        self.doomed.iter().filter(may).map(|id| name(*id)).take(1).collect()
+    }
+
+    /// The others do not hear a member that may be lost, each from another moment on. It is gone,
+    /// or not; then some hear it again.
+    pub(super) fn silence(&mut self) -> Result<(), String> {
+        let at = self.any();
+        let members = self.house(at).replica.standing().membership.members.clone();
+        let first = self.doomed.iter().copied().find(|id| members.contains_key(&name(*id)));
+        let loses = |house: &House| {
+            let change = house.replica.standing().change.as_ref();
+            change.is_some_and(|change| !change.lost.is_empty())
+        };
+        let many = members.len() > 2 && self.houses.len() > 2;
+        let Some(id) = first.filter(|_| many) else { return Ok(()) };
+        if self.houses.values().any(loses) {
+            return Ok(());
+        }
+        self.silenced = Some(id);
+        if self.rng.bool() && self.houses.contains_key(&id) {
+            self.die(id)?;
+        }
+        let others: Vec<u16> = self.houses.keys().copied().filter(|it| *it != id).collect();
+        for other in others {
+            self.soon(SILENCE, Event::Silent(other, [name(id)].into()));
+        }
+        Ok(())
+    }
+
+    /// A replica does not hear these any more. Those that are not gone it hears again.
+    pub(super) fn silent(&mut self, at: u16, silent: BTreeSet<ReplicaId>) -> Result<(), String> {
+        if !self.houses.contains_key(&at) {
+            return Ok(());
+        }
+        if silent.iter().any(|id| self.houses.contains_key(&id.0)) {
+            self.soon(SILENCE * 4, Event::Silent(at, BTreeSet::new()));
+        }
+        self.step(at, Input::Silent(silent))
     }
 
     /// A replica is gone for ever.

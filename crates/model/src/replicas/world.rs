@@ -8,7 +8,7 @@ use base::{Automaton, Instant};
 use replica::esds::Id;
 use replica::service::{
     Amount, Config, Entry, Input, Limits, Message, Output, Record, Refusal, ReplicaId, Snapshot,
-    Ticket, Vector,
+    Ticket, Vector, Vote,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -53,6 +53,8 @@ pub(super) enum Event {
     Heals(u16, u16, bool),
     Begins(u16),
     Refuses(u16, u16),
+    Silent(u16, BTreeSet<ReplicaId>),
+    Votes { from: u16, to: u16, vote: Vote },
 }
 
 pub(super) struct World {
@@ -63,6 +65,8 @@ pub(super) struct World {
     pub(super) houses: BTreeMap<u16, House>,
     /// Those of which clients and judges know that they are lost one day, or are already.
     pub(super) doomed: BTreeSet<u16>,
+    /// The one that others do not hear, of those.
+    pub(super) silenced: Option<u16>,
     /// The name of the next new member.
     pub(super) next_house: u16,
     events: BTreeMap<(Instant, u64), Event>,
@@ -114,6 +118,7 @@ impl World {
             now: Instant(0),
             houses: ids.iter().map(house).collect(),
             doomed: params.doomed.clone(),
+            silenced: None,
             next_house: params.replicas,
             events: BTreeMap::new(),
             next_event: 0,
@@ -202,6 +207,13 @@ impl World {
             Event::Heals(a, b, told) => self.heal(a, b, told)?,
             Event::Begins(at) => self.begins(at)?,
             Event::Refuses(at, other) => self.refuses(at, other)?,
+            Event::Silent(at, silent) => self.silent(at, silent)?,
+            Event::Votes { from, to, vote }
+                if !self.is_cut(from, to) && self.houses.contains_key(&to) =>
+            {
+                self.step(to, Input::Voted(name(from), vote))?;
+            }
+            Event::Votes { .. } => {}
         }
         self.trouble()
     }
@@ -237,6 +249,8 @@ impl World {
                     }
                     self.say(at, to.0, message);
                 }
+                Output::Vote(to, vote) => self.vote(at, to.0, &vote),
+                Output::Removes(_) => self.report.removals += 1,
                 Output::Persist(number, record) => self.persist(at, number, record)?,
                 Output::Members(membership) => self.members(at, &membership)?,
                 Output::Final(entry, _) => {
@@ -285,6 +299,15 @@ impl World {
         for _ in 0..times {
             let message = message.clone();
             self.soon(self.params.delay, Event::Arrives { from, to, message });
+        }
+    }
+
+    fn vote(&mut self, from: u16, to: u16, vote: &Vote) {
+        let is_lost = self.rng.u32(..100) < self.params.lost;
+        let times = if is_lost { 0 } else { self.rng.usize(1..=2) };
+        for _ in 0..times {
+            let vote = vote.clone();
+            self.soon(self.params.delay, Event::Votes { from, to, vote });
         }
     }
 
@@ -416,6 +439,10 @@ impl World {
         if self.chance(self.params.changes) {
             self.change(at)?;
         }
+        if self.params.silences && self.chance(self.params.changes) {
+            self.silence()?;
+        }
+        let at = self.any();
         if self.chance(self.params.snapshots) {
             self.snapshot(at);
         }

@@ -1,4 +1,5 @@
 mod liveness;
+mod silence;
 
 use super::*;
 use crate::data::Value;
@@ -38,15 +39,9 @@ fn message(has: Vector, asks: bool) -> Message<Operator> {
 
 /// What was said to others, in order.
 fn said(out: Vec<Out>) -> Vec<Message<Operator>> {
-    let messages = out.into_iter().filter_map(|output| match output {
-        Output::Say(_, message) => Some(message),
-        Output::Answer { .. }
-        | Output::Refuse(..)
-        | Output::Distrust(_)
-        | Output::Outdated(_)
-        | Output::Final(..)
-        | Output::Persist(..)
-        | Output::Members(_) => None,
+    let messages = out.into_iter().filter_map(|output| {
+        let Output::Say(_, message) = output else { return None };
+        Some(message)
     });
     messages.collect()
 }
@@ -63,6 +58,8 @@ fn answered(out: &[Out]) -> Vec<(u64, Value, bool)> {
         | Output::Outdated(_)
         | Output::Final(..)
         | Output::Persist(..)
+        | Output::Vote(..)
+        | Output::Removes(_)
         | Output::Members(_) => None,
     });
     answers.collect()

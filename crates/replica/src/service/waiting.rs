@@ -2,11 +2,33 @@
 //! time when its client gives up: none of these is searched for.
 
 use super::members::Members;
-use super::{Amount, Origins, Output, Peers, Refusal, ReplicaId, Ticket, Vector};
+use super::{Amount, Origins, Output, Peers, ReplicaId, Ticket, Vector};
 use crate::data::DataType;
 use crate::work::{self, Meter};
 use base::Instant;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Why a request was not answered in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// What must come before it has not arrived from these replicas. It was not done.
+    Behind(Vec<ReplicaId>),
+    /// It is done, but these replicas have not said so: it is not known when it will be final.
+    NotFinal(Vec<ReplicaId>),
+    /// Too much is kept for these replicas, which have not said that they have it. It was not done.
+    Full(Vec<ReplicaId>),
+    /// Too many wait for what must come before them, or for the journal. It was not done.
+    Busy,
+    /// The journal of this replica is too slow. It is done, or not, as soon as that has written.
+    Unwritten,
+    /// This replica is an older copy of itself. It was not done.
+    Outdated,
+    /// What must come before it is lost with these replicas, which are no members any more. It was
+    /// not done.
+    Lost(Vec<ReplicaId>),
+    /// This replica is no member, or is leaving. It was not done.
+    Outside,
+}
 
 /// A request that waits for what must come before it, or for its turn.
 #[derive(Clone, Debug)]

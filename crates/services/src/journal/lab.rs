@@ -23,6 +23,7 @@ pub(crate) fn settings() -> Settings {
         me: ME,
         members: BTreeMap::from([ME, ReplicaId(2)].map(|id| (id, "127.0.0.1:1".to_string()))),
         joins: false,
+        remove_after: None,
         secret: Secret([3; 32]),
     }
 }

@@ -84,6 +84,8 @@ impl Pair {
                     | Output::Answer { .. }
                     | Output::Refuse(..)
                     | Output::Final(..)
+                    | Output::Vote(..)
+                    | Output::Removes(_)
                     | Output::Members(_) => {}
                 }
             }
@@ -162,6 +164,7 @@ fn settings() -> Settings {
         me: A,
         members: BTreeMap::from([A, B].map(|id| (id, "127.0.0.1:1".to_owned()))),
         joins: false,
+        remove_after: None,
         secret: Secret([3; 32]),
     }
 }

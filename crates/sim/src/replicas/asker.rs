@@ -285,8 +285,15 @@ impl Asker {
         // It is no member yet, or leaves.
         let number = self.at;
         let comes = number >= self.setup.params.replicas && !self.is_calm();
-        if reason == "outside" && (comes || Some(number) == self.setup.params.leaver()) {
+        let removes = self.setup.params.remove_after_ms.is_some();
+        if reason == "outside" && (comes || removes || Some(number) == self.setup.params.leaver()) {
             self.is_sent_away = true;
+            self.setup.ledger.borrow_mut().outside.insert(number);
+            return self.miss(index, true);
+        }
+        if reason == "lost" && removes {
+            // It begins anew, having seen nothing.
+            (self.token, self.memory) = (None, Memory::default());
             return self.miss(index, true);
         }
         assert!(!self.is_calm(), "though all is well: {answer}");
@@ -319,7 +326,8 @@ impl Asker {
         if let What::Insert(item) = &question.what {
             assert!(done || repeated || *value == json!(true), "{item} was there: {question:?}");
         }
-        question.answer = Some(Answer { value: value.clone(), is_final, at: io.now() });
+        question.answer =
+            Some(Answer { value: value.clone(), is_final, at: io.now(), by: self.at });
         match question.what.looks() {
             true => self.memory.look(kind, &question.what, value),
             false => self.memory.learn(&question.what, Fate::Done, value),

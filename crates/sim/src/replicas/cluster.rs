@@ -81,7 +81,7 @@ pub(super) fn run(params: &Params, show: Show) -> Outcome {
     cluster.invite();
     cluster.live();
     cluster.world.finish(&[]);
-    judge(&cluster.ledger.borrow(), params.members() - usize::from(params.leaves));
+    cluster.judge();
     let world = &mut cluster.world;
     let took = world.now().since(Instant(0));
     let trace = std::mem::replace(&mut world.scene.trace, Trace::new(Show::Hash));
@@ -147,6 +147,18 @@ impl Cluster {
             let (params, ledger) = (self.params.clone(), Rc::clone(&self.ledger));
             self.world.add(Box::new(Warden::new(params, doors[..leaver].to_vec(), ledger)));
         }
+    }
+
+    /// Judges the run, which is over.
+    fn judge(&self) {
+        let (params, mut ledger) = (&self.params, self.ledger.borrow_mut());
+        let left = params.members() - usize::from(params.leaves);
+        if params.remove_after_ms.is_none() {
+            return judge(&ledger, left);
+        }
+        let removed = ledger.excuse_removed();
+        assert!(ledger.outside.is_subset(&removed), "a member says that it is none");
+        judge(&ledger, left - removed.len());
     }
 
     /// A server begins, for the first time or again.

@@ -33,7 +33,7 @@ pub(super) fn judge(ledger: &Ledger, replicas: usize) {
 /// All replicas say the same, and keep nothing for anybody; what they say is final.
 fn expect_equal(ledger: &Ledger, replicas: usize) -> &str {
     assert_eq!(ledger.surveys.len(), replicas, "not all replicas were looked at");
-    let first = &ledger.surveys[&0].stable;
+    let first = &ledger.surveys.values().next().expect("a replica").stable;
     for (number, survey) in &ledger.surveys {
         assert_eq!(survey.stable, *first, "replica {number} is not equal to the first");
         assert_eq!(survey.value, *first, "replica {number} has what is not final");

@@ -4,7 +4,7 @@ use super::data::What;
 use base::Instant;
 use replica::data::Kind;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What became of an operation, as far as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(super) struct Answer {
     pub(super) value: Value,
     pub(super) is_final: bool,
     pub(super) at: Instant,
+    /// The replica.
+    pub(super) by: usize,
 }
 
 /// An operation that was asked for.
@@ -80,6 +82,8 @@ pub(super) struct Ledger {
     pub(super) surveys: BTreeMap<usize, Survey>,
     /// Servers that have stood still, and until when.
     pub(super) still: BTreeMap<usize, Instant>,
+    /// Replicas that have said that they are no members.
+    pub(super) outside: BTreeSet<usize>,
 }
 
 impl Ledger {
@@ -95,6 +99,7 @@ impl Ledger {
             is_quiet: false,
             surveys: BTreeMap::new(),
             still: BTreeMap::new(),
+            outside: BTreeSet::new(),
         }
     }
 
@@ -107,6 +112,25 @@ impl Ledger {
     /// Whether a server has stood still since then.
     pub(super) fn stood_still(&self, number: usize, since: Instant) -> bool {
         self.still.get(&number).is_some_and(|until| *until >= since)
+    }
+
+    /// Those that the others have removed, as they say: what these have answered may be lost, but
+    /// for what is strict.
+    pub(super) fn excuse_removed(&mut self) -> BTreeSet<usize> {
+        let is_removed = |survey: &Survey| {
+            let failed = survey.status["failed"].as_str();
+            failed.is_some_and(|failed| failed.starts_with("no member any more"))
+        };
+        let removed = self.surveys.iter().filter(|(_, survey)| is_removed(survey));
+        let removed: BTreeSet<usize> = removed.map(|(number, _)| *number).collect();
+        self.surveys.retain(|number, _| !removed.contains(number));
+        for question in &mut self.questions {
+            let by = question.answer.as_ref().map(|answer| answer.by);
+            if !question.strict && by.is_some_and(|by| removed.contains(&by)) {
+                (question.answer, question.times) = (None, (1, 0));
+            }
+        }
+        removed
     }
 
     /// Notes that something has become final: it is what it was when anybody else heard of it.

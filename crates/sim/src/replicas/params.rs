@@ -43,6 +43,9 @@ pub struct Params {
     pub joins: bool,
     /// Whether the last one of the first members is to leave.
     pub leaves: bool,
+    /// Time for which a member must be silent to be removed by all others, milliseconds; never, if
+    /// none.
+    pub remove_after_ms: Option<u64>,
     /// Clients.
     pub askers: usize,
     /// How many operations each of them asks for.
@@ -118,6 +121,7 @@ impl Params {
             replicas: rng.usize(2..=4),
             joins: seed.is_multiple_of(3),
             leaves: seed % 4 == 1,
+            remove_after_ms: None,
             askers: rng.usize(1..=5),
             operations: rng.u32(10..60),
             strict: pick(&mut rng, &[0, 10, 50, 100]) as u32,
@@ -146,7 +150,18 @@ impl Params {
         if bulky && takes_much {
             params.swell();
         }
+        if seed % 6 == 4 {
+            params.let_remove();
+        }
         params
+    }
+
+    /// Members that stand still, or are cut off, for long are removed. Then nobody joins or leaves.
+    pub(super) fn let_remove(&mut self) {
+        (self.joins, self.leaves, self.replicas) = (false, false, self.replicas.max(3));
+        (self.remove_after_ms, self.lasts_ms, self.pause_ms) = (Some(10_000), 40_000, 10_000);
+        let trouble = &mut self.trouble;
+        (trouble.freeze, trouble.cut) = (trouble.freeze.max(10), trouble.cut.max(5));
     }
 
     /// All that are members at any time.

@@ -116,6 +116,7 @@ pub(super) fn key(params: &Params) -> Settings {
         me: ADMINISTRATOR,
         members: (0..params.replicas).map(|member| (id(member), String::new())).collect(),
         joins: false,
+        remove_after: params.remove_after_ms.map(Duration::from_millis),
         secret: settings::Secret([3; 32]),
     }
 }

@@ -27,6 +27,20 @@ fn servers_that_stand_still_are_noticed() {
     }
 }
 
+/// Members that stand still, or are cut off, are removed, and what others answer holds.
+#[test]
+fn silent_members_are_removed() {
+    let mut removals = 0;
+    for seed in 1..=12 {
+        let mut params = Params::light(seed);
+        params.let_remove();
+        let trace = run(&params, Show::Keep).trace;
+        let epochs = trace.lines().filter(|line| line.contains("cluster") || line.contains("news"));
+        removals += epochs.filter(|line| line.ends_with("it is removed")).count();
+    }
+    assert!(removals > 5, "{removals} members were removed");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     a_seed_is_a_run(3, |seed, show| run(&Params::light(seed), show));

@@ -3,16 +3,18 @@
 use super::key;
 use crate::clock;
 use crate::size;
+use crate::units;
 use crate::volume::create::Create;
 use clap::Args;
 use replica::data::Kind;
 use replica::service::{MEMBERS_MAX, ReplicaId};
-use services::settings::{VERSION, check_name};
+use services::settings::{REMOVE_AFTER_MIN, VERSION, check_name};
 use services::{ADMINISTRATOR, Secret, Settings};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// What is to be made.
 #[derive(Args, Clone, Debug)]
@@ -34,10 +36,24 @@ pub(crate) struct Init {
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
+    /// Have all others remove a member that is silent for so long, like 30s: its process hangs, its
+    /// server is away, or the network is cut. Operations that only it has are then lost, and it
+    /// takes no more. Three members or more are needed, and only one is removed at a time
+    #[arg(long, value_name = "TIME", value_parser = remove_after)]
+    remove_after: Option<Duration>,
+
     /// How large each file can become, like 8G or 512M; it takes about a hundredth of that at
     /// once, and more as it is filled [default: 16G, or half of the free space if that is less]
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
+}
+
+fn remove_after(text: &str) -> Result<Duration, String> {
+    let (time, least) = (units::time(text)?, REMOVE_AFTER_MIN.as_secs());
+    match time >= REMOVE_AFTER_MIN {
+        true => Ok(time),
+        false => Err(format!("a server that starts again is silent as well: say {least}s or more")),
+    }
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
@@ -73,6 +89,7 @@ pub(crate) fn run(init: &Init) -> Result<ExitCode, String> {
         me,
         members: members.clone(),
         joins: false,
+        remove_after: init.remove_after,
         secret: secret.clone(),
     };
     let key = init.dir.join(format!("{}.key", init.service));

@@ -130,6 +130,23 @@ fn a_member_that_was_killed_is_not_taken_for_one_that_is_idle() {
     assert!(metrics.contains(row), "{metrics}");
 }
 
+/// Sends a signal to a server.
+fn signal(server: &Server, name: &str) {
+    let pid = server.pid().to_string();
+    assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+}
+
+/// Waits until the status of a replica says this; the time that it took.
+fn wait_for(server: &Server, what: &str) -> Duration {
+    let begun = Instant::now();
+    let status = || say(&["replica", "status", "--at", server.ninep(), "it"]).1;
+    while !status().contains(what) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", status());
+        thread::yield_now();
+    }
+    begun.elapsed()
+}
+
 /// Its process stops; its kernel, and so its connections, stay.
 #[test]
 fn a_member_that_hangs_is_silent_until_it_goes_on() {
@@ -141,35 +158,61 @@ fn a_member_that_hangs_is_silent_until_it_goes_on() {
     let second = serve_at(&dir, &files[1], members[1]);
     let first = serve_at(&dir, &files[0], members[0]);
     assert!(op(&first, &["add", "1", "--strict"]).0);
-    let signal = |name: &str| {
-        let pid = second.pid().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
-    };
-    let wait_for = |what: &str| {
-        let begun = Instant::now();
-        let status = || say(&["replica", "status", "--at", first.ninep(), "it"]).1;
-        while !status().contains(what) {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{}", status());
-            thread::yield_now();
-        }
-        begun.elapsed()
-    };
     let metric = |up: u8| {
         let metrics = crate::server::get(first.http(), "/.upcall/metrics");
         let row = "upcall_replica_member_up{service=\"it\",replica=\"1\",member=\"2\"}";
         assert!(metrics.contains(&format!("{row} {up}\n")), "{metrics}");
     };
     metric(1);
-    signal("-STOP");
+    signal(&second, "-STOP");
     // What waits for it meanwhile does not hide that it hangs.
     assert!(op(&first, &["add", "1"]).0);
-    let took = wait_for("  silent: no reply for 6 s, lacks 1");
+    let took = wait_for(&first, "  silent: no reply for 6 s, lacks 1");
     assert!((3.0..20.0).contains(&took.as_secs_f64()), "{took:?}");
     metric(0);
-    signal("-CONT");
-    wait_for("  idle, has 1:2 ");
+    signal(&second, "-CONT");
+    wait_for(&first, "  idle, has 1:2, lacks 0");
     metric(1);
     assert_eq!(op(&first, &["read", "--strict"]), (true, "2\n".to_string()));
+}
+
+/// The others go on without it; when it goes on itself, it is told so, and does nothing more.
+#[test]
+fn a_member_that_is_silent_for_too_long_is_removed() {
+    let dir = Scratch::new("removed-member");
+    let place = dir.path().to_str().unwrap();
+    let addresses = ["1", "2", "3"].map(|id| format!("unix:{place}/{id}.sock"));
+    let members = addresses.join(",");
+    let init = |time| {
+        let args = ["replica", "init", "it", "--type", "counter", "--members", &members];
+        let rest = ["--dir", place, "--size", "16M", "--remove-after", time];
+        say(&[&args[..], &rest].concat())
+    };
+    let (well, said) = init("2s");
+    assert!(!well && said.contains("say 10s or more"), "{said}");
+    let (well, said) = init("10s");
+    assert!(well, "{said}");
+    let server =
+        |id: usize| serve_at(&dir, &format!("{place}/it.{id}.replica"), &addresses[id - 1]);
+    let servers = [1, 2, 3].map(server);
+    let [first, second, third] = &servers;
+    assert!(op(third, &["add", "1", "--strict"]).0);
+    assert!(op(first, &["add", "1", "--strict"]).0);
+    assert!(wait_for(first, "removal  of a member that is silent for 10 s") < Duration::MAX);
+    signal(third, "-STOP");
+    // Strict operations wait for it, as long as it is a member.
+    let (well, said) = op(first, &["add", "1", "--strict", "--wait", "1s"]);
+    assert!(!well && said.contains("replica 3"), "{said}");
+    let took = wait_for(first, "one of 2, epoch 2");
+    assert!((6.0..40.0).contains(&took.as_secs_f64()), "{took:?}");
+    assert_eq!(op(second, &["add", "1", "--strict"]), (true, "4\n".to_string()));
+    signal(third, "-CONT");
+    wait_for(third, "failed   no member any more");
+    for strict in [&["add", "1"][..], &["read", "--strict"]] {
+        let (well, said) = op(third, strict);
+        assert!(!well && said.contains("no member of its service"), "{said}");
+    }
+    assert_eq!(op(first, &["read", "--strict"]), (true, "4\n".to_string()));
 }
 
 /// Asks a service for these lines, and waits for the answers.

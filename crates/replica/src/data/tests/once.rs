@@ -182,6 +182,8 @@ impl Pair {
                 Output::Refuse(..)
                 | Output::Distrust(_)
                 | Output::Outdated(_)
+                | Output::Vote(..)
+                | Output::Removes(_)
                 | Output::Members(_)
                 | Output::Final(..) => panic!("{output:?}"),
             }

@@ -1,0 +1,125 @@
+//! Members that are silent are removed by all others, or not at all.
+
+use super::*;
+
+const C: ReplicaId = ReplicaId(2);
+const D: ReplicaId = ReplicaId(3);
+
+/// What a replica asks for at this time.
+fn step_at(replica: &mut Counting, seconds: u64, input: Input<Operator>) -> Vec<Out> {
+    let mut out = Vec::new();
+    replica.step(NOW + Duration::from_secs(seconds), input, &mut out);
+    replica.check();
+    out
+}
+
+fn removes(out: &[Out]) -> Option<ReplicaId> {
+    let mut removed = out.iter().filter_map(|output| match output {
+        Output::Removes(id) => Some(*id),
+        Output::Say(..)
+        | Output::Answer { .. }
+        | Output::Refuse(..)
+        | Output::Distrust(_)
+        | Output::Outdated(_)
+        | Output::Final(..)
+        | Output::Persist(..)
+        | Output::Vote(..)
+        | Output::Members(_) => None,
+    });
+    removed.next_back()
+}
+
+fn votes(out: &[Out]) -> usize {
+    out.iter().filter(|output| matches!(output, Output::Vote(..))).count()
+}
+
+fn epoch() -> Epoch {
+    Membership::first(BTreeMap::new()).epoch
+}
+
+fn voted(from: ReplicaId, silent: &[ReplicaId]) -> Input<Operator> {
+    Input::Voted(from, Vote { epoch: epoch(), silent: silent.iter().copied().collect() })
+}
+
+fn silent(ids: &[ReplicaId]) -> Input<Operator> {
+    Input::Silent(ids.iter().copied().collect())
+}
+
+/// One that is connected with all others, and has heard all of them say in which epoch they are.
+fn settled(members: &[ReplicaId]) -> Counting {
+    let mut a = replica(A, members);
+    for other in members.iter().copied().filter(|it| *it != A) {
+        step(&mut a, Input::Connected(other));
+        step(&mut a, Input::Heard(other, message(Vector::new(), false)));
+    }
+    assert!(a.is_settled());
+    a
+}
+
+#[test]
+fn all_others_remove_one_that_is_silent() {
+    let mut a = settled(&[A, B, C]);
+    let out = step_at(&mut a, 10, silent(&[C]));
+    assert_eq!((votes(&out), removes(&out)), (2, None), "{out:?}");
+    assert_eq!(removes(&step_at(&mut a, 11, voted(B, &[C]))), Some(C));
+    let change = a.standing().change.clone().expect("it is sealed");
+    assert_eq!((change.lost.clone(), change.forced), ([C].into(), false));
+    assert_eq!(a.unsealed(), [B]);
+    // What it says from now on is not heard.
+    step_at(&mut a, 12, Input::Heard(C, message([(C, 1)].into_iter().collect(), true)));
+    assert_eq!(a.knows_of(C).map(|knows| knows.get(C)), Some(0));
+}
+
+/// Again and again, and not after it has ended.
+#[test]
+fn votes_are_repeated() {
+    let mut a = settled(&[A, B, C]);
+    assert_eq!(votes(&step_at(&mut a, 10, silent(&[C]))), 2);
+    assert_eq!(votes(&step_at(&mut a, 11, Input::Tick)), 0);
+    assert!(a.deadline().is_some_and(|at| at <= NOW + Duration::from_secs(12)));
+    assert_eq!(votes(&step_at(&mut a, 12, Input::Tick)), 2);
+    assert_eq!(votes(&step_at(&mut a, 13, silent(&[]))), 0);
+    assert_eq!(votes(&step_at(&mut a, 20, Input::Tick)), 0);
+    assert_eq!(removes(&step_at(&mut a, 20, voted(B, &[C]))), None, "it is heard again");
+}
+
+#[test]
+fn nobody_is_removed_unless_all_others_agree_now() {
+    // Of two, nobody is.
+    let mut a = settled(&[A, B]);
+    assert_eq!(removes(&step_at(&mut a, 10, silent(&[B]))), None);
+    // One of the others hears it, or did not say for long that it does not, or in another epoch.
+    let mut a = settled(&[A, B, C, D]);
+    step_at(&mut a, 10, silent(&[D]));
+    assert_eq!(removes(&step_at(&mut a, 11, voted(B, &[D]))), None);
+    assert_eq!(removes(&step_at(&mut a, 12, voted(C, &[]))), None);
+    let vote = Vote { epoch: Epoch { number: 2, by: 7 }, silent: [D].into() };
+    assert_eq!(removes(&step_at(&mut a, 13, Input::Voted(C, vote))), None);
+    assert_eq!(removes(&step_at(&mut a, 16, voted(C, &[D]))), None, "the other vote is old");
+    // Two are silent: half of them.
+    step_at(&mut a, 17, silent(&[C, D]));
+    assert_eq!(removes(&step_at(&mut a, 17, voted(B, &[C, D]))), None);
+    step_at(&mut a, 18, silent(&[D]));
+    step_at(&mut a, 18, voted(C, &[D]));
+    assert_eq!(a.standing().change.as_ref().map(|it| it.lost.clone()), Some([D].into()));
+}
+
+/// Others may be in another membership already: whoever is in one to which not all come must not
+/// remove them.
+#[test]
+fn nobody_is_removed_before_all_have_said_that_they_are_members() {
+    let mut a = replica(A, &[A, B, C]);
+    step(&mut a, Input::Connected(B));
+    step(&mut a, Input::Heard(B, message(Vector::new(), false)));
+    step_at(&mut a, 10, silent(&[C]));
+    assert_eq!(removes(&step_at(&mut a, 11, voted(B, &[C]))), None, "it was never heard");
+    // A change is under way: C may have come to another membership by it.
+    let mut a = settled(&[A, B, C]);
+    let wish = Wish { remove: [B].into(), ..Wish::default() };
+    let change = a.plan(&wish).expect("it can be");
+    step_at(&mut a, 9, Input::Change(change));
+    step_at(&mut a, 9, Input::Persisted(1));
+    step_at(&mut a, 10, silent(&[C]));
+    assert_eq!(removes(&step_at(&mut a, 11, voted(B, &[C]))), None);
+    assert_eq!(a.standing().change.as_ref().map(|it| it.lost.len()), Some(0));
+}
