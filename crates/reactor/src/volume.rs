@@ -64,6 +64,25 @@ impl VolumeFile {
         VolumeFile::open(path, writable)
     }
 
+    /// Opens a plain file or a block device for reading although another process has it: what is
+    /// read may change at any time.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is neither file nor device; else those of `open(2)`.
+    pub fn open_unlocked(path: &Path) -> io::Result<VolumeFile> {
+        match FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode) {
+            FileType::RegularFile | FileType::BlockDevice => {}
+            FileType::Directory
+            | FileType::Symlink
+            | FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::Unknown => return Err(io::ErrorKind::InvalidInput.into()),
+        }
+        let access = OFlags::RDONLY | OFlags::CLOEXEC;
+        VolumeFile::direct(rustix::fs::open(path, access, Mode::empty())?)
+    }
+
     /// Makes an empty file that only its owner may touch, and opens it for writing.
     ///
     /// # Errors
@@ -79,6 +98,11 @@ impl VolumeFile {
             other => other?,
         };
         rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
+        VolumeFile::direct(fd)
+    }
+
+    /// Goes around the kernel's cache, where the file system can.
+    fn direct(fd: OwnedFd) -> io::Result<VolumeFile> {
         match rustix::fs::fcntl_setfl(&fd, rustix::fs::fcntl_getfl(&fd)? | OFlags::DIRECT) {
             // A file system that knows only its cache.
             Ok(()) | Err(Errno::INVAL) => Ok(VolumeFile { fd }),

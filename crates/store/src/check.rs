@@ -58,8 +58,22 @@ pub struct Checked {
     pub snapshots: u64,
     /// Transactions in the journal that no checkpoint has.
     pub journaled: u64,
+    /// Pages, blocks of data and parts of the map that a later checkpoint replaced before they
+    /// were read. They are not checked, and neither is which blocks are in use.
+    pub outdated: u64,
     /// What is wrong.
     pub findings: Vec<Finding>,
+}
+
+impl Checked {
+    /// Notes that a block is not what was written, unless it may have been used again.
+    fn note(&mut self, finding: Finding, watcher: &mut dyn Watcher) {
+        if watcher.is_current() {
+            self.findings.push(finding);
+        } else {
+            self.outdated += 1;
+        }
+    }
 }
 
 /// Who looks on while a volume is checked.
@@ -78,6 +92,22 @@ pub trait Watcher {
 
     /// So many blocks of so many in use have been read.
     fn progress(&mut self, done: u64, all: u64);
+
+    /// Whether the superblock that is checked is still the newest. Asked after a block was read
+    /// that is not what was written: if another process has written a checkpoint meanwhile, the
+    /// block may have been used again, and nothing is known about it.
+    fn is_current(&mut self) -> bool {
+        true
+    }
+}
+
+/// Blocks of data that earlier checks of a volume in use have found right.
+#[derive(Clone, Debug, Default)]
+pub struct Verified {
+    /// Epoch of the last check.
+    epoch: u64,
+    /// A bit for each block that can be allocated.
+    blocks: Vec<u64>,
 }
 
 /// What an entry holds.
@@ -100,13 +130,40 @@ pub fn check(
     head: &[u8],
     watcher: &mut dyn Watcher,
 ) -> Result<Checked, Error> {
+    check_with(read, head, watcher, None)
+}
+
+/// Checks the newest checkpoint of a volume that another process may be writing to.
+///
+/// Nothing that the newest superblock leads to is overwritten, so what is read while
+/// [`Watcher::is_current`] holds is what that superblock leads to. If [`Checked::outdated`] is not
+/// zero, the check is to be repeated; blocks in `verified` are not read again then.
+///
+/// # Errors
+/// `NotAVolume`, or `Damaged` if no superblock is valid.
+pub fn check_in_use(
+    read: &mut Read<'_>,
+    head: &[u8],
+    watcher: &mut dyn Watcher,
+    verified: &mut Verified,
+) -> Result<Checked, Error> {
+    check_with(read, head, watcher, Some(verified))
+}
+
+fn check_with(
+    read: &mut Read<'_>,
+    head: &[u8],
+    watcher: &mut dyn Watcher,
+    verified: Option<&mut Verified>,
+) -> Result<Checked, Error> {
     let superblock = Superblock::newest(head)?;
     let mut checked = Checked::default();
     check_superblocks(head, &mut checked);
-    let live = read_map(&superblock, read, &mut checked);
+    let live = read_map(&superblock, read, watcher, &mut checked);
     check_journal(&superblock, read, &mut checked);
     let all = live.iter().map(|word| u64::from(word.count_ones())).sum();
     let mut walk = walk::Walk::new(&superblock.layout, read, watcher, checked, all);
+    let verified = verified.map(|verified| walk.remember(verified));
     walk.tree(superblock.root, true);
     let mut kept = Vec::new();
     for (name, snapshot) in walk.snapshots() {
@@ -119,8 +176,13 @@ pub fn check(
         }
     }
     walk.dropped(&kept);
-    let (used, mut checked) = walk.end();
-    compare(&superblock.layout, &used, &live, &mut checked);
+    let (used, right, mut checked) = walk.end();
+    if let Some(verified) = verified {
+        *verified = Verified { epoch: superblock.epoch, blocks: right };
+    }
+    if checked.outdated == 0 {
+        compare(&superblock.layout, &used, &live, &mut checked);
+    }
     Ok(checked)
 }
 
@@ -134,14 +196,19 @@ fn check_superblocks(head: &[u8], checked: &mut Checked) {
 }
 
 /// The blocks in use as the map says.
-fn read_map(superblock: &Superblock, read: &mut Read<'_>, checked: &mut Checked) -> Vec<u64> {
+fn read_map(
+    superblock: &Superblock,
+    read: &mut Read<'_>,
+    watcher: &mut dyn Watcher,
+    checked: &mut Checked,
+) -> Vec<u64> {
     let layout = &superblock.layout;
     let words = (layout.segment / 64) as usize;
     let mut live = vec![0; layout.segments() as usize * words];
     let first = layout.map(superblock.map);
     let index = read_bytes(first, layout.index, layout, read);
     let Some(index) = index.filter(|bytes| sum(bytes) == superblock.index_sum) else {
-        checked.findings.push(Finding::Map(None));
+        checked.note(Finding::Map(None), watcher);
         return live;
     };
     for segment in 0..layout.segments() {
@@ -155,7 +222,7 @@ fn read_map(superblock: &Superblock, read: &mut Read<'_>, checked: &mut Checked)
                     *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
                 }
             }
-            None => checked.findings.push(Finding::Map(Some(segment))),
+            None => checked.note(Finding::Map(Some(segment)), watcher),
         }
     }
     live

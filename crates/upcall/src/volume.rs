@@ -1,7 +1,7 @@
 //! `upcall volume`: makes volumes, looks at them, checks them, and copies trees in and out.
 //!
 //! Straight-line code, one thing at a time: nobody else uses a volume meanwhile, because its file
-//! is locked.
+//! is locked. What changes nothing looks at a volume that is served too ([`served`]).
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -14,6 +14,7 @@ pub(crate) mod create;
 pub(crate) mod direct;
 pub(crate) mod file;
 pub(crate) mod info;
+pub(crate) mod served;
 mod snapshot;
 
 use clap::Subcommand;
@@ -25,9 +26,9 @@ use std::process::ExitCode;
 pub(crate) enum Command {
     /// Make an empty volume in a new file, or on a block device
     Create(create::Create),
-    /// Show what a volume is and what is in it
+    /// Show what a volume is and what is in it, also while it is served
     Info(info::Info),
-    /// Read everything in a volume and say what is damaged
+    /// Read everything in a volume and say what is damaged, also while it is served
     Check(check::Check),
     /// Keep the present state of a volume under a name
     Snapshot(snapshot::Snapshot),

@@ -1,7 +1,7 @@
 //! Walks all trees of a volume, every page once.
 
-use super::{Checked, Content, Finding, Read, Watcher};
-use crate::btree::Freed;
+use super::{Checked, Content, Finding, Read, Verified, Watcher};
+use crate::btree::{Freed, extent};
 use crate::page::{self, Ptr};
 use crate::snapshots::{DEAD, Snapshot, decode_dead};
 use crate::sum::sum;
@@ -16,6 +16,10 @@ pub(super) struct Walk<'a, 'b> {
     pub(super) checked: Checked,
     /// Blocks that something leads to.
     used: Vec<u64>,
+    /// Data found right by earlier checks: as of which epoch, and which blocks.
+    before: (u64, Vec<u64>),
+    /// Data found right, if that is to be remembered.
+    right: Vec<u64>,
     /// How many there should be.
     all: u64,
     snapshots: Vec<(Vec<u8>, Option<Snapshot>)>,
@@ -42,7 +46,27 @@ impl<'a, 'b> Walk<'a, 'b> {
         let words = (layout.segments() * layout.segment / 64) as usize;
         let (layout, used) = (*layout, vec![0; words]);
         let (snapshots, dead) = (Vec::new(), Vec::new());
-        Walk { layout, read, watcher, checked, used, all, snapshots, dead, present: true }
+        let (before, right) = ((0, Vec::new()), Vec::new());
+        Walk {
+            layout,
+            read,
+            watcher,
+            checked,
+            used,
+            before,
+            right,
+            all,
+            snapshots,
+            dead,
+            present: true,
+        }
+    }
+
+    /// Reads no data that an earlier check has found right, and notes what is.
+    pub(super) fn remember<'v>(&mut self, verified: &'v mut Verified) -> &'v mut Verified {
+        self.before = (verified.epoch, std::mem::take(&mut verified.blocks));
+        self.right = vec![0; self.used.len()];
+        verified
     }
 
     /// The snapshots that the present state names.
@@ -62,9 +86,9 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// Which blocks are used, and everything else.
-    pub(super) fn end(self) -> (Vec<u64>, Checked) {
-        (self.used, self.checked)
+    /// Which blocks are used, which data is right, and everything else.
+    pub(super) fn end(self) -> (Vec<u64>, Vec<u64>, Checked) {
+        (self.used, self.right, self.checked)
     }
 
     /// Walks one tree.
@@ -92,7 +116,8 @@ impl<'a, 'b> Walk<'a, 'b> {
         match block.filter(right) {
             None => {
                 let to = bounds.to.map(<[u8]>::to_vec);
-                self.checked.findings.push(Finding::Page(ptr.at, bounds.from.to_vec(), to));
+                let finding = Finding::Page(ptr.at, bounds.from.to_vec(), to);
+                self.checked.note(finding, self.watcher);
             }
             Some(block) if page::level(&block) == 0 => self.leaf(&block),
             Some(block) => self.inner(&block, bounds),
@@ -169,17 +194,22 @@ impl<'a, 'b> Walk<'a, 'b> {
             (view.at()..view.at() + view.count() as u64).map(|at| self.mark_data(at)).collect();
         let mut bytes = Vec::new();
         let (mut damaged, wants) = (false, self.watcher.wants(table) && self.present);
-        let doubtful = self.watcher.reads_data() && fresh.contains(&true);
+        let unread = self.watcher.reads_data() && fresh.contains(&true);
+        let doubtful = unread && !self.is_right(&view);
         if doubtful || wants {
             let read = self.read_many((view.at()..view.at() + view.count() as u64).collect());
             for (index, (at, block)) in read.into_iter().enumerate() {
                 match block.filter(|block| sum(block) == view.sum(index)) {
-                    Some(block) if wants => bytes.extend_from_slice(&block),
-                    Some(_) => {}
+                    Some(block) => {
+                        self.note_right(at);
+                        if wants {
+                            bytes.extend_from_slice(&block);
+                        }
+                    }
                     None => {
                         damaged = true;
                         let finding = Finding::Data(at, table, key.to_vec(), index as u64);
-                        self.checked.findings.push(finding);
+                        self.checked.note(finding, self.watcher);
                     }
                 }
             }
@@ -195,6 +225,27 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
+    /// Whether an earlier check has found all of an extent right, and it was there then: what is
+    /// older than that check and still in a tree was in use all the time.
+    fn is_right(&mut self, view: &extent::View<'_>) -> bool {
+        let (epoch, blocks) = &self.before;
+        let mut all = view.at()..view.at() + view.count() as u64;
+        let known =
+            view.birth() <= *epoch && all.clone().all(|at| is_set(&self.layout, blocks, at));
+        if known {
+            all.by_ref().for_each(|at| self.note_right(at));
+        }
+        known
+    }
+
+    /// Notes that a block of data is what was written.
+    fn note_right(&mut self, at: u64) {
+        let bit = at.wrapping_sub(self.layout.data_at);
+        if let Some(word) = self.right.get_mut((bit / 64) as usize) {
+            *word |= 1 << (bit % 64);
+        }
+    }
+
     /// Notes that a block of data is used; `false`: that was known.
     fn mark_data(&mut self, at: u64) -> bool {
         let known = self.is_marked(at);
@@ -206,8 +257,7 @@ impl<'a, 'b> Walk<'a, 'b> {
     }
 
     fn is_marked(&self, at: u64) -> bool {
-        let bit = at.wrapping_sub(self.layout.data_at);
-        self.used.get((bit / 64) as usize).is_some_and(|word| word & 1 << (bit % 64) != 0)
+        is_set(&self.layout, &self.used, at)
     }
 
     /// Notes that a block is used. `false`: there is no need to look at it, or no such block.
@@ -225,6 +275,12 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
         !known
     }
+}
+
+/// Whether the bit of a block is set.
+fn is_set(layout: &Layout, bits: &[u64], at: u64) -> bool {
+    let bit = at.wrapping_sub(layout.data_at);
+    bits.get((bit / 64) as usize).is_some_and(|word| word & 1 << (bit % 64) != 0)
 }
 
 /// Whether all keys of a page are where its parent says.

@@ -1,11 +1,13 @@
 //! `upcall volume check`: reads everything and says what is damaged, by the names of files.
 //!
 //! Nothing is repaired. What the journal has is put into place first, as opening the volume would
-//! do it; that too can be forbidden.
+//! do it; that too can be forbidden. Of a volume that is served the newest checkpoint is checked,
+//! and again if the next one came before all of it was read.
 
 mod ahead;
 
 use super::file::{self, FileDisk, How};
+use super::served::{self, Newest, Served};
 use crate::progress::{self, Progress};
 use crate::size::{counted, show};
 use ahead::Ahead;
@@ -13,13 +15,16 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use store::check::{self, Checked, Content, Finding, Watcher};
+use store::check::{self, Checked, Content, Finding, Verified, Watcher};
 use store::drive::Disk as _;
 use store::{Config, Error, Superblock, Table};
 use tree::volume::verify::{CONTENTS, RECORDS, Verifier};
 
 /// Tables below this number are the store's own.
 const OWN_TABLES: u32 = 256;
+
+/// How often a volume in use is checked again because checkpoints came in between.
+const PASSES_MAX: u32 = 32;
 
 /// Which volume, and how.
 #[derive(Args, Clone, Debug)]
@@ -45,8 +50,14 @@ pub(crate) struct Check {
 #[derive(Debug, Serialize)]
 struct Report {
     path: String,
+    /// The process that has the volume, if one has; then a checkpoint was checked without the
+    /// journal.
+    served: Option<Served>,
+    /// The checkpoint that was checked.
+    epoch: u64,
     clean: bool,
-    /// No transaction was left in the journal.
+    /// Everything was checked: no transaction was left in the journal, and nothing was replaced
+    /// before it was read.
     is_whole: bool,
     findings: Vec<Said>,
     lost_bytes: u64,
@@ -70,15 +81,17 @@ struct Said {
 
 /// Looks on for the file tree, and shows how far it is. Of a replica only what the store says of it
 /// is looked at.
-struct Looker {
+struct Looker<'a> {
     is_replica: bool,
     verifier: Verifier,
-    progress: Progress,
+    progress: &'a mut Progress,
     block: u64,
     quick: bool,
+    /// The checkpoint that is checked, if another process has the volume.
+    newest: Option<&'a mut Newest>,
 }
 
-impl Watcher for Looker {
+impl Watcher for Looker<'_> {
     fn entry(&mut self, table: Table, key: &[u8], value: Content<'_>) {
         self.is_replica |= services::is_mark(table, key);
         // The store's own tables are the store's to check.
@@ -110,20 +123,29 @@ impl Watcher for Looker {
             }
         });
     }
+
+    fn is_current(&mut self) -> bool {
+        self.newest.as_mut().is_none_or(|newest| newest.is_current())
+    }
 }
 
 /// Checks a volume.
 pub(crate) fn run(check: &Check) -> Result<ExitCode, String> {
     let path = &check.file;
     let how = if check.read_only { How::READ } else { How::WRITE };
-    let file = file::open_file(path, &how)?;
-    let (superblock, _) = file::superblock(path, &file)?;
-    let mut disk = FileDisk::new(file, superblock.layout.block);
-    let recovered = match check.read_only {
-        true => Recovered::Nothing,
-        false => recover(&mut disk, &superblock, &how),
+    let (file, served) = served::open_file(path, &how)?;
+    let report = match served {
+        Some(served) => examine_served(check, served)?,
+        None => {
+            let (superblock, _) = file::superblock(path, &file)?;
+            let mut disk = FileDisk::new(file, superblock.layout.block);
+            let recovered = match check.read_only {
+                true => Recovered::Nothing,
+                false => recover(&mut disk, &superblock, &how),
+            };
+            examine(check, &mut disk, recovered)?
+        }
     };
-    let report = examine(check, &mut disk, recovered)?;
     match check.json {
         true => println!("{}", super::json(&report)),
         false => report.print(check),
@@ -160,59 +182,98 @@ fn recover(disk: &mut FileDisk, superblock: &Superblock, how: &How<'_>) -> Recov
     }
 }
 
+/// What one pass over a volume found.
+struct Pass {
+    checked: Checked,
+    findings: Vec<Said>,
+}
+
+/// Checks a volume that nobody else has.
 fn examine(check: &Check, disk: &mut FileDisk, recovered: Recovered) -> Result<Report, String> {
-    let path = &check.file;
-    let (superblock, head) = file::superblock(path, &disk.file)?;
-    let block = superblock.layout.block;
-    let (quick, progress) = (check.quick, Progress::start());
-    let (is_replica, verifier) = (false, Verifier::new(block));
-    let mut looker = Looker { is_replica, verifier, progress, block: block as u64, quick };
-    let mut ahead = Ahead::new(disk, superblock.layout.blocks);
-    let mut read = |at, count| ahead.read(at, count);
-    let checked = check::check(&mut read, &head, &mut looker);
-    let checked = checked.map_err(|error| file::explain(path, error))?;
-    looker.progress.clear();
+    let (superblock, head) = file::superblock(&check.file, &disk.file)?;
     let (mut notes, failed) = match recovered {
         Recovered::Nothing => (Vec::new(), None),
         Recovered::Applied(note) => (vec![note], None),
         Recovered::Failed(what) => (Vec::new(), Some(what)),
     };
-    if checked.journaled > 0 {
+    let mut progress = Progress::start();
+    let mut pass = pass(check, disk, (&superblock, &head), None, &mut progress)?;
+    if pass.checked.journaled > 0 {
         notes.push(format!(
             "{} in the journal {} not applied and not checked",
-            counted(checked.journaled, "transaction", "transactions"),
-            if checked.journaled == 1 { "was" } else { "were" }
+            counted(pass.checked.journaled, "transaction", "transactions"),
+            if pass.checked.journaled == 1 { "was" } else { "were" }
         ));
     }
-    if check.quick {
-        notes.push("contents of files were not read (--quick)".to_string());
+    pass.findings.splice(0..0, failed.map(|what| Said { path: "volume".to_string(), what }));
+    Ok(Report::new(check, &superblock, None, pass, notes, &progress))
+}
+
+/// Checks the newest checkpoint of a volume that another process has, until one was read as a whole
+/// before it was replaced.
+fn examine_served(check: &Check, served: Served) -> Result<Report, String> {
+    let (mut progress, mut verified) = (Progress::start(), Verified::default());
+    let mut passes = 0;
+    loop {
+        passes += 1;
+        let mut newest = served.newest()?;
+        let mut disk = newest.disk()?;
+        let (superblock, head) = (newest.superblock.clone(), newest.head.clone());
+        let in_use = Some((&mut newest, &mut verified));
+        let found = pass(check, &mut disk, (&superblock, &head), in_use, &mut progress)?;
+        let outdated = found.checked.outdated;
+        if outdated > 0 && passes < PASSES_MAX {
+            continue;
+        }
+        let mut notes = vec![format!(
+            "{served} has it: checkpoint {} was checked; what was committed since is in the \
+             journal and was not",
+            superblock.epoch
+        )];
+        if outdated > 0 {
+            notes.push(format!(
+                "{} replaced before they were read, in the last of {}: they and what depends on \
+                 them were not checked; check again when less is written",
+                counted(outdated, "block was", "blocks were"),
+                counted(u64::from(passes), "pass", "passes")
+            ));
+        }
+        return Ok(Report::new(check, &superblock, Some(served), found, notes, &progress));
     }
-    let elapsed = looker.progress.elapsed();
-    let mut findings = tell(&checked, &looker, block as u64);
-    findings.extend(failed.map(|what| Said { path: "volume".to_string(), what }));
-    if !looker.is_replica {
+}
+
+/// Reads everything that a superblock leads to, once.
+fn pass(
+    check: &Check,
+    disk: &mut FileDisk,
+    (superblock, head): (&Superblock, &[u8]),
+    in_use: Option<(&mut Newest, &mut Verified)>,
+    progress: &mut Progress,
+) -> Result<Pass, String> {
+    let block = superblock.layout.block;
+    let (newest, verified) = in_use.unzip();
+    let (is_replica, verifier, quick) = (false, Verifier::new(block), check.quick);
+    let block = block as u64;
+    let mut looker = Looker { is_replica, verifier, progress, block, quick, newest };
+    let mut ahead = Ahead::new(disk, superblock.layout.blocks);
+    let mut read = |at, count| ahead.read(at, count);
+    let checked = match verified {
+        None => check::check(&mut read, head, &mut looker),
+        Some(verified) => check::check_in_use(&mut read, head, &mut looker, verified),
+    };
+    let checked = checked.map_err(|error| file::explain(&check.file, error))?;
+    looker.progress.clear();
+    let mut findings = tell(&checked, &looker, block);
+    // What was not read cannot contradict the rest.
+    if !looker.is_replica && checked.outdated == 0 {
         let of_files = looker.verifier.finish().into_iter();
         findings.extend(of_files.map(|found| Said { path: found.path, what: found.what }));
     }
-    let damaged = checked.findings.iter().filter(|finding| matches!(finding, Finding::Data(..)));
-    Ok(Report {
-        path: path.display().to_string(),
-        clean: findings.is_empty(),
-        is_whole: checked.journaled == 0,
-        findings,
-        lost_bytes: damaged.count() as u64 * block as u64,
-        notes,
-        pages: checked.pages,
-        data_blocks: checked.data,
-        entries: checked.entries,
-        snapshots: checked.snapshots,
-        bytes: (checked.pages + if check.quick { 0 } else { checked.data }) * block as u64,
-        seconds: elapsed.as_secs_f64(),
-    })
+    Ok(Pass { checked, findings })
 }
 
 /// What the store found, by the names of files.
-fn tell(checked: &Checked, looker: &Looker, block: u64) -> Vec<Said> {
+fn tell(checked: &Checked, looker: &Looker<'_>, block: u64) -> Vec<Said> {
     let verifier = &looker.verifier;
     let volume = |what: String| Said { path: "volume".to_string(), what };
     let mut said = Vec::new();
@@ -314,6 +375,37 @@ fn table_name(table: Table) -> &'static str {
 }
 
 impl Report {
+    fn new(
+        check: &Check,
+        superblock: &Superblock,
+        served: Option<Served>,
+        Pass { checked, findings }: Pass,
+        mut notes: Vec<String>,
+        progress: &Progress,
+    ) -> Report {
+        if check.quick {
+            notes.push("contents of files were not read (--quick)".to_string());
+        }
+        let block = superblock.layout.block as u64;
+        let damaged = checked.findings.iter().filter(|found| matches!(found, Finding::Data(..)));
+        Report {
+            path: check.file.display().to_string(),
+            epoch: superblock.epoch,
+            clean: findings.is_empty(),
+            is_whole: checked.journaled == 0 && checked.outdated == 0 && served.is_none(),
+            served,
+            findings,
+            lost_bytes: damaged.count() as u64 * block,
+            notes,
+            pages: checked.pages,
+            data_blocks: checked.data,
+            entries: checked.entries,
+            snapshots: checked.snapshots,
+            bytes: (checked.pages + if check.quick { 0 } else { checked.data }) * block,
+            seconds: progress.elapsed().as_secs_f64(),
+        }
+    }
+
     fn print(&self, check: &Check) {
         for note in &self.notes {
             println!("{}: {note}", self.path);

@@ -7,9 +7,10 @@ use base::Block;
 use reactor::{VolumeFile, error_of};
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use store::drive::{self, Disk};
-use store::{Config, Error, HEAD_BYTES, Output, Store, Superblock, Ticket};
+use store::{Config, Error, HEAD_BYTES, Layout, Output, Store, Superblock, Ticket};
 
 /// How the beginning is read before the size of a block is known, bytes.
 const HEAD_UNIT: usize = 4096;
@@ -25,11 +26,19 @@ pub(crate) struct FileDisk {
     block: usize,
     /// Bytes read so far.
     pub(crate) read: u64,
+    /// Blocks that are read as zeros: the journal of a volume that another process writes to.
+    hidden: Range<u64>,
 }
 
 impl FileDisk {
     pub(crate) fn new(file: VolumeFile, block: usize) -> FileDisk {
-        FileDisk { file, block, read: 0 }
+        FileDisk { file, block, read: 0, hidden: 0..0 }
+    }
+
+    /// The same with an empty journal: the volume as its newest checkpoint has it.
+    pub(crate) fn without_journal(file: VolumeFile, layout: &Layout) -> FileDisk {
+        let hidden = layout.journal_at..layout.journal_at + layout.journal;
+        FileDisk { hidden, ..FileDisk::new(file, layout.block) }
     }
 }
 
@@ -39,6 +48,9 @@ impl Disk for FileDisk {
     }
 
     fn read(&mut self, at: u64, count: u32) -> Result<Vec<Block>, base::Error> {
+        if self.hidden.contains(&at) {
+            return Ok(vec![Block::zeroed(self.block); count as usize]);
+        }
         self.read += u64::from(count) * self.block as u64;
         let offset = at * self.block as u64;
         self.file.read_blocks(offset, count as usize, self.block).map_err(error_of)
@@ -95,25 +107,31 @@ pub(crate) struct Opened {
 /// # Errors
 /// The cause, and what to do.
 pub(crate) fn open_file(path: &Path, how: &How<'_>) -> Result<VolumeFile, String> {
-    VolumeFile::open_patiently(path, how.writable).map_err(|error| {
-        let shown = path.display();
-        match error.kind() {
-            io::ErrorKind::WouldBlock => format!(
-                "{shown} is in use by another process: if it is being served, {}",
-                how.if_served
-            ),
-            io::ErrorKind::NotFound => {
-                format!("there is no {shown}: make it with 'upcall volume create {shown}'")
-            }
-            io::ErrorKind::InvalidInput => {
-                format!("{shown} is neither a file nor a block device: name a volume")
-            }
-            io::ErrorKind::PermissionDenied => {
-                format!("cannot open {shown}: {error}; ask its owner, or act as root")
-            }
-            _ => format!("cannot open {shown}: {error}; look at the path and the disk"),
-        }
+    VolumeFile::open_patiently(path, how.writable).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => format!(
+            "{} is in use by another process: if it is being served, {}",
+            path.display(),
+            how.if_served
+        ),
+        _ => not_opened(path, &error),
     })
+}
+
+/// Why a file was not opened, and what to do.
+pub(crate) fn not_opened(path: &Path, error: &io::Error) -> String {
+    let shown = path.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            format!("there is no {shown}: make it with 'upcall volume create {shown}'")
+        }
+        io::ErrorKind::InvalidInput => {
+            format!("{shown} is neither a file nor a block device: name a volume")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("cannot open {shown}: {error}; ask its owner, or act as root")
+        }
+        _ => format!("cannot open {shown}: {error}; look at the path and the disk"),
+    }
 }
 
 /// The newest superblock of a volume, and the bytes that it is in.
@@ -123,14 +141,22 @@ pub(crate) fn open_file(path: &Path, how: &How<'_>) -> Result<VolumeFile, String
 pub(crate) fn superblock(path: &Path, file: &VolumeFile) -> Result<(Superblock, Vec<u8>), String> {
     // What is too short is no volume either.
     let head = head(file).unwrap_or_default();
-    let superblock = Superblock::newest(&head).map_err(|error| explain(path, error))?;
+    Ok((newest(path, file, &head)?, head))
+}
+
+/// The newest superblock in the beginning of a volume.
+///
+/// # Errors
+/// The cause, and what to do.
+pub(crate) fn newest(path: &Path, file: &VolumeFile, head: &[u8]) -> Result<Superblock, String> {
+    let superblock = Superblock::newest(head).map_err(|error| explain(path, error))?;
     if !superblock.fits(file.size().unwrap_or(0)) {
         return Err(format!(
             "{} is shorter than the volume in it: its end is missing; restore it from a copy",
             path.display()
         ));
     }
-    Ok((superblock, head))
+    Ok(superblock)
 }
 
 /// Opens a volume: recovers it if it was not closed.
@@ -138,7 +164,14 @@ pub(crate) fn superblock(path: &Path, file: &VolumeFile) -> Result<(Superblock, 
 /// # Errors
 /// The cause, and what to do.
 pub(crate) fn open(path: &Path, how: &How<'_>) -> Result<Opened, String> {
-    let file = open_file(path, how)?;
+    open_locked(path, open_file(path, how)?, how)
+}
+
+/// Opens the volume in a file that is locked: recovers it if it was not closed.
+///
+/// # Errors
+/// The cause, and what to do.
+pub(crate) fn open_locked(path: &Path, file: VolumeFile, how: &How<'_>) -> Result<Opened, String> {
     let (superblock, head) = superblock(path, &file)?;
     let layout = superblock.layout;
     let mut disk = FileDisk::new(file, layout.block);

@@ -1,7 +1,8 @@
 //! `upcall volume info`: what a volume is and what is in it; changes nothing.
 
 use super::direct::Direct;
-use super::file::{self, How};
+use super::file;
+use super::served::{self, Served};
 use crate::clock;
 use crate::size::{self, count, show};
 use base::Time;
@@ -43,6 +44,8 @@ impl Kept {
 #[derive(Debug, Serialize)]
 pub(crate) struct Facts {
     path: String,
+    /// The process that has the volume, if one has; then all else is as of the newest checkpoint.
+    served: Option<Served>,
     version: u32,
     id: String,
     created: String,
@@ -50,7 +53,8 @@ pub(crate) struct Facts {
     block_bytes: usize,
     bytes: u64,
     journal_bytes: u64,
-    journal_used_bytes: u64,
+    /// Not known of a volume that another process has.
+    journal_used_bytes: Option<u64>,
     segment_bytes: u64,
     space_bytes: u64,
     pub(crate) used_bytes: u64,
@@ -76,6 +80,7 @@ impl Facts {
         let recovered = store.recovered();
         Ok(Facts {
             path: path.display().to_string(),
+            served: None,
             version: store::VERSION,
             id: format!("{:016x}", superblock.volume),
             created: clock::iso(superblock.created),
@@ -83,7 +88,7 @@ impl Facts {
             block_bytes: block,
             bytes: bytes(blocks),
             journal_bytes: bytes(journal),
-            journal_used_bytes: bytes(counts.journal.0),
+            journal_used_bytes: Some(bytes(counts.journal.0)),
             segment_bytes: bytes(segment),
             space_bytes: bytes(space.blocks),
             used_bytes: bytes(space.blocks - space.blocks_free.min(space.blocks)),
@@ -117,6 +122,9 @@ impl Facts {
 impl fmt::Display for Facts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "volume     {}", self.path)?;
+        if let Some(served) = &self.served {
+            writeln!(f, "served     by {served}; this is the state of checkpoint {}", self.epoch)?;
+        }
         writeln!(f, "format     version {}, id {}", self.version, self.id)?;
         writeln!(f, "created    {}", self.created)?;
         writeln!(
@@ -129,18 +137,17 @@ impl fmt::Display for Facts {
         let (available, all) = (show(self.available_bytes), show(self.space_bytes));
         writeln!(f, "space      {used} used, {free} free, {available} for new data, of {all}")?;
         writeln!(f, "files      {}", count(self.files))?;
-        let (used, all) = (show(self.journal_used_bytes), show(self.journal_bytes));
-        let (used, waiting) = match self.recovered_transactions as u64 {
-            0 => (used, String::new()),
-            n => (
-                used,
-                format!(
-                    ": {} to be applied again",
-                    size::counted(n, "transaction", "transactions")
-                ),
-            ),
-        };
-        writeln!(f, "journal    {used} used of {all}{waiting}")?;
+        let all = show(self.journal_bytes);
+        match (self.journal_used_bytes, self.recovered_transactions as u64) {
+            (None, _) => writeln!(f, "journal    {all}, in use")?,
+            (Some(used), 0) => writeln!(f, "journal    {} used of {all}", show(used))?,
+            (Some(used), n) => writeln!(
+                f,
+                "journal    {} used of {all}: {} to be applied again",
+                show(used),
+                size::counted(n, "transaction", "transactions")
+            )?,
+        }
         writeln!(f, "epoch      {}", self.epoch)?;
         writeln!(f, "snapshots  {}", self.snapshots.len())?;
         list(f, &self.snapshots, "           ")
@@ -158,8 +165,11 @@ pub(crate) fn list(f: &mut impl fmt::Write, all: &[Kept], indent: &str) -> fmt::
 
 /// Says what there is to be said of a volume.
 pub(crate) fn run(info: &Info) -> Result<ExitCode, String> {
-    let mut direct = Direct::new(file::open(&info.file, &How::READ)?, true);
-    let facts = Facts::of(&info.file, &mut direct)?;
+    let facts = served::look(&info.file, |opened, served| {
+        let facts = Facts::of(&info.file, &mut Direct::new(opened, true))?;
+        let known = facts.journal_used_bytes.filter(|_| served.is_none());
+        Ok(Facts { served: served.cloned(), journal_used_bytes: known, ..facts })
+    })?;
     match info.json {
         true => println!("{}", super::json(&facts)),
         false => print!("{facts}"),

@@ -1,8 +1,9 @@
-//! `upcall volume snapshot`: snapshots of a volume that nobody serves.
+//! `upcall volume snapshot`: snapshots of a volume. Making and dropping them needs the lock.
 
 use super::direct::Direct;
 use super::file::{self, How};
 use super::info::{self, Kept};
+use super::served;
 use base::{Error, Name};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
@@ -73,8 +74,8 @@ fn change(path: &Path, text: &str, make: bool) -> Result<(), String> {
 }
 
 fn list(path: &Path, json: bool) -> Result<(), String> {
-    let opened = file::open(path, &How::READ)?;
-    let all: Vec<Kept> = opened.store.snapshots().map(Kept::new).collect();
+    let all: Vec<Kept> =
+        served::look(path, |opened, _| Ok(opened.store.snapshots().map(Kept::new).collect()))?;
     let mut text = String::new();
     match json {
         true => text = super::json(&all) + "\n",

@@ -5,6 +5,7 @@ mod bombs;
 mod compiling;
 mod copying;
 mod full;
+mod in_use;
 mod instrument;
 mod library;
 mod memory;

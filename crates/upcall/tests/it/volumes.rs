@@ -28,7 +28,7 @@ pub(crate) fn serve(path: &str, args: &[&str]) -> Server {
     Server::with(&[&[path][..], &PORTS, &who, args].concat())
 }
 
-fn json(text: &str) -> Value {
+pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn check(path: &str) {
 }
 
 /// Changes one bit in every place behind the journal where these bytes stand.
-fn flip(path: &str, bytes: &[u8]) -> usize {
+pub(crate) fn flip(path: &str, bytes: &[u8]) -> usize {
     let all = std::fs::read(path).unwrap();
     let file = std::fs::File::options().write(true).open(path).unwrap();
     // Superblocks, a journal of 4 MiB, maps.
@@ -195,11 +195,9 @@ fn a_volume_is_served_once_and_says_so() {
     assert_eq!((code, text.lines().count()), (Some(2), 1), "{text}");
     assert!(text.contains("in use by another process"), "{text}");
     let inside = format!("{path}:/e");
-    for args in [&["info", &path][..], &["check", &path], &["copy", "/etc", &inside]] {
-        let (code, _, errors) = volume(args);
-        assert_eq!(code, Some(2), "{errors}");
-        assert!(errors.contains("look at /.upcall/ in the served tree"), "{errors}");
-    }
+    let (code, _, errors) = volume(&["copy", "/etc", &inside]);
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("look at /.upcall/ in the served tree"), "{errors}");
     let (code, _, errors) = volume(&["snapshot", &path, "create", "s"]);
     assert_eq!(code, Some(2));
     assert!(errors.contains("'mkdir /.upcall/snapshots/s'"), "{errors}");
