@@ -138,6 +138,37 @@ impl VolumeFile {
         }
     }
 
+    /// Whether it is a block device.
+    ///
+    /// # Errors
+    /// Those of `fstat(2)`.
+    pub fn is_device(&self) -> io::Result<bool> {
+        let mode = rustix::fs::fstat(&self.fd)?.st_mode;
+        Ok(FileType::from_raw_mode(mode) == FileType::BlockDevice)
+    }
+
+    /// Makes a plain file of `from` bytes `to` bytes long, with storage for the difference unless
+    /// `sparse`. After an error it is as it was.
+    ///
+    /// # Errors
+    /// `StorageFull`, or those of `fallocate(2)` and `ftruncate(2)`.
+    pub fn extend(&self, from: u64, to: u64, sparse: bool) -> io::Result<()> {
+        assert!(from < to, "a file becomes longer");
+        let taken = match sparse {
+            true => Err(Errno::OPNOTSUPP),
+            false => rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), from, to - from),
+        };
+        match taken {
+            Ok(()) => Ok(()),
+            // A hole, also where the file system promises nothing ahead.
+            Err(Errno::OPNOTSUPP) => Ok(rustix::fs::ftruncate(&self.fd, to)?),
+            Err(errno) => {
+                rustix::fs::ftruncate(&self.fd, from)?;
+                Err(errno.into())
+            }
+        }
+    }
+
     /// Reads `count` blocks of `size` bytes; a power of two, at least 512. `offset` is in bytes,
     /// a multiple of `size`.
     ///

@@ -234,6 +234,7 @@ fn volumes(options: &Options, first: u64, count: u64) -> (u64, u64) {
             Ok(outcome) => {
                 passed += 1;
                 sum.commits += outcome.commits;
+                sum.growths += outcome.growths;
                 sum.crashes += outcome.crashes;
                 sum.faults += outcome.faults;
                 sum.lost += outcome.lost;
@@ -247,10 +248,11 @@ fn volumes(options: &Options, first: u64, count: u64) -> (u64, u64) {
             }
         }
     }
-    let volume::Outcome { commits, crashes, faults, lost, hash } = sum;
+    let volume::Outcome { commits, growths, crashes, faults, lost, hash } = sum;
     println!(
-        "volumes: {passed} seeds from {first} on, {commits} transactions, {crashes} crashes, \
-         {faults} faults of the disk, {lost} volumes spoilt by it, {hash:016x}"
+        "volumes: {passed} seeds from {first} on, {commits} transactions, {growths} growths, \
+         {crashes} crashes, {faults} faults of the disk, \
+         {lost} volumes spoilt by it, {hash:016x}"
     );
     (passed, failed)
 }

@@ -22,6 +22,8 @@ pub use params::Params;
 pub struct Outcome {
     /// Transactions committed.
     pub commits: u64,
+    /// Growths that somebody waited for.
+    pub growths: u64,
     /// Crashes survived.
     pub crashes: u64,
     /// Faults of the disk.

@@ -4,8 +4,12 @@
 //! | superblocks | journal ring | map A | map B | pages and data ...            |
 //! 0             8 × 4 KiB
 //! ```
+//!
+//! A volume that has grown may need larger maps than there is room for before its data. They stand
+//! where it ended before then; the rest stays where it is.
 
 use crate::Error;
+use std::ops::Range;
 
 /// How many superblocks there are.
 pub(crate) const SUPERBLOCKS: u64 = 8;
@@ -47,6 +51,8 @@ pub struct Layout {
     pub map_at: u64,
     /// Blocks of one map's index; the map itself has one block for each segment.
     pub index: u64,
+    /// Segments that each map has room for.
+    pub map_segments: u64,
     /// First block that can be allocated.
     pub data_at: u64,
     /// Blocks of a segment. The last may be shorter.
@@ -79,15 +85,40 @@ impl Geometry {
             return Err(Error::TooLarge);
         };
         // A few segments too many are described, those of the maps themselves.
-        let segments = rest.div_ceil(self.segment);
-        let index = (segments * 8).div_ceil(self.block as u64);
-        let data_at = map_at + 2 * (index + segments);
+        let map_segments = rest.div_ceil(self.segment);
+        let index = (map_segments * 8).div_ceil(self.block as u64);
+        let data_at = map_at + 2 * (index + map_segments);
         if data_at + 16 > self.blocks {
             return Err(Error::TooLarge);
         }
-        let (block, blocks, journal, segment) =
-            (self.block, self.blocks, self.journal, self.segment);
-        Ok(Layout { block, blocks, journal_at, journal, map_at, index, data_at, segment })
+        let Geometry { block, blocks, journal, segment } = *self;
+        Ok(Layout {
+            block,
+            blocks,
+            journal_at,
+            journal,
+            map_at,
+            index,
+            map_segments,
+            data_at,
+            segment,
+        })
+    }
+
+    /// The same with data from one block on, and maps from another one on, behind it.
+    ///
+    /// # Errors
+    /// `TooLarge` if it makes no sense.
+    pub(crate) fn layout_with(&self, map_at: u64, data_at: u64) -> Result<Layout, Error> {
+        let usual = self.layout()?;
+        let rest = self.blocks.checked_sub(data_at).filter(|rest| *rest >= 16);
+        let rest = rest.filter(|_| data_at >= usual.journal_at + usual.journal);
+        let map_segments = rest.ok_or(Error::TooLarge)?.div_ceil(self.segment);
+        let index = (map_segments * 8).div_ceil(self.block as u64);
+        let layout = Layout { map_at, index, map_segments, data_at, ..usual };
+        let end = map_at.checked_add(layout.map_blocks());
+        let fits = map_at >= data_at && end.is_some_and(|end| end <= self.blocks);
+        if fits { Ok(layout) } else { Err(Error::TooLarge) }
     }
 }
 
@@ -106,8 +137,51 @@ impl Layout {
     /// First block of the index of map 0 or 1; its segments' blocks follow the index.
     pub(crate) fn map(&self, which: u64) -> u64 {
         assert!(which < 2, "there are two maps");
-        let segments = (self.blocks - self.map_at).div_ceil(self.segment);
-        self.map_at + which * (self.index + segments)
+        self.map_at + which * (self.index + self.map_segments)
+    }
+
+    /// Blocks of both maps.
+    fn map_blocks(&self) -> u64 {
+        2 * (self.index + self.map_segments)
+    }
+
+    /// Blocks for pages and data.
+    pub(crate) fn data_blocks(&self) -> u64 {
+        let maps = self.maps_in_data();
+        self.blocks - self.data_at - (maps.end - maps.start)
+    }
+
+    /// Whether the maps stand among the data, because the volume has grown.
+    pub(crate) fn is_moved(&self) -> bool {
+        self.map_at >= self.data_at
+    }
+
+    /// The blocks among the data that the maps take.
+    pub(crate) fn maps_in_data(&self) -> Range<u64> {
+        let blocks = if self.is_moved() { self.map_blocks() } else { 0 };
+        self.map_at..self.map_at + blocks
+    }
+
+    /// Where everything is when the volume has grown to so many blocks. Superblocks, journal, data
+    /// and what is at the beginning of segments stay; the maps go behind the present end if there
+    /// are more segments than they have room for.
+    ///
+    /// # Errors
+    /// `TooLarge` if it is not larger than it was, there is no room for its maps, or it would be
+    /// too large.
+    pub fn grown(&self, blocks: u64) -> Result<Layout, Error> {
+        let geometry = Geometry { blocks, ..self.geometry() };
+        if blocks <= self.blocks {
+            return Err(Error::TooLarge);
+        }
+        let usual = geometry.layout()?;
+        if !self.is_moved() && usual.data_at == self.data_at {
+            return Ok(usual);
+        }
+        let same = geometry.layout_with(self.map_at, self.data_at);
+        let same = same.ok().filter(|same| same.map_segments == self.map_segments);
+        let moved = || geometry.layout_with(self.blocks, self.data_at);
+        same.filter(|_| self.is_moved()).map_or_else(moved, Ok)
     }
 
     /// Longest key, bytes, without its table's number.
@@ -165,6 +239,34 @@ mod tests {
             assert!(layout.index as usize * block >= layout.segments() as usize * 8);
             assert_eq!(layout.geometry(), geometry);
         }
+    }
+
+    #[test]
+    fn a_grown_volume_keeps_what_it_has_in_its_place() {
+        let mut kinds = [0; 3];
+        for blocks in [400, 4096, 5000, 1 << 15] {
+            let geometry = Geometry { block: 512, blocks, journal: 64, segment: 64 };
+            let old = geometry.layout().unwrap();
+            assert_eq!(old.grown(blocks), Err(Error::TooLarge));
+            for more in [1, 30, 64, 700, 1 << 20] {
+                let Ok(new) = old.grown(blocks + more) else {
+                    assert!(more < 2 * (old.map_segments + 3), "{blocks} and {more}");
+                    continue;
+                };
+                let (data, maps) = (new.data_at, new.maps_in_data());
+                assert_eq!((data, new.journal_at, new.segment), (old.data_at, 64, 64));
+                assert!(new.map_segments >= new.segments());
+                assert!(new.index * 512 >= new.map_segments * 8);
+                kinds[usize::from(new.is_moved())] += 1;
+                assert!(maps.is_empty() || (blocks..=blocks + more).contains(&maps.end));
+                let Ok(again) = new.grown(new.blocks + 5) else { continue };
+                assert_eq!(again.data_at, old.data_at);
+                let stays = again.map_at == new.map_at;
+                assert!(stays || again.map_at == new.blocks);
+                kinds[2] += usize::from(stays && new.is_moved());
+            }
+        }
+        assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub use io::{Io, IoDone, IoId};
 pub use layout::{Geometry, HEAD_BYTES, Layout};
 pub use reader::{Entry, Missing, Piece, Reader, Value};
 pub use store::{Config, Counts, Input, Output, Refusal, SnapshotEntry, Space, Store};
-pub use superblock::{Superblock, VERSION};
+pub use superblock::Superblock;
 
 use std::fmt;
 

@@ -11,6 +11,8 @@ use crate::sum::sum;
 use crate::{Error, Layout};
 use base::{Automaton, Block, Instant};
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::ops::Range;
 
 #[cfg(test)]
 mod tests;
@@ -48,6 +50,8 @@ pub(crate) struct Space {
     sums: Vec<u64>,
     /// No longer live, but the superblock on the disk still knows them.
     releasing: Vec<Run>,
+    /// Blocks that the superblock on the disk does not know yet, because the volume is growing.
+    grown: Range<u64>,
     /// Where to look next, for pages and for data.
     cursors: [u64; 2],
 }
@@ -69,13 +73,50 @@ impl Space {
             changed: [(0..segments).collect(), (0..segments).collect()],
             sums: vec![0; segments],
             releasing: Vec::new(),
+            grown: 0..0,
             cursors: [0, blocks / 2 / layout.segment * layout.segment],
         };
-        // What the last segment lacks is busy for ever.
+        // What the last segment lacks is busy for ever, and so are maps among the data.
         for bit in blocks..segments as u64 * layout.segment {
             space.set_busy(bit);
         }
+        for at in layout.maps_in_data() {
+            space.set_busy(at - layout.data_at);
+        }
         space
+    }
+
+    /// The volume has grown. The new blocks can be given out, and those of the maps before, when
+    /// the next superblock is durable: it is the first that says so.
+    pub(crate) fn grow(&mut self, layout: &Layout) {
+        let before = self.layout;
+        assert!(layout.data_at == before.data_at && layout.blocks > before.blocks, "it grows");
+        let (segments, known) = (layout.segments() as usize, self.segments.len());
+        let words = segments * layout.segment as usize / 64;
+        self.layout = *layout;
+        self.live.resize(words, 0);
+        self.busy.resize(words, u64::MAX);
+        self.free.resize(segments, 0);
+        self.segments.resize(segments, Segment::default());
+        self.sums.resize(segments, 0);
+        let moves = layout.map_at != before.map_at;
+        let unwritten = if moves { 0 } else { known };
+        self.changed.iter_mut().for_each(|changed| changed.extend(unwritten..segments));
+        self.grown = before.blocks..layout.blocks;
+        if moves {
+            let maps = before.maps_in_data();
+            let count = u32::try_from(maps.end - maps.start).expect("maps are small");
+            let run = Run { at: maps.start, count };
+            self.releasing.extend((count > 0).then_some(run));
+        }
+    }
+
+    /// The superblock is durable that knows of the new blocks.
+    fn open_grown(&mut self) {
+        let maps = self.layout.maps_in_data();
+        for at in mem::take(&mut self.grown).filter(|at| !maps.contains(at)) {
+            self.clear_busy(at - self.layout.data_at);
+        }
     }
 
     /// Takes in a segment's bits as they were on the disk.
@@ -224,7 +265,8 @@ impl Space {
 
     /// The superblock is durable: what was retired before it is free.
     pub(crate) fn release(&mut self) -> Vec<Run> {
-        let runs = std::mem::take(&mut self.releasing);
+        self.open_grown();
+        let runs = mem::take(&mut self.releasing);
         for run in &runs {
             for at in run.at..run.at + u64::from(run.count) {
                 let bit = self.bit(at).expect("it was retired");
@@ -240,7 +282,7 @@ impl Space {
     pub(crate) fn map_writes(&mut self, which: usize) -> (Vec<(u64, Vec<Block>)>, u64) {
         let base = self.layout.map(which as u64);
         let mut writes: Vec<(u64, Vec<Block>)> = Vec::new();
-        for segment in std::mem::take(&mut self.changed[which]) {
+        for segment in mem::take(&mut self.changed[which]) {
             let bits = self.bits(segment);
             self.sums[segment] = sum(&bits);
             let at = base + self.layout.index + segment as u64;

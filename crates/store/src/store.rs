@@ -23,6 +23,7 @@ use std::time::Duration;
 mod checkpointing;
 mod committing;
 mod fetching;
+mod growing;
 mod recovering;
 mod snapshotting;
 #[cfg(test)]
@@ -65,6 +66,8 @@ pub enum Input {
     Snapshot(Ticket, Vec<u8>, Time),
     /// Give a snapshot up; [`Output::Committed`] follows.
     DropSnapshot(Ticket, Vec<u8>),
+    /// Use so many blocks in all; [`Output::Committed`] follows.
+    Grow(Ticket, u64),
     /// Make everything durable and accept no more; [`Output::Closed`] follows.
     Close(Ticket),
     /// A turn ends, or time has passed.
@@ -172,6 +175,8 @@ pub struct Store {
     checkpoint: Checkpoint,
     /// What the checkpoint under way will say.
     sealing: Option<checkpointing::Sealing>,
+    /// The growth that waits for a checkpoint, or is in the one under way.
+    growing: Option<growing::Growing>,
     snapshots: Snapshots,
     snapshotting: snapshotting::Snapshotting,
     jobs: Slab<Job>,
@@ -222,6 +227,7 @@ impl Store {
             superblock,
             checkpoint: Checkpoint::default(),
             sealing: None,
+            growing: None,
             snapshots: Snapshots::default(),
             snapshotting: snapshotting::Snapshotting::default(),
             jobs: Slab::new(),
@@ -270,7 +276,7 @@ impl Store {
         let blocks_free = free.saturating_sub(waiting);
         Space {
             block: layout.block,
-            blocks: layout.blocks - layout.data_at,
+            blocks: layout.data_blocks(),
             blocks_free,
             blocks_available: blocks_free.saturating_sub(layout.reserve()),
         }
@@ -427,7 +433,8 @@ impl Store {
     /// its file may be given back then.
     fn end_closing(&mut self, out: &mut Vec<Output>) {
         let quiet = self.checkpoint.is_idle() && self.journal.is_quiet();
-        let written = self.config.read_only || self.changed_since.is_none();
+        let written = self.changed_since.is_none() && self.growing.is_none();
+        let written = self.config.read_only || written;
         if let Phase::Closing(ticket) = self.phase
             && (self.is_broken() || (quiet && written))
         {
@@ -453,6 +460,7 @@ impl Store {
         self.step_checkpoint(now, true, checkpoint::Input::Failed, out);
         self.refuse_room(out);
         self.refuse_snapshots(error, out);
+        self.refuse_growth(error, out);
         self.run_own(now, out);
         self.end_closing(out);
     }
@@ -517,6 +525,7 @@ impl Automaton for Store {
             Input::Sync(ticket) => self.sync(now, ticket, out),
             Input::Snapshot(ticket, name, date) => self.snapshot(now, ticket, &name, date, out),
             Input::DropSnapshot(ticket, name) => self.drop_snapshot(now, ticket, &name, out),
+            Input::Grow(ticket, blocks) => self.grow(now, ticket, blocks, out),
             Input::Close(ticket) => self.close(now, ticket, out),
             Input::Tick => self.tick(now, out),
         }

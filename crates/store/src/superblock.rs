@@ -3,12 +3,17 @@
 //! There are eight, 4 KiB apart; the one of epoch *e* is number *e* mod 8. The valid one with the
 //! highest epoch wins. Each is 512 bytes, which disks write as a whole, and has a checksum for
 //! those that do not.
+//!
+//! Programs that know version 1 alone would open a volume whose maps have moved at the last of its
+//! checkpoints before. So its first checkpoint of version 2 is written to all eight places, last to
+//! that of the checkpoint before, and counts when no superblock of version 1 is left.
 
 use crate::layout::{Geometry, HEAD_BYTES, Layout, SUPERBLOCK_STRIDE, SUPERBLOCKS};
 use crate::page::{Ptr, u32_at, u64_at};
 use crate::sum::sum;
 use crate::{Error, journal::Place};
 use base::{Block, Time};
+use std::cmp::Reverse;
 
 #[cfg(test)]
 mod tests;
@@ -17,8 +22,10 @@ mod tests;
 const BYTES: usize = 512;
 /// What it begins with.
 const MAGIC: &[u8; 8] = b"upcall\x00V";
-/// Version of everything in a volume. Another one is not opened.
-pub const VERSION: u32 = 1;
+/// Version of everything in a volume as it is made.
+const VERSION: u32 = 1;
+/// Version of a volume that has grown so that its maps had to move. Another one is not opened.
+const VERSION_MOVED: u32 = 2;
 
 /// What a superblock says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +54,19 @@ impl Superblock {
         self.epoch % SUPERBLOCKS * (SUPERBLOCK_STRIDE / self.layout.block as u64)
     }
 
+    /// Which version a program has to know to open it.
+    pub fn version(&self) -> u32 {
+        if self.layout.is_moved() { VERSION_MOVED } else { VERSION }
+    }
+
+    /// Where else than [`Superblock::at`] the first one of its version is written, before that of
+    /// the checkpoint before is overwritten with it.
+    pub(crate) fn copies(&self, before: &Superblock) -> Vec<u64> {
+        let stride = SUPERBLOCK_STRIDE / self.layout.block as u64;
+        let places = (0..SUPERBLOCKS).map(|index| index * stride);
+        places.filter(|at| *at != before.at()).collect()
+    }
+
     /// Its bytes, as a block.
     pub(crate) fn encode(&self) -> Block {
         assert!(self.map < 2, "there are two maps");
@@ -55,7 +75,7 @@ impl Superblock {
         let mut block = Block::zeroed(self.layout.block);
         let bytes = &mut block.bytes_mut()[..BYTES];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.version().to_le_bytes());
         bytes[12..16].copy_from_slice(&(self.layout.block as u32).to_le_bytes());
         let words = [
             self.volume,
@@ -74,7 +94,9 @@ impl Superblock {
             self.tail.sequence,
             self.tail.chain,
         ];
-        for (index, word) in words.into_iter().enumerate() {
+        let places = [self.layout.map_at, self.layout.data_at];
+        let places = places.into_iter().filter(|_| self.layout.is_moved());
+        for (index, word) in words.into_iter().chain(places).enumerate() {
             bytes[16 + 8 * index..24 + 8 * index].copy_from_slice(&word.to_le_bytes());
         }
         let sum = sum(&bytes[..BYTES - 8]);
@@ -88,9 +110,14 @@ impl Superblock {
     /// `NotAVolume` if it does not begin like one or is of another version, `Damaged` if its
     /// checksum is wrong or it makes no sense.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Superblock, Error> {
-        if bytes.len() < BYTES || &bytes[..8] != MAGIC || u32_at(bytes, 8) != VERSION {
+        if bytes.len() < BYTES || &bytes[..8] != MAGIC {
             return Err(Error::NotAVolume);
         }
+        let is_moved = match u32_at(bytes, 8) {
+            VERSION => false,
+            VERSION_MOVED => true,
+            _unknown => return Err(Error::NotAVolume),
+        };
         if u64_at(bytes, BYTES - 8) != sum(&bytes[..BYTES - 8]) {
             return Err(Error::Damaged);
         }
@@ -98,10 +125,14 @@ impl Superblock {
         let block = u32_at(bytes, 12) as usize;
         let (blocks, journal, segment) = (word(2), word(3), word(4));
         let geometry = Geometry { block, blocks, journal, segment };
+        let layout = match is_moved {
+            true => geometry.layout_with(word(15), word(16)),
+            false => geometry.layout(),
+        };
         let superblock = Superblock {
             volume: word(0),
             epoch: word(1),
-            layout: geometry.layout().map_err(|_| Error::Damaged)?,
+            layout: layout.map_err(|_| Error::Damaged)?,
             created: Time { secs: word(5) as i64, nanos: (word(6) % 1_000_000_000) as u32 },
             map: word(7),
             index_sum: word(8),
@@ -130,7 +161,9 @@ impl Superblock {
         let slots = head.chunks(SUPERBLOCK_STRIDE as usize).take(SUPERBLOCKS as usize);
         let found: Vec<_> = slots.map(Superblock::decode).collect();
         let damaged = found.contains(&Err(Error::Damaged));
-        let newest = found.into_iter().flatten().max_by_key(|superblock| superblock.epoch);
+        // The lower version counts: where there are both, the volume's growth was interrupted.
+        let valid = found.into_iter().flatten();
+        let newest = valid.max_by_key(|found| (Reverse(found.version()), found.epoch));
         newest.ok_or(if damaged { Error::Damaged } else { Error::NotAVolume })
     }
 }

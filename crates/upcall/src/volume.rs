@@ -13,6 +13,7 @@ mod copy;
 pub(crate) mod create;
 pub(crate) mod direct;
 pub(crate) mod file;
+mod grow;
 pub(crate) mod info;
 pub(crate) mod served;
 mod snapshot;
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     Check(check::Check),
     /// Keep the present state of a volume under a name
     Snapshot(snapshot::Snapshot),
+    /// Give a volume more space
+    Grow(grow::Grow),
     /// Copy a tree of files into a volume or out of it
     Copy(copy::Copy),
 }
@@ -46,6 +49,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
         Command::Info(info) => info::run(info),
         Command::Check(check) => check::run(check),
         Command::Snapshot(snapshot) => snapshot::run(snapshot),
+        Command::Grow(grow) => grow::run(grow),
         Command::Copy(copy) => copy::run(copy),
     }
 }

@@ -150,6 +150,11 @@ impl Disk {
         Ok(())
     }
 
+    /// There is more of it.
+    pub(super) fn grow(&mut self, blocks: u64) {
+        self.blocks = self.blocks.max(blocks);
+    }
+
     /// Somebody has looked after the disk: not everything fails any more.
     pub(super) fn revive(&mut self) {
         self.dead = false;

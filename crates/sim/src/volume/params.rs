@@ -27,6 +27,8 @@ pub struct Params {
     pub snapshots: bool,
     /// What the disk does wrong.
     pub faults: Faults,
+    /// The volume grows now and then.
+    pub grows: bool,
     /// A mistake that is planted.
     pub mistake: Option<Mistake>,
 }
@@ -89,6 +91,7 @@ impl Params {
             raw: (rng.u64(1000..40_000), if far { 1 << 50 } else { 0 }),
             snapshots: rng.bool(),
             faults,
+            grows: rng.bool(),
             mistake: None,
         }
     }

@@ -39,6 +39,8 @@ pub(super) struct Rig {
     snapshots: BTreeMap<Vec<u8>, Model>,
     /// A snapshot that was being made or dropped when power failed may be there or not.
     unsure: BTreeMap<Vec<u8>, Model>,
+    /// Blocks of the volume, as was acknowledged and as was asked for.
+    size: (u64, u64),
     outcome: Outcome,
 }
 
@@ -73,6 +75,7 @@ impl Rig {
             waiting: BTreeMap::new(),
             snapshots: BTreeMap::new(),
             unsure: BTreeMap::new(),
+            size: (params.geometry.blocks, params.geometry.blocks),
             outcome: Outcome::default(),
             params,
         }
@@ -178,12 +181,21 @@ impl Rig {
             "{} was acknowledged as durable, {whole} is there",
             self.durable
         );
+        self.compare_size();
         self.model = found;
         self.ages.append(&mut self.history);
         self.history = vec![self.model.clone()];
         self.durable = 0;
         self.outcome.hash = self.outcome.hash.rotate_left(5) ^ whole as u64 ^ self.now;
         self.compare_snapshots()
+    }
+
+    /// A volume that was to grow has its old size or the new one.
+    fn compare_size(&mut self) {
+        let blocks = self.store.as_ref().expect("it is open").layout().blocks;
+        let (known, asked) = self.size;
+        assert!(blocks == known || blocks == asked || self.disk.spoilt, "{blocks} blocks");
+        self.size = (blocks, blocks);
     }
 
     fn compare_snapshots(&mut self) -> bool {
@@ -322,6 +334,9 @@ impl Rig {
 
     /// One thing that somebody does.
     fn act(&mut self) -> Result<(), End> {
+        if self.params.grows && self.rng.u8(0..30) == 0 {
+            self.grow()?;
+        }
         match self.rng.u8(0..40) {
             0 if self.params.snapshots && self.snapshots.len() < 4 => self.snapshot()?,
             1 if !self.snapshots.is_empty() => self.drop_snapshot()?,
@@ -452,6 +467,32 @@ impl Rig {
         if self.outcome.commits == before {
             self.store.as_mut().expect("it is open").abandon(extents);
         }
+        Ok(())
+    }
+
+    /// The disk becomes larger, and then the volume; sometimes nobody waits for that.
+    fn grow(&mut self) -> Result<(), End> {
+        let (ticket, more) = (self.ticket(), [40, 200, 3000][self.rng.usize(0..3)]);
+        let (known, asked) = self.size;
+        let blocks = known + self.rng.u64(1..more);
+        let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
+        if known != asked || store.layout().grown(blocks).is_err() {
+            return Ok(());
+        }
+        self.size.1 = blocks;
+        self.disk.grow(blocks);
+        store.grow(now, ticket, blocks, &mut self.out);
+        self.sort_out();
+        if self.rng.bool() {
+            return Ok(());
+        }
+        let result = self.wait_for(|said| match said {
+            Output::Committed(found, result) if *found == ticket => Some(*result),
+            _ => None,
+        });
+        result.map_err(|error| self.end_of(error))?;
+        self.size.0 = blocks;
+        self.outcome.growths += 1;
         Ok(())
     }
 

@@ -34,6 +34,7 @@ impl Store {
             || cache.dirty() > self.config.dirty / 2
             || !self.fetching.room.is_empty()
             || self.snapshotting.is_asked()
+            || self.growing.is_some()
             || closing
             || late
     }
@@ -92,15 +93,18 @@ impl Store {
         let (tail, written) = (self.journal.head(), self.journal.written());
         let map = 1 - self.superblock.map;
         let epoch = self.present.epoch;
+        self.begin_growth();
         let frozen = freeze::freeze(&mut self.present, &self.snapshots, map as usize);
         let Ok(frozen) = frozen else { return self.fail(now, out) };
         let (root, index_sum) = (frozen.root, frozen.index_sum);
+        let layout = self.present.layout;
         let superblock =
-            Superblock { epoch, map, index_sum, root, tail, ..self.superblock.clone() };
+            Superblock { epoch, map, index_sum, root, tail, layout, ..self.superblock.clone() };
+        let copies = self.write_copies(&superblock, out);
         self.sealing = Some(Sealing { superblock, journal: written });
         self.changed_since = None;
         self.snapshotting.frozen(SnapshotId(epoch), &mut self.snapshots);
-        let writes = self.write_frozen(frozen, out);
+        let writes = self.write_frozen(frozen, out) + copies;
         self.step_checkpoint(now, true, checkpoint::Input::Frozen(writes), out);
     }
 
@@ -154,7 +158,9 @@ impl Store {
         let superblock = &self.sealing.as_ref().expect("it was frozen").superblock;
         assert!(superblock.epoch > self.superblock.epoch, "a checkpoint is newer than the last");
         assert_ne!(superblock.map, self.superblock.map, "the map on the disk is not touched");
-        let (at, blocks) = (superblock.at(), vec![superblock.encode()]);
+        let raised = superblock.version() != self.superblock.version();
+        let at = if raised { self.superblock.at() } else { superblock.at() };
+        let blocks = vec![superblock.encode()];
         self.submit(Job::Superblock, |id| Io::Write { id, at, blocks, durable: true }, out);
     }
 
@@ -171,6 +177,7 @@ impl Store {
             }
         }
         self.present.cache.evict();
+        self.end_growth(out);
         self.snapshotting.wake();
         if self.fetching.room.is_empty() {
             self.step_snapshots(now, out);

@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::progress::{self, Progress};
 use crate::size;
-use base::Block;
+use base::{Block, Instant};
 use reactor::{VolumeFile, error_of};
 use std::collections::VecDeque;
 use std::io;
@@ -215,6 +215,45 @@ pub(crate) fn open_store(disk: &mut FileDisk, head: &[u8], config: Config) -> Re
     }
     opened.expect("recovery comes to its end")?;
     Ok(store)
+}
+
+/// The time of commands that take none.
+pub(crate) const START: Instant = Instant(1);
+
+/// Does what a store asks for until it has answered a request; the result.
+///
+/// # Errors
+/// As the request's.
+pub(crate) fn committed(
+    store: &mut Store,
+    disk: &mut FileDisk,
+    ticket: Ticket,
+    mut said: Vec<Output>,
+) -> Result<(), Error> {
+    let mut to_do = VecDeque::new();
+    loop {
+        to_do.extend(said.drain(..));
+        match to_do.pop_front() {
+            Some(Output::Committed(found, result)) if found == ticket => {
+                // What else was asked for is done when the store is closed.
+                for output in to_do {
+                    if let Output::Io(io) = output {
+                        let (id, done) = drive::perform(disk, &io);
+                        store.done(START, id, done, &mut said);
+                    }
+                }
+                return result;
+            }
+            Some(Output::Io(io)) => {
+                let (id, done) = drive::perform(disk, &io);
+                store.done(START, id, done, &mut said);
+            }
+            // Nobody else waits for anything.
+            Some(Output::Opened(_) | Output::Fetched(..)) => {}
+            Some(Output::Committed(..) | Output::Placed(..) | Output::Closed(..)) => {}
+            None => store.tick(START, &mut said),
+        }
+    }
 }
 
 /// Closes a store, and does what that takes.

@@ -81,7 +81,7 @@ impl Facts {
         Ok(Facts {
             path: path.display().to_string(),
             served: None,
-            version: store::VERSION,
+            version: superblock.version(),
             id: format!("{:016x}", superblock.volume),
             created: clock::iso(superblock.created),
             epoch: superblock.epoch,

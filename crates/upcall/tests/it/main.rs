@@ -5,6 +5,7 @@ mod bombs;
 mod compiling;
 mod copying;
 mod full;
+mod growing;
 mod in_use;
 mod instrument;
 mod library;

@@ -1,0 +1,76 @@
+//! Grows a volume.
+//!
+//! A checkpoint has the new size, and larger maps if they are needed; until its superblock is
+//! durable nothing is given out beyond the old end. So a crash finds the old size or the new one,
+//! with the same contents.
+
+use super::{Job, Output, Store};
+use crate::{Error, Io, Layout, Superblock, Ticket};
+use base::Instant;
+
+/// Larger than it was.
+#[derive(Debug)]
+pub(super) struct Growing {
+    ticket: Ticket,
+    layout: Layout,
+    /// Its checkpoint is under way.
+    is_frozen: bool,
+}
+
+impl Store {
+    /// Uses `blocks` blocks in all: the file or device has to be so long already.
+    /// [`Output::Committed`] follows, with `TooLarge` if the volume is not smaller, or there would
+    /// be no room for larger maps behind its present end.
+    pub fn grow(&mut self, now: Instant, ticket: Ticket, blocks: u64, out: &mut Vec<Output>) {
+        let layout = match self.expect_writable() {
+            Ok(()) if self.growing.is_some() => Err(Error::Exists),
+            Ok(()) => self.present.layout.grown(blocks),
+            Err(error) => Err(error),
+        };
+        match layout {
+            Err(error) => out.push(Output::Committed(ticket, Err(error))),
+            Ok(layout) => {
+                self.growing = Some(Growing { ticket, layout, is_frozen: false });
+                self.begin_checkpoint(now, out);
+            }
+        }
+    }
+
+    /// The checkpoint that is being fixed has the new size.
+    pub(super) fn begin_growth(&mut self) {
+        if let Some(growing) = &mut self.growing {
+            assert!(!growing.is_frozen, "the checkpoint before has ended");
+            growing.is_frozen = true;
+            self.present.space.grow(&growing.layout);
+            self.present.layout = growing.layout;
+        }
+    }
+
+    /// The checkpoint is durable.
+    pub(super) fn end_growth(&mut self, out: &mut Vec<Output>) {
+        if let Some(growing) = self.growing.take_if(|growing| growing.is_frozen) {
+            assert_eq!(self.superblock.layout, growing.layout, "the superblock says so");
+            out.push(Output::Committed(growing.ticket, Ok(())));
+        }
+    }
+
+    /// It will not grow.
+    pub(super) fn refuse_growth(&mut self, error: Error, out: &mut Vec<Output>) {
+        let refused = self.growing.take();
+        out.extend(refused.map(|growing| Output::Committed(growing.ticket, Err(error))));
+    }
+
+    /// Begins to write the first superblock of its version to all places but that of the present
+    /// one, which is the last to be overwritten; how many writes that takes.
+    pub(super) fn write_copies(&mut self, superblock: &Superblock, out: &mut Vec<Output>) -> u32 {
+        if superblock.version() == self.superblock.version() {
+            return 0;
+        }
+        let copies = superblock.copies(&self.superblock);
+        for at in &copies {
+            let (at, blocks) = (*at, vec![superblock.encode()]);
+            self.submit(Job::Map, |id| Io::Write { id, at, blocks, durable: false }, out);
+        }
+        u32::try_from(copies.len()).expect("there are few")
+    }
+}

@@ -1,0 +1,93 @@
+//! Volumes that get more space.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use crate::server::{Scratch, get, put, volume};
+use crate::volumes::{check, json, made, serve};
+use std::os::unix::fs::MetadataExt as _;
+
+fn bytes(path: &str) -> u64 {
+    let (code, text, errors) = volume(&["info", path, "--json"]);
+    assert_eq!(code, Some(0), "{errors}");
+    json(&text)["bytes"].as_u64().unwrap()
+}
+
+#[test]
+fn a_volume_grows_and_keeps_what_it_has() {
+    let dir = Scratch::new("grown");
+    let path = made(&dir, &[]);
+    let server = serve(&path, &[]);
+    put(server.http(), "/early", b"early\n").unwrap();
+    // 64 MiB are too few for this one.
+    let large = vec![9; 80 << 20];
+    let refused = put(server.http(), "/large", &large);
+    assert!(!refused.is_some_and(|line| line.starts_with("HTTP/1.1 201 ")));
+    assert_eq!(volume(&["snapshot", &path, "list"]).0, Some(0));
+    let (code, _, errors) = volume(&["grow", &path, "1G"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("stop the server first"), "{errors}");
+    assert_eq!(server.end(), Some(0));
+
+    for (size, shown, version) in
+        [("65568K", "64.0 MiB", 1), ("1G", "1 GiB", 2), ("5G", "5 GiB", 2)]
+    {
+        let (code, text, errors) = volume(&["grow", &path, size, "--sparse"]);
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(text.starts_with(&format!("grown {path} from ")), "{text}");
+        assert!(text.ends_with(&format!(" to {shown}\n")), "{text}");
+        let (_, text, _) = volume(&["info", &path, "--json"]);
+        assert_eq!(json(&text)["version"], version, "{text}");
+        check(&path);
+    }
+    let server = serve(&path, &[]);
+    assert!(server.greeting().contains("volume   5 GiB, "), "{}", server.greeting());
+    assert!(get(server.http(), "/early").ends_with("\r\n\r\nearly\n"));
+    assert!(put(server.http(), "/large", &large).unwrap().starts_with("HTTP/1.1 201 "));
+    server.kill();
+    check(&path);
+    let server = serve(&path, &[]);
+    assert!(get(server.http(), "/large").len() > large.len());
+    assert_eq!(server.end(), Some(0));
+    check(&path);
+}
+
+#[test]
+fn storage_is_taken_for_what_a_volume_gets() {
+    let dir = Scratch::new("taken");
+    let path = made(&dir, &[]);
+    let before = std::fs::metadata(&path).unwrap();
+    let (code, text, errors) = volume(&["grow", &path, "96M", "--json"]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(json(&text)["bytes_before"], 64 << 20);
+    assert_eq!(json(&text)["bytes"], 96 << 20);
+    let after = std::fs::metadata(&path).unwrap();
+    assert_eq!(after.len(), 96 << 20);
+    let more = (after.blocks() - before.blocks()) * 512;
+    assert!((32 << 20..34 << 20).contains(&more), "the old part stays sparse: {more}");
+    check(&path);
+}
+
+#[test]
+fn a_growth_that_cannot_be_is_refused_and_changes_nothing() {
+    let dir = Scratch::new("ungrown");
+    let path = made(&dir, &[]);
+    for (size, advice) in [
+        (&["64M"][..], "has 64 MiB already: say a larger size"),
+        (&["1M"], "has 64 MiB already: say a larger size"),
+        (&[], "say how large"),
+        (&["4000P"], "to 4000 PiB: that is too large"),
+    ] {
+        let (code, text, errors) = volume(&[&["grow", &path][..], size].concat());
+        assert_eq!(code, Some(2), "{text}{errors}");
+        assert!(errors.contains(advice), "{size:?}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 64 << 20);
+    }
+    assert_eq!(bytes(&path), 64 << 20);
+    // A power failure between the file's growth and the volume's leaves a file that is too long.
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(80 << 20).unwrap();
+    assert_eq!(bytes(&path), 64 << 20);
+    assert_eq!(volume(&["grow", &path, "80M"]).0, Some(0));
+    assert_eq!(bytes(&path), 80 << 20);
+    check(&path);
+}
