@@ -235,6 +235,7 @@ fn volumes(options: &Options, first: u64, count: u64) -> (u64, u64) {
                 passed += 1;
                 sum.commits += outcome.commits;
                 sum.growths += outcome.growths;
+                sum.rollbacks += outcome.rollbacks;
                 sum.crashes += outcome.crashes;
                 sum.faults += outcome.faults;
                 sum.lost += outcome.lost;
@@ -248,10 +249,10 @@ fn volumes(options: &Options, first: u64, count: u64) -> (u64, u64) {
             }
         }
     }
-    let volume::Outcome { commits, growths, crashes, faults, lost, hash } = sum;
+    let volume::Outcome { commits, growths, rollbacks, crashes, faults, lost, hash } = sum;
     println!(
         "volumes: {passed} seeds from {first} on, {commits} transactions, {growths} growths, \
-         {crashes} crashes, {faults} faults of the disk, \
+         {rollbacks} rollbacks, {crashes} crashes, {faults} faults of the disk, \
          {lost} volumes spoilt by it, {hash:016x}"
     );
     (passed, failed)

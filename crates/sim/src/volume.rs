@@ -24,6 +24,8 @@ pub struct Outcome {
     pub commits: u64,
     /// Growths that somebody waited for.
     pub growths: u64,
+    /// The same of rollbacks.
+    pub rollbacks: u64,
     /// Crashes survived.
     pub crashes: u64,
     /// Faults of the disk.

@@ -165,17 +165,13 @@ fn check_with(
     let mut walk = walk::Walk::new(&superblock.layout, read, watcher, checked, all);
     let verified = verified.map(|verified| walk.remember(verified));
     walk.tree(superblock.root, true);
-    let mut kept = Vec::new();
     for (name, snapshot) in walk.snapshots() {
         match snapshot {
-            Some(snapshot) => {
-                kept.push(snapshot.id.0);
-                walk.tree(snapshot.root, false);
-            }
+            Some(snapshot) => walk.tree(snapshot.root, false),
             None => walk.checked.findings.push(Finding::Snapshot(name)),
         }
     }
-    walk.dropped(&kept);
+    walk.dead();
     let (used, right, mut checked) = walk.end();
     if let Some(verified) = verified {
         *verified = Verified { epoch: superblock.epoch, blocks: right };

@@ -39,6 +39,7 @@ mod page;
 mod present;
 mod reader;
 mod recovery;
+pub mod rollback;
 mod segment;
 mod snapshots;
 mod space;

@@ -10,6 +10,7 @@ use crate::journal::{self, Journal};
 use crate::present::Present;
 use crate::reader::{Missing, Reader, Want};
 use crate::recovery::Recovery;
+use crate::rollback::Rollback;
 use crate::snapshots::Snapshots;
 use crate::space::Space as Segments;
 use crate::{
@@ -25,6 +26,7 @@ mod committing;
 mod fetching;
 mod growing;
 mod recovering;
+mod rolling;
 mod snapshotting;
 #[cfg(test)]
 mod tests;
@@ -68,6 +70,8 @@ pub enum Input {
     DropSnapshot(Ticket, Vec<u8>),
     /// Use so many blocks in all; [`Output::Committed`] follows.
     Grow(Ticket, u64),
+    /// Make the present state that of a snapshot; [`Output::Committed`] follows.
+    RollBack(Ticket, Rollback),
     /// Make everything durable and accept no more; [`Output::Closed`] follows.
     Close(Ticket),
     /// A turn ends, or time has passed.
@@ -177,6 +181,8 @@ pub struct Store {
     sealing: Option<checkpointing::Sealing>,
     /// The growth that waits for a checkpoint, or is in the one under way.
     growing: Option<growing::Growing>,
+    /// The rollback under way.
+    rolling: Option<rolling::Rolling>,
     snapshots: Snapshots,
     snapshotting: snapshotting::Snapshotting,
     jobs: Slab<Job>,
@@ -228,6 +234,7 @@ impl Store {
             checkpoint: Checkpoint::default(),
             sealing: None,
             growing: None,
+            rolling: None,
             snapshots: Snapshots::default(),
             snapshotting: snapshotting::Snapshotting::default(),
             jobs: Slab::new(),
@@ -433,7 +440,8 @@ impl Store {
     /// its file may be given back then.
     fn end_closing(&mut self, out: &mut Vec<Output>) {
         let quiet = self.checkpoint.is_idle() && self.journal.is_quiet();
-        let written = self.changed_since.is_none() && self.growing.is_none();
+        let asked = self.growing.is_some() || self.rolling.is_some();
+        let written = self.changed_since.is_none() && !asked;
         let written = self.config.read_only || written;
         if let Phase::Closing(ticket) = self.phase
             && (self.is_broken() || (quiet && written))
@@ -461,6 +469,7 @@ impl Store {
         self.refuse_room(out);
         self.refuse_snapshots(error, out);
         self.refuse_growth(error, out);
+        self.refuse_rollback(error, out);
         self.run_own(now, out);
         self.end_closing(out);
     }
@@ -526,6 +535,7 @@ impl Automaton for Store {
             Input::Snapshot(ticket, name, date) => self.snapshot(now, ticket, &name, date, out),
             Input::DropSnapshot(ticket, name) => self.drop_snapshot(now, ticket, &name, out),
             Input::Grow(ticket, blocks) => self.grow(now, ticket, blocks, out),
+            Input::RollBack(ticket, plan) => self.roll_back(now, ticket, plan, out),
             Input::Close(ticket) => self.close(now, ticket, out),
             Input::Tick => self.tick(now, out),
         }

@@ -15,6 +15,7 @@ pub(crate) mod direct;
 pub(crate) mod file;
 mod grow;
 pub(crate) mod info;
+mod rollback;
 pub(crate) mod served;
 mod snapshot;
 
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     Snapshot(snapshot::Snapshot),
     /// Give a volume more space
     Grow(grow::Grow),
+    /// Make the state of a volume that of a snapshot; the present one is kept as another
+    Rollback(rollback::Rollback),
     /// Copy a tree of files into a volume or out of it
     Copy(copy::Copy),
 }
@@ -50,6 +53,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
         Command::Check(check) => check::run(check),
         Command::Snapshot(snapshot) => snapshot::run(snapshot),
         Command::Grow(grow) => grow::run(grow),
+        Command::Rollback(rollback) => rollback::run(rollback),
         Command::Copy(copy) => copy::run(copy),
     }
 }

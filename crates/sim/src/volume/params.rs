@@ -29,6 +29,8 @@ pub struct Params {
     pub faults: Faults,
     /// The volume grows now and then.
     pub grows: bool,
+    /// It is rolled back to snapshots.
+    pub rolls: bool,
     /// A mistake that is planted.
     pub mistake: Option<Mistake>,
 }
@@ -92,6 +94,7 @@ impl Params {
             snapshots: rng.bool(),
             faults,
             grows: rng.bool(),
+            rolls: rng.bool(),
             mistake: None,
         }
     }

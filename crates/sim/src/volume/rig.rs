@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 use store::check::{self, Content, Watcher};
+use store::rollback;
 use store::{
     Change, Config, Durability, Error, Extent, Io, Missing, Output, Refusal, Store, Table, Ticket,
     View,
@@ -337,6 +338,9 @@ impl Rig {
         if self.params.grows && self.rng.u8(0..30) == 0 {
             self.grow()?;
         }
+        if self.params.rolls && !self.snapshots.is_empty() && self.rng.u8(0..30) == 0 {
+            self.roll_back()?;
+        }
         match self.rng.u8(0..40) {
             0 if self.params.snapshots && self.snapshots.len() < 4 => self.snapshot()?,
             1 if !self.snapshots.is_empty() => self.drop_snapshot()?,
@@ -494,6 +498,54 @@ impl Rig {
         self.size.0 = blocks;
         self.outcome.growths += 1;
         Ok(())
+    }
+
+    /// The volume is closed, and the state of a snapshot becomes the present one; sometimes power
+    /// fails meanwhile.
+    fn roll_back(&mut self) -> Result<(), End> {
+        let nth = self.rng.usize(0..self.snapshots.len());
+        let (name, target) = self.snapshots.iter().nth(nth).expect("there are so many");
+        let (name, target) = (name.clone(), target.clone());
+        if !self.close() {
+            return Err(self.end_of(Error::DiskFailed));
+        }
+        self.durable = self.history.len() - 1;
+        let disk = &self.disk;
+        let mut read = |at: u64, count: u32| {
+            Some((at..at + u64::from(count)).map(|at| disk.look(at)).collect::<Vec<_>>())
+        };
+        let plan = rollback::plan(&mut read, &disk.head(), &name, &mut |_, _| {});
+        let plan = plan.map_err(|error| self.end_of(error))?;
+        if !self.open() {
+            return Err(self.end_of(Error::Damaged));
+        }
+        self.compare_size();
+        let ticket = self.ticket();
+        let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
+        store.roll_back(now, ticket, plan, &mut self.out);
+        self.sort_out();
+        self.history.push(target.clone());
+        if self.rng.u8(0..3) == 0 {
+            (0..self.rng.usize(0..40)).for_each(|_| self.progress());
+            return Err(End::Broken);
+        }
+        let result = self.wait_for(|said| match said {
+            Output::Committed(found, result) if *found == ticket => Some(*result),
+            _ => None,
+        });
+        match result {
+            Ok(()) => {
+                (self.model, self.durable) = (target, self.history.len() - 1);
+                self.outcome.rollbacks += 1;
+                Ok(())
+            }
+            // Nothing was changed.
+            Err(Error::NoSpace) => {
+                self.history.pop();
+                Ok(())
+            }
+            Err(error) => Err(self.end_of(error)),
+        }
     }
 
     fn snapshot(&mut self) -> Result<(), End> {

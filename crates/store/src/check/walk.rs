@@ -23,8 +23,8 @@ pub(super) struct Walk<'a, 'b> {
     /// How many there should be.
     all: u64,
     snapshots: Vec<(Vec<u8>, Option<Snapshot>)>,
-    /// What dead lists say: whose list, and what is in it.
-    dead: Vec<(u64, Vec<Freed>)>,
+    /// What is in dead lists.
+    dead: Vec<Vec<Freed>>,
     /// Looks at the present state; snapshots share most of their pages with it.
     present: bool,
 }
@@ -74,11 +74,12 @@ impl<'a, 'b> Walk<'a, 'b> {
         std::mem::take(&mut self.snapshots)
     }
 
-    /// Blocks in the dead lists of snapshots that were dropped are in use until that is worked off.
-    pub(super) fn dropped(&mut self, kept: &[u64]) {
+    /// Blocks in dead lists are in use until their snapshot is dropped, and that worked off: no
+    /// tree has them if others that had them were dropped before.
+    pub(super) fn dead(&mut self) {
         self.present = false;
-        for (owner, runs) in std::mem::take(&mut self.dead) {
-            for run in runs.iter().filter(|_| !kept.contains(&owner)) {
+        for runs in std::mem::take(&mut self.dead) {
+            for run in runs {
                 for at in run.at..run.at + u64::from(run.count) {
                     self.mark(at);
                 }
@@ -177,8 +178,7 @@ impl<'a, 'b> Walk<'a, 'b> {
                 self.extent(table, rest, value);
             } else if self.present {
                 if table == DEAD && rest.len() == 20 {
-                    let owner = u64::from_be_bytes(rest[..8].try_into().expect("eight bytes"));
-                    self.dead.extend(decode_dead(value).map(|runs| (owner, runs)));
+                    self.dead.extend(decode_dead(value));
                 }
                 if super::is_snapshot(key) {
                     self.snapshots.push((rest.to_vec(), Snapshot::decode(rest, value)));

@@ -22,7 +22,9 @@ pub(super) struct Sealing {
 impl Store {
     /// Whether a checkpoint should begin.
     pub(super) fn wants_checkpoint(&self, now: Instant) -> bool {
-        if self.config.read_only || self.is_broken() || self.snapshotting.is_coming() {
+        let (is_rolling, is_rolled) = self.is_rolling();
+        let waits = self.snapshotting.is_coming() || is_rolling && !is_rolled;
+        if self.config.read_only || self.is_broken() || waits {
             return false;
         }
         let cache = &self.present.cache;
@@ -35,6 +37,7 @@ impl Store {
             || !self.fetching.room.is_empty()
             || self.snapshotting.is_asked()
             || self.growing.is_some()
+            || is_rolled
             || closing
             || late
     }
@@ -178,6 +181,7 @@ impl Store {
         }
         self.present.cache.evict();
         self.end_growth(out);
+        self.end_rollback(out);
         self.snapshotting.wake();
         if self.fetching.room.is_empty() {
             self.step_snapshots(now, out);

@@ -197,7 +197,7 @@ impl Store {
             return Err(error);
         }
         match self.phase {
-            Phase::Open if !self.config.read_only => Ok(()),
+            Phase::Open if !self.config.read_only && self.rolling.is_none() => Ok(()),
             Phase::Open | Phase::Closing(_) | Phase::Recovering(_) => Err(Error::ReadOnly),
             Phase::Over(error) => Err(error),
         }

@@ -1,6 +1,6 @@
 //! Opens a volume: recovery, replay, and what there is to know.
 
-use super::{Job, OWN, Output, Phase, Store, checkpointing, snapshotting};
+use super::{Job, OWN, Output, Phase, Store, checkpointing, rolling, snapshotting};
 use crate::journal::Journal;
 use crate::present::Grants;
 use crate::recovery;
@@ -144,6 +144,9 @@ impl Store {
                 (checkpointing::PREPARE, Ok(())) => self.prepare(now, out),
                 // Without that page nothing can be written down: as good as a failed write.
                 (checkpointing::PREPARE, Err(_)) => self.fail(now, out),
+                // What was there stays on the disk; nothing of the rest may be written.
+                (rolling::ROLL, Ok(())) => self.roll_on(now, out),
+                (rolling::ROLL, Err(_)) => self.fail(now, out),
                 (snapshotting::STEP, result) => self.stepped(now, result, out),
                 (ticket, _) => unreachable!("{ticket:?} is not the store's own"),
             }

@@ -62,6 +62,12 @@ impl Snapshotting {
         self.coming.is_some()
     }
 
+    /// Whether all that dropped ones had is freed.
+    #[cfg(test)]
+    pub(super) fn dropping_is_over(&self) -> bool {
+        self.dropping.is_empty()
+    }
+
     /// A checkpoint was fixed: it becomes the snapshot that was asked for first.
     pub(super) fn frozen(&mut self, id: SnapshotId, snapshots: &mut Snapshots) {
         if let Some(wanted) = self.asked.pop_front() {
@@ -168,7 +174,7 @@ impl Store {
     /// under way has written down in them would not be there after a crash, but the journal would
     /// say that it was worked off.
     fn may_reap(&self) -> bool {
-        let open = matches!(self.phase, Phase::Open) && !self.config.read_only;
+        let open = matches!(self.phase, Phase::Open) && self.expect_writable().is_ok();
         open && !self.is_broken() && self.checkpoint.is_idle() && self.fetching.room.is_empty()
     }
 

@@ -5,6 +5,7 @@
 
 mod growing;
 mod in_use;
+mod rolling;
 mod tight;
 mod waits;
 

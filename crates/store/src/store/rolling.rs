@@ -1,0 +1,118 @@
+//! Makes the present state that of a snapshot.
+//!
+//! The snapshot's root becomes the present tree's in memory, then the changes of the plan are
+//! applied to it, and one checkpoint has all of that: a crash before leaves what was there. The
+//! journal knows nothing of it, so nobody may commit meanwhile.
+
+use super::{OWN, Output, Phase, Store};
+use crate::btree::Tree;
+use crate::present::Grants;
+use crate::rollback::Rollback;
+use crate::{Change, Error, Ticket, snapshots};
+use base::Instant;
+use std::collections::VecDeque;
+
+/// The ticket under which pages are fetched.
+pub(super) const ROLL: Ticket = Ticket(OWN | 5);
+
+/// Blocks that are left free beside what a rollback may take.
+const FLOOR: u64 = 64;
+
+/// A rollback under way.
+#[derive(Debug)]
+pub(super) struct Rolling {
+    ticket: Ticket,
+    /// What is still to be changed.
+    changes: VecDeque<Change>,
+}
+
+impl Store {
+    /// Makes the present state that of a snapshot; [`Output::Committed`] follows. The plan was made
+    /// on the volume as it is now: opened, and not changed since.
+    ///
+    /// # Errors
+    /// In [`Output::Committed`]: `ReadOnly` if it has changed, or was not closed before; `NoSpace`
+    /// if there is no room for what snapshots still have. Then nothing is changed. `Damaged` or
+    /// `DiskFailed`: nothing is written any more, and what was there is found when the volume is
+    /// opened again.
+    pub fn roll_back(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        plan: Rollback,
+        out: &mut Vec<Output>,
+    ) {
+        let clean = self.checkpoint.is_idle()
+            && self.changed_since.is_none()
+            && self.present.tree.freed.is_empty()
+            && self.growing.is_none()
+            && plan.epoch == self.superblock.epoch;
+        let result = match self.expect_writable() {
+            Err(error) => Err(error),
+            Ok(()) if !clean => Err(Error::ReadOnly),
+            Ok(()) if self.present.space.free_blocks() < self.needed(&plan) => Err(Error::NoSpace),
+            Ok(()) => Ok(()),
+        };
+        if let Err(error) = result {
+            return out.push(Output::Committed(ticket, Err(error)));
+        }
+        let Rollback { root, freed, changes, .. } = plan;
+        self.present.tree = match root.at {
+            0 => Tree::empty(&mut self.present.cache),
+            _ => Tree::at(root),
+        };
+        self.present.tree.freed = freed;
+        self.rolling = Some(Rolling { ticket, changes: changes.into() });
+        self.roll_on(now, out);
+    }
+
+    /// Pages that a rollback may write, at most.
+    fn needed(&self, plan: &Rollback) -> u64 {
+        let layout = &self.present.layout;
+        let entry = snapshots::chunk_max(layout) as u64;
+        // Each entry may have a page of its own, or two after it was divided.
+        2 * plan.changes.len() as u64
+            + plan.freed.len() as u64 / entry
+            + layout.reserve().min(FLOOR)
+    }
+
+    /// Applies what is still to be changed, as far as the pages are there; then it is time for the
+    /// checkpoint.
+    pub(super) fn roll_on(&mut self, now: Instant, out: &mut Vec<Output>) {
+        while let Some(change) = self.rolling.as_mut().and_then(|all| all.changes.pop_front()) {
+            if let Err(missing) = self.present.plan(std::slice::from_ref(&change)) {
+                if let Some(rolling) = &mut self.rolling {
+                    rolling.changes.push_front(change);
+                }
+                self.fetch(now, ROLL, missing, out);
+                return self.run_own(now, out);
+            }
+            let mut grants = Grants::default();
+            if self.present.apply(&[change], &mut grants).is_err() {
+                return self.fail(now, out);
+            }
+        }
+        self.changed_since = Some(now);
+        self.begin_checkpoint(now, out);
+    }
+
+    /// Whether one is under way; and whether only its checkpoint is left.
+    pub(super) fn is_rolling(&self) -> (bool, bool) {
+        let left = self.rolling.as_ref().map(|rolling| rolling.changes.len());
+        (left.is_some(), left == Some(0))
+    }
+
+    /// The checkpoint is durable.
+    pub(super) fn end_rollback(&mut self, out: &mut Vec<Output>) {
+        assert_ne!(self.is_rolling(), (true, false), "all was changed before the checkpoint");
+        let ended = self.rolling.take();
+        out.extend(ended.map(|rolling| Output::Committed(rolling.ticket, Ok(()))));
+    }
+
+    /// It is not known whether it was done.
+    pub(super) fn refuse_rollback(&mut self, error: Error, out: &mut Vec<Output>) {
+        let refused = self.rolling.take();
+        out.extend(refused.map(|rolling| Output::Committed(rolling.ticket, Err(error))));
+        assert!(self.is_broken() || matches!(self.phase, Phase::Over(_)), "nothing is written");
+    }
+}
