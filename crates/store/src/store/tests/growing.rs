@@ -105,6 +105,48 @@ fn a_full_volume_that_grows_takes_more() {
 }
 
 #[test]
+fn new_blocks_are_given_out_when_the_superblock_knows_them() {
+    let mut full = Rig::new(6);
+    let mut number = 0;
+    for length in [2500, 700] {
+        while full.try_commit(put(number, length)) {
+            number += 1;
+        }
+    }
+    full.settle_journal();
+    let disk = full.disk.clone();
+    let (mut early, mut late) = (0_u64, 0_u64);
+    for seed in 0..60 {
+        let mut rig = Rig::new(seed);
+        rig.disk = disk.clone();
+        rig.reopen();
+        rig.begin_to_grow(6000);
+        for _ in 0..rig.rng.usize(20..80) {
+            rig.progress();
+            // What needs new blocks waits: after a crash its record would be for the old size.
+            let (now, change) = (Instant(rig.now), [put(number, 2500)]);
+            let (ticket, out) = (Ticket(9), &mut rig.out);
+            match rig.store.commit(now, ticket, &change, Durability::Durable, out) {
+                Ok(()) if rig.blocks() == 3000 => early += 1,
+                Ok(()) => late += 1,
+                Err(Refusal::Missing(missing)) => rig.store.prefetch(missing, &mut rig.out),
+                Err(Refusal::Failed(error)) => assert_eq!(error, Error::NoSpace),
+            }
+            rig.sort_out();
+        }
+        let under_way = std::mem::take(&mut rig.under_way).into_iter();
+        let writes = under_way.filter_map(|io| match io {
+            Io::Write { at, blocks, .. } => Some((at, blocks)),
+            Io::Read { .. } | Io::Flush { .. } => None,
+        });
+        rig.disk.crash(&mut rig.rng, writes.collect());
+        rig.reopen();
+        assert_eq!(rig.close_and_check().findings, [], "seed {seed}");
+    }
+    assert!(early == 0 && late > 0, "{early} and {late}");
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let mut rig = Rig::new(4);
     // Not larger, or too little for the larger maps.
