@@ -40,7 +40,7 @@ struct Cli {
 enum Command {
     /// Serve a directory or a volume over 9P and HTTP.
     Serve(Box<config::Serve>),
-    /// Make, check and fill volumes, while nobody serves them.
+    /// Make, check, fill, grow and roll back volumes.
     #[command(subcommand)]
     Volume(volume::Command),
     /// Make the replicas of a service, and look after them.
