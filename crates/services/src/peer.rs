@@ -143,6 +143,9 @@ pub(crate) struct Peer {
     wish: Option<Wish>,
     /// Keys that authenticate messages, from the proof on.
     seals: Option<Seals>,
+    /// Verdict that was read on this open file: one that the remote tree has opened again, behind
+    /// a new connection, shows a challenge instead.
+    verdict: Vec<u8>,
     /// Reads the answer to the wish; how much of what is to be read was read.
     reader: Option<(Reader, u64)>,
 }
@@ -159,6 +162,7 @@ impl Peer {
             waiting: Vec::new(),
             wish,
             seals: None,
+            verdict: Vec::new(),
             reader: None,
         }
     }
@@ -310,6 +314,7 @@ impl Peer {
                 State::Meeting(open, verdicts)
             }
             (State::Meeting(open, verdicts), Ok(Reply::Data(said))) => {
+                self.verdict = said.to_vec();
                 self.meet(now, open, verdicts.judge(&said), out)
             }
             (State::Asking(open), Ok(Reply::Written(_))) => {
@@ -321,7 +326,7 @@ impl Peer {
                 self.pause = PAUSE_MIN;
                 self.write(open, out)
             }
-            (State::Checking(open), Ok(Reply::Data(verdict))) if verdict.len() == VERDICT => {
+            (State::Checking(open), Ok(Reply::Data(said))) if *said == self.verdict[..] => {
                 self.write(open, out)
             }
             // It was given up while this was under way.

@@ -79,7 +79,11 @@ fn states_md_is_fresh() {
             let is_down = matches!(at, State::Down(_));
             let seals = (!is_down).then(|| introduction().seals);
             let reader = (!is_down).then(|| (Reader::new(theirs()), 0));
-            let peer = Peer { state: at, seals, reader, ..Peer::new(wish) };
+            let Input::Answered(Ok(Reply::Data(verdict))) = said(Verdict::Welcome) else {
+                unreachable!("a verdict is data")
+            };
+            let verdict = verdict.to_vec();
+            let peer = Peer { state: at, seals, verdict, reader, ..Peer::new(wish) };
             drawing.sample_as(label, peer, input, state);
         }
     }
@@ -146,18 +150,23 @@ fn a_heartbeat_follows_each_pause() {
         peer.step(Instant(0) + at, Input::Tick, &mut out);
         out
     };
-    let verdict = || Input::Answered(Ok(Reply::Data(Buf::from(&[7; VERDICT][..]))));
     assert_eq!(peer.deadline(), Some(Instant(0) + HEARTBEAT));
     assert_eq!(tick(&mut peer, HEARTBEAT - Duration::from_millis(1)), []);
     assert_eq!(tick(&mut peer, HEARTBEAT), [Output::Read(OPEN, 0)]);
     // One at a time, and what is said meanwhile is not lost.
     assert_eq!((peer.deadline(), tick(&mut peer, 9 * HEARTBEAT)), (None, Vec::new()));
     assert_eq!(step(&mut peer, Input::Say(b"ab".to_vec())), []);
-    assert_eq!(step(&mut peer, verdict()), [Output::Write(OPEN, 0, frames(&[b"ab"]).concat())]);
+    let next = step(&mut peer, said(Verdict::Welcome));
+    assert_eq!(next, [Output::Write(OPEN, 0, frames(&[b"ab"]).concat())]);
     assert_eq!(step(&mut peer, written()), []);
     // A server that began anew knows nothing of the open file.
     assert_eq!(tick(&mut peer, HEARTBEAT), [Output::Read(OPEN, 0)]);
     let failed = step(&mut peer, Input::Answered(Err(Error::Disconnected)));
+    assert_eq!(failed, [Output::Disconnected, Output::Close(OPEN)]);
+    // Nor does one whose file was opened again behind a new connection: it asks for a proof.
+    let mut peer = up();
+    assert_eq!(tick(&mut peer, HEARTBEAT), [Output::Read(OPEN, 0)]);
+    let failed = step(&mut peer, Input::Answered(challenge()));
     assert_eq!(failed, [Output::Disconnected, Output::Close(OPEN)]);
 }
 
