@@ -96,7 +96,7 @@ fn a_tree_that_went_in_comes_out_as_it_was() {
         plant(&from);
         let (from, to) = (from.to_str().unwrap(), format!("{path}:/tree"));
         let text = copy(from, &to);
-        assert!(text.contains("; 1 further names"), "{text}");
+        assert!(text.contains("; 1 further name"), "{text}");
         assert_eq!(volume(&["snapshot", &path, "create", "kept"]).0, Some(0));
         let out = dir.path().join(format!("out-{block}"));
         copy(&to, out.to_str().unwrap());

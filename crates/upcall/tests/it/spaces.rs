@@ -390,7 +390,8 @@ fn the_end_of_a_server_waits_for_nothing_that_is_being_opened() {
 
 /// Whether nobody has the volume.
 fn is_free(volume: &Path) -> bool {
-    client(&["volume", "info", volume.to_str().expect("UTF-8")]).0 == Some(0)
+    let (code, said) = client(&["volume", "info", volume.to_str().expect("UTF-8")]);
+    code == Some(0) && !said.contains("\nserved ")
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {

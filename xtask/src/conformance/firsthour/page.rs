@@ -55,10 +55,14 @@ pub(super) fn difference(shown: &[String], said: &[String]) -> Option<String> {
 }
 
 fn fits(wanted: &str, line: &str) -> bool {
-    match wanted.split_once('…') {
-        Some((before, after)) => line.starts_with(before) && line.ends_with(after),
-        None => wanted == line,
+    let mut parts: Vec<&str> = wanted.split('…').collect();
+    let Some(last) = parts.pop().filter(|_| !parts.is_empty()) else { return wanted == line };
+    let Some(mut rest) = line.strip_prefix(parts.remove(0)) else { return false };
+    for part in parts {
+        let Some((_, behind)) = rest.split_once(part) else { return false };
+        rest = behind;
     }
+    rest.ends_with(last)
 }
 
 /// Words of dates.
@@ -151,5 +155,6 @@ mod tests {
         assert!(!same("one\ntwo", "one"));
         assert!(!same("created x", "made x"));
         assert!(same("df53a9a4e5a1… rest", "df53a9a4e5a1bbbb rest"));
+        assert!(same("{a…,b:2,…}", "{abc,b:3,d}") && !same("{a…,b:2,…}", "{abc,c:3,d}"));
     }
 }

@@ -255,7 +255,7 @@ fn storelets(command: &str) -> Way {
         Way::Skip("it takes a tree that is searched for half a second".into())
     } else if starts("upcall storelet list") {
         Way::Before(vec![
-            "upcall put localhost photos/notes.txt /incoming/notes.txt; \
+            "upcall put unix:/run/upcall.sock photos/notes.txt /incoming/notes.txt && \
              until upcall storelet list unix:/run/upcall.sock | grep -q '1 done'; \
              do sleep 0.2; done",
         ])

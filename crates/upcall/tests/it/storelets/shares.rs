@@ -25,10 +25,10 @@ fn memory_is_given_to_as_many_as_there_is_for() {
 #[test]
 fn a_program_that_waits_for_memory_says_so() {
     let lab = Lab::new(&["--storelet-memory", "100"]);
-    let first = lab.start(&["--memory", "80M", "--time", "1m"], &guests::SLEEP);
+    let first = lab.start(&["--memory", "40M", "--time", "1m"], &guests::SLEEP);
     lab.await_state("running", 1);
     let file = lab.file(&guests::SLEEP);
-    let mut second = lab.command(&["--memory", "80M", "--time", "1ms", file.to_str().unwrap()]);
+    let mut second = lab.command(&["--memory", "40M", "--time", "1ms", file.to_str().unwrap()]);
     let mut second = second.spawn().unwrap();
     let mut said = BufReader::new(second.stderr.take().unwrap()).lines();
     let line = said.next().unwrap().unwrap();
