@@ -11,7 +11,8 @@
 //! one, and counts a quarter: clients that send one small request at a time are served one after
 //! the other, whatever theirs cost, and before those that always have something to do, however many
 //! these are, up to four requests for each turn of theirs. Completions wait with the tag of the
-//! turn that began their request: a request waits once, not for each of its operations.
+//! turn that began their request: a request waits once, not for each of its operations, until it
+//! has cost a quantum; then they wait like new input.
 //! Completions of volumes, of other servers and of sends, and what other nodes send, do not wait
 //! here.
 
@@ -85,8 +86,8 @@ struct Tag {
 struct Flow {
     /// Tag, if it waits.
     tag: Option<Tag>,
-    /// Tag of the last turn that was not for completions, and its cost with that of the completions
-    /// since, ns.
+    /// Tag of the last turn that began something, and its cost with that of the completions since,
+    /// ns.
     begun: Tag,
     cost: u64,
     /// Whether that turn was a small one, as far as is known.
@@ -106,6 +107,12 @@ struct Flow {
 impl Flow {
     fn is_empty(&self) -> bool {
         self.done.is_empty() && self.received.is_none() && !self.ticks
+    }
+
+    /// Whether it waits with completions of a turn that has cost no more than a quantum: those of a
+    /// long answer wait like new input.
+    fn goes_on(&self) -> bool {
+        !self.done.is_empty() && self.cost <= QUANTUM
     }
 }
 
@@ -142,6 +149,7 @@ impl Queue {
         let flow = self.flow(slot);
         flow.done.push_back(event);
         if flow.done.len() == 1
+            && flow.goes_on()
             && let Some(tag) = flow.tag.take()
         {
             // It is that of new input.
@@ -179,7 +187,7 @@ impl Queue {
         self.arrivals += 1;
         let finish = start.saturating_add(flow.charged);
         let new = Tag { finish, is_left, arrival: self.arrivals, start };
-        let tag = if flow.done.is_empty() { new } else { flow.begun };
+        let tag = if flow.goes_on() { flow.begun } else { new };
         flow.tag = Some(tag);
         self.waiting.insert((tag, slot));
     }
@@ -190,9 +198,10 @@ impl Queue {
         self.time = self.time.max(tag.start);
         let flow = &mut self.flows[slot];
         assert_eq!(flow.tag.take(), Some(tag), "a connection waits once");
-        if flow.done.is_empty() {
+        if !flow.goes_on() {
             let bytes = flow.received.as_ref().and_then(|result| result.as_ref().ok());
-            flow.is_small = bytes.is_none_or(|bytes| bytes.len() <= SMALL_BYTES);
+            let is_little = bytes.is_none_or(|bytes| bytes.len() <= SMALL_BYTES);
+            flow.is_small = flow.done.is_empty() && is_little;
             (flow.begun, flow.cost) = (tag, 0);
         }
         Some(slot)
@@ -233,7 +242,7 @@ impl Queue {
             let waits = flow.tag.is_some();
             assert_eq!(waits, !flow.is_empty(), "a connection waits with something");
             assert!(flow.begun.start <= flow.end, "a turn does not end before it begins");
-            let least = if flow.done.is_empty() { flow.end } else { flow.begun.start };
+            let least = if flow.goes_on() { flow.begun.start } else { flow.end };
             assert!(flow.tag.is_none_or(|tag| tag.start >= least), "one turn at a time");
         }
     }
@@ -404,6 +413,20 @@ mod tests {
         queue.receive(0, Ok(Buf::default()));
         let order: Vec<usize> = (0..100).map(|_| served(&mut queue, 20)).collect();
         assert_eq!(order, (1..100).chain([0]).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_long_answer_does_not_come_before_other_requests() {
+        let mut queue = Queue::default();
+        (0..2).for_each(|slot| queue.tick(slot));
+        (0..2).for_each(|_| _ = served(&mut queue, 20));
+        let mut turns = [0; 2];
+        for _ in 0..200 {
+            queue.complete(0, Event { id: OpId(0), done: Done::Synced(Ok(())) });
+            queue.tick(1);
+            turns[served(&mut queue, 50)] += 1;
+        }
+        assert!(turns[1] >= 100, "{turns:?}: a small request has at least as many turns");
     }
 
     #[test]
