@@ -6,10 +6,11 @@ use base::Buf;
 const SLACK: usize = 512;
 
 /// Sizes of memory that are kept, bytes, and how many of each.
-const CLASSES: [(usize, usize); 5] = [
+const CLASSES: [(usize, usize); 6] = [
     ((4 << 10) + SLACK, 1024),
     ((16 << 10) + SLACK, 1024),
     ((64 << 10) + SLACK, 256),
+    ((128 << 10) + SLACK, 128),
     ((256 << 10) + SLACK, 64),
     ((1 << 20) + SLACK, 32),
 ];

@@ -33,19 +33,9 @@ impl VolumeFile {
     /// it is neither file nor device; else those of `open(2)`.
     pub fn open(path: &Path, writable: bool) -> io::Result<VolumeFile> {
         // A look before: opening a pipe would wait.
-        let kind = FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode);
-        let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
-        let access = match kind {
-            FileType::RegularFile => access,
-            // The kernel's own lock on devices: it knows of mounts.
-            FileType::BlockDevice => access | OFlags::EXCL,
-            FileType::Directory
-            | FileType::Symlink
-            | FileType::Fifo
-            | FileType::Socket
-            | FileType::CharacterDevice
-            | FileType::Unknown => return Err(io::ErrorKind::InvalidInput.into()),
-        };
+        let mut access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
+        // The kernel's own lock on devices: it knows of mounts.
+        access.set(OFlags::EXCL, is_device(path)?);
         VolumeFile::new(path, access)
     }
 
@@ -70,15 +60,7 @@ impl VolumeFile {
     /// # Errors
     /// `InvalidInput` if it is neither file nor device; else those of `open(2)`.
     pub fn open_unlocked(path: &Path) -> io::Result<VolumeFile> {
-        match FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode) {
-            FileType::RegularFile | FileType::BlockDevice => {}
-            FileType::Directory
-            | FileType::Symlink
-            | FileType::Fifo
-            | FileType::Socket
-            | FileType::CharacterDevice
-            | FileType::Unknown => return Err(io::ErrorKind::InvalidInput.into()),
-        }
+        is_device(path)?;
         let access = OFlags::RDONLY | OFlags::CLOEXEC;
         VolumeFile::direct(rustix::fs::open(path, access, Mode::empty())?)
     }
@@ -200,5 +182,18 @@ impl VolumeFile {
     /// The descriptor, with the lock.
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.fd
+    }
+}
+/// Whether a path leads to a block device; `InvalidInput` if it leads to no plain file either.
+fn is_device(path: &Path) -> io::Result<bool> {
+    match FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode) {
+        FileType::RegularFile => Ok(false),
+        FileType::BlockDevice => Ok(true),
+        FileType::Directory
+        | FileType::Symlink
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::Unknown => Err(io::ErrorKind::InvalidInput.into()),
     }
 }
