@@ -39,7 +39,7 @@ pub(crate) const CANCEL: &[Package] = &[
     package("fuse3", "fusermount3", "unmounts it"),
 ];
 
-/// What puts up the network of a name space.
+/// Network of a name space.
 pub(crate) const NET: &[Package] =
     &[package("iproute2", "ip", "puts up a network"), package("hostname", "hostname", "names it")];
 

@@ -30,7 +30,7 @@ pub(crate) struct Way {
     pub(crate) request: u64,
     /// It leads to nobody any more.
     pub(crate) is_closed: bool,
-    /// What the operator was told of it last.
+    /// Last complaint in the log.
     pub(crate) complaint: Option<String>,
     /// The operator was told that it says what it cannot say.
     pub(crate) is_distrusted: bool,

@@ -33,7 +33,7 @@ pub struct Rollback {
     pub(crate) root: Ptr,
     /// Blocks that leave the present tree.
     pub(crate) freed: Vec<Freed>,
-    /// What has to be changed in the tree with that root.
+    /// Changes of the tree with that root.
     pub(crate) changes: Vec<Change>,
 }
 

@@ -17,7 +17,7 @@ const HOUSES_MAX: u16 = 9;
 /// How often an administrator asks again for a change that does not end.
 const CHANGES_MAX: usize = 20;
 
-/// How much later one replica finds a member silent than another does, at most.
+/// Maximum difference of the times at which two replicas find a member silent.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// How long a new member takes to begin.

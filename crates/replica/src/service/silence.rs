@@ -1,9 +1,9 @@
 //! Members that are silent, and their removal by all others.
 //!
-//! Whoever drives a replica says which members it has not heard for as long as the service allows
-//! ([`Input::Silent`](super::Input::Silent)). The replica tells the others, in a [`Vote`], again
-//! and again as long as it is so. When *all* others have just said the same of one member, and of
-//! no other one here, it begins a [change](super::Change) in which that one is lost, as an
+//! A failure detector reports the members not heard for as long as the service allows
+//! ([`Input::Silent`](super::Input::Silent)). The replica sends them to the others in a [`Vote`],
+//! again and again as long as it is so. When *all* others have just said the same of one member,
+//! and of no other one here, it begins a [change](super::Change) in which that one is lost, as an
 //! administrator would ask for it.
 //!
 //! So it is that change which decides, and half of the members are never lost: of three members
@@ -38,7 +38,7 @@ pub struct Vote {
     pub silent: BTreeSet<ReplicaId>,
 }
 
-/// What this replica and the others say of that.
+/// Unresponsive members, as this replica and the others report them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Silence {
     /// Members that this replica does not hear.
@@ -69,6 +69,10 @@ impl<D: DataType> Replica<D> {
 
     /// Votes, if it is time, and begins to remove a member of which all others say the same.
     pub(super) fn keep_silence(&mut self, now: Instant, out: &mut Outputs<D>) {
+        if self.silence.ours.is_empty() {
+            self.silence.again = None;
+            return;
+        }
         let membership = self.membership().clone();
         let is_member = |id: &ReplicaId| membership.members.contains_key(id);
         let silent: BTreeSet<ReplicaId> =

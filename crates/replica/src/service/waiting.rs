@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Why a request was not answered in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// What must come before it has not arrived from these replicas. It was not done.
+    /// Operations that precede it have not arrived from these replicas. It was not done.
     Behind(Vec<ReplicaId>),
     /// It is done, but these replicas have not said so: it is not known when it will be final.
     NotFinal(Vec<ReplicaId>),
@@ -23,8 +23,7 @@ pub enum Refusal {
     Unwritten,
     /// This replica is an older copy of itself. It was not done.
     Outdated,
-    /// What must come before it is lost with these replicas, which are no members any more. It was
-    /// not done.
+    /// Operations that precede it are lost with these former members. It was not done.
     Lost(Vec<ReplicaId>),
     /// This replica is no member, or is leaving. It was not done.
     Outside,

@@ -23,7 +23,7 @@ pub(super) struct Walk<'a, 'b> {
     /// How many there should be.
     all: u64,
     snapshots: Vec<(Vec<u8>, Option<Snapshot>)>,
-    /// What is in dead lists.
+    /// Entries of dead lists.
     dead: Vec<Vec<Freed>>,
     /// Looks at the present state; snapshots share most of their pages with it.
     present: bool,

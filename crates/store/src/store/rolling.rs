@@ -22,7 +22,7 @@ const FLOOR: u64 = 64;
 #[derive(Debug)]
 pub(super) struct Rolling {
     ticket: Ticket,
-    /// What is still to be changed.
+    /// Changes not applied yet.
     changes: VecDeque<Change>,
 }
 

@@ -301,7 +301,7 @@ struct Talk<'a> {
     file: &'a Arc<File>,
     /// Its input is on the way.
     feeding: bool,
-    /// What it waits for.
+    /// Messages before it runs.
     waiting: Waiting,
 }
 

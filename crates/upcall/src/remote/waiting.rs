@@ -1,10 +1,10 @@
-//! What a program waits for before it runs, told to a person if it takes long.
+//! Messages on states of a storelet before it runs, if they last long.
 
 use std::io::Write as _;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How long a state may last before it is told.
+/// Time after which a state is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Tells of states that last long on standard error, from a thread of its own: the command itself

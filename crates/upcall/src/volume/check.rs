@@ -23,7 +23,7 @@ use tree::volume::verify::{CONTENTS, RECORDS, Verifier};
 /// Tables below this number are the store's own.
 const OWN_TABLES: u32 = 256;
 
-/// How often a volume in use is checked again because checkpoints came in between.
+/// Maximum number of passes over a volume in use, each overtaken by a checkpoint.
 const PASSES_MAX: u32 = 32;
 
 /// Which volume, and how.
@@ -182,7 +182,7 @@ fn recover(disk: &mut FileDisk, superblock: &Superblock, how: &How<'_>) -> Recov
     }
 }
 
-/// What one pass over a volume found.
+/// Result of one pass over a volume.
 struct Pass {
     checked: Checked,
     findings: Vec<Said>,

@@ -32,7 +32,7 @@ pub(crate) struct Grow {
     json: bool,
 }
 
-/// What is said in the end.
+/// Sizes before and after.
 #[derive(Debug, Serialize)]
 struct Report {
     path: String,

@@ -33,7 +33,7 @@ pub(crate) struct Rollback {
     json: bool,
 }
 
-/// What is said in the end.
+/// Names of both states.
 #[derive(Debug, Serialize)]
 struct Report {
     path: String,

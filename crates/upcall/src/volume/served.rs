@@ -12,10 +12,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use store::{Config, Superblock};
 
-/// How often a look at a volume is repeated because of a checkpoint that came in between.
+/// Maximum number of reads of a volume, each overtaken by a checkpoint.
 const TRIES_MAX: u32 = 40;
 
-/// How often the superblocks are read until two readings are equal.
+/// Maximum number of reads of the superblocks until two are equal.
 const READINGS_MAX: u32 = 16;
 
 /// A volume in use by another process.

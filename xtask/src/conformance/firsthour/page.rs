@@ -29,7 +29,7 @@ pub(super) fn commands(page: &str) -> Vec<Shown> {
     commands
 }
 
-/// What differs between the output of a page and that of a command, if anything does. A line `…`
+/// Returns the first difference between the output of a page and that of a command. A line `…`
 /// is any number of lines, and `…` within a line is any text.
 pub(super) fn difference(shown: &[String], said: &[String]) -> Option<String> {
     let mut said = said.iter().map(|line| shape(line)).peekable();

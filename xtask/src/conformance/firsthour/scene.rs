@@ -1,4 +1,4 @@
-//! What the pages speak of: files, hosts, and servers that are there before a command.
+//! Files, hosts and servers that the pages presuppose.
 
 use super::page::Shown;
 use crate::sh;
@@ -11,7 +11,7 @@ use std::process::Command;
 /// Where programs are within the name spaces.
 const PROGRAMS: &str = "/mnt/bin";
 
-/// How a command is run.
+/// Way to run a command.
 pub(super) enum Way {
     /// As it stands.
     Plain,
@@ -23,7 +23,7 @@ pub(super) enum Way {
     Skip(String),
 }
 
-/// What is brought into the name spaces from outside.
+/// Paths outside of the name spaces.
 pub(super) struct Places<'a> {
     pub(super) program: &'a Path,
     /// Programs for storelets.
@@ -154,7 +154,7 @@ impl Scene {
         damage(Path::new(volume), &numbers.as_bytes()[4096..4160])
     }
 
-    /// How a command of the page is run.
+    /// Returns the way to run a command of the page.
     pub(super) fn way(&self, command: &str) -> Way {
         let starts = |with: &str| command.starts_with(with);
         if starts("sudo mount") || starts("cp /mnt/") {
@@ -193,8 +193,8 @@ impl Scene {
         (code != 0) == fails
     }
 
-    /// What differs between the page and what a command said. A load generator says how it was, so
-    /// only the names of its lines are compared; root acts as the owner of what it serves, and some
+    /// Returns the first difference between the page and an output. Of a load generator only the
+    /// names of the lines are compared; root acts as the owner of what it serves, and some
     /// machines have a low limit of open files or are slow to compile.
     pub(super) fn compare(
         &self,

@@ -5,7 +5,7 @@ use super::*;
 const C: ReplicaId = ReplicaId(2);
 const D: ReplicaId = ReplicaId(3);
 
-/// What a replica asks for at this time.
+/// Outputs of a replica at this time.
 fn step_at(replica: &mut Counting, seconds: u64, input: Input<Operator>) -> Vec<Out> {
     let mut out = Vec::new();
     replica.step(NOW + Duration::from_secs(seconds), input, &mut out);

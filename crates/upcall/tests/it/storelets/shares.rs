@@ -21,7 +21,7 @@ fn memory_is_given_to_as_many_as_there_is_for() {
     lab.await_none();
 }
 
-/// Whoever waits for more than a moment is told what for.
+/// A wait of more than a second is shown with its cause.
 #[test]
 fn a_program_that_waits_for_memory_says_so() {
     let lab = Lab::new(&["--storelet-memory", "100"]);
