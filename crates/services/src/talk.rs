@@ -3,7 +3,7 @@
 //! A line that begins with `{` is a JSON object, any other is an operation in words:
 //!
 //! ```text
-//!   {"op": {"add": 5}, "strict": true, "after": "9f03a2-1:7.2:3", "timeout": 2.5}
+//!   {"op": {"add": 5}, "strict": true, "after": "009f03a2-1:7.2:3", "timeout": 2.5}
 //!   {"op": ["add", "5"], "session": "8f2c46e0aa0f4b1cb1b7c2a4d5e6f701", "number": 1}
 //!   add 5
 //! ```
@@ -455,9 +455,9 @@ fn read_words(kind: Kind, text: &str) -> Result<Question, Rejection> {
 }
 
 /// What a client has seen of a service, in words: which service, then replicas and numbers, like
-/// `9f03a2-1:12.3:7`.
+/// `009f03a2-1:12.3:7`.
 pub(crate) fn show_token(service: u32, token: &Vector) -> String {
-    format!("{service:x}-{}", show_vector(token, "."))
+    format!("{service:08x}-{}", show_vector(token, "."))
 }
 
 /// A vector in words: replicas and numbers.

@@ -95,7 +95,10 @@ fn shape(line: &str) -> String {
 
 /// Replaces numbers and hexadecimal names.
 fn numbers(word: &str) -> String {
-    let is_hash = |part: &str| part.len() >= 8 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_hash = |part: &str| {
+        part.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && (part.len() >= 8 || part.bytes().any(|byte| byte.is_ascii_digit()))
+    };
     let mut shaped = String::new();
     for part in word.split_inclusive(|letter: char| !letter.is_ascii_alphanumeric()) {
         let bare = part.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric());
@@ -147,6 +150,7 @@ mod tests {
         let same = |shown: &str, said: &str| difference(&lines(shown), &lines(said)).is_none();
         assert!(same("copied 78,579 files, 1.2 GiB in 6.6 s", "copied 1 file, 3 KiB in 0.1 ms"));
         assert!(same("{\"token\":\"de6da4ac-1:2.2:1\"}", "{\"token\":\"0a6da4ff-11:2.3:1\"}"));
+        assert!(same("{\"token\":\"de6da4ac-1:2.2:1\"}", "{\"token\":\"b42db6c-1:2.2:1\"}"));
         assert!(same("in 6.6 s (187 MiB/s); 2 links", "in 1 s (3 KiB/s); 1 link"));
         assert!(same("Date: Sun, 22 Nov 2026 04:01 GMT", "Date: Thu, 1 Dec 2027 11:11 GMT"));
         assert!(same("one\n…\nlast 3", "one\ntwo\nthree\nlast 4"));
