@@ -592,7 +592,7 @@ mod tests {
     #[test]
     fn a_token_is_what_it_says() {
         let token = read_token(0x7f, Some(&MEMBERS), "7f-1:12.3:7").expect("a token");
-        assert_eq!(show_token(0x7f, &token), "7f-1:12.3:7");
+        assert_eq!(show_token(0x7f, &token), "0000007f-1:12.3:7");
         assert_eq!(
             read_token(0x7f, Some(&MEMBERS), &show_token(0x7f, &Vector::new())),
             Ok(Vector::new())
@@ -624,7 +624,7 @@ mod tests {
         assert_eq!(
             String::from_utf8_lossy(&said),
             "{\"error\":\"no\",\"reason\":\"busy\"}\n\
-             {\"value\":1,\"final\":false,\"token\":\"7f-1:2\"}\n"
+             {\"value\":1,\"final\":false,\"token\":\"0000007f-1:2\"}\n"
         );
         assert_eq!(talk.read(100), Some(Vec::new()), "nothing was asked");
         let next = talk.question(Kind::Counter, b"{\"op\": \"read\"}").expect("a question");

@@ -184,8 +184,8 @@ fn a_client_asks_and_reads_and_may_leave() {
     lab.write(ops, 0, b"append a\n{\"op\": \"size\"}\nfly\n").expect("taken");
     let said = lab.text(ops);
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines[0], "{\"value\":0,\"final\":false,\"token\":\"7-1:1\"}");
-    assert_eq!(lines[1], "{\"value\":1,\"final\":false,\"token\":\"7-1:1\"}");
+    assert_eq!(lines[0], "{\"value\":0,\"final\":false,\"token\":\"00000007-1:1\"}");
+    assert_eq!(lines[1], "{\"value\":1,\"final\":false,\"token\":\"00000007-1:1\"}");
     assert!(lines[2].starts_with("{\"error\":") && lines[2].contains("malformed"), "{said}");
     assert_eq!((lab.file("value").as_str(), lab.file("stable").as_str()), ("\"a\"\n", ""));
     lab.write(ops, 0, b"after 8-1:1\nsize\nafter 7-1:1\nsize\n").expect("taken");
