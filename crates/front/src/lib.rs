@@ -158,14 +158,9 @@ impl Default for Limits {
 
 /// Throws an answer away that nobody waits for: gives back what it brought.
 fn discard(reply: Result<Reply, Error>, out: &mut Vec<Output>) {
-    match reply {
-        Ok(Reply::Walked(_, Some(node))) => out.push(Output::Release(node)),
-        Ok(Reply::Opened(open, _) | Reply::Fetched(_, _, Some(open))) => {
-            out.push(Output::Close(open));
-        }
-        Ok(Reply::Created(node, open, _)) => {
-            out.extend([Output::Close(open), Output::Release(node)]);
-        }
-        Ok(_) | Err(_) => {}
+    if let Ok(reply) = reply {
+        let (node, open) = reply.handed_out();
+        out.extend(open.map(Output::Close));
+        out.extend(node.map(Output::Release));
     }
 }

@@ -96,6 +96,7 @@ impl Branch {
             }
             Served::Volume { file, store, said, path } => {
                 let mut volume = Volume::new(index, file, *store, config.wall, config.read_only);
+                volume.set_write_through(config.write_through);
                 volume.set_name(String::from_utf8_lossy(&path).into_owned());
                 volume.begin(now, said, out);
                 Branch::Volume(Box::new(volume))

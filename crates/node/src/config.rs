@@ -12,6 +12,8 @@ use store::Store;
 pub struct Config {
     /// Nothing may be changed.
     pub read_only: bool,
+    /// Changes are durable before they are answered.
+    pub write_through: bool,
     /// The server's own state is shown under `/.upcall/`.
     pub service: bool,
     /// Settings of HTTP.
@@ -143,5 +145,28 @@ impl Port {
     /// Whether the kernel says who its clients are: a unix socket.
     pub(crate) fn is_told(&self) -> bool {
         matches!(self.clients, Clients::Themselves | Clients::Spokesmen(_))
+    }
+}
+
+#[cfg(test)]
+impl Config {
+    /// A node without listeners and services.
+    pub(crate) fn of_tests() -> Config {
+        Config {
+            read_only: false,
+            write_through: false,
+            service: false,
+            web: Web::default(),
+            owner: 0,
+            ports: Vec::new(),
+            wall: Time::default(),
+            limits: Limits::default(),
+            connections_max: 1000,
+            bytes_max: 1 << 30,
+            files_max: 1 << 20,
+            sharers: 1,
+            volume_cache: 1 << 20,
+            storelets: None,
+        }
     }
 }

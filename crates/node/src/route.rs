@@ -176,7 +176,14 @@ impl Node {
         self.names.step(now, input, &mut out);
         for output in out.drain(..) {
             let message = match output {
-                names::Output::Tell(tree, input) => Message::Tree(tree, input),
+                names::Output::Tell(tree, mut input) => {
+                    if let (true, TreeInput::Ask(_, request)) =
+                        (self.config.write_through, &mut input)
+                    {
+                        request.ask.write_through();
+                    }
+                    Message::Tree(tree, input)
+                }
                 names::Output::Changed(_, result) => {
                     Message::Changes(changes::Input::Changed(result))
                 }

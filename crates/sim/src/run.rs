@@ -132,6 +132,7 @@ fn config(params: &Params, ports: Ports) -> Config {
         |listener, protocol| Port { listener, protocol, local: true, clients: clients.clone() };
     Config {
         read_only: false,
+        write_through: params.seed % 7 == 3,
         service: true,
         owner: 0,
         web: Web { write: true, ..Web::default() },

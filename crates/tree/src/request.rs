@@ -725,6 +725,18 @@ impl Ask {
     }
 }
 
+impl Ask {
+    /// Has each write to a file that this opens wait until it is durable.
+    pub fn write_through(&mut self) {
+        if let Ask::Open { access, .. }
+        | Ask::Create { access, .. }
+        | Ask::CreateUnnamed { access, .. } = self
+        {
+            access.sync |= access.write;
+        }
+    }
+}
+
 /// What a tree answers.
 #[derive(Clone, Debug)]
 pub enum Reply {
@@ -770,4 +782,20 @@ pub enum Reply {
     Conflict(Option<Lock>),
     /// A user.
     User(User),
+}
+
+impl Reply {
+    /// A node and an open file that are held for whoever gets this.
+    pub fn handed_out(&self) -> (Option<NodeId>, Option<OpenId>) {
+        if let Reply::Walked(_, node) = self {
+            return (*node, None);
+        }
+        if let Reply::Created(node, open, _) = self {
+            return (Some(*node), Some(*open));
+        }
+        let (Reply::Opened(open, _) | Reply::Fetched(_, _, Some(open))) = self else {
+            return (None, None);
+        };
+        (None, Some(*open))
+    }
 }

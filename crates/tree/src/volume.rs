@@ -89,6 +89,8 @@ pub struct Volume {
     /// The date when the clock stood at zero.
     wall: Time,
     read_only: bool,
+    /// Whether each change is durable before it is answered.
+    write_through: bool,
     /// Read when it is first needed.
     settings: Option<Settings>,
     /// Most nodes and open files together.
@@ -153,6 +155,7 @@ impl Volume {
             store,
             wall,
             read_only,
+            write_through: false,
             settings: None,
             handles_max: HANDLES_MAX,
             nodes,
@@ -180,6 +183,11 @@ impl Volume {
     pub fn begin(&mut self, now: Instant, said: Vec<store::Output>, out: &mut Vec<Output>) {
         self.heard.extend(said);
         self.settle(now, out);
+    }
+
+    /// Sets whether each change is durable before it is answered, not only what was synced.
+    pub fn set_write_through(&mut self, write_through: bool) {
+        self.write_through = write_through;
     }
 
     /// Sets how many nodes and open files there may be, at most [`HANDLES_MAX`]. What is held

@@ -57,6 +57,11 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) read_only: bool,
 
+    /// Answer a change only when it survives a power failure, not at the next fsync or moments
+    /// later: each change of a volume, and writes to files of a directory
+    #[arg(long)]
+    pub(crate) write_through: bool,
+
     /// Allow PUT and DELETE over HTTP
     #[arg(long)]
     pub(crate) http_write: bool,
@@ -267,6 +272,7 @@ impl Serve {
             replica: either(self.replica, file.replica),
             reach: either(self.reach, file.reach),
             read_only: self.read_only || file.read_only,
+            write_through: self.write_through || file.write_through,
             http_write: self.http_write || file.http_write,
             allow_host: either(self.allow_host, file.allow_host),
             index: self.index || file.index,
@@ -363,10 +369,10 @@ mod tests {
     #[test]
     fn a_file_has_the_same_words_and_flags_win() {
         let text = "dir = \"/srv\"\n9p = \":1\"\nhttp = [\":2\", \"unix:/x\"]\nread-only = true\n\
-                    cache = 64\n";
+                    write-through = true\ncache = 64\n";
         let file: Serve = toml::from_str(text).unwrap();
         assert_eq!((file.ninep.len(), file.http.len(), file.read_only), (1, 2, true));
-        assert_eq!(file.cache, Some(64));
+        assert_eq!((file.cache, file.write_through), (Some(64), true));
         let volume: Serve = toml::from_str("volume = \"v\"").unwrap();
         assert_eq!(volume.dir, Some(PathBuf::from("v")));
         let error = toml::from_str::<Serve>("colour = 1").unwrap_err();

@@ -28,7 +28,11 @@ pub(crate) struct Greeting<'a> {
 
 impl fmt::Display for Greeting<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mode = if self.serve.read_only { "read-only" } else { "read-write" };
+        let mode = match (self.serve.read_only, self.serve.write_through) {
+            (true, _) => "read-only",
+            (false, true) => "read-write, write-through",
+            (false, false) => "read-write",
+        };
         writeln!(f, "serving  {}, {mode}", self.path.display())?;
         if let Some(volume) = self.volume {
             writeln!(f, "volume   {volume}")?;

@@ -221,6 +221,7 @@ fn share(
 ) -> Config {
     Config {
         read_only: serve.read_only,
+        write_through: serve.write_through,
         service: !serve.no_status,
         web,
         owner: reactor::own_user(),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Heard, Limits, Shadow, Web};
+use crate::{Heard, Shadow};
 use base::op::{Done, Event, OpId, Parcel};
 use base::{Access, Automaton, Buf, Caller, Time};
 use std::collections::BTreeMap;
@@ -51,26 +51,8 @@ fn replicated(kind: &str) -> (Replicated, Memory) {
     (Replicated { file: File(1), store: Box::new(store), kept, options }, disk)
 }
 
-fn config() -> Config {
-    Config {
-        read_only: false,
-        service: false,
-        web: Web::default(),
-        owner: 0,
-        ports: Vec::new(),
-        wall: Time::default(),
-        limits: Limits::default(),
-        connections_max: 1000,
-        bytes_max: 1 << 30,
-        files_max: 1 << 20,
-        sharers: 1,
-        volume_cache: 1 << 20,
-        storelets: None,
-    }
-}
-
 fn home() -> Node {
-    Node::new(config(), Served::Skeleton { paths: Vec::new() }, Vec::new())
+    Node::new(Config::of_tests(), Served::Skeleton { paths: Vec::new() }, Vec::new())
 }
 
 #[test]
@@ -99,7 +81,7 @@ impl Lab {
         let trees = node.host(&["hits".to_string()]);
         let mut ops = Vec::new();
         node.set_fronts(FRONT..=FRONT, &mut ops);
-        let other = Node::replicas(config(), vec![(trees[0], replica)]);
+        let other = Node::replicas(Config::of_tests(), vec![(trees[0], replica)]);
         let (letters, front) = (Default::default(), Shadow::new(FRONT));
         let nodes = [node, other];
         let mut lab = Lab { nodes, letters, disk, front, asked: 0, answers: BTreeMap::new() };

@@ -103,21 +103,6 @@ fn begin(body: &str) -> Begin {
 }
 
 fn worker() -> Node {
-    let config = Config {
-        read_only: false,
-        service: false,
-        owner: 0,
-        web: Web::default(),
-        ports: Vec::new(),
-        wall: Time::from_secs(0),
-        limits: Limits::default(),
-        connections_max: 10,
-        bytes_max: 1 << 20,
-        files_max: 1000,
-        sharers: 1,
-        volume_cache: 1 << 20,
-        storelets: None,
-    };
     let export = Export {
         root: NodeId(0),
         device: 1,
@@ -127,7 +112,7 @@ fn worker() -> Node {
         web: Web::default(),
         services: [].into(),
     };
-    Node::worker(1, config, export)
+    Node::worker(1, Config::of_tests(), export)
 }
 
 /// Runs one to its end: its report, and what the thread has spent but for looking again.

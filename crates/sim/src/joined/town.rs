@@ -137,6 +137,7 @@ fn config(params: &Params, listener: Listener, service: bool) -> Config {
     let clients = Clients::All(Identity::Fixed(Caller::Server));
     Config {
         read_only: false,
+        write_through: params.seed % 7 == 3,
         service,
         owner: 0,
         web: Web::default(),

@@ -208,6 +208,7 @@ impl Site {
         let (msize, calls, bytes) = (world.msize, world.calls, world.bytes.0);
         Config {
             read_only: false,
+            write_through: false,
             service: true,
             owner: 0,
             web: Web::default(),

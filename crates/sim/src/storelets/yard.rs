@@ -332,6 +332,7 @@ fn config(params: &Params) -> Config {
     };
     Config {
         read_only: false,
+        write_through: false,
         service: true,
         owner: 0,
         web: Web { write: true, ..Web::default() },

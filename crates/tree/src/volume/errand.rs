@@ -50,7 +50,8 @@ pub(super) enum Awaits {
     Append(u64, u64),
     /// That this inode's old contents are gone: then it is planned again.
     Trim(u64),
-    /// That everything so far is durable: then this is the answer.
+    /// That everything so far is durable: then this is the answer, which has handed out what it
+    /// names.
     Durable(Reply),
     /// That the snapshot is made: then it is planned again.
     Snapshot,
@@ -150,9 +151,8 @@ impl Volume {
         out: &mut Vec<Output>,
     ) {
         let Commit { changes, durable, answer, effects } = commit;
+        let durable = durable || self.write_through && !changes.is_empty();
         let durability = if durable { Durability::Durable } else { Durability::Soon };
-        let plain = matches!(answer, Answer::Reply(_));
-        assert!(plain || !durable, "what hands something out is not kept waiting");
         if changes.is_empty() && durable {
             // What it stands on may not be durable yet.
             self.store.sync(now, ticket(slot), &mut self.heard);
@@ -167,9 +167,10 @@ impl Volume {
             self.errands[slot].progress = Progress::None;
         }
         self.take_effect(now, effects, out);
-        match (durable, answer) {
-            (true, Answer::Reply(reply)) => self.errands[slot].awaits = Awaits::Durable(reply),
-            (_, answer) => self.answer(slot, answer, out),
+        let reply = self.hand_out(slot, answer);
+        match durable {
+            true => self.errands[slot].awaits = Awaits::Durable(reply),
+            false => self.finish(slot, Ok(reply), out),
         }
     }
 
@@ -217,9 +218,14 @@ impl Volume {
         }
     }
 
-    /// Gives out what the answer hands out, and answers.
     fn answer(&mut self, slot: usize, answer: Answer, out: &mut Vec<Output>) {
-        let reply = match answer {
+        let reply = self.hand_out(slot, answer);
+        self.finish(slot, Ok(reply), out);
+    }
+
+    /// Returns the reply, and holds what it hands out.
+    fn hand_out(&mut self, slot: usize, answer: Answer) -> Reply {
+        match answer {
             Answer::Reply(reply) => reply,
             Answer::Walked(stats, spot, place) => {
                 Reply::Walked(stats, Some(self.arrive(slot, spot, place)))
@@ -236,8 +242,18 @@ impl Volume {
                 self.read_ahead(open, part, size);
                 reply
             }
-        };
-        self.finish(slot, Ok(reply), out);
+        }
+    }
+
+    /// Takes back what a reply has handed out that is not sent.
+    fn take_back(&mut self, reply: &Reply, out: &mut Vec<Output>) {
+        let (node, open) = reply.handed_out();
+        if let Some(open) = open {
+            self.close_file(open, out);
+        }
+        if let Some(node) = node {
+            self.unpin(Id::Node(node));
+        }
     }
 
     /// The end of an errand: the one reply.
@@ -325,11 +341,15 @@ impl Volume {
         out: &mut Vec<Output>,
     ) {
         let errand = &mut self.errands[slot];
+        let awaited = std::mem::replace(&mut errand.awaits, Awaits::Plan);
         if let Err(error) = result {
             let error = translate(error, Some(&errand.ask));
+            if let Awaits::Durable(reply) = awaited {
+                self.take_back(&reply, out);
+            }
             return self.finish(slot, Err(error), out);
         }
-        match std::mem::replace(&mut errand.awaits, Awaits::Plan) {
+        match awaited {
             Awaits::Durable(reply) => self.finish(slot, Ok(reply), out),
             Awaits::Snapshot => {
                 errand.progress = Progress::Made;

@@ -15,6 +15,7 @@ mod permissions;
 mod random;
 mod replacing;
 mod snapshots;
+mod through;
 mod times;
 
 use super::record::{INODES, Inode, of_key};
