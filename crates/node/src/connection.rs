@@ -234,6 +234,11 @@ impl Connection {
         self.state != State::Ending && self.debt.is_overdue(now)
     }
 
+    /// Whether the session has requests for its next turn.
+    pub(crate) fn has_requests_left(&self) -> bool {
+        self.session.deadline() == Some(Instant(0))
+    }
+
     /// When something came last, if nothing is lost for the client when the connection ends.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         (self.is_quiet() && self.session.is_idle()).then_some(self.received)

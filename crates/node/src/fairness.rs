@@ -16,8 +16,9 @@
 //! Completions of volumes, of other servers and of sends, and what other nodes send, do not wait
 //! here.
 
+use crate::Node;
+use crate::connection::{self, Connection};
 use crate::route::Message;
-use crate::{Node, connection};
 use base::op::{Event, Op};
 use base::{Buf, Error, Instant};
 use std::cell::Cell;
@@ -102,6 +103,8 @@ struct Flow {
     received: Option<Result<Buf, Error>>,
     /// Whether a deadline has passed, or requests are left.
     ticks: bool,
+    /// Whether the last turn left requests, for which a tick follows.
+    is_left: bool,
 }
 
 impl Flow {
@@ -160,8 +163,10 @@ impl Queue {
 
     /// Adds that a deadline has passed, or that requests are left.
     pub(crate) fn tick(&mut self, slot: usize) {
-        self.flow(slot).ticks = true;
-        self.join(slot, false);
+        let flow = self.flow(slot);
+        flow.ticks = true;
+        let is_left = flow.is_left;
+        self.join(slot, is_left);
     }
 
     fn flow(&mut self, slot: usize) -> &mut Flow {
@@ -177,11 +182,11 @@ impl Queue {
         if flow.tag.is_some() {
             return;
         }
-        // A new connection comes behind those that were served: otherwise clients that connect
-        // for each request would always be first.
+        // A new connection comes behind those that were served, though not behind all that one of
+        // them has cost: otherwise clients that connect for each request would always be first.
         let is_new = flow.end == 0;
         let start = match is_new {
-            true => self.end.max(self.time),
+            true => self.end.clamp(self.time, self.time.saturating_add(QUANTUM)),
             false => flow.end.max(self.time.saturating_sub(CREDIT)),
         };
         self.arrivals += 1;
@@ -207,12 +212,14 @@ impl Queue {
         Some(slot)
     }
 
-    /// Ends a turn that has cost so much; the connection waits again if something is left.
-    fn end(&mut self, slot: usize, cost: Duration) {
+    /// Ends a turn that has cost so much, and has left requests or not; the connection waits again
+    /// if input is left.
+    fn end(&mut self, slot: usize, cost: Duration, is_left: bool) {
         let cost = u64::try_from(cost.min(COST_MAX).as_nanos()).expect("ms").max(1);
         let flow = &mut self.flows[slot];
         flow.cost = flow.cost.saturating_add(cost);
-        flow.is_small &= flow.cost <= QUANTUM && flow.is_empty();
+        flow.is_left = is_left || !flow.is_empty();
+        flow.is_small &= flow.cost <= QUANTUM && !flow.is_left;
         flow.charged = if flow.is_small { SMALL } else { flow.cost.max(QUANTUM) };
         flow.end = flow.end.max(flow.begun.start.saturating_add(flow.charged));
         self.end = flow.end;
@@ -267,7 +274,8 @@ impl Node {
             let operations = u32::try_from(ops.len() - before + inputs).unwrap_or(u32::MAX);
             let ended = clock();
             let cost = ended.since(begun) + OPERATION_COST * operations;
-            self.queue.end(slot, cost);
+            let is_left = self.connections.get(slot).is_some_and(Connection::has_requests_left);
+            self.queue.end(slot, cost, is_left);
             (begun, spent) = (ended, spent + cost);
         }
     }
@@ -311,7 +319,10 @@ pub fn ticking(now: Instant) -> impl Fn() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::op::{Done, OpId};
+    use crate::{Clients, Config, Identity, Port, Protocol, Served};
+    use base::op::{Done, Listener, OpId, Peer, Socket};
+    use base::{Automaton as _, Caller};
+    use wire::ninep::{NO_TAG, Tmessage};
 
     fn clear(queue: &mut Queue, slot: usize) {
         let flow = &mut queue.flows[slot];
@@ -323,15 +334,17 @@ mod tests {
     fn served(queue: &mut Queue, cost: u64) -> usize {
         let slot = queue.begin().expect("one waits");
         clear(queue, slot);
-        queue.end(slot, Duration::from_micros(cost));
+        queue.end(slot, Duration::from_micros(cost), false);
         queue.check();
         slot
     }
 
-    /// Serves a connection that still has something to do.
+    /// Serves a connection that has requests left, as the node does: a tick follows.
     fn served_in_part(queue: &mut Queue, cost: u64) -> usize {
         let slot = queue.begin().expect("one waits");
-        queue.end(slot, Duration::from_micros(cost));
+        clear(queue, slot);
+        queue.end(slot, Duration::from_micros(cost), true);
+        queue.tick(slot);
         queue.check();
         slot
     }
@@ -454,6 +467,52 @@ mod tests {
             queue.tick(slot);
         }
         assert!((45..=55).contains(&kept), "{kept} of 100 turns");
+    }
+
+    /// A node with two connections of 9P; what it does is lost.
+    fn node_with_connections() -> Node {
+        let port = Port {
+            listener: Listener(1),
+            protocol: Protocol::NineP,
+            local: true,
+            clients: Clients::All(Identity::Fixed(Caller::Server)),
+        };
+        let config = Config { ports: vec![port], ..Config::of_tests() };
+        let mut node = Node::new(config, Served::Skeleton { paths: Vec::new() }, Vec::new());
+        let ops = turn(&mut node, Vec::new());
+        let accept = ops.iter().find_map(|op| {
+            let Op::Accept { id, .. } = op else { return None };
+            Some(*id)
+        });
+        let peers = (1..=2).map(|at| (Socket(at), Peer::Network(format!("127.0.0.1:{at}"))));
+        let done = Done::Accepted(Ok(peers.collect()));
+        turn(&mut node, vec![Event { id: accept.expect("it listens"), done }]);
+        node
+    }
+
+    fn turn(node: &mut Node, mut events: Vec<Event>) -> Vec<Op> {
+        let mut ops = Vec::new();
+        node.turn(Instant(1), &crate::ticking(Instant(1)), &mut events, &mut ops);
+        node.check();
+        ops
+    }
+
+    #[test]
+    fn a_connection_whose_requests_are_left_is_charged_a_quantum() {
+        let mut node = node_with_connections();
+        let version = Tmessage::Version { msize: 8192, version: b"9P2000.L" };
+        let clunks = |count| (0..count).map(|tag| (tag, Tmessage::Clunk { fid: 9 }));
+        for (slot, count) in [(0, 150), (1, 1)] {
+            let mut bytes = Vec::new();
+            version.encode(NO_TAG, &mut bytes);
+            clunks(count).for_each(|(tag, clunk)| clunk.encode(tag, &mut bytes));
+            assert!(bytes.len() <= SMALL_BYTES, "few bytes");
+            node.queue.receive(slot, Ok(Buf::from(bytes)));
+        }
+        turn(&mut node, Vec::new());
+        let charged: Vec<u64> = node.queue.flows.iter().map(|flow| flow.charged).collect();
+        assert!(node.connections[0].has_requests_left(), "more than a turn of it");
+        assert_eq!(charged, [QUANTUM, SMALL]);
     }
 
     #[test]
