@@ -184,6 +184,12 @@ impl Names {
         (self.places.len(), self.unions.len())
     }
 
+    /// How many directories have others in their place, and how many of these are unions.
+    pub fn points(&self) -> (usize, usize) {
+        let unions = self.table.points().filter(|point| point.is_union());
+        (self.table.points().count(), unions.count())
+    }
+
     /// Lines in the words of [`script`] that make the name space, in the order in which they have
     /// to be said.
     pub fn text(&self) -> Vec<String> {

@@ -285,6 +285,20 @@ impl Branch {
     }
 
     /// Counts of a replica.
+    /// Of the tree of storelets: what those that have ended have used.
+    pub(crate) fn storelet_totals(&self) -> Option<&storelet::Totals> {
+        match self {
+            Branch::Storelets(storelets) => Some(storelets.totals()),
+            Branch::Host(..)
+            | Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Volume(_)
+            | Branch::Remote(_)
+            | Branch::Replica(_)
+            | Branch::Relay(_) => None,
+        }
+    }
+
     pub(crate) fn replica_counts(&self) -> Option<services::Counts> {
         match self {
             Branch::Replica(replica) => Some(replica.counts()),

@@ -85,6 +85,7 @@ impl Node {
                     continue;
                 }
                 Output::Commanded(ticket, result) => {
+                    self.traffic.command(result.is_ok());
                     Message::Tree(SERVICE, TreeInput::Commanded(ticket, result))
                 }
             };

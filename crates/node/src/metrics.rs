@@ -1,5 +1,6 @@
 //! The state of the nodes of a process in the Prometheus text format, version 0.0.4.
 
+use super::branch::Branch;
 use super::stages::Stages;
 use super::status::Report;
 use super::{Node, Phase};
@@ -83,6 +84,10 @@ pub(crate) fn text(node: &Node, report: &Report, now: Instant) -> String {
     page.rows("upcall_mounted_server_up", ("gauge", help), report.servers.iter().map(server));
     volumes(&mut page, report);
     replicas(&mut page, report);
+    if let Some(totals) = node.trees.iter().find_map(Branch::storelet_totals) {
+        storelets(&mut page, totals);
+    }
+    names(&mut page, node, report);
     stages(&mut page, &report.stages);
     page.text
 }
@@ -171,6 +176,46 @@ fn replicas(page: &mut Page, report: &Report) {
     let help = "Whether each other member is connected.";
     let up = rows.iter().map(|(labels, one)| (labels.clone(), u8::from(one.is_connected)));
     page.rows("upcall_replica_member_up", ("gauge", help), up);
+}
+
+fn storelets(page: &mut Page, totals: &storelet::Totals) {
+    let storelet::Totals { ended, used, waited_ns, compile_ns } = totals;
+    let ended = ended.iter().map(|(end, count)| (format!("{{end=\"{end}\"}}"), *count));
+    let help = "Storelets, or chains of them, that have ended, by how.";
+    page.rows("upcall_storelets_ended_total", ("counter", help), ended);
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let label = |name: &str| format!("{{kind=\"{name}\"}}");
+    let times = [("own", used.cpu_ns), ("server", used.served_ns), ("compile", *compile_ns)];
+    let times = times.map(|(name, ns)| (label(name), seconds(ns)));
+    let help = "Processor time of storelets that have ended: their own, the server's for them, and \
+                that of compiling.";
+    page.rows("upcall_storelet_cpu_seconds_total", ("counter", help), times);
+    let help = "How long they waited for compilation and memory.";
+    page.one("upcall_storelet_waited_seconds_total", ("counter", help), seconds(*waited_ns));
+    let help = "Requests of theirs to the file system.";
+    page.one("upcall_storelet_requests_total", ("counter", help), used.operations);
+    let bytes = [
+        ("read", used.read),
+        ("written", used.written),
+        ("input", used.input),
+        ("output", used.output),
+    ];
+    let help = "Bytes read from files, written to files, of input and of output.";
+    let bytes = bytes.map(|(name, count)| (label(name), count));
+    page.rows("upcall_storelet_bytes_total", ("counter", help), bytes);
+}
+
+fn names(page: &mut Page, node: &Node, report: &Report) {
+    let (points, unions) = node.names.points();
+    let help = "Directories that have others in their place.";
+    page.one("upcall_names_points", ("gauge", help), points);
+    let help = "Those of them that are unions.";
+    page.one("upcall_names_unions", ("gauge", help), unions);
+    let commands = report.traffic.commands().map(|(is_done, count)| {
+        (format!("{{result=\"{}\"}}", if is_done { "done" } else { "failed" }), count)
+    });
+    let help = "Writes to /.upcall/names by whether all their lines were carried out.";
+    page.rows("upcall_names_commands_total", ("counter", help), commands);
 }
 
 fn stages(page: &mut Page, stages: &Stages) {

@@ -15,6 +15,8 @@ pub(crate) struct Traffic {
     responses: BTreeMap<(&'static str, u16), u64>,
     /// Bytes of the contents of HTTP responses.
     contents: u64,
+    /// Commands to the name space that were carried out, and that failed.
+    commands: (u64, u64),
 }
 
 /// Bytes on the wire.
@@ -53,9 +55,15 @@ impl Traffic {
         self.contents += account.bytes;
     }
 
+    /// Counts a command to the name space.
+    pub(crate) fn command(&mut self, is_done: bool) {
+        self.commands.0 += u64::from(is_done);
+        self.commands.1 += u64::from(!is_done);
+    }
+
     /// Adds what another node has counted.
     pub(crate) fn add(&mut self, other: &Traffic) {
-        let Traffic { ninep, http, replies, responses, contents } = other;
+        let Traffic { ninep, http, replies, responses, contents, commands } = other;
         for (sum, of) in [(&mut self.ninep, ninep), (&mut self.http, http)] {
             sum.received += of.received;
             sum.sent += of.sent;
@@ -67,6 +75,8 @@ impl Traffic {
             *self.responses.entry(*key).or_insert(0) += count;
         }
         self.contents += contents;
+        self.commands.0 += commands.0;
+        self.commands.1 += commands.1;
     }
 
     /// Received and sent bytes of each protocol.
@@ -88,5 +98,10 @@ impl Traffic {
     /// Bytes of the contents of HTTP responses.
     pub(crate) fn contents(&self) -> u64 {
         self.contents
+    }
+
+    /// Commands to the name space, by whether they were carried out.
+    pub(crate) fn commands(&self) -> [(bool, u64); 2] {
+        [(true, self.commands.0), (false, self.commands.1)]
     }
 }

@@ -44,7 +44,7 @@ pub use engine::{Engine, Engines, GUESTS_MAX, Pace, Program, WeakProgram};
 pub use guest::{Ended, Guest, Pause, Start};
 pub use maxima::Maxima;
 pub use report::Report;
-pub use storelets::{DOMAINS_MAX, OPENS_MAX, OVERHEAD, Settings, Storelets};
+pub use storelets::{DOMAINS_MAX, OPENS_MAX, OVERHEAD, Settings, Storelets, Totals};
 pub use worker::{Ran, Slice, Worker};
 
 // What integration tests use is used by the tests within, under the same name.

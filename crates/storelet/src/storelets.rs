@@ -15,13 +15,14 @@ mod listing;
 mod watches;
 
 use crate::admission::{Admission, Limits, Need, user_of};
-use crate::budget::Reason;
+use crate::budget::{Reason, Used};
 use crate::ceiling::Ceiling;
 use crate::compile::{Code, Compiled, Fresh, Hash, Module, ToCompiler};
 use crate::crossing::{Account, Begin, Crossing, DomainId, ToHome, ToWorker};
 use crate::domain::{self, Domain, ORDER_TIME};
 use crate::maxima::Maxima;
 use crate::order::{Label, Order};
+use crate::report::Report;
 use crate::standing::duty::Duty;
 use crate::standing::shelf::{self, Shelf};
 use crate::standing::{Stock, desk, watch};
@@ -138,6 +139,28 @@ enum Opened {
     Control(Caller),
 }
 
+/// What all storelets that have ended have used.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Storelets, or chains of them, by how they ended: [`Report::end`](crate::Report).
+    pub ended: BTreeMap<&'static str, u64>,
+    /// Resources of all together.
+    pub used: Used,
+    /// From their orders to their first instructions: compiling and waiting for memory, ns.
+    pub waited_ns: u64,
+    /// Processor time that compiling their modules took, ns.
+    pub compile_ns: u64,
+}
+
+impl Totals {
+    fn add(&mut self, report: &Report) {
+        *self.ended.entry(report.end).or_insert(0) += 1;
+        self.used = self.used.with(&report.used);
+        self.waited_ns += report.waited_ns;
+        self.compile_ns += report.compile_ns;
+    }
+}
+
 /// The tree automaton.
 #[derive(Debug)]
 pub struct Storelets {
@@ -162,6 +185,7 @@ pub struct Storelets {
     duties: BTreeMap<Label, Duty>,
     watches: BTreeMap<u64, Watched>,
     is_settled: bool,
+    totals: Totals,
     /// What the operator may want to know.
     news: VecDeque<String>,
     closing: bool,
@@ -196,6 +220,7 @@ impl Storelets {
             duties: BTreeMap::new(),
             watches: BTreeMap::new(),
             is_settled: false,
+            totals: Totals::default(),
             news: news.collect(),
             closing: false,
             is_over: false,
@@ -229,6 +254,11 @@ impl Storelets {
     /// Memory that storelets have been given, and how much there is for them, bytes.
     pub fn memory(&self) -> (u64, u64) {
         (self.admission.memory(), self.settings.memory)
+    }
+
+    /// What those that have ended have used.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
     }
 
     /// Ends all storelets, for the end of the server.
@@ -415,6 +445,7 @@ impl Storelets {
                 self.step_domain(now, id, domain::Input::Resolved(resolved), out);
             }
             domain::Output::Over(report, complaint) => {
+                self.totals.add(&report);
                 self.write_down(now, id, &report, &complaint, out);
             }
         }

@@ -65,6 +65,10 @@ fn directories_are_joined_by_mount_bind_and_union() {
         let said = body(&server, "/.upcall/names");
         assert!(said.contains(&format!("mount -ac /u host:{shown}/b\n")), "{said}");
         assert!(said.contains("bind /u/in /x\n"), "{said}");
+        let metrics = body(&server, "/.upcall/metrics");
+        for row in ["points 3", "unions 1", "commands_total{result=\"failed\"} 0"] {
+            assert!(metrics.contains(&format!("\nupcall_names_{row}\n")), "{row}: {metrics}");
+        }
         assert_eq!(server.end(), Some(0));
     }
 }

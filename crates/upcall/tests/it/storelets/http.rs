@@ -63,6 +63,33 @@ fn a_posted_program_answers_and_how_it_ended_follows() {
 }
 
 #[test]
+fn metrics_count_storelets_that_have_ended() {
+    let lab = Lab::new(&[]);
+    post(&lab, "?arg=a", &guests::ARGS.wasm());
+    post(&lab, "", &guests::EXIT.wasm());
+    post(&lab, "?cpu=50ms", &guests::SPIN.wasm());
+    post(&lab, "", &guests::TRAP.wasm());
+    assert_eq!(body(&post(&lab, "", &guests::CAT.wasm())), "");
+    let query = format!("?module={}", guests::CAT.hash());
+    assert_eq!(body(&post(&lab, &query, b"hello\n")), "hello\n");
+    let metrics = crate::server::get(lab.server.http(), "/.upcall/metrics");
+    let value = |row: &str| {
+        let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(row));
+        let value: f64 = lines.next().expect(row).trim().parse().expect("a number");
+        value
+    };
+    assert_eq!(value("upcall_storelets_ended_total{end=\"exit\"}"), 4.0, "{metrics}");
+    assert_eq!(value("upcall_storelets_ended_total{end=\"killed\"}"), 1.0, "{metrics}");
+    assert_eq!(value("upcall_storelets_ended_total{end=\"trap\"}"), 1.0, "{metrics}");
+    assert!(value("upcall_storelet_cpu_seconds_total{kind=\"own\"}") >= 0.05, "{metrics}");
+    assert!(value("upcall_storelet_cpu_seconds_total{kind=\"compile\"}") > 0.0, "{metrics}");
+    assert!(value("upcall_storelet_waited_seconds_total") > 0.0, "{metrics}");
+    assert_eq!(value("upcall_storelet_bytes_total{kind=\"input\"}"), 6.0, "{metrics}");
+    // "a" with its zero, and the line.
+    assert_eq!(value("upcall_storelet_bytes_total{kind=\"output\"}"), 8.0, "{metrics}");
+}
+
+#[test]
 fn what_is_posted_to_a_known_program_is_its_input() {
     let lab = Lab::new(&[]);
     let query = format!("?module={}", guests::CAT.hash());
