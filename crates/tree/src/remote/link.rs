@@ -12,7 +12,6 @@ mod tests;
 use base::op::Socket;
 use base::rng::Rng;
 use base::{Automaton, Error, Instant};
-use std::mem;
 use std::time::Duration;
 
 /// First pause after a failure.
@@ -118,15 +117,19 @@ pub(super) struct Link {
     offer: Dialect,
     /// Whether it ever agreed on a dialect: only who never did may not know what was offered.
     met: bool,
-    /// Whether the server has ever agreed to 9P2000.L.
-    knows_linux: bool,
+    /// Connections on which a server that agrees to 9P2000 is offered 9P2000.L too: it has agreed
+    /// to that before.
+    better_offers: u8,
 }
+
+/// Connections on which a server may leave the offer of what it knew before unanswered.
+const BETTER_OFFERS: u8 = 2;
 
 impl Link {
     /// A link that connects at the first opportunity.
     pub(super) fn new(rng: Rng) -> Link {
         let state = State::Down { until: Instant(0) };
-        Link { state, rng, failures: 0, offer: Dialect::Linux, met: false, knows_linux: false }
+        Link { state, rng, failures: 0, offer: Dialect::Linux, met: false, better_offers: 0 }
     }
 
     pub(super) fn state(&self) -> State {
@@ -227,17 +230,21 @@ impl Link {
     fn agreed(
         &mut self,
         now: Instant,
-        (socket, until, offered): (Socket, Instant, Dialect),
+        (socket, offered): (Socket, Dialect),
         dialect: Dialect,
         out: &mut Vec<Output>,
     ) -> State {
         self.met = true;
-        let is_less = (offered, dialect) == (Dialect::Plan9, Dialect::Plan9);
-        if is_less && mem::take(&mut self.knows_linux) {
+        if (offered, dialect) == (Dialect::Plan9, Dialect::Plan9) && self.better_offers > 0 {
+            self.better_offers -= 1;
             out.push(Output::Offer(socket, Dialect::Linux));
-            return State::Version { socket, until, offered: Dialect::Linux };
+            return State::Version { socket, until: now + PATIENCE, offered: Dialect::Linux };
         }
-        self.knows_linux |= dialect == Dialect::Linux;
+        match (offered, dialect) {
+            (_, Dialect::Linux) => self.better_offers = BETTER_OFFERS,
+            (Dialect::Linux, Dialect::Plan9) => self.better_offers = 0,
+            (Dialect::Plan9, Dialect::Plan9) => {}
+        }
         out.push(Output::Attach(dialect));
         State::Attaching { socket, until: now + PATIENCE }
     }
@@ -300,10 +307,11 @@ impl Automaton for Link {
                 out.extend(connected.ok().map(Output::Release));
                 self.down(now)
             }
-            (State::Version { socket, until, offered }, Input::Agreed(dialect)) => {
-                self.agreed(now, (socket, until, offered), dialect, out)
+            (State::Version { socket, offered, .. }, Input::Agreed(dialect)) => {
+                self.agreed(now, (socket, offered), dialect, out)
             }
             (State::Version { socket, offered: Dialect::Linux, until }, Input::Unknown) => {
+                self.better_offers = 0;
                 out.push(Output::Offer(socket, Dialect::Plan9));
                 State::Version { socket, until, offered: Dialect::Plan9 }
             }
@@ -316,7 +324,7 @@ impl Automaton for Link {
                 State::Up { socket }
             }
             (State::Up { socket }, Input::Broken(why)) => {
-                if self.knows_linux {
+                if self.better_offers > 0 {
                     self.offer = Dialect::Linux;
                 }
                 self.part(now, socket, why, out)

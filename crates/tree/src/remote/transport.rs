@@ -145,10 +145,10 @@ impl Remote {
         let Some(socket) = self.socket.filter(|_| !self.is_receiving) else { return };
         self.is_receiving = true;
         let wanted = frame_size(&self.input).filter(|size| *size >= RECEIVE_INTO_MIN);
-        let into = wanted.map_or(ReceiveBuf::Usual, |size| {
+        let into = wanted.map_or(ReceiveBuf::Default, |size| {
             let mut buf = mem::take(&mut self.input);
             buf.reserve(size - buf.len());
-            ReceiveBuf::Behind(buf)
+            ReceiveBuf::Append(buf)
         });
         let id = self.op_id(RECEIVE);
         out.push(Output::Do(Op::Receive { id, socket, into }));

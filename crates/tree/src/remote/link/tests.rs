@@ -94,12 +94,15 @@ fn a_server_that_answers_an_error_hears_the_other_offer_on_a_new_connection() {
     assert_eq!(out, [Output::Connect, Output::Offer(SOCKET, Dialect::Plan9)]);
 }
 
+fn agree(at: u64, dialect: Dialect) -> [(u64, Input); 2] {
+    [(at, Input::Agreed(dialect)), (at, Input::Attached)]
+}
+
 /// An error that one connection was told does not leave a server of 9P2000.L with 9P2000.
 #[test]
 fn a_server_that_agreed_to_the_first_offer_hears_it_again_after_an_error_on_a_later_connection() {
     let mut link = link();
     let connected = Input::Connected(Ok(SOCKET));
-    let agree = |at, dialect| [(at, Input::Agreed(dialect)), (at, Input::Attached)];
     let part = |at| [(at, Input::Broken("the connection broke")), (at, Input::Idle)];
     run(&mut link, &[(0, Input::Tick), (1, connected)]);
     run(&mut link, &agree(2, Dialect::Linux));
@@ -121,23 +124,42 @@ fn a_server_that_agreed_to_the_first_offer_hears_it_again_after_an_error_on_a_la
 #[test]
 fn a_server_that_answers_again_with_the_other_dialect_is_believed() {
     let plan9 = Input::Agreed(Dialect::Plan9);
-    let mut link = Link { offer: Dialect::Plan9, knows_linux: true, met: true, ..self::link() };
+    let mut link =
+        Link { offer: Dialect::Plan9, better_offers: BETTER_OFFERS, met: true, ..self::link() };
     let connected = Input::Connected(Ok(SOCKET));
     let out = run(&mut link, &[(0, Input::Tick), (1, connected), (2, plan9), (3, plan9)]);
     let offers = [Dialect::Plan9, Dialect::Linux].map(|dialect| Output::Offer(SOCKET, dialect));
     let expected = [Output::Connect].into_iter().chain(offers);
     assert!(out.into_iter().eq(expected.chain([Output::Attach(Dialect::Plan9)])));
 
-    // Or says nothing to the better offer: it hears the other one on the next connection.
-    let failures = STRANGER;
-    let stranger = Link { offer: Dialect::Plan9, knows_linux: true, met: true, ..self::link() };
-    let mut link = Link { failures, ..stranger };
-    run(&mut link, &[(0, Input::Tick), (1, connected), (2, plan9), (10_002, Input::Tick)]);
-    let inputs =
-        [(10_003, Input::Idle), (20_000, Input::Tick), (20_001, connected), (20_002, plan9)];
-    let out = run(&mut link, &inputs);
+    // Or says nothing to the better offer, twice: it hears the other one on the next connection.
+    let mut link = stranger();
+    for start in [0, 20_000] {
+        let inputs = [(start, Input::Tick), (start + 1, connected), (start + 2, plan9)];
+        let out = run(&mut link, &inputs);
+        assert_eq!(out.last(), Some(&Output::Offer(SOCKET, Dialect::Linux)), "{out:?}");
+        run(&mut link, &[(start + 10_002, Input::Tick), (start + 10_003, Input::Idle)]);
+    }
+    let out = run(&mut link, &[(40_000, Input::Tick), (40_001, connected), (40_002, plan9)]);
     let plain = [Output::Offer(SOCKET, Dialect::Plan9), Output::Attach(Dialect::Plan9)];
     assert!(out.ends_with(&plain), "{out:?}");
+}
+
+/// A link to a server that knew 9P2000.L, which is offered 9P2000 after several failures.
+fn stranger() -> Link {
+    let (offer, better_offers) = (Dialect::Plan9, BETTER_OFFERS);
+    Link { offer, better_offers, met: true, failures: STRANGER, ..link() }
+}
+
+/// The better offer has a time of its own, however late the answer to the first one was.
+#[test]
+fn a_late_answer_leaves_time_for_the_better_offer() {
+    let connected = Input::Connected(Ok(SOCKET));
+    let late = (9_900, Input::Agreed(Dialect::Plan9));
+    let mut link = stranger();
+    run(&mut link, &[(0, Input::Tick), (1, connected), late, (10_002, Input::Tick)]);
+    let out = run(&mut link, &agree(12_000, Dialect::Linux));
+    assert_eq!(out, [Output::Attach(Dialect::Linux), Output::Up]);
 }
 
 /// Some servers say nothing to what they do not know; those that were heard once do know.
