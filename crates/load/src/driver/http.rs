@@ -29,6 +29,7 @@ pub struct Url {
 /// A PUT that is under way.
 pub struct Put {
     stream: Stream,
+    path: String,
 }
 
 impl Url {
@@ -58,7 +59,7 @@ impl Url {
         let (path, host) = (numbered(&self.path, file), &self.host);
         write!(stream, "PUT {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {bytes}\r\n")?;
         write!(stream, "Connection: close\r\n\r\n")?;
-        Ok(Put { stream })
+        Ok(Put { stream, path })
     }
 }
 
@@ -74,7 +75,7 @@ impl Put {
     /// Reads an answer that came before the end of the body.
     fn refusal(&mut self) -> Option<io::Error> {
         let (status, _) = head(&mut self.stream).ok()?;
-        (status >= 400).then(|| refused("sent", "the object", status))
+        (status >= 400).then(|| refused("sent", &self.path, status))
     }
 
     /// Waits until the server has it.
@@ -84,7 +85,7 @@ impl Put {
     pub fn end(mut self) -> io::Result<()> {
         match head(&mut self.stream)? {
             (200..300, _) => Ok(()),
-            (status, _) => Err(refused("sent", "the object", status)),
+            (status, _) => Err(refused("sent", &self.path, status)),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::{Driver, Target, Waker};
 use crate::{Io, Kind, Outcome};
-use embed::{Ask, Call, Client, Durability, Reply, Request, Ticket, Volume};
+use embed::{Ask, Call, Client, Durability, Options, Reply, Request, Ticket, Volume};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
@@ -47,9 +47,28 @@ impl Store {
         let name = TABLE.as_bytes().to_vec();
         let reply = volume.call(Call::OpenTable { name, kind: TableKind::Raw })?;
         let Reply::Table(table) = reply else { unreachable!("{reply:?} is no table") };
+        Ok(Store::of(volume, table, path, durable))
+    }
+
+    /// Opens a volume and changes nothing in it; `None` if no load ever went to it.
+    ///
+    /// # Errors
+    /// What the volume says.
+    pub fn open_to_read(path: &Path) -> Result<Option<Store>, embed::Error> {
+        let options = Options { read_only: true, ..Options::default() };
+        let volume = Volume::open_with(path, &options)?;
+        let reply = volume.call(Call::Tables)?;
+        let Reply::Tables(tables) = reply else { unreachable!("{reply:?} are no tables") };
+        let is_ours = |(name, _, kind): &(Vec<u8>, Table, TableKind)| {
+            name == TABLE.as_bytes() && *kind == TableKind::Raw
+        };
+        let table = tables.into_iter().find(is_ours).map(|(_, table, _)| table);
+        Ok(table.map(|table| Store::of(volume, table, path, false)))
+    }
+
+    fn of(volume: Volume, table: Table, path: &Path, durable: bool) -> Store {
         let durability = if durable { Durability::Durable } else { Durability::Soon };
-        let name = format!("volume {}", path.display());
-        Ok(Store { volume, table, name, durability })
+        Store { volume, table, name: format!("volume {}", path.display()), durability }
     }
 
     /// Writes some of a file's bytes, so that reads find something; they are durable soon.

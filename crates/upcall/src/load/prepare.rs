@@ -85,16 +85,21 @@ pub(crate) fn prepare(flags: &Flags, wants: &Wants) -> Result<Prepared, String> 
     Ok(prepared)
 }
 
-/// Refuses to make a target for a run that only reads: its path may be mistyped.
-fn expect_making(flags: &Flags, wants: &Wants, what: &str) -> Result<(), String> {
+/// Refuses to create a target for a run that only reads, as its path may be mistyped: what does not
+/// exist, and what `--create` makes of it.
+fn require_create(flags: &Flags, wants: &Wants, what: &str, made: &str) -> Result<(), String> {
     if wants.changes || flags.create {
         return Ok(());
     }
     Err(format!(
-        "{what} does not exist, and a run that only reads makes nothing. Give --create to make it, \
-         {} of random bytes, or another target",
-        size::show(flags.file_size)
+        "{what} does not exist, and a run that only reads makes nothing. Give --create to make \
+         {made}, or another target"
     ))
+}
+
+/// What `--create` makes of a file, in words.
+fn random(bytes: u64) -> String {
+    format!("it, {} of random bytes", size::show(bytes))
 }
 
 /// One path is not several files.

@@ -129,6 +129,24 @@ fn a_run_that_only_reads_makes_nothing_unless_it_is_told_to() {
     assert_eq!(server.end(), Some(0));
 }
 
+#[test]
+fn a_run_that_only_reads_changes_nothing_in_a_volume() {
+    let dir = Scratch::new("load-volume-read");
+    let path = dir.path().join("v.volume");
+    let created = ["volume", "create", &text(&path), "--size", "64M"];
+    assert!(Command::new(BINARY).args(created).output().unwrap().status.success());
+    let before = std::fs::read(&path).unwrap();
+    let target = format!("volume:{}", path.display());
+    let run = ["--target", &target, "--file-size", "1M", "--rate", "100", "--seconds", "0.1"];
+    let why = refuses(&run);
+    assert!(why.contains("no load ever wrote") && why.contains("--destroy"), "{why}");
+    assert!(std::fs::read(&path).unwrap() == before, "it was changed");
+    measures(&[&run[..], &["--destroy"]].concat());
+    let before = std::fs::read(&path).unwrap();
+    measures(&run);
+    assert!(std::fs::read(&path).unwrap() == before, "it was changed");
+}
+
 /// The status is the cause, and not the end of the connection that it brings about.
 #[test]
 fn a_server_that_takes_no_writes_is_named_as_the_cause() {

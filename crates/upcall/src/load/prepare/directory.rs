@@ -1,6 +1,6 @@
 //! Directories of numbered files.
 
-use super::{Prepared, Wants, expect_making, fill, refuse};
+use super::{Prepared, Wants, fill, random, refuse, require_create};
 use crate::load::flags::Flags;
 use load::driver::Directory;
 use std::fs::File;
@@ -16,7 +16,7 @@ pub(super) fn directory(flags: &Flags, path: &Path, wants: &Wants) -> Result<Pre
         return Err(refuse(&path.display().to_string()));
     }
     if fresh {
-        expect_making(flags, wants, &path.display().to_string())?;
+        require_create(flags, wants, &path.display().to_string(), "it with its files")?;
     }
     let target = Directory { path: path.to_path_buf(), io_max: wants.io_max as usize };
     let size = u32::try_from(flags.file_size).map_err(|_| {
@@ -25,8 +25,10 @@ pub(super) fn directory(flags: &Flags, path: &Path, wants: &Wants) -> Result<Pre
     let plain = (0..wants.plain).map(|number| (number, size));
     let missing = |(number, _): &(u32, u32)| !target.file(*number).exists();
     let missing: Vec<_> = wants.sizes.iter().copied().chain(plain).filter(missing).collect();
-    if let Some((number, _)) = missing.first() {
-        expect_making(flags, wants, &target.file(*number).display().to_string())?;
+    if let Some((number, size)) = missing.first() {
+        let what = target.file(*number).display().to_string();
+        let made = format!("{}, and what else is missing", random(u64::from(*size)));
+        require_create(flags, wants, &what, &made)?;
     }
     target.make(wants.files).map_err(failed)?;
     let total = missing.iter().map(|(_, size)| u64::from(*size)).sum();

@@ -1,6 +1,6 @@
 //! Files and devices.
 
-use super::{Prepared, Wants, expect_making, fill, refuse, several};
+use super::{Prepared, Wants, fill, random, refuse, require_create, several};
 use crate::load::flags::{Engine, Flags};
 use load::driver::{Blocking, Opened, Ring, Target};
 use rustix::fs::{CWD, OFlags};
@@ -72,7 +72,11 @@ fn one_file(
     let failed = |error: &io::Error| explain(path, error);
     match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            expect_making(flags, wants, &path.display().to_string())?;
+            if path.starts_with("/dev") {
+                return Err(nowhere(path));
+            }
+            let what = path.display().to_string();
+            require_create(flags, wants, &what, &random(flags.file_size))?;
             make_file(path, flags.file_size)?;
         }
         Err(error) => return Err(failed(&error)),
@@ -103,6 +107,10 @@ fn one_file(
     let file = options.open(path).map_err(|error| failed(&error))?;
     let size = size_of(&file, &there).map_err(|error| failed(&error))?;
     Ok((file, size))
+}
+
+fn nowhere(path: &Path) -> String {
+    format!("{} does not exist, and files are not made there", path.display())
 }
 
 fn explain(path: &Path, error: &io::Error) -> String {
@@ -137,9 +145,6 @@ fn size_of(file: &File, there: &Metadata) -> io::Result<u64> {
 /// a whole or not at all; what an interrupt leaves has another name.
 fn make_file(path: &Path, bytes: u64) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot make {}: {error}", path.display());
-    if path.starts_with("/dev") {
-        return Err(format!("{} does not exist, and files are not made there", path.display()));
-    }
     let mut part = path.as_os_str().to_os_string();
     part.push(format!(".upcall-{}", std::process::id()));
     let mut file = File::create_new(&part).map_err(failed)?;

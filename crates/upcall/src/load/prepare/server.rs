@@ -1,6 +1,6 @@
 //! Servers: what is asked of them before a run.
 
-use super::{Prepared, Wants, expect_making, fill, refuse, several};
+use super::{Prepared, Wants, fill, random, refuse, require_create, several};
 use crate::load::flags::Flags;
 use client::{Address, Client, OpenOptions};
 use load::driver::server::{Server, numbered};
@@ -28,7 +28,8 @@ pub(super) fn ninep(
             Ok(_) if wants.changes && !flags.destroy => return Err(refuse(&path)),
             Ok(there) => span = span.min(there.size),
             Err(error) if error.is_not_found() => {
-                expect_making(flags, wants, &path)?;
+                let what = format!("{path} on {server}");
+                require_create(flags, wants, &what, &random(flags.file_size))?;
                 make(&client, &path, flags.file_size)?;
                 span = span.min(flags.file_size);
             }
@@ -111,7 +112,8 @@ pub(super) fn http(flags: &Flags, url: &Url, wants: &Wants) -> Result<Prepared, 
         let wanted = sizes.get(&file).map_or(flags.file_size, |size| u64::from(*size));
         if size.is_none() {
             let path = numbered(&url.path, file);
-            expect_making(flags, wants, &path)?;
+            let what = format!("http://{}{path}", url.host);
+            require_create(flags, wants, &what, &random(wanted))?;
             let mut put = url.put(file, wanted).map_err(text)?;
             let filled = fill(&path, wanted, |_, piece| put.write(piece));
             filled.and_then(|()| put.end()).map_err(text)?;

@@ -1,6 +1,6 @@
 //! Volumes of Upcall.
 
-use super::{Prepared, Wants, expect_making, fill, refuse};
+use super::{Prepared, Wants, fill, refuse, require_create};
 use crate::load::flags::Flags;
 use crate::size;
 use load::driver::Store;
@@ -12,7 +12,8 @@ pub(super) fn volume(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepar
     let failed = |error: embed::Error| format!("{error}; {}", error.next_step());
     let fresh = !path.exists();
     if fresh {
-        expect_making(flags, wants, &path.display().to_string())?;
+        let made = format!("it, with files of {}", size::show(flags.file_size));
+        require_create(flags, wants, &path.display().to_string(), &made)?;
         // The store needs room for what replaces what is there.
         let bytes = flags.file_size.checked_mul(2 * u64::from(wants.files.max(1)));
         let bytes = bytes.and_then(|bytes| bytes.checked_add(256 << 20));
@@ -24,9 +25,19 @@ pub(super) fn volume(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepar
     }
     // The volume's threads leave signals to whoever makes the run.
     reactor::hold_signals();
-    let store = Store::open(path, flags.durable);
+    let only_reads = !fresh && !flags.destroy && !wants.changes;
+    let store = match only_reads {
+        true => Store::open_to_read(path),
+        false => Store::open(path, flags.durable).map(Some),
+    };
     reactor::let_signals_through();
-    let store = store.map_err(failed)?;
+    let store = store.map_err(failed)?.ok_or_else(|| {
+        format!(
+            "no load ever wrote to the volume {}, and a run that only reads changes nothing: give \
+             --destroy to fill it, or another target",
+            path.display()
+        )
+    })?;
     let mut notes = Vec::new();
     for number in 0..wants.files.max(1) {
         if store.is_filled(number, flags.file_size).map_err(failed)? {
