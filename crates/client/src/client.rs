@@ -90,6 +90,11 @@ impl Client {
         self.line().cancel(true);
     }
 
+    /// Sets how long the server may say nothing from now on, where a reply may take long.
+    pub fn set_deadline(&self, deadline: Duration) {
+        self.line().set_deadline(deadline);
+    }
+
     /// Goes on after [`Client::cancel`], perhaps to tidy up, with another deadline.
     pub fn resume(&self, deadline: Duration) {
         self.line().set_deadline(deadline);

@@ -134,12 +134,8 @@ impl Desk {
                 module.extend_from_slice(&data[..count]);
                 match left - count as u64 {
                     0 => {
-                        let sent = Buf::from(&module[..]);
-                        out.push(Output::Compile(
-                            Module::Sent(vec![sent]),
-                            plan.order.budget.code(),
-                        ));
-                        State::Compiling(plan, Some(module))
+                        let sent = Module::Sent(vec![Buf::from(&module[..])]);
+                        self.compile(plan, sent, Some(module), out)
                     }
                     left => State::Filling(plan, module, left),
                 }
@@ -156,8 +152,8 @@ impl Desk {
     fn ordered(&mut self, plan: Box<Plan>, rest: Buf, out: &mut Vec<Output>) -> State {
         match plan.module() {
             Wanted::Known(hash) => {
-                out.push(Output::Compile(Module::Known(*hash), plan.order.budget.code()));
-                State::Compiling(plan, None)
+                let known = Module::Known(*hash);
+                self.compile(plan, known, None, out)
             }
             Wanted::Follows(length) => {
                 let state = State::Filling(plan.clone(), Vec::new(), *length);
@@ -165,6 +161,20 @@ impl Desk {
             }
             Wanted::Standing(_) => unreachable!("what is installed has a module of its own"),
         }
+    }
+
+    fn compile(
+        &mut self,
+        plan: Box<Plan>,
+        module: Module,
+        sent: Option<Vec<u8>>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        out.push(Output::Compile(module, plan.order.budget.code()));
+        let mut talked = Vec::new();
+        self.talk.tell_state("compiling", &mut talked);
+        pass_on(talked, out);
+        State::Compiling(plan, sent)
     }
 
     fn refuse(&mut self, why: String, out: &mut Vec<Output>) -> State {

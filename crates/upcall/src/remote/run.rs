@@ -154,9 +154,7 @@ enum Came {
 
 /// Does it.
 pub(crate) fn run(run: &Run) -> ExitCode {
-    let timeout = run.server.timeout.max(SILENCE);
-    let server = Server { timeout, ..run.server.clone() };
-    frame::run(&server, false, |frame| {
+    frame::run(&run.server, false, |frame| {
         frame.if_interrupted("the program was ended".to_string());
         let Some(program) = &run.program else {
             return match once(frame, run, "", None)? {
@@ -281,7 +279,8 @@ fn once(frame: &Frame, run: &Run, module: &str, wasm: Option<&[u8]>) -> Outcome<
         return Err(error.into());
     }
     let file = Arc::new(file);
-    let mut talk = Talk { run, file: &file, feeding: false, waiting: Waiting::default() };
+    let waiting = Waiting::new(!run.json);
+    let mut talk = Talk { frame, run, file: &file, feeding: false, waiting };
     talk.listen()
 }
 
@@ -297,6 +296,7 @@ pub(super) fn write(file: &File, mut bytes: &[u8]) -> Result<(), client::Error> 
 
 /// A program under way.
 struct Talk<'a> {
+    frame: &'a Frame,
     run: &'a Run,
     file: &'a Arc<File>,
     /// Its input is on the way.
@@ -338,6 +338,8 @@ impl Talk<'_> {
                 let _ = io::stderr().lock().write_all(body);
             }
             Kind::State => {
+                // The server has taken the order; what follows may take long.
+                self.frame.client.set_deadline(SILENCE);
                 self.waiting.enter(body);
                 if body == b"running" && !self.feeding && self.run.stdin.is_none() {
                     self.feeding = true;

@@ -197,10 +197,7 @@ fn deed(named: &Named, word: &str) -> ExitCode {
 }
 
 fn install(install: &Install) -> ExitCode {
-    // The server compiles the program, which may take minutes where it has much to do.
-    let timeout = install.server.timeout.max(SILENCE);
-    let server = Server { timeout, ..install.server.inside(SERVICE) };
-    frame::run(&server, false, |frame| {
+    frame::run(&install.server.inside(SERVICE), false, |frame| {
         let wasm = read(&install.program)?;
         // Who has sent it once need not do so again.
         let known = say_at_desk(frame, &order(install, &format!("sha256:{}", Hash::of(&wasm))))?;
@@ -237,7 +234,7 @@ fn say_at_desk(frame: &Frame, said: &[u8]) -> Outcome<Value> {
     frame.if_interrupted("'upcall storelet list' shows what was done".to_string());
     write(&file, said)?;
     let (mut heard, mut piece) = (Vec::new(), vec![0; PIECE]);
-    let mut waiting = Waiting::default();
+    let mut waiting = Waiting::new(true);
     loop {
         let count = file.read_at(&mut piece, 0)?;
         heard.extend_from_slice(&piece[..count]);
@@ -248,6 +245,8 @@ fn say_at_desk(frame: &Frame, said: &[u8]) -> Outcome<Value> {
             }
             Some((kind @ (Kind::Output | Kind::Error | Kind::State), body)) => {
                 if kind == Kind::State {
+                    // Compiling may take minutes where the server has much to do.
+                    frame.client.set_deadline(SILENCE);
                     waiting.enter(body);
                 }
                 let length = FRAME_HEAD + body.len();

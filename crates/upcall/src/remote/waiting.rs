@@ -9,15 +9,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Tells of states that last long on standard error, from a thread of its own: the command itself
 /// waits for the server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Waiting {
+    is_shown: bool,
     states: Option<Sender<&'static str>>,
 }
 
 impl Waiting {
+    /// Nothing is waited for yet. Where programs read standard error nothing is shown.
+    pub(super) fn new(is_shown: bool) -> Waiting {
+        Waiting { is_shown, states: None }
+    }
+
     /// Notes that another state has begun.
     pub(super) fn enter(&mut self, state: &[u8]) {
-        let Some(text) = told(state) else {
+        let Some(text) = message_for(state).filter(|_| self.is_shown) else {
             // It runs: the thread ends.
             self.states = None;
             return;
@@ -50,7 +56,7 @@ impl Waiting {
 }
 
 /// The sentence for a state before the first instruction.
-fn told(state: &[u8]) -> Option<&'static str> {
+fn message_for(state: &[u8]) -> Option<&'static str> {
     match state {
         b"compiling" => Some(
             "the server compiles the program, which takes seconds for a large one; only its first \
