@@ -125,11 +125,13 @@ fn output(command: &mut Command, text: &mut String) -> Result<bool> {
 /// Prints what a part wrote and counts its cases.
 fn enter(report: &mut Report, done: Done) {
     println!("\n== {} ({:.0} s)", done.title, done.seconds);
-    let (mut passed, mut failed, mut skipped, mut counted) = (0_u32, 0, 0, false);
+    let (mut passed, mut failed, mut skipped, mut counted) = (0_u32, 0, BTreeSet::new(), false);
     for line in done.text.lines() {
-        if let Some((name, _)) = line.strip_prefix("skipped: ").and_then(|it| it.split_once(": ")) {
-            skipped += 1;
-            report.skipped(name);
+        if let Some(name) = skipped_test(line) {
+            // A test may say so for each reactor.
+            if skipped.insert(name) {
+                report.skipped(name);
+            }
         } else if let Some(name) = line.strip_prefix("  skip  ") {
             report.skipped(name.split("   ").next().unwrap_or(name));
         } else if let Some((good, bad)) = (done.sum)(line) {
@@ -138,6 +140,7 @@ fn enter(report: &mut Report, done: Done) {
         println!("{line}");
     }
     // The harness of the tests counts those among the ones that passed.
+    let skipped = u32::try_from(skipped.len()).expect("a few tests");
     report.counted(&done.title, passed.saturating_sub(skipped), failed);
     match done.success {
         Ok(true) if counted => {}
@@ -146,6 +149,13 @@ fn enter(report: &mut Report, done: Done) {
         Ok(false) => drop(report.line(&done.title, Err("it failed".into()), done.seconds)),
         Err(error) => drop(report.line(&done.title, Err(format!("{error:#}")), done.seconds)),
     }
+}
+
+/// The name of a test that says that it is skipped, also behind what the harness writes first.
+fn skipped_test(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("skipped: ")?;
+    let is_said = before.is_empty() || before.starts_with("test ");
+    rest.split_once(": ").map(|(name, _)| name).filter(|_| is_said)
 }
 
 #[cfg(test)]
@@ -169,13 +179,22 @@ mod tests {
             part("true"),
             part("false"),
             part("echo sum >&2; exit 1"),
-            part("echo skipped: test: why; echo sum 1"),
+            part("for each in 1 2; do echo skipped: test: why; done; echo sum 1"),
             missing,
         ];
         run(&mut report, parts);
         // Success; failure; failure without a sum; 2 and 1 by a sum, of which one was skipped; not
         // started.
         assert_eq!(report.sum(), (2, 4));
+    }
+
+    #[test]
+    fn tests_that_are_skipped_are_found_behind_their_names() {
+        let one = "skipped: files::it (a.rs:1:2): only root";
+        assert_eq!(super::skipped_test(one), Some("files::it (a.rs:1:2)"));
+        let behind = format!("test files::it ... {one}");
+        assert_eq!(super::skipped_test(&behind), Some("files::it (a.rs:1:2)"));
+        assert_eq!(super::skipped_test("2 were skipped: why: no"), None);
     }
 
     #[test]

@@ -258,7 +258,7 @@ fn a_block_device_is_a_volume_too() {
         let backing = rig.path("backing");
         VolumeFile::create(&backing).unwrap().allocate(1 << 20).unwrap();
         let Some(device) = loop_device(&backing) else {
-            return eprintln!("no loop device here");
+            return base::skip("no loop device here");
         };
         let (file, size) = rig.world.open_volume(&device, true).unwrap();
         assert_eq!(size, 1 << 20);
