@@ -59,27 +59,36 @@ pub struct Parcel(pub Box<dyn Any + Send>);
 #[derive(Debug)]
 pub enum ReceiveBuf {
     /// A buffer of the reactor's, of its usual size. At the end of the stream it is empty.
-    Usual,
+    Default,
     /// A buffer of the reactor's, for so many bytes at most. The end of the stream is
     /// `Disconnected`.
-    Bytes(usize),
+    UpTo(usize),
     /// This buffer, behind its contents. The end of the stream is `Disconnected`.
-    Behind(Buf),
+    Append(Buf),
 }
 
 impl ReceiveBuf {
     /// Whether it is what the reactor has.
-    pub fn is_usual(&self) -> bool {
-        matches!(self, ReceiveBuf::Usual)
+    pub fn is_default(&self) -> bool {
+        matches!(self, ReceiveBuf::Default)
+    }
+
+    /// Memory that is held for one connection meanwhile, bytes: none of the reactor's own buffers.
+    pub fn held(&self) -> usize {
+        match self {
+            ReceiveBuf::Default => 0,
+            ReceiveBuf::UpTo(count) => *count,
+            ReceiveBuf::Append(buf) => buf.capacity(),
+        }
     }
 
     /// A buffer with this room, where there is no memory to be used again; and the number of bytes
     /// that it may take.
     pub fn into_buf(self, usual: usize) -> (Buf, usize) {
         match self {
-            ReceiveBuf::Usual => (Buf::with_room(0, usual), usual),
-            ReceiveBuf::Bytes(count) => (Buf::with_room(0, count), count),
-            ReceiveBuf::Behind(buf) => {
+            ReceiveBuf::Default => (Buf::with_room(0, usual), usual),
+            ReceiveBuf::UpTo(count) => (Buf::with_room(0, count), count),
+            ReceiveBuf::Append(buf) => {
                 let count = buf.tailroom();
                 (buf, count)
             }

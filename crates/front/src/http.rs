@@ -144,7 +144,7 @@ pub struct Session {
     asked: usize,
     /// Bytes said and not yet sent.
     unsent: usize,
-    /// Capacity of a buffer that is lent out to be received into.
+    /// Bytes of a buffer that is lent out to be received into.
     lent: usize,
     allowance: usize,
 }
@@ -210,13 +210,13 @@ impl Session {
         }
     }
 
-    /// Room to receive into, more than usual if a large body is under way.
+    /// Memory to receive into: more than the default if a large body is under way.
     pub fn receive_into(&mut self) -> ReceiveBuf {
         assert_eq!(self.lent, 0, "one receive at a time");
         match &self.state {
             State::Putting(put) => {
                 let into = put.receive_into();
-                self.lent = if into.is_usual() { 0 } else { put::PIECE };
+                self.lent = into.held();
                 into
             }
             State::Head { .. }
@@ -228,7 +228,7 @@ impl Session {
             | State::Operating(_)
             | State::Listening(_)
             | State::Discarding { .. }
-            | State::Closing { .. } => ReceiveBuf::Usual,
+            | State::Closing { .. } => ReceiveBuf::Default,
         }
     }
 

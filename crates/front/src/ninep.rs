@@ -216,11 +216,11 @@ impl Session {
         let size = frame_size(&self.input).unwrap_or_default();
         let missing = size.saturating_sub(self.input.len());
         if missing < RECEIVE_INTO_MIN {
-            return ReceiveBuf::Usual;
+            return ReceiveBuf::Default;
         }
         self.input.reserve(missing.min(RECEIVE_FREE.max(self.input.len())));
         self.lent = self.input.capacity();
-        ReceiveBuf::Behind(mem::take(&mut self.input))
+        ReceiveBuf::Append(mem::take(&mut self.input))
     }
 
     /// Whether nothing is left to wait for, so that the session can be forgotten.

@@ -78,7 +78,7 @@ impl Session {
         either!(self, session => session.is_hungry())
     }
 
-    /// A buffer to receive into, if a large message is under way.
+    /// Memory to receive into: more than the default if a large message is under way.
     pub fn receive_into(&mut self) -> ReceiveBuf {
         either!(self, session => session.receive_into())
     }

@@ -94,7 +94,7 @@ fn network(mut world: World, dir: &Path) {
     let (partial, answers) = (Vec::new(), Vec::new());
     let mut server =
         Server { world, socket, file, partial, next: 2, answers, sending: false, answered: 0 };
-    server.world.submit(Op::Receive { id: OpId(1), socket, into: ReceiveBuf::Usual });
+    server.world.submit(Op::Receive { id: OpId(1), socket, into: ReceiveBuf::Default });
     let (cpu_before, before) = (cpu(), Instant::now());
     while server.turn(&mut events) {}
     let form = server.world.form();
@@ -113,7 +113,11 @@ impl Server {
                 Done::Received(Ok(buf)) if buf.is_empty() => return false,
                 Done::Received(Ok(buf)) => {
                     let socket = self.socket;
-                    self.world.submit(Op::Receive { id: OpId(1), socket, into: ReceiveBuf::Usual });
+                    self.world.submit(Op::Receive {
+                        id: OpId(1),
+                        socket,
+                        into: ReceiveBuf::Default,
+                    });
                     self.requests(&buf);
                 }
                 Done::Read(Ok(mut buf)) => {

@@ -249,9 +249,9 @@ impl Threads {
 
     fn receive(&mut self, id: OpId, socket: Socket, into: ReceiveBuf) {
         let full = match &into {
-            ReceiveBuf::Usual => false,
-            ReceiveBuf::Bytes(count) => *count == 0,
-            ReceiveBuf::Behind(buf) => buf.tailroom() == 0,
+            ReceiveBuf::Default => false,
+            ReceiveBuf::UpTo(count) => *count == 0,
+            ReceiveBuf::Append(buf) => buf.tailroom() == 0,
         };
         match self.connection(socket) {
             Some(connection) if !full => {
@@ -269,11 +269,11 @@ impl Threads {
             return;
         }
         let Some(Receiving { id, into }) = connection.receiving.take() else { return };
-        let own = into.is_usual();
+        let own = into.is_default();
         let (mut buf, asked, behind) = match into {
-            ReceiveBuf::Usual => (self.spare_buffer(), RECEIVE, false),
-            ReceiveBuf::Bytes(count) => (self.common.memory.take(0, count), count, false),
-            ReceiveBuf::Behind(buf) => {
+            ReceiveBuf::Default => (self.spare_buffer(), RECEIVE, false),
+            ReceiveBuf::UpTo(count) => (self.common.memory.take(0, count), count, false),
+            ReceiveBuf::Append(buf) => {
                 let count = buf.tailroom();
                 (buf, count, true)
             }
@@ -285,9 +285,9 @@ impl Threads {
             Err(Errno::AGAIN) => {
                 connection.readable = false;
                 let into = match (own, behind) {
-                    (true, _) => ReceiveBuf::Usual,
-                    (false, true) => ReceiveBuf::Behind(std::mem::take(&mut buf)),
-                    (false, false) => ReceiveBuf::Bytes(asked),
+                    (true, _) => ReceiveBuf::Default,
+                    (false, true) => ReceiveBuf::Append(std::mem::take(&mut buf)),
+                    (false, false) => ReceiveBuf::UpTo(asked),
                 };
                 connection.receiving = Some(Receiving { id, into });
                 return self.put_away(buf, own);

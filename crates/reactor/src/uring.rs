@@ -259,9 +259,9 @@ impl Uring {
 
     fn receive(&mut self, id: OpId, socket: Socket, into: ReceiveBuf) {
         let (mut into, count) = match into {
-            ReceiveBuf::Usual => (None, 0),
-            ReceiveBuf::Bytes(count) => (Some(self.common.memory.take(0, count)), count),
-            ReceiveBuf::Behind(buf) => {
+            ReceiveBuf::Default => (None, 0),
+            ReceiveBuf::UpTo(count) => (Some(self.common.memory.take(0, count)), count),
+            ReceiveBuf::Append(buf) => {
                 let count = buf.tailroom();
                 (Some(buf), count)
             }
@@ -486,7 +486,7 @@ impl Uring {
     fn retry_receives(&mut self, buffers: usize) {
         for _ in 0..buffers.max(1) {
             let Some((id, socket)) = self.unbuffered.pop_front() else { return };
-            self.receive(id, socket, ReceiveBuf::Usual);
+            self.receive(id, socket, ReceiveBuf::Default);
         }
     }
 

@@ -184,6 +184,7 @@ impl VolumeFile {
         self.fd
     }
 }
+
 /// Whether a path leads to a block device; `InvalidInput` if it leads to no plain file either.
 fn is_device(path: &Path) -> io::Result<bool> {
     match FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode) {

@@ -53,7 +53,7 @@ fn received(done: Done) -> Result<Buf, Error> {
 }
 
 fn receive(rig: &mut Rig, socket: Socket, into: Option<Buf>) -> Result<Buf, Error> {
-    let into = into.map_or(ReceiveBuf::Usual, ReceiveBuf::Behind);
+    let into = into.map_or(ReceiveBuf::Default, ReceiveBuf::Append);
     received(rig.ask(|id| Op::Receive { id, socket, into }))
 }
 
@@ -87,13 +87,13 @@ fn bytes_come_in_the_reactors_buffers_and_in_ones_own() {
 
         let mut buf = Buf::with_room(4, 100);
         buf.extend(b"so far ");
-        let id = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Behind(buf) });
+        let id = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Append(buf) });
         assert!(rig.finish_within(id, Duration::from_millis(20)).is_none());
         client.write_all(b"so good").unwrap();
         let buf = received(rig.finish(id)).unwrap();
         assert_eq!((&*buf, buf.headroom()), (&b"so far so good"[..], 4));
 
-        let id = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Usual });
+        let id = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Default });
         assert!(rig.finish_within(id, Duration::from_millis(20)).is_none());
         let data = vec![7u8; 300_000];
         let writer = thread::spawn(move || {
@@ -156,7 +156,7 @@ fn many_buffers_are_gathered_and_long_sends_are_continued() {
 fn a_hangup_completes_what_is_outstanding() {
     on_both(|rig| {
         let (_client, socket) = connect(rig);
-        let receive = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Usual });
+        let receive = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Default });
         let data = vec![Buf::from(vec![0; 50 << 20])];
         let send = rig.start(|id| Op::Send { id, socket, data });
         assert!(rig.finish_within(send, Duration::from_millis(30)).is_none());
@@ -198,14 +198,42 @@ fn a_receive_and_an_accept_can_be_cancelled() {
         let mut client = TcpStream::connect(address).unwrap();
         let (socket, peer) = self::accept(rig, listener);
         assert_eq!(peer, Peer::Network(client.local_addr().unwrap().to_string()));
-        let behind = ReceiveBuf::Behind(Buf::with_room(0, 10));
-        for into in [ReceiveBuf::Usual, ReceiveBuf::Bytes(10), behind] {
+        let behind = ReceiveBuf::Append(Buf::with_room(0, 10));
+        for into in [ReceiveBuf::Default, ReceiveBuf::UpTo(10), behind] {
             let id = rig.start(|id| Op::Receive { id, socket, into });
             rig.world.submit(Op::Cancel { id });
             assert!(matches!(rig.finish(id), Done::Received(Err(Error::Cancelled))));
         }
         client.write_all(b"x").unwrap();
         assert_eq!(&*receive(rig, socket, None).unwrap(), b"x");
+    });
+}
+
+#[test]
+fn a_receive_up_to_a_number_of_bytes_brings_no_more() {
+    on_both(|rig| {
+        let (mut client, socket) = connect(rig);
+        client.write_all(b"twenty bytes and one").unwrap();
+        let up_to = |rig: &mut Rig, count| {
+            received(rig.ask(|id| Op::Receive { id, socket, into: ReceiveBuf::UpTo(count) }))
+        };
+        assert_eq!(&*up_to(rig, 10).unwrap(), b"twenty byt");
+        assert_eq!(&*up_to(rig, 100).unwrap(), b"es and one");
+        // Others go on in between, in the same memory.
+        client.write_all(b"more").unwrap();
+        assert_eq!(&*receive(rig, socket, None).unwrap(), b"more");
+        let id = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::UpTo(200_000) });
+        assert!(rig.finish_within(id, Duration::from_millis(20)).is_none());
+        let writer = thread::spawn(move || client.write_all(&[7; 300_000]).unwrap());
+        let mut all = received(rig.finish(id)).unwrap().to_vec();
+        while all.len() < 300_000 {
+            let piece = up_to(rig, 200_000).unwrap();
+            assert!(!piece.is_empty() && piece.len() <= 200_000);
+            all.extend_from_slice(&piece);
+        }
+        assert!(all == [7; 300_000]);
+        writer.join().unwrap();
+        assert_eq!(up_to(rig, 10), Err(Error::Disconnected), "the end of the stream");
     });
 }
 
@@ -403,7 +431,7 @@ fn more_receives_than_shared_buffers() {
             clients.push(TcpStream::connect(address).unwrap());
             let (socket, _) = accept(rig, listener);
             pending.push((
-                rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Usual }),
+                rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Default }),
                 socket,
             ));
         }
@@ -421,7 +449,7 @@ fn more_receives_than_shared_buffers() {
                     assert!(buf.iter().all(|b| *b == round));
                     total += buf.len();
                     let socket = *socket;
-                    *id = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Usual });
+                    *id = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::Default });
                     if total == 5000 {
                         break;
                     }
@@ -444,7 +472,7 @@ fn dropping_a_world_ends_what_is_under_way() {
         let Done::Accepted(Ok(accepted)) = &events[0].done else { panic!() };
         let (socket, _) = accepted[0];
         world.submit(Op::Accept { id: OpId(2), listener, max: 1 });
-        world.submit(Op::Receive { id: OpId(3), socket, into: ReceiveBuf::Bytes(100) });
+        world.submit(Op::Receive { id: OpId(3), socket, into: ReceiveBuf::UpTo(100) });
         world.submit(Op::Send { id: OpId(4), socket, data: vec![Buf::from(vec![1; 30 << 20])] });
         let soon = world.now() + Duration::from_millis(5);
         world.wait(Some(soon), &mut events);

@@ -85,7 +85,7 @@ fn a_node_connects_to_another() {
         }
     }
     fn receive(world: &mut crate::world::World, socket: Socket) -> Result<Vec<u8>, Error> {
-        world.submit(Op::Receive { id: OpId(9), socket, into: base::op::ReceiveBuf::Usual });
+        world.submit(Op::Receive { id: OpId(9), socket, into: base::op::ReceiveBuf::Default });
         let Done::Received(received) = wait(world, 9) else { panic!("it receives") };
         received.map(|buf| buf.to_vec())
     }

@@ -121,9 +121,9 @@ impl Put {
     pub(super) fn receive_into(&self) -> ReceiveBuf {
         match self.left {
             Left::Length(left) if left > (PIECE / 8) as u64 => {
-                ReceiveBuf::Bytes(usize::try_from(left).unwrap_or(PIECE).min(PIECE))
+                ReceiveBuf::UpTo(usize::try_from(left).unwrap_or(PIECE).min(PIECE))
             }
-            Left::Length(_) | Left::Chunks(_) => ReceiveBuf::Usual,
+            Left::Length(_) | Left::Chunks(_) => ReceiveBuf::Default,
         }
     }
 

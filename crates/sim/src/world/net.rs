@@ -450,8 +450,8 @@ impl Scene {
     }
 
     pub(super) fn receive(&mut self, id: OpId, socket: Socket, into: ReceiveBuf) {
-        let is_full = matches!(&into, ReceiveBuf::Behind(buf) if buf.tailroom() == 0);
-        assert!(!is_full && !matches!(into, ReceiveBuf::Bytes(0)), "no room to receive into");
+        let is_full = matches!(&into, ReceiveBuf::Append(buf) if buf.tailroom() == 0);
+        assert!(!is_full && !matches!(into, ReceiveBuf::UpTo(0)), "no room to receive into");
         let link = self.net.link(socket);
         assert!(link.receiving.is_none(), "{socket:?} receives already");
         link.receiving = Some((id, into));
@@ -466,7 +466,7 @@ impl Scene {
             return;
         }
         let Some((id, into)) = link.receiving.take() else { return };
-        let own = into.is_usual();
+        let own = into.is_default();
         let result = if link.reset || link.hung_up {
             Err(Error::Disconnected)
         } else if link.inbox.is_empty() {
