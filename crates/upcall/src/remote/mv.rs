@@ -58,9 +58,9 @@ fn replace(client: &Client, from: &Path, to: &Path) -> Outcome<()> {
     let aside = temporary(to);
     client.rename(to, &aside)?;
     if let Err(error) = client.rename(from, to) {
-        if client.rename(&aside, to).is_err() {
+        if let Err(why) = client.rename(&aside, to) {
             let (to, aside) = (to.display(), aside.display());
-            let text = format!("{error}; {to} is now called {aside}: give it its name back");
+            let text = format!("{error}; {to} is now called {aside} ({why}): rename it back");
             return Err(Trouble::Host(text));
         }
         return Err(error.into());
