@@ -98,6 +98,12 @@ pub(super) const KINDS: &[Kind] = &[
         ..PLAIN
     },
     Kind {
+        name: "downloads",
+        does: "clients get a file of 1 GiB and read it, over and over",
+        attack: download,
+        ..PLAIN
+    },
+    Kind {
         name: "uploads",
         does: "clients put files of 1 MiB, over and over",
         attack: upload,
@@ -304,6 +310,23 @@ fn pipeline(target: &Target, _number: usize) -> Result<()> {
     match sent.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
         true => target.hold(Duration::from_millis(50)),
         false => target.note_effect(),
+    }
+    Ok(())
+}
+
+fn download(target: &Target, _number: usize) -> Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", target.http))?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    target.arm();
+    let mut bytes = vec![0; 1 << 18];
+    while !target.over() {
+        match stream.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(_) => target.note_effect(),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(())
 }
