@@ -1,6 +1,6 @@
 //! Files, hosts and servers that the pages presuppose.
 
-use super::page::Shown;
+use super::page::{Numbers, Shown, difference};
 use crate::sh;
 use anyhow::{Context as _, Result, ensure};
 use std::fs::{self, File};
@@ -11,8 +11,8 @@ use std::process::Command;
 /// Where programs are within the name spaces.
 const PROGRAMS: &str = "/mnt/bin";
 
-/// Way to run a command.
-pub(super) enum Way {
+/// Method of running a command.
+pub(super) enum Method {
     /// As it stands.
     Plain,
     /// After these.
@@ -33,15 +33,15 @@ pub(super) struct Places<'a> {
 }
 
 /// The files of a page.
-pub(super) struct Scene {
+pub(super) struct Fixture {
     page: String,
     uid: u32,
     has_guests: bool,
 }
 
-impl Scene {
+impl Fixture {
     /// Prepares the name spaces and the files.
-    pub(super) fn set(page: &str, uid: u32, places: &Places<'_>) -> Result<Scene> {
+    pub(super) fn set(page: &str, uid: u32, places: &Places<'_>) -> Result<Fixture> {
         let Places { program, guests, disk } = *places;
         mount(Path::new("/mnt"))?;
         fs::create_dir_all(PROGRAMS)?;
@@ -57,27 +57,36 @@ impl Scene {
         script("cargo", "[ \"$1 $2 $3\" = 'run --release --' ] && shift 3 && exec upcall \"$@\"")?;
         script("sudo", "exec \"$@\"")?;
         fs::write("/mnt/.curlrc", "silent\nshow-error\n")?;
-        for dir in ["/run", "/srv", "/home"] {
+        for dir in ["/run", "/home"] {
             mount(Path::new(dir))?;
         }
-        sh::run(&mut sh::cmd("mount", &["--bind", &disk.display().to_string(), "/tmp"]))?;
+        // Large files are not kept in memory.
+        let (tmp, srv) = (disk.join("tmp"), disk.join("srv"));
+        for (from, to) in [(tmp, "/tmp"), (srv, "/srv")] {
+            fs::create_dir(&from)?;
+            sh::run(&mut sh::cmd("mount", &["--bind", &from.display().to_string(), to]))?;
+        }
         fs::set_permissions("/tmp", fs::Permissions::from_mode(0o1777))?;
         names()?;
-        let scene = Scene { page: page.to_owned(), uid, has_guests };
-        scene.fill().context("the files of the page")?;
+        let fixture = Fixture { page: page.to_owned(), uid, has_guests };
+        fixture.fill().context("the files of the page")?;
         if uid != 0 {
             let owner = format!("{uid}:{uid}");
             for dir in ["/tmp", "/srv", "/home"] {
                 sh::run(&mut sh::cmd("chown", &["-hR", &owner, dir]))?;
             }
         }
-        Ok(scene)
+        Ok(fixture)
     }
 
-    /// A shell that runs a command in the scene.
+    /// A shell that runs a command in the fixture.
     pub(super) fn shell(&self, command: &str) -> Command {
         let is_server = command.contains("upcall serve") || command.contains("-- serve");
-        let command = if is_server { format!("exec {command}") } else { command.to_owned() };
+        let command = match command {
+            server if is_server => format!("exec {server}"),
+            load if load.starts_with("upcall load --target") => shortened(load),
+            other => other.to_owned(),
+        };
         let mut shell = Command::new("setpriv");
         let id = self.uid.to_string();
         shell.args(["--reuid", &id, "--regid", &id, "--clear-groups", "sh", "-c", &command]);
@@ -154,30 +163,30 @@ impl Scene {
         damage(Path::new(volume), &numbers.as_bytes()[4096..4160])
     }
 
-    /// Returns the way to run a command of the page.
-    pub(super) fn way(&self, command: &str) -> Way {
+    /// Returns the method of running a command of the page.
+    pub(super) fn method(&self, command: &str) -> Method {
         let starts = |with: &str| command.starts_with(with);
         if starts("sudo mount") || starts("cp /mnt/") {
-            return Way::Skip("it takes a kernel with 9P: suite kernel mounts so".into());
+            return Method::Skip("it takes a kernel with 9P: suite kernel mounts so".into());
         }
         if starts("cargo xtask") {
-            return Way::Skip("it is a part of the tests itself".into());
+            return Method::Skip("it is a part of the tests itself".into());
         }
         let has_storelets = command.contains(".wasm") || self.page == "docs/storelets.md";
         if has_storelets && !self.has_guests {
-            return Way::Skip("no guests: cargo xtask guests builds them".into());
+            return Method::Skip("no guests: cargo xtask guests builds them".into());
         }
         match self.page.as_str() {
             "README.md" => readme(command),
-            "docs/names.md" if starts("upcall names localhost") => Way::Before(vec![
+            "docs/names.md" if starts("upcall names localhost") => Method::Before(vec![
                 "upcall serve --names logs --9p 127.0.0.1:5640 --9p unix:/run/upcall.sock",
             ]),
             "docs/storelets.md" => storelets(command),
             "docs/replica.md" => replica(command),
             "docs/load.md" if starts("upcall load --target 9p:") => {
-                Way::Before(vec!["upcall serve photos --allow-host host"])
+                Method::Before(vec!["upcall serve photos --allow-host host"])
             }
-            _ => Way::Plain,
+            _ => Method::Plain,
         }
     }
 
@@ -196,12 +205,7 @@ impl Scene {
     /// Returns the first difference between the page and an output. Of a load generator only the
     /// names of the lines are compared; root acts as the owner of what it serves, and some
     /// machines have a low limit of open files or are slow to compile.
-    pub(super) fn compare(
-        &self,
-        shown: &Shown,
-        said: &[String],
-        difference: fn(&[String], &[String]) -> Option<String>,
-    ) -> Option<String> {
+    pub(super) fn compare(&self, shown: &Shown, said: &[String]) -> Option<String> {
         let first = |line: &String| line.split_whitespace().next().unwrap_or_default().to_owned();
         if shown.command.starts_with("upcall load --target") {
             let shown = shown.output.iter().map(first);
@@ -215,75 +219,107 @@ impl Scene {
             });
             return missing.map(|name| format!("the page shows a line {name}"));
         }
+        let shown_command = shown.command.clone();
         let about_files = |line: &&String| {
             !matches!(first(line).as_str(), "users" | "limit")
                 && !line.contains("only its first run")
         };
         let shown: Vec<String> = shown.output.iter().filter(about_files).cloned().collect();
         let said: Vec<String> = said.iter().filter(about_files).cloned().collect();
-        difference(&shown, &said)
+        let numbers = if has_exact_numbers(&shown_command) { Numbers::Exact } else { Numbers::Any };
+        difference(&shown, &said, numbers)
     }
 }
 
-fn readme(command: &str) -> Way {
+/// A load of two seconds instead of ten, which is the default too.
+fn shortened(load: &str) -> String {
+    let command = load.split(" #").next().unwrap_or(load);
+    format!("{} --seconds 2", command.replace(" --seconds 10", ""))
+}
+
+/// Whether the results of a command are the same in each run.
+fn has_exact_numbers(command: &str) -> bool {
+    let is_operation = ["upcall op --at :564", "curl -d ", "upcall cat :5642"]
+        .iter()
+        .any(|start| command.starts_with(start));
+    // The number of events that came before is that of a loop.
+    (is_operation && !command.contains(":5644"))
+        || command.ends_with("/services/hits/stable")
+        || command.contains("storelet=errors|wc")
+}
+
+fn readme(command: &str) -> Method {
     let starts = |with: &str| command.starts_with(with);
     if starts("upcall serve --names space") {
         let far = "upcall serve other --9p 192.0.2.7:5640 --http none";
-        Way::Before(vec![far])
+        Method::Before(vec![far])
     } else if starts("upcall run :7001") {
-        Way::Before(vec!["upcall serve linux-source-6.1 --9p 127.0.0.1:7001 --http none"])
+        Method::Before(vec!["upcall serve linux-source-6.1 --9p 127.0.0.1:7001 --http none"])
     } else if starts("upcall op --at :5641") {
-        Way::Before(vec![
+        Method::Before(vec![
             "upcall serve b --9p 127.0.0.1:5642 --http none --replica hits.2.replica",
             "upcall serve c --9p 127.0.0.1:5643 --http none --replica hits.3.replica",
         ])
+    } else if starts("upcall cat :5642 /services") {
+        Method::Before(vec![
+            "until upcall cat :5642 /services/hits/stable | grep -qx 15; do sleep 0.2; done",
+        ])
     } else if starts("upcall ls -l localhost") {
-        Way::Before(vec!["upcall serve photos"])
+        Method::Before(vec!["upcall serve photos"])
     } else {
-        Way::Plain
+        Method::Plain
     }
 }
 
-fn storelets(command: &str) -> Way {
+fn storelets(command: &str) -> Method {
     let starts = |with: &str| command.starts_with(with);
     if starts("upcall run :7001 find.wasm") {
-        Way::Before(vec![
+        Method::Before(vec![
             "upcall serve linux-source-6.1 --9p 127.0.0.1:7001 --9p 127.0.0.1:5640 \
              --9p unix:/run/upcall.sock",
         ])
     } else if starts("upcall run :7001 rg.wasm") {
-        Way::Skip("it takes a tree that is searched for half a second".into())
+        Method::Skip("it takes a tree that is searched for half a second".into())
     } else if starts("upcall storelet list") {
-        Way::Before(vec![
+        Method::Before(vec![
             "upcall put unix:/run/upcall.sock photos/notes.txt /incoming/notes.txt && \
              until upcall storelet list unix:/run/upcall.sock | grep -q '1 done'; \
              do sleep 0.2; done",
         ])
     } else {
-        Way::Plain
+        Method::Plain
     }
 }
 
-fn replica(command: &str) -> Way {
+fn replica(command: &str) -> Method {
     let starts = |with: &str| command.starts_with(with);
     if starts("curl -N") {
-        Way::Until("upcall op --at :5641 hits add 1")
+        Method::Until("upcall op --at :5641 hits add 1")
+    } else if starts("curl http://127.0.0.1:8082/services/hits/stable") {
+        Method::Before(vec![
+            "until upcall cat :5642 /services/hits/stable | grep -qx 17; do sleep 0.2; done",
+        ])
+    } else if starts("upcall replica status --at :5641 hits") {
+        Method::Before(vec![
+            "until upcall replica status --at :5641 hits | grep -c idle | grep -qx 2; \
+             do sleep 0.2; done",
+        ])
     } else if starts("upcall op --at :5644") {
-        Way::Before(vec![
+        Method::Before(vec![
             "until upcall replica status --at :5644 hits | grep -q 'one of 4'; do sleep 0.2; done",
         ])
     } else if starts("upcall replica init") && command.contains("--remove-after") {
-        Way::Before(vec!["rm hits.*"])
+        Method::Before(vec!["rm hits.*"])
     } else if starts("upcall replica import") {
-        Way::Skip("the page does not show how the sheet was made".into())
+        Method::Skip("the page does not show how the sheet was made".into())
     } else if command.contains(" plan ") {
-        Way::Skip("it is of that sheet".into())
+        Method::Skip("it is of that sheet".into())
     } else if starts("upcall replica remove hits.key 3")
         || starts("upcall op --at :5641 hits add 1 --strict --wait")
     {
-        Way::Skip("it takes a member that is gone: suite replicas ends some".into())
+        Method::Skip("it takes a member that is gone: suite replicas ends some".into())
     } else {
-        Way::Plain
+        Method::Plain
     }
 }
 

@@ -1,7 +1,7 @@
 //! Commands of a page, one after the other.
 
-use super::page::{Shown, difference};
-use super::scene::{Scene, Way};
+use super::fixture::{Fixture, Method};
+use super::page::Shown;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs::File;
 use std::io::Read as _;
@@ -19,9 +19,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The last line of a server that has started.
 const STARTED: &str = "Ctrl-C ends it";
 
-/// Servers that go on, and the scene in which they do.
-pub(super) struct Stage {
-    scene: Scene,
+/// Runs commands in a fixture, with servers that go on.
+pub(super) struct Runner {
+    fixture: Fixture,
     servers: Vec<Server>,
     count: usize,
 }
@@ -33,13 +33,13 @@ struct Server {
     addresses: Vec<String>,
 }
 
-impl Stage {
-    pub(super) fn new(scene: Scene) -> Stage {
-        Stage { scene, servers: Vec::new(), count: 0 }
+impl Runner {
+    pub(super) fn new(fixture: Fixture) -> Runner {
+        Runner { fixture, servers: Vec::new(), count: 0 }
     }
 
     /// Runs all commands and prints a line for each: how it was, seconds, the command, a text.
-    pub(super) fn play(mut self, commands: &[Shown]) {
+    pub(super) fn run_all(mut self, commands: &[Shown]) {
         for shown in commands {
             let begun = Instant::now();
             let (how, text) = match self.perform(shown) {
@@ -57,22 +57,26 @@ impl Stage {
 
     /// Runs a command and compares; gives the reason if it cannot run here.
     fn perform(&mut self, shown: &Shown) -> Result<Option<String>> {
-        let (code, said) = match self.scene.way(&shown.command) {
-            Way::Skip(why) => return Ok(Some(why)),
-            Way::Plain => self.run(&shown.command)?,
-            Way::Before(others) => {
+        let (code, said) = match self.fixture.method(&shown.command) {
+            Method::Skip(why) => return Ok(Some(why)),
+            Method::Plain => self.run(&shown.command)?,
+            Method::Before(others) => {
                 for other in others {
-                    self.run(other).with_context(|| format!("before it, {other}"))?;
+                    let (code, said) = self.run(other)?;
+                    let text = said.join("\n");
+                    ensure!(code.is_none_or(|it| it == 0), "before it, {other}: {code:?}: {text}");
                 }
                 self.run(&shown.command)?
             }
-            Way::Until(other) => (Some(0), self.beside(&shown.command, other, shown.output.len())?),
+            Method::Until(other) => {
+                (Some(0), self.beside(&shown.command, other, shown.output.len())?)
+            }
         };
         let text = said.join("\n");
-        let fits = code.is_none_or(|code| self.scene.expects(shown, code));
+        let fits = code.is_none_or(|code| self.fixture.expects(shown, code));
         ensure!(fits, "exit code {code:?}: {text}");
         if !shown.output.is_empty()
-            && let Some(difference) = self.scene.compare(shown, &said, difference)
+            && let Some(difference) = self.fixture.compare(shown, &said)
         {
             bail!("{difference}\nit says:\n{text}");
         }
@@ -120,7 +124,8 @@ impl Stage {
             if said.len() >= count || begun.elapsed() > COMMAND_TIME {
                 break said;
             }
-            self.run(other)?;
+            let (code, text) = self.run(other)?;
+            ensure!(code == Some(0), "{other}: {code:?}: {}", text.join("\n"));
             std::thread::sleep(LOOK);
         };
         child.kill()?;
@@ -132,7 +137,7 @@ impl Stage {
         self.count += 1;
         let log = PathBuf::from(format!("/tmp/.said-{}", self.count));
         let file = File::create(&log)?;
-        let mut shell = self.scene.shell(command);
+        let mut shell = self.fixture.shell(command);
         shell.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         Ok((shell.spawn().context("a shell")?, log))
     }
