@@ -1,5 +1,6 @@
-/* compete spin | compete scan DIR: wants the processor, or the files of a directory, again and
- * again until somebody ends it. The competitor of ActiveStorage, figure 4, without its sleep. */
+/* compete sleep | compete spin | compete scan DIR: wants the processor, or the files of a
+ * directory, again and again until somebody ends it. The competitor of ActiveStorage, appendix B,
+ * and the same without its sleep. */
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -33,12 +34,18 @@ static int scan(const char *dir)
 
 int main(int argc, char **argv)
 {
+	if (argc == 2 && !strcmp(argv[1], "sleep"))
+		for (;;) {
+			sleep(1);
+			for (int j = 0; j < 1000000; j++)
+				turns++;
+		}
 	if (argc == 2 && !strcmp(argv[1], "spin"))
 		for (;;)
 			turns++;
 	if (argc == 3 && !strcmp(argv[1], "scan"))
 		while (!scan(argv[2]))
 			;
-	fprintf(stderr, "usage: compete spin | compete scan DIR\n");
+	fprintf(stderr, "usage: compete sleep | compete spin | compete scan DIR\n");
 	return 2;
 }

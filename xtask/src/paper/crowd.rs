@@ -8,13 +8,18 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// What every client does at one place after the other: messages and answers, no errors.
-const STEPS: usize = 9;
+/// Messages of the suite, which every client sends at one place after the other: one of each type
+/// that 9P2000.L has for the paper's, whose walk is there twice.
+const STEPS: usize = 12;
 const FILE: u32 = 1;
-const DIR: u32 = 2;
+const NEW: u32 = 2;
+
+/// Bytes that are read, and written.
+const BYTES: u32 = 1000;
 
 /// A connection that is attached.
 struct Member {
+    number: usize,
     stream: TcpStream,
     input: Vec<u8>,
     /// Which message of the suite is under way.
@@ -50,20 +55,13 @@ impl Crowd {
                 .with_context(|| format!("connect client {number}"))?;
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-            let version = |out: &mut Vec<u8>| {
-                Message::new(out, 100, !0).u32(65_536).text("9P2000.L");
-            };
-            let user = rustix::process::getuid().as_raw();
-            let attach = |out: &mut Vec<u8>| {
-                Message::new(out, 104, 0).u32(ROOT).u32(!0).text("").text("").u32(user);
-            };
             ask(&mut stream, &version)?;
             ask(&mut stream, &attach)?;
             stream.set_nonblocking(true)?;
             let data = epoll::EventData::new_u64(number as u64);
             epoll::add(&epoll, &stream, data, epoll::EventFlags::IN)?;
             let (input, sent) = (Vec::new(), Instant::now());
-            members.push(Member { stream, input, step: 0, place: number, sent });
+            members.push(Member { number, stream, input, step: 0, place: 0, sent });
         }
         Ok(Crowd { members, epoll })
     }
@@ -132,40 +130,45 @@ impl Member {
     fn send(&mut self, places: &[String]) -> Result<()> {
         let place = &places[self.place % places.len()];
         let mut out = Vec::new();
-        let new = |out, kind| Message::new(out, kind, 1);
+        self.message(place, &mut out);
+        self.sent = Instant::now();
+        self.stream.write_all(&out).context("the server takes no more")
+    }
+
+    /// Appends the next message of the suite.
+    fn message(&self, place: &str, out: &mut Vec<u8>) {
+        const READ_WRITE: u32 = 2;
+        const MODE: u32 = 1;
         let walk = |out, fid: u32, last: Option<&str>| {
             let names: Vec<&str> = place.split('/').filter(|n| !n.is_empty()).chain(last).collect();
             let count = u16::try_from(names.len()).expect("few names");
             let message = Message::new(out, 110, 1).u32(ROOT).u32(fid).u16(count);
             names.into_iter().fold(message, Message::text);
         };
+        let name = format!("new-{}", self.number);
         match self.step {
-            0 => walk(&mut out, FILE, Some("file")),
-            1 => {
-                new(&mut out, 24).u32(FILE).u64(0x7ff);
+            0 => version(out),
+            1 => attach(out),
+            2 => walk(out, FILE, Some("file")),
+            3 => drop(Message::new(out, 24, 1).u32(FILE).u64(0x7ff)),
+            4 => drop(Message::new(out, 12, 1).u32(FILE).u32(0)),
+            5 => drop(Message::new(out, 116, 1).u32(FILE).u64(0).u32(BYTES)),
+            6 => drop(Message::new(out, 120, 1).u32(FILE)),
+            7 => walk(out, NEW, None),
+            8 => {
+                let create = Message::new(out, 14, 1).u32(NEW).text(&name);
+                create.u32(READ_WRITE).u32(0o644).u32(0);
             }
-            2 => {
-                new(&mut out, 12).u32(FILE).u32(0);
+            9 => {
+                let write = Message::new(out, 118, 1).u32(NEW).u64(0).u32(BYTES);
+                write.bytes(&[7; BYTES as usize]);
             }
-            3 => {
-                new(&mut out, 116).u32(FILE).u64(0).u32(1000);
+            10 => {
+                let set = Message::new(out, 26, 1).u32(NEW).u32(MODE).u32(0o600).u32(0).u32(0);
+                set.u64(0).u64(0).u64(0).u64(0).u64(0);
             }
-            4 => {
-                new(&mut out, 120).u32(FILE);
-            }
-            5 => walk(&mut out, DIR, None),
-            6 => {
-                new(&mut out, 12).u32(DIR).u32(0);
-            }
-            7 => {
-                new(&mut out, 40).u32(DIR).u64(0).u32(8000);
-            }
-            _ => {
-                new(&mut out, 120).u32(DIR);
-            }
+            _ => drop(Message::new(out, 122, 1).u32(NEW)),
         }
-        self.sent = Instant::now();
-        self.stream.write_all(&out).context("the server takes no more")
     }
 
     /// How long the answer took, if it is whole.
@@ -190,6 +193,16 @@ impl Member {
         self.input.drain(..length);
         Ok(Some(self.sent.elapsed()))
     }
+}
+
+/// Begins a session, and ends the one before.
+fn version(out: &mut Vec<u8>) {
+    Message::new(out, 100, !0).u32(65_536).text("9P2000.L");
+}
+
+fn attach(out: &mut Vec<u8>) {
+    let user = rustix::process::getuid().as_raw();
+    Message::new(out, 104, 0).u32(ROOT).u32(!0).text("").text("").u32(user);
 }
 
 fn whole(input: &[u8]) -> Option<usize> {

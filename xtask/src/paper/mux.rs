@@ -1,8 +1,8 @@
 //! Thesis 004, §6.1: how the mux's latency grows.
 //!
-//! The servers behind the mux are one process of ours that listens on as many ports; to the mux
-//! each is a server of its own. The clients are one thread. Mux and servers are bound to one
-//! processor, the clients to the other, so one more process does not change who runs where.
+//! Each server behind the mux is a process of its own, as in the thesis. The clients are one
+//! thread, and all begin at the first server. Mux and servers are bound to one processor, the
+//! clients to the other, so one more process does not change who runs where.
 
 use super::Plan;
 use super::crowd::{Crowd, Latency};
@@ -84,10 +84,11 @@ impl Page {
             "# The mux, measured as its paper measured its own\n\n\
              `cargo xtask paper mux --record` writes this page: the tests of thesis 004, §6.1, \
              with our mux. {}.\n\
-             The suite of messages is nine: walk, getattr, lopen, read of 1,000 bytes, clunk; \
-             walk, lopen, readdir, clunk \
-             of a directory. Each client has one message under way. Mux and servers share \
-             processor 0, all clients are one \
+             The suite is twelve messages, one of each type that 9P2000.L has for those of the \
+             thesis (all but auth and flush): version, attach, walk, getattr, lopen, read of \
+             1,000 bytes, clunk; walk, lcreate, write of 1,000 bytes, setattr, remove. Each \
+             client has one message under way, and all begin at the first server. Each server is \
+             a process. Mux and servers share processor 0, all clients are one \
              thread on processor 1. Latency is of one message, microseconds; memory is the \
              mux's resident memory.\n",
             record::machine(),
@@ -356,9 +357,9 @@ impl Page {
     }
 }
 
-/// Servers that the mux mounts: one process, many ports.
+/// Servers that the mux mounts.
 struct Far {
-    _server: Server,
+    _servers: Vec<Server>,
     ports: Vec<u16>,
 }
 
@@ -368,15 +369,14 @@ impl Far {
     }
 
     fn start_on(dir: &Path, count: usize, core: Option<usize>) -> Result<Far> {
-        let ports = (0..count).map(|_| server::free_port()).collect::<Result<Vec<u16>>>()?;
-        let args: Vec<String> = ports
-            .iter()
-            .flat_map(|port| ["--9p".to_owned(), format!("127.0.0.1:{port}")])
-            .collect();
-        let mut words = vec![dir.display().to_string()];
-        words.extend(args);
-        let server = Server::start_words(Kind::Uring, &words, ports[0], core)?;
-        Ok(Far { _server: server, ports })
+        let (mut servers, mut ports) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let port = server::free_port()?;
+            let words = [dir.display().to_string(), "--9p".into(), format!("127.0.0.1:{port}")];
+            servers.push(Server::start_words(Kind::Uring, &words, port, core)?);
+            ports.push(port);
+        }
+        Ok(Far { _servers: servers, ports })
     }
 
     fn places(&self, name: &str) -> Vec<String> {

@@ -98,7 +98,12 @@ impl Lab {
 
     /// Serves a directory to readers, as this process's user.
     fn serve(&self, dir: &Path, core: Option<usize>) -> Result<Server> {
-        let (cache, user) = (self.base.join("cache"), user());
+        self.serve_with("cache", dir, core)
+    }
+
+    /// The same, with compiled programs in a directory of this name.
+    fn serve_with(&self, cache: &str, dir: &Path, core: Option<usize>) -> Result<Server> {
+        let (cache, user) = (self.base.join(cache), user());
         let cache = cache.display().to_string();
         let mut flags = vec!["--read-only", "--storelet-cache", &cache];
         if rustix::process::geteuid().is_root() {

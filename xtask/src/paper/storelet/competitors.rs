@@ -7,13 +7,15 @@ use crate::{guests, sh};
 use anyhow::{Context, Result, bail, ensure};
 use std::fmt::Write as _;
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What competitors do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
+    /// The paper's: a second of sleep, a million turns of a loop, again and again.
+    Sleep,
     /// Nothing but counting.
     Spin,
     /// Reading all files of a directory.
@@ -24,7 +26,20 @@ pub(super) enum Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Storelet,
-    Process,
+    Process(Class),
+}
+
+/// Rights of competing processes to the processor; the server has the usual ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// As the server.
+    Usual,
+    /// Nice 19, as the threads that run storelets.
+    Nice,
+    /// `SCHED_IDLE`.
+    Idle,
+    /// A control group with the smallest share, 2 of 1,024.
+    Shares,
 }
 
 /// Which server they are beside.
@@ -136,7 +151,7 @@ impl<'a> Competitors<'a> {
         while self.children.len() < count {
             let mut command = match self.form {
                 Form::Storelet => self.storelet(),
-                Form::Process => self.process()?,
+                Form::Process(class) => self.process(class)?,
             };
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             self.children.push(command.spawn().context("start a competitor")?);
@@ -155,16 +170,33 @@ impl<'a> Competitors<'a> {
         command.args(["run", &format!("127.0.0.1:{}", self.port), "--cpu", "10m", "--time", "1h"]);
         command.args(["--memory", "4M"]).arg(wasm("compete")).arg("--");
         match self.work {
+            Work::Sleep => command.arg("sleep"),
             Work::Spin => command.arg("spin"),
             Work::Scan => command.args(["scan", "/scan"]),
         };
         command
     }
 
-    fn process(&self) -> Result<Command> {
-        let program = guests::native("compete")?;
-        let mut command = on(self.core, &program.display().to_string());
+    fn process(&self, class: Class) -> Result<Command> {
+        let program = guests::native("compete")?.display().to_string();
+        let mut command = match class {
+            Class::Usual => on(self.core, &program),
+            Class::Nice => on(self.core, "nice"),
+            Class::Idle => on(self.core, "chrt"),
+            Class::Shares => on(self.core, "sh"),
+        };
+        match class {
+            Class::Usual => {}
+            Class::Nice => drop(command.args(["-n", "19", &program])),
+            Class::Idle => drop(command.args(["--idle", "0", &program])),
+            Class::Shares => {
+                let group = shares_group()?.join("cgroup.procs").display().to_string();
+                let script = "echo $$ > \"$0\" && exec \"$@\"";
+                command.args(["-c", script, &group, &program]);
+            }
+        }
         match self.work {
+            Work::Sleep => command.arg("sleep"),
             Work::Spin => command.arg("spin"),
             Work::Scan => command.arg("scan").arg(self.dir.join("scan")),
         };
@@ -202,6 +234,21 @@ impl Drop for Competitors<'_> {
             let _ = child.wait();
         }
     }
+}
+
+/// A control group (version 1) with the smallest share of the processor; it stays empty afterwards.
+fn shares_group() -> Result<PathBuf> {
+    let group = PathBuf::from("/sys/fs/cgroup/cpu/upcall-competitors");
+    if !group.exists() {
+        std::fs::create_dir(&group).context("a control group for competitors")?;
+    }
+    std::fs::write(group.join("cpu.shares"), "2").context("its share")?;
+    Ok(group)
+}
+
+/// Whether control groups of version 1 can be made here.
+pub(super) fn has_groups() -> bool {
+    shares_group().is_ok()
 }
 
 /// A command, bound to a processor.
