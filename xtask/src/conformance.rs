@@ -10,7 +10,7 @@
 //! | `pjdfstest` | the same kernel, the 398 cases of pjdfstest | qemu, root |
 //! | `cancel` | the same kernel, Ctrl-C in a read that hangs | qemu, root, FUSE |
 //! | `diod` | diodls, diodcat, diodload | diod |
-//! | `client` | our own commands, also of diod: trees and 1 GiB out and in | diod, 3 GB of disk |
+//! | `client` | our own commands, also of diod: trees and 256 MiB out and in | diod, 1 GB of disk |
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
 //! | `interop` | eight clients and ten servers, each with each | qemu, diod, go, python3 |
 //! | `http` | curl, and raw bytes for what curl will not send | curl |

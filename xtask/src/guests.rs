@@ -28,8 +28,8 @@ use std::time::Instant;
 /// How a program is built. What it prints as is a part of what says whether it is up to date.
 #[derive(Debug)]
 enum Recipe {
-    /// A program of a crate of crates.io.
-    Crate { name: &'static str, version: &'static str, features: &'static str },
+    /// A program of a crate of crates.io, with this level of optimisation.
+    Crate { name: &'static str, version: &'static str, features: &'static str, level: &'static str },
     /// A package of this repository.
     Rust { dir: &'static str },
     /// A command of a module, with its version.
@@ -75,11 +75,16 @@ const GUESTS: &[Guest] = &[
         "gojq",
         Recipe::GoModule { command: "github.com/itchyny/gojq/cmd/gojq@v0.12.17" },
     ),
-    guest("rg", "rg.wasm", Recipe::Crate { name: "ripgrep", version: "15.2.0", features: "" }),
+    guest(
+        "rg",
+        "rg.wasm",
+        Recipe::Crate { name: "ripgrep", version: "15.2.0", features: "", level: "3" },
+    ),
+    // Nothing measures its programs.
     guest(
         "coreutils",
         "coreutils.wasm",
-        Recipe::Crate { name: "coreutils", version: "0.12.0", features: UTILITIES },
+        Recipe::Crate { name: "coreutils", version: "0.12.0", features: UTILITIES, level: "1" },
     ),
 ];
 
@@ -134,8 +139,8 @@ impl Guest {
     /// Builds it: the file that came of it.
     fn build(&self) -> Result<PathBuf> {
         match &self.recipe {
-            Recipe::Crate { name, version, features } => {
-                toolchain::install(name, version, features, self.makes)
+            Recipe::Crate { name, version, features, level } => {
+                toolchain::install(name, version, (features, level), self.makes)
             }
             Recipe::Rust { dir } => toolchain::rust(&sources(dir), self.makes),
             Recipe::GoModule { command } => toolchain::go_install(command, self.makes),

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
 fn run(command: &str, rest: &[String]) -> Result<bool> {
     match command {
         "check" => check::main(),
-        "test" => test::main(),
+        "test" => test::main(rest),
         "machines" => {
             let mut cargo = sh::cargo(&["test", "--workspace", "--quiet", "states_md"]);
             sh::run(cargo.env("UPDATE_EXPECT", "1")).map(|()| true)

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: everything, from a clean clone on a fresh Debian machine.
+//! `cargo xtask test [--long]`: everything, from a clean clone on a fresh Debian machine; with
+//! `--long` suites go on for longer, and more of them run over the reactor with threads.
 //!
 //! Missing packages are installed first (apt-get says which and why). Then the workspace and the
 //! programs that storelets are tested with are built, which takes minutes only once. The unit
@@ -9,15 +10,22 @@ use crate::lanes::{self, Part};
 use crate::report::Report;
 use crate::server::Kind;
 use crate::{conformance, sh};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use std::process::Command;
 
-/// The suites that the reactor with threads passes too.
-const BY_THREADS: &[&str] = &["http", "9p2000", "diod", "pjdfstest", "cancel"];
+/// The suites that the reactor with threads passes too, and with `--long`.
+const BY_THREADS: &[&str] = &["http", "9p2000", "diod", "cancel"];
+const BY_THREADS_LONG: &[&str] = &["http", "9p2000", "diod", "pjdfstest", "kernel", "cancel"];
 
 /// The command. True if everything passed.
-pub(crate) fn main() -> Result<bool> {
+pub(crate) fn main(args: &[String]) -> Result<bool> {
+    let long = match args {
+        [] => false,
+        [word] if word == "--long" => true,
+        _ => bail!("usage: cargo xtask test [--long]"),
+    };
     let mut report = Report::default();
+    report.long = long;
     // In one go: a program that is built by itself has dependencies with fewer features, and they
     // would be built once more.
     let build = sh::cargo(&["build", "--workspace", "--bins", "--tests"]);
@@ -30,7 +38,8 @@ pub(crate) fn main() -> Result<bool> {
     report.stage("all tests", |report| {
         let mut parts = vec![unit()?];
         parts.extend(conformance::parts(report, &[], Kind::Uring)?);
-        parts.extend(conformance::parts(report, BY_THREADS, Kind::Threads)?);
+        let by_threads = if long { BY_THREADS_LONG } else { BY_THREADS };
+        parts.extend(conformance::parts(report, by_threads, Kind::Threads)?);
         parts.push(part("models", built("model", &["smoke"])));
         parts.push(part("simulation", built("sim", &["smoke"])));
         parts.push(part("fuzzers", built("sim", &["fuzz", "smoke"])));

@@ -1,4 +1,4 @@
-//! Our own client commands: trees of some thousand files and a file of 1 GiB out of a server and
+//! Our own client commands: trees of 2,000 files and a file of 256 MiB out of a server and
 //! into it, compared byte for byte. Beside our server, in both protocols, they meet diod.
 
 use super::{aname, give_away, served};
@@ -12,9 +12,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const DIRS: usize = 40;
+const DIRS: usize = 20;
 const FILES: usize = 100;
-const BIG: u64 = 1 << 30;
+const BIG: u64 = 256 << 20;
 
 /// Outstanding reads of the bare client that `cat` is compared with, and bytes of each.
 const OUTSTANDING: u16 = 32;

@@ -19,7 +19,7 @@ const CASES: [&str; 10] =
     ["listed", "read", "union", "up", "written", "refused", "dead", "others", "back", "umount"];
 
 /// How many files each part has.
-const FILES: usize = 300;
+const FILES: usize = 100;
 
 /// A diod that can be killed and started again where it was.
 struct Diod {

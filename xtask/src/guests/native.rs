@@ -24,7 +24,7 @@ pub(crate) fn native(name: &str) -> Result<PathBuf> {
 impl Guest {
     fn make_native(&self, root: &Path, made: &Path) -> Result<()> {
         match &self.recipe {
-            Recipe::Crate { name, version, features: "" } => {
+            Recipe::Crate { name, version, features: "", .. } => {
                 let words = ["install", name, "--version", version, "--locked", "--no-track"];
                 let mut cargo = sh::cargo(&words);
                 cargo.arg("--force").arg("--root").arg(root);

@@ -25,15 +25,20 @@ const SQLITE_FLAGS: &[&str] = &["-D_WASI_EMULATED_GETPID", "-lwasi-emulated-getp
 const C_FLAGS: &[&str] = &["--target=wasm32-wasi", "-O2", "-msimd128", "-Wall", "-s"];
 
 /// What is changed here when flags or the ways of building change: all is built again.
-pub(super) const FLAGS: &str = "2";
+pub(super) const FLAGS: &str = "3";
 
 /// `target/guests/build/NAME` as an existing directory.
 fn place(name: &str) -> Result<PathBuf> {
     sh::scratch(&format!("guests/build/{name}"))
 }
 
-/// A program of a crate of crates.io.
-pub(super) fn install(name: &str, version: &str, features: &str, makes: &str) -> Result<PathBuf> {
+/// A program of a crate of crates.io, with these features and this level of optimisation.
+pub(super) fn install(
+    name: &str,
+    version: &str,
+    (features, level): (&str, &str),
+    makes: &str,
+) -> Result<PathBuf> {
     rust_target()?;
     let (root, target) = (place("cargo")?, place("cargo/target")?);
     let mut command = sh::cargo(&["install", name, "--version", version, "--locked", "--force"]);
@@ -42,6 +47,7 @@ pub(super) fn install(name: &str, version: &str, features: &str, makes: &str) ->
         command.args(["--no-default-features", "--features", features]);
     }
     command.arg("--root").arg(&root).arg("--target-dir").arg(&target);
+    command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", level);
     quiet_rust(&mut command)?;
     Ok(root.join("bin").join(makes))
 }
@@ -61,7 +67,7 @@ fn quiet_rust(command: &mut Command) -> Result<()> {
     command.env("RUSTFLAGS", RUST_FLAGS).env("CARGO_PROFILE_RELEASE_STRIP", "true");
     // Some programs ask for the optimisation of all crates together, which takes minutes.
     command
-        .env("CARGO_PROFILE_RELEASE_LTO", "thin")
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     command.env_remove("CARGO_TARGET_DIR").env_remove("CARGO_ENCODED_RUSTFLAGS");
     sh::read(command).map(drop)

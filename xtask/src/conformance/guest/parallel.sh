@@ -1,6 +1,6 @@
 # Eight processes write and read at once; nobody gets another's bytes.
 one() {
-    head -c 3000000 /dev/urandom > /tmp/p$1
+    head -c 1000000 /dev/urandom > /tmp/p$1
     cp /tmp/p$1 p$1
     cmp p$1 /tmp/p$1
     for n in $(seq 20); do echo "$1 $n" > p$1.$n; [ "$(cat p$1.$n)" = "$1 $n" ]; done
