@@ -8,7 +8,6 @@ use crate::btree::extent;
 use crate::journal::{batch, record};
 use crate::layout::{HEAD_BYTES, SUPERBLOCK_STRIDE};
 use crate::page;
-use crate::snapshots::SNAPSHOTS;
 use crate::sum::sum;
 use crate::{Error, Layout, Superblock, Table};
 use base::{Block, op::BLOCKS_MAX};
@@ -37,6 +36,10 @@ pub enum Finding {
     Data(u64, Table, Vec<u8>, u64),
     /// A block is used twice.
     Twice(u64),
+    /// Blocks in the dead list of the snapshot of this epoch that the present tree, a newer
+    /// snapshot or another dead list has: how many, and the first. They would be freed while they
+    /// are in use.
+    DeadInUse(u64, u64, u64),
     /// A block is used, but the map says it is free.
     NotInMap(u64),
     /// So many blocks are in use according to the map, and nobody uses them; the first of them.
@@ -165,13 +168,7 @@ fn check_with(
     let mut walk = walk::Walk::new(&superblock.layout, read, watcher, checked, all);
     let verified = verified.map(|verified| walk.remember(verified));
     walk.tree(superblock.root, true);
-    for (name, snapshot) in walk.snapshots() {
-        match snapshot {
-            Some(snapshot) => walk.tree(snapshot.root, false),
-            None => walk.checked.findings.push(Finding::Snapshot(name)),
-        }
-    }
-    walk.dead();
+    walk.snapshots();
     let (used, right, mut checked) = walk.end();
     if let Some(verified) = verified {
         *verified = Verified { epoch: superblock.epoch, blocks: right };
@@ -281,9 +278,4 @@ fn compare(layout: &Layout, used: &[u64], live: &[u64], checked: &mut Checked) {
 /// Whether a value is an extent; for [`walk`].
 fn extent_of(value: &[u8]) -> extent::View<'_> {
     extent::View::new(value)
-}
-
-/// Whether a key belongs to a snapshot's record.
-fn is_snapshot(key: &[u8]) -> bool {
-    key.starts_with(&SNAPSHOTS.0.to_be_bytes())
 }

@@ -3,10 +3,14 @@
 use super::{Checked, Content, Finding, Read, Verified, Watcher};
 use crate::btree::{Freed, extent};
 use crate::page::{self, Ptr};
-use crate::snapshots::{DEAD, Snapshot, decode_dead};
+use crate::snapshots::{DEAD, DROPPING, SNAPSHOTS, Snapshot, decode_dead};
 use crate::sum::sum;
 use crate::{Layout, Table};
 use base::{Block, op::BLOCKS_MAX};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::ops::Range;
 
 /// A walk under way.
 pub(super) struct Walk<'a, 'b> {
@@ -23,8 +27,12 @@ pub(super) struct Walk<'a, 'b> {
     /// How many there should be.
     all: u64,
     snapshots: Vec<(Vec<u8>, Option<Snapshot>)>,
-    /// Entries of dead lists.
-    dead: Vec<Vec<Freed>>,
+    /// Epochs of dropped snapshots whose dead lists are not worked off yet.
+    dropping: BTreeSet<u64>,
+    /// Dead lists by the epoch of their snapshot.
+    dead: BTreeMap<u64, Vec<Freed>>,
+    /// Blocks of dead lists.
+    listed: Vec<u64>,
     /// Looks at the present state; snapshots share most of their pages with it.
     present: bool,
 }
@@ -45,7 +53,7 @@ impl<'a, 'b> Walk<'a, 'b> {
     ) -> Walk<'a, 'b> {
         let words = (layout.segments() * layout.segment / 64) as usize;
         let (layout, used) = (*layout, vec![0; words]);
-        let (snapshots, dead) = (Vec::new(), Vec::new());
+        let (snapshots, dead, listed) = (Vec::new(), BTreeMap::new(), vec![0; words]);
         let (before, right) = ((0, Vec::new()), Vec::new());
         Walk {
             layout,
@@ -57,7 +65,9 @@ impl<'a, 'b> Walk<'a, 'b> {
             right,
             all,
             snapshots,
+            dropping: BTreeSet::new(),
             dead,
+            listed,
             present: true,
         }
     }
@@ -69,21 +79,56 @@ impl<'a, 'b> Walk<'a, 'b> {
         verified
     }
 
-    /// The snapshots that the present state names.
-    pub(super) fn snapshots(&mut self) -> Vec<(Vec<u8>, Option<Snapshot>)> {
-        std::mem::take(&mut self.snapshots)
+    /// Walks the trees of all snapshots, from the newest to the oldest, and compares each dead list
+    /// with the trees that must have none of its blocks: the present one, and those of snapshots
+    /// newer than that of the list. These are the trees walked before it.
+    pub(super) fn snapshots(&mut self) {
+        let (known, damaged): (Vec<_>, Vec<_>) =
+            mem::take(&mut self.snapshots).into_iter().partition(|(_, known)| known.is_some());
+        let damaged = damaged.into_iter().map(|(name, _)| Finding::Snapshot(name));
+        self.checked.findings.extend(damaged);
+        let mut known: Vec<Snapshot> = known.into_iter().filter_map(|(_, known)| known).collect();
+        known.sort_unstable_by_key(|snapshot| Reverse(snapshot.id));
+        let mut owners = mem::take(&mut self.dropping);
+        owners.extend(known.iter().map(|snapshot| snapshot.id.0));
+        for snapshot in known {
+            self.lists_from(snapshot.id.0, &owners);
+            self.tree(snapshot.root, false);
+        }
+        self.lists_from(0, &owners);
+        // They are in use until their snapshot is dropped, and that worked off: no tree has them
+        // if others that had them were dropped before.
+        self.used.iter_mut().zip(&self.listed).for_each(|(used, listed)| *used |= listed);
     }
 
-    /// Blocks in dead lists are in use until their snapshot is dropped, and that worked off: no
-    /// tree has them if others that had them were dropped before.
-    pub(super) fn dead(&mut self) {
-        self.present = false;
-        for runs in std::mem::take(&mut self.dead) {
-            for run in runs {
-                for at in run.at..run.at + u64::from(run.count) {
-                    self.mark(at);
-                }
+    /// Looks at the dead lists of snapshots of this epoch and of later ones. Lists of others than
+    /// `owners` will never be worked off, so nothing is in use because of them.
+    fn lists_from(&mut self, epoch: u64, owners: &BTreeSet<u64>) {
+        for (owner, runs) in self.dead.split_off(&epoch) {
+            if owners.contains(&owner) {
+                self.list(owner, &runs);
             }
+        }
+    }
+
+    /// Looks whether the blocks of a dead list are in a tree walked so far, or in a list already
+    /// seen: they would be freed while they are in use, or twice.
+    fn list(&mut self, owner: u64, runs: &[Freed]) {
+        let (mut wrong, mut first) = (0, 0);
+        let end = |run: &Freed| run.at.saturating_add(run.count.into()).min(self.layout.blocks);
+        let blocks: Vec<Range<u64>> = runs.iter().map(|run| run.at..end(run)).collect();
+        for at in blocks.into_iter().flatten() {
+            let bit = at.wrapping_sub(self.layout.data_at);
+            let Some(word) = self.listed.get_mut((bit / 64) as usize) else { continue };
+            let is_listed = *word & 1 << (bit % 64) != 0;
+            *word |= 1 << (bit % 64);
+            if is_listed || self.is_marked(at) {
+                first = if wrong == 0 { at } else { first };
+                wrong += 1;
+            }
+        }
+        if wrong > 0 {
+            self.checked.findings.push(Finding::DeadInUse(owner, wrong, first));
         }
     }
 
@@ -177,14 +222,22 @@ impl<'a, 'b> Walk<'a, 'b> {
             if is_extent {
                 self.extent(table, rest, value);
             } else if self.present {
-                if table == DEAD && rest.len() == 20 {
-                    self.dead.extend(decode_dead(value));
-                }
-                if super::is_snapshot(key) {
-                    self.snapshots.push((rest.to_vec(), Snapshot::decode(rest, value)));
-                }
+                self.own_entry(table, rest, value);
                 self.watcher.entry(table, rest, Content::Bytes(value));
             }
+        }
+    }
+
+    /// Notes which snapshots there are, which are being dropped, and their dead lists.
+    fn own_entry(&mut self, table: Table, key: &[u8], value: &[u8]) {
+        let owner = key.first_chunk().map(|epoch| u64::from_be_bytes(*epoch));
+        match (table, owner) {
+            (SNAPSHOTS, _) => self.snapshots.push((key.to_vec(), Snapshot::decode(key, value))),
+            (DROPPING, Some(owner)) if key.len() == 8 => drop(self.dropping.insert(owner)),
+            (DEAD, Some(owner)) if key.len() == 20 => {
+                self.dead.entry(owner).or_default().extend(decode_dead(value).unwrap_or_default());
+            }
+            (Table(_), _) => {}
         }
     }
 

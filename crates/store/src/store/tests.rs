@@ -3,6 +3,7 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "tests name what they wait for")]
 
+mod dead_lists;
 mod growing;
 mod in_use;
 mod rolling;

@@ -320,6 +320,13 @@ fn tell(checked: &Checked, looker: &Looker<'_>, block: u64) -> Vec<Said> {
                  {sequence} and goes on behind it"
             )),
             Finding::Twice(at) => volume(format!("block {at} is used twice")),
+            Finding::DeadInUse(epoch, number, first) => volume(format!(
+                "{}, the first of them {first}, {} in use and in the list of what is freed with \
+                 the snapshot of epoch {epoch}: do not drop snapshots, copy the files into a new \
+                 volume",
+                counted(*number, "block", "blocks"),
+                if *number == 1 { "is" } else { "are" }
+            )),
             Finding::NotInMap(at) => volume(format!("block {at} is used, the map says it is free")),
             Finding::Unused(number, first) => volume(format!(
                 "{}, the first of them {first}, {} taken and nobody uses them",

@@ -7,7 +7,7 @@ pub(super) fn put(number: u32, length: usize) -> Change {
     Change::Put { table: TREE, key: number.to_be_bytes().to_vec(), value: vec![7; length] }
 }
 
-fn delete(number: u32) -> Change {
+pub(super) fn delete(number: u32) -> Change {
     Change::Delete { table: TREE, key: number.to_be_bytes().to_vec() }
 }
 
