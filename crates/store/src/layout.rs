@@ -23,6 +23,10 @@ pub const HEAD_BYTES: usize = (SUPERBLOCKS * SUPERBLOCK_STRIDE) as usize;
 /// Most blocks that one extent's record describes.
 const EXTENT_BLOCKS_MAX: usize = 32;
 
+/// Largest map that a volume may grow to if its segments are not the largest, bytes. A map that
+/// moves is built in memory and written as a whole, and read each time the volume is opened.
+const GROWN_MAP_MAX: u64 = 256 << 20;
+
 /// What is chosen when a volume is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -167,8 +171,8 @@ impl Layout {
     /// are more segments than they have room for.
     ///
     /// # Errors
-    /// `TooLarge` if it is not larger than it was, there is no room for its maps, or it would be
-    /// too large.
+    /// `TooLarge` if it is not larger than it was, there is no room for its maps, or it would have
+    /// more blocks than [`Layout::grown_max`].
     pub fn grown(&self, blocks: u64) -> Result<Layout, Error> {
         let geometry = Geometry { blocks, ..self.geometry() };
         if blocks <= self.blocks {
@@ -180,8 +184,22 @@ impl Layout {
         }
         let same = geometry.layout_with(self.map_at, self.data_at);
         let same = same.ok().filter(|same| same.map_segments == self.map_segments);
-        let moved = || geometry.layout_with(self.blocks, self.data_at);
-        same.filter(|_| self.is_moved()).map_or_else(moved, Ok)
+        if let Some(same) = same.filter(|_| self.is_moved()) {
+            return Ok(same);
+        }
+        let moved = geometry.layout_with(self.blocks, self.data_at);
+        moved.and_then(|moved| if blocks <= self.grown_max() { Ok(moved) } else { Err(Error::TooLarge) })
+    }
+
+    /// Most blocks that the volume can have when it has grown. Segments keep their size, so small
+    /// ones would take maps far larger than those of a new volume; the largest ones take no more.
+    pub fn grown_max(&self) -> u64 {
+        let all = (1 << 48) - 1;
+        let segments = GROWN_MAP_MAX / self.block as u64;
+        if self.segment == self.block as u64 * 8 {
+            return all;
+        }
+        (self.data_at + segments * self.segment).min(all)
     }
 
     /// Longest key, bytes, without its table's number.
@@ -267,6 +285,29 @@ mod tests {
             }
         }
         assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
+    }
+
+    #[test]
+    fn a_volume_with_small_segments_grows_until_its_map_has_256_mib() {
+        for (block, segment, gib) in [(4096, 1024, 256), (512, 1024, 256), (4096, 16_384, 4096)] {
+            let blocks = (1 << 30) / block as u64;
+            let geometry = Geometry { block, blocks, journal: 1024, segment };
+            let old = geometry.layout().unwrap();
+            let most = old.grown_max();
+            assert_eq!((most * block as u64) >> 30, gib);
+            let new = old.grown(most).unwrap();
+            assert_eq!(new.map_segments * block as u64, GROWN_MAP_MAX);
+            assert_eq!(old.grown(most + 1), Err(Error::TooLarge));
+        }
+    }
+
+    #[test]
+    fn a_volume_with_the_largest_segments_grows_as_far_as_blocks_have_numbers() {
+        let geometry = Geometry { block: 4096, blocks: 1 << 20, journal: 8192, segment: 32_768 };
+        let old = geometry.layout().unwrap();
+        assert!(old.grown(1 << 34).is_ok());
+        assert_eq!(old.grown(old.grown_max()).map(|new| new.blocks), Ok(old.grown_max()));
+        assert_eq!(old.grown(1 << 48), Err(Error::TooLarge));
     }
 
     #[test]

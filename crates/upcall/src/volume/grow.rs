@@ -102,7 +102,13 @@ fn plan(path: &Path, before: &Layout, bytes: u64) -> Result<Layout, String> {
              size",
             show(bytes - has)
         ),
-        _ => format!("cannot grow {shown} to {}: that is too large", show(bytes)),
+        _ => format!(
+            "cannot grow {shown} to {}: with segments of {} it can have {} at most; copy its files \
+             out, and into a new volume of that size, with 'upcall volume copy'",
+            show(bytes),
+            show(before.segment * block),
+            show(before.grown_max() * block)
+        ),
     })
 }
 

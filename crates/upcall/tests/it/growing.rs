@@ -75,7 +75,8 @@ fn a_growth_that_cannot_be_is_refused_and_changes_nothing() {
         (&["64M"][..], "has 64 MiB already: say a larger size"),
         (&["1M"], "has 64 MiB already: say a larger size"),
         (&[], "say how large"),
-        (&["4000P"], "to 4000 PiB: that is too large"),
+        (&["1T", "--sparse"], "to 1 TiB: with segments of 4 MiB it can have 256 GiB at most;"),
+        (&["4000P"], "to 4000 PiB: with segments of 4 MiB it can have 256 GiB at most;"),
     ] {
         let (code, text, errors) = volume(&[&["grow", &path][..], size].concat());
         assert_eq!(code, Some(2), "{text}{errors}");
