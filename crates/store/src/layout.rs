@@ -68,8 +68,15 @@ impl Geometry {
     /// 4 MiB and at most 128 MiB.
     pub fn for_bytes(bytes: u64) -> Geometry {
         let blocks = bytes / 4096;
-        let segment = if blocks >= 1 << 20 { 32_768 } else { 1024 };
+        let segment = Geometry::segment_for(4096, blocks);
         Geometry { block: 4096, blocks, journal: (blocks / 128).clamp(1024, 32_768), segment }
+    }
+
+    /// Blocks of a segment that suit a volume of so many blocks: a 16th, rounded down to a power of
+    /// two, but at least 1024 and at most as many as a block has bits. So it can grow 2048 times.
+    pub fn segment_for(block: usize, blocks: u64) -> u64 {
+        let most = (block as u64 * 8).max(1024);
+        1 << (blocks / 16).clamp(1024, most).ilog2()
     }
 
     /// Where everything goes.
@@ -187,8 +194,10 @@ impl Layout {
         if let Some(same) = same.filter(|_| self.is_moved()) {
             return Ok(same);
         }
-        let moved = geometry.layout_with(self.blocks, self.data_at);
-        moved.and_then(|moved| if blocks <= self.grown_max() { Ok(moved) } else { Err(Error::TooLarge) })
+        if blocks > self.grown_max() {
+            return Err(Error::TooLarge);
+        }
+        geometry.layout_with(self.blocks, self.data_at)
     }
 
     /// Most blocks that the volume can have when it has grown. Segments keep their size, so small
@@ -299,6 +308,21 @@ mod tests {
             assert_eq!(new.map_segments * block as u64, GROWN_MAP_MAX);
             assert_eq!(old.grown(most + 1), Err(Error::TooLarge));
         }
+    }
+
+    #[test]
+    fn a_new_volume_can_grow_2048_times() {
+        let sizes = [8, 64, 1000, 2048, 5000, 1 << 20];
+        for (block, mib) in sizes.into_iter().flat_map(|mib| [(4096, mib), (512, mib)]) {
+            let blocks = (mib << 20) / block as u64;
+            let segment = Geometry::segment_for(block, blocks);
+            let geometry = Geometry { block, blocks, journal: 1024, segment };
+            let old = geometry.layout().unwrap();
+            assert!(old.grown_max() >= blocks * 2048, "{block} and {mib}");
+        }
+        let segments =
+            [64, 255, 256, 1024, 2048, 4096].map(|mib| Geometry::for_bytes(mib << 20).segment);
+        assert_eq!(segments, [1024, 2048, 4096, 16_384, 32_768, 32_768]);
     }
 
     #[test]

@@ -191,12 +191,12 @@ impl Create {
         let block = self.block.max(1);
         let journal = self.journal.unwrap_or(usual.journal * 4096) / block;
         let blocks = bytes / block;
-        let segment = if blocks >= 1 << 20 { block * 8 } else { 1024 };
         let block = usize::try_from(block).unwrap_or(usize::MAX);
-        let geometry = Geometry { block, blocks, journal, segment };
         if ![512, 1024, 2048, 4096].contains(&block) {
             return Err(format!("--block {block}: say 512, 1024, 2048 or 4096"));
         }
+        let segment = Geometry::segment_for(block, blocks);
+        let geometry = Geometry { block, blocks, journal, segment };
         geometry.layout().map(|_| geometry).map_err(|_| match self.journal {
             Some(journal) => format!(
                 "a journal of {} does not suit a volume of {}: choose another --journal, from 64K \
