@@ -10,7 +10,10 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use store::drive::{self, Disk};
-use store::{Config, Error, HEAD_BYTES, Layout, Output, Store, Superblock, Ticket};
+use store::{Config, Error, HEAD_BYTES, Layout, Missing, Output, Store, Superblock, Ticket};
+
+#[cfg(test)]
+mod tests;
 
 /// How the beginning is read before the size of a block is known, bytes.
 const HEAD_UNIT: usize = 4096;
@@ -220,38 +223,72 @@ pub(crate) fn open_store(disk: &mut FileDisk, head: &[u8], config: Config) -> Re
 /// The time of commands that take none.
 pub(crate) const START: Instant = Instant(1);
 
-/// Does what a store asks for until it has answered a request; the result.
+/// Performs what a store asks for until a request is committed, and then until no operation is
+/// outstanding; the result of the request.
 ///
 /// # Errors
 /// As the request's.
 pub(crate) fn committed(
     store: &mut Store,
-    disk: &mut FileDisk,
+    disk: &mut impl Disk,
     ticket: Ticket,
-    mut said: Vec<Output>,
+    said: Vec<Output>,
 ) -> Result<(), Error> {
-    let mut to_do = VecDeque::new();
+    answered(store, disk, said, |output| match output {
+        Output::Committed(found, result) if *found == ticket => Some(*result),
+        Output::Committed(..)
+        | Output::Io(_)
+        | Output::Opened(_)
+        | Output::Fetched(..)
+        | Output::Placed(..)
+        | Output::Closed(..) => None,
+    })
+}
+
+/// Reads what a plan needs into memory.
+///
+/// # Errors
+/// `DiskFailed` or `Damaged`.
+pub(crate) fn fetched(
+    store: &mut Store,
+    disk: &mut impl Disk,
+    missing: Missing,
+) -> Result<(), Error> {
+    let (ticket, mut said) = (Ticket(1), Vec::new());
+    store.fetch(START, ticket, missing, &mut said);
+    answered(store, disk, said, |output| match output {
+        Output::Fetched(found, result) if *found == ticket => Some(*result),
+        Output::Committed(..)
+        | Output::Io(_)
+        | Output::Opened(_)
+        | Output::Fetched(..)
+        | Output::Placed(..)
+        | Output::Closed(..) => None,
+    })
+}
+
+/// Performs what a store asks for until it has said this, and then until no operation is
+/// outstanding: one that is never performed would keep the store from being closed.
+fn answered(
+    store: &mut Store,
+    disk: &mut impl Disk,
+    mut said: Vec<Output>,
+    is_answer: impl Fn(&Output) -> Option<Result<(), Error>>,
+) -> Result<(), Error> {
+    let (mut to_do, mut answer) = (VecDeque::new(), None);
     loop {
         to_do.extend(said.drain(..));
-        match to_do.pop_front() {
-            Some(Output::Committed(found, result)) if found == ticket => {
-                // What else was asked for is done when the store is closed.
-                for output in to_do {
-                    if let Output::Io(io) = output {
-                        let (id, done) = drive::perform(disk, &io);
-                        store.done(START, id, done, &mut said);
-                    }
-                }
-                return result;
+        let Some(output) = to_do.pop_front() else {
+            match answer {
+                Some(result) => return result,
+                None => store.tick(START, &mut said),
             }
-            Some(Output::Io(io)) => {
-                let (id, done) = drive::perform(disk, &io);
-                store.done(START, id, done, &mut said);
-            }
-            // Nobody else waits for anything.
-            Some(Output::Opened(_) | Output::Fetched(..)) => {}
-            Some(Output::Committed(..) | Output::Placed(..) | Output::Closed(..)) => {}
-            None => store.tick(START, &mut said),
+            continue;
+        };
+        answer = answer.or(is_answer(&output));
+        if let Output::Io(io) = output {
+            let (id, done) = drive::perform(disk, &io);
+            store.done(START, id, done, &mut said);
         }
     }
 }
@@ -260,7 +297,7 @@ pub(crate) fn committed(
 ///
 /// # Errors
 /// `DiskFailed` or `DiskFull`: nobody knows what is on the disk.
-pub(crate) fn close_store(store: &mut Store, disk: &mut FileDisk) -> Result<(), Error> {
+pub(crate) fn close_store(store: &mut Store, disk: &mut impl Disk) -> Result<(), Error> {
     let (clock, mut said, mut more) = (Clock::start(), VecDeque::new(), Vec::new());
     store.close(clock.now(), Ticket(0), &mut more);
     loop {

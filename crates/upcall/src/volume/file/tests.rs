@@ -1,0 +1,105 @@
+//! Requests to a store on a disk in memory.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use super::*;
+use base::Time;
+use std::time::Duration;
+use store::drive::Memory;
+use store::{Change, Durability, Geometry, Table};
+
+const GEOMETRY: Geometry = Geometry { block: 512, blocks: 12_000, journal: 4096, segment: 512 };
+const CONFIG: Config = Config {
+    cache: 3000,
+    dirty: 2000,
+    interval: Duration::from_secs(5),
+    read_only: false,
+    accept_loss: false,
+};
+
+/// A disk that fails to read on request.
+struct Flaky {
+    memory: Memory,
+    fails: bool,
+    failed: u32,
+}
+
+impl Disk for Flaky {
+    fn head(&mut self) -> Result<Vec<u8>, base::Error> {
+        self.memory.head()
+    }
+
+    fn read(&mut self, at: u64, count: u32) -> Result<Vec<Block>, base::Error> {
+        self.failed += u32::from(self.fails);
+        if self.fails { Err(base::Error::Io) } else { self.memory.read(at, count) }
+    }
+
+    fn write(&mut self, at: u64, blocks: &[Block], durable: bool) -> Result<(), base::Error> {
+        self.memory.write(at, blocks, durable)
+    }
+
+    fn flush(&mut self) -> Result<(), base::Error> {
+        self.memory.flush()
+    }
+}
+
+fn opened(disk: &mut impl Disk) -> Store {
+    let (mut said, mut to_do) = (Vec::new(), VecDeque::new());
+    let mut store = Store::open(&disk.head().unwrap(), CONFIG, START, &mut said).unwrap();
+    loop {
+        to_do.extend(said.drain(..));
+        match to_do.pop_front() {
+            Some(Output::Io(io)) => {
+                let (id, done) = drive::perform(disk, &io);
+                store.done(START, id, done, &mut said);
+            }
+            Some(Output::Opened(result)) => break result.unwrap(),
+            other => panic!("{other:?} instead of an open store"),
+        }
+    }
+    store
+}
+
+fn commit(store: &mut Store, disk: &mut impl Disk, change: impl Fn(u32) -> Change) {
+    for number in 0..300 {
+        let (ticket, mut said, changes) = (Ticket(1), Vec::new(), [change(number)]);
+        store.commit(START, ticket, &changes, Durability::Durable, &mut said).unwrap();
+        committed(store, disk, ticket, said).unwrap();
+    }
+}
+
+/// A volume with a dropped snapshot whose dead list is long and not worked off.
+fn with_a_dropped_snapshot() -> (Flaky, Store) {
+    let mut memory = Memory::new(512, 14_000);
+    drive::create(&mut memory, &GEOMETRY, 1, Time::default()).unwrap();
+    let mut disk = Flaky { memory, fails: false, failed: 0 };
+    let mut store = opened(&mut disk);
+    let key = |number: u32| number.to_be_bytes().to_vec();
+    let table = Table(300);
+    commit(&mut store, &mut disk, |number| Change::Put {
+        table,
+        key: key(number),
+        value: vec![7; 1500],
+    });
+    let (ticket, mut said) = (Ticket(2), Vec::new());
+    store.snapshot(START, ticket, b"s", Time::default(), &mut said);
+    committed(&mut store, &mut disk, ticket, said).unwrap();
+    commit(&mut store, &mut disk, |number| Change::Delete { table, key: key(number) });
+    close_store(&mut store, &mut disk).unwrap();
+    let (mut store, ticket, mut said) = (opened(&mut disk), Ticket(3), Vec::new());
+    store.drop_snapshot(START, ticket, b"s", &mut said);
+    committed(&mut store, &mut disk, ticket, said).unwrap();
+    (disk, store)
+}
+
+#[test]
+fn a_request_leaves_no_operation_outstanding() {
+    let (mut disk, mut store) = with_a_dropped_snapshot();
+    disk.fails = true;
+    let (ticket, mut said) = (Ticket(4), Vec::new());
+    store.grow(START, ticket, 13_000, &mut said);
+    committed(&mut store, &mut disk, ticket, said).unwrap();
+    assert!(disk.failed >= 2, "the list is read, and read again: {}", disk.failed);
+    assert_eq!(store.counts().operations, 0);
+    close_store(&mut store, &mut disk).unwrap();
+    assert_eq!(store.superblock().layout.blocks, 13_000);
+}
