@@ -186,9 +186,12 @@ pub(crate) struct Journal {
     closed: bool,
 }
 
-/// Whether an entry is one that a replica's volume has and no other: the first of all that it has.
+/// Table and key of the first entry of a replica's volume; no other volume has it.
+pub const MARK: (Table, &[u8]) = (SETTINGS, HEAD_KEY);
+
+/// Whether an entry is the one that a replica's volume has and no other.
 pub fn is_mark(table: Table, key: &[u8]) -> bool {
-    (table, key) == (SETTINGS, HEAD_KEY)
+    (table, key) == MARK
 }
 
 /// The changes that make an empty store a new replica's.

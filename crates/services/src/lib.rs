@@ -33,7 +33,7 @@ mod way;
 
 pub use files::{OPENS_MAX, root};
 pub use hosted::{Hosted, Options, PLACE};
-pub use journal::{Copying, Kept, Unreadable, format, is_mark, read_all};
+pub use journal::{Copying, Kept, MARK, Unreadable, format, is_mark, read_all};
 pub use letter::{Answer, Letter, Reader};
 pub use members::{ADMINISTRATOR, address, list};
 pub use proof::{CHALLENGE, Introduction, Seals, VERDICT, Verdict, Verdicts};

@@ -1,7 +1,7 @@
 //! `upcall volume rollback`: a volume becomes what it was when a snapshot was made.
 //!
-//! The present state is kept as a snapshot first. Then one checkpoint has the other state: a power
-//! failure leaves the present one or that.
+//! A snapshot of the present state is made first, and dropped again if the rollback is refused.
+//! Then one checkpoint has the other state: a power failure leaves the present one or that.
 
 use super::file::{self, FileDisk, How, Opened};
 use crate::clock;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::drive::Disk as _;
 use store::rollback::{self, Rollback as Plan};
-use store::{Error, Ticket};
+use store::{Error, Ticket, View};
 
 /// Which volume, and to which snapshot.
 #[derive(Args, Clone, Debug)]
@@ -42,20 +42,32 @@ struct Report {
     before: String,
 }
 
+/// Why a rollback failed.
+enum Failure {
+    /// The state is the one before.
+    Unchanged(String),
+    /// The state may be either one.
+    Unknown(String),
+}
+
 /// Rolls a volume back.
 pub(crate) fn run(rollback: &Rollback) -> Result<ExitCode, String> {
     let (path, name) = (&rollback.file, &rollback.name);
     let if_served = "stop the server first: a volume is rolled back while nobody serves it";
     let how = How { if_served, ..How::WRITE };
     let file = file::open_file(path, &how)?;
-    let opened = file::open_locked(path, file, &how)?;
+    let mut opened = file::open_locked(path, file, &how)?;
     let before = free_name(&opened, name);
-    if !opened.store.snapshots().any(|(known, ..)| known == name.as_bytes()) {
-        return Err(file::explain(path, Error::NotFound));
-    }
-    let FileDisk { file, .. } = keep(path, opened, &before)?;
-    let kept = |why: String| format!("{why}; the present state was kept as snapshot {before}");
-    exchange(path, file, &how, name).map_err(kept)?;
+    refuse_replica(path, &mut opened, name)?;
+    let FileDisk { file, .. } = snapshot_present(path, opened, &before)?;
+    let there = |why: &str| format!("{why}; snapshot {before} has the state before");
+    roll_back(path, file, &how, name).map_err(|failure| match failure {
+        Failure::Unchanged(why) => match drop_snapshot(path, &how, &before) {
+            Ok(()) => why,
+            Err(_) => there(&why),
+        },
+        Failure::Unknown(why) => there(&why),
+    })?;
     let (shown, snapshot) = (path.display().to_string(), name.clone());
     match rollback.json {
         true => println!("{}", super::json(&Report { path: shown, snapshot, before })),
@@ -81,8 +93,37 @@ fn free_name(opened: &Opened, name: &str) -> String {
     std::iter::once(long).chain(numbered).find(is_free).expect("there is no end of numbers")
 }
 
-/// Keeps the present state as a snapshot, and closes the volume.
-fn keep(path: &Path, opened: Opened, before: &str) -> Result<FileDisk, String> {
+/// Refuses a volume whose present state, or that of the snapshot, is that of a replica.
+fn refuse_replica(path: &Path, opened: &mut Opened, name: &str) -> Result<(), String> {
+    let explain = |error| file::explain(path, error);
+    let found = opened.store.snapshots().find(|(known, ..)| *known == name.as_bytes());
+    let id = found.map(|(_, id, _)| id).ok_or_else(|| explain(Error::NotFound))?;
+    for view in [View::Present, View::Snapshot(id)] {
+        if is_replica(opened, view).map_err(explain)? {
+            return Err(format!(
+                "{} has a replica of a service, which must not forget: let it leave, and make \
+                 another with 'upcall replica join'",
+                path.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a state of a volume is that of a replica.
+fn is_replica(opened: &mut Opened, view: View) -> Result<bool, Error> {
+    let (table, key) = services::MARK;
+    loop {
+        let found = opened.store.reader(view)?.get(table, key).map(|found| found.is_some());
+        match found {
+            Ok(found) => return Ok(found),
+            Err(missing) => file::fetched(&mut opened.store, &mut opened.disk, missing)?,
+        }
+    }
+}
+
+/// Makes a snapshot of the present state, and closes the volume.
+fn snapshot_present(path: &Path, opened: Opened, before: &str) -> Result<FileDisk, String> {
     let name = Name::new(before.as_bytes()).map_err(|_| format!("'{before}' is no name"))?;
     let Opened { mut disk, mut store } = opened;
     let (ticket, mut said) = (Ticket(1), Vec::new());
@@ -93,38 +134,45 @@ fn keep(path: &Path, opened: Opened, before: &str) -> Result<FileDisk, String> {
     Ok(disk)
 }
 
+/// Drops the snapshot of the present state again.
+fn drop_snapshot(path: &Path, how: &How<'_>, before: &str) -> Result<(), String> {
+    let Opened { mut disk, mut store } = file::open(path, how)?;
+    let (ticket, mut said) = (Ticket(1), Vec::new());
+    store.drop_snapshot(file::START, ticket, before.as_bytes(), &mut said);
+    let dropped = file::committed(&mut store, &mut disk, ticket, said);
+    let closed = file::close_store(&mut store, &mut disk);
+    dropped.and(closed).map_err(|error| file::explain(path, error))
+}
+
 /// Makes the present state of a closed volume that of a snapshot.
-fn exchange(path: &Path, file: VolumeFile, how: &How<'_>, name: &str) -> Result<(), String> {
-    let (file, plan) = plan(path, file, name)?;
-    let Opened { mut disk, mut store } = file::open_locked(path, file, how)?;
+fn roll_back(path: &Path, file: VolumeFile, how: &How<'_>, name: &str) -> Result<(), Failure> {
+    let (file, plan) = plan(path, file, name).map_err(Failure::Unchanged)?;
+    let opened = file::open_locked(path, file, how).map_err(Failure::Unchanged)?;
+    let Opened { mut disk, mut store } = opened;
     let (ticket, mut said) = (Ticket(1), Vec::new());
     store.roll_back(file::START, ticket, plan, &mut said);
     let done = file::committed(&mut store, &mut disk, ticket, said);
     let closed = file::close_store(&mut store, &mut disk);
-    done.and(closed).map_err(|error| file::explain(path, error))
+    let explain = |error| file::explain(path, error);
+    match done {
+        // The store has refused the plan.
+        Err(error @ (Error::NoSpace | Error::ReadOnly)) => Err(Failure::Unchanged(explain(error))),
+        done => done.and(closed).map_err(|error| Failure::Unknown(explain(error))),
+    }
 }
 
 /// Reads both states.
 fn plan(path: &Path, file: VolumeFile, name: &str) -> Result<(VolumeFile, Plan), String> {
     let (superblock, head) = file::superblock(path, &file)?;
     let mut disk = FileDisk::new(file, superblock.layout.block);
-    let (mut progress, mut is_replica) = (Progress::start(), false);
+    let mut progress = Progress::start();
     let mut read = |at: u64, count: u32| {
         let blocks = disk.read(at, count).ok();
         progress.show(|_| format!("reading both states: {}", size::show(disk.read)));
         blocks
     };
-    let plan = rollback::plan(&mut read, &head, name.as_bytes(), &mut |table, key| {
-        is_replica |= services::is_mark(table, key);
-    });
+    let plan = rollback::plan(&mut read, &head, name.as_bytes(), &mut |_, _| {});
     progress.clear();
     let plan = plan.map_err(|error| file::explain(path, error))?;
-    if is_replica {
-        return Err(format!(
-            "{} has a replica of a service, which must not forget: let it leave, and make another \
-             with 'upcall replica join'",
-            path.display()
-        ));
-    }
     Ok((disk.file, plan))
 }

@@ -15,6 +15,7 @@ mod ninep;
 mod recording;
 mod remote;
 mod replicas;
+mod rolling_back;
 mod root;
 mod server;
 mod spaces;
