@@ -17,12 +17,24 @@ use crate::page::{self, Ptr};
 use crate::snapshots::{self, DEAD, DROPPING, SNAPSHOTS, Snapshot, dead_key, decode_dead};
 use crate::sum::sum;
 use crate::{Change, Error, Layout, Superblock, Table};
+use std::collections::BTreeMap;
 
 /// The store's own tables that stay as they are.
-const KEPT: [Table; 3] = [SNAPSHOTS, DEAD, DROPPING];
+const OWN: [Table; 3] = [SNAPSHOTS, DEAD, DROPPING];
 
 /// Number of the first entry of a dead list that is divided: no checkpoint has so many of its own.
+/// So those of the rollback's checkpoint come before it, all in one leaf: see
+/// [`crate::checkpoint::freeze::keys`].
 const DIVIDED: u32 = 1 << 31;
+
+/// Bytes that an entry takes in a page beside its key and value, at most.
+const OVERHEAD: usize = 16;
+
+/// Entries of the store's own tables by table and key.
+type Entries = BTreeMap<Place, Vec<u8>>;
+
+/// Table and key of an entry.
+type Place = (Table, Vec<u8>);
 
 /// Changes that make the present state that of a snapshot.
 #[derive(Debug)]
@@ -35,59 +47,101 @@ pub struct Rollback {
     pub(crate) freed: Vec<Freed>,
     /// Changes of the tree with that root.
     pub(crate) changes: Vec<Change>,
+    /// Pages of that tree that may have entries of the store's own tables.
+    pub(crate) pages: u64,
 }
 
-/// Plans to go back to the snapshot with this name. `entry` sees every key of the snapshot.
+impl Rollback {
+    /// Blocks for the pages that the changes and the checkpoint may write, at most.
+    pub(crate) fn blocks(&self, layout: &Layout) -> u64 {
+        let bytes = |change: &Change| match change {
+            Change::Put { key, value, .. } => (key.len() + value.len() + OVERHEAD) as u64,
+            Change::Delete { .. }
+            | Change::Write { .. }
+            | Change::Attach { .. }
+            | Change::Cut { .. }
+            | Change::Free { .. } => 0,
+        };
+        let added: u64 = self.changes.iter().map(bytes).sum();
+        // What leaves the tree goes to the newest list; an entry takes a quarter of a page.
+        let runs = self.freed.len() as u64 + self.pages;
+        let entries = 1 + runs.div_ceil(snapshots::chunk_max(layout) as u64);
+        let block = layout.block as u64;
+        // A page that is changed may take a neighbour with it; new ones are at least half full.
+        2 * self.pages + 2 * (added + entries * block / 4).div_ceil(block)
+    }
+}
+
+/// Plans to go back to the snapshot with this name. The volume has to be closed: what only its
+/// journal has is not seen, and [`crate::Store::roll_back`] refuses a plan that is not of its
+/// state.
 ///
 /// # Errors
-/// `NotAVolume`; `NotFound` if there is no such snapshot; `Damaged` if one of both states cannot be
-/// read; `ReadOnly` if the volume was not closed.
-pub fn plan(
-    read: &mut Read<'_>,
-    head: &[u8],
-    name: &[u8],
-    entry: &mut dyn FnMut(Table, &[u8]),
-) -> Result<Rollback, Error> {
+/// `NotAVolume`; `NotFound` if there is no such snapshot; `Damaged` or `DiskFailed` if one of both
+/// states cannot be read.
+pub fn plan(read: &mut Read<'_>, head: &[u8], name: &[u8]) -> Result<Rollback, Error> {
     let superblock = Superblock::newest(head)?;
     let layout = superblock.layout;
-    // The store's own tables are the first.
-    let behind = (DROPPING.0 + 1).to_be_bytes();
-    let mut own = Vec::new();
+    let (mut entries, behind) = (Entries::new(), behind_own());
     let rest = |_: u64, from: &[u8]| from >= &behind[..];
     Tree::new(&layout).walk(read, superblock.root, &rest, &mut |key, value, is_extent| {
-        own.extend(own_entry(key, value).filter(|_| !is_extent));
+        entries.extend(own_entry(key, value).filter(|_| !is_extent));
     })?;
-    let named = own.iter().find(|(table, key, _)| *table == SNAPSHOTS && key == name);
-    let (_, _, record) = named.ok_or(Error::NotFound)?;
+    let record = entries.get(&(SNAPSHOTS, name.to_vec())).ok_or(Error::NotFound)?;
     let snapshot = Snapshot::decode(name, record).ok_or(Error::Damaged)?;
-    let (mut old, mut changes) = (Tree::new(&layout), Vec::new());
+    let (mut old, mut old_entries) = (Tree::new(&layout), Entries::new());
     old.walk(read, snapshot.root, &|_, _| false, &mut |key, value, _| {
-        if let Some((table, key, _)) = own_entry(key, value) {
-            changes.push(Change::Delete { table, key });
-        } else if let Some((table, rest)) = key.split_first_chunk::<4>() {
-            entry(Table(u32::from_be_bytes(*table)), rest);
-        }
+        old_entries.extend(own_entry(key, value));
     })?;
     let mut divided = Divided { epoch: superblock.epoch + 1, number: DIVIDED, layout };
-    for (table, key, value) in own {
+    let mut wanted = Entries::new();
+    for ((table, key), value) in entries {
         match table {
-            DEAD => divided.without(&key, &value, &old, &mut changes)?,
-            _ => changes.push(Change::Put { table, key, value }),
+            DEAD => divided.without(&key, &value, &old, &mut wanted)?,
+            _ => drop(wanted.insert((table, key), value)),
         }
     }
     // What is below a page that both trees have is in both.
-    let mut present = Tree::new(&layout);
+    let mut present = Tree::listing(&layout);
     let is_shared = |at: u64, _: &[u8]| old.has(at);
     present.walk(read, superblock.root, &is_shared, &mut |_, _, _| {})?;
-    let freed = present.runs.into_iter().flat_map(|run| old.lacks(run)).collect();
-    Ok(Rollback { epoch: superblock.epoch, root: snapshot.root, freed, changes })
+    let runs = present.runs.unwrap_or_default();
+    let freed = runs.into_iter().flat_map(|run| old.lacks(run)).collect();
+    let changes = difference(old_entries, wanted);
+    Ok(Rollback {
+        epoch: superblock.epoch,
+        root: snapshot.root,
+        freed,
+        changes,
+        pages: old.own_pages,
+    })
+}
+
+/// Changes that turn the old entries into the new ones; those equal in both stay.
+fn difference(mut old: Entries, new: Entries) -> Vec<Change> {
+    let mut puts = Vec::new();
+    for ((table, key), value) in new {
+        let place = (table, key);
+        let known = old.remove(&place);
+        let (table, key) = place;
+        if known.as_ref() != Some(&value) {
+            puts.push(Change::Put { table, key, value });
+        }
+    }
+    let deletes = old.into_keys().map(|(table, key)| Change::Delete { table, key });
+    deletes.chain(puts).collect()
+}
+
+/// The first key behind the store's own tables, which are the first.
+fn behind_own() -> [u8; 4] {
+    (DROPPING.0 + 1).to_be_bytes()
 }
 
 /// A key and a value of a table that stays as it is.
-fn own_entry(key: &[u8], value: &[u8]) -> Option<(Table, Vec<u8>, Vec<u8>)> {
+fn own_entry(key: &[u8], value: &[u8]) -> Option<(Place, Vec<u8>)> {
     let (table, rest) = key.split_first_chunk::<4>()?;
     let table = Table(u32::from_be_bytes(*table));
-    KEPT.contains(&table).then(|| (table, rest.to_vec(), value.to_vec()))
+    OWN.contains(&table).then(|| ((table, rest.to_vec()), value.to_vec()))
 }
 
 /// Sees an entry of a leaf: key, value, and whether that is an extent.
@@ -98,13 +152,21 @@ struct Tree {
     layout: Layout,
     /// A bit for each block that can be allocated.
     blocks: Vec<u64>,
-    runs: Vec<Freed>,
+    /// The same as runs, if they are wanted.
+    runs: Option<Vec<Freed>>,
+    /// Pages that may have entries of the store's own tables, or lead to them.
+    own_pages: u64,
 }
 
 impl Tree {
     fn new(layout: &Layout) -> Tree {
         let words = (layout.segments() * layout.segment / 64) as usize;
-        Tree { layout: *layout, blocks: vec![0; words], runs: Vec::new() }
+        Tree { layout: *layout, blocks: vec![0; words], runs: None, own_pages: 0 }
+    }
+
+    /// One that lists its blocks as runs, too.
+    fn listing(layout: &Layout) -> Tree {
+        Tree { runs: Some(Vec::new()), ..Tree::new(layout) }
     }
 
     /// Walks the tree with this root. `skip` is asked for each page, with its block and a key that
@@ -117,10 +179,12 @@ impl Tree {
         entry: &mut Entry<'_>,
     ) -> Result<(), Error> {
         let mut stack = Vec::from_iter((root.at != 0).then_some((root, None, Vec::new())));
+        let behind = behind_own();
         while let Some((ptr, level, from)) = stack.pop() {
             if skip(ptr.at, &from) {
                 continue;
             }
+            self.own_pages += u64::from(from[..] < behind[..]);
             self.add(Freed { at: ptr.at, count: 1, birth: ptr.birth })?;
             let blocks = read(ptr.at, 1).ok_or(Error::DiskFailed)?;
             let sound = |page: &&base::Block| {
@@ -161,7 +225,7 @@ impl Tree {
             let word = self.blocks.get_mut((bit / 64) as usize).ok_or(Error::Damaged)?;
             *word |= 1 << (bit % 64);
         }
-        self.runs.push(run);
+        self.runs.iter_mut().for_each(|runs| runs.push(run));
         Ok(())
     }
 
@@ -197,7 +261,7 @@ impl Divided {
         key: &[u8],
         value: &[u8],
         tree: &Tree,
-        changes: &mut Vec<Change>,
+        entries: &mut Entries,
     ) -> Result<(), Error> {
         let runs = decode_dead(value).filter(|_| key.len() == 20).ok_or(Error::Damaged)?;
         let runs: Vec<Freed> = runs.into_iter().flat_map(|run| tree.lacks(run)).collect();
@@ -208,8 +272,7 @@ impl Divided {
                 key = dead_key(owner, self.epoch, self.number);
                 self.number += 1;
             }
-            let value = snapshots::encode_dead(chunk);
-            changes.push(Change::Put { table: DEAD, key, value });
+            entries.insert((DEAD, key), snapshots::encode_dead(chunk));
         }
         Ok(())
     }

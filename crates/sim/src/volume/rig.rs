@@ -514,7 +514,7 @@ impl Rig {
         let mut read = |at: u64, count: u32| {
             Some((at..at + u64::from(count)).map(|at| disk.look(at)).collect::<Vec<_>>())
         };
-        let plan = rollback::plan(&mut read, &disk.head(), &name, &mut |_, _| {});
+        let plan = rollback::plan(&mut read, &disk.head(), &name);
         let plan = plan.map_err(|error| self.end_of(error))?;
         if !self.open() {
             return Err(self.end_of(Error::Damaged));

@@ -27,9 +27,14 @@ pub(crate) struct Frozen {
 
 /// The keys under which freezing will write down what snapshots still have; their pages have to be
 /// cached.
+///
+/// The way to the first of them is that to all. No entry of this epoch is there yet, but those that
+/// a rollback has divided; their numbers are greater than any that freezing uses. So no key that is
+/// there, or was, lies between two that freezing writes, and neither does a key of an inner page.
+/// Nothing else is taken for granted: other leaves of the list may be clean, and not cached.
 pub(crate) fn keys(snapshots: &Snapshots, present: &Present) -> Vec<Vec<u8>> {
     let Some(newest) = snapshots.newest() else { return Vec::new() };
-    let key = snapshots::dead_key(newest.0, present.epoch, u32::MAX);
+    let key = snapshots::dead_key(newest.0, present.epoch, 0);
     vec![reader::full_key(snapshots::DEAD, &key)]
 }
 

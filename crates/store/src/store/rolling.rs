@@ -8,7 +8,7 @@ use super::{OWN, Output, Phase, Store};
 use crate::btree::Tree;
 use crate::present::Grants;
 use crate::rollback::Rollback;
-use crate::{Change, Error, Ticket, snapshots};
+use crate::{Change, Error, Ticket};
 use base::Instant;
 use std::collections::VecDeque;
 
@@ -66,14 +66,10 @@ impl Store {
         self.roll_on(now, out);
     }
 
-    /// Pages that a rollback may write, at most.
+    /// Blocks that have to be free for a rollback.
     fn needed(&self, plan: &Rollback) -> u64 {
         let layout = &self.present.layout;
-        let entry = snapshots::chunk_max(layout) as u64;
-        // Each entry may have a page of its own, or two after it was divided.
-        2 * plan.changes.len() as u64
-            + plan.freed.len() as u64 / entry
-            + layout.reserve().min(FLOOR)
+        plan.blocks(layout) + layout.reserve().min(FLOOR)
     }
 
     /// Applies what is still to be changed, as far as the pages are there; then it is time for the

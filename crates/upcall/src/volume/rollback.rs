@@ -171,7 +171,7 @@ fn plan(path: &Path, file: VolumeFile, name: &str) -> Result<(VolumeFile, Plan),
         progress.show(|_| format!("reading both states: {}", size::show(disk.read)));
         blocks
     };
-    let plan = rollback::plan(&mut read, &head, name.as_bytes(), &mut |_, _| {});
+    let plan = rollback::plan(&mut read, &head, name.as_bytes());
     progress.clear();
     let plan = plan.map_err(|error| file::explain(path, error))?;
     Ok((disk.file, plan))
