@@ -22,8 +22,7 @@ pub(super) struct Sealing {
 impl Store {
     /// Whether a checkpoint should begin.
     pub(super) fn wants_checkpoint(&self, now: Instant) -> bool {
-        let (is_rolling, is_rolled) = self.is_rolling();
-        let waits = self.snapshotting.is_coming() || is_rolling && !is_rolled;
+        let waits = self.snapshotting.is_coming() || self.is_applying_rollback();
         if self.config.read_only || self.is_broken() || waits {
             return false;
         }
@@ -37,7 +36,7 @@ impl Store {
             || !self.fetching.room.is_empty()
             || self.snapshotting.is_asked()
             || self.growing.is_some()
-            || is_rolled
+            || self.is_rollback_applied()
             || closing
             || late
     }

@@ -145,7 +145,7 @@ impl Store {
                 // Without that page nothing can be written down: as good as a failed write.
                 (checkpointing::PREPARE, Err(_)) => self.fail(now, out),
                 // What was there stays on the disk; nothing of the rest may be written.
-                (rolling::ROLL, Ok(())) => self.roll_on(now, out),
+                (rolling::ROLL, Ok(())) => self.apply_rollback(now, out),
                 (rolling::ROLL, Err(_)) => self.fail(now, out),
                 (snapshotting::STEP, result) => self.stepped(now, result, out),
                 (ticket, _) => unreachable!("{ticket:?} is not the store's own"),

@@ -63,7 +63,7 @@ impl Store {
         };
         self.present.tree.freed = freed;
         self.rolling = Some(Rolling { ticket, changes: changes.into() });
-        self.roll_on(now, out);
+        self.apply_rollback(now, out);
     }
 
     /// Blocks that have to be free for a rollback.
@@ -74,7 +74,7 @@ impl Store {
 
     /// Applies what is still to be changed, as far as the pages are there; then it is time for the
     /// checkpoint.
-    pub(super) fn roll_on(&mut self, now: Instant, out: &mut Vec<Output>) {
+    pub(super) fn apply_rollback(&mut self, now: Instant, out: &mut Vec<Output>) {
         while let Some(change) = self.rolling.as_mut().and_then(|all| all.changes.pop_front()) {
             if let Err(missing) = self.present.plan(std::slice::from_ref(&change)) {
                 if let Some(rolling) = &mut self.rolling {
@@ -92,15 +92,19 @@ impl Store {
         self.begin_checkpoint(now, out);
     }
 
-    /// Whether one is under way; and whether only its checkpoint is left.
-    pub(super) fn is_rolling(&self) -> (bool, bool) {
-        let left = self.rolling.as_ref().map(|rolling| rolling.changes.len());
-        (left.is_some(), left == Some(0))
+    /// Whether changes of a rollback are still to be applied: no checkpoint may begin.
+    pub(super) fn is_applying_rollback(&self) -> bool {
+        self.rolling.as_ref().is_some_and(|rolling| !rolling.changes.is_empty())
+    }
+
+    /// Whether all changes of a rollback are applied, and its checkpoint is left.
+    pub(super) fn is_rollback_applied(&self) -> bool {
+        self.rolling.as_ref().is_some_and(|rolling| rolling.changes.is_empty())
     }
 
     /// The checkpoint is durable.
     pub(super) fn end_rollback(&mut self, out: &mut Vec<Output>) {
-        assert_ne!(self.is_rolling(), (true, false), "all was changed before the checkpoint");
+        assert!(!self.is_applying_rollback(), "all was changed before the checkpoint");
         let ended = self.rolling.take();
         out.extend(ended.map(|rolling| Output::Committed(rolling.ticket, Ok(()))));
     }

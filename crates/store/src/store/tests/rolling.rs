@@ -3,7 +3,6 @@
 use super::*;
 use crate::rollback::{self, Rollback};
 use crate::snapshots::DEAD;
-use std::ops::Range;
 
 type Models = BTreeMap<Vec<u8>, Model>;
 
@@ -50,7 +49,8 @@ impl Rig {
         ticket
     }
 
-    /// Goes back to a snapshot, after one of the present state was made. `true`: power failed meanwhile.
+    /// Goes back to a snapshot, after making one of the present state. `true`: power failed
+    /// meanwhile.
     fn roll_back(&mut self, models: &mut Models, name: &[u8]) -> bool {
         self.make_snapshot(models);
         let ticket = self.begin_rollback(name);
@@ -133,12 +133,12 @@ fn a_rollback_is_there_or_not_and_no_snapshot_changes() {
 }
 
 impl Rig {
-    /// Writes to objects that take five blocks each, in one extent.
-    fn write_objects(&mut self, ranges: &[Range<u64>]) {
+    /// Writes to fifty objects: from where on, and how many bytes. Five blocks at once become one
+    /// extent.
+    fn write_objects(&mut self, pieces: &[(u64, usize)]) {
         for object in 10..60 {
-            for range in ranges {
-                let (offset, length) = (range.start, range.end - range.start);
-                let data = vec![self.rng.u8(1..); length as usize];
+            for (offset, length) in pieces.iter().copied() {
+                let data = vec![self.rng.u8(1..); length];
                 assert!(self.try_commit(Change::Write { table: RAW, object, offset, data }));
             }
         }
@@ -166,9 +166,9 @@ fn changes_of_lists(plan: &Rollback) -> Vec<&[u8]> {
 fn a_list_with_divided_entries_takes_those_of_the_checkpoint() {
     let mut rig = Rig::new(7);
     let mut models = Models::new();
-    rig.write_objects(&[0..2560]);
+    rig.write_objects(&[(0, 2560)]);
     let whole = rig.snapshot_named(&mut models);
-    rig.write_objects(&[0..1024, 1536..2560]);
+    rig.write_objects(&[(0, 1024), (1536, 1024)]);
     let third_blocks = rig.snapshot_named(&mut models);
     let ticket = rig.begin_rollback(&whole);
     rig.committed(ticket);
@@ -195,11 +195,11 @@ fn entries_of_lists_that_both_states_have_stay() {
     let mut rig = Rig::new(8);
     let mut models = Models::new();
     for _ in 0..8 {
-        rig.write_objects(&[0..2560]);
+        rig.write_objects(&[(0, 2560)]);
         rig.make_snapshot(&mut models);
     }
     let newest = rig.store.snapshots().last().unwrap().0.to_vec();
-    rig.write_objects(&[0..512]);
+    rig.write_objects(&[(0, 512)]);
     rig.close();
     // All lists but the newest are the same, and that one is empty in both states.
     let plan = rig.plan(&newest).unwrap();
@@ -214,6 +214,35 @@ fn entries_of_lists_that_both_states_have_stay() {
     }
     rig.committed(ticket);
     assert!(dirty < 30, "{dirty} blocks were changed");
+    rig.close();
+}
+
+#[test]
+fn no_checkpoint_begins_before_all_changes_of_a_rollback_are_applied() {
+    let mut rig = Rig::new(9);
+    let mut models = Models::new();
+    for _ in 0..8 {
+        rig.write_objects(&[(0, 512)]);
+        rig.make_snapshot(&mut models);
+    }
+    let newest = rig.store.snapshots().last().unwrap().0.to_vec();
+    // The newest has their lists, which have to be taken out of its state again.
+    for name in models.keys().filter(|name| **name != newest).cloned().collect::<Vec<_>>() {
+        rig.drop_snapshot(&mut models, &name);
+    }
+    rig.settle();
+    let ticket = rig.begin_rollback(&newest);
+    // From now on a checkpoint is due whenever something has changed.
+    rig.store.config.dirty = 0;
+    let mut due = 0;
+    while rig.store.is_applying_rollback() {
+        assert!(rig.store.checkpoint.is_idle());
+        due += u32::from(rig.store.present.cache.dirty() > 0);
+        rig.progress();
+    }
+    assert!(due > 5, "{due} times a checkpoint was due");
+    rig.committed(ticket);
+    rig.store.config.dirty = config().dirty;
     rig.close();
 }
 
