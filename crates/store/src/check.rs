@@ -107,6 +107,8 @@ pub trait Watcher {
 /// Blocks of data that earlier checks of a volume in use have found right.
 #[derive(Clone, Debug, Default)]
 pub struct Verified {
+    /// The volume's number: another volume may have taken its place.
+    volume: u64,
     /// Epoch of the last check.
     epoch: u64,
     /// A bit for each block that can be allocated.
@@ -166,12 +168,18 @@ fn check_with(
     check_journal(&superblock, read, &mut checked);
     let all = live.iter().map(|word| u64::from(word.count_ones())).sum();
     let mut walk = walk::Walk::new(&superblock.layout, read, watcher, checked, all);
-    let verified = verified.map(|verified| walk.remember(verified));
+    let verified = verified.map(|verified| {
+        if verified.volume != superblock.volume {
+            *verified = Verified::default();
+        }
+        walk.remember(verified)
+    });
     walk.tree(superblock.root, true);
     walk.snapshots();
     let (used, right, mut checked) = walk.end();
     if let Some(verified) = verified {
-        *verified = Verified { epoch: superblock.epoch, blocks: right };
+        let Superblock { volume, epoch, .. } = superblock;
+        *verified = Verified { volume, epoch, blocks: right };
     }
     if checked.outdated == 0 {
         compare(&superblock.layout, &used, &live, &mut checked);

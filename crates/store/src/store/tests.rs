@@ -105,8 +105,13 @@ fn config() -> Config {
 
 impl Rig {
     fn new(seed: u64) -> Rig {
+        Rig::with_number(seed, 77)
+    }
+
+    /// One whose volume has this number.
+    fn with_number(seed: u64, volume: u64) -> Rig {
         let mut disk = Disk { block: 512, durable: BTreeMap::new(), volatile: Vec::new() };
-        for (at, blocks) in format(&GEOMETRY, 77, Time::default()).unwrap() {
+        for (at, blocks) in format(&GEOMETRY, volume, Time::default()).unwrap() {
             disk.durable.extend((at..).zip(blocks));
         }
         let mut out = Vec::new();

@@ -46,7 +46,11 @@ fn check_once(rig: &RefCell<Rig>, rarity: u32, verified: &mut Verified) -> (Chec
 }
 
 fn filled(seed: u64) -> RefCell<Rig> {
-    let mut rig = Rig::new(seed);
+    filled_with_number(seed, 77)
+}
+
+fn filled_with_number(seed: u64, volume: u64) -> RefCell<Rig> {
+    let mut rig = Rig::with_number(seed, volume);
     (0..300).for_each(|_| rig.random_commit());
     RefCell::new(rig)
 }
@@ -90,4 +94,16 @@ fn damage_is_found_while_a_store_writes() {
         let (after, _) = check_once(&rig, u32::MAX, &mut verified);
         assert!(matches!(after.findings[..], [Finding::Page(at, ..)] if at == victim));
     }
+}
+
+#[test]
+fn data_of_another_volume_in_its_place_is_read() {
+    // The same in both, but for the number and the damage.
+    let (rig, other) = (filled_with_number(1, 77), filled_with_number(1, 78));
+    let mut verified = Verified::default();
+    let (before, reads) = check_once(&rig, u32::MAX, &mut verified);
+    let (_, again) = check_once(&rig, u32::MAX, &mut verified);
+    assert!(before.data > 20 && again < reads, "data found right is not read again");
+    let (_, all) = check_once(&other, u32::MAX, &mut verified);
+    assert_eq!(all, reads, "nothing of the other volume was read before");
 }
