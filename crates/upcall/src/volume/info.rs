@@ -27,16 +27,16 @@ pub(crate) struct Info {
 
 /// A snapshot as people and programs see it.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Kept {
+pub(crate) struct SnapshotFacts {
     pub(crate) name: String,
     pub(crate) date: String,
     pub(crate) epoch: u64,
 }
 
-impl Kept {
-    pub(crate) fn new((name, SnapshotId(epoch), date): (&[u8], SnapshotId, Time)) -> Kept {
+impl SnapshotFacts {
+    pub(crate) fn new((name, SnapshotId(epoch), date): (&[u8], SnapshotId, Time)) -> SnapshotFacts {
         let name = String::from_utf8_lossy(name).into_owned();
-        Kept { name, date: clock::iso(date), epoch }
+        SnapshotFacts { name, date: clock::iso(date), epoch }
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Facts {
     available_bytes: u64,
     pub(crate) files: u64,
     pub(crate) recovered_transactions: usize,
-    pub(crate) snapshots: Vec<Kept>,
+    pub(crate) snapshots: Vec<SnapshotFacts>,
 }
 
 impl Facts {
@@ -96,7 +96,7 @@ impl Facts {
             available_bytes: bytes(space.blocks_available),
             files: full.files - full.files_free.min(full.files),
             recovered_transactions: recovered,
-            snapshots: store.snapshots().map(Kept::new).collect(),
+            snapshots: store.snapshots().map(SnapshotFacts::new).collect(),
         })
     }
 
@@ -155,9 +155,9 @@ impl fmt::Display for Facts {
 }
 
 /// Snapshots, a line each.
-pub(crate) fn list(f: &mut impl fmt::Write, all: &[Kept], indent: &str) -> fmt::Result {
-    let width = all.iter().map(|kept| kept.name.chars().count()).max().unwrap_or(0);
-    for Kept { name, date, epoch } in all {
+pub(crate) fn list(f: &mut impl fmt::Write, all: &[SnapshotFacts], indent: &str) -> fmt::Result {
+    let width = all.iter().map(|one| one.name.chars().count()).max().unwrap_or(0);
+    for SnapshotFacts { name, date, epoch } in all {
         writeln!(f, "{indent}{name:width$}  {date}  epoch {epoch}")?;
     }
     Ok(())

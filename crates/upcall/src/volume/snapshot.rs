@@ -2,10 +2,11 @@
 
 use super::direct::Direct;
 use super::file::{self, How};
-use super::info::{self, Kept};
-use super::served;
+use super::info::{self, SnapshotFacts};
+use super::served::{self, Served};
 use base::{Error, Name};
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -73,14 +74,40 @@ fn change(path: &Path, text: &str, make: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// Snapshots of a volume.
+#[derive(Debug, Serialize)]
+struct List {
+    path: String,
+    /// The process that has the volume, if one has; then these are the snapshots of the newest
+    /// checkpoint.
+    served: Option<Served>,
+    /// The newest checkpoint.
+    epoch: u64,
+    snapshots: Vec<SnapshotFacts>,
+}
+
 fn list(path: &Path, json: bool) -> Result<(), String> {
-    let all: Vec<Kept> =
-        served::look(path, |opened, _| Ok(opened.store.snapshots().map(Kept::new).collect()))?;
+    let shown = path.display();
+    let list = served::look(path, |opened, served| {
+        let snapshots = opened.store.snapshots().map(SnapshotFacts::new).collect();
+        let epoch = opened.store.superblock().epoch;
+        Ok(List { path: shown.to_string(), served: served.cloned(), epoch, snapshots })
+    })?;
+    if json {
+        println!("{}", super::json(&list));
+        return Ok(());
+    }
+    if let Some(served) = &list.served {
+        eprintln!(
+            "{shown}: {served} has it: this is the list of checkpoint {}; snapshots made \
+             or dropped since are in the journal, which is not read",
+            list.epoch
+        );
+    }
     let mut text = String::new();
-    match json {
-        true => text = super::json(&all) + "\n",
-        false if all.is_empty() => text.push_str("no snapshots\n"),
-        false => info::list(&mut text, &all, "").expect("a string"),
+    match list.snapshots.is_empty() {
+        true => text.push_str("no snapshots\n"),
+        false => info::list(&mut text, &list.snapshots, "").expect("a string"),
     }
     print!("{text}");
     Ok(())

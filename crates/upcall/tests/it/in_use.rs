@@ -29,6 +29,15 @@ fn a_served_volume_shows_its_newest_checkpoint_and_who_serves_it() {
         assert_eq!(facts["journal_used_bytes"], serde_json::Value::Null);
         // The snapshot is in the journal: its checkpoint does not know it yet.
         assert_eq!(facts["snapshots"], serde_json::json!([]), "{text}");
+        let (code, text, errors) = volume(&["snapshot", &path, "list"]);
+        assert_eq!((code, &text[..]), (Some(0), "no snapshots\n"), "{errors}");
+        let note = format!("{who} has it: this is the list of checkpoint {}; ", facts["epoch"]);
+        assert!(errors.contains(&note), "{errors}");
+        let (_, text, errors) = volume(&["snapshot", &path, "list", "--json"]);
+        assert_eq!(errors, "", "JSON has it all");
+        for field in ["path", "served", "epoch", "snapshots"] {
+            assert_eq!(json(&text)[field], facts[field], "{text}");
+        }
         client.make_dir(".upcall/snapshots", "second").unwrap();
         let (code, text, errors) = volume(&["snapshot", &path, "list"]);
         assert_eq!(code, Some(0), "{errors}");

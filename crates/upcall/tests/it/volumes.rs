@@ -224,10 +224,13 @@ fn snapshots_are_made_offline_and_over_9p_and_read_over_http() {
     let (code, _, errors) = volume(&["snapshot", &path, "create", "second"]);
     assert_eq!(code, Some(2));
     assert!(errors.contains("use another name"), "{errors}");
-    let (_, text, _) = volume(&["snapshot", &path, "list"]);
+    let (_, text, errors) = volume(&["snapshot", &path, "list"]);
+    assert_eq!(errors, "", "nothing is missing in the list");
     assert!(text.starts_with("first   ") && text.contains("\nsecond  "), "{text}");
     let (_, text, _) = volume(&["snapshot", &path, "list", "--json"]);
-    assert_eq!(json(&text)[1]["name"], "second");
+    let list = json(&text);
+    assert_eq!(list["snapshots"][1]["name"], "second", "{text}");
+    assert_eq!(list["served"], Value::Null, "{text}");
     let (_, text, _) = volume(&["info", &path, "--json"]);
     assert_eq!(json(&text)["snapshots"][0]["name"], "first");
     assert_eq!(json(&text)["files"], 2);
