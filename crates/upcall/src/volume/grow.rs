@@ -50,11 +50,7 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
     let before = superblock.layout;
     let available = file.size().map_err(|error| refuse(path, &error))?;
     let is_device = file.is_device().map_err(|error| refuse(path, &error))?;
-    let bytes = match grow.size {
-        Some(bytes) => bytes,
-        None if is_device => available,
-        None => return Err(format!("say how large {} becomes, like 32G", path.display())),
-    };
+    let bytes = grow.target(&before, is_device.then_some(available))?;
     let after = plan(path, &before, bytes)?;
     if is_device && bytes > available {
         let has = show(available);
@@ -87,6 +83,22 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
         ),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl Grow {
+    /// New size of the volume, bytes; `device`: that of the device that it is on.
+    fn target(&self, before: &Layout, device: Option<u64>) -> Result<u64, String> {
+        let shown = self.file.display();
+        match (self.size, device) {
+            (Some(bytes), _) => Ok(bytes),
+            (None, None) => Err(format!("say how large {shown} becomes, like 32G")),
+            (None, Some(all)) if all / before.block as u64 > before.blocks => Ok(all),
+            (None, Some(all)) => {
+                let all = show(all);
+                Err(format!("the volume has all of {shown}, {all}: make the device larger first"))
+            }
+        }
+    }
 }
 
 /// The layout of the larger volume.
@@ -127,4 +139,28 @@ fn extend(path: &Path, disk: &FileDisk, from: u64, to: u64, sparse: bool) -> Res
 
 fn refuse(path: &Path, error: &io::Error) -> String {
     format!("cannot grow {}: {error}; look at the path and the disk", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::Geometry;
+
+    #[test]
+    fn a_volume_grows_to_the_size_given_or_to_that_of_its_device() {
+        let before = Geometry::for_bytes(64 << 20).layout().expect("a usual size");
+        let target = |size, device| {
+            let file = PathBuf::from("/dev/sdx");
+            Grow { file, size, sparse: false, json: false }.target(&before, device)
+        };
+        assert_eq!(target(Some(1 << 30), None), Ok(1 << 30));
+        assert_eq!(target(None, Some(1 << 30)), Ok(1 << 30));
+        let missing = "say how large /dev/sdx becomes, like 32G";
+        assert_eq!(target(None, None), Err(missing.to_string()));
+        // Less than one block more is not larger either.
+        for all in [64 << 20, (64 << 20) + 4095] {
+            let refused = target(None, Some(all)).expect_err("it is not larger");
+            assert!(refused.ends_with(" MiB: make the device larger first"), "{refused}");
+        }
+    }
 }
