@@ -59,8 +59,8 @@ impl Superblock {
         if self.layout.is_moved() { VERSION_MOVED } else { VERSION }
     }
 
-    /// Where else than [`Superblock::at`] the first one of its version is written, before that of
-    /// the checkpoint before is overwritten with it.
+    /// Places of all superblocks but that of the checkpoint before: the first superblock of its
+    /// version is written to them, and then in the place of that one.
     pub(crate) fn copies(&self, before: &Superblock) -> Vec<u64> {
         let stride = SUPERBLOCK_STRIDE / self.layout.block as u64;
         let places = (0..SUPERBLOCKS).map(|index| index * stride);

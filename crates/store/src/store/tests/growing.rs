@@ -147,7 +147,7 @@ fn new_blocks_are_given_out_when_the_superblock_knows_them() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn a_growth_that_is_none_or_has_no_room_for_maps_is_refused() {
     let mut rig = Rig::new(4);
     // Not larger, or too little for the larger maps.
     for blocks in [10, 3000, 3040, u64::MAX] {
