@@ -1,8 +1,7 @@
-//! Volumes that get more space, and such that are rolled back.
+//! Volumes that get more space.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use crate::ninep::Client;
-use crate::server::{Scratch, delete, get, put, volume};
+use crate::server::{Scratch, get, put, volume};
 use crate::volumes::{check, json, made, serve};
 use std::os::unix::fs::MetadataExt as _;
 
@@ -68,7 +67,7 @@ fn storage_is_taken_for_what_a_volume_gets() {
 }
 
 #[test]
-fn a_growth_that_cannot_be_is_refused_and_changes_nothing() {
+fn a_growth_to_an_impossible_size_is_refused_and_changes_nothing() {
     let dir = Scratch::new("ungrown");
     let path = made(&dir, &[]);
     for (size, advice) in [
@@ -95,55 +94,19 @@ fn a_growth_that_cannot_be_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_volume_is_rolled_back_and_the_state_before_is_kept() {
-    let dir = Scratch::new("rolled");
+fn a_small_volume_becomes_a_thousand_times_as_large() {
+    let dir = Scratch::new("far-grown");
     let path = made(&dir, &[]);
     let server = serve(&path, &[]);
-    put(server.http(), "/both", b"one\n").unwrap();
-    put(server.http(), "/old", &vec![1; 300_000]).unwrap();
-    let mut client = Client::connect(server.ninep());
-    client.make_dir(".upcall/snapshots", "monday").unwrap();
-    put(server.http(), "/both", b"two\n").unwrap();
-    put(server.http(), "/new", &vec![2; 300_000]).unwrap();
-    delete(server.http(), "/old").unwrap();
-    let (code, _, errors) = volume(&["rollback", &path, "monday"]);
-    assert_eq!(code, Some(2));
-    assert!(errors.contains("stop the server first"), "{errors}");
-    drop(client);
+    put(server.http(), "/early", b"early\n").unwrap();
     assert_eq!(server.end(), Some(0));
-
-    let (code, _, errors) = volume(&["rollback", &path, "tuesday"]);
-    assert_eq!(code, Some(2));
-    assert!(errors.contains("no such snapshot"), "{errors}");
-    let (code, text, errors) = volume(&["rollback", &path, "monday"]);
-    assert_eq!(code, Some(0), "{errors}");
-    let before = text.trim_end().rsplit_once("snapshot ").unwrap().1.to_string();
-    assert!(text.starts_with(&format!("rolled {path} back to snapshot monday\n")), "{text}");
-    assert!(before.starts_with("before-monday-20"), "{text}");
-    check(&path);
-
+    let (code, text, errors) = volume(&["grow", &path, "64G", "--sparse"]);
+    assert_eq!(code, Some(0), "{text}{errors}");
     let server = serve(&path, &[]);
-    assert!(get(server.http(), "/both").ends_with("\r\n\r\none\n"));
-    assert!(get(server.http(), "/old").len() > 300_000);
-    assert!(get(server.http(), "/new").starts_with("HTTP/1.1 404 "));
-    let kept = format!("/.upcall/snapshots/{before}");
-    assert!(get(server.http(), &format!("{kept}/both")).ends_with("\r\n\r\ntwo\n"));
-    assert!(get(server.http(), &format!("{kept}/old")).starts_with("HTTP/1.1 404 "));
-    put(server.http(), "/both", b"three\n").unwrap();
-    assert!(get(server.http(), "/.upcall/snapshots/monday/both").ends_with("\r\n\r\none\n"));
+    assert!(server.greeting().contains("volume   64 GiB, "), "{}", server.greeting());
+    assert!(get(server.http(), "/early").ends_with("\r\n\r\nearly\n"));
+    let large = vec![9; 80 << 20];
+    assert!(put(server.http(), "/large", &large).unwrap().starts_with("HTTP/1.1 201 "));
     assert_eq!(server.end(), Some(0));
     check(&path);
-
-    // Back to what was there before, which is a snapshot as any.
-    let (code, text, errors) = volume(&["rollback", &path, &before, "--json"]);
-    assert_eq!(code, Some(0), "{errors}");
-    let third = json(&text)["before"].as_str().unwrap().to_string();
-    let server = serve(&path, &[]);
-    assert!(get(server.http(), "/both").ends_with("\r\n\r\ntwo\n"));
-    assert!(get(server.http(), &format!("/.upcall/snapshots/{third}/both")).ends_with("three\n"));
-    assert_eq!(server.end(), Some(0));
-    for name in ["monday", &before, &third] {
-        assert_eq!(volume(&["snapshot", &path, "drop", name]).0, Some(0), "{name}");
-        check(&path);
-    }
 }
