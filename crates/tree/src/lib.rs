@@ -17,6 +17,7 @@ pub mod flat;
 pub mod host;
 pub mod locks;
 pub mod remote;
+mod reply;
 pub mod request;
 pub mod service;
 pub mod skeleton;

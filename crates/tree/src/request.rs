@@ -5,10 +5,11 @@
 //! give it back. Ids are made by trees and never by clients, so an unknown one is a mistake of
 //! this program and not of a peer.
 
-use base::op::{Content, Done, Entry, Listing, Op, OpId, Replacement, Who};
-use base::{Access, Buf, Caller, Error, Expected, Kind, Name, SetStat, Stat, StatFs, User};
+use base::op::{Done, Op, OpId, Replacement, Who};
+use base::{Access, Buf, Caller, Error, Expected, Kind, Name, SetStat};
 
 pub use crate::locks::{Lock, LockKind, Owner};
+pub use crate::reply::Reply;
 
 /// Names one request; chosen by who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -734,68 +735,5 @@ impl Ask {
         {
             access.sync |= access.write;
         }
-    }
-}
-
-/// What a tree answers.
-#[derive(Clone, Debug)]
-pub enum Reply {
-    /// Nothing but success.
-    Done,
-    /// Attributes of every file on the way; the node if all names were found. Not even the first
-    /// found is an error, unless there were no names.
-    Walked(Vec<Stat>, Option<NodeId>),
-    /// Attributes, the first bytes, and the open file if there may be more (or it is a directory).
-    Fetched(Stat, Buf, Option<OpenId>),
-    /// Attributes.
-    Stat(Stat),
-    /// An open file.
-    Opened(OpenId, Stat),
-    /// A new file, open; without a name if it has no links.
-    Created(NodeId, OpenId, Stat),
-    /// Nothing was replaced or removed, because this is the present state of the entry.
-    Unexpected(Option<Stat>),
-    /// Bytes read; none: the end of the file.
-    Data(Buf),
-    /// Bytes read, in pieces that are shared with a cache; none: the end of the file. Another
-    /// answer to [`Ask::Read`], which leaves no room for a header.
-    Pieces(Vec<Buf>),
-    /// Offset of the next byte that takes space; `None`: there is none to the end of the file.
-    DataAt(Option<u64>),
-    /// So many bytes were written.
-    Written(u32),
-    /// Entries; none: the end of the directory.
-    Entries(Vec<Entry>),
-    /// Directories that were listed, and the processor time that took, ns.
-    Listings(Vec<Listing>, u64),
-    /// Files that were read, and the processor time that took, ns.
-    Contents(Vec<Content>, u64),
-    /// A link's target, an attribute's value, the list of attributes.
-    Bytes(Vec<u8>),
-    /// How full the tree is.
-    StatFs(StatFs),
-    /// The range is locked (or unlocked).
-    Locked,
-    /// Somebody else holds it, and waiting was not asked for.
-    Blocked,
-    /// Who is in the way; `None`: nobody.
-    Conflict(Option<Lock>),
-    /// A user.
-    User(User),
-}
-
-impl Reply {
-    /// A node and an open file that are held for whoever gets this.
-    pub fn handed_out(&self) -> (Option<NodeId>, Option<OpenId>) {
-        if let Reply::Walked(_, node) = self {
-            return (*node, None);
-        }
-        if let Reply::Created(node, open, _) = self {
-            return (Some(*node), Some(*open));
-        }
-        let (Reply::Opened(open, _) | Reply::Fetched(_, _, Some(open))) = self else {
-            return (None, None);
-        };
-        (None, Some(*open))
     }
 }

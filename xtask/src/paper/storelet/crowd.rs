@@ -30,8 +30,8 @@ const RATE: &str = "300";
 /// At once where it is asked for all it can.
 const USERS: &str = "8";
 
-/// What the service must keep beside any number of hostile storelets: of its rate, and how many times
-/// its p99 may be longer.
+/// Share of its rate that the service must keep beside any number of hostile storelets, and how
+/// many times its p99 may be longer.
 const KEPT: f64 = 0.95;
 const LONGER: f64 = 2.0;
 
