@@ -92,6 +92,10 @@ fn explain(objection: &Objection) -> String {
         Objection::Most => "half of the members or more would be lost, and could go on without \
              those that are left: if you are sure that they do not, say --force"
             .to_string(),
+        Objection::Split => "the replicas to be lost may have completed the change that is under \
+             way, and could go on without those that are left: if you are sure that they do not, \
+             say --force"
+            .to_string(),
         Objection::Many => format!(
             "a service has at most {MEMBERS_MAX} members, and {ORIGINS_MAX} in all its time: make \
              a new one with 'upcall replica init'"
@@ -110,6 +114,10 @@ pub(crate) fn explain_clash(objection: &Objection) -> String {
         Objection::Nobody => format!(
             "{both} would leave no replica that has the data: end those that are to go, and ask \
              one that stays to remove them with --lost --force"
+        ),
+        Objection::Split => format!(
+            "{both} would lose replicas that may have completed this change: if you are sure that \
+             these do not go on without the others, ask for all of it here, with --lost --force"
         ),
         Objection::Nothing
         | Objection::Outside

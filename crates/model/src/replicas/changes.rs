@@ -41,6 +41,7 @@ impl World {
                 Objection::Nothing
                 | Objection::Outside
                 | Objection::Most
+                | Objection::Split
                 | Objection::Nobody
                 | Objection::Many,
             ) => Ok(()),
@@ -266,8 +267,8 @@ impl World {
         Ok(())
     }
 
-    /// If a change does not end, because it needs who is gone, another one is wanted; whether one
-    /// was.
+    /// If a change does not end, because it needs who is gone or cannot be with another one, that
+    /// is wanted with force; whether it was.
     pub(super) fn wish_again(&mut self) -> Result<bool, String> {
         let needs = self.needs();
         let again = needs.is_some() && self.again < CHANGES_MAX;
@@ -276,6 +277,16 @@ impl World {
             self.ask_for(at, &Wish { lost, forced: true, ..Wish::default() })?;
         }
         Ok(again)
+    }
+
+    /// A member that has not agreed that others are lost, as these may have gone on; and whom all
+    /// together give up.
+    fn clashing(&self) -> Option<(u16, BTreeSet<ReplicaId>)> {
+        let changes = || self.houses.values().filter_map(|it| it.replica.standing().change.clone());
+        let lost = changes().flat_map(|change| change.lost.clone()).collect();
+        let clashes =
+            |(_, house): &(&u16, &House)| house.replica.clash() == Some(&Objection::Split);
+        self.houses.iter().find(clashes).map(|(at, _)| (*at, lost))
     }
 
     /// A member that waits for who is gone, and for whom.
@@ -294,6 +305,6 @@ impl World {
             let waits = !gone.is_empty() && !in_hand && !house.replica.is_removed();
             (waits && members.contains_key(&name(*at))).then_some((*at, gone))
         };
-        self.houses.iter().find_map(needs)
+        self.houses.iter().find_map(needs).or_else(|| self.clashing())
     }
 }

@@ -111,6 +111,9 @@ pub enum Objection {
     Nobody,
     /// Most members would be lost: only who is sure that they do not go on without us wants that.
     Most,
+    /// The members to be lost may have completed the change that is under way, and go on without
+    /// the others.
+    Split,
     /// There would be more than [`MEMBERS_MAX`], or more than [`ORIGINS_MAX`] in all.
     Many,
 }
@@ -180,6 +183,19 @@ impl Change {
         members.retain(|id, _| stays(id));
         let lost = self.lost.union(&other.lost).copied().collect();
         Change { from: self.from, members, lost, forced: self.forced || other.forced }
+    }
+
+    /// Whether members that it gives up may go on by themselves, by what `sealed` leads to.
+    ///
+    /// They may have completed `sealed`, or a part of it, and be in the membership *M* that this
+    /// leads to, with those that it adds. To go on without the others they must be more than half
+    /// of *M*. Those that stay by this change are in *M* as well, and whoever takes part in it does
+    /// not go on with the lost. So as long as the lost and the added are not more than those that
+    /// stay, only this change can be completed.
+    fn may_split(&self, sealed: &Change, old: &Membership) -> bool {
+        let stay = self.members.keys().filter(|id| self.takes(**id, old)).count();
+        let added = sealed.members.keys().filter(|id| !old.members.contains_key(id)).count();
+        self.lost != sealed.lost && self.lost.len() + added > stay
     }
 
     /// Whether it can be: some stay, most are not lost, and nobody comes again.
@@ -351,6 +367,9 @@ impl Members {
             change = change.join(sealed, now);
         }
         change.object(now)?;
+        if sealed.is_some_and(|sealed| change.may_split(sealed, now)) && !wish.forced {
+            return Err(Objection::Split);
+        }
         let is_nothing = match sealed {
             Some(sealed) => *sealed == change,
             None => change.members == now.members,
@@ -373,7 +392,9 @@ impl Members {
         if !joined.takes(self.me, now) || sealed.as_ref() == Some(&joined) {
             return false;
         }
-        let objection = joined.object(now).err();
+        let splits = |sealed: &Arc<Change>| !joined.forced && joined.may_split(sealed, now);
+        let splits = sealed.as_ref().is_some_and(splits).then_some(Objection::Split);
+        let objection = joined.object(now).err().or(splits);
         let fits = objection.is_none();
         // What cannot be by itself clashes with nothing.
         self.clash = objection.filter(|_| change.object(now).is_ok());

@@ -1,5 +1,6 @@
 mod liveness;
 mod silence;
+mod split;
 
 use super::*;
 use crate::data::Value;
