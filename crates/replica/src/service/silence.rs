@@ -2,9 +2,9 @@
 //!
 //! A failure detector reports the members not heard for as long as the service allows
 //! ([`Input::Silent`](super::Input::Silent)). The replica sends them to the others in a [`Vote`],
-//! again and again as long as it is so. When *all* others have just said the same of one member,
-//! and of no other one here, it begins a [change](super::Change) in which that one is lost, as an
-//! administrator would ask for it.
+//! again and again as long as it is so, and an empty one when it is so no more. When *all* others
+//! have just said the same of one member, and of no other one, it begins a
+//! [change](super::Change) in which that one is lost, as an administrator would ask for it.
 //!
 //! So it is that change which decides, and half of the members are never lost: of three members
 //! two can remove one, of four or five members all others can, and of two nobody can.
@@ -20,6 +20,7 @@ use crate::data::DataType;
 use base::Instant;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,10 +48,13 @@ pub(super) struct Silence {
     theirs: BTreeMap<ReplicaId, (Vote, Instant)>,
     /// Time of the next vote; none was sent, if never.
     again: Option<Instant>,
+    /// The last votes do not hold any more, and the others are to hear that.
+    is_retracted: bool,
 }
 
 impl Silence {
     pub(super) fn set(&mut self, ours: BTreeSet<ReplicaId>) {
+        self.is_retracted |= ours.is_empty() && !self.ours.is_empty();
         (self.ours, self.again) = (ours, None);
     }
 
@@ -69,11 +73,15 @@ impl<D: DataType> Replica<D> {
 
     /// Votes, if it is time, and begins to remove a member of which all others say the same.
     pub(super) fn keep_silence(&mut self, now: Instant, out: &mut Outputs<D>) {
-        if self.silence.ours.is_empty() {
+        let is_retracted = mem::take(&mut self.silence.is_retracted);
+        if self.silence.ours.is_empty() && !is_retracted {
             self.silence.again = None;
             return;
         }
         let membership = self.membership().clone();
+        if is_retracted {
+            self.vote(membership.epoch, &BTreeSet::new(), out);
+        }
         let is_member = |id: &ReplicaId| membership.members.contains_key(id);
         let silent: BTreeSet<ReplicaId> =
             self.silence.ours.iter().copied().filter(is_member).collect();
@@ -84,16 +92,20 @@ impl<D: DataType> Replica<D> {
         }
         if self.silence.again.is_none_or(|at| at <= now) {
             self.silence.again = Some(now + REPEAT);
-            for (id, _) in self.peers.iter().filter(|(_, peer)| peer.is_reached()) {
-                let vote = Vote { epoch: membership.epoch, silent: silent.clone() };
-                out.push(Output::Vote(id, vote));
-            }
+            self.vote(membership.epoch, &silent, out);
         }
         if let Some(id) = self.removable(now, &silent)
             && let Ok(change) = self.plan(&Wish { lost: [id].into(), ..Wish::default() })
         {
             out.push(Output::Removes(id));
             self.seal(&Arc::new(change), out);
+        }
+    }
+
+    /// Sends a vote to all who can be reached.
+    fn vote(&self, epoch: Epoch, silent: &BTreeSet<ReplicaId>, out: &mut Outputs<D>) {
+        for (id, _) in self.peers.iter().filter(|(_, peer)| peer.is_reached()) {
+            out.push(Output::Vote(id, Vote { epoch, silent: silent.clone() }));
         }
     }
 
@@ -105,7 +117,7 @@ impl<D: DataType> Replica<D> {
         let epoch = standing.membership.epoch;
         let agrees = |peer: &ReplicaId| {
             self.silence.theirs.get(peer).is_some_and(|(vote, at)| {
-                vote.epoch == epoch && vote.silent.contains(&id) && now.since(*at) < VALID
+                vote.epoch == epoch && vote.silent == *silent && now.since(*at) < VALID
             })
         };
         let is_settled = standing.change.is_none() && self.peers.are_in(epoch, |_| false);
