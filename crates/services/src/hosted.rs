@@ -266,7 +266,7 @@ impl Hosted {
     /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
     /// has passed.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
-        self.listen(now, out);
+        self.note_silence(now, out);
         self.work(now, out);
         let due = self.attempts().filter(|(_, at)| *at <= now).map(|(id, _)| id);
         let most = if self.joining.is_some() { 1 } else { usize::MAX };
@@ -345,8 +345,7 @@ impl Automaton for Hosted {
             Ending::Until(at) => Some(at),
             Ending::No | Ending::Now => None,
         };
-        let own =
-            [self.replica.deadline(), self.journal.deadline(), ending, self.listen_deadline()];
+        let own = [self.replica.deadline(), self.journal.deadline(), ending, self.awake_deadline()];
         peers.chain(remotes).chain(own.into_iter().flatten()).min()
     }
 

@@ -14,7 +14,7 @@
 #![doc = include_str!("peer/states.md")]
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::letter::Reader;
 use crate::proof::{CHALLENGE, Introduction, Seals, VERDICT, Verdict, Verdicts};

@@ -1,9 +1,15 @@
 //! The way to another replica, and its silence.
 //!
-//! A member is *heard* when it replies, to what was written or to a [heartbeat](crate::peer), and
-//! when it writes to or reads its own file `peer` here. One that is connected and not heard for
-//! [`SILENT`] is *silent*: its process hangs, or its host. The connection stays; when the member
-//! goes on, so does the connection. Time in which this replica itself had no turn does not count.
+//! A member that is connected and has not replied for [`SILENT`], neither to what was written nor
+//! to a [heartbeat](crate::peer), is *silent*: its process hangs, or its host, or nothing reaches
+//! it. The connection stays; when the member goes on, so does the connection. Time in which this
+//! replica itself had no turn does not count.
+//!
+//! For its removal more counts: a member is *heard* when it replies, and also when it writes to or
+//! reads its own file `peer` here.
+
+#[cfg(test)]
+mod tests;
 
 use crate::hosted::Hosted;
 use crate::peer::{HEARTBEAT, Peer};
@@ -34,9 +40,11 @@ pub(crate) struct Way {
     pub(crate) complaint: Option<String>,
     /// The operator was told that it says what it cannot say.
     pub(crate) is_distrusted: bool,
-    /// Time when the member was heard last; that of the first turn, if it was not.
+    /// Time of its last reply; that of the first turn, if there was none.
+    replied: Option<Instant>,
+    /// Time when the member was heard last, by a reply or because it came here itself.
     heard: Option<Instant>,
-    /// Connected, and not heard for [`SILENT`].
+    /// Connected, and without a reply for [`SILENT`].
     is_silent: bool,
     /// Time of the last message to the operator that it is silent.
     told: Option<Instant>,
@@ -56,6 +64,7 @@ impl Way {
             is_closed: false,
             complaint: None,
             is_distrusted: false,
+            replied: None,
             heard: None,
             is_silent: false,
             told: None,
@@ -79,28 +88,41 @@ impl Way {
         self.peer.is_up() && self.remote.is_connected() && !self.is_silent
     }
 
-    /// The member has replied, or has come here itself.
-    fn hear(&mut self, now: Instant) {
-        self.heard = Some(now);
+    /// Notes a reply.
+    fn note_reply(&mut self, now: Instant) {
+        (self.replied, self.heard) = (Some(now), Some(now));
         if mem::take(&mut self.is_silent) && mem::take(&mut self.is_announced) {
             // What was not told need not be taken back.
             self.news = self.news.take().is_none().then_some(true);
         }
     }
 
+    /// Notes that the member uses its own file here.
+    fn note_use(&mut self, now: Instant) {
+        self.heard = Some(now);
+    }
+
     /// Notes whether it is silent, `asleep` after the last turn.
-    fn listen(&mut self, now: Instant, asleep: Option<Duration>) {
-        let heard = *self.heard.get_or_insert(now) + asleep.unwrap_or_default();
-        let heard = heard.min(now);
-        self.heard = Some(heard);
+    fn note_silence(&mut self, now: Instant, asleep: Option<Duration>) {
+        let later = |at: Option<Instant>| {
+            let at = at.unwrap_or(now) + asleep.unwrap_or_default();
+            at.min(now)
+        };
+        let replied = later(self.replied);
+        (self.replied, self.heard) = (Some(replied), Some(later(self.heard)));
         let is_up = self.peer.is_up() && !self.is_closed;
-        let is_silent = is_up && now >= heard + SILENT;
+        let is_silent = is_up && now >= replied + SILENT;
         if is_silent && !self.is_silent && self.told.is_none_or(|told| now >= told + QUIET) {
             (self.told, self.news, self.is_announced) = (Some(now), Some(false), true);
         }
         // The end of its connection is told by itself.
         self.is_announced &= is_silent;
         self.is_silent = is_silent;
+    }
+
+    /// Time since which the member is not heard, if it is to be.
+    fn unheard_since(&self) -> Option<Instant> {
+        self.heard.filter(|_| !self.is_closed)
     }
 
     /// Takes the message for the operator that is due, and whether it is a good one.
@@ -118,16 +140,17 @@ impl Way {
 }
 
 impl Hosted {
-    /// Notes who is silent, and who is for as long as the service allows.
-    pub(crate) fn listen(&mut self, now: Instant, out: &mut Vec<Output>) {
+    /// Notes which members are silent, and which are not heard for as long as the service
+    /// allows.
+    pub(crate) fn note_silence(&mut self, now: Instant, out: &mut Vec<Output>) {
         let slept = now.since(self.turned);
         let asleep = (slept >= ASLEEP).then_some(slept);
         self.turned = now;
-        self.ways.values_mut().for_each(|way| way.listen(now, asleep));
+        self.ways.values_mut().for_each(|way| way.note_silence(now, asleep));
         let Some(most) = self.settings.remove_after.filter(|_| self.joining.is_none()) else {
             return;
         };
-        let is_unheard = |way: &Way| !way.is_closed && way.heard.is_some_and(|at| now >= at + most);
+        let is_unheard = |way: &Way| way.unheard_since().is_some_and(|since| now >= since + most);
         let unheard = self.ways.iter().filter(|(_, way)| is_unheard(way)).map(|(id, _)| *id);
         let unheard: BTreeSet<ReplicaId> = unheard.collect();
         if unheard != self.unheard {
@@ -164,7 +187,7 @@ impl Hosted {
     }
 
     /// Time of the next turn if nothing happens: this replica is awake as long as it has turns.
-    pub(crate) fn listen_deadline(&self) -> Option<Instant> {
+    pub(crate) fn awake_deadline(&self) -> Option<Instant> {
         let has_ways = self.ways.values().any(|way| !way.is_closed);
         has_ways.then(|| self.turned + HEARTBEAT)
     }
@@ -172,13 +195,13 @@ impl Hosted {
     /// A member has answered a request, well or not.
     pub(crate) fn note_reply(&mut self, now: Instant, of: ReplicaId, is_well: bool) {
         let way = self.ways.get_mut(&of).filter(|way| is_well && way.peer.is_up());
-        way.into_iter().for_each(|way| way.hear(now));
+        way.into_iter().for_each(|way| way.note_reply(now));
     }
 
     /// Somebody uses an open file `peer`: a member is heard, if it has proved that it is one.
     pub(crate) fn note_use(&mut self, now: Instant, open: usize) {
         let Some(crate::files::Opened::Door(door)) = self.opens.get(open) else { return };
         let way = door.peer().and_then(|peer| self.ways.get_mut(&peer));
-        way.into_iter().for_each(|way| way.hear(now));
+        way.into_iter().for_each(|way| way.note_use(now));
     }
 }

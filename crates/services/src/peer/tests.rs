@@ -103,7 +103,7 @@ fn written() -> Input {
 }
 
 /// One that is up.
-fn up() -> Peer {
+pub(crate) fn up() -> Peer {
     let mut peer = introduced(None);
     assert_eq!(step(&mut peer, said(Verdict::Welcome)), [Output::Connected]);
     peer
