@@ -131,6 +131,8 @@ pub struct Hosted {
     news: VecDeque<String>,
     /// Time of the last turn.
     pub(crate) turned: Instant,
+    /// Last time when two members or more were not heard, or when this replica itself did not run.
+    pub(crate) alone_since: Instant,
     /// Members not heard for as long as the service allows.
     pub(crate) unheard: BTreeSet<ReplicaId>,
     /// How it becomes a member, if it is none.
@@ -192,6 +194,7 @@ impl Hosted {
             unkept: (Record::default(), 0),
             news: VecDeque::new(),
             turned: Instant(0),
+            alone_since: Instant(0),
             unheard: BTreeSet::new(),
             joining: joins.then_some(Joining::Asks),
             has_events: false,

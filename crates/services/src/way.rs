@@ -6,7 +6,9 @@
 //! replica itself had no turn does not count.
 //!
 //! For its removal more counts: a member is *heard* when it replies, and also when it writes to or
-//! reads its own file `peer` here.
+//! reads its own file `peer` here. And the time for which one must not be heard begins anew as long
+//! as a second one is not, and when this replica itself did not run. So when an outage of several
+//! connections ends, each has that time to come back.
 
 #[cfg(test)]
 mod tests;
@@ -140,17 +142,23 @@ impl Way {
 }
 
 impl Hosted {
-    /// Notes which members are silent, and which are not heard for as long as the service
+    /// Notes which members are silent, and which one is not heard for as long as the service
     /// allows.
     pub(crate) fn note_silence(&mut self, now: Instant, out: &mut Vec<Output>) {
         let slept = now.since(self.turned);
         let asleep = (slept >= ASLEEP).then_some(slept);
         self.turned = now;
         self.ways.values_mut().for_each(|way| way.note_silence(now, asleep));
-        let Some(most) = self.settings.remove_after.filter(|_| self.joining.is_none()) else {
-            return;
+        let Some(most) = self.settings.remove_after else { return };
+        let since = || self.ways.values().filter_map(Way::unheard_since);
+        if asleep.is_some() || since().filter(|since| now >= *since + SILENT).count() > 1 {
+            self.alone_since = now;
+        }
+        let may = self.joining.is_none();
+        let is_unheard = |way: &Way| {
+            let since = way.unheard_since().map(|since| since.max(self.alone_since));
+            may && since.is_some_and(|since| now >= since + most)
         };
-        let is_unheard = |way: &Way| way.unheard_since().is_some_and(|since| now >= since + most);
         let unheard = self.ways.iter().filter(|(_, way)| is_unheard(way)).map(|(id, _)| *id);
         let unheard: BTreeSet<ReplicaId> = unheard.collect();
         if unheard != self.unheard {

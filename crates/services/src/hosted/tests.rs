@@ -1,6 +1,7 @@
 //! A replica as its server sees it: files in, operations of the reactor out.
 
 mod members;
+mod silence;
 
 use super::*;
 use crate::journal::lab::{NOW, formatted, formatted_as, kept, perform, settings};

@@ -11,12 +11,12 @@ const PLACE: &str = "192.0.2.4:5640";
 
 /// Somebody who has come in, and writes one letter after the other.
 #[derive(Debug)]
-struct Writer {
-    open: OpenId,
+pub(super) struct Writer {
+    pub(super) open: OpenId,
 }
 
 impl Lab {
-    fn admit(&mut self, who: ReplicaId) -> Result<Writer, Verdict> {
+    pub(super) fn admit(&mut self, who: ReplicaId) -> Result<Writer, Verdict> {
         let open = self.open("peer");
         let Ok(Reply::Data(challenge)) = self.read(open) else { panic!("a challenge") };
         let key = Settings { me: who, ..settings() };
@@ -32,7 +32,7 @@ impl Lab {
         }
     }
 
-    fn send(&mut self, writer: &mut Writer, letter: &Letter) -> Result<(), Error> {
+    pub(super) fn send(&mut self, writer: &mut Writer, letter: &Letter) -> Result<(), Error> {
         self.tell_bytes(writer.open, &letter.bytes()).map(drop)
     }
 

@@ -1,0 +1,61 @@
+//! Members that are not heard, and when the others hear that.
+
+use super::members::Writer;
+use super::*;
+use crate::journal::lab::formatted_of;
+
+const THIRD: ReplicaId = ReplicaId(3);
+const MOST: Duration = Duration::from_secs(10);
+
+/// One of three, where members that are silent for [`MOST`] are removed; and what each of the
+/// others has open at it.
+fn one_of_three() -> (Lab, [Writer; 2]) {
+    let mut settings = Settings { remove_after: Some(MOST), ..settings() };
+    settings.members.insert(THIRD, "127.0.0.1:3".to_string());
+    let mut lab = Lab::on(formatted_of(&settings));
+    lab.hosted.find_way(THIRD, vec![Address::Unix(b"/nowhere".to_vec())]);
+    let others = [OTHER, THIRD].map(|id| lab.admit(id).expect("a member"));
+    (lab, others)
+}
+
+/// A turn at this time, before which it has heard these; who is not heard for too long.
+fn turn(lab: &mut Lab, seconds: u64, heard: &[&Writer]) -> Vec<ReplicaId> {
+    let now = NOW + Duration::from_secs(seconds);
+    heard.iter().for_each(|writer| lab.hosted.note_use(now, writer.open.local()));
+    lab.hosted.tick(now, &mut Vec::new());
+    lab.hosted.unheard.iter().copied().collect()
+}
+
+/// All were cut off from each other, and one comes back before the other.
+#[test]
+fn the_time_of_silence_begins_when_only_one_is_not_heard() {
+    let (mut lab, [second, third]) = one_of_three();
+    for now in 0..30 {
+        assert_eq!(turn(&mut lab, now, &[]), [], "after {now} s");
+    }
+    for now in 30..35 {
+        assert_eq!(turn(&mut lab, now, &[&second]), [], "after {now} s");
+    }
+    for now in 35..40 {
+        assert_eq!(turn(&mut lab, now, &[&second, &third]), [], "after {now} s");
+    }
+    for now in 40..60 {
+        let unheard = turn(&mut lab, now, &[&second]);
+        assert_eq!(!unheard.is_empty(), now >= 49, "after {now} s: {unheard:?}");
+    }
+    assert_eq!(turn(&mut lab, 60, &[&second, &third]), []);
+}
+
+/// Its process was stopped, and it may hear by and by what was sent meanwhile.
+#[test]
+fn the_time_of_silence_begins_when_this_replica_goes_on() {
+    let (mut lab, [second, third]) = one_of_three();
+    turn(&mut lab, 0, &[&second, &third]);
+    for now in 1..=9 {
+        assert_eq!(turn(&mut lab, now, &[&second]), [], "after {now} s");
+    }
+    for now in 100..120 {
+        let unheard = turn(&mut lab, now, &[&second]);
+        assert_eq!(!unheard.is_empty(), now >= 110, "after {now} s: {unheard:?}");
+    }
+}
