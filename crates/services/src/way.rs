@@ -154,7 +154,8 @@ impl Hosted {
         if asleep.is_some() || since().filter(|since| now >= *since + SILENT).count() > 1 {
             self.alone_since = now;
         }
-        let may = self.joining.is_none();
+        // What a journal that has failed does not keep, nobody can rely on.
+        let may = self.joining.is_none() && self.journal.failed().is_none();
         let is_unheard = |way: &Way| {
             let since = way.unheard_since().map(|since| since.max(self.alone_since));
             may && since.is_some_and(|since| now >= since + most)

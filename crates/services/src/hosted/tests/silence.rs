@@ -59,3 +59,20 @@ fn the_time_of_silence_begins_when_this_replica_goes_on() {
         assert_eq!(!unheard.is_empty(), now >= 110, "after {now} s: {unheard:?}");
     }
 }
+
+/// It cannot keep that another one is lost.
+#[test]
+fn whose_journal_has_failed_removes_nobody() {
+    let (mut lab, [second, _]) = one_of_three();
+    for now in 0..20 {
+        turn(&mut lab, now, &[&second]);
+    }
+    assert_eq!(turn(&mut lab, 20, &[&second]), [THIRD]);
+    lab.is_broken = true;
+    let ops = lab.open("ops");
+    lab.write(ops, 0, b"append a\n").expect("taken");
+    assert!(lab.hosted.journal.failed().is_some());
+    for now in 20..60 {
+        assert_eq!(turn(&mut lab, now, &[&second]), [], "after {now} s");
+    }
+}
