@@ -79,6 +79,8 @@ pub struct Totals {
     pub requests: u64,
     /// Faults injected.
     pub faults: u64,
+    /// Times when a member of a service was looked at that does not reply to another one.
+    pub silences: u64,
     /// Bytes between clients and node.
     pub bytes: u64,
 }

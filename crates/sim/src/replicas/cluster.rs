@@ -31,6 +31,13 @@ const REST: Duration = Duration::from_secs(60);
 /// Time in which a server that stands still is noticed, and what was on its way from it has come.
 const NOTICED: Duration = Duration::from_secs(services::SILENT.as_secs() + 6);
 
+/// Longest time between two turns of a server that runs.
+const TURN: Duration = Duration::from_secs(2);
+
+/// Time in which all servers are connected again after an outage, once the first ones are,
+/// milliseconds.
+const RECONNECTED_MS: u64 = 4000;
+
 /// Something that is done at its time.
 #[derive(Clone, Debug)]
 enum Deed {
@@ -44,6 +51,8 @@ enum Deed {
     Heal(usize, Vec<Listener>, bool),
     /// A server goes on.
     Thaw(usize),
+    /// An outage of all ways ends for the first of these pairs of servers.
+    Reconnect(Vec<(usize, usize)>),
     /// All troubles are over for long.
     Calm,
     /// Everything has had the time to arrive.
@@ -64,6 +73,8 @@ struct Cluster {
     troubles: (u32, u32),
     /// Listeners that nothing reaches.
     cuts: BTreeSet<Listener>,
+    /// Begin of the last outage of all ways, and the time when the first ones were healed.
+    outage: Option<(Instant, Option<Instant>)>,
     is_ending: bool,
     /// Everybody has all answers.
     is_finished: bool,
@@ -110,6 +121,7 @@ impl Cluster {
             counts: (0, 0),
             troubles: (0, if params.trouble.sum() > 0 { params.troubles } else { 0 }),
             cuts: BTreeSet::new(),
+            outage: None,
             is_ending: false,
             is_finished: false,
             copies,
@@ -118,6 +130,7 @@ impl Cluster {
         (0..params.replicas).for_each(|number| cluster.start(number));
         for number in params.replicas..params.members() {
             cluster.sites[number].troubled = true;
+            cluster.fail(&[number]);
             cluster.begin_trouble();
             cluster.plan(params.pause_ms, Deed::Start(number));
         }
@@ -241,6 +254,9 @@ impl Cluster {
     fn hear(&mut self, number: usize, news: &str) {
         let now = self.world.now();
         self.world.scene.trace.line(format_args!("{} news of {number}: {news}", now.0));
+        if news.ends_with("asking the others to remove it") {
+            self.expect_removal(news);
+        }
         let grave = ["older copy", "no replica of this service can say"];
         assert!(!grave.iter().any(|grave| news.contains(grave)), "{number} says: {news}");
         if news.contains("nothing more can be kept") {
@@ -343,6 +359,7 @@ impl Cluster {
             }
             Deed::Start(number) => {
                 self.start(number);
+                self.recover(&[number]);
                 self.release(number);
             }
             Deed::Renew(number) => {
@@ -354,6 +371,9 @@ impl Cluster {
                 self.end_trouble();
             }
             Deed::Heal(number, listeners, reset) => {
+                self.expect_unreached(number, &listeners);
+                let ends = self.ends_of(&listeners);
+                self.recover(&ends);
                 for listener in listeners {
                     if self.params.mistake == Some(Mistake::StaysCut) {
                         continue;
@@ -369,9 +389,11 @@ impl Cluster {
             Deed::Thaw(number) => {
                 self.expect_silent(number);
                 self.sites[number].frozen = false;
+                self.recover(&[number]);
                 self.ledger.borrow_mut().still.insert(number, self.world.now());
                 self.release(number);
             }
+            Deed::Reconnect(pairs) => self.reconnect(pairs),
             Deed::Calm if self.troubles.0 == 0 => {
                 let now = self.world.now();
                 self.ledger.borrow_mut().calm.get_or_insert(now);
@@ -390,22 +412,122 @@ impl Cluster {
         self.end_trouble();
     }
 
-    /// Every server that was well all the time knows that this one stands still.
+    /// Asserts that every server that was well all the time knows that this one stands still.
     fn expect_silent(&mut self, number: usize) {
-        let (now, since) = (self.world.now(), self.sites[number].since);
-        if now.since(since) < NOTICED {
+        for other in 0..self.sites.len() {
+            self.expect_no_reply(other, number, self.sites[number].since);
+        }
+    }
+
+    /// Asserts that servers that could not reach others through these listeners know that, whether
+    /// or not these reach them.
+    fn expect_unreached(&mut self, number: usize, listeners: &[Listener]) {
+        let since = self.sites[number].since;
+        for (to, from) in self.pairs_of(listeners) {
+            self.expect_no_reply(from, to, since);
+        }
+    }
+
+    /// Asserts that a server knows that another one has not replied since then, if that is for long
+    /// enough, and if it was well itself all the time.
+    fn expect_no_reply(&mut self, at: usize, from: usize, since: Instant) {
+        let site = &self.sites[at];
+        let well = !site.frozen && site.since <= since && at != from;
+        let Some(server) = site.server.as_ref().filter(|_| well) else { return };
+        if self.world.now().since(since) < NOTICED {
             return;
         }
-        for (other, site) in self.sites.iter().enumerate() {
-            let well = !site.troubled && site.since <= since;
-            let Some(server) = site.server.as_ref().filter(|_| well && other != number) else {
-                continue;
-            };
-            for member in server.replicas.node.replica_counts().iter().flat_map(|of| &of.members) {
-                let is_it = member.replica == id(number).0;
-                assert!(!is_it || !member.is_connected, "{other} takes {number} for well");
-                self.world.scene.totals.requests += u64::from(is_it);
-            }
+        for member in server.replicas.node.replica_counts().iter().flat_map(|of| &of.members) {
+            let is_it = member.replica == id(from).0;
+            assert!(!is_it || !member.is_connected, "{at} takes {from} for well");
+            self.world.scene.totals.silences += u64::from(is_it);
+        }
+    }
+
+    /// The servers at these listeners, and those that connect there.
+    fn pairs_of(&self, listeners: &[Listener]) -> Vec<(usize, usize)> {
+        let ways = self.sites.iter().enumerate();
+        let ways = ways.flat_map(|(to, site)| site.ways.iter().map(move |way| (to, way)));
+        let cut = ways.filter(|(_, (_, listener))| listeners.contains(listener));
+        cut.map(|(to, (from, _))| (to, *from)).collect()
+    }
+
+    /// Both ends of the ways through these listeners.
+    fn ends_of(&self, listeners: &[Listener]) -> Vec<usize> {
+        let pairs = self.pairs_of(listeners);
+        pairs.into_iter().flat_map(|(to, from)| [to, from]).collect()
+    }
+
+    /// Notes that others may not hear these servers from now on.
+    fn fail(&mut self, numbers: &[usize]) {
+        let now = self.world.now();
+        numbers.iter().for_each(|number| self.sites[*number].health.fail(now));
+    }
+
+    /// Notes that one cause of that is over.
+    fn recover(&mut self, numbers: &[usize]) {
+        let now = self.world.now();
+        numbers.iter().for_each(|number| self.sites[*number].health.recover(now));
+    }
+
+    /// Cuts all servers off from each other, for longer than a member may be silent.
+    fn begin_outage(&mut self) {
+        let ways: BTreeSet<Listener> =
+            self.sites.iter().flat_map(|site| site.ways.values().copied()).collect();
+        ways.iter().for_each(|listener| self.world.scene.cut(*listener));
+        self.cuts.extend(&ways);
+        let (now, all) = (self.world.now(), 0..self.sites.len());
+        self.fail(&all.clone().collect::<Vec<_>>());
+        for site in &mut self.sites {
+            (site.troubled, site.since) = (true, now);
+        }
+        self.outage = Some((now, None));
+        let mut pairs: Vec<(usize, usize)> =
+            all.flat_map(|one| (0..one).map(move |other| (one, other))).collect();
+        self.rng.shuffle(&mut pairs);
+        self.begin_trouble();
+        let span = Duration::from_millis(self.rng.u64(12_000..=30_000));
+        self.put_down(span, Deed::Reconnect(pairs));
+    }
+
+    /// Ends the outage for one of these pairs, and soon for the others.
+    fn reconnect(&mut self, mut pairs: Vec<(usize, usize)>) {
+        let now = self.world.now();
+        if let Some((_, healed)) = &mut self.outage {
+            healed.get_or_insert(now);
+        }
+        let Some((one, other)) = pairs.pop() else { return };
+        for listener in [self.sites[one].ways[&other], self.sites[other].ways[&one]] {
+            self.world.heal(listener);
+            self.cuts.remove(&listener);
+        }
+        if !pairs.is_empty() {
+            let count = self.sites.len() * (self.sites.len() - 1) / 2;
+            return self.plan(RECONNECTED_MS / count as u64, Deed::Reconnect(pairs));
+        }
+        self.recover(&(0..self.sites.len()).collect::<Vec<_>>());
+        for site in &mut self.sites {
+            (site.troubled, site.since) = (false, now);
+        }
+        self.end_trouble();
+    }
+
+    /// Asserts that a member that others want to remove is one that they may not have heard, and
+    /// not because of an outage that has just ended.
+    fn expect_removal(&mut self, news: &str) {
+        let number = (0..self.sites.len())
+            .find(|number| news.contains(&format!("replica {}:", id(*number).0)))
+            .expect("it says which");
+        let now = self.world.now();
+        let since = self.sites[number].health.since(now);
+        let since = since.unwrap_or_else(|| panic!("{number} is well, and to be removed"));
+        self.ledger.borrow_mut().removals.entry(number).or_insert(since);
+        if let Some((begun, healed)) = self.outage {
+            let most = Duration::from_millis(self.params.remove_after_ms.unwrap_or_default());
+            // Each notices by its next turn that it hears another one again.
+            let early = healed.map_or(Instant(u64::MAX), |healed| healed + (most - TURN));
+            let late = begun + services::SILENT + TURN;
+            assert!(now < late || now >= early, "{number} is removed as an outage ends");
         }
     }
 
@@ -420,16 +542,23 @@ impl Cluster {
         };
         let (power, kill) = (is(weights.power), is(weights.kill));
         let (cut, freeze) = (is(weights.cut), is(weights.freeze));
+        if is(weights.outage) && self.sites.iter().all(|site| !site.troubled) {
+            return self.begin_outage();
+        }
         let deed = if power || kill {
             self.kill(number, power);
+            self.fail(&[number]);
             Deed::Start(number)
         } else if cut {
             let listeners = self.draw_cut(number);
+            let ends = self.ends_of(&listeners);
+            self.fail(&ends);
             listeners.iter().for_each(|listener| self.world.scene.cut(*listener));
             self.cuts.extend(&listeners);
             Deed::Heal(number, listeners, self.rng.bool())
         } else if freeze {
             self.sites[number].frozen = true;
+            self.fail(&[number]);
             self.ledger.borrow_mut().still.insert(number, Instant(u64::MAX));
             Deed::Thaw(number)
         } else {

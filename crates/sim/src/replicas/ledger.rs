@@ -5,6 +5,7 @@ use base::Instant;
 use replica::data::Kind;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// What became of an operation, as far as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,12 @@ pub(super) struct Ledger {
     pub(super) still: BTreeMap<usize, Instant>,
     /// Replicas that have said that they are no members.
     pub(super) outside: BTreeSet<usize>,
+    /// Replicas that others have begun to remove, and since when these may not have heard them.
+    pub(super) removals: BTreeMap<usize, Instant>,
 }
+
+/// Time in which a replica tells others what it has answered.
+const TOLD: Duration = Duration::from_secs(5);
 
 impl Ledger {
     pub(super) fn new(kind: Kind) -> Ledger {
@@ -100,6 +106,7 @@ impl Ledger {
             surveys: BTreeMap::new(),
             still: BTreeMap::new(),
             outside: BTreeSet::new(),
+            removals: BTreeMap::new(),
         }
     }
 
@@ -114,8 +121,8 @@ impl Ledger {
         self.still.get(&number).is_some_and(|until| *until >= since)
     }
 
-    /// Those that the others have removed, as they say: what these have answered may be lost, but
-    /// for what is strict.
+    /// Those that the others have removed, as they say: what these have answered since others may
+    /// not have heard them may be lost, but for what is strict.
     pub(super) fn excuse_removed(&mut self) -> BTreeSet<usize> {
         let is_removed = |survey: &Survey| {
             let failed = survey.status["failed"].as_str();
@@ -125,8 +132,11 @@ impl Ledger {
         let removed: BTreeSet<usize> = removed.map(|(number, _)| *number).collect();
         self.surveys.retain(|number, _| !removed.contains(number));
         for question in &mut self.questions {
-            let by = question.answer.as_ref().map(|answer| answer.by);
-            if !question.strict && by.is_some_and(|by| removed.contains(&by)) {
+            let may_be_lost = question.answer.as_ref().is_some_and(|answer| {
+                let since = self.removals.get(&answer.by).filter(|_| removed.contains(&answer.by));
+                since.is_some_and(|since| answer.at + TOLD >= *since)
+            });
+            if !question.strict && may_be_lost {
                 (question.answer, question.times) = (None, (1, 0));
             }
         }

@@ -21,12 +21,15 @@ pub struct Trouble {
     pub freeze: u32,
     /// The connections of others to a server are reset.
     pub reset: u32,
+    /// All servers are cut off from each other for longer than a member may be silent; then one
+    /// pair after the other is connected again.
+    pub outage: u32,
 }
 
 impl Trouble {
     /// The sum of all.
     pub fn sum(&self) -> u32 {
-        self.power + self.kill + self.cut + self.freeze + self.reset
+        self.power + self.kill + self.cut + self.freeze + self.reset + self.outage
     }
 }
 
@@ -108,6 +111,7 @@ impl Params {
             cut: weight(10),
             freeze: weight(5),
             reset: weight(5),
+            outage: 0,
         };
         if rng.u8(..8) == 0 {
             trouble = Trouble::default();
@@ -162,6 +166,7 @@ impl Params {
         (self.remove_after_ms, self.lasts_ms, self.pause_ms) = (Some(10_000), 40_000, 10_000);
         let trouble = &mut self.trouble;
         (trouble.freeze, trouble.cut) = (trouble.freeze.max(10), trouble.cut.max(5));
+        trouble.outage = 5;
     }
 
     /// All that are members at any time.

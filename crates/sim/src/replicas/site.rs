@@ -39,6 +39,44 @@ pub(super) struct Site {
     pub(super) troubled: bool,
     /// Time when its last trouble began, or ended.
     pub(super) since: Instant,
+    /// Whether others may not hear it.
+    pub(super) health: Health,
+}
+
+/// Times in which others may not hear a server: it stands still, is dead, or a way to it or from
+/// it is cut.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    /// Number of causes at present.
+    causes: u32,
+    /// Begin of the last such time, in which breaks shorter than [`BREAK`] do not count.
+    since: Instant,
+    /// End of the last cause.
+    until: Option<Instant>,
+}
+
+/// Time in which a server that was in trouble has told others what it had.
+const BREAK: Duration = Duration::from_secs(15);
+
+impl Health {
+    /// Notes that a cause begins.
+    pub(super) fn fail(&mut self, now: Instant) {
+        if self.causes == 0 && self.until.is_none_or(|until| now >= until + BREAK) {
+            self.since = now;
+        }
+        self.causes += 1;
+    }
+
+    /// Notes that a cause ends.
+    pub(super) fn recover(&mut self, now: Instant) {
+        (self.causes, self.until) = (self.causes - 1, Some(now));
+    }
+
+    /// Begin of the time in which others may not have heard it, if that lasts or has just ended.
+    pub(super) fn since(&self, now: Instant) -> Option<Instant> {
+        let is_ill = self.causes > 0 || self.until.is_some_and(|until| now < until + BREAK);
+        is_ill.then_some(self.since)
+    }
 }
 
 /// A server that runs: the nodes of its process.
@@ -146,7 +184,8 @@ impl Site {
         stage::run_store(world, file, &mut store, now, &mut said);
         let way = |world: &mut World| if joins { door } else { world.listen() };
         let ways = others.map(|other| (other, way(world))).collect();
-        Site { server: None, door, ways, file, skew, frozen: false, troubled: false, since: now }
+        let (frozen, troubled, health) = (false, false, Health::default());
+        Site { server: None, door, ways, file, skew, frozen, troubled, since: now, health }
     }
 
     /// Everywhere it listens.

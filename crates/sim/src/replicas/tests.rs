@@ -19,26 +19,68 @@ fn seeds_with_every_trouble_pass() {
 /// The others notice each server that stands still for long.
 #[test]
 fn servers_that_stand_still_are_noticed() {
-    for seed in 1..=4 {
+    let trouble = Trouble { freeze: 1, ..Trouble::default() };
+    assert!(silences(trouble) > 4);
+}
+
+/// So do those whom a server cannot hear, though they hear it.
+#[test]
+fn servers_that_cannot_be_reached_are_noticed() {
+    let trouble = Trouble { cut: 1, ..Trouble::default() };
+    assert!(silences(trouble) > 4);
+}
+
+/// Lets clients ask for so long that troubles end before they do.
+fn last(params: &mut Params) {
+    (params.operations, params.pace_ms) = (60, 20_000);
+}
+
+/// How often a server was seen to know that another one does not reply.
+fn silences(trouble: Trouble) -> u64 {
+    let seeds = 1..=4;
+    let silences = seeds.map(|seed| {
         let mut params = Params::light(seed);
-        params.trouble = Trouble { freeze: 1, ..Trouble::default() };
-        (params.lasts_ms, params.troubles) = (40_000, 6);
-        run(&params, Show::Hash);
-    }
+        params.trouble = trouble.clone();
+        last(&mut params);
+        (params.lasts_ms, params.pause_ms, params.troubles) = (40_000, 40_000, 8);
+        run(&params, Show::Hash).totals.silences
+    });
+    silences.sum()
 }
 
 /// Members that stand still, or are cut off, are removed, and what others answer holds.
 #[test]
 fn silent_members_are_removed() {
-    let mut removals = 0;
+    let mut epochs = 0;
     for seed in 1..=12 {
         let mut params = Params::light(seed);
         params.let_remove();
+        last(&mut params);
         let trace = run(&params, Show::Keep).trace;
-        let epochs = trace.lines().filter(|line| line.contains("cluster") || line.contains("news"));
-        removals += epochs.filter(|line| line.ends_with("it is removed")).count();
+        let epoch = |line: &str| {
+            let (_, news) = line.split_once(": epoch ").filter(|_| line.contains(" news of "))?;
+            news.split_once(':').and_then(|(number, _)| number.parse::<u64>().ok())
+        };
+        epochs += trace.lines().filter_map(epoch).max().map_or(0, |last| last - 1);
     }
-    assert!(removals > 5, "{removals} members were removed");
+    assert!(epochs > 5, "{epochs} members were removed");
+}
+
+/// When an outage of all connections ends, they come back one after the other, and all members
+/// stay.
+#[test]
+fn an_outage_removes_nobody() {
+    for seed in 1..=12 {
+        let mut params = Params::light(seed);
+        params.let_remove();
+        params.trouble = Trouble { outage: 1, ..Trouble::default() };
+        last(&mut params);
+        params.troubles = 4;
+        let trace = run(&params, Show::Keep).trace;
+        assert!(trace.contains("cluster: Reconnect"), "seed {seed} has no outage");
+        let removes = trace.lines().find(|line| line.ends_with("asking the others to remove it"));
+        assert_eq!(removes, None);
+    }
 }
 
 #[test]
