@@ -168,29 +168,34 @@ impl Hosted {
         }
     }
 
-    /// Tells the operator that a member is removed, because all others do not hear it.
+    /// Tells the operator that a member is to be removed, because all others do not hear it.
     pub(crate) fn tell_removal(&mut self, id: ReplicaId) {
         let seconds = self.settings.remove_after.unwrap_or_default().as_secs_f64();
         let service = &self.settings.service;
         self.tell_news(format!(
-            "{service}: replica {}: no member has heard it for {seconds} s: it is removed",
+            "{service}: replica {}: no member has heard it for {seconds} s: asking the others to \
+             remove it",
             id.0
         ));
     }
 
     /// Message to the operator of a replica that `id` has said to be no member any more.
     pub(crate) fn farewell(&self, id: ReplicaId) -> String {
-        let id = id.0;
-        match self.settings.remove_after.map(|most| most.as_secs_f64()) {
+        let (id, me) = (id.0, self.settings.me);
+        // One that leaves as it was asked to has told the others all that it has.
+        let change = self.replica.standing().change.as_ref();
+        let leaves = change.is_some_and(|change| !change.members.contains_key(&me));
+        let most = self.settings.remove_after.filter(|_| !leaves);
+        match most.map(|most| most.as_secs_f64()) {
             None => format!(
                 "this replica is no member any more, so replica {id} says: when 'upcall replica \
                  remove' has said so too, its file is not needed"
             ),
             Some(seconds) => format!(
                 "this replica is no member any more, so replica {id} says: an administrator has \
-                 removed it, or it was silent for {seconds} s. Operations that it answered and \
-                 that no other replica has are lost. Its file is not needed; make another replica \
-                 with 'upcall replica join'"
+                 removed it with --lost, or it was silent for {seconds} s. Operations that it \
+                 answered and that no other replica has are lost. Its file is not needed; make \
+                 another replica with 'upcall replica join'"
             ),
         }
     }

@@ -76,3 +76,16 @@ fn whose_journal_has_failed_removes_nobody() {
         assert_eq!(turn(&mut lab, now, &[&second]), [], "after {now} s");
     }
 }
+
+/// One that was asked to leave has told the others all that it has.
+#[test]
+fn only_who_was_given_up_hears_that_operations_are_lost() {
+    let (mut lab, [mut second, _]) = one_of_three();
+    assert!(lab.hosted.farewell(OTHER).contains("are lost"));
+    let wish = Wish { remove: [settings().me].into(), ..Wish::default() };
+    let change = Some(Arc::new(lab.hosted.replica.plan(&wish).expect("it can")));
+    let leave = Letter::Gossip(Message { change, ..message(Vec::new()) });
+    lab.send(&mut second, &leave).expect("taken");
+    let said = lab.hosted.farewell(OTHER);
+    assert!(said.contains("no member any more") && !said.contains("lost"), "{said}");
+}
