@@ -7,12 +7,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The version of all that is kept in a replica's volume.
-pub const VERSION: u32 = 3;
+const VERSION: u32 = 3;
+
+/// That of a service whose members may be removed because they are silent: servers that know only
+/// [`VERSION`] cannot read what the others send then, and must not run one of its replicas.
+const VERSION_REMOVING: u32 = 4;
 
 /// What a replica knows of itself before it has done anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// [`VERSION`].
+    /// The version that a server must know: [`version`].
     pub version: u32,
     /// Which service it is: tokens name it, so that those of another one are known as such.
     pub id: u32,
@@ -32,6 +36,18 @@ pub struct Settings {
     pub remove_after: Option<Duration>,
     /// What all of them know, and nobody else.
     pub secret: Secret,
+}
+
+/// The version of the settings of a service with this time of silence.
+pub fn version(remove_after: Option<Duration>) -> u32 {
+    if remove_after.is_some() { VERSION_REMOVING } else { VERSION }
+}
+
+impl Settings {
+    /// Whether this server knows the version.
+    pub fn is_known(&self) -> bool {
+        matches!(self.version, VERSION | VERSION_REMOVING)
+    }
 }
 
 /// Shortest time after which a silent member is removed: it is seen to be silent before.
@@ -63,5 +79,22 @@ pub fn check_name(name: &str) -> Result<(), String> {
             "'{name}' cannot be the name of a service: use letters, digits, '-', '_' and '.', at \
              most {NAME_MAX} of them, and no '.' in front"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::lab::settings;
+
+    /// Servers that know only version 3 refuse what they could not take part in, and run the rest.
+    #[test]
+    fn the_version_says_what_a_server_must_know() {
+        let most = Some(REMOVE_AFTER_MIN);
+        assert_eq!((version(None), version(most)), (3, 4));
+        for (number, is_known) in [(2, false), (3, true), (4, true), (5, false)] {
+            let settings = Settings { version: number, ..settings() };
+            assert_eq!(settings.is_known(), is_known, "version {number}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Data;
-use crate::settings::{Secret, VERSION};
+use crate::settings::{Secret, version};
 use replica::data::{Kind, Once};
 use replica::service::ReplicaId;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub(crate) const DATA: Data = Once(Kind::Log);
 
 pub(crate) fn settings() -> Settings {
     Settings {
-        version: VERSION,
+        version: version(None),
         id: 7,
         service: "log".to_string(),
         kind: Kind::Log,

@@ -1,7 +1,7 @@
 //! What a volume keeps of a replica, as it is read.
 
 use super::{Chore, HEAD_KEY, Head, LAST, PARTS, RECORDS, SETTINGS, SETTINGS_KEY, part_key};
-use crate::settings::{Settings, VERSION};
+use crate::settings::Settings;
 use crate::{Operator, Snapshot};
 use replica::binary;
 use replica::service::{Record, ReplicaId, Standing};
@@ -133,7 +133,7 @@ fn begin(reader: &Reader<'_>) -> Result<Result<(Settings, Head), Unreadable>, Mi
     };
     let settings: Result<Settings, _> = serde_json::from_slice(&settings.bytes());
     let head: Result<Head, _> = binary::read(&head.bytes());
-    let known = settings.ok().filter(|settings| settings.version == VERSION).zip(head.ok());
+    let known = settings.ok().filter(Settings::is_known).zip(head.ok());
     Ok(known.ok_or(Unreadable::Damaged))
 }
 

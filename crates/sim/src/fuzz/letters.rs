@@ -157,7 +157,7 @@ pub(super) fn seals(rng: &mut Rng) {
 
 fn settings() -> Settings {
     Settings {
-        version: services::settings::VERSION,
+        version: services::settings::version(None),
         id: 7,
         service: "log".to_owned(),
         kind: Kind::Log,

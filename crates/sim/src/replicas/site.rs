@@ -146,15 +146,16 @@ fn place(listener: Listener) -> String {
 
 /// What who has the key of the service knows.
 pub(super) fn key(params: &Params) -> Settings {
+    let remove_after = params.remove_after_ms.map(Duration::from_millis);
     Settings {
-        version: settings::VERSION,
+        version: settings::version(remove_after),
         id: 7,
         service: SERVICE.to_string(),
         kind: params.kind,
         me: ADMINISTRATOR,
         members: (0..params.replicas).map(|member| (id(member), String::new())).collect(),
         joins: false,
-        remove_after: params.remove_after_ms.map(Duration::from_millis),
+        remove_after,
         secret: settings::Secret([3; 32]),
     }
 }

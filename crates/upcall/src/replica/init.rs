@@ -8,7 +8,7 @@ use crate::volume::create::Create;
 use clap::Args;
 use replica::data::Kind;
 use replica::service::{MEMBERS_MAX, ReplicaId};
-use services::settings::{REMOVE_AFTER_MIN, VERSION, check_name};
+use services::settings::{REMOVE_AFTER_MIN, check_name, version};
 use services::{ADMINISTRATOR, Secret, Settings};
 use std::collections::BTreeMap;
 use std::io;
@@ -38,7 +38,8 @@ pub(crate) struct Init {
 
     /// Have all others remove a member that is silent for so long, like 30s: its process hangs, its
     /// server is away, or the network is cut. Operations that only it has are then lost, and it
-    /// takes no more. Three members or more are needed, and only one is removed at a time
+    /// takes no more. Three members or more are needed, and only one is removed at a time. It
+    /// cannot be set for a service that exists, and all servers must be of this version of upcall
     #[arg(long, value_name = "TIME", value_parser = remove_after)]
     remove_after: Option<Duration>,
 
@@ -82,7 +83,7 @@ pub(crate) fn run(init: &Init) -> Result<ExitCode, String> {
     let secret = Secret(clock::random_bytes().map_err(random)?);
     let id = u32::from_le_bytes(clock::random_bytes().map_err(random)?);
     let settings = |me| Settings {
-        version: VERSION,
+        version: version(init.remove_after),
         id,
         service: init.service.clone(),
         kind: init.kind,
@@ -104,6 +105,9 @@ pub(crate) fn run(init: &Init) -> Result<ExitCode, String> {
     println!("created {}; with it, replicas are added and removed", key.display());
     println!("each file has the secret by which the replicas know each other: keep them private");
     println!("a replica lives in one place: never start one from a copy of its file");
+    if init.remove_after.is_some() && members.len() < 3 {
+        println!("of fewer than three members none is removed: --remove-after does nothing yet");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

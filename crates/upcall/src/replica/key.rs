@@ -42,7 +42,7 @@ pub(super) fn read(path: &Path) -> Result<Settings, String> {
     let key: Settings = serde_json::from_str(&text).map_err(|error| {
         format!("{shown} is no key of a service: {error}; 'upcall replica init' makes NAME.key")
     })?;
-    match key.version == services::settings::VERSION {
+    match key.is_known() {
         true => Ok(key),
         false => Err(format!("{shown} is the key of another version of upcall: use that")),
     }
