@@ -1,4 +1,4 @@
-//! A replica in a server: the machine of the algorithm, with its journal, its ways to the others,
+//! A replica in a server: the machine of the algorithm, with its journal, its links to the others,
 //! and its files.
 
 #[cfg(test)]
@@ -11,12 +11,12 @@ use crate::journal::{self, Journal, Kept};
 use crate::letter::Letter;
 use crate::members::Joining;
 use crate::peer::{self, Peer};
+use crate::peer_link::PeerLink;
 use crate::proof::{CHALLENGE, Introduction};
 use crate::settings::Settings;
 use crate::strangers::Strangers;
 use crate::talk::{self, Question, Talk};
 use crate::turn::{Job, Limits};
-use crate::way::Way;
 use crate::{Data, Operator, Value};
 use base::op::{Address, Done, File, OpId};
 use base::{Access, Automaton, Caller, Error, Instant, Name, Time};
@@ -42,7 +42,7 @@ pub const PLACE: &str = "services";
 /// The file that other replicas write to.
 const PEER: &str = "peer";
 
-/// Operations of the ways to other replicas have numbers from here on, and each has so many.
+/// Operations of the links to other replicas have numbers from here on, and each has so many.
 const PEERS: u64 = 1 << 40;
 const OF_PEER: u32 = 8;
 
@@ -88,7 +88,7 @@ pub struct Hosted {
     pub(crate) data: Data,
     pub(crate) replica: Replica<Data>,
     pub(crate) journal: Journal,
-    pub(crate) ways: BTreeMap<ReplicaId, Way>,
+    pub(crate) links: BTreeMap<ReplicaId, PeerLink>,
     pub(crate) opens: Slab<Opened>,
     pub(crate) limits: Limits,
     /// Bytes held by open files.
@@ -167,7 +167,7 @@ impl Hosted {
             data,
             replica,
             journal,
-            ways: BTreeMap::new(),
+            links: BTreeMap::new(),
             opens: Slab::new(),
             limits,
             account: Account::default(),
@@ -201,7 +201,7 @@ impl Hosted {
             ending: Ending::No,
             closing: false,
         };
-        addresses.into_iter().for_each(|(id, to)| hosted.find_way(id, to));
+        addresses.into_iter().for_each(|(id, to)| hosted.add_link(id, to));
         hosted
     }
 
@@ -209,8 +209,8 @@ impl Hosted {
         Config { gossip: GOSSIP, limits: service::Limits::default() }
     }
 
-    /// Another replica is at one of these addresses.
-    pub(crate) fn find_way(&mut self, id: ReplicaId, to: Vec<Address>) {
+    /// Adds a link to another replica, which is at one of these addresses.
+    pub(crate) fn add_link(&mut self, id: ReplicaId, to: Vec<Address>) {
         let config = remote::Config {
             server_uid: self.owner,
             seed: self.random.next_u64(),
@@ -223,18 +223,18 @@ impl Hosted {
             .joining
             .is_some()
             .then(|| peer::Wish { letter: Letter::Join(place).bytes(), room: self.journal.free() });
-        let way = Way::new(Peer::new(wish), remote);
-        self.ways.insert(id, way);
+        let link = PeerLink::new(Peer::new(wish), remote);
+        self.links.insert(id, link);
     }
 
-    /// The ways on which something may be attempted; who is no member yet asks one after the other,
+    /// The links on which something may be attempted; who is no member yet asks one after the other,
     /// and the next one when an answer takes long.
     fn attempts(&self) -> impl Iterator<Item = (ReplicaId, Instant)> {
-        let busy = self.ways.values().filter_map(|way| way.peer.busy_until()).max();
+        let busy = self.links.values().filter_map(|link| link.peer.busy_until()).max();
         let busy = busy.filter(|_| self.joining.is_some());
         let keeps = matches!(self.joining, Some(Joining::Keeps(_)));
-        let open = self.ways.iter().filter(|(_, way)| !way.is_closed);
-        let all = open.filter_map(|(id, way)| Some((*id, way.peer.deadline()?)));
+        let open = self.links.iter().filter(|(_, link)| !link.is_closed);
+        let all = open.filter_map(|(id, link)| Some((*id, link.peer.deadline()?)));
         let all = all.map(move |(id, at)| (id, busy.map_or(at, |busy| busy.max(at))));
         all.filter(move |_| !keeps && !self.closing)
     }
@@ -256,12 +256,12 @@ impl Hosted {
         self.news.push_back(text);
     }
 
-    /// Tells the operator what is the matter with the way to another replica, once.
+    /// Tells the operator what is the matter with the link to another replica, once.
     pub(crate) fn complain(&mut self, of: ReplicaId, complaint: String) {
-        let way = self.ways.get_mut(&of).expect("it is complained of");
-        if way.complaint.as_ref() != Some(&complaint) {
+        let link = self.links.get_mut(&of).expect("it is complained of");
+        if link.complaint.as_ref() != Some(&complaint) {
             let news = format!("{}: {complaint}", self.settings.service);
-            way.complaint = Some(complaint);
+            link.complaint = Some(complaint);
             self.tell_news(news);
         }
     }
@@ -276,7 +276,7 @@ impl Hosted {
         for id in due.take(most).collect::<Vec<_>>() {
             self.step_peer(now, id, peer::Input::Tick, out);
         }
-        for id in self.ways.keys().copied().collect::<Vec<_>>() {
+        for id in self.links.keys().copied().collect::<Vec<_>>() {
             self.with_remote(now, id, Remote::tick, out);
         }
         self.keep(now, out);
@@ -306,7 +306,7 @@ impl Hosted {
         if mem::replace(&mut self.closing, true) {
             return;
         }
-        for id in self.ways.keys().copied().collect::<Vec<_>>() {
+        for id in self.links.keys().copied().collect::<Vec<_>>() {
             self.step_peer(now, id, peer::Input::Leave, out);
             self.with_remote(now, id, Remote::close, out);
         }
@@ -318,7 +318,7 @@ impl Hosted {
 
     /// Whether nothing is under way any more.
     pub fn is_closed(&self) -> bool {
-        self.journal.is_closed() && self.ways.values().all(|way| way.remote.is_closed())
+        self.journal.is_closed() && self.links.values().all(|link| link.remote.is_closed())
     }
 }
 
@@ -343,7 +343,7 @@ impl Automaton for Hosted {
             return Some(Instant(0));
         }
         let peers = self.attempts().map(|(_, at)| at);
-        let remotes = self.ways.values().filter_map(|way| way.remote.deadline());
+        let remotes = self.links.values().filter_map(|link| link.remote.deadline());
         let ending = match self.ending {
             Ending::Until(at) => Some(at),
             Ending::No | Ending::Now => None,
@@ -355,7 +355,7 @@ impl Automaton for Hosted {
     fn check(&self) {
         self.replica.check();
         self.journal.check();
-        self.ways.values().for_each(|way| way.peer.check());
+        self.links.values().for_each(|link| link.peer.check());
         assert!(self.unkept.0.is_empty(), "kept at the end of each turn");
         let held = self.opens.iter().map(|(_, opened)| opened.held());
         assert_eq!(self.account.sum(), held.sum::<usize>());
@@ -367,7 +367,7 @@ impl Automaton for Hosted {
             |open: &usize| matches!(&self.opens[*open], Opened::Door(door) if door.is_writing());
         assert!(self.writers.values().all(writes), "what waits for its turn is wanted");
         self.check_work();
-        self.ways.values().for_each(|way| way.remote.check());
+        self.links.values().for_each(|link| link.remote.check());
         for (open, opened) in self.opens.iter() {
             if let Opened::Ops(talk, _) = opened {
                 talk.check();
@@ -570,8 +570,8 @@ impl Hosted {
     /// A replica says what it cannot say: it has to come again. The operator is told once, as it
     /// may say so each time.
     fn distrust(&mut self, now: Instant, peer: ReplicaId, out: &mut Vec<Output>) {
-        let way = self.ways.get_mut(&peer);
-        if !way.is_some_and(|way| mem::replace(&mut way.is_distrusted, true)) {
+        let link = self.links.get_mut(&peer);
+        if !link.is_some_and(|link| mem::replace(&mut link.is_distrusted, true)) {
             self.tell_news(format!(
                 "{}: replica {} says what no replica of this service can say; is it an older copy \
                  of itself, or of another service?",
@@ -590,7 +590,7 @@ impl Hosted {
     }
 }
 
-/// The journal and the ways to others.
+/// The journal and the links to others.
 impl Hosted {
     fn done(&mut self, now: Instant, op: OpId, done: Done, out: &mut Vec<Output>) {
         let local = NodeId(op.0).local() as u64;
@@ -637,21 +637,21 @@ impl Hosted {
         input: peer::Input,
         out: &mut Vec<Output>,
     ) {
-        let Some(way) = self.ways.get_mut(&id) else { return };
+        let Some(link) = self.links.get_mut(&id) else { return };
         let mut asked = Vec::new();
-        way.peer.step(now, input, &mut asked);
+        link.peer.step(now, input, &mut asked);
         for output in asked {
             self.perform(now, id, output, out);
         }
     }
 
     fn perform(&mut self, now: Instant, id: ReplicaId, asked: peer::Output, out: &mut Vec<Output>) {
-        let way = self.ways.get_mut(&id).expect("it is stepped");
+        let link = self.links.get_mut(&id).expect("it is stepped");
         let ask = match asked {
             peer::Output::Find => {
                 let names = [PLACE, self.settings.service.as_str(), PEER];
                 let name = |name: &str| Name::new(name.as_bytes()).expect("a checked name");
-                let from = way.remote.root();
+                let from = link.remote.root();
                 Ask::Walk { from, names: names.into_iter().map(name).collect() }
             }
             peer::Output::Open(node) => {
@@ -696,16 +696,16 @@ impl Hosted {
                 return self.step_replica(now, service::Input::Removed(id), out);
             }
             peer::Output::Connected => {
-                way.complaint = None;
+                link.complaint = None;
                 return self.step_replica(now, service::Input::Connected(id), out);
             }
             peer::Output::Disconnected => {
                 return self.step_replica(now, service::Input::Disconnected(id), out);
             }
         };
-        way.request += 1;
+        link.request += 1;
         let request = Request { caller: Caller::Server, ask };
-        let input = Input::Ask(RequestId(way.request), request);
+        let input = Input::Ask(RequestId(link.request), request);
         self.step_remote(now, id, input, out);
     }
 
@@ -723,8 +723,8 @@ impl Hosted {
         out: &mut Vec<Output>,
     ) {
         let mut said = Vec::new();
-        let way = self.ways.get_mut(&id).expect("a way that was made");
-        act(&mut way.remote, now, &mut said);
+        let link = self.links.get_mut(&id).expect("a link that was made");
+        act(&mut link.remote, now, &mut said);
         self.heard_remote(now, id, said, out);
     }
 
@@ -739,7 +739,7 @@ impl Hosted {
             match output {
                 Output::Do(op) => out.push(Output::Do(op)),
                 Output::Reply(request, reply) => {
-                    if request.0 == self.ways[&id].request {
+                    if request.0 == self.links[&id].request {
                         let is_answer = reply.is_ok();
                         self.step_peer(now, id, peer::Input::Answered(reply), out);
                         self.note_reply(now, id, is_answer);

@@ -19,6 +19,7 @@ mod journal;
 mod letter;
 mod members;
 mod peer;
+mod peer_link;
 mod proof;
 mod reads;
 mod rejection;
@@ -29,19 +30,18 @@ mod status;
 mod strangers;
 mod talk;
 mod turn;
-mod way;
 
 pub use files::{OPENS_MAX, root};
 pub use hosted::{Hosted, Options, PLACE};
 pub use journal::{Copying, Kept, MARK, Unreadable, format, is_mark, read_all};
 pub use letter::{Answer, Letter, Reader};
 pub use members::{ADMINISTRATOR, address, list};
+pub use peer_link::SILENT;
 pub use proof::{CHALLENGE, Introduction, Seals, VERDICT, Verdict, Verdicts};
 pub use seal::{Forged, Seal};
 pub use settings::{Secret, Settings};
 pub use status::{Counts, MemberCounts};
 pub use turn::Limits;
-pub use way::SILENT;
 
 /// What is replicated: operations that are sent again are done once.
 pub(crate) type Data = replica::data::Once<replica::data::Kind>;

@@ -346,7 +346,7 @@ impl Hosted {
             Ok(Some(peer)) => {
                 door.end_write(Ok(()), out);
                 self.strangers.remove(open);
-                // There is one way from each: what comes by an older one is late.
+                // There is one link from each: what comes by an older one is late.
                 if peer != ADMINISTRATOR {
                     self.shut_door(peer);
                     self.doors.insert(peer, open);
@@ -445,7 +445,7 @@ impl Hosted {
         if matches!(self.joining, Some(Joining::Asks)) {
             self.journal.begin(bytes);
             self.joining = Some(Joining::Keeps(Box::new(gift)));
-            for id in self.ways.keys().copied().collect::<Vec<_>>() {
+            for id in self.links.keys().copied().collect::<Vec<_>>() {
                 self.step_peer(now, id, peer::Input::Leave, out);
             }
         }
@@ -456,14 +456,14 @@ impl Hosted {
         let membership = gift.standing.membership.clone();
         let (data, me, config) = (self.data, self.settings.me, Hosted::config());
         self.replica = Replica::recover(data, me, config, gift, Vec::<Record<Operator>>::new());
-        for way in self.ways.values_mut() {
-            way.peer = Peer::new(None);
+        for link in self.links.values_mut() {
+            link.peer = Peer::new(None);
         }
         self.step_replica(now, Input::Watch(self.listeners > 0), out);
         self.follow(now, &membership, out);
     }
 
-    /// The members are others: finds ways to those who are new, and has none to those who are gone.
+    /// The members are others: adds links to new ones, and closes those to former ones.
     pub(crate) fn follow(&mut self, now: Instant, membership: &Membership, out: &mut Vec<Output>) {
         let service = self.settings.service.clone();
         let (number, members) = (membership.epoch.number, &membership.members);
@@ -471,13 +471,13 @@ impl Hosted {
         self.tell_news(format!("{service}: epoch {number}: the members are replicas {names}"));
         let me = self.settings.me;
         for (id, place) in members.iter().filter(|(id, _)| **id != me) {
-            match (self.ways.contains_key(id), address(place)) {
+            match (self.links.contains_key(id), address(place)) {
                 // It may have been there before anybody listened to what it says.
-                (true, _) if self.ways[id].peer.is_up() => {
+                (true, _) if self.links[id].peer.is_up() => {
                     self.step_replica(now, Input::Connected(*id), out);
                 }
                 (true, _) => {}
-                (false, Some(address)) => self.find_way(*id, vec![address]),
+                (false, Some(address)) => self.add_link(*id, vec![address]),
                 (false, None) => self.tell_news(format!(
                     "{service}: replica {} is not reached before the next start: {place} is to be \
                      resolved",
@@ -486,9 +486,9 @@ impl Hosted {
             }
         }
         let gone = |id: &ReplicaId| !members.contains_key(id);
-        for id in self.ways.keys().copied().filter(gone).collect::<Vec<_>>() {
+        for id in self.links.keys().copied().filter(gone).collect::<Vec<_>>() {
             self.step_peer(now, id, peer::Input::Leave, out);
-            self.ways.get_mut(&id).expect("it is there").is_closed = true;
+            self.links.get_mut(&id).expect("it is there").is_closed = true;
             self.with_remote(now, id, Remote::close, out);
         }
         for id in self.doors.keys().copied().filter(gone).collect::<Vec<_>>() {

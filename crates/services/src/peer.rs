@@ -1,4 +1,4 @@
-//! The way to another replica: a client of the 9P port of its server.
+//! The protocol of a link to another replica: a client of the 9P port of its server.
 //!
 //! It finds the file `peer` of the service, proves who it is ([`crate::door`]), and then writes
 //! messages to it, everything that has gathered at once, one write at a time. When a write fails,
@@ -9,7 +9,7 @@
 //!
 //! *Heartbeats*: where nothing was written for [`HEARTBEAT`], it reads the verdict again, which the
 //! other replica answers as soon as it has a turn. So a reply is due all the time, and a process
-//! that hangs is known by its silence ([`crate::way`]).
+//! that hangs is known by its silence ([`crate::peer_link`]).
 //!
 #![doc = include_str!("peer/states.md")]
 

@@ -1,4 +1,4 @@
-//! How the two ends of a way prove to each other that they know the secret of the service.
+//! Proofs of the two ends of a link that they know the secret of the service.
 //!
 //! Each end sends the other one random bytes, and each proof is made over both, over what it says,
 //! and over who says it to whom: it serves for nothing else, and for no other time.

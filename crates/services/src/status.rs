@@ -3,9 +3,9 @@
 use crate::files::{STABLE, STATUS, STATUS_JSON, VALUE};
 use crate::hosted::{FULL, Hosted};
 use crate::members::{aim, explain_clash, list};
+use crate::peer_link::{PeerLink, SILENT};
 use crate::show::show;
 use crate::talk::show_vector;
-use crate::way::{SILENT, Way};
 use replica::data::Kind;
 use replica::service::ReplicaId;
 use serde::Serialize;
@@ -61,7 +61,7 @@ struct Coming {
 struct Member<'a> {
     replica: ReplicaId,
     address: &'a str,
-    /// What the way to it is doing; nothing leads to oneself.
+    /// State of the link to it; none leads to this replica itself.
     way: Option<&'static str>,
     /// What it has, as far as it has told.
     has: String,
@@ -99,9 +99,9 @@ impl Hosted {
     /// Takes the next message about a connection to another replica, and whether there is one.
     pub fn next_connection_news(&mut self) -> Option<(bool, String)> {
         let service = &self.settings.service;
-        self.ways.iter_mut().find_map(|(id, way)| {
-            let (is_good, news) = way.next_news()?;
-            let text = format!("{service}: replica {} ({}): {news}", id.0, way.remote.name());
+        self.links.iter_mut().find_map(|(id, link)| {
+            let (is_good, news) = link.next_news()?;
+            let text = format!("{service}: replica {} ({}): {news}", id.0, link.remote.name());
             Some((is_good, text))
         })
     }
@@ -110,7 +110,7 @@ impl Hosted {
     pub fn counts(&self) -> Counts {
         let status = self.status();
         let others = status.members.iter().filter_map(|member| {
-            let is_connected = self.ways.get(&member.replica)?.is_well();
+            let is_connected = self.links.get(&member.replica)?.is_well();
             let (replica, lacks) = (member.replica.0, member.lacks);
             Some(MemberCounts { replica, lacks, is_connected })
         });
@@ -152,7 +152,7 @@ impl Hosted {
         let full = self.journal.is_full().then(|| FULL.to_string());
         let outside = match (&self.joining, self.replica.is_removed()) {
             (Some(_), _) => {
-                let told = self.ways.values().filter_map(|way| way.complaint.clone());
+                let told = self.links.values().filter_map(|link| link.complaint.clone());
                 let told: Vec<String> = ["no member yet: it asks the others".to_string()]
                     .into_iter()
                     .chain(told)
@@ -177,7 +177,7 @@ impl Hosted {
         let members = self.replica.membership().members.iter().map(|(id, address)| {
             let knows = self.replica.knows_of(*id).unwrap_or(has);
             let lacks = has.iter().map(|(of, number)| number.saturating_sub(knows.get(of))).sum();
-            let way = self.ways.get(id).map(Way::state_name);
+            let way = self.links.get(id).map(PeerLink::state_name);
             Member { replica: *id, address, way, has: show_vector(knows, " "), lacks }
         });
         Status {

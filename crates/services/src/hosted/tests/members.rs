@@ -244,13 +244,13 @@ fn nonsense_is_not_begun_with() {
 fn who_hangs_keeps_nobody_from_asking_another_member() {
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut hosted = Lab::on(formatted_of(&settings)).hosted;
-    hosted.find_way(ReplicaId(3), vec![Address::Unix(b"/nowhere".to_vec())]);
+    hosted.add_link(ReplicaId(3), vec![Address::Unix(b"/nowhere".to_vec())]);
     let begin = |hosted: &mut Hosted, id: ReplicaId, now: Instant| {
-        let way = hosted.ways.get_mut(&id).expect("a way");
-        way.peer.step(now, peer::Input::Tick, &mut Vec::new());
+        let link = hosted.links.get_mut(&id).expect("a link");
+        link.peer.step(now, peer::Input::Tick, &mut Vec::new());
     };
     let attempts = |hosted: &Hosted| hosted.attempts().collect::<Vec<_>>();
-    hosted.ways.get_mut(&OTHER).expect("a way").peer = Peer::new(None);
+    hosted.links.get_mut(&OTHER).expect("a link").peer = Peer::new(None);
     assert_eq!(attempts(&hosted), [(OTHER, Instant(0)), (ReplicaId(3), Instant(0))]);
     begin(&mut hosted, OTHER, NOW);
     let late = NOW + Duration::from_secs(10);
@@ -259,7 +259,7 @@ fn who_hangs_keeps_nobody_from_asking_another_member() {
     assert_eq!(attempts(&hosted), []);
     // A member asks all at once.
     hosted.joining = None;
-    hosted.ways.get_mut(&OTHER).expect("a way").peer = Peer::new(None);
+    hosted.links.get_mut(&OTHER).expect("a link").peer = Peer::new(None);
     assert_eq!(attempts(&hosted), [(OTHER, Instant(0))]);
 }
 

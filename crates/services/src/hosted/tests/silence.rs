@@ -13,7 +13,7 @@ fn one_of_three() -> (Lab, [Writer; 2]) {
     let mut settings = Settings { remove_after: Some(MOST), ..settings() };
     settings.members.insert(THIRD, "127.0.0.1:3".to_string());
     let mut lab = Lab::on(formatted_of(&settings));
-    lab.hosted.find_way(THIRD, vec![Address::Unix(b"/nowhere".to_vec())]);
+    lab.hosted.add_link(THIRD, vec![Address::Unix(b"/nowhere".to_vec())]);
     let others = [OTHER, THIRD].map(|id| lab.admit(id).expect("a member"));
     (lab, others)
 }

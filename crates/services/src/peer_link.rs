@@ -1,4 +1,4 @@
-//! The way to another replica, and its silence.
+//! The link to another replica, and its silence.
 //!
 //! A member that is connected and has not replied for [`SILENT`], neither to what was written nor
 //! to a [heartbeat](crate::peer), is *silent*: its process hangs, or its host, or nothing reaches
@@ -29,9 +29,9 @@ pub const SILENT: Duration = Duration::from_secs(6);
 /// Pause between two turns from which on this replica itself did not run.
 const ASLEEP: Duration = Duration::from_secs(3);
 
-/// The way to another replica.
+/// The link to another replica: the protocol, and the connection below it.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct PeerLink {
     pub(crate) peer: Peer,
     pub(crate) remote: Remote,
     /// The last request; answers of others come too late.
@@ -56,10 +56,10 @@ pub(crate) struct Way {
     news: Option<bool>,
 }
 
-impl Way {
-    /// A way on which nothing was attempted.
-    pub(crate) fn new(peer: Peer, remote: Remote) -> Way {
-        Way {
+impl PeerLink {
+    /// A link on which nothing was attempted.
+    pub(crate) fn new(peer: Peer, remote: Remote) -> PeerLink {
+        PeerLink {
             peer,
             remote,
             request: 0,
@@ -148,19 +148,19 @@ impl Hosted {
         let slept = now.since(self.turned);
         let asleep = (slept >= ASLEEP).then_some(slept);
         self.turned = now;
-        self.ways.values_mut().for_each(|way| way.note_silence(now, asleep));
+        self.links.values_mut().for_each(|link| link.note_silence(now, asleep));
         let Some(most) = self.settings.remove_after else { return };
-        let since = || self.ways.values().filter_map(Way::unheard_since);
+        let since = || self.links.values().filter_map(PeerLink::unheard_since);
         if asleep.is_some() || since().filter(|since| now >= *since + SILENT).count() > 1 {
             self.alone_since = now;
         }
         // What a journal that has failed does not keep, nobody can rely on.
         let may = self.joining.is_none() && self.journal.failed().is_none();
-        let is_unheard = |way: &Way| {
-            let since = way.unheard_since().map(|since| since.max(self.alone_since));
+        let is_unheard = |link: &PeerLink| {
+            let since = link.unheard_since().map(|since| since.max(self.alone_since));
             may && since.is_some_and(|since| now >= since + most)
         };
-        let unheard = self.ways.iter().filter(|(_, way)| is_unheard(way)).map(|(id, _)| *id);
+        let unheard = self.links.iter().filter(|(_, link)| is_unheard(link)).map(|(id, _)| *id);
         let unheard: BTreeSet<ReplicaId> = unheard.collect();
         if unheard != self.unheard {
             self.unheard.clone_from(&unheard);
@@ -202,20 +202,20 @@ impl Hosted {
 
     /// Time of the next turn if nothing happens: this replica is awake as long as it has turns.
     pub(crate) fn awake_deadline(&self) -> Option<Instant> {
-        let has_ways = self.ways.values().any(|way| !way.is_closed);
-        has_ways.then(|| self.turned + HEARTBEAT)
+        let has_links = self.links.values().any(|link| !link.is_closed);
+        has_links.then(|| self.turned + HEARTBEAT)
     }
 
     /// A member has answered a request, well or not.
     pub(crate) fn note_reply(&mut self, now: Instant, of: ReplicaId, is_well: bool) {
-        let way = self.ways.get_mut(&of).filter(|way| is_well && way.peer.is_up());
-        way.into_iter().for_each(|way| way.note_reply(now));
+        let link = self.links.get_mut(&of).filter(|link| is_well && link.peer.is_up());
+        link.into_iter().for_each(|link| link.note_reply(now));
     }
 
     /// Somebody uses an open file `peer`: a member is heard, if it has proved that it is one.
     pub(crate) fn note_use(&mut self, now: Instant, open: usize) {
         let Some(crate::files::Opened::Door(door)) = self.opens.get(open) else { return };
-        let way = door.peer().and_then(|peer| self.ways.get_mut(&peer));
-        way.into_iter().for_each(|way| way.note_use(now));
+        let link = door.peer().and_then(|peer| self.links.get_mut(&peer));
+        link.into_iter().for_each(|link| link.note_use(now));
     }
 }
