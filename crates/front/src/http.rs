@@ -147,6 +147,8 @@ pub struct Session {
     /// Bytes of a buffer that is lent out to be received into.
     lent: usize,
     allowance: usize,
+    /// Bytes of a file that are read at once at most.
+    piece: usize,
 }
 
 impl Session {
@@ -176,6 +178,7 @@ impl Session {
             unsent: 0,
             lent: 0,
             allowance,
+            piece: usize::MAX,
         }
     }
 

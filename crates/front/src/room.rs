@@ -27,6 +27,9 @@ pub struct Room {
     /// Messages that may be begun in one turn, which begins with received bytes or a tick: few
     /// while many connections have some.
     pub messages: usize,
+    /// Bytes of a file that are read and sent at once at most: fewer while many connections have
+    /// large answers.
+    pub piece: usize,
 }
 
 impl Room {
@@ -37,6 +40,7 @@ impl Room {
         is_first: true,
         handles: usize::MAX,
         messages: usize::MAX,
+        piece: usize::MAX,
     };
 
     /// Most nodes and open files that a connection may hold.
@@ -65,7 +69,7 @@ mod tests {
         let (max, mut held) = (64 << 20, [0; 100]);
         for step in 0..100_000 {
             let spare = max - held.iter().sum::<usize>();
-            let room = Room { spare, reserve: max / 8, is_first: false, handles: 0, messages: 1 };
+            let room = Room { spare, reserve: max / 8, is_first: false, ..Room::ALL };
             let held = &mut held[step % 100];
             if room.fits(*held, 4096) {
                 *held += 4096;
@@ -73,7 +77,7 @@ mod tests {
         }
         let spare = max - held.iter().sum::<usize>();
         assert!(spare >= max / 101 - 4096, "{spare}");
-        assert!(Room { spare, reserve: 0, is_first: false, handles: 0, messages: 1 }.fits(0, 4096));
+        assert!(Room { spare, reserve: 0, is_first: false, ..Room::ALL }.fits(0, 4096));
     }
 
     #[test]
@@ -94,8 +98,7 @@ mod tests {
 
     #[test]
     fn large_requests_leave_the_reserve_to_small_ones() {
-        let room =
-            Room { spare: 1 << 20, reserve: 1 << 19, is_first: false, handles: 0, messages: 1 };
+        let room = Room { spare: 1 << 20, reserve: 1 << 19, is_first: false, ..Room::ALL };
         assert!(!room.fits(0, 1 << 20) && room.fits(0, SMALL_MAX) && room.fits(0, 1 << 19));
     }
 }

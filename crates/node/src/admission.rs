@@ -54,6 +54,13 @@ pub(crate) const HANDLES_FEW: usize = 8;
 const MESSAGES_MAX: usize = 128;
 const MESSAGES_MIN: usize = 2;
 
+/// Bytes of files that all connections with large answers send at once: what the kernel copies
+/// before anybody else's turn, about a millisecond for each 4 MiB.
+const PIECES_BYTES: usize = 8 << 20;
+
+/// A connection that holds as much has a large answer, bytes.
+const LARGE: usize = 16 << 10;
+
 /// Places beyond the limit that are kept for clients on unix sockets.
 pub(crate) const LOCAL_PLACES: usize = 16;
 
@@ -85,6 +92,8 @@ pub(crate) struct Admission {
     ended: u64,
     /// Messages that a connection may begin in its turn.
     messages: usize,
+    /// Connections that hold much.
+    large: usize,
 }
 
 impl Admission {
@@ -105,6 +114,7 @@ impl Admission {
             for_handles: Search::default(),
             ended: 0,
             messages: MESSAGES_MAX,
+            large: 0,
         }
     }
 
@@ -159,6 +169,7 @@ impl Admission {
             is_first: self.bytes == 0 || self.turn.or(first) == Some(slot),
             handles: self.handles_max.saturating_sub(self.handles),
             messages: self.messages,
+            piece: PIECES_BYTES / self.large.max(1),
         }
     }
 
@@ -166,6 +177,8 @@ impl Admission {
     pub(crate) fn count(&mut self, slot: usize, before: usize, after: usize) {
         assert!(before <= self.bytes, "what a connection holds is counted");
         self.bytes = self.bytes - before + after;
+        self.large -= usize::from(before >= LARGE);
+        self.large += usize::from(after >= LARGE);
         if after <= SMALL_MAX && self.turn == Some(slot) {
             self.end_of_turn();
         }

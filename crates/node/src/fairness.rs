@@ -35,6 +35,9 @@ const SERVING_MORE: Duration = Duration::from_nanos(1500);
 /// Estimated cost of a reactor operation, which is performed after the turn.
 const OPERATION_COST: Duration = Duration::from_micros(10);
 
+/// Bytes of answers that are read and sent in a nanosecond: two copies, after the turn.
+const BYTES_PER_NS: u64 = 2;
+
 /// Minimum cost charged for a turn with the completions of its requests, ns, and cost charged for a
 /// small one.
 const QUANTUM: u64 = 100_000;
@@ -267,17 +270,24 @@ impl Node {
         let enough = SERVING_TIME + SERVING_MORE * waiting;
         while spent < enough {
             let Some(slot) = self.queue.begin() else { break };
-            let before = ops.len();
+            let (before, unsent) = (ops.len(), self.unsent(slot));
             let inputs = self.serve_one(now, slot, ops);
             self.bill.add(inputs);
             // Most inputs lead to a response, which is sent at the end of the node's turn.
             let operations = u32::try_from(ops.len() - before + inputs).unwrap_or(u32::MAX);
+            let said = self.unsent(slot).saturating_sub(unsent) as u64;
             let ended = clock();
-            let cost = ended.since(begun) + OPERATION_COST * operations;
+            let moved = Duration::from_nanos(said / BYTES_PER_NS);
+            let cost = ended.since(begun) + OPERATION_COST * operations + moved;
             let is_left = self.connections.get(slot).is_some_and(Connection::has_requests_left);
             self.queue.end(slot, cost, is_left);
             (begun, spent) = (ended, spent + cost);
         }
+    }
+
+    /// Bytes said to a client and not yet sent.
+    fn unsent(&self, slot: usize) -> usize {
+        self.connections.get(slot).map_or(0, |it| it.session().unsent())
     }
 
     /// Delivers completions of a connection, or else its new input; returns the number of inputs.

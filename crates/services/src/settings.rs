@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The version of all that is kept in a replica's volume.
-const VERSION: u32 = 3;
+pub const VERSION: u32 = 3;
 
 /// That of a service whose members may be removed because they are silent: servers that know only
 /// [`VERSION`] cannot read what the others send then, and must not run one of its replicas.
-const VERSION_REMOVING: u32 = 4;
+pub const VERSION_REMOVING: u32 = 4;
 
 /// What a replica knows of itself before it has done anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,6 +12,7 @@ impl Session {
         let first = if room.is_first { FIRST_BYTES } else { 0 };
         self.set_allowance(room.spare.max(first).min(self.export.limits.bytes));
         self.messages = room.messages.max(1);
+        self.piece = room.piece;
         self.quota = self.quota.min(self.messages);
     }
 

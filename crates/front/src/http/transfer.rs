@@ -94,9 +94,9 @@ impl Transfer {
 }
 
 impl Session {
-    /// A limit of memory, or less where memory is short.
+    /// A limit of memory, or less where memory is short or many have large answers.
     pub(super) fn at_most(&self, limit: usize) -> usize {
-        limit.min((self.allowance / SHARE).max(PIECE_MIN as usize))
+        limit.min((self.allowance / SHARE).min(self.piece).max(PIECE_MIN as usize))
     }
 
     /// How much is read at once: less where memory is short.
@@ -107,7 +107,7 @@ impl Session {
     /// Whether the next piece may be read while the client has not taken the last.
     fn may_read_ahead(&self) -> bool {
         let held = self.unsent + self.piece_max() as usize;
-        self.unsent == 0 || (self.unsent <= AHEAD && held <= self.allowance / SHARE)
+        self.unsent == 0 || (self.unsent <= self.at_most(AHEAD) && held <= self.allowance / SHARE)
     }
 
     /// Says and reads what can be said and read now.
