@@ -28,8 +28,15 @@ use std::time::Instant;
 /// How a program is built. What it prints as is a part of what says whether it is up to date.
 #[derive(Debug)]
 enum Recipe {
-    /// A program of a crate of crates.io, with this level of optimisation.
-    Crate { name: &'static str, version: &'static str, features: &'static str, level: &'static str },
+    /// A program of a crate of crates.io.
+    Crate {
+        name: &'static str,
+        version: &'static str,
+        /// Empty: the default ones.
+        features: &'static str,
+        /// Level of optimisation.
+        level: &'static str,
+    },
     /// A package of this repository.
     Rust { dir: &'static str },
     /// A command of a module, with its version.

@@ -184,7 +184,7 @@ impl Names {
         (self.places.len(), self.unions.len())
     }
 
-    /// How many directories have others in their place, and how many of these are unions.
+    /// Number of directories that have others in their place, and of unions among them.
     pub fn points(&self) -> (usize, usize) {
         let unions = self.table.points().filter(|point| point.is_union());
         (self.table.points().count(), unions.count())

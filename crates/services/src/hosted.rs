@@ -227,8 +227,8 @@ impl Hosted {
         self.links.insert(id, link);
     }
 
-    /// The links on which something may be attempted; who is no member yet asks one after the other,
-    /// and the next one when an answer takes long.
+    /// Links on which something may be attempted; a replica that is no member yet asks one after
+    /// the other, and the next one when an answer takes long.
     fn attempts(&self) -> impl Iterator<Item = (ReplicaId, Instant)> {
         let busy = self.links.values().filter_map(|link| link.peer.busy_until()).max();
         let busy = busy.filter(|_| self.joining.is_some());

@@ -139,7 +139,7 @@ enum Opened {
     Control(Caller),
 }
 
-/// What all storelets that have ended have used.
+/// Sums over all storelets that have ended.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// Storelets, or chains of them, by how they ended: [`Report::end`](crate::Report).
@@ -256,7 +256,7 @@ impl Storelets {
         (self.admission.memory(), self.settings.memory)
     }
 
-    /// What those that have ended have used.
+    /// Sums over those that have ended.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }

@@ -26,7 +26,7 @@ pub enum Reply {
     /// Bytes read; none: the end of the file.
     Data(Buf),
     /// Bytes read, in pieces that are shared with a cache; none: the end of the file. Another
-    /// answer to [`Ask::Read`], which leaves no room for a header.
+    /// answer to [`Ask::Read`](crate::Ask::Read), which leaves no room for a header.
     Pieces(Vec<Buf>),
     /// Offset of the next byte that takes space; `None`: there is none to the end of the file.
     DataAt(Option<u64>),

@@ -35,7 +35,7 @@ fn last(params: &mut Params) {
     (params.operations, params.pace_ms) = (60, 20_000);
 }
 
-/// How often a server was seen to know that another one does not reply.
+/// Times that a server was seen to know that another one does not reply.
 fn silences(trouble: Trouble) -> u64 {
     let seeds = 1..=4;
     let silences = seeds.map(|seed| {

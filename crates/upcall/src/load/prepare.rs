@@ -97,7 +97,7 @@ fn require_create(flags: &Flags, wants: &Wants, what: &str, made: &str) -> Resul
     ))
 }
 
-/// What `--create` makes of a file, in words.
+/// The file that `--create` makes, in words.
 fn random(bytes: u64) -> String {
     format!("it, {} of random bytes", size::show(bytes))
 }

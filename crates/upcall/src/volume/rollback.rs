@@ -42,7 +42,7 @@ struct Report {
     before: String,
 }
 
-/// Why a rollback failed.
+/// Cause of a rollback that failed.
 enum Failure {
     /// The state is the one before.
     Unchanged(String),

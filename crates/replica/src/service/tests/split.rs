@@ -196,7 +196,7 @@ fn parts(sealed: &Change, old: &[ReplicaId], leave: &BTreeSet<ReplicaId>) -> Vec
     leaves.flat_map(|leave| (0..=new().count()).map(move |come| part(&leave, come))).collect()
 }
 
-/// What comes of it, by the members that are lost, when one or two administrators give up members
+/// Outcomes by the members that are lost, when one or two administrators give up members
 /// of a replica that has sealed a change; and how often it does not let them.
 fn given_up(sealed: &Counting, old: &[ReplicaId]) -> (Vec<Change>, usize) {
     let wishes = subsets(&old[1..]).into_iter().filter(|it| !it.is_empty());
