@@ -117,7 +117,8 @@ pub(crate) fn explain_clash(objection: &Objection) -> String {
         ),
         Objection::Split => format!(
             "{both} would lose replicas that may have completed this change: if you are sure that \
-             these do not go on without the others, ask for all of it here, with --lost --force"
+             these do not go on without the others, ask for all of it here, or for the same again \
+             there, with --lost --force"
         ),
         Objection::Nothing
         | Objection::Outside

@@ -279,14 +279,17 @@ impl World {
         Ok(again)
     }
 
-    /// A member that has not agreed that others are lost, as these may have gone on; and whom all
-    /// together give up.
+    /// A member that gives up others, if another one does not agree because these may have gone on;
+    /// and whom it gives up.
     fn clashing(&self) -> Option<(u16, BTreeSet<ReplicaId>)> {
-        let changes = || self.houses.values().filter_map(|it| it.replica.standing().change.clone());
-        let lost = changes().flat_map(|change| change.lost.clone()).collect();
-        let clashes =
-            |(_, house): &(&u16, &House)| house.replica.clash() == Some(&Objection::Split);
-        self.houses.iter().find(clashes).map(|(at, _)| (*at, lost))
+        let mut houses = self.houses.values();
+        let clashes = houses.any(|house| house.replica.clash() == Some(&Objection::Split));
+        let gives_up = |(at, house): (&u16, &House)| {
+            let change = house.replica.standing().change.as_ref()?;
+            let may = !change.lost.is_empty() && !house.replica.is_removed();
+            (may && !change.forced).then(|| (*at, change.lost.clone()))
+        };
+        self.houses.iter().find_map(gives_up).filter(|_| clashes)
     }
 
     /// A member that waits for who is gone, and for whom.
