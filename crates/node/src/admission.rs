@@ -391,6 +391,22 @@ mod tests {
     }
 
     #[test]
+    fn connections_with_large_answers_share_the_bytes_of_pieces() {
+        let mut books = Admission::new(64 << 20);
+        let whole = books.room(0).piece;
+        assert_eq!(whole, PIECES_BYTES);
+        (0..100).for_each(|slot| books.count(slot, 0, LARGE));
+        assert_eq!(books.room(0).piece, whole / 100);
+        // One with a small answer does not count, and one that grows counts once.
+        books.count(100, 0, LARGE - 1);
+        books.count(0, LARGE, 4 * LARGE);
+        assert_eq!(books.room(100).piece, whole / 100);
+        (1..100).for_each(|slot| books.count(slot, LARGE, 0));
+        assert_eq!(books.room(0).piece, whole);
+        books.check();
+    }
+
+    #[test]
     fn the_largest_that_owe_end_first_and_no_more_than_needed() {
         let mut books = Admission::new(8 * ALL);
         books.count(9, 0, 8 * ALL);

@@ -40,13 +40,13 @@ pub enum Reply {
     Contents(Vec<Content>, u64),
     /// A link's target, an attribute's value, the list of attributes.
     Bytes(Vec<u8>),
-    /// How full the tree is.
+    /// Space and files of the tree, used and free.
     StatFs(StatFs),
     /// The range is locked (or unlocked).
     Locked,
     /// Somebody else holds it, and waiting was not asked for.
     Blocked,
-    /// Who is in the way; `None`: nobody.
+    /// Conflicting lock, if there is one.
     Conflict(Option<Lock>),
     /// A user.
     User(User),

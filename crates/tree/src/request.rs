@@ -727,12 +727,10 @@ impl Ask {
 }
 
 impl Ask {
-    /// Has each write to a file that this opens wait until it is durable.
+    /// Has each write to a file that this opens wait until it is durable; a file without a name is
+    /// synced before it gets one.
     pub fn write_through(&mut self) {
-        if let Ask::Open { access, .. }
-        | Ask::Create { access, .. }
-        | Ask::CreateUnnamed { access, .. } = self
-        {
+        if let Ask::Open { access, .. } | Ask::Create { access, .. } = self {
             access.sync |= access.write;
         }
     }

@@ -41,7 +41,7 @@ impl Store {
     /// loss; else soon after.
     ///
     /// # Errors
-    /// What the volume says.
+    /// As [`Volume::open`] and [`Ask::call`].
     pub fn open(path: &Path, durable: bool) -> Result<Store, embed::Error> {
         let volume = Volume::open(path)?;
         let name = TABLE.as_bytes().to_vec();
@@ -53,7 +53,7 @@ impl Store {
     /// Opens a volume and changes nothing in it; `None` if no load ever went to it.
     ///
     /// # Errors
-    /// What the volume says.
+    /// As [`Volume::open`] and [`Ask::call`].
     pub fn open_to_read(path: &Path) -> Result<Option<Store>, embed::Error> {
         let options = Options { read_only: true, ..Options::default() };
         let volume = Volume::open_with(path, &options)?;
@@ -74,7 +74,7 @@ impl Store {
     /// Writes some of a file's bytes, so that reads find something; they are durable soon.
     ///
     /// # Errors
-    /// What the volume says.
+    /// As [`Volume::open`] and [`Ask::call`].
     pub fn put(&self, file: u32, offset: u64, data: Vec<u8>) -> Result<(), embed::Error> {
         let call = Call::RawWrite { table: self.table, object: file.into(), offset, data };
         self.volume.soon().call(call).map(drop)
@@ -83,7 +83,7 @@ impl Store {
     /// Whether something was written into the last page of a file of so many bytes.
     ///
     /// # Errors
-    /// What the volume says.
+    /// As [`Volume::open`] and [`Ask::call`].
     pub fn is_filled(&self, file: u32, bytes: u64) -> Result<bool, embed::Error> {
         let (offset, count) = (bytes.saturating_sub(4096), 4096);
         let call = Call::RawRead { table: self.table, object: file.into(), offset, count };

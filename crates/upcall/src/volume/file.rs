@@ -234,14 +234,9 @@ pub(crate) fn committed(
     ticket: Ticket,
     said: Vec<Output>,
 ) -> Result<(), Error> {
-    answered(store, disk, said, |output| match output {
-        Output::Committed(found, result) if *found == ticket => Some(*result),
-        Output::Committed(..)
-        | Output::Io(_)
-        | Output::Opened(_)
-        | Output::Fetched(..)
-        | Output::Placed(..)
-        | Output::Closed(..) => None,
+    answered(store, disk, said, |output| {
+        let Output::Committed(found, result) = output else { return None };
+        (*found == ticket).then_some(*result)
     })
 }
 
@@ -256,14 +251,9 @@ pub(crate) fn fetched(
 ) -> Result<(), Error> {
     let (ticket, mut said) = (Ticket(1), Vec::new());
     store.fetch(START, ticket, missing, &mut said);
-    answered(store, disk, said, |output| match output {
-        Output::Fetched(found, result) if *found == ticket => Some(*result),
-        Output::Committed(..)
-        | Output::Io(_)
-        | Output::Opened(_)
-        | Output::Fetched(..)
-        | Output::Placed(..)
-        | Output::Closed(..) => None,
+    answered(store, disk, said, |output| {
+        let Output::Fetched(found, result) = output else { return None };
+        (*found == ticket).then_some(*result)
     })
 }
 

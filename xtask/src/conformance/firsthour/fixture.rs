@@ -219,14 +219,14 @@ impl Fixture {
             });
             return missing.map(|name| format!("the page shows a line {name}"));
         }
-        let shown_command = shown.command.clone();
+        let is_exact = has_exact_numbers(&shown.command);
+        let numbers = if is_exact { Numbers::Exact } else { Numbers::Any };
         let about_files = |line: &&String| {
             !matches!(first(line).as_str(), "users" | "limit")
                 && !line.contains("only its first run")
         };
         let shown: Vec<String> = shown.output.iter().filter(about_files).cloned().collect();
         let said: Vec<String> = said.iter().filter(about_files).cloned().collect();
-        let numbers = if has_exact_numbers(&shown_command) { Numbers::Exact } else { Numbers::Any };
         difference(&shown, &said, numbers)
     }
 }
