@@ -20,6 +20,7 @@ use storelet::{
     Crossing, DomainId, Ended, Maxima, Report, Settings, Storelets, ToHome, ToWorker, Used,
 };
 use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
+use wire::storelet::{FRAME_HEAD, Frame};
 
 /// The numbers of those around.
 const HOME: usize = 0;
@@ -421,10 +422,24 @@ impl Shop {
         self.ask(3, Ask::Read { open, offset: 0, count: 1 << 16, headroom: 0 }, out);
     }
 
-    /// They are told what came of it.
+    /// They are told what came of it, perhaps behind a state: then they listen again.
     fn heard(&mut self, said: &[u8]) {
         let Some(Sitter { open, label }) = self.sitter.take() else { panic!("nobody listens") };
-        let text = String::from_utf8_lossy(&said[5..]).into_owned();
+        let (mut rest, mut report) = (said, None);
+        while let Some((frame, body)) = Frame::decode(rest).expect("frames") {
+            assert!(report.is_none(), "something comes behind the report");
+            assert!(matches!(frame, Frame::State | Frame::Report), "{frame:?} of an install");
+            report = (frame == Frame::Report).then_some(body);
+            rest = &rest[FRAME_HEAD + body.len()..];
+        }
+        let Some(report) = report else {
+            self.sitter = Some(Sitter { open, label });
+            let (ask, mut out) =
+                (Ask::Read { open, offset: 0, count: 1 << 16, headroom: 0 }, Vec::new());
+            self.ask(3, ask, &mut out);
+            return self.settle(out);
+        };
+        let text = String::from_utf8_lossy(report).into_owned();
         let version = text.split("\"version\":").nth(1).and_then(|rest| {
             rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|text| text.parse().ok())
         });
