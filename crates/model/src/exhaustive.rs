@@ -29,6 +29,9 @@ const TWO_HOPS: Rules = Rules { hops: Hops::Two, ..Rules::PAPER };
 /// States to be looked at of most cases, at about most, counting each as often as it is reached.
 pub const STATES_MAX: usize = 5_000_000;
 
+/// Lower bound of the limit where progress is checked: it is known only once all states are.
+const STATES_PROGRESS: usize = 600_000;
+
 const fn sound(name: &'static str, check: fn(usize) -> Verdict) -> Case {
     Case { name, check, wrong: &[], reaches: true }
 }
@@ -53,7 +56,9 @@ pub const CASES: &[Case] = &[
     sound("ring of 3, channels", |max| {
         of(ring::check(ring::channelled(&[2, 3, 1], reliable()), max))
     }),
-    sound("ring of 3, reservations", |max| of(ring::check(ring::reserved(&[2, 3, 1]), max))),
+    sound("ring of 3, reservations", |max| {
+        of(ring::check(ring::reserved(&[2, 3, 1]), max.max(STATES_PROGRESS)))
+    }),
     wrong("ring of 2, channels that lose", &["no way out"], |max| {
         let loses = Discipline { loses: true, ..reliable() };
         of(ring::check(ring::channelled(&[1, 2], loses), max))
@@ -65,7 +70,7 @@ pub const CASES: &[Case] = &[
     sound("3 in a circle, one fickle", |max| {
         let callers =
             [Caller::new(&[&[1]], true), Caller::new(&[&[2]], false), Caller::new(&[&[0]], false)];
-        of(reservations::check(Town::new(&callers, 0), max))
+        of(reservations::check(Town::new(&callers, 0), max.max(STATES_PROGRESS)))
     }),
     sound("1 who wants both others, 1 who wants it, a crash", |max| {
         let callers =
