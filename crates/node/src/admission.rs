@@ -25,6 +25,7 @@
 use base::Instant;
 use front::{Room, SMALL_MAX};
 use std::collections::BTreeMap;
+use std::mem;
 use std::time::Duration;
 
 /// How long a client may owe bytes, or room for them, before its connection may be ended for
@@ -58,8 +59,11 @@ const MESSAGES_MIN: usize = 2;
 /// before anybody else's turn, about a millisecond for each 4 MiB.
 const PIECES_BYTES: usize = 8 << 20;
 
-/// A connection that holds as much has a large answer, bytes.
+/// A connection that holds as much, or sends as much at once, has a large answer, bytes.
 const LARGE: usize = 16 << 10;
+
+/// Length of a period of [`Senders`].
+const SENDERS_PERIOD: Duration = Duration::from_millis(200);
 
 /// Places beyond the limit that are kept for clients on unix sockets.
 pub(crate) const LOCAL_PLACES: usize = 16;
@@ -92,8 +96,7 @@ pub(crate) struct Admission {
     ended: u64,
     /// Messages that a connection may begin in its turn.
     messages: usize,
-    /// Connections that hold much.
-    large: usize,
+    senders: Senders,
 }
 
 impl Admission {
@@ -114,7 +117,7 @@ impl Admission {
             for_handles: Search::default(),
             ended: 0,
             messages: MESSAGES_MAX,
-            large: 0,
+            senders: Senders::default(),
         }
     }
 
@@ -169,16 +172,17 @@ impl Admission {
             is_first: self.bytes == 0 || self.turn.or(first) == Some(slot),
             handles: self.handles_max.saturating_sub(self.handles),
             messages: self.messages,
-            piece: PIECES_BYTES / self.large.max(1),
+            piece: PIECES_BYTES / self.senders.count().max(1),
         }
     }
 
     /// A connection holds so many bytes now.
-    pub(crate) fn count(&mut self, slot: usize, before: usize, after: usize) {
+    pub(crate) fn count(&mut self, now: Instant, slot: usize, before: usize, after: usize) {
         assert!(before <= self.bytes, "what a connection holds is counted");
         self.bytes = self.bytes - before + after;
-        self.large -= usize::from(before >= LARGE);
-        self.large += usize::from(after >= LARGE);
+        if before < LARGE && after >= LARGE {
+            self.senders.note(now, slot);
+        }
         if after <= SMALL_MAX && self.turn == Some(slot) {
             self.end_of_turn();
         }
@@ -206,6 +210,13 @@ impl Admission {
                 self.fed_at = usize::MAX;
             }
             (Some(_), true) | (None, false) => {}
+        }
+    }
+
+    /// A connection has begun to send so many bytes.
+    pub(crate) fn note_send(&mut self, now: Instant, slot: usize, bytes: usize) {
+        if bytes >= LARGE {
+            self.senders.note(now, slot);
         }
     }
 
@@ -291,6 +302,43 @@ impl Admission {
             "numbers are given in order"
         );
         assert!(self.turn.is_some() || self.turn_until.is_none(), "only a turn has an end");
+        self.senders.check();
+    }
+}
+
+/// Number of connections that send large answers and whose clients take them: one whose client
+/// takes nothing begins no send, so that it makes no pieces smaller.
+#[derive(Debug, Default)]
+struct Senders {
+    /// The present period, and the connections that have begun a send in it and in the one before.
+    period: u64,
+    present: usize,
+    past: usize,
+    /// Period in which each connection counted last, and one.
+    counted: Vec<u64>,
+}
+
+impl Senders {
+    fn note(&mut self, now: Instant, slot: usize) {
+        let period = now.0 / SENDERS_PERIOD.as_nanos() as u64;
+        if period != self.period {
+            self.past = if period == self.period + 1 { self.present } else { 0 };
+            (self.period, self.present) = (period, 0);
+        }
+        if self.counted.len() <= slot {
+            self.counted.resize(slot + 1, 0);
+        }
+        let before = mem::replace(&mut self.counted[slot], period + 1);
+        self.present += usize::from(before != period + 1);
+    }
+
+    fn count(&self) -> usize {
+        self.present.max(self.past)
+    }
+
+    fn check(&self) {
+        let counted = self.counted.iter().filter(|at| **at == self.period + 1).count();
+        assert_eq!(counted, self.present, "each connection counts once in a period");
     }
 }
 
@@ -361,7 +409,7 @@ mod tests {
         let at = |millis: u64| Instant(millis * 1_000_000);
         let mut books = Admission::new(ALL);
         assert!(books.room(1).is_first && books.room(1).spare == ALL);
-        books.count(9, 0, ALL);
+        books.count(at(0), 9, 0, ALL);
         assert!(!books.room(1).is_first && books.room(1).spare == 0);
         books.set_waiting(2, true, 0);
         books.set_waiting(1, true, 0);
@@ -370,7 +418,7 @@ mod tests {
         assert_eq!(books.feed(), [2, 1]);
         books.end_turn(at(0));
         assert!(books.feed().is_empty(), "nothing has changed since");
-        books.count(2, 0, ALL / 4);
+        books.count(at(0), 2, 0, ALL / 4);
         books.set_waiting(2, false, ALL / 4);
         books.end_turn(at(0));
         assert!(!books.room(1).is_first, "one at a time");
@@ -378,11 +426,11 @@ mod tests {
         books.end_turn(at(600));
         assert!(books.room(1).is_first);
         assert_eq!(books.feed(), [1]);
-        books.count(1, 0, ALL / 4);
+        books.count(at(0), 1, 0, ALL / 4);
         books.set_waiting(1, false, ALL / 4);
         books.set_waiting(3, true, 0);
         assert!(!books.room(3).is_first);
-        books.count(1, ALL / 4, 10);
+        books.count(at(0), 1, ALL / 4, 10);
         assert!(books.room(3).is_first, "the one before holds little");
         books.set_waiting(3, false, 10);
         books.set_waiting(4, true, 0);
@@ -391,29 +439,38 @@ mod tests {
     }
 
     #[test]
-    fn connections_with_large_answers_share_the_bytes_of_pieces() {
+    fn connections_that_send_large_answers_share_the_bytes_of_pieces() {
+        let at = |millis: u64| Instant(millis * 1_000_000);
         let mut books = Admission::new(64 << 20);
         let whole = books.room(0).piece;
         assert_eq!(whole, PIECES_BYTES);
-        (0..100).for_each(|slot| books.count(slot, 0, LARGE));
+        (0..100).for_each(|slot| books.count(at(0), slot, 0, LARGE));
         assert_eq!(books.room(0).piece, whole / 100);
-        // One with a small answer does not count, and one that grows counts once.
-        books.count(100, 0, LARGE - 1);
-        books.count(0, LARGE, 4 * LARGE);
+        // One with a small answer does not count, and one that sends again counts once.
+        books.count(at(0), 100, 0, LARGE - 1);
+        books.count(at(0), 0, LARGE, 4 * LARGE);
+        books.note_send(at(0), 0, 4 * LARGE);
+        books.note_send(at(0), 101, LARGE - 1);
         assert_eq!(books.room(100).piece, whole / 100);
-        (1..100).for_each(|slot| books.count(slot, LARGE, 0));
-        assert_eq!(books.room(0).piece, whole);
+        // All hold as much as before, but only some take it.
+        (0..10).for_each(|slot| books.note_send(at(200), slot, LARGE));
+        assert_eq!(books.room(0).piece, whole / 100);
+        (0..10).for_each(|slot| books.note_send(at(400), slot, LARGE));
+        assert_eq!(books.room(0).piece, whole / 10);
+        books.note_send(at(1_000), 5, LARGE);
+        assert_eq!(books.room(5).piece, whole);
         books.check();
     }
 
     #[test]
     fn the_largest_that_owe_end_first_and_no_more_than_needed() {
+        let at = |millis: u64| Instant(millis * 1_000_000);
         let mut books = Admission::new(8 * ALL);
-        books.count(9, 0, 8 * ALL);
+        books.count(at(0), 9, 0, 8 * ALL);
         let (half, most, some) = (ALL / 2, ALL * 9 / 10, ALL * 6 / 10);
         assert_eq!(books.choose(vec![(half, 1), (most, 2), (some, 3)]), [2, 3]);
         assert!(books.choose(vec![(100, 1)]).is_empty(), "that would free nothing");
-        books.count(9, 8 * ALL, 6 * ALL);
+        books.count(at(0), 9, 8 * ALL, 6 * ALL);
         assert!(books.choose(vec![(half, 1)]).is_empty(), "there is room");
         assert_eq!(books.ended(), 2);
     }
