@@ -84,6 +84,7 @@ fn step(cause: store::Error) -> &'static str {
         store::Error::Exists => "use another name, or drop the old snapshot",
         store::Error::WouldDeadlock => "roll back and try again",
         store::Error::NotAVolume => "give another path, or create a volume there",
+        store::Error::TooShort => "make the file or device longer first",
     }
 }
 

@@ -104,6 +104,8 @@ pub enum Error {
     WouldDeadlock,
     /// This is no volume, or one of a version that is not known.
     NotAVolume,
+    /// The last block of the new size cannot be read: make the file or device longer first.
+    TooShort,
 }
 
 impl Error {
@@ -126,6 +128,7 @@ impl Error {
             Error::Exists => "there is a snapshot of that name",
             Error::WouldDeadlock => "waiting for this lock would never end",
             Error::NotAVolume => "not a volume, or a volume of another version",
+            Error::TooShort => "its new end cannot be read; make the file or device longer first",
         }
     }
 }

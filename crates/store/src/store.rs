@@ -166,6 +166,8 @@ enum Job {
     Superblock,
     /// Part of what is being placed.
     Place(usize),
+    /// The last block of a volume that is to grow.
+    Probe,
 }
 
 /// The store of one volume.
@@ -179,7 +181,7 @@ pub struct Store {
     checkpoint: Checkpoint,
     /// What the checkpoint under way will say.
     sealing: Option<checkpointing::Sealing>,
-    /// The growth that waits for a checkpoint, or is in the one under way.
+    /// The growth under way.
     growing: Option<growing::Growing>,
     /// The rollback under way.
     rolling: Option<rolling::Rolling>,
@@ -350,7 +352,10 @@ impl Store {
     pub fn done(&mut self, now: Instant, io: IoId, done: IoDone, out: &mut Vec<Output>) {
         self.unpin();
         let job = self.jobs.remove(io.0 as usize);
-        self.failures.note(&done, !matches!(job, Job::Fetch(_) | Job::Place(_)));
+        // A block that is not there is no failure of the disk.
+        if !matches!(job, Job::Probe) {
+            self.failures.note(&done, !matches!(job, Job::Fetch(_) | Job::Place(_)));
+        }
         match (job, done) {
             (Job::Fetch(reading), IoDone::Read(result)) => {
                 self.fetched(now, reading, result.ok(), out);
@@ -381,6 +386,7 @@ impl Store {
                 self.step_checkpoint(now, result.is_ok(), checkpoint::Input::Sealed, out);
             }
             (Job::Place(place), IoDone::Written(result)) => self.placed(place, result, out),
+            (Job::Probe, IoDone::Read(result)) => self.probed(now, result.is_ok(), out),
             // Every operation completes with its own shape.
             (job, done) => unreachable!("{done:?} for {job:?}"),
         }
@@ -534,7 +540,7 @@ impl Automaton for Store {
             Input::Sync(ticket) => self.sync(now, ticket, out),
             Input::Snapshot(ticket, name, date) => self.snapshot(now, ticket, &name, date, out),
             Input::DropSnapshot(ticket, name) => self.drop_snapshot(now, ticket, &name, out),
-            Input::Grow(ticket, blocks) => self.grow(now, ticket, blocks, out),
+            Input::Grow(ticket, blocks) => self.grow(ticket, blocks, out),
             Input::RollBack(ticket, plan) => self.roll_back(now, ticket, plan, out),
             Input::Close(ticket) => self.close(now, ticket, out),
             Input::Tick => self.tick(now, out),

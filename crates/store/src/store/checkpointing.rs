@@ -35,7 +35,7 @@ impl Store {
             || cache.dirty() > self.config.dirty / 2
             || !self.fetching.room.is_empty()
             || self.snapshotting.is_asked()
-            || self.growing.is_some()
+            || self.is_growth_due()
             || self.is_rollback_applied()
             || closing
             || late

@@ -171,7 +171,8 @@ impl Store {
             | Job::Segment(..)
             | Job::Map
             | Job::CheckpointFlush
-            | Job::Superblock => None,
+            | Job::Superblock
+            | Job::Probe => None,
         });
         let places: Vec<usize> = places.collect();
         assert!(places.iter().all(|place| self.placing.contains(*place)), "a write is for nothing");

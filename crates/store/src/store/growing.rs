@@ -13,15 +13,25 @@ use base::Instant;
 pub(super) struct Growing {
     ticket: Ticket,
     layout: Layout,
-    /// Its checkpoint is under way.
-    is_frozen: bool,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The new last block is being read, to find out whether the disk has it.
+    Probing,
+    /// For the end of the checkpoint under way.
+    Waiting,
+    /// For its own checkpoint.
+    Frozen,
 }
 
 impl Store {
     /// Uses `blocks` blocks in all: the file or device has to be so long already.
     /// [`Output::Committed`] follows, with `TooLarge` if the volume is not smaller, or there would
-    /// be no room for larger maps behind its present end.
-    pub fn grow(&mut self, now: Instant, ticket: Ticket, blocks: u64, out: &mut Vec<Output>) {
+    /// be no room for larger maps behind its present end; `TooShort` if the new last block cannot be
+    /// read; `Exists` if the volume is growing.
+    pub fn grow(&mut self, ticket: Ticket, blocks: u64, out: &mut Vec<Output>) {
         let layout = match self.expect_writable() {
             Ok(()) if self.growing.is_some() => Err(Error::Exists),
             Ok(()) => self.present.layout.grown(blocks),
@@ -30,17 +40,35 @@ impl Store {
         match layout {
             Err(error) => out.push(Output::Committed(ticket, Err(error))),
             Ok(layout) => {
-                self.growing = Some(Growing { ticket, layout, is_frozen: false });
-                self.begin_checkpoint(now, out);
+                self.growing = Some(Growing { ticket, layout, phase: Phase::Probing });
+                let at = layout.blocks - 1;
+                self.submit(Job::Probe, |id| Io::Read { id, at, count: 1 }, out);
             }
         }
     }
 
-    /// The checkpoint that is being fixed has the new size.
+    /// The new last block was read, or is not there.
+    pub(super) fn probed(&mut self, now: Instant, is_there: bool, out: &mut Vec<Output>) {
+        // After a failure of the disk it is not wanted any more.
+        let Some(growing) = &mut self.growing else { return };
+        assert_eq!(growing.phase, Phase::Probing, "it is read once");
+        if !is_there {
+            return self.refuse_growth(Error::TooShort, out);
+        }
+        growing.phase = Phase::Waiting;
+        self.begin_checkpoint(now, out);
+    }
+
+    /// Whether a growth waits for a checkpoint.
+    pub(super) fn is_growth_due(&self) -> bool {
+        self.growing.as_ref().is_some_and(|growing| growing.phase == Phase::Waiting)
+    }
+
+    /// The checkpoint that is being fixed has the new size, if a growth waits for one.
     pub(super) fn begin_growth(&mut self) {
-        if let Some(growing) = &mut self.growing {
-            assert!(!growing.is_frozen, "the checkpoint before has ended");
-            growing.is_frozen = true;
+        let is_due = self.is_growth_due();
+        if let Some(growing) = self.growing.as_mut().filter(|_| is_due) {
+            growing.phase = Phase::Frozen;
             self.present.space.grow(&growing.layout);
             self.present.layout = growing.layout;
         }
@@ -48,7 +76,7 @@ impl Store {
 
     /// The checkpoint is durable.
     pub(super) fn end_growth(&mut self, out: &mut Vec<Output>) {
-        if let Some(growing) = self.growing.take_if(|growing| growing.is_frozen) {
+        if let Some(growing) = self.growing.take_if(|growing| growing.phase == Phase::Frozen) {
             assert_eq!(self.superblock.layout, growing.layout, "the superblock says so");
             out.push(Output::Committed(growing.ticket, Ok(())));
         }

@@ -478,6 +478,7 @@ pub(super) fn translate(error: store::Error, ask: Option<&Ask>) -> Error {
         }
         store::Error::TooLarge => Error::FileTooLarge,
         store::Error::Damaged | store::Error::DiskFailed | store::Error::NotAVolume => Error::Io,
+        store::Error::TooShort => Error::Invalid,
         store::Error::ReadOnly => Error::ReadOnly,
         store::Error::NotFound => Error::NotFound,
         store::Error::Exists => Error::Exists,

@@ -341,6 +341,8 @@ pub(crate) fn explain(path: &Path, error: Error) -> String {
             format!("{shown}: {error}; 'upcall volume snapshot {shown} list' shows all")
         }
         Error::Exists => format!("{shown}: {error}; use another name, or drop that one first"),
-        Error::TooLarge | Error::ReadOnly | Error::WouldDeadlock => format!("{shown}: {error}"),
+        Error::TooLarge | Error::ReadOnly | Error::WouldDeadlock | Error::TooShort => {
+            format!("{shown}: {error}")
+        }
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
     }
     let file::Opened { disk, store } = &mut opened;
     let (ticket, mut said) = (Ticket(1), Vec::new());
-    store.grow(file::START, ticket, after.blocks, &mut said);
+    store.grow(ticket, after.blocks, &mut said);
     let grown = file::committed(store, disk, ticket, said);
     let closed = file::close_store(store, disk);
     grown.and(closed).map_err(|error| file::explain(path, error))?;

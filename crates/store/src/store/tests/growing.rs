@@ -6,7 +6,7 @@ use super::*;
 impl Rig {
     fn begin_to_grow(&mut self, blocks: u64) -> Ticket {
         let ticket = Ticket(1 << 43 | blocks);
-        self.store.grow(Instant(self.now), ticket, blocks, &mut self.out);
+        self.store.grow(ticket, blocks, &mut self.out);
         self.sort_out();
         ticket
     }
@@ -151,12 +151,30 @@ fn a_growth_that_is_none_or_has_no_room_for_maps_is_refused() {
     let mut rig = Rig::new(4);
     // Not larger, or too little for the larger maps.
     for blocks in [10, 3000, 3040, u64::MAX] {
-        let (now, mut out) = (Instant(rig.now), Vec::new());
-        rig.store.grow(now, Ticket(7), blocks, &mut out);
+        let mut out = Vec::new();
+        rig.store.grow(Ticket(7), blocks, &mut out);
         assert!(
             matches!(out[..], [Output::Committed(Ticket(7), Err(Error::TooLarge))]),
             "{blocks}"
         );
         assert_eq!(rig.store.layout().blocks, 3000);
     }
+}
+
+#[test]
+fn a_growth_beyond_the_end_of_the_disk_is_refused() {
+    let (mut rig, mut out) = (Rig::new(5), Vec::new());
+    let now = Instant(rig.now);
+    rig.store.grow(Ticket(7), 4000, &mut out);
+    let [Output::Io(Io::Read { id, at: 3999, count: 1 })] = out[..] else { panic!("{out:?}") };
+    out.clear();
+    rig.store.done(now, id, IoDone::Read(Err(base::Error::Io)), &mut out);
+    assert!(matches!(out[..], [Output::Committed(Ticket(7), Err(Error::TooShort))]), "{out:?}");
+    assert_eq!((rig.store.layout().blocks, rig.store.next_failure()), (3000, None));
+    // The volume goes on, and grows when the disk is longer.
+    assert!(rig.try_commit(put(1, 100)));
+    let ticket = rig.begin_to_grow(4000);
+    rig.committed(ticket);
+    assert_eq!(rig.store.layout().blocks, 4000);
+    assert_eq!(rig.close_and_check().findings, []);
 }
