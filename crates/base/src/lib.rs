@@ -21,6 +21,7 @@ pub mod histogram;
 pub mod op;
 pub mod rng;
 pub mod serial;
+pub mod size;
 
 pub use automaton::{Automaton, Reactor};
 pub use block::Block;
