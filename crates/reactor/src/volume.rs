@@ -151,6 +151,23 @@ impl VolumeFile {
         }
     }
 
+    /// Makes a plain file that another process uses at least `to` bytes long, durably, with storage
+    /// for what is behind `from` unless `sparse`. It never becomes shorter, whoever else makes it
+    /// longer meanwhile.
+    ///
+    /// # Errors
+    /// `StorageFull`, `Unsupported` where a file system knows no `fallocate(2)`, or those of that,
+    /// `open(2)` and `fsync(2)`.
+    pub fn extend_in_use(path: &Path, from: u64, to: u64, sparse: bool) -> io::Result<()> {
+        assert!(from < to, "a file becomes longer");
+        is_device(path)?;
+        let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        // A block at the new end takes the whole file there, and truncates nothing.
+        let from = if sparse { to - 1 } else { from };
+        rustix::fs::fallocate(&fd, FallocateFlags::empty(), from, to - from)?;
+        Ok(rustix::fs::fsync(&fd)?)
+    }
+
     /// Reads `count` blocks of `size` bytes; a power of two, at least 512. `offset` is in bytes,
     /// a multiple of `size`.
     ///
