@@ -7,6 +7,7 @@
 //! mount /logs host:/var/log
 //! bind -b /src/mine /src/all
 //! unmount /logs
+//! grow volume:demo.volume 32G
 //! ```
 //!
 //! A line is a command, its options, and its words; words with blanks stand in single quotes, a
@@ -60,6 +61,13 @@ pub enum Line {
         what: Option<String>,
         /// Where.
         at: Vec<Name>,
+    },
+    /// A mounted volume becomes larger; its file or device already is.
+    Grow {
+        /// Its file.
+        file: String,
+        /// New size, bytes.
+        bytes: u64,
     },
 }
 
@@ -209,10 +217,17 @@ fn line(command: &str, rest: &[String]) -> Result<Line, String> {
             };
             Ok(Line::Unmount { what: Some(what), at: path(at)? })
         }
+        ("grow", [source, size]) => match self::source(source)? {
+            Source::Volume(file) => Ok(Line::Grow { file, bytes: base::size::parse(size)? }),
+            Source::Host(_) | Source::NineP { .. } | Source::NinePUnix { .. } => {
+                Err("only volumes grow: grow volume:FILE 32G".into())
+            }
+        },
         ("mount", _) => Err("mount takes a place and a source: mount /logs host:/var/log".into()),
         ("bind", _) => Err("bind takes two places: bind -b /src/mine /src/all".into()),
         ("unmount", _) => Err("unmount takes a place: unmount /logs".into()),
-        (other, _) => Err(format!("no command `{other}`; there are mount, bind and unmount")),
+        ("grow", _) => Err("grow takes a volume and a size: grow volume:FILE 32G".into()),
+        (other, _) => Err(format!("no command `{other}`; there are mount, bind, unmount and grow")),
     }
 }
 

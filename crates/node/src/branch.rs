@@ -156,6 +156,18 @@ impl Branch {
         }
     }
 
+    /// Lets a volume become larger.
+    pub(crate) fn grow(&mut self, now: Instant, bytes: u64, out: &mut Vec<Output>) {
+        let Branch::Volume(volume) = self else { unreachable!("only volumes grow") };
+        volume.grow(now, bytes, out);
+    }
+
+    /// The result of a volume's last growth, once, when it is known.
+    pub(crate) fn take_grown(&mut self) -> Option<Result<(), store::Error>> {
+        let Branch::Volume(volume) = self else { unreachable!("only volumes grow") };
+        volume.take_grown()
+    }
+
     /// Whether it can be used, or why it never can; others than volumes always can.
     pub(crate) fn recovered(&self) -> Option<Result<(), base::Error>> {
         self.volume().map_or(Some(Ok(())), Volume::is_open)

@@ -54,6 +54,8 @@ pub(crate) enum Input {
     Recovered(Result<(NodeId, Stat), Error>),
     /// The mux has made the change, or could not.
     Changed(Result<(), Error>),
+    /// The volume has grown, or why not.
+    Grown(Result<(), Refusal>),
 }
 
 /// What the change under way hears.
@@ -63,6 +65,7 @@ enum News {
     Planted(Option<u16>),
     Recovered(Result<(NodeId, Stat), Error>),
     Changed(Result<(), Error>),
+    Grown(Result<(), Refusal>),
 }
 
 /// What the changes can ask for.
@@ -79,6 +82,8 @@ pub(crate) enum Output {
     Make(u32, Wish),
     /// Let the mux give that up; [`Input::Changed`] follows soon.
     CancelMake(u32),
+    /// Let the volume in this file have so many bytes; [`Input::Grown`] follows.
+    Grow(String, u64),
     /// A tree was planted in vain.
     Leave(u16),
     /// A file was opened in vain.
@@ -103,6 +108,8 @@ enum Change {
     Ready(Wish),
     /// A mount of what is not open yet.
     Mount(Mount),
+    /// A volume, by its file, that is to have so many bytes.
+    Grow(String, u64),
 }
 
 /// A mount.
@@ -129,6 +136,8 @@ enum Step {
     Making(Option<u16>),
     /// The mux was told to end it, for this reason, and may have made it before.
     Stopping(Option<u16>, Error),
+    /// A volume grows, which nothing can end; the reason if it is not wanted any more.
+    Growing(Option<Error>),
 }
 
 /// What a change does next, nothing if it is made; or why it is not made.
@@ -206,9 +215,11 @@ impl Changes {
         let current = self.current.as_ref()?;
         match current.step {
             Step::Opening(_) | Step::Making(_) => Some(current.until),
-            Step::Planting(..) | Step::Recovering(..) | Step::Leaving(..) | Step::Stopping(..) => {
-                None
-            }
+            Step::Planting(..)
+            | Step::Recovering(..)
+            | Step::Leaving(..)
+            | Step::Stopping(..)
+            | Step::Growing(_) => None,
         }
     }
 
@@ -216,7 +227,11 @@ impl Changes {
     pub(crate) fn recovering(&self) -> Option<u16> {
         match self.step_now()? {
             Step::Recovering(_, tree) | Step::Leaving(_, tree, _) => Some(*tree),
-            Step::Opening(_) | Step::Planting(..) | Step::Making(_) | Step::Stopping(..) => None,
+            Step::Opening(_)
+            | Step::Planting(..)
+            | Step::Making(_)
+            | Step::Stopping(..)
+            | Step::Growing(_) => None,
         }
     }
 
@@ -233,6 +248,7 @@ impl Changes {
             Step::Leaving(..) => "leaving",
             Step::Making(_) => "making",
             Step::Stopping(..) => "stopping",
+            Step::Growing(_) => "growing",
         })
     }
 
@@ -255,6 +271,10 @@ impl Changes {
                 Ok(Step::Making(None))
             }
             Change::Mount(mount) => self.open(mount, out),
+            Change::Grow(file, bytes) => {
+                out.push(Output::Grow(file, bytes));
+                Ok(Step::Growing(None))
+            }
         };
         match begun {
             Ok(step) => self.current = Some(Current { cause, step, until: now + PATIENCE }),
@@ -290,6 +310,7 @@ impl Changes {
             Input::Planted(tree) => self.hear(now, News::Planted(tree), out),
             Input::Recovered(result) => self.hear(now, News::Recovered(result), out),
             Input::Changed(result) => self.hear(now, News::Changed(result), out),
+            Input::Grown(result) => self.hear(now, News::Grown(result), out),
         }
     }
 
@@ -367,22 +388,31 @@ impl Changes {
                 out.extend(tree.map(Output::Leave));
                 Err(Refusal { error, why: format!("{error}; {}", advice(error)) })
             }
+            (Step::Growing(None), News::Grown(result)) => result.map(|()| None),
+            (Step::Growing(Some(error)), News::Grown(Ok(()))) => {
+                Err(Refusal { error, why: format!("{error}; it was made, but nothing behind it") })
+            }
+            (Step::Growing(Some(_)), News::Grown(Err(refusal))) => Err(refusal),
             // Nobody answers what he was not asked.
             (
                 step @ Step::Opening(_),
-                news @ (News::Planted(_) | News::Recovered(_) | News::Changed(_)),
+                news @ (News::Planted(_) | News::Recovered(_) | News::Changed(_) | News::Grown(_)),
             )
             | (
                 step @ Step::Planting(..),
-                news @ (News::Opened(_) | News::Recovered(_) | News::Changed(_)),
+                news @ (News::Opened(_) | News::Recovered(_) | News::Changed(_) | News::Grown(_)),
             )
             | (
                 step @ (Step::Recovering(..) | Step::Leaving(..)),
-                news @ (News::Opened(_) | News::Planted(_) | News::Changed(_)),
+                news @ (News::Opened(_) | News::Planted(_) | News::Changed(_) | News::Grown(_)),
             )
             | (
                 step @ (Step::Making(_) | Step::Stopping(..)),
-                news @ (News::Opened(_) | News::Planted(_) | News::Recovered(_)),
+                news @ (News::Opened(_) | News::Planted(_) | News::Recovered(_) | News::Grown(_)),
+            )
+            | (
+                step @ Step::Growing(_),
+                news @ (News::Opened(_) | News::Planted(_) | News::Recovered(_) | News::Changed(_)),
             ) => unreachable!("{news:?} while {step:?}"),
         }
     }
@@ -407,6 +437,7 @@ impl Changes {
                 Ok(Step::Stopping(tree, error))
             }
             Step::Stopping(tree, _) => Ok(Step::Stopping(tree, error)),
+            Step::Growing(_) => Ok(Step::Growing(Some(error))),
         }
     }
 
@@ -563,5 +594,6 @@ fn wanted(line: Line) -> Change {
             let said = what.map(|what| script::quoted(&what).into());
             Change::Ready(Wish::Part { at, said })
         }
+        Line::Grow { file, bytes } => Change::Grow(file, bytes),
     }
 }

@@ -5,9 +5,10 @@ use super::changes;
 use super::route::{Message, OPENING};
 use super::{Node, Phase, SERVICE, Served};
 use base::op::{Op, OpId};
-use base::{Caller, Instant};
+use base::{Caller, Error, Instant};
 use std::mem;
-use tree::{Input as TreeInput, RequestId};
+use tree::volume::Volume;
+use tree::{Input as TreeInput, Refusal, RequestId};
 
 /// The id of a change of the name space; no connection has it.
 fn change(number: u32) -> RequestId {
@@ -29,6 +30,10 @@ impl Node {
                 let root = |()| (self.trees[tree].root(), self.trees[tree].root_stat());
                 let input = changes::Input::Recovered(result.map(root));
                 self.step_changes(now, input, ops);
+                self.route(now, ops);
+            }
+            if let Some(result) = self.take_grown() {
+                self.step_changes(now, changes::Input::Grown(result), ops);
                 self.route(now, ops);
             }
             let mut out = Vec::new();
@@ -76,6 +81,10 @@ impl Node {
                     Message::Names(names::Input::Change(change(number), wish))
                 }
                 Output::CancelMake(number) => Message::Names(names::Input::Cancel(change(number))),
+                Output::Grow(file, bytes) => {
+                    self.grow(now, &file, bytes, ops);
+                    continue;
+                }
                 Output::Leave(tree) => {
                     self.trees.leave(tree);
                     continue;
@@ -91,6 +100,52 @@ impl Node {
             };
             self.messages.push_back(message);
         }
+    }
+
+    /// Lets the volume in a file become larger.
+    fn grow(&mut self, now: Instant, file: &str, bytes: u64, ops: &mut Vec<Op>) {
+        let names = |tree: &u16| self.trees[*tree].volume().map(Volume::name);
+        let numbers = self.trees.numbers();
+        let Some(tree) = numbers.iter().copied().find(|tree| names(tree) == Some(file)) else {
+            let known: Vec<&str> = numbers.iter().filter_map(names).collect();
+            let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+            let why = format!("volume:{file}: no such volume is served; served are: {known}");
+            let refusal = Refusal { error: Error::NotFound, why };
+            return self.step_changes(now, changes::Input::Grown(Err(refusal)), ops);
+        };
+        assert!(self.growing.is_none(), "one change after the other");
+        self.growing = Some(tree);
+        let mut out = mem::take(&mut self.scratch.trees);
+        self.trees[tree].grow(now, bytes, &mut out);
+        self.trees.set_alarm(tree);
+        self.deliver_trees(now, tree, &mut out, ops);
+        self.scratch.trees = out;
+    }
+
+    /// The result of the growth under way, if there is one and it has ended.
+    fn take_grown(&mut self) -> Option<Result<(), Refusal>> {
+        let tree = self.growing?;
+        let result = self.trees[tree].take_grown()?;
+        self.growing = None;
+        let name = self.trees[tree].volume().map_or("", Volume::name);
+        Some(result.map_err(|failure| {
+            let error = match failure {
+                store::Error::TooShort | store::Error::TooLarge => Error::Invalid,
+                store::Error::ReadOnly => Error::ReadOnly,
+                store::Error::NoSpace | store::Error::DiskFull => Error::NoSpace,
+                store::Error::Damaged
+                | store::Error::DiskFailed
+                | store::Error::NotFound
+                | store::Error::Exists
+                | store::Error::WouldDeadlock
+                | store::Error::NotAVolume => Error::Io,
+            };
+            let cause = match failure {
+                store::Error::TooLarge => "it is not smaller, or its map of space would not fit",
+                failure => failure.text(),
+            };
+            Refusal { error, why: format!("volume:{name}: {cause}") }
+        }))
     }
 
     fn plant(&mut self, now: Instant, served: Served, ops: &mut Vec<Op>) -> Option<u16> {

@@ -147,6 +147,8 @@ pub struct Node {
     stages: Stages,
     traffic: Traffic,
     changes: Changes,
+    /// The volume that is growing for a change.
+    growing: Option<u16>,
     surveys: Surveys,
     /// If what clients ask of files is to be written down.
     recorder: Option<Box<Recorder>>,
@@ -230,6 +232,7 @@ impl Node {
             stages: Stages::default(),
             traffic: Traffic::default(),
             changes,
+            growing: None,
             surveys: Surveys::new(),
             recorder: None,
             bill: Bill::default(),

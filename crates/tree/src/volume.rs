@@ -61,7 +61,7 @@ use crate::request::{Ask, Id, Input, Lock, NodeId, OpenId, Output, Reply, Reques
 use appends::Appends;
 use base::op::{Done, File, OpId};
 use base::{Automaton, Error, Instant, Kind, Stat, Time};
-use errand::{Awaits, CLOSE, Errand, LOOSE, REAPER, translate};
+use errand::{Awaits, CLOSE, Errand, GROW, LOOSE, REAPER, translate};
 use hold::{Node, Open, Opening, Place, Spot};
 use reaper::{Reaper, Task};
 use record::Settings;
@@ -122,6 +122,8 @@ pub struct Volume {
     opened: Option<Result<(), Error>>,
     /// How closing the store ended.
     closed: Option<Result<(), Error>>,
+    /// The result of the last growth, until somebody takes it.
+    grown: Option<Result<(), store::Error>>,
 }
 
 /// How much of everything there is, for `/.upcall/`.
@@ -175,6 +177,7 @@ impl Volume {
             heard: Vec::new(),
             opened: None,
             closed: None,
+            grown: None,
         }
     }
 
@@ -272,6 +275,24 @@ impl Volume {
     /// Sets what it is called in reports: the path of its file.
     pub fn set_name(&mut self, name: String) {
         self.name = name;
+    }
+
+    /// The path of its file, if it was set.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Uses so many bytes of the file, which is that long already; [`Volume::take_grown`] tells the
+    /// result.
+    pub fn grow(&mut self, now: Instant, bytes: u64, out: &mut Vec<Output>) {
+        let blocks = bytes / self.store.layout().block as u64;
+        self.store.grow(GROW, blocks, &mut self.heard);
+        self.settle(now, out);
+    }
+
+    /// The result of the growth that was begun last, once, when it is known.
+    pub fn take_grown(&mut self) -> Option<Result<(), store::Error>> {
+        self.grown.take()
     }
 
     /// The next report of a failure of the disk.
@@ -455,6 +476,7 @@ impl Volume {
                 self.fetched(now, ticket.0 as usize, result, out);
             }
             store::Output::Committed(LOOSE, _) => {}
+            store::Output::Committed(GROW, result) => self.grown = Some(result),
             store::Output::Committed(ticket, result) => {
                 self.committed(now, ticket.0 as usize, result, out);
             }

@@ -79,7 +79,7 @@ fn covered(lines: &[(usize, Line)]) -> Option<usize> {
         Line::Mount { at, order, .. } | Line::Bind { old: at, order, .. } => {
             (at.is_empty() && *order == Order::default()).then_some(*number)
         }
-        Line::Unmount { .. } => None,
+        Line::Unmount { .. } | Line::Grow { .. } => None,
     };
     lines.iter().find_map(covers)
 }
@@ -138,6 +138,9 @@ fn joint(number: usize, line: Line, serve: &Serve, say: &dyn Fn(&str)) -> Result
             let (order, create, said) = (Order::default(), false, "".into());
             Ok(Joint { line: number, what, at, order, create, said })
         }
+        Line::Grow { file, .. } => Err(format!(
+            "volume:{file}: grow is for a running server; without one: 'upcall volume grow'"
+        )),
     }
 }
 
@@ -152,8 +155,9 @@ fn of(source: &Source, serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, Strin
 
 /// Empty directories wherever something is put.
 fn skeleton(lines: &[(usize, Line)]) -> Place {
-    let places = lines.iter().map(|(_, line)| match line {
-        Line::Mount { at, .. } | Line::Bind { old: at, .. } | Line::Unmount { at, .. } => at,
+    let places = lines.iter().filter_map(|(_, line)| match line {
+        Line::Mount { at, .. } | Line::Bind { old: at, .. } | Line::Unmount { at, .. } => Some(at),
+        Line::Grow { .. } => None,
     });
     let paths: BTreeSet<Vec<Name>> = places.cloned().collect();
     let stat = Stat { uid: reactor::own_user(), ..Stat::default() };

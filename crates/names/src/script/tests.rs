@@ -20,6 +20,8 @@ fn lines_as_the_manual_has_them() {
     let (order, create) = (Order::After, true);
     let source = Source::NineP { address: "10.0.0.1:5641".into(), aname: "/lib".into() };
     assert_eq!(parse(text).unwrap()[1].1, Line::Mount { at: names("/lib"), source, order, create });
+    let grow = Line::Grow { file: "a b".into(), bytes: 32 << 30 };
+    assert_eq!(one("grow 'volume:a b' 32G"), Ok(grow));
     let (new, old, order) = (names("/src/mine"), names("/src/all"), Order::Before);
     assert_eq!(parse(text).unwrap()[2].1, Line::Bind { new, old, order, create: false });
 }
@@ -103,10 +105,13 @@ fn a_mistake_names_its_line_and_what_would_be_right() {
     for (text, expected) in [
         ("\nmount /x", "line 2: mount takes a place and a source: mount /logs host:/var/log"),
         ("mount x host:/", "line 1: `x` is no place: places begin with /"),
-        ("mont / x", "line 1: no command `mont`; there are mount, bind and unmount"),
+        ("mont / x", "line 1: no command `mont`; there are mount, bind, unmount and grow"),
         ("mount -x / host:/", "line 1: no option -x; there are -a, -b, -r and -c"),
         ("bind '/a /b", "line 1: a quote that is not closed"),
         ("bind /a /b/../c", "line 1: `/b/../c`: . and .. have no place here"),
+        ("grow volume:v", "line 1: grow takes a volume and a size: grow volume:FILE 32G"),
+        ("grow host:/x 1G", "line 1: only volumes grow: grow volume:FILE 32G"),
+        ("grow volume:v 1X", "line 1: write a size like 8G, 512M, 8GB or 4096 (bytes)"),
         (
             "mount / http://x",
             "line 1: `http://x` is no source; sources are volume:FILE, host:DIRECTORY, \
@@ -120,8 +125,10 @@ fn a_mistake_names_its_line_and_what_would_be_right() {
 #[test]
 fn no_text_makes_it_panic() {
     let mut rng = fastrand::Rng::with_seed(7);
-    let parts =
-        ["mount", "bind", "unmount", " ", "/", "'", "-", "a", "9p:", "//", ":", "!", "é", "\n"];
+    let parts = [
+        "mount", "bind", "unmount", "grow", " ", "/", "'", "-", "a", "9p:", "//", ":", "!", "é",
+        "\n",
+    ];
     for _ in 0..20_000 {
         let text: String = (0..rng.usize(..12)).map(|_| parts[rng.usize(..parts.len())]).collect();
         if let Ok(lines) = parse(&text) {

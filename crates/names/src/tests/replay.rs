@@ -26,6 +26,7 @@ impl Lab {
             Line::Unmount { what, at } => {
                 Wish::Part { at, said: what.map(|what| script::quoted(&what).into()) }
             }
+            Line::Grow { .. } => panic!("no volume is here"),
         };
         self.wish(wish)
     }

@@ -68,6 +68,7 @@ fn show(output: &Output) -> String {
         Output::Make(_, Wish::Join { .. }) => "join".into(),
         Output::Make(_, Wish::Part { .. }) => "part".into(),
         Output::CancelMake(_) => "cancel make".into(),
+        Output::Grow(file, bytes) => format!("grow {file} to {bytes}"),
         Output::Leave(_) => "leave".into(),
         Output::Close(_) => "close".into(),
         Output::Commanded(_, Ok(())) => "done".into(),
@@ -101,6 +102,13 @@ fn inputs(state: &str, source: &str) -> Vec<(&'static str, Made)> {
         ("Changed", || Input::Changed(Ok(()))),
         ("Failed", || Input::Changed(Err(Error::NotFound))),
     ];
+    let grown: [(&str, Made); 2] = [
+        ("Grown", || Input::Grown(Ok(()))),
+        ("Too short", || {
+            let (error, why) = (Error::Invalid, "it is too short".into());
+            Input::Grown(Err(Refusal { error, why }))
+        }),
+    ];
     match state {
         "opening" => {
             let failed: (&str, Made) = ("Failed", || Input::Opened(1, Err(Error::NotFound)));
@@ -112,6 +120,7 @@ fn inputs(state: &str, source: &str) -> Vec<(&'static str, Made)> {
         "recovering" | "leaving" => [recovered, stops].concat(),
         "making" => [&changed[..], &[late], &stops].concat(),
         "stopping" => [changed, stops].concat(),
+        "growing" => [grown, stops].concat(),
         _idle => Vec::new(),
     }
 }
@@ -127,6 +136,7 @@ fn states_md_is_fresh() {
         ("9p+unix", "mount /x 9p+unix:/run/far"),
         ("bind", "bind /x /y"),
         ("unmount", "unmount /x"),
+        ("grow", "grow volume:v 8M"),
     ];
     for (source, line) in lines {
         // Every way to answer five times.

@@ -62,10 +62,11 @@ fn line(rng: &mut Rng) -> String {
     let (one, two) = (place(rng), place(rng));
     let source = source(rng);
     let what = if rng.bool() { &two } else { &source };
-    match rng.u8(..5) {
+    match rng.u8(..6) {
         0 | 1 => format!("mount {flags} {one} {source}"),
         2 => format!("  bind {flags} {one} {two} # why"),
         3 => format!("unmount {one}"),
+        4 => format!("grow {source} {}{}", rng.u32(..), ["", "K", "GB", "Z"][rng.usize(..4)]),
         _ => format!("unmount {what} {one}"),
     }
 }
@@ -92,6 +93,7 @@ fn said(line: &Line) -> String {
             let what = what.as_ref().map(|what| quoted(what) + " ").unwrap_or_default();
             format!("unmount {what}{}", path_text(at))
         }
+        Line::Grow { file, bytes } => format!("grow {} {bytes}", quoted(&format!("volume:{file}"))),
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) const LOOSE: Ticket = Ticket(1 << 62);
 pub(super) const REAPER: Ticket = Ticket(1 << 62 | 1);
 /// The end.
 pub(super) const CLOSE: Ticket = Ticket(1 << 62 | 2);
+/// A growth.
+pub(super) const GROW: Ticket = Ticket(1 << 62 | 3);
 
 /// A request under way.
 #[derive(Debug)]
