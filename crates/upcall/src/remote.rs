@@ -12,7 +12,7 @@ mod get;
 mod list;
 mod lists;
 mod mv;
-mod names;
+pub(crate) mod names;
 mod put;
 mod report;
 mod run;
@@ -125,9 +125,7 @@ pub(crate) struct At {
 impl At {
     /// The server, which may say nothing for so long.
     pub(crate) fn server(&self, patience: Duration) -> Server {
-        let timeout = patience + Duration::from_secs(1);
-        let (address, aname) = (self.at.clone(), String::new());
-        Server { address, uid: None, user: None, aname, protocol: None, timeout, unfound: None }
+        Server::at(&self.at, patience + Duration::from_secs(1))
     }
 }
 
@@ -143,6 +141,12 @@ enum Protocol {
 }
 
 impl Server {
+    /// The server at an address, as whoever runs this; it may say nothing for so long.
+    pub(crate) fn at(address: &Address, timeout: Duration) -> Server {
+        let (address, aname) = (address.clone(), String::new());
+        Server { address, uid: None, user: None, aname, protocol: None, timeout, unfound: None }
+    }
+
     /// The same, attached to a directory of the tree.
     pub(crate) fn inside(&self, dir: &str) -> Server {
         let aname = format!("{}{dir}", self.aname.trim_end_matches('/'));

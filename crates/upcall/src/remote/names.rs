@@ -4,6 +4,7 @@ use super::frame::{self, Frame};
 use super::{Outcome, Server, Trouble};
 use clap::Args;
 use client::{File, OpenOptions};
+use node::script;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -18,10 +19,20 @@ pub(crate) struct Names {
     server: Server,
 
     /// Lines as a names file has them: 'mount /far 9p://192.0.2.7:5640', 'bind -a /a /b',
-    /// 'unmount /far'; none shows what is there. Only root and the server's own user may
+    /// 'unmount /far', 'grow volume:FILE 32G'; none shows what is there. Only root and the server's own user may
     /// change it, over a unix socket
     #[arg(value_name = "LINE")]
     lines: Vec<String>,
+}
+
+/// Lets a server use `bytes` bytes of a volume's file.
+pub(crate) fn grow(server: &Server, file: &Path, bytes: u64) -> ExitCode {
+    let source = script::quoted(&format!("volume:{}", file.display()));
+    let lines = [format!("grow {source} {bytes}")];
+    frame::run(&server.inside(SERVICE), false, |frame| {
+        change(frame, &lines)?;
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// Does it.
@@ -51,7 +62,7 @@ fn change(frame: &Frame, lines: &[String]) -> Outcome<()> {
             }
             let said = complaint(&file)?;
             let said = if said.is_empty() { error.to_string() } else { said };
-            Err(Trouble::Host(format!("the name space was not changed: {said}")))
+            Err(Trouble::Host(format!("the server did not do this: {said}")))
         }
         done => Ok(done?),
     }

@@ -1,16 +1,26 @@
 //! `upcall volume grow`: more space for a volume.
 //!
-//! The file is made longer first, or the device was; then one checkpoint has the new size. A power
-//! failure leaves the old size or the new one, and the same command can be given again.
+//! The file is made longer first, or the device was; then one checkpoint has the new size, which a
+//! server writes if it has the volume. A power failure leaves the old size or the new one, and the
+//! same command can be given again.
 
-use super::file::{self, FileDisk, How};
+use super::file::{self, How};
+use super::served::{self, Served};
+use crate::remote::{Server, names};
 use crate::size::{self, show};
 use clap::Args;
+use client::Address;
+use reactor::VolumeFile;
 use serde::Serialize;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 use store::{Error, Layout, Ticket};
+
+/// How long a server may say nothing: a growth waits for up to two checkpoints.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Which volume, and how large it becomes.
 #[derive(Args, Clone, Debug)]
@@ -26,6 +36,10 @@ pub(crate) struct Grow {
     /// Take storage when it is needed, not now
     #[arg(long)]
     sparse: bool,
+
+    /// The server that has the volume now: the unix socket that it serves 9P on, unix:PATH
+    #[arg(long, value_name = "ADDR")]
+    at: Option<Address>,
 
     /// Say it as JSON
     #[arg(long)]
@@ -43,11 +57,11 @@ struct Report {
 /// Grows a volume.
 pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
     let path = &grow.file;
-    let if_served = "stop the server first: a volume grows while nobody serves it";
-    let how = How { if_served, ..How::WRITE };
-    let file = file::open_file(path, &how)?;
-    let (superblock, _) = file::superblock(path, &file)?;
-    let before = superblock.layout;
+    let (file, served) = served::open_file(path, &How::WRITE)?;
+    let before = match &served {
+        None => file::superblock(path, &file)?.0.layout,
+        Some(served) => served.newest()?.superblock.layout,
+    };
     let available = file.size().map_err(|error| refuse(path, &error))?;
     let is_device = file.is_device().map_err(|error| refuse(path, &error))?;
     let bytes = grow.target(&before, is_device.then_some(available))?;
@@ -56,23 +70,35 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
         let has = show(available);
         return Err(format!("{} has {has}: make the device larger first", path.display()));
     }
-    // Before the file changes: one that cannot be opened stays as it is.
-    let mut opened = file::open_locked(path, file, &how)?;
-    if !is_device {
-        extend(path, &opened.disk, available, bytes, grow.sparse)?;
+    let extended = if is_device { available } else { bytes };
+    match (&served, &grow.at) {
+        (None, None) => {
+            // Before the file changes: one that cannot be opened stays as it is.
+            let opened = file::open_locked(path, file, &How::WRITE)?;
+            extend(path, available..extended, |size| {
+                opened.disk.file.extend(size.start, size.end, grow.sparse)?;
+                opened.disk.file.sync()
+            })?;
+            commit(path, opened, &after)?;
+        }
+        (Some(_), Some(at)) => {
+            extend(path, available..extended, |size| {
+                VolumeFile::extend_in_use(path, size.start, size.end, grow.sparse)
+            })?;
+            let path = path.canonicalize().map_err(|error| refuse(path, &error))?;
+            let told = names::grow(&Server::at(at, PATIENCE), &path, bytes_of(&after));
+            if told != ExitCode::SUCCESS {
+                return Ok(told);
+            }
+        }
+        (Some(served), None) => return Err(need_address(path, served)),
+        (None, Some(_)) => {
+            let shown = path.display();
+            return Err(format!("no server has {shown}: leave out --at"));
+        }
     }
-    let file::Opened { disk, store } = &mut opened;
-    let (ticket, mut said) = (Ticket(1), Vec::new());
-    store.grow(ticket, after.blocks, &mut said);
-    let grown = file::committed(store, disk, ticket, said);
-    let closed = file::close_store(store, disk);
-    grown.and(closed).map_err(|error| file::explain(path, error))?;
-    let bytes = |layout: &Layout| layout.blocks * layout.block as u64;
-    let report = Report {
-        path: path.display().to_string(),
-        bytes_before: bytes(&before),
-        bytes: bytes(&after),
-    };
+    let (bytes_before, bytes) = (bytes_of(&before), bytes_of(&after));
+    let report = Report { path: path.display().to_string(), bytes_before, bytes };
     match grow.json {
         true => println!("{}", super::json(&report)),
         false => println!(
@@ -83,6 +109,28 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
         ),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn need_address(path: &Path, served: &Served) -> String {
+    format!(
+        "{}: {served} has it; say its unix socket with --at unix:PATH, and it grows while it is \
+         served",
+        path.display()
+    )
+}
+
+fn bytes_of(layout: &Layout) -> u64 {
+    layout.blocks * layout.block as u64
+}
+
+/// Writes the checkpoint with the new size.
+fn commit(path: &Path, mut opened: file::Opened, after: &Layout) -> Result<(), String> {
+    let file::Opened { disk, store } = &mut opened;
+    let (ticket, mut said) = (Ticket(1), Vec::new());
+    store.grow(ticket, after.blocks, &mut said);
+    let grown = file::committed(store, disk, ticket, said);
+    let closed = file::close_store(store, disk);
+    grown.and(closed).map_err(|error| file::explain(path, error))
 }
 
 impl Grow {
@@ -124,10 +172,14 @@ fn plan(path: &Path, before: &Layout, bytes: u64) -> Result<Layout, String> {
     })
 }
 
-/// Makes the file longer, durably; it never becomes shorter.
-fn extend(path: &Path, disk: &FileDisk, from: u64, to: u64, sparse: bool) -> Result<(), String> {
-    let extended = if from >= to { Ok(()) } else { disk.file.extend(from, to, sparse) };
-    extended.and_then(|()| disk.file.sync()).map_err(|error| match error.kind() {
+/// Makes the file longer by `extend`, durably, if it is shorter than that.
+fn extend(
+    path: &Path,
+    size: Range<u64>,
+    extend: impl FnOnce(Range<u64>) -> io::Result<()>,
+) -> Result<(), String> {
+    let extended = if size.is_empty() { Ok(()) } else { extend(size) };
+    extended.map_err(|error| match error.kind() {
         io::ErrorKind::StorageFull => format!(
             "cannot grow {}: {error}; there is not so much room: choose a smaller size, or \
              --sparse",
@@ -151,7 +203,7 @@ mod tests {
         let before = Geometry::for_bytes(64 << 20).layout().expect("a usual size");
         let target = |size, device| {
             let file = PathBuf::from("/dev/sdx");
-            Grow { file, size, sparse: false, json: false }.target(&before, device)
+            Grow { file, size, sparse: false, at: None, json: false }.target(&before, device)
         };
         assert_eq!(target(Some(1 << 30), None), Ok(1 << 30));
         assert_eq!(target(None, Some(1 << 30)), Ok(1 << 30));

@@ -1,6 +1,7 @@
 //! Volumes that get more space.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+use crate::remote::run;
 use crate::server::{Scratch, get, put, volume};
 use crate::volumes::{check, json, made, serve};
 use std::os::unix::fs::MetadataExt as _;
@@ -24,7 +25,7 @@ fn a_volume_grows_and_keeps_what_it_has() {
     assert_eq!(volume(&["snapshot", &path, "list"]).0, Some(0));
     let (code, _, errors) = volume(&["grow", &path, "1G"]);
     assert_eq!(code, Some(2));
-    assert!(errors.contains("stop the server first"), "{errors}");
+    assert!(errors.contains("has it; say its unix socket with --at unix:PATH"), "{errors}");
     assert_eq!(server.end(), Some(0));
 
     for (size, shown, version) in
@@ -48,6 +49,51 @@ fn a_volume_grows_and_keeps_what_it_has() {
     assert!(get(server.http(), "/large").len() > large.len());
     assert_eq!(server.end(), Some(0));
     check(&path);
+}
+
+#[test]
+fn a_served_volume_grows_and_takes_more() {
+    let dir = Scratch::new("grown-while-served");
+    let path = made(&dir, &[]);
+    let socket = format!("unix:{}", dir.path().join("socket").display());
+    let server = serve(&path, &["--9p", &socket]);
+    put(server.http(), "/early", b"early\n").unwrap();
+    let large = vec![9; 80 << 20];
+    let refused = put(server.http(), "/large", &large);
+    assert!(!refused.is_some_and(|line| line.starts_with("HTTP/1.1 201 ")));
+
+    for (size, shown) in [("256M", "256 MiB"), ("5G", "5 GiB")] {
+        let (code, text, errors) = volume(&["grow", &path, size, "--sparse", "--at", &socket]);
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(text.ends_with(&format!(" to {shown}\n")), "{text}");
+    }
+    assert!(put(server.http(), "/large", &large).unwrap().starts_with("HTTP/1.1 201 "));
+    let shown = run(&socket, "df", &[]);
+    let text = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.status.success() && text.contains(" GiB"), "{text}");
+
+    // The same by hand, with a file that nobody has made longer; and of no such volume.
+    let grow = |line: &str| {
+        let output = run(&socket, "names", &[line]);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = grow(&format!("grow 'volume:{path}' 6G"));
+    assert!(code == Some(1) && said.contains("make the file or device longer first"), "{said}");
+    let (code, said) = grow(&format!("grow 'volume:{path}' 1G"));
+    assert!(code == Some(1) && said.contains("it is not smaller"), "{said}");
+    let (code, said) = grow("grow volume:none 6G");
+    let served = format!("no such volume is served; served are: {path}");
+    assert!(code == Some(1) && said.contains(&served), "{said}");
+    server.kill();
+
+    assert_eq!(bytes(&path), 5 << 30);
+    let server = serve(&path, &[]);
+    assert!(get(server.http(), "/early").ends_with("\r\n\r\nearly\n"));
+    assert!(get(server.http(), "/large").len() > large.len());
+    assert_eq!(server.end(), Some(0));
+    check(&path);
+    let (code, _, errors) = volume(&["grow", &path, "6G", "--sparse", "--at", &socket]);
+    assert!(code == Some(2) && errors.contains("no server has"), "{errors}");
 }
 
 #[test]
