@@ -177,12 +177,9 @@ impl Admission {
     }
 
     /// A connection holds so many bytes now.
-    pub(crate) fn count(&mut self, now: Instant, slot: usize, before: usize, after: usize) {
+    pub(crate) fn count(&mut self, slot: usize, before: usize, after: usize) {
         assert!(before <= self.bytes, "what a connection holds is counted");
         self.bytes = self.bytes - before + after;
-        if before < LARGE && after >= LARGE {
-            self.senders.note(now, slot);
-        }
         if after <= SMALL_MAX && self.turn == Some(slot) {
             self.end_of_turn();
         }
@@ -306,15 +303,17 @@ impl Admission {
     }
 }
 
-/// Number of connections that send large answers and whose clients take them: one whose client
-/// takes nothing begins no send, so that it makes no pieces smaller.
+/// Number of connections that have begun large sends of late: one whose client takes nothing begins
+/// no other, so that it does not make the pieces of others smaller for long.
 #[derive(Debug, Default)]
 struct Senders {
-    /// The present period, and the connections that have begun a send in it and in the one before.
+    /// Number of the present period.
     period: u64,
+    /// Connections that have begun a send in it.
     present: usize,
+    /// The same of the period before.
     past: usize,
-    /// Period in which each connection counted last, and one.
+    /// Period in which each connection counted last, plus one.
     counted: Vec<u64>,
 }
 
@@ -409,7 +408,7 @@ mod tests {
         let at = |millis: u64| Instant(millis * 1_000_000);
         let mut books = Admission::new(ALL);
         assert!(books.room(1).is_first && books.room(1).spare == ALL);
-        books.count(at(0), 9, 0, ALL);
+        books.count(9, 0, ALL);
         assert!(!books.room(1).is_first && books.room(1).spare == 0);
         books.set_waiting(2, true, 0);
         books.set_waiting(1, true, 0);
@@ -418,7 +417,7 @@ mod tests {
         assert_eq!(books.feed(), [2, 1]);
         books.end_turn(at(0));
         assert!(books.feed().is_empty(), "nothing has changed since");
-        books.count(at(0), 2, 0, ALL / 4);
+        books.count(2, 0, ALL / 4);
         books.set_waiting(2, false, ALL / 4);
         books.end_turn(at(0));
         assert!(!books.room(1).is_first, "one at a time");
@@ -426,11 +425,11 @@ mod tests {
         books.end_turn(at(600));
         assert!(books.room(1).is_first);
         assert_eq!(books.feed(), [1]);
-        books.count(at(0), 1, 0, ALL / 4);
+        books.count(1, 0, ALL / 4);
         books.set_waiting(1, false, ALL / 4);
         books.set_waiting(3, true, 0);
         assert!(!books.room(3).is_first);
-        books.count(at(0), 1, ALL / 4, 10);
+        books.count(1, ALL / 4, 10);
         assert!(books.room(3).is_first, "the one before holds little");
         books.set_waiting(3, false, 10);
         books.set_waiting(4, true, 0);
@@ -444,11 +443,10 @@ mod tests {
         let mut books = Admission::new(64 << 20);
         let whole = books.room(0).piece;
         assert_eq!(whole, PIECES_BYTES);
-        (0..100).for_each(|slot| books.count(at(0), slot, 0, LARGE));
+        (0..100).for_each(|slot| books.note_send(at(0), slot, LARGE));
         assert_eq!(books.room(0).piece, whole / 100);
-        // One with a small answer does not count, and one that sends again counts once.
-        books.count(at(0), 100, 0, LARGE - 1);
-        books.count(at(0), 0, LARGE, 4 * LARGE);
+        // One that sends little or receives much does not count, and one that sends again once.
+        books.count(100, 0, 4 * LARGE);
         books.note_send(at(0), 0, 4 * LARGE);
         books.note_send(at(0), 101, LARGE - 1);
         assert_eq!(books.room(100).piece, whole / 100);
@@ -464,13 +462,12 @@ mod tests {
 
     #[test]
     fn the_largest_that_owe_end_first_and_no_more_than_needed() {
-        let at = |millis: u64| Instant(millis * 1_000_000);
         let mut books = Admission::new(8 * ALL);
-        books.count(at(0), 9, 0, 8 * ALL);
+        books.count(9, 0, 8 * ALL);
         let (half, most, some) = (ALL / 2, ALL * 9 / 10, ALL * 6 / 10);
         assert_eq!(books.choose(vec![(half, 1), (most, 2), (some, 3)]), [2, 3]);
         assert!(books.choose(vec![(100, 1)]).is_empty(), "that would free nothing");
-        books.count(at(0), 9, 8 * ALL, 6 * ALL);
+        books.count(9, 8 * ALL, 6 * ALL);
         assert!(books.choose(vec![(half, 1)]).is_empty(), "there is room");
         assert_eq!(books.ended(), 2);
     }

@@ -83,10 +83,11 @@ impl Node {
             self.deliver_trees(now, tree, &mut out, ops);
             self.scratch.trees = out;
             self.route(now, ops);
+            // Before the tree may be gone: its growth may have ended in this turn.
+            self.change(now, ops);
             if self.trees.is_leaving(tree) {
                 self.see_off(now, tree, ops);
             }
-            self.change(now, ops);
         }
     }
 
@@ -253,7 +254,7 @@ impl Node {
         let (before, handles) = (connection.bytes(), connection.handles());
         connection.set_room(self.admission.room(slot));
         connection.step(now, input, &mut out);
-        self.admission.count(now, slot, before, connection.bytes());
+        self.admission.count(slot, before, connection.bytes());
         self.admission.count_handles(handles, connection.handles());
         if !mem::replace(&mut connection.is_marked, true) {
             self.busy.push(slot);
@@ -489,12 +490,12 @@ impl Node {
             let (before, room) = (connection.bytes(), self.admission.room(slot));
             let under_way = connection.sending();
             let lacks_room = connection.leave(now, room, ops);
-            self.admission.count(now, slot, before, connection.bytes());
+            self.admission.count(slot, before, connection.bytes());
             self.admission.note_send(now, slot, connection.sending() - under_way);
             self.admission.set_waiting(slot, lacks_room, connection.bytes());
             self.alarm(slot);
             if self.connections[slot].is_over() {
-                self.forget(now, slot, ops);
+                self.forget(slot, ops);
             }
         }
     }
@@ -515,7 +516,7 @@ impl Node {
         }
     }
 
-    fn forget(&mut self, now: Instant, slot: usize, ops: &mut Vec<Op>) {
+    fn forget(&mut self, slot: usize, ops: &mut Vec<Op>) {
         let connection = self.connections.remove(slot);
         if let Some(at) = connection.alarm {
             self.alarms.remove(&(at, slot));
@@ -523,7 +524,7 @@ impl Node {
         self.places.remove(connection.origin());
         self.queue.forget(slot);
         self.admission.set_waiting(slot, false, 0);
-        self.admission.count(now, slot, connection.bytes(), 0);
+        self.admission.count(slot, connection.bytes(), 0);
         self.admission.count_handles(connection.handles(), 0);
         ops.push(Op::CloseSocket { socket: connection.socket() });
     }
