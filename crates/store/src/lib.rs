@@ -128,7 +128,9 @@ impl Error {
             Error::Exists => "there is a snapshot of that name",
             Error::WouldDeadlock => "waiting for this lock would never end",
             Error::NotAVolume => "not a volume, or a volume of another version",
-            Error::TooShort => "its new end cannot be read; make the file or device longer first",
+            Error::TooShort => {
+                "its new last block cannot be read; make the file or device longer first"
+            }
         }
     }
 }

@@ -113,9 +113,27 @@ impl Space {
 
     /// The superblock is durable that knows of the new blocks.
     fn open_grown(&mut self) {
-        let maps = self.layout.maps_in_data();
-        for at in mem::take(&mut self.grown).filter(|at| !maps.contains(at)) {
-            self.clear_busy(at - self.layout.data_at);
+        let (maps, grown) = (self.layout.maps_in_data(), mem::take(&mut self.grown));
+        let before = grown.start..grown.end.min(maps.start);
+        let behind = grown.start.max(maps.end)..grown.end;
+        let parts = if maps.is_empty() { [grown, 0..0] } else { [before, behind] };
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            self.clear_all(part.start - self.layout.data_at..part.end - self.layout.data_at);
+        }
+    }
+
+    /// Gives back busy bits, word by word: a volume may grow by billions.
+    fn clear_all(&mut self, bits: Range<u64>) {
+        let mut bit = bits.start;
+        while bit < bits.end {
+            let next = ((bit / 64 + 1) * 64).min(bits.end);
+            let mask = u64::MAX >> (64 - (next - bit)) << (bit % 64);
+            let word = &mut self.busy[(bit / 64) as usize];
+            assert_eq!(*word & mask, mask, "only blocks in use are given back");
+            *word &= !mask;
+            self.free[(bit / self.layout.segment) as usize] += (next - bit) as u32;
+            self.free_total += next - bit;
+            bit = next;
         }
     }
 

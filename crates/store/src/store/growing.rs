@@ -18,19 +18,19 @@ pub(super) struct Growing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The new last block is being read, to find out whether the disk has it.
+    /// Read of the new last block, which the disk may not have.
     Probing,
-    /// For the end of the checkpoint under way.
+    /// Pause until the checkpoint under way has ended.
     Waiting,
-    /// For its own checkpoint.
+    /// Checkpoint with the new size.
     Frozen,
 }
 
 impl Store {
     /// Uses `blocks` blocks in all: the file or device has to be so long already.
-    /// [`Output::Committed`] follows, with `TooLarge` if the volume is not smaller, or there would
-    /// be no room for larger maps behind its present end; `TooShort` if the new last block cannot be
-    /// read; `Exists` if the volume is growing.
+    /// [`Output::Committed`] follows, with `TooLarge` if the volume is not smaller, cannot be so
+    /// large, or has no room for larger maps behind its present end; `TooShort` if the new last
+    /// block cannot be read; `Exists` if the volume is growing.
     pub fn grow(&mut self, ticket: Ticket, blocks: u64, out: &mut Vec<Output>) {
         let layout = match self.expect_writable() {
             Ok(()) if self.growing.is_some() => Err(Error::Exists),
