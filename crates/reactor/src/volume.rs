@@ -156,16 +156,25 @@ impl VolumeFile {
     /// longer meanwhile.
     ///
     /// # Errors
-    /// `StorageFull`, `Unsupported` where a file system knows no `fallocate(2)`, or those of that,
-    /// `open(2)` and `fsync(2)`.
+    /// `StorageFull`, without an attempt if there is visibly not so much room; `Unsupported`
+    /// where a file system knows no `fallocate(2)`; or those of that, `open(2)` and `fsync(2)`.
+    /// After an error of `fallocate(2)` the file may have some of the storage.
     pub fn extend_in_use(path: &Path, from: u64, to: u64, sparse: bool) -> io::Result<()> {
         assert!(from < to, "a file becomes longer");
         is_device(path)?;
         let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        // A block at the new end takes the whole file there, and truncates nothing.
+        let host = rustix::fs::fstatvfs(&fd)?;
+        let is_full = host.f_bavail.saturating_mul(host.f_frsize) < to - from;
+        if !sparse && is_full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        // A block at the new end makes the file so long, and nothing shorter.
         let from = if sparse { to - 1 } else { from };
-        rustix::fs::fallocate(&fd, FallocateFlags::empty(), from, to - from)?;
-        Ok(rustix::fs::fsync(&fd)?)
+        match rustix::fs::fallocate(&fd, FallocateFlags::empty(), from, to - from) {
+            Err(Errno::OPNOTSUPP) => Err(io::ErrorKind::Unsupported.into()),
+            Err(errno) => Err(errno.into()),
+            Ok(()) => Ok(rustix::fs::fsync(&fd)?),
+        }
     }
 
     /// Reads `count` blocks of `size` bytes; a power of two, at least 512. `offset` is in bytes,
