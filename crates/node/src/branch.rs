@@ -156,7 +156,7 @@ impl Branch {
         }
     }
 
-    /// Lets a volume become larger.
+    /// Grows a volume to `bytes`.
     pub(crate) fn grow(&mut self, now: Instant, bytes: u64, out: &mut Vec<Output>) {
         let Branch::Volume(volume) = self else { unreachable!("only volumes grow") };
         volume.grow(now, bytes, out);

@@ -5,8 +5,8 @@
 //! reactor does; a volume recovers before anybody sees it; then the mux does the rest.
 //!
 //! A server or a host that does not answer delays the next change by [`PATIENCE`] at most: then
-//! the change has failed. What is opened later is closed again. A volume may recover as long as it
-//! takes.
+//! the change has failed. What is opened later is closed again. A volume may recover, and grow, as
+//! long as it takes.
 //!
 #![doc = include_str!("changes/states.md")]
 
@@ -82,7 +82,7 @@ pub(crate) enum Output {
     Make(u32, Wish),
     /// Let the mux give that up; [`Input::Changed`] follows soon.
     CancelMake(u32),
-    /// Let the volume in this file have so many bytes; [`Input::Grown`] follows.
+    /// Grow the volume in this file to so many bytes; [`Input::Grown`] follows.
     Grow(String, u64),
     /// A tree was planted in vain.
     Leave(u16),
@@ -380,19 +380,16 @@ impl Changes {
             (Step::Making(_) | Step::Stopping(_, Error::TimedOut), News::Changed(Ok(()))) => {
                 Ok(None)
             }
-            (Step::Stopping(_, error), News::Changed(Ok(()))) => {
-                Err(Refusal { error, why: format!("{error}; it was made, but nothing behind it") })
-            }
+            (Step::Stopping(_, error), News::Changed(Ok(()))) => Err(made_in_part(error)),
             (Step::Making(tree), News::Changed(Err(error)))
             | (Step::Stopping(tree, error), News::Changed(Err(_))) => {
                 out.extend(tree.map(Output::Leave));
                 Err(Refusal { error, why: format!("{error}; {}", advice(error)) })
             }
             (Step::Growing(None), News::Grown(result)) => result.map(|()| None),
-            (Step::Growing(Some(error)), News::Grown(Ok(()))) => {
-                Err(Refusal { error, why: format!("{error}; it was made, but nothing behind it") })
+            (Step::Growing(Some(error)), News::Grown(result)) => {
+                result.and_then(|()| Err(made_in_part(error)))
             }
-            (Step::Growing(Some(_)), News::Grown(Err(refusal))) => Err(refusal),
             // Nobody answers what he was not asked.
             (
                 step @ Step::Opening(_),
@@ -539,6 +536,11 @@ impl Changes {
         lines.iter_mut().for_each(|(number, _)| *number += first - 1);
         Ok(lines)
     }
+}
+
+/// The refusal of the rest of a command after a line that was carried out all the same.
+fn made_in_part(error: Error) -> Refusal {
+    Refusal { error, why: format!("{error}; it was made, but nothing behind it") }
 }
 
 /// The end of a command for which nobody waits.

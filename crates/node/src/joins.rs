@@ -20,6 +20,33 @@ fn opening(number: u32) -> OpId {
     OpId(u64::from(OPENING) << 48 | u64::from(number))
 }
 
+/// The refusal of a growth, with what to do.
+fn not_grown(volume: &Volume, failure: store::Error) -> Refusal {
+    let (layout, name) = (volume.store().layout(), volume.name());
+    let bytes = |blocks: u64| blocks * layout.block as u64;
+    let (error, why) = match failure {
+        store::Error::TooLarge => (
+            Error::FileTooLarge,
+            format!(
+                "it has {} bytes and can have {} at most; say a larger size than it has, by more \
+                 than its larger map of space takes",
+                bytes(layout.blocks),
+                bytes(layout.grown_max())
+            ),
+        ),
+        store::Error::TooShort => (Error::Invalid, failure.to_string()),
+        store::Error::ReadOnly => (Error::ReadOnly, failure.to_string()),
+        store::Error::NoSpace | store::Error::DiskFull => (Error::NoSpace, failure.to_string()),
+        store::Error::Damaged
+        | store::Error::DiskFailed
+        | store::Error::NotFound
+        | store::Error::Exists
+        | store::Error::WouldDeadlock
+        | store::Error::NotAVolume => (Error::Io, failure.to_string()),
+    };
+    Refusal { error, why: format!("cannot grow volume:{name}: {why}") }
+}
+
 impl Node {
     /// Goes on with changes of the name space as far as that takes no waiting.
     pub(crate) fn change(&mut self, now: Instant, ops: &mut Vec<Op>) {
@@ -102,7 +129,7 @@ impl Node {
         }
     }
 
-    /// Lets the volume in a file become larger.
+    /// Grows the volume in a file to `bytes`.
     fn grow(&mut self, now: Instant, file: &str, bytes: u64, ops: &mut Vec<Op>) {
         let names = |tree: &u16| self.trees[*tree].volume().map(Volume::name);
         let numbers = self.trees.numbers();
@@ -127,25 +154,8 @@ impl Node {
         let tree = self.growing?;
         let result = self.trees[tree].take_grown()?;
         self.growing = None;
-        let name = self.trees[tree].volume().map_or("", Volume::name);
-        Some(result.map_err(|failure| {
-            let error = match failure {
-                store::Error::TooShort | store::Error::TooLarge => Error::Invalid,
-                store::Error::ReadOnly => Error::ReadOnly,
-                store::Error::NoSpace | store::Error::DiskFull => Error::NoSpace,
-                store::Error::Damaged
-                | store::Error::DiskFailed
-                | store::Error::NotFound
-                | store::Error::Exists
-                | store::Error::WouldDeadlock
-                | store::Error::NotAVolume => Error::Io,
-            };
-            let cause = match failure {
-                store::Error::TooLarge => "it is not smaller, or its map of space would not fit",
-                failure => failure.text(),
-            };
-            Refusal { error, why: format!("volume:{name}: {cause}") }
-        }))
+        let volume = self.trees[tree].volume().expect("only volumes grow");
+        Some(result.map_err(|failure| not_grown(volume, failure)))
     }
 
     fn plant(&mut self, now: Instant, served: Served, ops: &mut Vec<Op>) -> Option<u16> {
