@@ -66,7 +66,10 @@ fn line(rng: &mut Rng) -> String {
         0 | 1 => format!("mount {flags} {one} {source}"),
         2 => format!("  bind {flags} {one} {two} # why"),
         3 => format!("unmount {one}"),
-        4 => format!("grow {source} {}{}", rng.u32(..), ["", "K", "GB", "Z"][rng.usize(..4)]),
+        4 => {
+            let file = quoted(&format!("volume:{}", word(rng)));
+            format!("grow {file} {}{}", rng.u32(..), ["", "K", "GB", "GiB"][rng.usize(..4)])
+        }
         _ => format!("unmount {what} {one}"),
     }
 }

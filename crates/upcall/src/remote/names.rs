@@ -5,7 +5,7 @@ use super::{Outcome, Server, Trouble};
 use clap::Args;
 use client::{File, OpenOptions};
 use node::script;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Where a server shows its name space, and is told to change it, by those who attach there.
@@ -19,19 +19,44 @@ pub(crate) struct Names {
     server: Server,
 
     /// Lines as a names file has them: 'mount /far 9p://192.0.2.7:5640', 'bind -a /a /b',
-    /// 'unmount /far', 'grow volume:FILE 32G'; none shows what is there. Only root and the server's own user may
-    /// change it, over a unix socket
+    /// 'unmount /far', 'grow volume:FILE 32G'; none shows what is there. Only root and the
+    /// server's own user may change it, over a unix socket
     #[arg(value_name = "LINE")]
     lines: Vec<String>,
 }
 
-/// Lets a server use `bytes` bytes of a volume's file.
-pub(crate) fn grow(server: &Server, file: &Path, bytes: u64) -> ExitCode {
-    let source = script::quoted(&format!("volume:{}", file.display()));
-    let lines = [format!("grow {source} {bytes}")];
+/// Grows a volume that a server has to `bytes`. The server knows it by one of these `paths`; its
+/// file is made longer by `extend`, once the server would grow it.
+pub(crate) fn grow(
+    server: &Server,
+    paths: &[PathBuf],
+    bytes: u64,
+    extend: impl FnOnce() -> Result<(), String>,
+) -> ExitCode {
+    let doing = paths.first().map_or_else(String::new, |path| format!("grow {}", path.display()));
     frame::run(&server.inside(SERVICE), false, |frame| {
-        change(frame, &lines)?;
-        Ok(ExitCode::SUCCESS)
+        frame.if_interrupted("'upcall volume info' shows how large it is".to_string());
+        let line = |path: &PathBuf| {
+            let source = script::quoted(&format!("volume:{}", path.display()));
+            format!("grow {source} {bytes}\n")
+        };
+        let mut refusal = None;
+        for path in paths {
+            refusal = command(frame, &line(path), &doing)?;
+            let Some(refused) = &refusal else { return Ok(ExitCode::SUCCESS) };
+            if refused.said.contains(store::Error::TooShort.text()) {
+                extend().map_err(Trouble::Host)?;
+                refusal = command(frame, &line(path), &doing)?;
+                break;
+            }
+            if !refused.error.is_not_found() {
+                break;
+            }
+        }
+        match refusal {
+            None => Ok(ExitCode::SUCCESS),
+            Some(refused) => Err(Trouble::Host(refused.said)),
+        }
     })
 }
 
@@ -48,34 +73,50 @@ pub(crate) fn run(names: &Names) -> ExitCode {
     })
 }
 
-/// Writes the lines; what was wrong with them the server says where they were written.
+/// Lines that were not all carried out.
+struct Refused {
+    error: client::Error,
+    /// Line, cause and advice, as the server says.
+    said: String,
+}
+
 fn change(frame: &Frame, lines: &[String]) -> Outcome<()> {
-    let options = OpenOptions::new().read(true).write(true);
-    let file = frame.client.open_with(Path::new(FILE), options).map_err(refused)?;
-    let text = lines.join("\n") + "\n";
     let so = "'upcall names' shows which lines were carried out";
     frame.if_interrupted(so.to_string());
-    match write(&file, text.as_bytes()) {
-        Err(error) if !error.is_fatal() => {
-            if error.is_denied() || error.is_not_permitted() {
-                return Err(refused(error));
-            }
-            let said = complaint(&file)?;
-            let said = if said.is_empty() { error.to_string() } else { said };
-            Err(Trouble::Host(format!("the server did not do this: {said}")))
+    match command(frame, &(lines.join("\n") + "\n"), "change the name space")? {
+        None => Ok(()),
+        Some(refused) => {
+            Err(Trouble::Host(format!("cannot carry out all lines: {}", refused.said)))
         }
-        done => Ok(done?),
     }
 }
 
-/// The cause of a refused change: a lack of permission has the same one on every server.
-fn refused(error: client::Error) -> Trouble {
+/// Writes lines; the server says where they were written what was wrong with them.
+fn command(frame: &Frame, text: &str, doing: &str) -> Outcome<Option<Refused>> {
+    let options = OpenOptions::new().read(true).write(true);
+    let file = frame.client.open_with(Path::new(FILE), options);
+    let file = file.map_err(|error| refused(error, doing))?;
+    match write(&file, text.as_bytes()) {
+        Ok(()) => Ok(None),
+        Err(error) if error.is_fatal() || error.is_denied() || error.is_not_permitted() => {
+            Err(refused(error, doing))
+        }
+        Err(error) => {
+            let said = complaint(&file)?;
+            let said = if said.is_empty() { error.to_string() } else { said };
+            Ok(Some(Refused { error, said }))
+        }
+    }
+}
+
+/// The cause of a refused command: a lack of permission has the same one on every server.
+fn refused(error: client::Error, doing: &str) -> Trouble {
     if let client::Error::Refused { refusal, .. } = &error
         && (error.is_denied() || error.is_not_permitted())
     {
         return Trouble::Host(format!(
-            "cannot change the name space: {refusal}; only root and the server's own user may, \
-             over the server's unix socket: serve with '--9p unix:PATH' and name that"
+            "cannot {doing}: {refusal}; only root and the server's own user may, over the \
+             server's unix socket: serve with '--9p unix:PATH' and name that"
         ));
     }
     Trouble::Server(error)

@@ -82,11 +82,14 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
             commit(path, opened, &after)?;
         }
         (Some(_), Some(at)) => {
-            extend(path, available..extended, |size| {
-                VolumeFile::extend_in_use(path, size.start, size.end, grow.sparse)
-            })?;
-            let path = path.canonicalize().map_err(|error| refuse(path, &error))?;
-            let told = names::grow(&Server::at(at, PATIENCE), &path, bytes_of(&after));
+            let longer = || {
+                extend(path, available..extended, |size| {
+                    VolumeFile::extend_in_use(path, size.start, size.end, grow.sparse)
+                })
+            };
+            let whole = path.canonicalize().map_err(|error| refuse(path, &error))?;
+            let paths = [whole, path.clone()];
+            let told = names::grow(&Server::at(at, PATIENCE), &paths, bytes_of(&after), longer);
             if told != ExitCode::SUCCESS {
                 return Ok(told);
             }
@@ -113,8 +116,8 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
 
 fn need_address(path: &Path, served: &Served) -> String {
     format!(
-        "{}: {served} has it; say its unix socket with --at unix:PATH, and it grows while it is \
-         served",
+        "cannot grow {}: {served} has it; if that is a server, name its unix socket: --at \
+         unix:PATH",
         path.display()
     )
 }
@@ -183,6 +186,11 @@ fn extend(
         io::ErrorKind::StorageFull => format!(
             "cannot grow {}: {error}; there is not so much room: choose a smaller size, or \
              --sparse",
+            path.display()
+        ),
+        io::ErrorKind::Unsupported => format!(
+            "cannot grow {}: this file system cannot make a file longer that is in use; stop the \
+             server first",
             path.display()
         ),
         _ => refuse(path, &error),

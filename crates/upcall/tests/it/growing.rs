@@ -25,7 +25,10 @@ fn a_volume_grows_and_keeps_what_it_has() {
     assert_eq!(volume(&["snapshot", &path, "list"]).0, Some(0));
     let (code, _, errors) = volume(&["grow", &path, "1G"]);
     assert_eq!(code, Some(2));
-    assert!(errors.contains("has it; say its unix socket with --at unix:PATH"), "{errors}");
+    assert!(
+        errors.contains("has it; if that is a server, name its unix socket: --at unix:PATH"),
+        "{errors}"
+    );
     assert_eq!(server.end(), Some(0));
 
     for (size, shown, version) in
@@ -62,6 +65,11 @@ fn a_served_volume_grows_and_takes_more() {
     let refused = put(server.http(), "/large", &large);
     assert!(!refused.is_some_and(|line| line.starts_with("HTTP/1.1 201 ")));
 
+    // Nobody else may grow it, and a refusal leaves the file as it is.
+    let over_tcp = ["grow", &path, "256M", "--at", server.ninep()];
+    let (code, _, errors) = volume(&over_tcp);
+    assert!(code == Some(1) && errors.contains("only root and the server's own user"), "{errors}");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 64 << 20);
     for (size, shown) in [("256M", "256 MiB"), ("5G", "5 GiB")] {
         let (code, text, errors) = volume(&["grow", &path, size, "--sparse", "--at", &socket]);
         assert_eq!(code, Some(0), "{errors}");
@@ -80,7 +88,7 @@ fn a_served_volume_grows_and_takes_more() {
     let (code, said) = grow(&format!("grow 'volume:{path}' 6G"));
     assert!(code == Some(1) && said.contains("make the file or device longer first"), "{said}");
     let (code, said) = grow(&format!("grow 'volume:{path}' 1G"));
-    assert!(code == Some(1) && said.contains("it is not smaller"), "{said}");
+    assert!(code == Some(1) && said.contains("say a larger size than it has"), "{said}");
     let (code, said) = grow("grow volume:none 6G");
     let served = format!("no such volume is served; served are: {path}");
     assert!(code == Some(1) && said.contains(&served), "{said}");

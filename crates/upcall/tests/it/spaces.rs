@@ -143,7 +143,7 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
     assert_eq!(code, Some(0), "{said}");
     let (code, said) = names(&["unmount /far", "bind /nowhere /far"]);
     assert_eq!(code, Some(1));
-    assert!(said.contains("not changed: line 2: "), "{said}");
+    assert!(said.contains("cannot carry out all lines: line 2: "), "{said}");
     assert_eq!(body(&server, "/far/two"), "404");
     // The same as a file, like any other.
     let file = dir.join("commands");
@@ -279,7 +279,7 @@ fn commands_are_as_long_as_they_are() {
     lines.extend(["unmount /x", "bind /nowhere /y", "bind /y /x"]);
     lines[1100] = &comment;
     let (code, said) = names(&lines);
-    assert!(code == Some(1) && said.contains("not changed: line 1103: "), "{said}");
+    assert!(code == Some(1) && said.contains("cannot carry out all lines: line 1103: "), "{said}");
     assert_eq!(body(&server, "/x/in"), "in");
     // Half a line of who is gone is no line.
     let mut cut = ninep::Client::connect_unix(&dir.join("socket"), "/.upcall");
