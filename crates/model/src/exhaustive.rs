@@ -65,7 +65,7 @@ pub const CASES: &[Case] = &[
     }),
     sound("2 who want each other, one fickle, a crash", |max| {
         let callers = [Caller::new(&[&[1], &[1]], true), Caller::new(&[&[0], &[0]], false)];
-        of(reservations::check(Town::new(&callers, 1), max))
+        of(reservations::check(Town::new(&callers, 1), max.max(STATES_PROGRESS)))
     }),
     sound("3 in a circle, one fickle", |max| {
         let callers =

@@ -41,7 +41,7 @@ const REPLICAS: u64 = 120;
 /// Seeds of a run of storelets that names none.
 const STORELETS: u64 = 100;
 /// How long one world is looked at in the smoke, at most, seconds.
-const SMOKE: u64 = 15;
+const SMOKE: u64 = 8;
 /// Seeds within which a canary must be found.
 const CANARY_SEEDS: u64 = 20;
 /// The same, for canaries in the store.

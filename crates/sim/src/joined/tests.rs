@@ -8,11 +8,11 @@ use crate::trace::Show;
 #[test]
 fn seeds_with_every_trouble_pass() {
     let (mut requests, mut faults) = (0, 0);
-    for seed in 1..=12 {
+    for seed in 1..=6 {
         let totals = run(&Params::light(seed), Show::Hash).totals;
         (requests, faults) = (requests + totals.requests, faults + totals.faults);
     }
-    assert!(requests > 10_000 && faults > 100, "{requests} requests, {faults} faults");
+    assert!(requests > 4_000 && faults > 40, "{requests} requests, {faults} faults");
 }
 
 #[test]
