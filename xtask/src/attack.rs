@@ -131,7 +131,7 @@ pub(crate) fn suite(report: &mut Report, program: Program) -> Result<()> {
     }
     crate::bench::more_files();
     let ground = Ground::new(program, false)?;
-    let extent = Extent { attackers: 50, time: Duration::from_millis(1500) };
+    let extent = Extent { attackers: 50, time: Duration::from_millis(1000) };
     for kind in KINDS {
         let name = format!("attack/{}", kind.name);
         if kind.mounts && !rustix::process::geteuid().is_root() {

@@ -1,6 +1,7 @@
 //! `cargo xtask conformance [SUITE …] [--server uring|threads|diod] [--built] [--long] [--record]`:
-//! clients that nobody here wrote, against a running server. Without a suite: all of them.
-//! `--built` takes the binary as it is; `--long` lets those who kill and fail go on for
+//! clients that nobody here wrote, against a running server. Without a suite: all of them, but
+//! those that take minutes (`tree`, `volume-tree`, `pjdfstest` over a directory) only with
+//! `--long`. `--built` takes the binary as it is; `--long` lets those who kill and fail go on for
 //! longer, and the kernel read all of the source tree; `--record` writes the page that `interop`
 //! compares with.
 //!
@@ -71,13 +72,15 @@ struct Suite {
     root: bool,
     /// Whether it measures, so that nothing else may run beside it.
     alone: bool,
+    /// Whether it takes minutes and is left out of all suites without `--long`.
+    long: bool,
     run: Run,
 }
 
 type Run = fn(&mut Report, Kind) -> Result<()>;
 
 const fn suite(name: &'static str, packages: &'static [&[apt::Package]], run: Run) -> Suite {
-    Suite { name, packages, root: false, alone: false, run }
+    Suite { name, packages, root: false, alone: false, long: false, run }
 }
 
 impl Suite {
@@ -88,6 +91,10 @@ impl Suite {
     const fn alone(self) -> Suite {
         Suite { alone: true, ..self }
     }
+
+    const fn long(self) -> Suite {
+        Suite { long: true, ..self }
+    }
 }
 
 /// All suites, the longest first, so that those that run beside each other end together.
@@ -96,12 +103,13 @@ const SUITES: &[Suite] = &[
         .privileged(),
     suite("volume-kernel", &[apt::VM], |report, kind| over_volume(report, kind, kernel::run))
         .privileged(),
-    suite("tree", &[apt::VM, apt::CURL], tree::run).privileged(),
-    suite("volume-tree", &[apt::VM], volume_tree::run).privileged(),
+    suite("tree", &[apt::VM, apt::CURL], tree::run).privileged().long(),
+    suite("volume-tree", &[apt::VM], volume_tree::run).privileged().long(),
     suite("pjdfstest", &[apt::VM, apt::PJDFSTEST], |report, kind| {
         pjdfstest::run(report, kind, On::Directory)
     })
-    .privileged(),
+    .privileged()
+    .long(),
     suite("volume-pjdfstest", &[apt::VM, apt::PJDFSTEST], |report, kind| {
         over_volume(report, kind, pjdfstest::run)
     })
@@ -196,10 +204,16 @@ fn run(report: &mut Report, names: &[&str], kind: Kind) -> Result<()> {
 }
 
 /// The named suites, or all, each as a process of its own. Packages that they need are installed.
-pub(crate) fn parts(report: &Report, names: &[&str], kind: Kind) -> Result<Vec<Part>> {
-    let chosen = || SUITES.iter().filter(|s| names.is_empty() || names.contains(&s.name));
+pub(crate) fn parts(report: &mut Report, names: &[&str], kind: Kind) -> Result<Vec<Part>> {
+    let long = report.long;
+    let (all, named) = (names.is_empty(), |suite: &Suite| names.contains(&suite.name));
+    let chosen = || SUITES.iter().filter(|s| named(s) || all && (long || !s.long));
+    for suite in SUITES.iter().filter(|suite| all && suite.long && !long) {
+        report.skip(suite.name, "only with --long");
+    }
     let packages: Vec<_> = chosen().flat_map(|suite| suite.packages.iter().copied()).collect();
     apt::need(&packages)?;
+    let report = &*report;
     let part = |suite: &Suite| {
         Ok(Part {
             title: format!("conformance {} (server: {})", suite.name, kind.name()),

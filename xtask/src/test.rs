@@ -1,9 +1,9 @@
 //! `cargo xtask test [--long]`: everything, from a clean clone on a fresh Debian machine; with
-//! `--long` suites go on for longer, and more of them run over the reactor with threads.
+//! `--long` suites go on for longer, and more of them run, also over the reactor with threads.
 //!
 //! Missing packages are installed first (apt-get says which and why). Then the workspace and the
 //! programs that storelets are tested with are built, which takes minutes only once. The unit
-//! tests, a short simulation, every fuzzer for a moment, and all conformance suites run as
+//! tests, a short simulation, every fuzzer for a moment, and the conformance suites run as
 //! processes beside each other. The last line is the sum: `N passed, N failed`.
 
 use crate::lanes::{self, Part};

@@ -17,7 +17,7 @@ const IDLE: u64 = 10_000;
 const DROPPED_PER_SECOND: u32 = 1_000;
 
 /// How long, seconds; with `--long` a minute.
-const SECONDS: u32 = 15;
+const SECONDS: u32 = 8;
 const SECONDS_LONG: u32 = 60;
 
 /// How much memory may stay after a crowd has gone, beyond what was there before it came.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const CLIENTS: u32 = 6;
 
 /// How long this goes on: in CI, and with `--long`.
-const SPAN: Duration = Duration::from_secs(30);
+const SPAN: Duration = Duration::from_secs(15);
 const SPAN_LONG: Duration = Duration::from_secs(600);
 
 /// The suite.

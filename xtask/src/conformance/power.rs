@@ -32,7 +32,7 @@ const MARKS: u64 = 1 << 20;
 const SECTOR: usize = 512;
 
 /// How many failures are tried, and how long the clients work: in CI, and with `--long`.
-const FAILURES: usize = 250;
+const FAILURES: usize = 150;
 const FAILURES_LONG: usize = 5000;
 const SECONDS: u64 = 12;
 const SECONDS_LONG: u64 = 60;

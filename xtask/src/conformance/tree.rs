@@ -62,21 +62,34 @@ pub(super) fn parts(report: &Report) -> &'static str {
 
 /// The unpacked Linux source, downloaded at the first call.
 pub(crate) fn linux() -> Result<PathBuf> {
-    sh::exclusive(unpacked)
+    sh::exclusive(|| unpacked("linux-source", &[]))
 }
 
-fn unpacked() -> Result<PathBuf> {
-    let dir = sh::target().join("linux-source");
-    if !dir.exists() {
+/// A directory with at least these parts of the Linux source.
+pub(crate) fn linux_parts(parts: &[&str]) -> Result<PathBuf> {
+    sh::exclusive(|| {
+        let whole = sh::target().join("linux-source");
+        if whole.exists() { Ok(whole) } else { unpacked("linux-parts", parts) }
+    })
+}
+
+/// The directory of this name with these parts of the Linux source, or all of it if none is named.
+fn unpacked(name: &str, parts: &[&str]) -> Result<PathBuf> {
+    let dir = sh::target().join(name);
+    if !dir.exists() || !parts.iter().all(|part| dir.join(part).exists()) {
         let package = apt::behind("linux-source", "linux-source-")?;
         println!("   unpacking {package} for a real tree");
         let file = apt::download(&package)?;
-        let partial = sh::empty("linux-source.partial")?;
+        let partial = sh::empty(&format!("{name}.partial"))?;
         sh::read(sh::cmd("dpkg-deb", &["-x"]).arg(file).arg(&partial))?;
         let archive = partial.join("usr/src").join(format!("{package}.tar.xz"));
         let out = partial.join("out");
         std::fs::create_dir(&out)?;
-        sh::read(sh::cmd("tar", &["-xf"]).arg(archive).arg("-C").arg(&out))?;
+        let paths = parts.iter().map(|part| format!("{package}/{part}"));
+        sh::read(sh::cmd("tar", &["-xf"]).arg(archive).arg("-C").arg(&out).args(paths))?;
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir)?;
+        }
         std::fs::rename(out.join(package), &dir)?;
         std::fs::remove_dir_all(&partial)?;
     }

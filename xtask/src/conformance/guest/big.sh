@@ -7,8 +7,8 @@ dd if=big bs=70000 skip=80000 2>/dev/null | cmp - piece
 [ "$(stat -c %b big)" -lt 1000 ]
 truncate -s 4294967297 big
 [ "$(stat -c %s big)" = 4294967297 ]
-head -c 20000000 /dev/urandom > /tmp/twenty
-cp /tmp/twenty twenty
-cmp twenty /tmp/twenty
-rm /tmp/twenty
-echo "note: 5.6 GB sparse, 20 MB compared"
+head -c 8000000 /dev/urandom > /tmp/eight
+cp /tmp/eight eight
+cmp eight /tmp/eight
+rm /tmp/eight
+echo "note: 5.6 GB sparse, 8 MB compared"
