@@ -10,6 +10,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -129,21 +130,21 @@ impl VolumeFile {
         Ok(FileType::from_raw_mode(mode) == FileType::BlockDevice)
     }
 
-    /// Makes a plain file of `from` bytes `to` bytes long, with storage for the difference unless
-    /// `sparse`. After an error it is as it was.
+    /// Makes a plain file of `from` bytes `to` bytes long, with storage for the bytes `taken`.
+    /// After an error it is as it was.
     ///
     /// # Errors
     /// `StorageFull`, or those of `fallocate(2)` and `ftruncate(2)`.
-    pub fn extend(&self, from: u64, to: u64, sparse: bool) -> io::Result<()> {
-        assert!(from < to, "a file becomes longer");
-        let taken = match sparse {
-            true => Err(Errno::OPNOTSUPP),
-            false => rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), from, to - from),
-        };
-        match taken {
-            Ok(()) => Ok(()),
-            // A hole, also where the file system promises nothing ahead.
-            Err(Errno::OPNOTSUPP) => Ok(rustix::fs::ftruncate(&self.fd, to)?),
+    pub fn extend(&self, from: u64, to: u64, taken: Range<u64>) -> io::Result<()> {
+        assert!(from < to && taken.end <= to, "a file becomes longer");
+        rustix::fs::ftruncate(&self.fd, to)?;
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let len = taken.end - taken.start;
+        match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), taken.start, len) {
+            // A hole where the file system promises nothing ahead.
+            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
             Err(errno) => {
                 rustix::fs::ftruncate(&self.fd, from)?;
                 Err(errno.into())
@@ -152,29 +153,29 @@ impl VolumeFile {
     }
 
     /// Makes a plain file that another process uses at least `to` bytes long, durably, with storage
-    /// for what is behind `from` unless `sparse`. It never becomes shorter, whoever else makes it
-    /// longer meanwhile.
+    /// for the bytes `taken`. It never becomes shorter, whoever else makes it longer meanwhile.
     ///
     /// # Errors
     /// `StorageFull`, without an attempt if there is visibly not so much room; `Unsupported`
     /// where a file system knows no `fallocate(2)`; or those of that, `open(2)` and `fsync(2)`.
     /// After an error of `fallocate(2)` the file may have some of the storage.
-    pub fn extend_in_use(path: &Path, from: u64, to: u64, sparse: bool) -> io::Result<()> {
-        assert!(from < to, "a file becomes longer");
+    pub fn extend_in_use(path: &Path, to: u64, taken: Range<u64>) -> io::Result<()> {
+        assert!(to > 0 && taken.end <= to, "a file becomes longer");
         is_device(path)?;
         let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let host = rustix::fs::fstatvfs(&fd)?;
-        let is_full = host.f_bavail.saturating_mul(host.f_frsize) < to - from;
-        if !sparse && is_full {
+        if host.f_bavail.saturating_mul(host.f_frsize) < taken.end.saturating_sub(taken.start) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         // A block at the new end makes the file so long, and nothing shorter.
-        let from = if sparse { to - 1 } else { from };
-        match rustix::fs::fallocate(&fd, FallocateFlags::empty(), from, to - from) {
-            Err(Errno::OPNOTSUPP) => Err(io::ErrorKind::Unsupported.into()),
-            Err(errno) => Err(errno.into()),
-            Ok(()) => Ok(rustix::fs::fsync(&fd)?),
+        for part in [taken, to - 1..to].into_iter().filter(|part| !part.is_empty()) {
+            let len = part.end - part.start;
+            match rustix::fs::fallocate(&fd, FallocateFlags::empty(), part.start, len) {
+                Err(Errno::OPNOTSUPP) => return Err(io::ErrorKind::Unsupported.into()),
+                other => other?,
+            }
         }
+        Ok(rustix::fs::fsync(&fd)?)
     }
 
     /// Reads `count` blocks of `size` bytes; a power of two, at least 512. `offset` is in bytes,

@@ -167,8 +167,9 @@ impl Layout {
         self.map_at >= self.data_at
     }
 
-    /// The blocks among the data that the maps take.
-    pub(crate) fn maps_in_data(&self) -> Range<u64> {
+    /// The blocks among the data that the maps take: both are written in turn, so they need storage
+    /// also where the rest is sparse.
+    pub fn maps_in_data(&self) -> Range<u64> {
         let blocks = if self.is_moved() { self.map_blocks() } else { 0 };
         self.map_at..self.map_at + blocks
     }

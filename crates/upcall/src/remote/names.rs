@@ -116,7 +116,8 @@ fn refused(error: client::Error, doing: &str) -> Trouble {
     {
         return Trouble::Host(format!(
             "cannot {doing}: {refusal}; only root and the server's own user may, over the \
-             server's unix socket: serve with '--9p unix:PATH' and name that"
+             server's unix socket, if it may write: serve with '--9p unix:PATH', without \
+             --read-only, and name that"
         ));
     }
     Trouble::Server(error)

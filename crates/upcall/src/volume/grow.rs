@@ -33,7 +33,7 @@ pub(crate) struct Grow {
     #[arg(value_name = "SIZE", value_parser = size::parse)]
     size: Option<u64>,
 
-    /// Take storage when it is needed, not now
+    /// Take storage when it is needed, not now; only that of the larger map of space
     #[arg(long)]
     sparse: bool,
 
@@ -71,12 +71,18 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
         return Err(format!("{} has {has}: make the device larger first", path.display()));
     }
     let extended = if is_device { available } else { bytes };
+    let maps = after.maps_in_data();
+    let block = after.block as u64;
+    let taken = match grow.sparse {
+        true => maps.start * block..maps.end * block,
+        false => available.min(extended)..extended,
+    };
     match (&served, &grow.at) {
         (None, None) => {
             // Before the file changes: one that cannot be opened stays as it is.
             let opened = file::open_locked(path, file, &How::WRITE)?;
             extend(path, available..extended, |size| {
-                opened.disk.file.extend(size.start, size.end, grow.sparse)?;
+                opened.disk.file.extend(size.start, size.end, taken.clone())?;
                 opened.disk.file.sync()
             })?;
             commit(path, opened, &after)?;
@@ -84,11 +90,12 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
         (Some(_), Some(at)) => {
             let longer = || {
                 extend(path, available..extended, |size| {
-                    VolumeFile::extend_in_use(path, size.start, size.end, grow.sparse)
+                    VolumeFile::extend_in_use(path, size.end, taken.clone())
                 })
             };
             let whole = path.canonicalize().map_err(|error| refuse(path, &error))?;
-            let paths = [whole, path.clone()];
+            let absolute = std::path::absolute(path).map_err(|error| refuse(path, &error))?;
+            let paths = [whole, absolute, path.clone()];
             let told = names::grow(&Server::at(at, PATIENCE), &paths, bytes_of(&after), longer);
             if told != ExitCode::SUCCESS {
                 return Ok(told);
@@ -185,7 +192,7 @@ fn extend(
     extended.map_err(|error| match error.kind() {
         io::ErrorKind::StorageFull => format!(
             "cannot grow {}: {error}; there is not so much room: choose a smaller size, or \
-             --sparse",
+             --sparse, which needs room for the larger map of space alone",
             path.display()
         ),
         io::ErrorKind::Unsupported => format!(

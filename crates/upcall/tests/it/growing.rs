@@ -118,6 +118,12 @@ fn storage_is_taken_for_what_a_volume_gets() {
     let more = (after.blocks() - before.blocks()) * 512;
     assert!((32 << 20..34 << 20).contains(&more), "the old part stays sparse: {more}");
     check(&path);
+    // Both maps of 5 GiB have 5 MiB, and storage, or a full disk would stop the volume later.
+    assert_eq!(volume(&["grow", &path, "5G", "--sparse"]).0, Some(0));
+    let sparse = std::fs::metadata(&path).unwrap();
+    let more = (sparse.blocks() - after.blocks()) * 512;
+    assert!((10 << 20..16 << 20).contains(&more), "the maps alone are not sparse: {more}");
+    check(&path);
 }
 
 #[test]
