@@ -344,15 +344,7 @@ impl Changes {
     /// Takes the change under way one step further; `None`: it is made.
     fn advance(&self, step: Step, news: News, out: &mut Vec<Output>) -> Done {
         match (step, news) {
-            (Step::Opening(mount), News::Opened(result)) => {
-                match sources::opened(&mount.source, result, self.settings) {
-                    Ok(served) => Ok(Some(plant(mount, served, out))),
-                    Err((refusal, file)) => {
-                        out.extend(file.map(Output::Close));
-                        Err(refusal)
-                    }
-                }
-            }
+            (Step::Opening(mount), News::Opened(result)) => self.opened(mount, result, out),
             (Step::Planting(mount, _), News::Planted(Some(tree))) => {
                 Ok(Some(Step::Recovering(mount, tree)))
             }
@@ -411,6 +403,17 @@ impl Changes {
                 step @ Step::Growing(_),
                 news @ (News::Opened(_) | News::Planted(_) | News::Recovered(_) | News::Changed(_)),
             ) => unreachable!("{news:?} while {step:?}"),
+        }
+    }
+
+    /// Has a tree made of what was opened for a mount.
+    fn opened(&self, mount: Mount, result: Result<PathDone, Error>, out: &mut Vec<Output>) -> Done {
+        match sources::opened(&mount.source, result, self.settings) {
+            Ok(served) => Ok(Some(plant(mount, served, out))),
+            Err((refusal, file)) => {
+                out.extend(file.map(Output::Close));
+                Err(refusal)
+            }
         }
     }
 
