@@ -419,6 +419,11 @@ impl Shop {
         self.sitter = Some(Sitter { open, label });
         self.doubt.insert(label);
         self.ask(2, Ask::Write { open, offset: 0, data }, out);
+        self.listen(open, out);
+    }
+
+    /// They wait for the next frames.
+    fn listen(&mut self, open: OpenId, out: &mut Vec<Output>) {
         self.ask(3, Ask::Read { open, offset: 0, count: 1 << 16, headroom: 0 }, out);
     }
 
@@ -434,9 +439,8 @@ impl Shop {
         }
         let Some(report) = report else {
             self.sitter = Some(Sitter { open, label });
-            let (ask, mut out) =
-                (Ask::Read { open, offset: 0, count: 1 << 16, headroom: 0 }, Vec::new());
-            self.ask(3, ask, &mut out);
+            let mut out = Vec::new();
+            self.listen(open, &mut out);
             return self.settle(out);
         };
         let text = String::from_utf8_lossy(report).into_owned();
