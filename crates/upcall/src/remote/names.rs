@@ -44,6 +44,7 @@ pub(crate) fn grow(
         for path in paths {
             refusal = command(frame, &line(path), &doing)?;
             let Some(refused) = &refusal else { return Ok(ExitCode::SUCCESS) };
+            // By its text: a server that knows no `grow` refuses with the same number.
             if refused.said.contains(store::Error::TooShort.text()) {
                 extend().map_err(Trouble::Host)?;
                 refusal = command(frame, &line(path), &doing)?;
