@@ -18,6 +18,11 @@ use std::time::Duration;
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
+/// Bytes that the kernel takes for a client beyond those on their way to it. Without a limit these
+/// are as many as `tcp_wmem` allows, 4 MiB, outside of the memory that is counted, and copying them
+/// delays others.
+const UNSENT_MAX: libc::c_int = 256 << 10;
+
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -94,6 +99,7 @@ fn listen_tcp(address: &SocketAddr, flags: SocketFlags) -> io::Result<(Listening
     sockopt::set_tcp_keepidle(&fd, Duration::from_secs(60))?;
     sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(20))?;
     sockopt::set_tcp_keepcnt(&fd, 4)?;
+    set_unsent_max(&fd)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, true)?;
     }
@@ -101,6 +107,24 @@ fn listen_tcp(address: &SocketAddr, flags: SocketFlags) -> io::Result<(Listening
     rustix::net::listen(&fd, BACKLOG)?;
     let bound = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
     Ok((Listening { fd, unix: None }, Address::Tcp(bound)))
+}
+
+/// Limits the bytes that wait to be sent on connections that a socket accepts
+/// (`TCP_NOTSENT_LOWAT`, Linux 3.12).
+fn set_unsent_max(fd: &OwnedFd) -> io::Result<()> {
+    let most = UNSENT_MAX;
+    let bytes = size_of_val(&most) as libc::socklen_t;
+    // SAFETY: the pointer is to `bytes` bytes of memory that live across the call.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const most).cast(),
+            bytes,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn listen_unix(path: &Path, flags: SocketFlags) -> io::Result<(Listening, Address)> {
@@ -223,5 +247,44 @@ fn peer_groups(fd: BorrowedFd<'_>) -> rustix::io::Result<Vec<u32>> {
             Some(rustix::io::Errno::RANGE) if count > groups.len() => groups.resize(count, 0),
             errno => return Err(errno.unwrap_or(rustix::io::Errno::IO)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::SendFlags;
+    use std::net::TcpStream;
+
+    #[test]
+    fn a_client_that_reads_nothing_leaves_little_in_the_kernel() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (listening, bound) = listen(&Address::Tcp(any)).expect("a socket");
+        let Address::Tcp(bound) = bound else { panic!("{bound}") };
+        let client = TcpStream::connect(bound).expect("it listens");
+        let fd = rustix::net::accept_with(&listening.fd, SocketFlags::NONBLOCK).expect("a client");
+        let (bytes, mut sent) = (vec![0; 1 << 20], 0);
+        // What the client's kernel has received is not in this one's queue any more.
+        let queued = loop {
+            match rustix::net::send(&fd, &bytes, SendFlags::NOSIGNAL) {
+                Ok(count) => sent += count,
+                Err(rustix::io::Errno::AGAIN) => break queued(&fd),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert!(sent >= queued && queued > 0, "{sent} {queued}");
+        // One packet may go beyond the limit.
+        assert!(queued <= UNSENT_MAX as usize + (64 << 10), "{queued}");
+        drop(client);
+    }
+
+    /// Bytes that a socket has to send (`SIOCOUTQNSD`, `tcp(7)`).
+    fn queued(fd: &OwnedFd) -> usize {
+        const SIOCOUTQNSD: libc::Ioctl = 0x894b;
+        let mut count: libc::c_int = 0;
+        // SAFETY: the call writes one integer, which lives across it.
+        let result = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCOUTQNSD, &raw mut count) };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        usize::try_from(count).expect("a number of bytes")
     }
 }
