@@ -36,8 +36,15 @@ pub(crate) const ASKED_MAX: usize = 1024;
 pub(crate) const HELD_MAX: usize = 4 << 20;
 
 /// Bytes that a question counts until it is answered, so that there is room to say at least why it
-/// has no answer.
-pub(crate) const QUESTION: usize = 256;
+/// has no answer: as many as a piece of answers counts.
+pub(crate) const QUESTION: usize = PIECE_MIN + PIECE_OVERHEAD;
+
+/// Size of the smallest piece of answers, bytes.
+const PIECE_MIN: usize = 256;
+
+/// What a piece takes besides its bytes: the allocator's header, and its place in a queue that
+/// doubles when it is full.
+const PIECE_OVERHEAD: usize = 16 + 2 * size_of::<Vec<u8>>();
 
 /// What is said when there is no room to say why something was not done.
 const UNEXPLAINED: &str = "not done, and there is no room for the reason: too many answers of this \
@@ -205,7 +212,7 @@ impl Talk {
     pub(crate) fn held(&self) -> usize {
         let wrong = self.wrong.as_ref().map_or(0, String::len);
         let early = self.answers - self.said.len;
-        self.input.capacity() + wrong + self.asked.len() * QUESTION + early + self.said.capacity()
+        self.input.capacity() + wrong + self.asked.len() * QUESTION + early + self.said.memory()
     }
 
     /// The next line that is whole, if there is room for its answer.
@@ -415,7 +422,7 @@ impl Pieces {
             bytes = rest;
         }
         if !bytes.is_empty() {
-            let mut piece = Vec::with_capacity(bytes.len().max(QUESTION));
+            let mut piece = Vec::with_capacity(bytes.len().max(PIECE_MIN));
             piece.extend_from_slice(bytes);
             self.pieces.push_back(piece);
         }
@@ -437,13 +444,16 @@ impl Pieces {
             }
         }
         self.len -= count;
+        if self.len == 0 {
+            *self = Pieces::default();
+        }
         some
     }
 
     /// Bytes of memory. All pieces but the last are full.
-    fn capacity(&self) -> usize {
+    fn memory(&self) -> usize {
         let last = self.pieces.back().map_or(0, |last| last.capacity() - last.len());
-        self.passed + self.len + last
+        self.passed + self.len + last + self.pieces.len() * PIECE_OVERHEAD
     }
 }
 
@@ -689,16 +699,20 @@ mod tests {
         for part in all.chunks(1000) {
             pieces.extend(part);
         }
-        let memory = |pieces: &Pieces| pieces.pieces.iter().map(Vec::capacity).sum::<usize>();
-        assert_eq!((pieces.len, pieces.capacity()), (100_000, memory(&pieces)));
+        let memory = |pieces: &Pieces| {
+            let bytes = pieces.pieces.iter().map(Vec::capacity).sum::<usize>();
+            bytes + pieces.pieces.len() * PIECE_OVERHEAD
+        };
+        assert_eq!((pieces.len, pieces.memory()), (100_000, memory(&pieces)));
         let mut read = pieces.take(700);
-        assert_eq!((pieces.len, pieces.capacity()), (99_300, memory(&pieces)));
+        assert_eq!((pieces.len, pieces.memory()), (99_300, memory(&pieces)));
         while pieces.len > 0 {
             read.extend(pieces.take(1777));
-            assert!(memory(&pieces) <= pieces.len + 1000);
+            let most = pieces.len + 1000 + (pieces.len / 1000 + 1) * PIECE_OVERHEAD;
+            assert!(memory(&pieces) <= most, "{} of {most}", memory(&pieces));
         }
         assert_eq!(read, all);
-        assert_eq!((pieces.capacity(), memory(&pieces), pieces.take(1)), (0, 0, vec![]));
+        assert_eq!((pieces.memory(), pieces.pieces.capacity(), pieces.take(1)), (0, 0, vec![]));
         // Short ones share a piece.
         (0..100).for_each(|_| pieces.extend(b"short"));
         assert!(memory(&pieces) < 1024, "{}", memory(&pieces));
