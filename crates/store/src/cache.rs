@@ -396,7 +396,8 @@ impl Cache {
         assert_eq!(self.free.len(), counted(State::Free), "free frames are listed once");
         assert!(self.free.iter().all(|index| self.state(*index) == State::Free));
         assert!(self.ghosts.len() <= self.capacity.max(1), "few are remembered");
-        assert!(self.ghost_set.iter().all(|at| self.ghosts.contains(at)));
+        let ghosts: HashSet<_, FixedState> = self.ghosts.iter().collect();
+        assert!(self.ghost_set.iter().all(|at| ghosts.contains(at)));
         let queued: HashSet<_, FixedState> = self.small.iter().chain(&self.main).collect();
         for (index, frame) in
             (0..).zip(&self.frames).filter(|(_, frame)| frame.state == State::Clean)
