@@ -40,6 +40,8 @@ pub(super) struct Rig {
     snapshots: BTreeMap<Vec<u8>, Model>,
     /// A snapshot that was being made or dropped when power failed may be there or not.
     unsure: BTreeMap<Vec<u8>, Model>,
+    /// Whether one was given up: what it had is freed at any time, which changes the volume.
+    gave_up: bool,
     /// Blocks of the volume, as was acknowledged and as was asked for.
     size: (u64, u64),
     outcome: Outcome,
@@ -76,6 +78,7 @@ impl Rig {
             waiting: BTreeMap::new(),
             snapshots: BTreeMap::new(),
             unsure: BTreeMap::new(),
+            gave_up: false,
             size: (params.geometry.blocks, params.geometry.blocks),
             outcome: Outcome::default(),
             params,
@@ -543,8 +546,8 @@ impl Rig {
                 self.outcome.rollbacks += 1;
                 Ok(())
             }
-            // Nothing was changed.
-            Err(Error::NoSpace) => {
+            // Nothing was changed by it.
+            Err(error) if error == Error::NoSpace || self.gave_up && error == Error::ReadOnly => {
                 self.history.pop();
                 Ok(())
             }
@@ -571,6 +574,7 @@ impl Rig {
                 Ok(())
             }
             Err(Error::NoSpace) => {
+                self.gave_up = true;
                 self.unsure.remove(&name);
                 Ok(())
             }
@@ -585,6 +589,7 @@ impl Rig {
         let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
         store.drop_snapshot(now, ticket, &name, &mut self.out);
         self.sort_out();
+        self.gave_up = true;
         let model = self.snapshots[&name].clone();
         self.unsure.insert(name.clone(), model);
         let result = self.wait_for(|said| match said {
