@@ -8,7 +8,7 @@ mod support;
 use base::Kind;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use storelet::{Ended, Engine, Pace, Program};
 use support::drive::{self, Run, Session};
 use support::ram::Ram;
@@ -21,8 +21,8 @@ fn engine() -> &'static Engine {
     ENGINE.get_or_init(|| Engine::new(Pace::Fuel(SLICE_FUEL)).expect("an engine"))
 }
 
-/// Those that were compiled.
-static PROGRAMS: Mutex<BTreeMap<String, Program>> = Mutex::new(BTreeMap::new());
+/// Those that are compiled, or being compiled: each once, several at a time.
+static PROGRAMS: Mutex<BTreeMap<String, Arc<OnceLock<Program>>>> = Mutex::new(BTreeMap::new());
 
 /// Runs a program of this name; `None`: guests are not built here.
 fn run(ram: &mut Ram, name: &str, session: &Session) -> Option<Run> {
@@ -31,18 +31,15 @@ fn run(ram: &mut Ram, name: &str, session: &Session) -> Option<Run> {
         return None;
     };
     let file = dir.join(format!("{name}.wasm"));
-    let program = {
-        let mut programs = PROGRAMS.lock().expect("no test has failed");
-        programs
-            .entry(name.to_owned())
-            .or_insert_with(|| {
-                let wasm = std::fs::read(&file);
-                let wasm = wasm.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-                engine().compile(&wasm).expect("it compiles")
-            })
-            .clone()
-    };
-    let run = drive::run(ram, &program, session);
+    let program = Arc::clone(
+        PROGRAMS.lock().expect("no test has failed").entry(name.to_owned()).or_default(),
+    );
+    let program = program.get_or_init(|| {
+        let wasm = std::fs::read(&file);
+        let wasm = wasm.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        engine().compile(&wasm).expect("it compiles")
+    });
+    let run = drive::run(ram, program, session);
     eprintln!("{name}: {:?} {:?}\n{}", run.ended, run.used, String::from_utf8_lossy(&run.error));
     Some(run)
 }
