@@ -22,6 +22,9 @@ use store::{Error, Layout, Ticket};
 /// How long a server may say nothing: a growth waits for up to two checkpoints.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Most blocks that may be added before there is room for a map of them.
+const LEAST_MAX: usize = 1 << 16;
+
 /// Which volume, and how large it becomes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Grow {
@@ -163,16 +166,17 @@ impl Grow {
 fn plan(path: &Path, before: &Layout, bytes: u64) -> Result<Layout, String> {
     let (shown, block) = (path.display(), before.block as u64);
     let (has, blocks) = (before.blocks * block, bytes / block);
-    if blocks <= before.blocks {
+    if bytes <= has {
         return Err(format!("{shown} has {} already: say a larger size", show(has)));
     }
-    before.grown(blocks).map_err(|error| match error {
-        Error::TooLarge if bytes < has + has / 8 + (1 << 20) => format!(
-            "cannot grow {shown} by {}: its larger map of space does not fit there; say a larger \
-             size",
-            show(bytes - has)
+    before.grown(blocks).map_err(|_| match least(before) {
+        Some(least) if blocks < least => format!(
+            "cannot grow {shown} by {}, of which nothing is left beside its larger map of space: \
+             say {} bytes or more",
+            show(bytes - has),
+            least * block
         ),
-        _ => format!(
+        Some(_) | None => format!(
             "cannot grow {shown} to {}: with segments of {} it can have {} at most; copy its files \
              out, and into a new volume of that size, with 'upcall volume copy'",
             show(bytes),
@@ -180,6 +184,12 @@ fn plan(path: &Path, before: &Layout, bytes: u64) -> Result<Layout, String> {
             show(before.grown_max() * block)
         ),
     })
+}
+
+/// Number of blocks of the smallest volume that this one can become.
+fn least(before: &Layout) -> Option<u64> {
+    // The map is a small part of what is added.
+    (before.blocks + 1..).take(LEAST_MAX).find(|blocks| before.grown(*blocks).is_ok())
 }
 
 /// Makes the file longer by `extend`, durably, if it is shorter than that.
@@ -229,5 +239,20 @@ mod tests {
             let refused = target(None, Some(all)).expect_err("it is not larger");
             assert!(refused.ends_with(" MiB: make the device larger first"), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_size_that_is_too_small_is_refused_with_the_least_that_is_not() {
+        let before = Geometry::for_bytes(64 << 20).layout().expect("a usual size");
+        let refused = |bytes| plan(Path::new("v"), &before, bytes).expect_err("it is too small");
+        assert_eq!(refused(64 << 20), "v has 64 MiB already: say a larger size");
+        let text = refused((64 << 20) + 4095);
+        let (_, least) = text.split_once("say ").expect("advice");
+        let least: u64 = least.split(' ').next().and_then(|it| it.parse().ok()).expect("a size");
+        assert!(plan(Path::new("v"), &before, least).is_ok(), "{text}");
+        assert_eq!(
+            refused(least - 1).split_once("say ").map(|it| it.1),
+            text.split_once("say ").map(|it| it.1)
+        );
     }
 }
