@@ -186,11 +186,17 @@ fn a_volume_grows_and_is_rolled_back_while_a_dropped_snapshot_is_worked_off() {
 
     let server = serve(&path, &[]);
     assert!(get(server.http(), "/stays").ends_with("\r\n\r\none\n"));
-    let begun = Instant::now();
-    while used(&server) > all / 4 {
+    // What was freed counts from the next checkpoint on; a snapshot does not wait for its time.
+    let (begun, mut client) = (Instant::now(), Client::connect(server.ninep()));
+    for number in 0.. {
+        if used(&server) <= all / 4 {
+            break;
+        }
         assert!(begun.elapsed() < LONG, "{} are used", used(&server));
         std::thread::sleep(LOOK);
+        client.make_dir(".upcall/snapshots", &format!("look-{number}")).unwrap();
     }
+    drop(client);
     assert_eq!(server.end(), Some(0));
     assert!(fact(&path, "used_bytes") <= all / 4, "{}", fact(&path, "used_bytes"));
     check(&path);
