@@ -114,6 +114,7 @@ const SUITES: &[Suite] = &[
         over_volume(report, kind, pjdfstest::run)
     })
     .privileged(),
+    suite("firsthour", &[apt::CURL, apt::NET], firsthour::run).privileged(),
     suite("interop", &[apt::VM, apt::DIOD, apt::GO, apt::PYTHON], interop::run),
     suite("volume-power", &[apt::VM], power::run),
     suite("client", &[apt::DIOD], client::run),
@@ -128,7 +129,6 @@ const SUITES: &[Suite] = &[
     suite("http", &[apt::CURL], |report, kind| http::run(report, kind, On::Directory)),
     suite("volume-http", &[apt::CURL], |report, kind| over_volume(report, kind, http::run)),
     suite("operators", &[apt::CURL, apt::PROXY], operators::run),
-    suite("firsthour", &[apt::CURL, apt::NET], firsthour::run).privileged(),
     suite("diod", &[apt::DIOD], diod::run),
     suite("hostile", &[apt::CURL], crate::hostile::suite).alone(),
     suite("attack", &[], crate::attack::suite).alone(),
