@@ -13,7 +13,7 @@ use crate::door::{Door, Read};
 use crate::events::{self, Listener};
 use crate::hosted::Hosted;
 use crate::reads::Reads;
-use crate::talk::{self, QUESTION, Talk};
+use crate::talk::{self, ANSWER_RESERVED, Talk};
 use crate::turn::Job;
 use crate::{Operator, Value};
 use base::{Access, Buf, Error, Instant, Name, SAYING_DEVICES, Stat, Time};
@@ -283,7 +283,8 @@ impl Hosted {
         out: &mut Vec<Output>,
     ) -> bool {
         let line = talk::complaint(why, reason, ids);
-        let has_room = line.len() < QUESTION || self.make_room(now, open, line.len() + 1, out);
+        let is_reserved = line.len() < ANSWER_RESERVED;
+        let has_room = is_reserved || self.make_room(now, open, line.len() + 1, out);
         self.with_talk(open, |talk| talk.complain(ticket, Some(line).filter(|_| has_room)));
         has_room
     }

@@ -22,7 +22,7 @@ use replica::data::once::{Call, SessionId};
 use replica::data::{Kind, Value};
 use replica::service::{Refusal, ReplicaId, Ticket, Vector};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, LinkedList, VecDeque};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -35,16 +35,17 @@ pub(crate) const ASKED_MAX: usize = 1024;
 /// How many bytes of answers of one file may be there; then nothing more is taken.
 pub(crate) const HELD_MAX: usize = 4 << 20;
 
-/// Bytes that a question counts until it is answered, so that there is room to say at least why it
-/// has no answer: as many as a piece of answers counts.
-pub(crate) const QUESTION: usize = PIECE_MIN + PIECE_OVERHEAD;
+/// Longest answer, with its newline, for which there is room whatever else is held: at least why a
+/// question has none. Size of the smallest piece of answers, bytes.
+pub(crate) const ANSWER_RESERVED: usize = 256;
 
-/// Size of the smallest piece of answers, bytes.
-const PIECE_MIN: usize = 256;
+/// Memory of a piece besides its bytes: a node of the list, and the headers of two allocations.
+const PIECE_OVERHEAD: usize = 2 * size_of::<usize>() + size_of::<Vec<u8>>() + 2 * 16;
 
-/// What a piece takes besides its bytes: the allocator's header, and its place in a queue that
-/// doubles when it is full.
-const PIECE_OVERHEAD: usize = 16 + 2 * size_of::<Vec<u8>>();
+/// Bytes that a question counts until its answer can be read: a reserved answer, and its place in a
+/// queue that is a quarter full at least.
+pub(crate) const QUESTION: usize =
+    ANSWER_RESERVED + PIECE_OVERHEAD + 4 * size_of::<(Ticket, Option<Vec<u8>>)>();
 
 /// What is said when there is no room to say why something was not done.
 const UNEXPLAINED: &str = "not done, and there is no room for the reason: too many answers of this \
@@ -148,6 +149,8 @@ pub(crate) struct Talk {
     said: Pieces,
     /// How many bytes all answers have.
     answers: usize,
+    /// How many bytes answers that cannot be read yet have beyond what is reserved for each.
+    early: usize,
 }
 
 impl Talk {
@@ -169,6 +172,7 @@ impl Talk {
             asked,
             said,
             answers: 0,
+            early: 0,
         }
     }
 
@@ -211,8 +215,8 @@ impl Talk {
     /// Bytes that it holds: lines, questions, answers.
     pub(crate) fn held(&self) -> usize {
         let wrong = self.wrong.as_ref().map_or(0, String::len);
-        let early = self.answers - self.said.len;
-        self.input.capacity() + wrong + self.asked.len() * QUESTION + early + self.said.memory()
+        let questions = self.asked.len() * QUESTION + self.early;
+        self.input.capacity() + wrong + questions + self.said.memory()
     }
 
     /// The next line that is whole, if there is room for its answer.
@@ -360,12 +364,17 @@ impl Talk {
         let place = asked.expect("nothing is answered twice");
         assert!(self.asked[place].1.is_none(), "a question has one answer");
         self.answers += line.len();
+        self.early += beyond_reserve(&line);
         if place > 0 {
             line.shrink_to_fit();
         }
         self.asked[place].1 = Some(line);
         while let Some((_, Some(line))) = self.asked.pop_front_if(|(_, line)| line.is_some()) {
+            self.early -= beyond_reserve(&line);
             self.said.extend(&line);
+        }
+        if self.asked.capacity() > 4 * self.asked.len() {
+            self.asked.shrink_to(2 * self.asked.len());
         }
     }
 
@@ -381,7 +390,9 @@ impl Talk {
 
     pub(crate) fn check(&self) {
         let early = self.asked.iter().filter_map(|(_, line)| line.as_ref()).map(Vec::len);
-        assert_eq!(self.answers, self.said.len + early.sum::<usize>());
+        assert_eq!(self.answers, self.said.len + early.clone().sum::<usize>());
+        assert_eq!(self.early, early.map(|len| len.saturating_sub(ANSWER_RESERVED)).sum::<usize>());
+        assert!(self.asked.capacity() <= 4 * self.asked.len(), "what the queue takes is counted");
         assert!(self.asked.iter().is_sorted_by(|a, b| a.0 < b.0), "questions are in their order");
         let first = self.asked.front();
         assert!(first.is_none_or(|(_, line)| line.is_none()), "what can be read is said");
@@ -401,10 +412,16 @@ pub(crate) fn complaint(error: &str, reason: &'static str, replicas: &[ReplicaId
     serde_json::to_vec(&Complaint { error, reason, replicas }).expect("words are JSON")
 }
 
+/// Bytes of an answer beyond what is reserved for it.
+fn beyond_reserve(line: &[u8]) -> usize {
+    line.len().saturating_sub(ANSWER_RESERVED)
+}
+
 /// Bytes in allocations of their own, each freed when it has been read.
 #[derive(Debug, Default)]
+#[allow(clippy::linkedlist, reason = "a queue of pieces would take room for more of them")]
 struct Pieces {
-    pieces: VecDeque<Vec<u8>>,
+    pieces: LinkedList<Vec<u8>>,
     /// Bytes of the first one that have been read.
     passed: usize,
     /// Bytes that have not been read.
@@ -422,7 +439,7 @@ impl Pieces {
             bytes = rest;
         }
         if !bytes.is_empty() {
-            let mut piece = Vec::with_capacity(bytes.len().max(PIECE_MIN));
+            let mut piece = Vec::with_capacity(bytes.len().max(ANSWER_RESERVED));
             piece.extend_from_slice(bytes);
             self.pieces.push_back(piece);
         }
@@ -444,9 +461,6 @@ impl Pieces {
             }
         }
         self.len -= count;
-        if self.len == 0 {
-            *self = Pieces::default();
-        }
         some
     }
 
@@ -712,10 +726,38 @@ mod tests {
             assert!(memory(&pieces) <= most, "{} of {most}", memory(&pieces));
         }
         assert_eq!(read, all);
-        assert_eq!((pieces.memory(), pieces.pieces.capacity(), pieces.take(1)), (0, 0, vec![]));
+        assert_eq!((pieces.memory(), pieces.take(1)), (0, vec![]));
         // Short ones share a piece.
         (0..100).for_each(|_| pieces.extend(b"short"));
         assert!(memory(&pieces) < 1024, "{}", memory(&pieces));
+    }
+
+    #[test]
+    fn all_that_is_allocated_for_answers_is_counted() {
+        let allocated = |talk: &Talk| {
+            let places = talk.asked.capacity() * size_of::<(Ticket, Option<Vec<u8>>)>();
+            let early = talk.asked.iter().filter_map(|(_, line)| line.as_ref());
+            let early = early.map(|line| line.capacity() + 16).sum::<usize>();
+            let said = talk.said.pieces.iter().map(|piece| piece.capacity() + PIECE_OVERHEAD);
+            places + early + said.sum::<usize>()
+        };
+        for len in [10, 255, 256, 300, 5000] {
+            let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
+            (0..ASKED_MAX as u64).for_each(|number| talk.ask(Ticket(number)));
+            for number in (0..ASKED_MAX as u64).rev() {
+                let before = talk.held();
+                talk.put(Ticket(number), vec![b'x'; len]);
+                // Only what is not reserved needs room.
+                assert!(talk.held() <= before + (len + 1).saturating_sub(ANSWER_RESERVED));
+                assert!(allocated(&talk) <= talk.held(), "{len}: {number}");
+                talk.check();
+            }
+            while talk.held() > 0 {
+                assert!(talk.read(777).is_some_and(|some| !some.is_empty()));
+                assert!(allocated(&talk) <= talk.held(), "{len}");
+            }
+            assert_eq!(allocated(&talk), 0);
+        }
     }
 
     /// Questions wait when there are too many, and so does who writes more.

@@ -348,7 +348,8 @@ fn what_open_files_hold_has_an_end() {
 /// Neither do answers that nobody reads, of whatever kind: values, or why a line is none.
 #[test]
 fn unread_answers_have_an_end() {
-    for line in ["x\n", "size\n", "{\"op\": \"size\", \"after\": \"x\"}\n"] {
+    let long = format!("{}\n", "x".repeat(240));
+    for line in ["x\n", &long, "size\n", "{\"op\": \"size\", \"after\": \"x\"}\n"] {
         let mut lab = Lab::new();
         lab.hosted.limits.held = 1 << 20;
         let opens: Vec<OpenId> = (0..20).map(|_| lab.open("ops")).collect();
