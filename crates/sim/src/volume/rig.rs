@@ -40,8 +40,8 @@ pub(super) struct Rig {
     snapshots: BTreeMap<Vec<u8>, Model>,
     /// A snapshot that was being made or dropped when power failed may be there or not.
     unsure: BTreeMap<Vec<u8>, Model>,
-    /// Whether one was given up: what it had is freed at any time, which changes the volume.
-    gave_up: bool,
+    /// Whether the store is told that time passes.
+    ticks: bool,
     /// Blocks of the volume, as was acknowledged and as was asked for.
     size: (u64, u64),
     outcome: Outcome,
@@ -78,7 +78,7 @@ impl Rig {
             waiting: BTreeMap::new(),
             snapshots: BTreeMap::new(),
             unsure: BTreeMap::new(),
-            gave_up: false,
+            ticks: true,
             size: (params.geometry.blocks, params.geometry.blocks),
             outcome: Outcome::default(),
             params,
@@ -283,7 +283,7 @@ impl Rig {
             let (id, done) = self.disk.perform(&mut self.rng, io);
             store.done(now, id, done, &mut self.out);
         }
-        if store.deadline().is_some_and(|at| at <= now) {
+        if self.ticks && store.deadline().is_some_and(|at| at <= now) {
             store.tick(now, &mut self.out);
         }
         if self.rng.u8(0..16) == 0 {
@@ -523,7 +523,12 @@ impl Rig {
         };
         let plan = rollback::plan(&mut read, &disk.head(), &name);
         let plan = plan.map_err(|error| self.end_of(error))?;
-        if !self.open() {
+        // As the command does it: what dropped snapshots had is not freed before, which would
+        // change the volume that was planned for.
+        self.ticks = false;
+        let is_open = self.open();
+        self.ticks = true;
+        if !is_open {
             return Err(self.end_of(Error::Damaged));
         }
         self.compare_size();
@@ -547,7 +552,7 @@ impl Rig {
                 Ok(())
             }
             // Nothing was changed by it.
-            Err(error) if error == Error::NoSpace || self.gave_up && error == Error::ReadOnly => {
+            Err(Error::NoSpace) => {
                 self.history.pop();
                 Ok(())
             }
@@ -574,7 +579,6 @@ impl Rig {
                 Ok(())
             }
             Err(Error::NoSpace) => {
-                self.gave_up = true;
                 self.unsure.remove(&name);
                 Ok(())
             }
@@ -589,7 +593,6 @@ impl Rig {
         let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
         store.drop_snapshot(now, ticket, &name, &mut self.out);
         self.sort_out();
-        self.gave_up = true;
         let model = self.snapshots[&name].clone();
         self.unsure.insert(name.clone(), model);
         let result = self.wait_for(|said| match said {
