@@ -212,9 +212,29 @@ impl Layout {
         (self.data_at + segments * self.segment).min(all)
     }
 
+    /// Number of blocks of the smallest volume that this one can become and that has so many at
+    /// least: where the maps have to move, what is added must have room for them.
+    pub fn least_grown(&self, blocks: u64) -> Option<u64> {
+        let mut blocks = blocks.max(self.blocks + 1);
+        while blocks <= self.grown_max() {
+            if self.grown(blocks).is_ok() {
+                return Some(blocks);
+            }
+            let segments = (blocks - self.data_at).div_ceil(self.segment);
+            let index = (segments * 8).div_ceil(self.block as u64);
+            blocks = (self.blocks + 2 * (index + segments)).max(blocks + 1);
+        }
+        None
+    }
+
     /// Longest key, bytes, without its table's number.
     pub fn key_max(&self) -> usize {
         self.block / 8 - 4
+    }
+
+    /// Longest name of a snapshot, bytes.
+    pub fn snapshot_name_max(&self) -> usize {
+        self.key_max().min(255)
     }
 
     /// Largest key and value together that stand in a page, bytes.
@@ -295,6 +315,25 @@ mod tests {
             }
         }
         assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
+    }
+
+    #[test]
+    fn the_least_size_that_a_volume_can_grow_to_is_known() {
+        for blocks in [400, 4096, 5000, 1 << 15] {
+            let geometry = Geometry { block: 512, blocks, journal: 64, segment: 64 };
+            let mut old = geometry.layout().unwrap();
+            for _ in 0..3 {
+                let mut least = old.least_grown(0).unwrap();
+                for wanted in old.blocks + 1..old.blocks + 3000 {
+                    if wanted > least {
+                        least = old.least_grown(wanted).unwrap();
+                    }
+                    assert_eq!(old.grown(wanted).is_ok(), least == wanted, "{wanted} {least}");
+                }
+                old = old.grown(old.least_grown(old.blocks + 1000).unwrap()).unwrap();
+            }
+            assert_eq!(old.least_grown(old.grown_max() + 1), None);
+        }
     }
 
     #[test]

@@ -17,13 +17,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use store::{Error, Layout, Ticket};
+use store::{Layout, Ticket};
 
 /// How long a server may say nothing: a growth waits for up to two checkpoints.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Most blocks that may be added before there is room for a map of them.
-const LEAST_MAX: usize = 1 << 16;
 
 /// Which volume, and how large it becomes.
 #[derive(Args, Clone, Debug)]
@@ -169,14 +166,20 @@ fn plan(path: &Path, before: &Layout, bytes: u64) -> Result<Layout, String> {
     if bytes <= has {
         return Err(format!("{shown} has {} already: say a larger size", show(has)));
     }
-    before.grown(blocks).map_err(|_| match least(before) {
-        Some(least) if blocks < least => format!(
-            "cannot grow {shown} by {}, of which nothing is left beside its larger map of space: \
-             say {} bytes or more",
+    before.grown(blocks).map_err(|_| match before.least_grown(blocks) {
+        Some(least) if blocks == before.blocks => format!(
+            "cannot grow {shown} by {} bytes: it grows by blocks of {block} bytes; say {} bytes or \
+             more",
+            bytes - has,
+            least * block
+        ),
+        Some(least) => format!(
+            "cannot grow {shown} by {}: there is no room for its larger maps of space; say {} \
+             bytes or more",
             show(bytes - has),
             least * block
         ),
-        Some(_) | None => format!(
+        None => format!(
             "cannot grow {shown} to {}: with segments of {} it can have {} at most; copy its files \
              out, and into a new volume of that size, with 'upcall volume copy'",
             show(bytes),
@@ -184,12 +187,6 @@ fn plan(path: &Path, before: &Layout, bytes: u64) -> Result<Layout, String> {
             show(before.grown_max() * block)
         ),
     })
-}
-
-/// Number of blocks of the smallest volume that this one can become.
-fn least(before: &Layout) -> Option<u64> {
-    // The map is a small part of what is added.
-    (before.blocks + 1..).take(LEAST_MAX).find(|blocks| before.grown(*blocks).is_ok())
 }
 
 /// Makes the file longer by `extend`, durably, if it is shorter than that.
@@ -243,16 +240,25 @@ mod tests {
 
     #[test]
     fn a_size_that_is_too_small_is_refused_with_the_least_that_is_not() {
-        let before = Geometry::for_bytes(64 << 20).layout().expect("a usual size");
-        let refused = |bytes| plan(Path::new("v"), &before, bytes).expect_err("it is too small");
-        assert_eq!(refused(64 << 20), "v has 64 MiB already: say a larger size");
-        let text = refused((64 << 20) + 4095);
-        let (_, least) = text.split_once("say ").expect("advice");
-        let least: u64 = least.split(' ').next().and_then(|it| it.parse().ok()).expect("a size");
-        assert!(plan(Path::new("v"), &before, least).is_ok(), "{text}");
-        assert_eq!(
-            refused(least - 1).split_once("say ").map(|it| it.1),
-            text.split_once("say ").map(|it| it.1)
-        );
+        let refused = |before: &Layout, bytes| {
+            plan(Path::new("v"), before, bytes).expect_err("it is too small")
+        };
+        let new = Geometry::for_bytes(64 << 20).layout().expect("a usual size");
+        let text = refused(&new, 64 << 20);
+        assert_eq!(text, "v has 64 MiB already: say a larger size");
+        let grown = new.grown((1 << 30) / 4096).expect("it has room");
+        let causes = [
+            (&new, (64 << 20) + 4095, "by 4095 bytes: it grows by blocks of 4096 bytes; say"),
+            (&new, (64 << 20) + 9 * 4096, "no room for its larger maps of space; say"),
+            (&grown, 1025 << 20, "by 1 MiB: there is no room for its larger maps of space; say"),
+        ];
+        for (before, bytes, cause) in causes {
+            let text = refused(before, bytes);
+            let (_, advice) = text.split_once(cause).unwrap_or_else(|| panic!("{text}"));
+            let least = advice.trim().split(' ').next().expect("a size").parse();
+            let least: u64 = least.unwrap_or_else(|_| panic!("{text}"));
+            assert!(plan(Path::new("v"), before, least).is_ok(), "{text}");
+            refused(before, least - 1);
+        }
     }
 }
