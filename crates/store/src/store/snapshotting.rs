@@ -99,7 +99,7 @@ impl Store {
         let all = self.snapshots.len() + to_come.clone().count();
         let taken =
             self.snapshots.named(name).is_some() || to_come.any(|wanted| wanted.name == name);
-        let long = name.is_empty() || name.len() > self.present.layout.key_max().min(255);
+        let long = name.is_empty() || name.len() > self.present.layout.snapshot_name_max();
         let result = match self.expect_writable() {
             Err(error) => Err(error),
             Ok(()) if taken => Err(Error::Exists),

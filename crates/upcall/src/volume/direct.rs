@@ -175,16 +175,6 @@ impl Direct {
         }
     }
 
-    /// Makes or drops a snapshot.
-    pub(crate) fn snapshot(&mut self, name: &Name, make: bool) -> Result<(), Error> {
-        let (dir, name) = (self.volume.snapshots_root(), name.clone());
-        self.ask(match make {
-            true => Ask::MakeDir { dir, name, mode: 0o755, gid: None },
-            false => Ask::Remove { dir, name, directory: Some(true) },
-        })?;
-        Ok(())
-    }
-
     /// Makes everything so far durable.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
         let access = base::Access::READ;

@@ -240,6 +240,22 @@ pub(crate) fn committed(
     })
 }
 
+/// Asks a store for a change of its snapshots, and closes the volume.
+///
+/// # Errors
+/// As the change's, or `DiskFailed`.
+pub(crate) fn change_snapshots(
+    opened: Opened,
+    change: impl FnOnce(&mut Store, Ticket, &mut Vec<Output>),
+) -> Result<FileDisk, Error> {
+    let Opened { mut disk, mut store } = opened;
+    let (ticket, mut said) = (Ticket(1), Vec::new());
+    change(&mut store, ticket, &mut said);
+    let changed = committed(&mut store, &mut disk, ticket, said);
+    let closed = close_store(&mut store, &mut disk);
+    changed.and(closed).map(|()| disk)
+}
+
 /// Reads what a plan needs into memory.
 ///
 /// # Errors

@@ -7,7 +7,6 @@ use super::file::{self, FileDisk, How, Opened};
 use crate::clock;
 use crate::progress::Progress;
 use crate::size;
-use base::Name;
 use clap::Args;
 use reactor::VolumeFile;
 use serde::Serialize;
@@ -83,7 +82,7 @@ pub(crate) fn run(rollback: &Rollback) -> Result<ExitCode, String> {
 fn free_name(opened: &Opened, name: &str) -> String {
     let date = clock::iso(clock::wall()).replace(':', "");
     // A name may have 255 bytes, and less in small blocks.
-    let most = opened.store.layout().key_max().min(255);
+    let most = opened.store.layout().snapshot_name_max();
     let is_free = |wanted: &String| {
         wanted.len() <= most
             && !opened.store.snapshots().any(|(known, ..)| known == wanted.as_bytes())
@@ -124,24 +123,18 @@ fn is_replica(opened: &mut Opened, view: View) -> Result<bool, Error> {
 
 /// Makes a snapshot of the present state, and closes the volume.
 fn snapshot_present(path: &Path, opened: Opened, before: &str) -> Result<FileDisk, String> {
-    let name = Name::new(before.as_bytes()).map_err(|_| format!("'{before}' is no name"))?;
-    let Opened { mut disk, mut store } = opened;
-    let (ticket, mut said) = (Ticket(1), Vec::new());
-    store.snapshot(file::START, ticket, name.as_bytes(), clock::wall(), &mut said);
-    let made = file::committed(&mut store, &mut disk, ticket, said);
-    let closed = file::close_store(&mut store, &mut disk);
-    made.and(closed).map_err(|error| file::explain(path, error))?;
-    Ok(disk)
+    file::change_snapshots(opened, |store, ticket, said| {
+        store.snapshot(file::START, ticket, before.as_bytes(), clock::wall(), said);
+    })
+    .map_err(|error| file::explain(path, error))
 }
 
 /// Drops the snapshot of the present state again.
 fn drop_snapshot(path: &Path, how: &How<'_>, before: &str) -> Result<(), String> {
-    let Opened { mut disk, mut store } = file::open(path, how)?;
-    let (ticket, mut said) = (Ticket(1), Vec::new());
-    store.drop_snapshot(file::START, ticket, before.as_bytes(), &mut said);
-    let dropped = file::committed(&mut store, &mut disk, ticket, said);
-    let closed = file::close_store(&mut store, &mut disk);
-    dropped.and(closed).map_err(|error| file::explain(path, error))
+    let dropped = file::change_snapshots(file::open(path, how)?, |store, ticket, said| {
+        store.drop_snapshot(file::START, ticket, before.as_bytes(), said);
+    });
+    dropped.map(drop).map_err(|error| file::explain(path, error))
 }
 
 /// Makes the present state of a closed volume that of a snapshot.

@@ -1,10 +1,10 @@
 //! `upcall volume snapshot`: snapshots of a volume. Making and dropping them needs the lock.
 
-use super::direct::Direct;
 use super::file::{self, How};
 use super::info::{self, SnapshotFacts};
 use super::served::{self, Served};
-use base::{Error, Name};
+use crate::clock;
+use base::Name;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -54,21 +54,25 @@ pub(crate) fn run(snapshot: &Snapshot) -> Result<ExitCode, String> {
 
 fn change(path: &Path, text: &str, make: bool) -> Result<(), String> {
     let name = Name::new(text.as_bytes()).ok().filter(Name::plain).ok_or_else(|| {
-        format!("'{text}' cannot be the name of a snapshot: use another, without '/'")
+        format!(
+            "'{text}' cannot be the name of a snapshot: use another, of at most 255 bytes and \
+             without '/'"
+        )
     })?;
     let verb = if make { "mkdir" } else { "rmdir" };
     let there = format!("say '{verb} /.upcall/snapshots/{text}' there, over any protocol");
     let opened = file::open(path, &How { if_served: &there, ..How::WRITE })?;
-    let mut direct = Direct::new(opened, false);
-    let done = direct.snapshot(&name, make);
-    let closed = direct.finish(path);
-    done.map_err(|error| match error {
-        Error::Exists => file::explain(path, store::Error::Exists),
-        Error::NotFound => file::explain(path, store::Error::NotFound),
-        Error::NoSpace => file::explain(path, store::Error::NoSpace),
-        error => format!("{}: {error}", path.display()),
+    let changed = file::change_snapshots(opened, |store, ticket, said| match make {
+        true => store.snapshot(file::START, ticket, name.as_bytes(), clock::wall(), said),
+        false => store.drop_snapshot(file::START, ticket, name.as_bytes(), said),
+    });
+    changed.map_err(|error| match error {
+        store::Error::TooLarge => format!(
+            "{}: '{text}' is too long for the name of a snapshot there: use a shorter one",
+            path.display()
+        ),
+        error => file::explain(path, error),
     })?;
-    closed?;
     let verb = if make { "created" } else { "dropped" };
     println!("{verb} snapshot {text} of {}", path.display());
     Ok(())

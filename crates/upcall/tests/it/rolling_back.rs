@@ -5,8 +5,6 @@
 use crate::ninep::Client;
 use crate::server::{BINARY, Scratch, Server, delete, get, put, volume};
 use crate::volumes::{check, json, made, serve};
-use embed::Session as _;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -103,9 +101,8 @@ fn a_rollback_of_a_replica_is_refused_and_leaves_no_snapshot() {
     command.args(args).args(["--dir", place, "--size", "12M"]);
     assert!(command.output().unwrap().status.success());
     let path = format!("{place}/it.1.replica");
-    let replica = embed::Volume::open(Path::new(&path)).unwrap();
-    replica.snapshot("monday").unwrap();
-    drop(replica);
+    let (code, _, errors) = volume(&["snapshot", &path, "create", "monday"]);
+    assert_eq!(code, Some(0), "{errors}");
     let (code, text, errors) = volume(&["rollback", &path, "monday"]);
     assert_eq!((code, &text[..]), (Some(2), ""));
     assert!(errors.contains("has a replica of a service, which must not forget"), "{errors}");
@@ -170,6 +167,11 @@ fn a_volume_grows_and_is_rolled_back_while_a_dropped_snapshot_is_worked_off() {
     put(server.http(), "/stays", b"two\n").unwrap();
     drop(client);
     assert_eq!(server.end(), Some(0));
+
+    // Small blocks have short keys.
+    let (code, _, errors) = volume(&["snapshot", &path, "create", &"s".repeat(61)]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("is too long for the name of a snapshot there"), "{errors}");
 
     // What a snapshot had is freed in steps, most of it when the volume is served again.
     let all = 300 * 8000;

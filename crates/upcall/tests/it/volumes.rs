@@ -235,6 +235,9 @@ fn snapshots_are_made_offline_and_over_9p_and_read_over_http() {
     assert_eq!(json(&text)["snapshots"][0]["name"], "first");
     assert_eq!(json(&text)["files"], 2);
 
+    let (code, _, errors) = volume(&["snapshot", &path, "create", &"s".repeat(256)]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("use another, of at most 255 bytes and without '/'"), "{errors}");
     assert_eq!(volume(&["snapshot", &path, "drop", "second"]).0, Some(0));
     let (code, _, errors) = volume(&["snapshot", &path, "drop", "second"]);
     assert_eq!(code, Some(2));
