@@ -319,6 +319,9 @@ pub(crate) fn addresses(said: &[String], default: &str) -> Result<Vec<Address>, 
     match said {
         [] => Ok(vec![address(default)?]),
         [none] if none == "none" => Ok(Vec::new()),
+        many if many.iter().any(|text| text == "none") => {
+            Err("'none' is among other addresses: leave it out, or the others".to_string())
+        }
         many => many.iter().map(|text| address(text)).collect(),
     }
 }
@@ -354,6 +357,8 @@ mod tests {
         assert_eq!(addresses(&[], HTTP_DEFAULT), tcp("127.0.0.1:8080"));
         assert_eq!(addresses(&[":99".into()], HTTP_DEFAULT), tcp("127.0.0.1:99"));
         assert_eq!(addresses(&["none".into()], HTTP_DEFAULT), Ok(vec![]));
+        let both = addresses(&["none".into(), "unix:/s".into()], HTTP_DEFAULT);
+        assert!(both.is_err_and(|error| error.starts_with("'none' is among other addresses")));
         assert_eq!(
             addresses(&["unix:/run/u".into()], HTTP_DEFAULT),
             Ok(vec![Address::Unix("/run/u".into())])
