@@ -388,10 +388,11 @@ impl Debt {
         }
     }
 
-    /// Whether the client pays too slowly for others to wait for it.
-    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+    /// Whether the client pays too slowly for others to wait for it, if so many bytes more may
+    /// have moved unheard.
+    pub(crate) fn is_overdue(&self, now: Instant, unheard: usize) -> bool {
         self.since.is_some_and(|(since, moved)| {
-            let time = now.since(since);
+            let (time, moved) = (now.since(since), moved.saturating_add(unheard));
             time >= OWING_TIME && (moved as u128) * 1000 < OWING_RATE * time.as_millis()
         })
     }
@@ -477,11 +478,12 @@ mod tests {
         let at = |millis: u64| Instant(millis * 1_000_000);
         let mut debt = Debt::default();
         debt.set(at(0), true);
-        assert!(!debt.is_overdue(at(400)) && debt.is_overdue(at(600)));
+        assert!(!debt.is_overdue(at(400), 0) && debt.is_overdue(at(600), 0));
+        assert!(!debt.is_overdue(at(600), 1 << 20) && debt.is_overdue(at(9000), 1 << 20));
         debt.pay(1 << 20);
         debt.set(at(600), true);
-        assert!(!debt.is_overdue(at(1000)) && debt.is_overdue(at(20_000)));
+        assert!(!debt.is_overdue(at(1000), 0) && debt.is_overdue(at(20_000), 0));
         debt.set(at(20_000), false);
-        assert!(!debt.is_overdue(at(30_000)));
+        assert!(!debt.is_overdue(at(30_000), 0));
     }
 }

@@ -20,10 +20,11 @@ use tree::{NodeId, OpenId, Reply, Request};
 #[cfg(test)]
 mod tests;
 
-/// Most buffers in one send (as many as the kernel takes at once), and about how many bytes: a slow
-/// client shall be seen to take some.
+/// Maximum number of buffers in one send, as many as the kernel takes at once, and the number of
+/// bytes after which no other is added: as many as wait in the kernel for a client, so that a slow
+/// one is seen to take some.
 const SEND_MAX: usize = 1024;
-const SEND_BYTES: usize = 1 << 20;
+const SEND_BYTES: usize = 256 << 10;
 
 /// How long a client may say nothing at all before it is given up.
 pub const SILENCE_TIME: Duration = Duration::from_secs(75);
@@ -231,7 +232,12 @@ impl Connection {
 
     /// Whether the client keeps memory that others wait for.
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        self.state != State::Ending && self.debt.is_overdue(now)
+        // A send of one larger message ends when most of it has been taken.
+        let unheard = match self.sending {
+            Sending::No => 0,
+            Sending::Yes { bytes, .. } => bytes.saturating_sub(SEND_BYTES),
+        };
+        self.state != State::Ending && self.debt.is_overdue(now, unheard)
     }
 
     /// Whether the session has requests for its next turn.

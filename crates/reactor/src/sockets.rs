@@ -18,9 +18,9 @@ use std::time::Duration;
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// Bytes that the kernel takes for a client beyond those on their way to it. Without a limit these
-/// are as many as `tcp_wmem` allows, 4 MiB, outside of the memory that is counted, and copying them
-/// delays others.
+/// Maximum number of bytes in the kernel that are not on their way to a client yet. Without a limit
+/// they are as many as `tcp_wmem` allows, 4 MiB, outside of the memory that is counted, and copying
+/// them delays others.
 const UNSENT_MAX: libc::c_int = 256 << 10;
 
 /// Where to listen.
@@ -253,6 +253,7 @@ fn peer_groups(fd: BorrowedFd<'_>) -> rustix::io::Result<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec};
     use rustix::net::SendFlags;
     use std::net::TcpStream;
 
@@ -263,26 +264,47 @@ mod tests {
         let Address::Tcp(bound) = bound else { panic!("{bound}") };
         let client = TcpStream::connect(bound).expect("it listens");
         let fd = rustix::net::accept_with(&listening.fd, SocketFlags::NONBLOCK).expect("a client");
+        let most: libc::c_int = option(&fd, libc::TCP_NOTSENT_LOWAT);
+        assert_eq!(most, UNSENT_MAX, "accepted sockets inherit it");
         let (bytes, mut sent) = (vec![0; 1 << 20], 0);
-        // What the client's kernel has received is not in this one's queue any more.
-        let queued = loop {
+        // Until nothing more is taken, which takes a while: buffers grow as data arrives.
+        let is_writable = || {
+            let mut fds = [PollFd::new(&fd, PollFlags::OUT)];
+            let pause = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+            rustix::event::poll(&mut fds, Some(&pause)).expect("a socket") > 0
+        };
+        while is_writable() {
             match rustix::net::send(&fd, &bytes, SendFlags::NOSIGNAL) {
                 Ok(count) => sent += count,
-                Err(rustix::io::Errno::AGAIN) => break queued(&fd),
+                Err(rustix::io::Errno::AGAIN) => {}
                 Err(error) => panic!("{error}"),
             }
-        };
-        assert!(sent >= queued && queued > 0, "{sent} {queued}");
+        }
+        let unsent = unsent(&fd);
+        assert!(sent >= unsent && unsent > 0, "{sent} {unsent}");
         // One packet may go beyond the limit.
-        assert!(queued <= UNSENT_MAX as usize + (64 << 10), "{queued}");
+        assert!(unsent <= UNSENT_MAX as usize + (64 << 10), "{unsent}");
         drop(client);
     }
 
-    /// Bytes that a socket has to send (`SIOCOUTQNSD`, `tcp(7)`).
-    fn queued(fd: &OwnedFd) -> usize {
+    /// An option of TCP that is a number.
+    fn option(fd: &OwnedFd, name: libc::c_int) -> libc::c_int {
+        let mut value: libc::c_int = 0;
+        let mut bytes = size_of_val(&value) as libc::socklen_t;
+        let place = (&raw mut value).cast();
+        // SAFETY: the pointers are to a number and its size, which live across the call.
+        let result = unsafe {
+            libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, name, place, &raw mut bytes)
+        };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        value
+    }
+
+    /// Bytes that a socket has not begun to send (`SIOCOUTQNSD`, `tcp(7)`).
+    fn unsent(fd: &OwnedFd) -> usize {
         const SIOCOUTQNSD: libc::Ioctl = 0x894b;
         let mut count: libc::c_int = 0;
-        // SAFETY: the call writes one integer, which lives across it.
+        // SAFETY: the call writes one number, which lives across it.
         let result = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCOUTQNSD, &raw mut count) };
         assert_eq!(result, 0, "{}", io::Error::last_os_error());
         usize::try_from(count).expect("a number of bytes")
