@@ -21,7 +21,7 @@ fn engine() -> &'static Engine {
     ENGINE.get_or_init(|| Engine::new(Pace::Fuel(SLICE_FUEL)).expect("an engine"))
 }
 
-/// Those that are compiled, or being compiled: each once, several at a time.
+/// Compiled programs by name, each compiled once.
 static PROGRAMS: Mutex<BTreeMap<String, Arc<OnceLock<Program>>>> = Mutex::new(BTreeMap::new());
 
 /// Runs a program of this name; `None`: guests are not built here.
