@@ -51,11 +51,12 @@ impl Trace {
     }
 }
 
-/// Goes on with a hash: FNV-1a by words of eight bytes. Two texts of one length that differ in one
-/// word have different hashes.
+/// Goes on with a hash: FNV-1a by words of eight bytes, then the length. Two texts of one length
+/// that differ in one word have different hashes.
 pub fn hash(start: u64, bytes: &[u8]) -> u64 {
     let add = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(29);
     let (words, rest) = bytes.as_chunks();
     let hash = words.iter().fold(start, |hash, word| add(hash, u64::from_le_bytes(*word)));
-    rest.iter().fold(hash, |hash, byte| add(hash, u64::from(*byte)))
+    let hash = rest.iter().fold(hash, |hash, byte| add(hash, u64::from(*byte)));
+    add(hash, bytes.len() as u64)
 }
