@@ -54,13 +54,13 @@ fn part(title: &str, command: Command) -> Part {
     Part { title: title.to_owned(), command, uses: title.to_owned(), alone: false, sum: |_| None }
 }
 
-/// The unit tests. Half of those of the program wait for servers and times most of their time, so
-/// more of them run at once than there are processors.
+/// The unit tests. Those of the program wait for servers and times most of their time, so more of
+/// them run at once than there are processors.
 fn unit() -> Result<Part> {
     let mut cargo = sh::cargo(&["test", "--workspace", "--no-fail-fast"]);
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        cargo.env("RUST_TEST_THREADS", (2 * processors).to_string());
+        cargo.env("RUST_TEST_THREADS", (processors + 2).to_string());
     }
     // Tests run in the directories of their crates.
     let guests = sh::scratch("guests")?.canonicalize().context("the directory of guests")?;
