@@ -20,6 +20,7 @@ mod letter;
 mod members;
 mod peer;
 mod peer_link;
+mod pieces;
 mod proof;
 mod reads;
 mod rejection;

@@ -15,6 +15,7 @@
 //! own, which it draws at random, is done once, however often and wherever it is sent
 //! ([`replica::data::once`]).
 
+use crate::pieces::{self, Pieces};
 use crate::rejection::{Detail, Rejection, Topic};
 use base::{Buf, Error};
 use replica::data::kind::{JSON_MAX, Operator};
@@ -22,7 +23,7 @@ use replica::data::once::{Call, SessionId};
 use replica::data::{Kind, Value};
 use replica::service::{Refusal, ReplicaId, Ticket, Vector};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, LinkedList, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -39,13 +40,10 @@ pub(crate) const HELD_MAX: usize = 4 << 20;
 /// question has none. Size of the smallest piece of answers, bytes.
 pub(crate) const ANSWER_RESERVED: usize = 256;
 
-/// Memory of a piece besides its bytes: a node of the list, and the headers of two allocations.
-const PIECE_OVERHEAD: usize = 2 * size_of::<usize>() + size_of::<Vec<u8>>() + 2 * 16;
-
 /// Bytes that a question counts until its answer can be read: a reserved answer, and its place in a
 /// queue that is a quarter full at least.
 pub(crate) const QUESTION: usize =
-    ANSWER_RESERVED + PIECE_OVERHEAD + 4 * size_of::<(Ticket, Option<Vec<u8>>)>();
+    ANSWER_RESERVED + pieces::OVERHEAD + 4 * size_of::<(Ticket, Option<Vec<u8>>)>();
 
 /// What is said when there is no room to say why something was not done.
 const UNEXPLAINED: &str = "not done, and there is no room for the reason: too many answers of this \
@@ -380,7 +378,7 @@ impl Talk {
 
     /// Answers, at most so many bytes; `None`: wait for one. Nothing is the end: nothing was asked.
     pub(crate) fn read(&mut self, count: usize) -> Option<Vec<u8>> {
-        if self.said.len == 0 && (!self.asked.is_empty() || self.has_lines()) {
+        if self.said.len() == 0 && (!self.asked.is_empty() || self.has_lines()) {
             return None;
         }
         let some = self.said.take(count);
@@ -390,7 +388,7 @@ impl Talk {
 
     pub(crate) fn check(&self) {
         let early = self.asked.iter().filter_map(|(_, line)| line.as_ref()).map(Vec::len);
-        assert_eq!(self.answers, self.said.len + early.clone().sum::<usize>());
+        assert_eq!(self.answers, self.said.len() + early.clone().sum::<usize>());
         assert_eq!(self.early, early.map(|len| len.saturating_sub(ANSWER_RESERVED)).sum::<usize>());
         assert!(self.asked.capacity() <= 4 * self.asked.len(), "what the queue takes is counted");
         assert!(self.asked.iter().is_sorted_by(|a, b| a.0 < b.0), "questions are in their order");
@@ -415,60 +413,6 @@ pub(crate) fn complaint(error: &str, reason: &'static str, replicas: &[ReplicaId
 /// Bytes of an answer beyond what is reserved for it.
 fn beyond_reserve(line: &[u8]) -> usize {
     line.len().saturating_sub(ANSWER_RESERVED)
-}
-
-/// Bytes in allocations of their own, each freed when it has been read.
-#[derive(Debug, Default)]
-#[allow(clippy::linkedlist, reason = "a queue of pieces would take room for more of them")]
-struct Pieces {
-    pieces: LinkedList<Vec<u8>>,
-    /// Bytes of the first one that have been read.
-    passed: usize,
-    /// Bytes that have not been read.
-    len: usize,
-}
-
-impl Pieces {
-    /// Appends bytes.
-    fn extend(&mut self, mut bytes: &[u8]) {
-        self.len += bytes.len();
-        if let Some(last) = self.pieces.back_mut() {
-            let room = last.capacity() - last.len();
-            let (fits, rest) = bytes.split_at(room.min(bytes.len()));
-            last.extend_from_slice(fits);
-            bytes = rest;
-        }
-        if !bytes.is_empty() {
-            let mut piece = Vec::with_capacity(bytes.len().max(ANSWER_RESERVED));
-            piece.extend_from_slice(bytes);
-            self.pieces.push_back(piece);
-        }
-    }
-
-    /// Removes and returns the first bytes, at most so many.
-    fn take(&mut self, count: usize) -> Vec<u8> {
-        let count = count.min(self.len);
-        let mut some = Vec::with_capacity(count);
-        while let Some(first) = self.pieces.front()
-            && some.len() < count
-        {
-            let end = first.len().min(self.passed + count - some.len());
-            some.extend_from_slice(&first[self.passed..end]);
-            self.passed = end;
-            if end == first.len() {
-                self.pieces.pop_front();
-                self.passed = 0;
-            }
-        }
-        self.len -= count;
-        some
-    }
-
-    /// Bytes of memory. All pieces but the last are full.
-    fn memory(&self) -> usize {
-        let last = self.pieces.back().map_or(0, |last| last.capacity() - last.len());
-        self.passed + self.len + last + self.pieces.len() * PIECE_OVERHEAD
-    }
 }
 
 fn read_words(kind: Kind, text: &str) -> Result<Question, Rejection> {
@@ -707,38 +651,12 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_freed_as_they_are_read() {
-        let mut pieces = Pieces::default();
-        let all: Vec<u8> = (0..100_000_u32).map(|number| (number % 251) as u8).collect();
-        for part in all.chunks(1000) {
-            pieces.extend(part);
-        }
-        let memory = |pieces: &Pieces| {
-            let bytes = pieces.pieces.iter().map(Vec::capacity).sum::<usize>();
-            bytes + pieces.pieces.len() * PIECE_OVERHEAD
-        };
-        assert_eq!((pieces.len, pieces.memory()), (100_000, memory(&pieces)));
-        let mut read = pieces.take(700);
-        assert_eq!((pieces.len, pieces.memory()), (99_300, memory(&pieces)));
-        while pieces.len > 0 {
-            read.extend(pieces.take(1777));
-            let most = pieces.len + 1000 + (pieces.len / 1000 + 1) * PIECE_OVERHEAD;
-            assert!(memory(&pieces) <= most, "{} of {most}", memory(&pieces));
-        }
-        assert_eq!(read, all);
-        assert_eq!((pieces.memory(), pieces.take(1)), (0, vec![]));
-        // Short ones share a piece.
-        (0..100).for_each(|_| pieces.extend(b"short"));
-        assert!(memory(&pieces) < 1024, "{}", memory(&pieces));
-    }
-
-    #[test]
     fn all_that_is_allocated_for_answers_is_counted() {
         let allocated = |talk: &Talk| {
             let places = talk.asked.capacity() * size_of::<(Ticket, Option<Vec<u8>>)>();
             let early = talk.asked.iter().filter_map(|(_, line)| line.as_ref());
             let early = early.map(|line| line.capacity() + 16).sum::<usize>();
-            let said = talk.said.pieces.iter().map(|piece| piece.capacity() + PIECE_OVERHEAD);
+            let said = talk.said.each().map(|piece| piece.capacity() + pieces::OVERHEAD);
             places + early + said.sum::<usize>()
         };
         for len in [10, 255, 256, 300, 5000] {
