@@ -2,8 +2,8 @@
 //!
 //! Most suites keep one processor busy: an emulated kernel has one, and the server that it talks
 //! to sleeps meanwhile; others wait for times, so one more runs than there are processors. What a
-//! part prints is collected and printed when it ends, so that outputs do not mix. Parts that measure
-//! their own surroundings run afterwards, one by one.
+//! part prints is collected and printed when it ends, so that outputs do not mix. Parts that
+//! measure their own surroundings run afterwards, one by one.
 
 use crate::report::Report;
 use anyhow::{Context as _, Result};

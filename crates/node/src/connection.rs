@@ -24,7 +24,7 @@ mod tests;
 /// bytes after which no other is added: as many as wait in the kernel for a client, so that a slow
 /// one is seen to take some.
 const SEND_MAX: usize = 1024;
-const SEND_BYTES: usize = 256 << 10;
+const SEND_BYTES: usize = 512 << 10;
 
 /// How long a client may say nothing at all before it is given up.
 pub const SILENCE_TIME: Duration = Duration::from_secs(75);

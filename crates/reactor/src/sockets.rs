@@ -21,7 +21,7 @@ const BACKLOG: i32 = 4096;
 /// Maximum number of bytes in the kernel that are not on their way to a client yet. Without a limit
 /// they are as many as `tcp_wmem` allows, 4 MiB, outside of the memory that is counted, and copying
 /// them delays others.
-const UNSENT_MAX: libc::c_int = 256 << 10;
+const UNSENT_MAX: libc::c_int = 512 << 10;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
