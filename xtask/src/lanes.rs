@@ -1,9 +1,8 @@
 //! Parts of a test run as processes of their own, several at a time.
 //!
 //! Most suites keep one processor busy: an emulated kernel has one, and the server that it talks
-//! to sleeps meanwhile; others wait for times, so one more runs than there are processors. What a
-//! part prints is collected and printed when it ends, so that outputs do not mix. Parts that
-//! measure their own surroundings run afterwards, one by one.
+//! to sleeps meanwhile. What a part prints is collected and printed when it ends, so that outputs
+//! do not mix. Parts that measure their own surroundings run afterwards, one by one.
 
 use crate::report::Report;
 use anyhow::{Context as _, Result};
@@ -39,7 +38,7 @@ struct Done {
 
 /// Runs all parts and enters their results, each as soon as it is there.
 pub(crate) fn run(report: &mut Report, parts: Vec<Part>) {
-    let lanes = std::thread::available_parallelism().map_or(1, usize::from) + 1;
+    let lanes = std::thread::available_parallelism().map_or(1, usize::from);
     let (alone, together): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.alone);
     several(report, together, lanes);
     several(report, alone, 1);
