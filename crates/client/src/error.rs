@@ -113,6 +113,9 @@ const SENTENCES: &[(&str, u32)] = &[
     ("not supported", EOPNOTSUPP),
 ];
 
+/// What is refused if a server does not know the user.
+pub(crate) const AS_USER: &str = "attach as user";
+
 impl Refusal {
     /// A number of Linux.
     pub(crate) fn number(errno: u32) -> Refusal {
@@ -226,6 +229,7 @@ impl Error {
             Error::Disconnected { .. } => "look whether the server still runs, then try again",
             Error::Silent { .. } => "look whether the server hangs, then try again",
             Error::Broken { .. } => "ask a server that speaks 9P2000.L or 9P2000",
+            Error::Refused { doing, .. } if *doing == AS_USER => "name a user that it knows",
             Error::Refused { refusal, .. } => refusal.step(),
             Error::BadPath { .. } => "name another one",
             Error::Unsupported { doing, .. } if *doing != "move" => "use a server of 9P2000.L",

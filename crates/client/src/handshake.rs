@@ -1,11 +1,14 @@
 //! The beginning of a connection: which protocol, how large messages may be, as whom.
 
+use crate::error::AS_USER;
 use crate::line::{Dialect, Line};
 use crate::reader::Reader;
 use crate::socket::Socket;
 use crate::tree::{Fid, Tree, only};
 use crate::{Address, Error, Options};
+use std::ffi::OsStr;
 use std::io::{self, IoSlice};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::ninep::{NO_FID, NO_TAG, NO_UID, Rmessage, Tmessage};
@@ -162,7 +165,13 @@ pub(crate) fn attach(line: Arc<Line>, options: &Options) -> Result<Tree, Error> 
     let fid = line.new_fid()?;
     let message = Tmessage::Attach { fid, afid: NO_FID, uname, aname, uid };
     let attached = line.call(&message, only!(Rmessage::Attach { qid } => qid));
-    let place = if options.aname.is_empty() { "/" } else { &options.aname };
-    let qid = attached.map_err(|error| error.of("attach to", place.as_ref()))?;
+    let qid = attached.map_err(|error| match &options.aname[..] {
+        // The root is always there.
+        "" if error.is_not_found() && !uname.is_empty() => {
+            error.of(AS_USER, OsStr::from_bytes(uname).as_ref())
+        }
+        "" => error.of("attach to", "/".as_ref()),
+        place => error.of("attach to", place.as_ref()),
+    })?;
     Ok(Tree { root: Fid::new(line, fid), qid })
 }

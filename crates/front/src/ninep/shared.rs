@@ -138,7 +138,8 @@ impl Session {
             }
             (Identity::Claimed(Some(caller)), _) if uname.is_empty() => caller.clone(),
             (Identity::Claimed(_), _) => {
-                return Ok(identify(fid, path, Who::Name(uname.to_vec())));
+                let who = uid_of(uname).map_or_else(|| Who::Name(uname.to_vec()), Who::Uid);
+                return Ok(identify(fid, path, who));
             }
         };
         Ok(self.attach_as(fid, caller, path))
@@ -322,6 +323,13 @@ impl Session {
 
 const CLUNK: u8 = 121;
 const REMOVE: u8 = 123;
+
+/// The number of a user whose name is one: clients that know no name for their user send that.
+fn uid_of(uname: &[u8]) -> Option<u32> {
+    let digits = uname.iter().all(u8::is_ascii_digit).then_some(uname)?;
+    let uid = str::from_utf8(digits).ok()?.parse().ok()?;
+    (uid != NO_UID).then_some(uid)
+}
 
 fn identify(fid: u32, path: Vec<Name>, who: Who) -> Next {
     Next::Ask(Await::Identify { fid, path }, Caller::Server, Ask::Identify { who })

@@ -541,6 +541,28 @@ fn who_is_known_and_attaches_to_the_service_files_may_command() {
 }
 
 #[test]
+fn a_user_is_named_by_name_or_by_number() {
+    let numbers = [("0", Some(0)), ("1000", Some(1000)), ("4294967295", None), ("+5", None)];
+    for (uname, number) in [("me", None), ("5x", None)].into_iter().chain(numbers) {
+        let mut session = session(Identity::Claimed(None));
+        let mut say = |message: Tmessage<'_>| {
+            let (mut bytes, mut out) = (Vec::new(), Vec::new());
+            message.encode(1, &mut bytes);
+            session.step(Instant(0), Input::Received(Buf::from(bytes)), &mut out);
+            out
+        };
+        say(Tmessage::Version { msize: 8192, version: b"9P2000" });
+        let (uname, aname) = (uname.as_bytes(), &b""[..]);
+        let said = say(Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: None });
+        let [Output::Ask(_, Request { ask: Ask::Identify { who }, .. })] = &said[..] else {
+            panic!("{said:?}");
+        };
+        let wanted = number.map_or_else(|| Who::Name(uname.to_vec()), Who::Uid);
+        assert_eq!(*who, wanted);
+    }
+}
+
+#[test]
 fn plan9_makes_a_directory_in_four_steps_and_its_mode_is_no_wider() {
     let mut lab = Lab::new(Identity::Claimed(None));
     lab.say(NO_TAG, Tmessage::Version { msize: 8192, version: b"9P2000.u" });

@@ -54,6 +54,29 @@ fn clients_of_a_directory_of_root_are_its_owner_without_privileges() {
 }
 
 #[test]
+fn a_client_of_9p2000_without_a_name_is_known_by_its_number() {
+    let this = "root::a_client_of_9p2000_without_a_name_is_known_by_its_number";
+    as_root(this, |dir| {
+        std::fs::write(dir.join("file"), "").unwrap();
+        let socket = dir.join("socket");
+        let server = Server::start(dir, &["--9p", &format!("unix:{}", socket.display())]);
+        let ls = |user: Option<&str>| {
+            let mut command = Command::new(BINARY);
+            command.args(["ls", "--protocol", "9P2000", &format!("unix:{}", socket.display())]);
+            // As in most containers.
+            command.env_remove("USER").args(user.iter().flat_map(|name| ["--user", *name]));
+            command.output().unwrap()
+        };
+        assert!(String::from_utf8_lossy(&ls(None).stdout).contains("file\n"));
+        let refused = ls(Some("nobody-has-this-name"));
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert!(errors.contains("cannot attach as user nobody-has-this-name: "), "{errors}");
+        assert!(errors.contains("; name a user that it knows"), "{errors}");
+        assert_eq!((refused.status.code(), server.end()), (Some(1), Some(0)));
+    });
+}
+
+#[test]
 fn clients_let_nobody_else_start_a_file_with_set_id_bits() {
     let this = "root::clients_let_nobody_else_start_a_file_with_set_id_bits";
     as_root(this, |dir| {
