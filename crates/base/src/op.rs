@@ -17,6 +17,10 @@ use std::net::SocketAddr;
 /// Most blocks of one operation.
 pub const BLOCKS_MAX: usize = 512;
 
+/// Maximum number of bytes that a reactor takes for a client of a TCP listener and that are not on
+/// their way yet, but for one packet: a send of more ends when the client has taken some of it.
+pub const UNSENT_MAX: usize = 512 << 10;
+
 /// Names one operation; chosen by who submits it and given back with the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpId(pub u64);

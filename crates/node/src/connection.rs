@@ -8,7 +8,7 @@
 
 use crate::admission::Debt;
 use crate::stages::Stage;
-use base::op::{Op, OpId, Peer, Socket};
+use base::op::{Op, OpId, Peer, Socket, UNSENT_MAX};
 use base::{Automaton, Buf, Error, Instant};
 use front::{Account, CallId, Input as SessionInput, Output as SessionOutput};
 use front::{Room, Session};
@@ -20,11 +20,9 @@ use tree::{NodeId, OpenId, Reply, Request};
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of buffers in one send, as many as the kernel takes at once, and the number of
-/// bytes after which no other is added: as many as wait in the kernel for a client, so that a slow
-/// one is seen to take some.
+/// Maximum number of buffers in one send, as many as the kernel takes at once. None is added to
+/// [`UNSENT_MAX`] bytes, so that a slow client is seen to take some.
 const SEND_MAX: usize = 1024;
-const SEND_BYTES: usize = 512 << 10;
 
 /// How long a client may say nothing at all before it is given up.
 pub const SILENCE_TIME: Duration = Duration::from_secs(75);
@@ -235,7 +233,7 @@ impl Connection {
         // A send of one larger message ends when most of it has been taken.
         let unheard = match self.sending {
             Sending::No => 0,
-            Sending::Yes { bytes, .. } => bytes.saturating_sub(SEND_BYTES),
+            Sending::Yes { bytes, .. } => bytes.saturating_sub(UNSENT_MAX),
         };
         self.state != State::Ending && self.debt.is_overdue(now, unheard)
     }
@@ -296,7 +294,7 @@ impl Connection {
         if self.state != State::Ending && self.sending == Sending::No && !self.unsent.is_empty() {
             let mut total = 0;
             let fits = |buf: &&Buf| {
-                let fits = total < SEND_BYTES;
+                let fits = total < UNSENT_MAX;
                 total += buf.len();
                 fits
             };

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::errno;
-use base::op::{self, Peer};
+use base::op::{self, Peer, UNSENT_MAX};
 use base::{Error, User};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{
@@ -17,11 +17,6 @@ use std::time::Duration;
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
-
-/// Maximum number of bytes in the kernel that are not on their way to a client yet. Without a limit
-/// they are as many as `tcp_wmem` allows, 4 MiB, outside of the memory that is counted, and copying
-/// them delays others.
-const UNSENT_MAX: libc::c_int = 512 << 10;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,9 +105,10 @@ fn listen_tcp(address: &SocketAddr, flags: SocketFlags) -> io::Result<(Listening
 }
 
 /// Limits the bytes that wait to be sent on connections that a socket accepts
-/// (`TCP_NOTSENT_LOWAT`, Linux 3.12).
+/// (`TCP_NOTSENT_LOWAT`, Linux 3.12). Without a limit they are as many as `tcp_wmem` allows, 4 MiB,
+/// outside of the memory that is counted, and copying them delays others.
 fn set_unsent_max(fd: &OwnedFd) -> io::Result<()> {
-    let most = UNSENT_MAX;
+    let most = UNSENT_MAX as libc::c_int;
     let bytes = size_of_val(&most) as libc::socklen_t;
     // SAFETY: the pointer is to `bytes` bytes of memory that live across the call.
     let result = unsafe {
@@ -264,16 +260,16 @@ mod tests {
         let Address::Tcp(bound) = bound else { panic!("{bound}") };
         let client = TcpStream::connect(bound).expect("it listens");
         let fd = rustix::net::accept_with(&listening.fd, SocketFlags::NONBLOCK).expect("a client");
-        let most: libc::c_int = option(&fd, libc::TCP_NOTSENT_LOWAT);
-        assert_eq!(most, UNSENT_MAX, "accepted sockets inherit it");
+        let most = option(&fd, libc::TCP_NOTSENT_LOWAT);
+        assert_eq!(usize::try_from(most), Ok(UNSENT_MAX), "accepted sockets inherit it");
         let (bytes, mut sent) = (vec![0; 1 << 20], 0);
-        // Until nothing more is taken, which takes a while: buffers grow as data arrives.
+        // Buffers grow as data arrives, and the client's kernel may be late to take it.
         let is_writable = || {
             let mut fds = [PollFd::new(&fd, PollFlags::OUT)];
             let pause = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
             rustix::event::poll(&mut fds, Some(&pause)).expect("a socket") > 0
         };
-        while is_writable() {
+        while is_writable() || unsent(&fd) == 0 {
             match rustix::net::send(&fd, &bytes, SendFlags::NOSIGNAL) {
                 Ok(count) => sent += count,
                 Err(rustix::io::Errno::AGAIN) => {}
@@ -283,7 +279,7 @@ mod tests {
         let unsent = unsent(&fd);
         assert!(sent >= unsent && unsent > 0, "{sent} {unsent}");
         // One packet may go beyond the limit.
-        assert!(unsent <= UNSENT_MAX as usize + (64 << 10), "{unsent}");
+        assert!(unsent <= UNSENT_MAX + (64 << 10), "{unsent}");
         drop(client);
     }
 
