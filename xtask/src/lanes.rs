@@ -38,10 +38,15 @@ struct Done {
 
 /// Runs all parts and enters their results, each as soon as it is there.
 pub(crate) fn run(report: &mut Report, parts: Vec<Part>) {
-    let lanes = std::thread::available_parallelism().map_or(1, usize::from);
+    let lanes = processors();
     let (alone, together): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.alone);
     several(report, together, lanes);
     several(report, alone, 1);
+}
+
+/// Number of processors.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Parts that have not begun, and what those that run use.

@@ -59,8 +59,7 @@ fn part(title: &str, command: Command) -> Part {
 fn unit() -> Result<Part> {
     let mut cargo = sh::cargo(&["test", "--workspace", "--no-fail-fast"]);
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        cargo.env("RUST_TEST_THREADS", (processors + 2).to_string());
+        cargo.env("RUST_TEST_THREADS", (lanes::processors() + 2).to_string());
     }
     // Tests run in the directories of their crates.
     let guests = sh::scratch("guests")?.canonicalize().context("the directory of guests")?;

@@ -37,8 +37,8 @@ pub(crate) const ASKED_MAX: usize = 1024;
 pub(crate) const HELD_MAX: usize = 4 << 20;
 
 /// Longest answer, with its newline, for which there is room whatever else is held: at least why a
-/// question has none. Size of the smallest piece of answers, bytes.
-pub(crate) const ANSWER_RESERVED: usize = 256;
+/// question has none. Bytes.
+pub(crate) const ANSWER_RESERVED: usize = pieces::SIZE_MIN;
 
 /// Bytes that a question counts until its answer can be read: a reserved answer, and its place in a
 /// queue that is a quarter full at least.
@@ -387,9 +387,10 @@ impl Talk {
     }
 
     pub(crate) fn check(&self) {
-        let early = self.asked.iter().filter_map(|(_, line)| line.as_ref()).map(Vec::len);
-        assert_eq!(self.answers, self.said.len() + early.clone().sum::<usize>());
-        assert_eq!(self.early, early.map(|len| len.saturating_sub(ANSWER_RESERVED)).sum::<usize>());
+        let early = || self.asked.iter().filter_map(|(_, line)| line.as_deref());
+        assert_eq!(self.answers, self.said.len() + early().map(<[u8]>::len).sum::<usize>());
+        let early_beyond = early().map(beyond_reserve).sum::<usize>();
+        assert_eq!(self.early, early_beyond);
         assert!(self.asked.capacity() <= 4 * self.asked.len(), "what the queue takes is counted");
         assert!(self.asked.iter().is_sorted_by(|a, b| a.0 < b.0), "questions are in their order");
         let first = self.asked.front();

@@ -96,8 +96,7 @@ impl Geometry {
             return Err(Error::TooLarge);
         };
         // A few segments too many are described, those of the maps themselves.
-        let map_segments = rest.div_ceil(self.segment);
-        let index = (map_segments * 8).div_ceil(self.block as u64);
+        let (map_segments, index) = self.map_of(rest);
         let data_at = map_at + 2 * (index + map_segments);
         if data_at + 16 > self.blocks {
             return Err(Error::TooLarge);
@@ -116,6 +115,12 @@ impl Geometry {
         })
     }
 
+    /// Segments in so many blocks, and blocks of the index of a map of them.
+    fn map_of(&self, blocks: u64) -> (u64, u64) {
+        let segments = blocks.div_ceil(self.segment);
+        (segments, (segments * 8).div_ceil(self.block as u64))
+    }
+
     /// The same with data from one block on, and maps from another one on, behind it.
     ///
     /// # Errors
@@ -124,8 +129,7 @@ impl Geometry {
         let usual = self.layout()?;
         let rest = self.blocks.checked_sub(data_at).filter(|rest| *rest >= 16);
         let rest = rest.filter(|_| data_at >= usual.journal_at + usual.journal);
-        let map_segments = rest.ok_or(Error::TooLarge)?.div_ceil(self.segment);
-        let index = (map_segments * 8).div_ceil(self.block as u64);
+        let (map_segments, index) = self.map_of(rest.ok_or(Error::TooLarge)?);
         let layout = Layout { map_at, index, map_segments, data_at, ..usual };
         let end = map_at.checked_add(layout.map_blocks());
         let fits = map_at >= data_at && end.is_some_and(|end| end <= self.blocks);
@@ -220,8 +224,7 @@ impl Layout {
             if self.grown(blocks).is_ok() {
                 return Some(blocks);
             }
-            let segments = (blocks - self.data_at).div_ceil(self.segment);
-            let index = (segments * 8).div_ceil(self.block as u64);
+            let (segments, index) = self.geometry().map_of(blocks - self.data_at);
             blocks = (self.blocks + 2 * (index + segments)).max(blocks + 1);
         }
         None

@@ -496,6 +496,13 @@ fn a_fid_clunked_while_it_is_opened_keeps_nothing_open() {
     .assert_eq(&lab.text);
 }
 
+/// Answers of a session to a message.
+fn said(session: &mut Session, what: Tmessage<'_>) -> Vec<Output> {
+    let mut out = Vec::new();
+    session.step(Instant(0), Input::Received(message(1, what)), &mut out);
+    out
+}
+
 #[test]
 fn who_is_known_and_attaches_to_the_service_files_may_command() {
     let peer = User { uid: 0, gid: 0, groups: vec![], commands: false };
@@ -505,15 +512,11 @@ fn who_is_known_and_attaches_to_the_service_files_may_command() {
         if known {
             session.let_command();
         }
-        let mut say = |message: Tmessage<'_>| {
-            let (mut bytes, mut out) = (Vec::new(), Vec::new());
-            message.encode(1, &mut bytes);
-            session.step(Instant(0), Input::Received(Buf::from(bytes)), &mut out);
-            out
-        };
-        say(Tmessage::Version { msize: 8192, version: b"9P2000.L" });
+        said(&mut session, Tmessage::Version { msize: 8192, version: b"9P2000.L" });
         let uname = b"";
-        let said = say(Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: Some(uid) });
+        let uid = Some(uid);
+        let attach = Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid };
+        let said = said(&mut session, attach);
         let said = match &said[..] {
             [Output::Ask(call, Request { ask: Ask::Identify { who: Who::Uid(uid) }, .. })] => {
                 let user = User { uid: *uid, gid: 0, groups: vec![], commands: false };
@@ -545,15 +548,10 @@ fn a_user_is_named_by_name_or_by_number() {
     let numbers = [("0", Some(0)), ("1000", Some(1000)), ("4294967295", None), ("+5", None)];
     for (uname, number) in [("me", None), ("5x", None)].into_iter().chain(numbers) {
         let mut session = session(Identity::Claimed(None));
-        let mut say = |message: Tmessage<'_>| {
-            let (mut bytes, mut out) = (Vec::new(), Vec::new());
-            message.encode(1, &mut bytes);
-            session.step(Instant(0), Input::Received(Buf::from(bytes)), &mut out);
-            out
-        };
-        say(Tmessage::Version { msize: 8192, version: b"9P2000" });
+        said(&mut session, Tmessage::Version { msize: 8192, version: b"9P2000" });
         let (uname, aname) = (uname.as_bytes(), &b""[..]);
-        let said = say(Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: None });
+        let attach = Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: None };
+        let said = said(&mut session, attach);
         let [Output::Ask(_, Request { ask: Ask::Identify { who }, .. })] = &said[..] else {
             panic!("{said:?}");
         };

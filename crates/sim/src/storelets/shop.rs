@@ -422,7 +422,7 @@ impl Shop {
         self.listen(open, out);
     }
 
-    /// They wait for the next frames.
+    /// Asks for the next frames.
     fn listen(&mut self, open: OpenId, out: &mut Vec<Output>) {
         self.ask(3, Ask::Read { open, offset: 0, count: 1 << 16, headroom: 0 }, out);
     }

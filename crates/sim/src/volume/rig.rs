@@ -551,7 +551,7 @@ impl Rig {
                 self.outcome.rollbacks += 1;
                 Ok(())
             }
-            // Nothing was changed by it.
+            // Nothing was changed.
             Err(Error::NoSpace) => {
                 self.history.pop();
                 Ok(())
