@@ -1,9 +1,15 @@
 //! Attributes of files that clients change, and the state of the file system that has them.
 
-use crate::line::Dialect;
+use crate::line::{Dialect, Pending};
 use crate::tree::{Fid, only};
 use crate::{Client, Error, File, Path, Time};
 use wire::ninep::{Rmessage, Stat, Tmessage};
+
+/// Flag of `Txattrcreate` with which an empty value removes an attribute (`XATTR_REPLACE`).
+const REPLACE: u32 = 2;
+
+/// Maximum length of an extended attribute, bytes (Linux `XATTR_SIZE_MAX`).
+const VALUE_MAX: u64 = 64 << 10;
 
 /// Bits of `Tsetattr`'s `valid`.
 const MODE: u32 = 0x1;
@@ -58,6 +64,73 @@ impl Client {
             Dialect::Plan9 => change.plan9(&fid),
         });
         changed.map_err(|error| error.of(doing, path))
+    }
+
+    /// Returns the value of an extended attribute; links are followed.
+    ///
+    /// # Errors
+    /// Those of the server and of the connection; `Unsupported` with 9P2000.
+    pub fn attribute(&self, path: impl AsRef<Path>, name: &str) -> Result<Vec<u8>, Error> {
+        const DOING: &str = "read an extended attribute of";
+        let path = path.as_ref();
+        self.linux_only(DOING, path)?;
+        let found = self.tree.find(path, true).and_then(|(fid, _)| open_attribute(&fid, name));
+        let (fid, size) = found.map_err(|error| error.of(DOING, path))?;
+        let (file, mut value) = (File::new(fid, path, 0), vec![0; size]);
+        let mut read = 0;
+        while read < size {
+            match file.read_at(&mut value[read..], read as u64)? {
+                0 => break,
+                count => read += count,
+            }
+        }
+        value.truncate(read);
+        Ok(value)
+    }
+
+    /// Sets the value of an extended attribute; links are followed.
+    ///
+    /// # Errors
+    /// Those of the server and of the connection; `Unsupported` with 9P2000.
+    pub fn set_attribute(
+        &self,
+        path: impl AsRef<Path>,
+        name: &str,
+        value: &[u8],
+    ) -> Result<(), Error> {
+        self.write_attribute(path.as_ref(), name, value, 0)
+    }
+
+    /// Removes an extended attribute; links are followed.
+    ///
+    /// # Errors
+    /// Those of the server and of the connection; `Unsupported` with 9P2000.
+    pub fn remove_attribute(&self, path: impl AsRef<Path>, name: &str) -> Result<(), Error> {
+        self.write_attribute(path.as_ref(), name, &[], REPLACE)
+    }
+
+    fn write_attribute(
+        &self,
+        path: &Path,
+        name: &str,
+        value: &[u8],
+        flags: u32,
+    ) -> Result<(), Error> {
+        const DOING: &str = "change an extended attribute of";
+        self.linux_only(DOING, path)?;
+        let created = self.tree.find(path, true).and_then(|(fid, _)| {
+            let (name, size) = (name.as_bytes(), value.len() as u64);
+            let message = Tmessage::Xattrcreate { fid: fid.number, name, size, flags };
+            fid.line.call(&message, only!(Rmessage::Xattrcreate {} => ()))?;
+            Ok(fid)
+        });
+        let file = File::new(created.map_err(|error| error.of(DOING, path))?, path, 0);
+        let mut written = 0;
+        while written < value.len() {
+            written += file.write_at(&value[written..], written as u64)?;
+        }
+        // Servers change the attribute when they have all of it.
+        file.close()
     }
 
     /// Returns space and files of the file system that has a file.
@@ -124,6 +197,24 @@ impl Change {
         }
         let message = Tmessage::Wstat { fid: fid.number, stat };
         fid.line.call(&message, only!(Rmessage::Wstat {} => ()))
+    }
+}
+
+/// Opens an extended attribute; its length, bytes.
+fn open_attribute(fid: &Fid, name: &str) -> Result<(Fid, usize), Error> {
+    let (line, newfid) = (&fid.line, fid.line.new_fid()?);
+    let message = Tmessage::Xattrwalk { fid: fid.number, newfid, name: name.as_bytes() };
+    let reply = line.begin(&message, Some(newfid)).and_then(Pending::wait);
+    let reply = reply.inspect_err(|error| {
+        if !error.is_fatal() {
+            line.free_fid(newfid);
+        }
+    })?;
+    let opened = Fid::new(line.clone(), newfid);
+    let size = line.read(&reply, only!(Rmessage::Xattrwalk { size } => size))?;
+    match usize::try_from(size).ok().filter(|_| size <= VALUE_MAX) {
+        Some(size) => Ok((opened, size)),
+        None => Err(line.broken(format!("an extended attribute of {size} bytes"))),
     }
 }
 

@@ -89,6 +89,7 @@ const EROFS: u32 = 30;
 const ENOSYS: u32 = 38;
 const ENOTEMPTY: u32 = 39;
 const ELOOP: u32 = 40;
+const ENODATA: u32 = 61;
 const EOPNOTSUPP: u32 = 95;
 const EDQUOT: u32 = 122;
 
@@ -113,7 +114,7 @@ const SENTENCES: &[(&str, u32)] = &[
     ("not supported", EOPNOTSUPP),
 ];
 
-/// What is refused if a server does not know the user.
+/// Operation that a server refuses to a user whom it does not know.
 pub(crate) const AS_USER: &str = "attach as user";
 
 impl Refusal {
@@ -139,7 +140,9 @@ impl Refusal {
             ENOTDIR => "name a directory there",
             EISDIR => "name a file, or take the whole directory",
             ENOTEMPTY => "remove what is in it first",
-            ENOSPC | EDQUOT => "make room on the server",
+            ENOSPC => "make room on the server",
+            EDQUOT => "remove files there, or ask for a larger quota",
+            ENODATA => "look at its name",
             EROFS => "nobody can change anything there; choose another place",
             ELOOP => "name the file by a path with fewer links",
             ENOSYS | EOPNOTSUPP => "this server cannot do it; find another way",
@@ -180,6 +183,11 @@ impl Error {
     /// There is no such file.
     pub fn is_not_found(&self) -> bool {
         self.errno() == ENOENT
+    }
+
+    /// The file has no such extended attribute.
+    pub fn is_no_attribute(&self) -> bool {
+        self.errno() == ENODATA
     }
 
     /// This user may not do that.

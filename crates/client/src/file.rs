@@ -175,7 +175,7 @@ pub struct File {
 }
 
 impl File {
-    fn new(fid: Fid, path: &Path, iounit: u32) -> File {
+    pub(crate) fn new(fid: Fid, path: &Path, iounit: u32) -> File {
         let room = fid.line.msize - IO_HEADER_SIZE;
         let unit = if iounit == 0 { room } else { iounit };
         let piece = room.min(unit).min(PIECE_MAX);
