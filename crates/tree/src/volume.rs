@@ -14,9 +14,10 @@
 //! ```
 //!
 //! - Records: what is in the store, byte by byte ([`record`], [`names`]).
-//! - Plans: [`walk`], [`make`], [`remove`], [`data`], [`attrs`], [`list`], [`batch`],
+//! - Plans: [`walk`], [`make`], [`remove`], [`data`], [`attrs`], [`quota`], [`list`], [`batch`],
 //!   [`snapshots`].
-//! - Machines: the [`errand`] of each request, and the [`reaper`], which frees large storage.
+//! - Machines: the [`errand`] of each request, the [`reaper`], which frees large storage, and
+//!   [`counting`], which counts files for a new quota.
 //! - [`verify`]: whether all records fit together.
 //!
 //! Permissions are checked here, as POSIX and Linux have them ([`permission`]). A node keeps the
@@ -26,13 +27,14 @@
 //! - Every change of a file has a date of its own, a nanosecond after the last one if the clock
 //!   says no better. Reading is dated as Linux's `relatime` does it.
 //! - A file may have 2³¹ names, a directory as many directories in it.
-//! - The limits on files and bytes count inodes and blocks of contents; names and attributes have
+//! - Limits and quotas on files and bytes count inodes and blocks of contents; names and attributes have
 //!   no limit of their own but the volume's size, and 256 attributes for each file.
 //! - What the server makes for itself belongs to the owner of the directory it is made in.
 
 mod appends;
 mod attrs;
 mod batch;
+mod counting;
 mod data;
 mod draft;
 mod errand;
@@ -43,6 +45,7 @@ mod make;
 mod names;
 mod permission;
 mod plan;
+mod quota;
 mod reaper;
 mod record;
 mod remove;
@@ -54,6 +57,7 @@ pub mod verify;
 mod walk;
 
 pub use format::{Format, format};
+pub use quota::{Limited, Limits};
 
 use crate::disk;
 use crate::locks::{Outcome, Table};
@@ -61,8 +65,11 @@ use crate::request::{Ask, Id, Input, Lock, NodeId, OpenId, Output, Reply, Reques
 use appends::Appends;
 use base::op::{Done, File, OpId};
 use base::{Automaton, Error, Instant, Kind, Stat, Time};
-use errand::{Awaits, CLOSE, Errand, GROW, LOOSE, REAPER, translate};
+use counting::Counting;
+use draft::Draft;
+use errand::{Awaits, CLOSE, COUNTING, Errand, GROW, LOOSE, REAPER, translate};
 use hold::{Node, Open, Opening, Place, Spot};
+use quota::Quotas;
 use reaper::{Reaper, Task};
 use record::Settings;
 use sight::{Sight, Stop};
@@ -70,7 +77,7 @@ use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::time::Duration;
-use store::{Durability, Refusal, Store, View};
+use store::{Change, Durability, Refusal, Store, Ticket, View};
 
 /// Most nodes, open files and requests under way together.
 pub const HANDLES_MAX: usize = 1 << 20;
@@ -93,6 +100,8 @@ pub struct Volume {
     write_through: bool,
     /// Read when it is first needed.
     settings: Option<Settings>,
+    /// Read before the first change.
+    quotas: Option<Quotas>,
     /// Most nodes and open files together.
     handles_max: usize,
     nodes: Slab<Node>,
@@ -114,6 +123,7 @@ pub struct Volume {
     trimming: BTreeSet<(u64, usize)>,
     locks: Table<OpenId, RequestId>,
     reaper: Reaper,
+    counting: Counting,
     /// Inodes to be told to the reaper.
     due: Vec<u64>,
     /// What the store said and nobody has heard yet. Empty between steps.
@@ -141,6 +151,8 @@ pub struct Counts {
     pub reaper: (&'static str, usize),
     /// Files without a name that somebody holds, or that wait for the reaper.
     pub nameless: usize,
+    /// State of the machine that counts files for quotas.
+    pub counting: &'static str,
 }
 
 impl Volume {
@@ -159,6 +171,7 @@ impl Volume {
             read_only,
             write_through: false,
             settings: None,
+            quotas: None,
             handles_max: HANDLES_MAX,
             nodes,
             opens: Slab::new(),
@@ -173,6 +186,7 @@ impl Volume {
             trimming: BTreeSet::new(),
             locks: Table::default(),
             reaper: Reaper::new(read_only),
+            counting: Counting::new(read_only),
             due: Vec::new(),
             heard: Vec::new(),
             opened: None,
@@ -254,7 +268,15 @@ impl Volume {
             errands,
             reaper: (self.reaper.name(), self.reaper.waiting()),
             nameless: self.nameless.len(),
+            counting: self.counting.name(),
         }
+    }
+
+    /// Quotas, as far as they are known.
+    pub fn quotas(&self) -> Vec<Limited> {
+        let block = self.store.layout().block as u64;
+        let quotas = self.quotas.iter().flatten();
+        quotas.map(|(holder, quota)| Limited::new(*holder, quota, block)).collect()
     }
 
     /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
@@ -262,6 +284,7 @@ impl Volume {
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.grant(out);
         self.reap(now, out);
+        self.count(now);
         self.settle(now, out);
         self.store.tick(now, &mut self.heard);
         self.settle(now, out);
@@ -339,9 +362,10 @@ impl Automaton for Volume {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let reaps = self.reaper.deadline().filter(|_| self.opened == Some(Ok(())));
+        let spare = [self.reaper.deadline(), self.counting.deadline()].into_iter().flatten().min();
+        let spare = spare.filter(|_| self.opened == Some(Ok(())));
         let locks = self.locks.is_due().then_some(Instant(0));
-        self.store.deadline().into_iter().chain(reaps).chain(locks).min()
+        self.store.deadline().into_iter().chain(spare).chain(locks).min()
     }
 
     fn check(&self) {
@@ -365,6 +389,7 @@ impl Automaton for Volume {
         });
         assert_eq!(self.trimming, trimming.collect(), "who waits for a trim is indexed");
         self.reaper.check();
+        self.counting.check();
         self.appends.check();
         for (ino, slot) in self.appends.holders() {
             assert_eq!(self.appended(slot), Some(ino), "the end is held by a write");
@@ -472,6 +497,11 @@ impl Volume {
                 let input = result.map_or_else(failed, |()| reaper::Input::Fetched);
                 self.tell_reaper(now, input, out);
             }
+            store::Output::Fetched(COUNTING, result) => {
+                let failed = |error| self.counting_failed(plain(error));
+                let input = result.map_or_else(failed, |()| counting::Input::Fetched);
+                self.tell_counting(now, input);
+            }
             store::Output::Fetched(ticket, result) => {
                 self.fetched(now, ticket.0 as usize, result, out);
             }
@@ -506,6 +536,7 @@ impl Volume {
         if self.opened != Some(Ok(())) {
             return;
         }
+        self.learn(now);
         self.tell_reaper(now, reaper::Input::Tick, out);
         let result = match self.reaper.task() {
             None => return,
@@ -540,16 +571,10 @@ impl Volume {
     }
 
     fn cut(&mut self, now: Instant, ino: u64, at: u64) -> Result<reaper::Input, Stop> {
-        let draft = draft::Draft::new(self.sight(View::Present)?, self.date(now));
+        let draft = self.draft(self.date(now))?;
         let cut = reaper::cut(draft, ino, at, self.is_held(ino))?;
         if !cut.changes.is_empty() {
-            let soon = Durability::Soon;
-            let done = self.store.commit(now, LOOSE, &cut.changes, soon, &mut self.heard);
-            match done {
-                Ok(()) => {}
-                Err(Refusal::Missing(missing)) => return Err(Stop::Missing(missing)),
-                Err(Refusal::Failed(error)) => return Err(Stop::Failed(plain(error))),
-            }
+            self.commit_loose(now, &cut.changes)?;
         }
         if cut.gone {
             self.nameless.remove(&ino);
@@ -580,11 +605,106 @@ impl Volume {
         Sight::new(&self.store, settings, view)
     }
 
-    /// Keeps the settings, once they are in memory: they do not change.
-    fn learn_settings(&mut self) {
+    /// Keeps the settings and the quotas, once they are in memory.
+    fn learn(&mut self, now: Instant) {
         if self.settings.is_none() {
             self.settings = self.sight(View::Present).ok().map(|sight| sight.settings);
         }
+        if self.quotas.is_none() && self.settings.is_some() {
+            let quotas = self.sight(View::Present).and_then(|sight| quota::load(&sight));
+            self.quotas = quotas.ok();
+            let quotas = self.quotas.iter().flatten();
+            let due = quotas.filter(|(_, quota)| !quota.is_counted()).map(|(holder, _)| *holder);
+            for holder in due.collect::<Vec<_>>() {
+                self.tell_counting(now, counting::Input::Due(holder));
+            }
+        }
+    }
+
+    /// An empty transaction on the present.
+    ///
+    /// # Errors
+    /// `Missing` until the quotas are in memory.
+    fn draft(&self, date: Time) -> Result<Draft<'_>, Stop> {
+        let sight = self.sight(View::Present)?;
+        match &self.quotas {
+            Some(quotas) => Ok(Draft::new(sight, quotas, date)),
+            None => Err(quota::load(&sight).err().unwrap_or(Stop::Failed(Error::Io))),
+        }
+    }
+
+    /// Commits changes, and applies those of quotas to what is in memory.
+    fn commit_changes(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        changes: &[Change],
+        durability: Durability,
+    ) -> Result<(), Refusal> {
+        self.store.commit(now, ticket, changes, durability, &mut self.heard)?;
+        if let Some(quotas) = &mut self.quotas {
+            quota::note(quotas, changes);
+        }
+        let is_of_settings = |change: &Change| match change {
+            Change::Put { table, key, .. } => {
+                *table == record::SETTINGS && *key == record::SETTINGS_KEY
+            }
+            Change::Delete { .. }
+            | Change::Write { .. }
+            | Change::Attach { .. }
+            | Change::Cut { .. }
+            | Change::Free { .. } => false,
+        };
+        if changes.iter().any(is_of_settings) {
+            self.settings = None;
+        }
+        Ok(())
+    }
+
+    /// Commits changes for which no request waits.
+    fn commit_loose(&mut self, now: Instant, changes: &[Change]) -> Result<(), Stop> {
+        self.commit_changes(now, LOOSE, changes, Durability::Soon).map_err(
+            |refusal| match refusal {
+                Refusal::Missing(missing) => Stop::Missing(missing),
+                Refusal::Failed(error) => Stop::Failed(plain(error)),
+            },
+        )
+    }
+
+    /// The turn of the counting machine.
+    fn count(&mut self, now: Instant) {
+        if self.opened != Some(Ok(())) {
+            return;
+        }
+        self.tell_counting(now, counting::Input::Tick);
+        let Some(task) = self.counting.task().cloned() else { return };
+        let counted = self.draft(self.date(now)).and_then(|draft| counting::count(draft, &task));
+        let committed = counted.and_then(|counted| {
+            if !counted.changes.is_empty() {
+                self.commit_loose(now, &counted.changes)?;
+            }
+            Ok(counting::Input::Counted(counted.path))
+        });
+        let input = committed.unwrap_or_else(|stop| match stop {
+            Stop::Missing(missing) => {
+                self.store.fetch(now, COUNTING, missing, &mut self.heard);
+                counting::Input::Missing
+            }
+            Stop::Failed(error) => self.counting_failed(error),
+            Stop::Trimming(_) | Stop::Appending(_) => unreachable!("no file's end is moved"),
+        });
+        self.tell_counting(now, input);
+    }
+
+    fn counting_failed(&self, error: Error) -> counting::Input {
+        match error == Error::ReadOnly || self.store.is_broken() {
+            true => counting::Input::Ended,
+            false => counting::Input::Failed,
+        }
+    }
+
+    fn tell_counting(&mut self, now: Instant, input: counting::Input) {
+        self.counting.step(now, input, &mut Vec::new());
     }
 
     /// The date at an instant.

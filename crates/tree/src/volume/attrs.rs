@@ -4,7 +4,8 @@ use super::Spot;
 use super::draft::Draft;
 use super::permission::{READ, WRITE};
 use super::plan::{Effects, Planned, Scene, answer};
-use super::record::{ATTRS, Attr, Inode, pair};
+use super::quota::Asked;
+use super::record::{ATTRS, Attr, Holder, Inode, Quota, pair};
 use super::sight::Stop;
 use crate::request::{NodeId, OpenId, Reply};
 use base::{Error, Kind, NAME_MAX, SetStat, SetTime, StatFs, Time};
@@ -90,8 +91,8 @@ impl Scene<'_> {
         }
         let inode = draft.inode(ino)?;
         inode.mode = who.mode_after_chown(inode);
-        (inode.uid, inode.gid) = (uid, gid);
-        Ok(())
+        inode.gid = gid;
+        draft.give_away(ino, uid)
     }
 
     fn set_mode(
@@ -145,17 +146,25 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// How full the volume is, as far as its own limits let it become.
-    pub(super) fn stat_fs(&self) -> Planned {
-        let sight = self.sight(View::Present)?;
+    /// How full the volume is, as far as its own limits let it become; in a directory with a quota,
+    /// and beneath it, how much of that is used.
+    pub(super) fn stat_fs(&self, node: NodeId) -> Planned {
+        let draft = self.draft()?;
+        let sight = &draft.sight;
         let (space, counters) = (self.volume.store.space(), sight.counters()?);
+        let quota = match self.volume.spot(node) {
+            Spot::File(View::Present, ino) => {
+                draft.quota(Holder::Project(draft.look(ino)?.project)).filter(Quota::is_counted)
+            }
+            Spot::File(View::Snapshot(_), _) | Spot::Snapshots => None,
+        };
         let limit = sight.settings.bytes_max / sight.block;
         let blocks = space.blocks.min(limit);
         let left = blocks.saturating_sub(counters.blocks);
         // Without a limit there is room for about as many files as there are free blocks.
         let most = counters.inodes.saturating_add(space.blocks_available);
         let files = sight.settings.inodes_max.min(most);
-        answer(Reply::StatFs(StatFs {
+        let mut stat = StatFs {
             kind: MAGIC,
             block_size: u32::try_from(sight.block).expect("blocks are small"),
             blocks,
@@ -165,7 +174,17 @@ impl Scene<'_> {
             files_free: files.saturating_sub(counters.inodes),
             id: sight.device,
             name_max: NAME_MAX as u32,
-        }))
+        };
+        if let Some(quota) = quota {
+            let limits = quota.limits(sight.block, blocks, files);
+            let left = limits.blocks.saturating_sub(quota.blocks);
+            stat.blocks = limits.blocks;
+            stat.blocks_free = stat.blocks_free.min(left);
+            stat.blocks_available = stat.blocks_available.min(left);
+            stat.files = limits.inodes;
+            stat.files_free = stat.files_free.min(limits.inodes.saturating_sub(quota.inodes));
+        }
+        answer(Reply::StatFs(stat))
     }
 
     pub(super) fn get_attr(&self, node: NodeId, name: &[u8]) -> Planned {
@@ -174,6 +193,9 @@ impl Scene<'_> {
         };
         let sight = self.sight(view)?;
         self.may_attr(&sight.inode(ino)?, name, READ)?;
+        if let Some(asked) = Asked::of(name) {
+            return self.get_quota(view, ino, asked);
+        }
         let (_, value) = sight.attr(ino, name)?.ok_or(Error::NoAttribute)?;
         answer(Reply::Bytes(value))
     }
@@ -209,6 +231,9 @@ impl Scene<'_> {
         let ino = self.changeable(node)?;
         let mut draft = self.draft()?;
         self.may_attr(&draft.look(ino)?, name, WRITE)?;
+        if let Some(asked) = Asked::of(name) {
+            return self.limit(ino, asked, value);
+        }
         let attr = Attr { name, value }.encode();
         if value.len() > VALUE_MAX || attr.len() > self.volume.store.layout().value_max() {
             return Err(Error::AttributeTooLarge.into());
@@ -237,6 +262,9 @@ impl Scene<'_> {
         let ino = self.changeable(node)?;
         let mut draft = self.draft()?;
         self.may_attr(&draft.look(ino)?, name, WRITE)?;
+        if let Some(asked) = Asked::of(name) {
+            return self.remove_quota(ino, asked);
+        }
         let (cookie, _) = draft.sight.attr(ino, name)?.ok_or(Error::NoAttribute)?;
         draft.delete(ATTRS, pair(ino, cookie).to_vec());
         let now = draft.now();

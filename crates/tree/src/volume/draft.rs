@@ -5,12 +5,14 @@
 //! attributes become changes at once: no plan looks for one that it has just changed.
 
 use super::data::SIZE_MAX;
+use super::quota::{Quotas, Usage};
 use super::record::{
-    ATTRS, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, INODES, Inode, ORPHANS, Orphan, SETTINGS,
-    Why, key, pair,
+    ATTRS, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, Holder, INODES, Inode, ORPHANS, Orphan,
+    QUOTAS, Quota, SETTINGS, Why, key, pair,
 };
 use super::sight::{Sight, Stop};
 use base::{Error, Kind, Name, Time};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use store::{Change, Table};
 
@@ -24,6 +26,9 @@ pub(super) struct Draft<'a> {
     now: Time,
     inodes: Vec<(u64, Inode)>,
     counters: Option<Counters>,
+    /// Quotas as they are without the draft, and those that it changes or removes.
+    pub(super) known: &'a Quotas,
+    pub(super) quotas: BTreeMap<Holder, Option<Quota>>,
     changes: Vec<Change>,
 }
 
@@ -51,8 +56,9 @@ impl Inode {
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(sight: Sight<'a>, now: Time) -> Draft<'a> {
-        Draft { sight, now, inodes: Vec::new(), counters: None, changes: Vec::new() }
+    pub(super) fn new(sight: Sight<'a>, known: &'a Quotas, now: Time) -> Draft<'a> {
+        let (inodes, changes, quotas) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Draft { sight, now, inodes, counters: None, known, quotas, changes }
     }
 
     pub(super) fn now(&self) -> Time {
@@ -90,24 +96,36 @@ impl<'a> Draft<'a> {
     /// Adds a new inode; gives its number.
     ///
     /// # Errors
-    /// `NoSpace` if there are as many as there may be.
+    /// `NoSpace` if there are as many as there may be, `QuotaExceeded` if its owner or its project
+    /// has as many.
     pub(super) fn add(&mut self, inode: Inode) -> Result<u64, Stop> {
         let most = self.sight.settings.inodes_max;
-        let counters = self.counters()?;
-        if counters.inodes >= most || counters.next >= u64::MAX >> 1 {
+        if self.counters()?.inodes >= most {
             return Err(Error::NoSpace.into());
         }
-        let ino = counters.next;
-        counters.next += 1;
+        let ino = self.number()?;
+        let counters = self.counters()?;
         counters.inodes = counters.inodes.saturating_add(1);
+        self.take_quota(ino, &inode, Usage { blocks: 0, inodes: 1 })?;
         self.inodes.push((ino, inode));
         Ok(ino)
+    }
+
+    /// A number that no inode and no project has, nor had.
+    pub(super) fn number(&mut self) -> Result<u64, Stop> {
+        let counters = self.counters()?;
+        if counters.next >= u64::MAX >> 1 {
+            return Err(Error::NoSpace.into());
+        }
+        counters.next += 1;
+        Ok(counters.next - 1)
     }
 
     /// Counts blocks that a file's contents take from now on.
     ///
     /// # Errors
-    /// `NoSpace` past the limit of the volume.
+    /// `NoSpace` past the limit of the volume, `QuotaExceeded` past that of the file's owner or
+    /// project.
     pub(super) fn take_blocks(&mut self, ino: u64, blocks: u64) -> Result<(), Stop> {
         if blocks == 0 {
             return Ok(());
@@ -119,6 +137,8 @@ impl<'a> Draft<'a> {
             return Err(Error::NoSpace.into());
         }
         counters.blocks = used;
+        let inode = self.look(ino)?;
+        self.take_quota(ino, &inode, Usage { blocks, inodes: 0 })?;
         let inode = self.inode(ino)?;
         inode.blocks = inode.blocks.saturating_add(blocks);
         Ok(())
@@ -129,6 +149,8 @@ impl<'a> Draft<'a> {
         if blocks > 0 {
             let counters = self.counters()?;
             counters.blocks = counters.blocks.saturating_sub(blocks);
+            let inode = self.look(ino)?;
+            self.give_quota(ino, &inode, Usage { blocks, inodes: 0 });
             let inode = self.inode(ino)?;
             inode.blocks = inode.blocks.saturating_sub(blocks);
         }
@@ -226,6 +248,7 @@ impl<'a> Draft<'a> {
         let counters = self.counters()?;
         counters.blocks = counters.blocks.saturating_sub(inode.blocks);
         counters.inodes = counters.inodes.saturating_sub(1);
+        self.give_quota(ino, &inode, Usage { blocks: inode.blocks, inodes: 1 });
         self.inodes.retain(|(known, _)| *known != ino);
         self.delete(INODES, key(ino).to_vec());
         Ok(true)
@@ -250,6 +273,13 @@ impl<'a> Draft<'a> {
         }
         if let Some(counters) = self.counters {
             self.put(SETTINGS, COUNTERS_KEY.to_vec(), counters.encode());
+        }
+        for (holder, quota) in std::mem::take(&mut self.quotas) {
+            let key = holder.key().to_vec();
+            match quota {
+                Some(quota) => self.put(QUOTAS, key, quota.encode()),
+                None => self.delete(QUOTAS, key),
+            }
         }
         self.changes
     }

@@ -4,9 +4,9 @@
 
 use super::permission::Person;
 use super::plan::{Answer, Commit, Effects, Placing, Plan, Progress, Scene};
-use super::reaper;
 use super::sight::Stop;
 use super::{Spot, Volume};
+use super::{counting, reaper};
 use crate::request::{Ask, Id, Output, Reply, Request, RequestId};
 use base::op::{Op, PathDone, PathOp, Who};
 use base::{Caller, Error, Instant};
@@ -24,6 +24,8 @@ pub(super) const REAPER: Ticket = Ticket(1 << 62 | 1);
 pub(super) const CLOSE: Ticket = Ticket(1 << 62 | 2);
 /// A growth.
 pub(super) const GROW: Ticket = Ticket(1 << 62 | 3);
+/// What the counting machine waits for.
+pub(super) const COUNTING: Ticket = Ticket(1 << 62 | 4);
 
 /// A request under way.
 #[derive(Debug)]
@@ -91,7 +93,7 @@ impl Errand {
 impl Volume {
     /// Plans an errand (again), and does what the plan says.
     pub(super) fn go(&mut self, now: Instant, slot: usize, out: &mut Vec<Output>) {
-        self.learn_settings();
+        self.learn(now);
         let errand = &self.errands[slot];
         assert!(errand.plans <= PLANS_MAX, "a request is not planned for ever");
         let (who, date) = (Person(&errand.caller), self.date(now));
@@ -160,8 +162,7 @@ impl Volume {
             self.store.sync(now, ticket(slot), &mut self.heard);
         } else if !changes.is_empty() {
             let ticket = ticket(slot);
-            let done = self.store.commit(now, ticket, &changes, durability, &mut self.heard);
-            if let Err(refusal) = done {
+            if let Err(refusal) = self.commit_changes(now, ticket, &changes, durability) {
                 return self.refused(now, slot, refusal, out);
             }
         }
@@ -198,7 +199,10 @@ impl Volume {
 
     /// What a transaction means to those who hold files.
     fn take_effect(&mut self, now: Instant, effects: Effects, out: &mut Vec<Output>) {
-        let Effects { gone, moved, nameless, named, trimming, attached: _ } = effects;
+        let Effects { gone, moved, nameless, named, trimming, quota, attached: _ } = effects;
+        if let Some(holder) = quota {
+            self.tell_counting(now, counting::Input::Due(holder));
+        }
         if let Some((ino, place)) = gone {
             self.move_places(ino, &place, None);
         }

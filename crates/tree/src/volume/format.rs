@@ -28,7 +28,7 @@ pub struct Format {
 /// The changes that make an empty tree in an empty store.
 pub fn format(format: &Format) -> Vec<Change> {
     let Format { uid, gid, mode, date, seed, inodes_max, bytes_max } = *format;
-    let settings = Settings { seed, inodes_max, bytes_max };
+    let settings = Settings { quotas: false, seed, inodes_max, bytes_max };
     let counters = Counters { next: ROOT + 1, inodes: 1, blocks: 0 };
     let root = Inode {
         kind: Kind::Directory,

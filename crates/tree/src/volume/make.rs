@@ -227,6 +227,7 @@ impl Scene<'_> {
             changed: now,
             special: new.device,
             parent: if is_directory { dir } else { 0 },
+            project: draft.project(&directory),
             target: if short { new.target.to_vec() } else { Vec::new() },
             ..Inode::default()
         })?;
@@ -248,6 +249,7 @@ impl Scene<'_> {
             return Err(Error::NotPermitted.into());
         }
         self.who.may_link(&inode)?;
+        draft.expect_same_project(ino, dir)?;
         match inode.links {
             0 => return Err(Error::NotFound.into()),
             LINKS_MAX.. => return Err(Error::TooManyLinks.into()),

@@ -10,7 +10,7 @@
 
 use super::draft::{self, Draft};
 use super::permission::Person;
-use super::record::{INODES, Inode, key};
+use super::record::{Holder, INODES, Inode, key};
 use super::sight::{Sight, Stop};
 use super::{Opening, Place, Spot, Volume};
 use crate::request::{Ask, NodeId, OpenId, Reply};
@@ -82,6 +82,8 @@ pub(super) struct Effects {
     pub(super) named: Option<(u64, Place)>,
     /// An inode with contents behind its end.
     pub(super) trimming: Option<u64>,
+    /// A quota for which files may have to be counted.
+    pub(super) quota: Option<Holder>,
     /// The blocks that were placed are part of the file.
     pub(super) attached: bool,
 }
@@ -137,7 +139,7 @@ impl<'a> Scene<'a> {
                 self.read_all(*from, paths, *size_max, *bytes_max)
             }
             Ask::ReadLink { node } => self.read_link(*node),
-            Ask::StatFs { .. } => self.stat_fs(),
+            Ask::StatFs { node } => self.stat_fs(*node),
             Ask::GetAttr { node, name } => self.get_attr(*node, name),
             Ask::ListAttrs { node } => self.list_attrs(*node),
             Ask::MakeDir { dir, name, .. } if self.volume.spot(*dir) == Spot::Snapshots => {
@@ -211,7 +213,7 @@ impl<'a> Scene<'a> {
 
     /// Changes of the present.
     pub(super) fn draft(&self) -> Result<Draft<'a>, Stop> {
-        Ok(Draft::new(self.sight(View::Present)?, self.now))
+        self.volume.draft(self.now)
     }
 
     /// The inode that a node is, which must be one that can change.

@@ -13,7 +13,7 @@
 //!   0      1       2      4       8     12    16     24       32         44         56
 //!   | kind | flags | mode | links | uid | gid | size | blocks | accessed | modified | changed |
 //!   68       76       84        92      96           100
-//!   | device | parent | entries | attrs | generation | target ...
+//!   | device | parent | entries | attrs | generation | project, if it has one, 8 | target ...
 //!
 //! table 258, entries                                key: | directory 8 | cookie 8 |
 //!   0       8      9
@@ -28,15 +28,25 @@
 //! table 261, orphans                                key: | inode 8 |
 //!   0     1
 //!   | why | end 8 |
+//!
+//! table 262, quotas                                 key: | 0: a user, 1: a project | number 8 |
+//!   0           8            16       24       32        40
+//!   | bytes_max | inodes_max | blocks | inodes | counted | directory |
 //! ```
 //!
 //! A *cookie* is a hash of the name ([`super::names`]). *Kind* counts as [`Kind::ALL`] does.
 //! *Flags*: bit 0, contents behind the end are still there, and must be cut before the file may
-//! grow. *Blocks* are the volume's blocks that the contents take. *Parent* and *entries* are zero
+//! grow; bit 1, it has a project. *Blocks* are the volume's blocks that the contents take. *Parent* and *entries* are zero
 //! but for directories, *device* but for devices. *Target* is a symbolic link's, if it is short;
 //! longer ones are contents. *Generation* is zero: numbers of inodes are not used again.
 //! *Why* is 0 if no name is left, 1 if contents behind the file's end are still there; nothing is
 //! behind *end*, bytes.
+//!
+//! *Version* is 1, or 2 once there was a quota: older programs do not count for it. A *project* is
+//! what counts for the quota of one directory; it has a number of its own from *next inode*. Files
+//! of a project whose quota was removed keep its number. *Blocks* and *inodes* of a quota are those
+//! of files whose inode is below *counted*, of a project those that have its number; it is a limit
+//! once *counted* is the largest number.
 
 use base::{Kind, Name, Time};
 use store::Table;
@@ -53,12 +63,14 @@ pub(super) const ATTRS: Table = Table(259);
 pub(super) const DATA: Table = Table(260);
 /// Inodes that wait for storage to be freed.
 pub(super) const ORPHANS: Table = Table(261);
+/// Quotas of users and directories.
+pub(super) const QUOTAS: Table = Table(262);
 
 /// The inode of the root directory.
 pub(super) const ROOT: u64 = 1;
 
-/// The version of this format.
-pub(super) const VERSION: u32 = 1;
+/// Versions of this format: without quotas, and since there was one.
+pub(super) const VERSIONS: [u32; 2] = [1, 2];
 
 /// Key of [`Settings`].
 pub(super) const SETTINGS_KEY: [u8; 1] = [0];
@@ -69,10 +81,13 @@ pub(super) const COUNTERS_KEY: [u8; 1] = [1];
 const INODE_BYTES: usize = 100;
 /// In an inode's flags.
 const TRIMMING: u8 = 1;
+const PROJECT: u8 = 2;
 
 /// What is chosen when a tree is made. Limits may be changed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
+    /// Whether there was a quota.
+    pub(super) quotas: bool,
     pub(super) seed: u64,
     pub(super) inodes_max: u64,
     pub(super) bytes_max: u64,
@@ -117,6 +132,8 @@ pub(super) struct Inode {
     /// Extended attributes.
     pub(super) attrs: u32,
     pub(super) generation: u32,
+    /// Project that it counts for; zero: none.
+    pub(super) project: u64,
     /// What a link says, if that is short.
     pub(super) target: Vec<u8>,
 }
@@ -151,6 +168,32 @@ pub(super) enum Why {
     Nameless,
     /// Contents behind its end are still there.
     Trimming,
+}
+
+/// Holder of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Holder {
+    /// Owner of files, by uid.
+    User(u32),
+    /// Number of a project: what is in one directory and beneath.
+    Project(u64),
+}
+
+/// Limits of a holder, and what is used of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Quota {
+    /// Maximum number of bytes of contents; `u64::MAX`: none.
+    pub(super) bytes_max: u64,
+    /// Maximum number of files of every kind; `u64::MAX`: none.
+    pub(super) inodes_max: u64,
+    /// Blocks and files in use, of inodes below `counted`.
+    pub(super) blocks: u64,
+    pub(super) inodes: u64,
+    /// All files below this inode have been counted; `u64::MAX`: all, and the limits hold. Of a
+    /// project zero until all are marked.
+    pub(super) counted: u64,
+    /// Directory of a project; zero for a user.
+    pub(super) directory: u64,
 }
 
 /// A key of one number.
@@ -235,7 +278,7 @@ fn put_time(time: Time, bytes: &mut Vec<u8>) {
 impl Settings {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(32);
-        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(VERSIONS[usize::from(self.quotas)].to_le_bytes());
         bytes.extend([0; 4]);
         for number in [self.seed, self.inodes_max, self.bytes_max] {
             bytes.extend(number.to_le_bytes());
@@ -246,10 +289,11 @@ impl Settings {
     /// `None` also for a version that is not known.
     pub(super) fn decode(bytes: &[u8]) -> Option<Settings> {
         let mut fields = Fields(bytes);
-        fields.u32().filter(|version| *version == VERSION)?;
+        let version = fields.u32()?;
+        let quotas = VERSIONS.iter().position(|known| *known == version)? > 0;
         fields.u32().filter(|zero| *zero == 0)?;
         let (seed, inodes_max, bytes_max) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        fields.end().map(|()| Settings { seed, inodes_max, bytes_max })
+        fields.end().map(|()| Settings { quotas, seed, inodes_max, bytes_max })
     }
 }
 
@@ -269,7 +313,8 @@ impl Inode {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(INODE_BYTES + self.target.len());
         put_kind(self.kind, &mut bytes);
-        bytes.push(if self.trimming { TRIMMING } else { 0 });
+        let trimming = if self.trimming { TRIMMING } else { 0 };
+        bytes.push(trimming | if self.project > 0 { PROJECT } else { 0 });
         bytes.extend((self.mode as u16).to_le_bytes());
         for number in [self.links, self.uid, self.gid] {
             bytes.extend(number.to_le_bytes());
@@ -284,15 +329,20 @@ impl Inode {
         }
         bytes.extend(self.attrs.to_le_bytes());
         bytes.extend(self.generation.to_le_bytes());
+        if self.project > 0 {
+            bytes.extend(self.project.to_le_bytes());
+        }
         bytes.extend(&self.target);
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Inode> {
         let mut fields = Fields(bytes);
+        let kind = fields.kind()?;
+        let flags = fields.u8().filter(|flags| flags & !(TRIMMING | PROJECT) == 0)?;
         Some(Inode {
-            kind: fields.kind()?,
-            trimming: fields.u8().filter(|flags| flags & !TRIMMING == 0)? == TRIMMING,
+            kind,
+            trimming: flags & TRIMMING > 0,
             mode: fields.u16().filter(|mode| *mode < 0o10000)?.into(),
             links: fields.u32()?,
             uid: fields.u32()?,
@@ -307,6 +357,10 @@ impl Inode {
             entries: fields.u64()?,
             attrs: fields.u32()?,
             generation: fields.u32()?,
+            project: match flags & PROJECT {
+                0 => 0,
+                _set => fields.u64().filter(|project| *project > 0)?,
+            },
             target: fields.rest().to_vec(),
         })
     }
@@ -376,6 +430,49 @@ impl Orphan {
     }
 }
 
+impl Holder {
+    pub(super) fn key(self) -> [u8; 9] {
+        let (kind, number) = match self {
+            Holder::User(uid) => (0, uid.into()),
+            Holder::Project(project) => (1, project),
+        };
+        let mut bytes = [kind; 9];
+        bytes[1..].copy_from_slice(&key(number));
+        bytes
+    }
+
+    pub(super) fn of_key(bytes: &[u8]) -> Option<Holder> {
+        let (kind, number) = bytes.split_first()?;
+        let number = of_key(number)?;
+        match kind {
+            0 => u32::try_from(number).ok().map(Holder::User),
+            1 => Some(Holder::Project(number)),
+            _unknown => None,
+        }
+    }
+}
+
+impl Quota {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let Quota { bytes_max, inodes_max, blocks, inodes, counted, directory } = *self;
+        let numbers = [bytes_max, inodes_max, blocks, inodes, counted, directory];
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Quota> {
+        let mut fields = Fields(bytes);
+        let quota = Quota {
+            bytes_max: fields.u64()?,
+            inodes_max: fields.u64()?,
+            blocks: fields.u64()?,
+            inodes: fields.u64()?,
+            counted: fields.u64()?,
+            directory: fields.u64()?,
+        };
+        fields.end().map(|()| quota)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -400,8 +497,13 @@ mod tests {
             entries: 6,
             attrs: 8,
             generation: 0,
+            project: 0,
             target: b"to".to_vec(),
         }
+    }
+
+    fn quota() -> Quota {
+        Quota { bytes_max: 1, inodes_max: 2, blocks: 3, inodes: 4, counted: 5, directory: 6 }
     }
 
     fn hex(bytes: &[u8]) -> String {
@@ -417,16 +519,21 @@ mod tests {
 
     #[test]
     fn the_bytes_on_the_disk_stay_the_same() {
-        let settings = Settings { seed: 0x0102_0304_0506_0708, inodes_max: 9, bytes_max: 10 };
+        let settings =
+            Settings { quotas: false, seed: 0x0102_0304_0506_0708, inodes_max: 9, bytes_max: 10 };
         let counters = Counters { next: 2, inodes: 1, blocks: 0x0100 };
         let mut text = String::new();
         for bytes in [
             settings.encode(),
             counters.encode(),
             inode().encode(),
+            Inode { project: 0x0304, ..inode() }.encode(),
             entry().encode(),
             Attr { name: b"user.a", value: b"v" }.encode(),
             Orphan { why: Why::Trimming, end: 0x0102 }.encode(),
+            Holder::User(0x0102).key().to_vec(),
+            Holder::Project(0x0304).key().to_vec(),
+            quota().encode(),
             pair(1, 0x0203).to_vec(),
         ] {
             text += &hex(&bytes);
@@ -463,6 +570,12 @@ mod tests {
     fn what_is_written_is_read_and_nothing_else_is_believed() {
         assert_eq!(Inode::decode(&inode().encode()), Some(inode()));
         assert_eq!(Entry::decode(&entry().encode()), Some(entry()));
+        let of_project = Inode { project: 9, ..inode() };
+        assert_eq!(Inode::decode(&of_project.encode()), Some(of_project));
+        assert_eq!(Quota::decode(&quota().encode()), Some(quota()));
+        for holder in [Holder::User(7), Holder::Project(u64::MAX)] {
+            assert_eq!(Holder::of_key(&holder.key()), Some(holder));
+        }
         let attr = Attr { name: b"user.a", value: b"" };
         assert_eq!(Attr::decode(&attr.encode()), Some(attr));
         assert_eq!(of_pair(&pair(3, 4)), Some((3, 4)));
@@ -477,7 +590,7 @@ mod tests {
             Inode::decode(&bytes)
         };
         // Kinds, flags, modes, sizes and dates that cannot be.
-        for (at, byte) in [(0, 7), (1, 2), (3, 0x10), (23, 0x80), (43, 0xff)] {
+        for (at, byte) in [(0, 7), (1, 4), (3, 0x10), (23, 0x80), (43, 0xff)] {
             assert_eq!(with(at, byte), None, "{at}");
         }
         assert_eq!(Entry::decode(&entry().encode()[..9]), None);
@@ -504,6 +617,8 @@ mod tests {
             Settings::decode(&bytes);
             Counters::decode(&bytes);
             Orphan::decode(&bytes);
+            Quota::decode(&bytes);
+            Holder::of_key(&bytes);
             of_pair(&bytes);
         }
     }

@@ -127,6 +127,7 @@ impl Scene<'_> {
         }
         let (mut effects, now) = (Effects::default(), draft.now());
         self.expect_writable(&draft, dir)?;
+        draft.adopt(ino, dir)?;
         match target {
             Some(target) => {
                 let victim = draft.look(target.ino).map_err(damaged)?;
@@ -182,6 +183,9 @@ impl Scene<'_> {
             return Ok((draft, Effects::default()));
         }
         self.expect_movable(&draft, &ends)?;
+        if from != to {
+            draft.adopt(source.ino, to)?;
+        }
         let effects = self.apply(&mut draft, &ends)?;
         Ok((draft, effects))
     }
@@ -273,6 +277,7 @@ impl Scene<'_> {
         let inode = inode.clone();
         if inode.is_directory() {
             draft.count_directory(dir, false)?;
+            draft.drop_quota_of(ino, &inode);
         }
         if inode.links > 0 {
             return Ok(());

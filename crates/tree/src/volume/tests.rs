@@ -12,6 +12,7 @@ mod listing;
 mod naming;
 mod orphans;
 mod permissions;
+mod quotas;
 mod random;
 mod replacing;
 mod snapshots;
@@ -162,9 +163,11 @@ impl Lab {
     /// Lets everything happen that is going to happen by itself.
     fn idle(&mut self) {
         for _ in 0..100_000 {
-            let reaps = !matches!(self.volume.reaper.name(), "idle" | "over");
+            let quiet = ["idle", "over"];
+            let reaps = !quiet.contains(&self.volume.reaper.name());
+            let counts = !quiet.contains(&self.volume.counting.name());
             if !self.operate() {
-                if !reaps {
+                if !reaps && !counts {
                     return;
                 }
                 self.tick();

@@ -6,9 +6,10 @@
 //! others find ([`Verifier::path_of`]). Takes memory for each inode and one of its names.
 
 use super::names::{ALIKE_MAX, first_cookie};
+use super::quota::{Quotas, Usage};
 use super::record::{
-    ATTRS, Attr, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, INODES, Inode, ORPHANS, Orphan,
-    ROOT, SETTINGS, SETTINGS_KEY, Settings, Why, of_key, of_pair,
+    ATTRS, Attr, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, Holder, INODES, Inode, ORPHANS,
+    Orphan, QUOTAS, Quota, ROOT, SETTINGS, SETTINGS_KEY, Settings, Why, of_key, of_pair,
 };
 use base::Kind;
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ pub const FINDINGS_MAX: usize = 1000;
 const DEPTH_MAX: usize = 1000;
 
 /// The tables to be visited, in this order. Of [`CONTENTS`] the extents are wanted, not records.
-pub const RECORDS: [Table; 5] = [SETTINGS, INODES, ENTRIES, ATTRS, ORPHANS];
+pub const RECORDS: [Table; 6] = [SETTINGS, INODES, ENTRIES, ATTRS, ORPHANS, QUOTAS];
 
 /// The table of files' contents: raw objects by inode.
 pub const CONTENTS: Table = DATA;
@@ -50,6 +51,8 @@ struct Seen {
     trimming: bool,
     links: u32,
     parent: u64,
+    uid: u32,
+    project: u64,
     size: u64,
     /// What its record says.
     says: Numbers,
@@ -79,6 +82,7 @@ pub struct Verifier {
     settings: Option<Settings>,
     counters: Option<Counters>,
     inodes: BTreeMap<u64, Seen>,
+    quotas: Quotas,
     findings: Vec<(u64, String)>,
     /// Findings beyond [`FINDINGS_MAX`].
     untold: u64,
@@ -94,6 +98,7 @@ impl Verifier {
             settings: None,
             counters: None,
             inodes: BTreeMap::new(),
+            quotas: Quotas::new(),
             findings: Vec::new(),
             untold: 0,
             alike: (0, 0, Vec::new()),
@@ -108,6 +113,7 @@ impl Verifier {
             ENTRIES => self.entry(key, value),
             ATTRS => self.attr(key, value),
             ORPHANS => self.orphan(key, value),
+            QUOTAS => self.quota(key, value),
             Table(other) => self.find(0, format!("there is a table {other}")),
         }
     }
@@ -127,7 +133,8 @@ impl Verifier {
     /// The file that a record of one of the tables is about.
     pub fn path_of_key(&self, table: Table, key: &[u8]) -> Option<String> {
         let ino = key.first_chunk().map(|ino| u64::from_be_bytes(*ino))?;
-        let about = table != SETTINGS && (RECORDS.contains(&table) || table == CONTENTS);
+        let about =
+            table != SETTINGS && table != QUOTAS && (RECORDS.contains(&table) || table == CONTENTS);
         about.then(|| self.path_of(ino))
     }
 
@@ -157,6 +164,7 @@ impl Verifier {
             self.find(0, "no settings of a version that is known".to_string());
         }
         self.judge_counters();
+        self.judge_quotas();
         let all: Vec<u64> = self.inodes.keys().copied().collect();
         for ino in all {
             for what in self.judge(ino) {
@@ -209,6 +217,8 @@ impl Verifier {
             trimming: inode.trimming,
             links: inode.links,
             parent: inode.parent,
+            uid: inode.uid,
+            project: inode.project,
             size: inode.size,
             says,
             has: Numbers::default(),
@@ -292,6 +302,78 @@ impl Verifier {
             },
             (ino, _) => self.find(ino.unwrap_or(0), "waits to be freed senselessly".to_string()),
         }
+    }
+
+    fn quota(&mut self, key: &[u8], value: &[u8]) {
+        match (Holder::of_key(key), Quota::decode(value)) {
+            (Some(holder), Some(quota)) => _ = self.quotas.insert(holder, quota),
+            _ => self.find(0, "a quota that makes no sense".to_string()),
+        }
+    }
+
+    /// Compares what quotas say is used with the inodes.
+    fn judge_quotas(&mut self) {
+        let mut used: BTreeMap<Holder, Usage> = BTreeMap::new();
+        for (ino, seen) in &self.inodes {
+            for holder in [Holder::User(seen.uid), Holder::Project(seen.project)] {
+                let is_counted = self.quotas.get(&holder).is_some_and(|quota| match holder {
+                    Holder::User(_) => *ino < quota.counted,
+                    Holder::Project(_) => true,
+                });
+                if is_counted {
+                    let usage = used.entry(holder).or_default();
+                    usage.blocks = usage.blocks.saturating_add(seen.says.blocks);
+                    usage.inodes += 1;
+                }
+            }
+        }
+        for what in self.uncounted() {
+            self.find(what, "does not count for the quota of its directory".to_string());
+        }
+        let is_kept = self.settings.is_none_or(|settings| settings.quotas);
+        if !self.quotas.is_empty() && !is_kept {
+            self.find(0, "quotas, its settings say that there are none".to_string());
+        }
+        let next = self.counters.map_or(0, |counters| counters.next);
+        for (holder, quota) in std::mem::take(&mut self.quotas) {
+            let (of, ino) = match holder {
+                Holder::User(uid) => (format!("the quota of user {uid}"), 0),
+                Holder::Project(_) => ("its quota".to_string(), quota.directory),
+            };
+            let has = used.get(&holder).copied().unwrap_or_default();
+            let says = Usage { blocks: quota.blocks, inodes: quota.inodes };
+            if has != says {
+                let (Usage { blocks, inodes }, says) = (has, (says.blocks, says.inodes));
+                let text = format!(
+                    "{of} says {} blocks and {} inodes are used, there are {blocks} and {inodes}",
+                    says.0, says.1
+                );
+                self.find(ino, text);
+            }
+            let Holder::Project(project) = holder else { continue };
+            let directory = self.inodes.get(&ino);
+            let own = directory.is_some_and(|seen| {
+                seen.kind == Kind::Directory && seen.links > 0 && seen.project == project
+            });
+            if !own {
+                self.find(ino, "has a quota, and is no directory of its project".to_string());
+            }
+            if project >= next {
+                self.find(ino, format!("the next inode is {next}, its project is {project}"));
+            }
+        }
+    }
+
+    /// Inodes without a project in directories that have one whose files were all counted.
+    fn uncounted(&self) -> Vec<u64> {
+        let quota = |seen: &Seen| self.quotas.get(&Holder::Project(seen.project));
+        let is_missing = |seen: &&Seen| {
+            let directory = seen.name.as_ref().and_then(|(dir, _)| self.inodes.get(dir));
+            let counted = directory.and_then(quota).is_some_and(Quota::is_counted);
+            counted && quota(seen).is_none()
+        };
+        let missing = self.inodes.iter().filter(|(_, seen)| is_missing(seen));
+        missing.map(|(ino, _)| *ino).collect()
     }
 
     fn judge_counters(&mut self) {

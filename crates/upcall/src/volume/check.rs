@@ -369,13 +369,14 @@ fn page(at: u64, from: &[u8], to: Option<&[u8]>, verifier: &Verifier) -> String 
 
 /// What is in a table, for people.
 fn table_name(table: Table) -> &'static str {
-    let [settings, inodes, entries, attrs, orphans] = RECORDS;
+    let [settings, inodes, entries, attrs, orphans, quotas] = RECORDS;
     match table {
         _ if table == settings => "the volume's settings",
         _ if table == inodes => "owner, mode and dates",
         _ if table == entries => "the names in it",
         _ if table == attrs => "the extended attributes",
         _ if table == orphans => "what waits to be freed",
+        _ if table == quotas => "the quotas",
         CONTENTS => "the contents",
         Table(_) => "the store's own records",
     }

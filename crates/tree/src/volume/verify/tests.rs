@@ -4,7 +4,8 @@ use base::Name;
 
 /// The records of a small tree: `/d/f`, also named `/g`, with one attribute and two blocks.
 fn records() -> Vec<(Table, Vec<u8>, Vec<u8>)> {
-    let settings = Settings { seed: 7, inodes_max: u64::MAX, bytes_max: u64::MAX };
+    let (inodes_max, bytes_max) = (u64::MAX, u64::MAX);
+    let settings = Settings { quotas: false, seed: 7, inodes_max, bytes_max };
     let counters = Counters { next: 10, inodes: 3, blocks: 2 };
     let dir = |parent, entries, links| Inode {
         kind: Kind::Directory,
