@@ -55,6 +55,8 @@ pub(crate) struct Counts {
     pub(crate) link: Option<&'static str>,
     /// Of a volume: its store, and its reaper with how many inodes wait for that.
     pub(crate) volume: Option<(store::Space, store::Counts, (&'static str, usize))>,
+    /// State of the machine that counts files for quotas, and the quotas.
+    pub(crate) quotas: Option<(&'static str, Vec<tree::volume::Limited>)>,
 }
 
 impl Branch {
@@ -419,6 +421,7 @@ impl Branch {
                     locks: counts.locks,
                     errands: counts.errands,
                     volume: Some((volume.store().space(), volume.store().counts(), counts.reaper)),
+                    quotas: Some((counts.counting, volume.quotas())),
                     ..Counts::default()
                 }
             }

@@ -9,6 +9,7 @@ use base::histogram::Histogram;
 use std::fmt::{Display, Write as _};
 use std::ops::RangeInclusive;
 use std::time::Duration;
+use tree::volume::Limited;
 
 /// Exponents of the upper bounds of the buckets of a histogram: from 4 us to 17 s.
 const BOUNDS: RangeInclusive<u32> = 12..=34;
@@ -83,6 +84,7 @@ pub(crate) fn text(node: &Node, report: &Report, now: Instant) -> String {
     let help = "Whether each mounted server is connected.";
     page.rows("upcall_mounted_server_up", ("gauge", help), report.servers.iter().map(server));
     volumes(&mut page, report);
+    quotas(&mut page, report);
     replicas(&mut page, report);
     if let Some(totals) = node.trees.iter().find_map(Branch::storelet_totals) {
         storelets(&mut page, totals);
@@ -141,6 +143,24 @@ fn volumes(page: &mut Page, report: &Report) {
     family("upcall_volume_checkpoints_total", "counter", help, &|(_, counts)| counts.checkpoints);
     let help = "Failures of the disk since the volume was opened.";
     family("upcall_storage_failures_total", "counter", help, &|(_, counts)| counts.failures);
+}
+
+fn quotas(page: &mut Page, report: &Report) {
+    let label = |tree: usize, of: &Limited| match of.uid {
+        Some(uid) => format!("{{tree=\"{tree}\",owner=\"{uid}\"}}"),
+        None => format!("{{tree=\"{tree}\",directory=\"{}\"}}", of.directory),
+    };
+    let mut family = |name: &str, help: &str, value: &dyn Fn(&Limited) -> u64| {
+        let rows = report.quotas.iter().map(|(tree, of)| (label(*tree, of), value(of)));
+        // What has no limit has none here.
+        page.rows(name, ("gauge", help), rows.filter(|(_, value)| *value != u64::MAX));
+    };
+    let help = "Space in use by an owner or a directory with a quota.";
+    family("upcall_quota_used_bytes", help, &|of| of.used.bytes);
+    family("upcall_quota_limit_bytes", "Limit of that.", &|of| of.most.bytes);
+    let help = "Files of an owner or a directory with a quota.";
+    family("upcall_quota_used_files", help, &|of| of.used.inodes);
+    family("upcall_quota_limit_files", "Limit of these.", &|of| of.most.inodes);
 }
 
 type Volume<'a> = (&'a store::Space, &'a store::Counts);

@@ -11,6 +11,7 @@ use base::Instant;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use tree::Topic;
+use tree::volume::Limited;
 
 /// What a node counts.
 #[derive(Debug, Default)]
@@ -23,6 +24,8 @@ pub(crate) struct Report {
     pub(crate) traffic: Traffic,
     /// Volumes, by the numbers of their trees.
     pub(crate) volumes: Vec<(usize, store::Space, store::Counts)>,
+    /// Quotas, by the numbers of the trees of their volumes.
+    pub(crate) quotas: Vec<(usize, Limited)>,
     pub(crate) replicas: Vec<services::Counts>,
     /// Servers that are mounted, by name: whether they are connected.
     pub(crate) servers: Vec<(String, bool)>,
@@ -50,6 +53,7 @@ impl Report {
         self.stages.add(&front.stages);
         self.traffic.add(&front.traffic);
         self.volumes.extend(front.volumes);
+        self.quotas.extend(front.quotas);
         self.replicas.extend(front.replicas);
         self.servers.extend(front.servers);
         self.ended += front.ended;
@@ -101,6 +105,10 @@ impl Report {
                 self.count("reaper", reaper, 1);
                 store.machines.iter().for_each(|(kind, state)| self.count(kind, state, 1));
                 self.volumes.push((number, space, store));
+            }
+            if let Some((counting, quotas)) = tree.quotas {
+                self.count("counting", counting, 1);
+                self.quotas.extend(quotas.into_iter().map(|quota| (number, quota)));
             }
         }
         self.count("changes", node.changes.name(), 1);

@@ -14,6 +14,7 @@ mod lists;
 mod mv;
 pub(crate) mod names;
 mod put;
+mod quota;
 mod report;
 mod run;
 mod storelet;
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Chmod(chmod::Chmod),
     /// Show free space of a 9P server.
     Df(df::Df),
+    /// Limit the space and files of a directory or a user of a volume, or show the limits.
+    Quota(quota::Quota),
     /// Run a program beside the data of an Upcall server.
     Run(Box<run::Run>),
     /// Install programs on an Upcall server under names, and look after them.
@@ -76,6 +79,7 @@ pub(crate) fn run(command: &Command) -> ExitCode {
         Command::Cp(cp) => cp::run(cp),
         Command::Chmod(chmod) => chmod::run(chmod),
         Command::Df(df) => df::run(df),
+        Command::Quota(quota) => quota::run(quota),
         Command::Run(run) => run::run(run),
         Command::Storelet(command) => storelet::run(command),
         Command::Names(names) => names::run(names),

@@ -12,6 +12,7 @@ mod library;
 mod memory;
 mod moving;
 mod ninep;
+mod quotas;
 mod recording;
 mod remote;
 mod replicas;

@@ -1,0 +1,301 @@
+//! `upcall quota`: quotas of directories and users of a volume.
+//!
+//! They are extended attributes of the directory, or for users of the volume's root, as
+//! `tree/src/volume/quota.rs` describes; so `setfattr` on a mount sets them as well.
+
+use super::frame::{self, Frame};
+use super::{Outcome, Server, Trouble, say_json};
+use crate::size::{self, count, show};
+use clap::Args;
+use client::{Client, Error};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Attribute of a directory's quota; those of users end with `.user.` and the uid.
+const OF_DIRECTORY: &str = "trusted.upcall.quota";
+/// Attribute of the root of a volume with all its quotas.
+const ALL: &str = "trusted.upcall.quotas";
+
+/// Directory or user, and the limits.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Quota {
+    #[command(flatten)]
+    server: Server,
+
+    /// The directory; with --owner, or to list all quotas, the root of the volume
+    #[arg(value_name = "PATH", default_value = "/")]
+    path: PathBuf,
+
+    /// The quota of the user of this number, for all files of the volume that are the user's
+    #[arg(long, value_name = "UID", value_parser = clap::value_parser!(u32).range(1..))]
+    owner: Option<u32>,
+
+    /// Space that contents of files may take, like 10G, or none
+    #[arg(long, value_name = "SIZE", value_parser = limit_of_size)]
+    size: Option<u64>,
+
+    /// Number of files and directories that there may be, or none
+    #[arg(long, value_name = "NUMBER", value_parser = limit_of_files)]
+    files: Option<u64>,
+
+    /// Remove the quota
+    #[arg(long, conflicts_with_all = ["size", "files"])]
+    remove: bool,
+
+    /// List all quotas of the volume
+    #[arg(long, conflicts_with_all = ["size", "files", "remove", "owner"])]
+    list: bool,
+
+    /// Say it as JSON: sizes in bytes, null for no limit
+    #[arg(long)]
+    json: bool,
+}
+
+fn limit_of_size(text: &str) -> Result<u64, String> {
+    if text == "none" { Ok(u64::MAX) } else { size::parse(text) }
+}
+
+fn limit_of_files(text: &str) -> Result<u64, String> {
+    if text == "none" {
+        return Ok(u64::MAX);
+    }
+    text.parse().map_err(|_| "write a number like 100000, or none".to_string())
+}
+
+/// A quota for people and programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Shown {
+    /// Path of the directory, or its inode in a list of all.
+    directory: Option<String>,
+    owner: Option<u32>,
+    size_max: Option<u64>,
+    size_used: u64,
+    files_max: Option<u64>,
+    files_used: u64,
+    /// Whether files that were there before are counted: until then the limits do not hold.
+    counted: bool,
+}
+
+impl Shown {
+    /// Reads what a server says.
+    fn parse(text: &str) -> Option<Shown> {
+        let mut shown = Shown {
+            directory: None,
+            owner: None,
+            size_max: None,
+            size_used: 0,
+            files_max: None,
+            files_used: 0,
+            counted: false,
+        };
+        for word in text.split_ascii_whitespace() {
+            let (name, value) = word.split_once('=')?;
+            let limit = |value: &str| match value {
+                "none" => Some(None),
+                number => number.parse().ok().map(Some),
+            };
+            match name {
+                "user" => shown.owner = Some(value.parse().ok()?),
+                "inode" => shown.directory = Some(format!("inode {}", value.parse::<u64>().ok()?)),
+                "max_bytes" => shown.size_max = limit(value)?,
+                "max_inodes" => shown.files_max = limit(value)?,
+                "used_bytes" => shown.size_used = value.parse().ok()?,
+                "used_inodes" => shown.files_used = value.parse().ok()?,
+                "state" => shown.counted = value == "enforced",
+                // Said by a newer server.
+                _other => {}
+            }
+        }
+        Some(shown)
+    }
+
+    /// Cells of its row.
+    fn row(&self) -> [String; 5] {
+        let limit = |limit: Option<u64>, show: fn(u64) -> String| match limit {
+            Some(most) => show(most),
+            None => "none".to_string(),
+        };
+        let of = match (&self.directory, self.owner) {
+            (_, Some(uid)) => format!("user {uid}"),
+            (Some(directory), None) => directory.escape_debug().to_string(),
+            (None, None) => String::new(),
+        };
+        let counting = if self.counted { "" } else { ", counting files" };
+        [
+            show(self.size_used),
+            limit(self.size_max, show),
+            count(self.files_used),
+            limit(self.files_max, count),
+            of + counting,
+        ]
+    }
+}
+
+/// Shows, sets or removes a quota.
+pub(crate) fn run(quota: &Quota) -> ExitCode {
+    frame::run(&quota.server, false, |frame| {
+        let shown = match quota.list {
+            true => all(&frame.client, &quota.path)?,
+            false => one(frame, quota)?.into_iter().collect(),
+        };
+        match quota.json {
+            true => say_json(&shown)?,
+            false if shown.is_empty() => {}
+            false => frame::say(&table(&shown))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn all(client: &Client, path: &Path) -> Outcome<Vec<Shown>> {
+    let text = client.attribute(path, ALL).map_err(|error| explain(error, path, Doing::List))?;
+    let text = String::from_utf8_lossy(&text);
+    text.lines().map(|line| Shown::parse(line).ok_or_else(|| strange(path))).collect()
+}
+
+/// Changes one quota if asked to; the quota, unless it was removed.
+fn one(frame: &Frame, quota: &Quota) -> Outcome<Option<Shown>> {
+    let (client, path) = (&frame.client, &quota.path);
+    let name = match quota.owner {
+        Some(uid) => format!("{OF_DIRECTORY}.user.{uid}"),
+        None => OF_DIRECTORY.to_string(),
+    };
+    let read = || -> Result<Option<Shown>, Trouble> {
+        match client.attribute(path, &name) {
+            Ok(text) => Shown::parse(&String::from_utf8_lossy(&text))
+                .map(|shown| quota.named(shown))
+                .map(Some)
+                .ok_or_else(|| strange(path)),
+            Err(error) if error.is_no_attribute() => Ok(None),
+            Err(error) => Err(explain(error, path, Doing::Show)),
+        }
+    };
+    if quota.remove {
+        let removed = client.remove_attribute(path, &name);
+        removed.map_err(|error| explain(error, path, Doing::Remove))?;
+        return Ok(None);
+    }
+    if quota.size.is_some() || quota.files.is_some() {
+        let before = read()?;
+        let kept =
+            |known: fn(&Shown) -> Option<u64>| before.as_ref().and_then(known).unwrap_or(u64::MAX);
+        let size = quota.size.unwrap_or_else(|| kept(|it| it.size_max));
+        let files = quota.files.unwrap_or_else(|| kept(|it| it.files_max));
+        let value = format!("max_bytes={} max_inodes={}", told(size), told(files));
+        let set = client.set_attribute(path, &name, value.as_bytes());
+        set.map_err(|error| explain(error, path, Doing::Set))?;
+    }
+    match read()? {
+        // A file system that keeps any attribute answers as well, but not with what is used.
+        Some(shown) => Ok(Some(shown)),
+        None => Err(Trouble::Host(format!(
+            "{} has no quota; set one with --size or --files, or list all of the volume with --list",
+            match quota.owner {
+                Some(uid) => format!("user {uid}"),
+                None => path.display().to_string(),
+            }
+        ))),
+    }
+}
+
+impl Quota {
+    /// The same with what it is for.
+    fn named(&self, shown: Shown) -> Shown {
+        match self.owner {
+            Some(_) => Shown { owner: self.owner, ..shown },
+            None => {
+                let directory = Some(self.path.to_string_lossy().into_owned());
+                Shown { directory, ..shown }
+            }
+        }
+    }
+}
+
+fn told(limit: u64) -> String {
+    if limit == u64::MAX { "none".to_string() } else { limit.to_string() }
+}
+
+fn strange(path: &Path) -> Trouble {
+    let path = path.display();
+    Trouble::Host(format!("{path} has a quota that says nothing: update this program"))
+}
+
+/// Request that was refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Show,
+    List,
+    Set,
+    Remove,
+}
+
+fn explain(error: Error, path: &Path, doing: Doing) -> Trouble {
+    const EINVAL: u32 = 22;
+    const ENOTDIR: u32 = 20;
+    const EOPNOTSUPP: u32 = 95;
+    let shown = path.display();
+    let advice = match (error.errno(), doing) {
+        _ if error.is_fatal() => return error.into(),
+        (EINVAL, Doing::Set) => {
+            "a directory above has a quota already, or it is not the root of the volume, which \
+             the quotas of users want"
+        }
+        (ENOTDIR, Doing::Set) => "name a directory",
+        (EOPNOTSUPP, _) => "only directories of volumes have quotas",
+        _ if error.is_no_attribute() && doing == Doing::List => {
+            "attach as root ('--as 0', by the unix socket of the server), and name the root of a \
+             volume"
+        }
+        _ if error.is_no_attribute() => "there is none; 'upcall quota --list' lists all",
+        _ if error.is_not_permitted() => {
+            "attach as root: '--as 0', by the unix socket of the server"
+        }
+        _other => return error.into(),
+    };
+    let doing = match doing {
+        Doing::Show => "show the quota of",
+        Doing::List => "list the quotas of",
+        Doing::Set => "set the quota of",
+        Doing::Remove => "remove the quota of",
+    };
+    Trouble::Host(format!("cannot {doing} {shown}: {advice}"))
+}
+
+/// Rows below a head; all columns but the last end at one place.
+fn table(all: &[Shown]) -> String {
+    let head = ["used", "limit", "files", "limit", "of"].map(str::to_string);
+    let rows: Vec<[String; 5]> = std::iter::once(head).chain(all.iter().map(Shown::row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let line = |row: &[String; 5]| {
+        let cells = (0..4).map(|at| format!("{:>1$}  ", row[at], width(at)));
+        cells.collect::<String>() + &row[4] + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_are_rows() {
+        let said = "max_bytes=10737418240 max_inodes=none used_bytes=4096 used_inodes=1200 \
+                    state=enforced";
+        let one = Shown::parse(said).expect("it is one");
+        let two = Shown::parse(
+            "user=7 max_bytes=none max_inodes=5 used_bytes=0 used_inodes=0 \
+                                state=counting future=1",
+        );
+        let one = Shown { directory: Some("/a".to_string()), ..one };
+        assert_eq!(
+            table(&[one, two.expect("it is one")]),
+            "   used   limit  files  limit  of\n\
+             \x20 4 KiB  10 GiB  1,200   none  /a\n\
+             0 bytes    none      0      5  user 7, counting files\n"
+        );
+        for text in ["max_bytes", "max_bytes=x", "user=-1"] {
+            assert_eq!(Shown::parse(text), None, "{text}");
+        }
+    }
+}
