@@ -8,7 +8,7 @@ use crate::client::ninep::{Ninep, Setup};
 use crate::client::script::Script;
 use crate::disk::{DEVICE, Planted, ROOT};
 use crate::params::Params;
-use crate::stage::Stage;
+use crate::stage::{self, Stage};
 use crate::trace::Show;
 use crate::world::{Totals, WALL, World};
 use base::op::Listener;
@@ -83,7 +83,14 @@ fn run_on<R: Reactor + AsMut<World>>(
     let root = world.scene.disk.open_root();
     let ports = Ports { ninep: world.listen(), http: world.listen() };
     stage(&mut world, ports);
-    let served = if params.volume { copy_to_volume(&mut world) } else { directory(root) };
+    let served = match params.volume {
+        true => copy_to_volume(&mut world, params.seed.is_multiple_of(2)),
+        false => directory(root),
+    };
+    let volume = match served {
+        Served::Volume { file, .. } => Some(file),
+        _ => None,
+    };
     let mut node = Node::new(config(&params, ports), served, Vec::new());
     // Its books are compared with what the trees hand out, and they must be empty at the end.
     node.start_recording();
@@ -93,14 +100,15 @@ fn run_on<R: Reactor + AsMut<World>>(
     // A node that gave up on what hangs leaves the rest to the end of its process.
     if node.is_quiet() {
         world.finish(&[root]);
+        volume.iter().for_each(|file| stage::check(world, *file));
     }
     let took = world.now().since(base::Instant(0));
     let trace = std::mem::replace(&mut world.scene.trace, crate::trace::Trace::new(Show::Hash));
     Outcome { took, totals: world.scene.totals, hash: trace.hash(), trace: trace.into_text() }
 }
 
-/// A volume with what is on the disk.
-fn copy_to_volume(world: &mut World) -> Served {
+/// A volume with what is on the disk, and a quota for which the node has to count it.
+fn copy_to_volume(world: &mut World, quota: bool) -> Served {
     let mut stage = Stage::new(world);
     let mut nodes = vec![(ROOT, None)];
     for planted in world.scene.disk.planted() {
@@ -109,6 +117,9 @@ fn copy_to_volume(world: &mut World) -> Served {
         let (made, node) = stage.plant(world, place.1, (&name, kind), &data);
         assert_eq!(made, inode, "the clients know files by their inodes");
         nodes.push((inode, node));
+    }
+    if quota {
+        stage.limit(world);
     }
     stage.served(world)
 }

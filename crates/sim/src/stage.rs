@@ -8,7 +8,8 @@ use base::{Access, Automaton, Buf, Caller, Instant, Kind, Name};
 use node::Served;
 use std::collections::VecDeque;
 use std::time::Duration;
-use store::{Change, Config, Durability, Geometry, Io, Store, Ticket};
+use store::{Block, Change, Config, Durability, Geometry, Io, Store, Ticket};
+use tree::volume::verify::Verifier;
 use tree::volume::{Format, Volume, format};
 use tree::{Ask, Input, NodeId, Output, Reply, Request, RequestId};
 
@@ -99,6 +100,22 @@ pub(crate) fn run_store(
     }
 }
 
+/// Checks that all records of a volume that was closed fit together.
+pub(crate) fn check(world: &World, file: File) {
+    let (contents, size) = (world.volume(file), GEOMETRY.block);
+    let mut read = |at: u64, count: u32| {
+        let block = |at: u64| contents.read(at * size as u64, size);
+        let blocks = (at..at + u64::from(count)).map(block);
+        Some(blocks.map(|bytes| Block::from_bytes(&bytes, size)).collect())
+    };
+    let mut verifier = Verifier::new(size);
+    let head = contents.read(0, store::HEAD_BYTES);
+    let checked = store::check::check(&mut read, &head, &mut verifier).expect("a volume");
+    assert!(checked.findings.is_empty(), "{:#?}", checked.findings);
+    let findings = verifier.finish();
+    assert!(findings.is_empty(), "{findings:#?}");
+}
+
 impl Stage {
     /// A volume with an empty tree.
     pub(crate) fn new(world: &mut World) -> Stage {
@@ -178,6 +195,13 @@ impl Stage {
         self.volume.step(NOW, Input::Close(open), &mut Vec::new());
         self.volume.step(NOW, Input::Release(node), &mut Vec::new());
         (stat.inode, None)
+    }
+
+    /// Sets a quota of the root that nothing exceeds: the node counts all files for it.
+    pub(crate) fn limit(&mut self, world: &mut World) {
+        let (node, name) = (self.volume.root(), b"trusted.upcall.quota".to_vec());
+        let value = b"max_inodes=1000000".to_vec();
+        self.ask(world, Ask::SetAttr { node, name, value, create: None });
     }
 
     /// Power fails, and the volume is opened again for the node.

@@ -223,30 +223,60 @@ impl Draft<'_> {
         }
     }
 
-    /// Counts an inode that gets its only name in this directory for the project of that.
+    /// Counts an inode that gets a name in the directory `to`, and loses its name in `from`, or had
+    /// none, for the project of `to`. Returns the quota for which files beneath it have to be
+    /// counted, if any.
     ///
     /// # Errors
     /// `CrossDevice` if more than this inode would have to be counted, or it has other names;
     /// `QuotaExceeded` past a limit of the project.
-    pub(super) fn adopt(&mut self, ino: u64, dir: u64) -> Result<(), Stop> {
+    pub(super) fn adopt(
+        &mut self,
+        ino: u64,
+        from: Option<u64>,
+        to: u64,
+    ) -> Result<Option<Holder>, Stop> {
         if !self.has_quotas() {
-            return Ok(());
+            return Ok(None);
         }
-        let (from, to) = (self.project_around(ino)?, self.project(&self.look(dir)?));
-        if from == to {
-            return Ok(());
+        let (old, new) = (self.project_around(ino)?, self.project(&self.look(to)?));
+        if old == new {
+            return Ok(None);
         }
         let inode = self.look(ino)?;
         let is_alone = if inode.is_directory() { inode.entries == 0 } else { inode.links <= 1 };
-        let has_own = inode.project != from && self.project(&inode) != 0;
-        if has_own || !is_alone {
+        let has_own = inode.project != old && self.project(&inode) != 0;
+        let moves = !has_own && is_alone;
+        if !moves && !self.are_being_counted(old, new, from, to)? {
             return Err(Error::CrossDevice.into());
         }
+        // What is counted already may go where the rest has not been counted yet.
+        if has_own || !moves && new == 0 {
+            return Ok(None);
+        }
         let usage = Usage { blocks: inode.blocks, inodes: 1 };
-        self.give_of(Holder::Project(from), ino, usage);
-        self.take_of(Holder::Project(to), ino, usage)?;
-        self.inode(ino)?.project = to;
-        Ok(())
+        self.give_of(Holder::Project(old), ino, usage);
+        self.take_of(Holder::Project(new), ino, usage)?;
+        self.inode(ino)?.project = new;
+        Ok((!moves).then_some(Holder::Project(new)))
+    }
+
+    /// Whether two places differ in their projects only because the files of the directory in which
+    /// both are have not all been counted yet.
+    fn are_being_counted(
+        &self,
+        old: u64,
+        new: u64,
+        from: Option<u64>,
+        to: u64,
+    ) -> Result<bool, Stop> {
+        let ((0, project) | (project, 0)) = (old, new) else { return Ok(false) };
+        let (Some(quota), Some(from)) = (self.quota(Holder::Project(project)), from) else {
+            return Ok(false);
+        };
+        Ok(!quota.is_counted()
+            && self.sight.is_beneath(from, quota.directory)?
+            && self.sight.is_beneath(to, quota.directory)?)
     }
 
     /// # Errors

@@ -127,7 +127,7 @@ impl Scene<'_> {
         }
         let (mut effects, now) = (Effects::default(), draft.now());
         self.expect_writable(&draft, dir)?;
-        draft.adopt(ino, dir)?;
+        draft.adopt(ino, None, dir)?;
         match target {
             Some(target) => {
                 let victim = draft.look(target.ino).map_err(damaged)?;
@@ -183,11 +183,12 @@ impl Scene<'_> {
             return Ok((draft, Effects::default()));
         }
         self.expect_movable(&draft, &ends)?;
-        if from != to {
-            draft.adopt(source.ino, to)?;
-        }
+        let quota = match from == to {
+            true => None,
+            false => draft.adopt(source.ino, Some(from), to)?,
+        };
         let effects = self.apply(&mut draft, &ends)?;
-        Ok((draft, effects))
+        Ok((draft, Effects { quota, ..effects }))
     }
 
     /// # Errors

@@ -1,3 +1,5 @@
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test says what it expects")]
+
 use super::*;
 use base::drawing::Drawing;
 use expect_test::expect;

@@ -174,6 +174,32 @@ fn names_cross_only_where_one_inode_is_counted() {
 }
 
 #[test]
+fn within_a_directory_names_move_while_its_files_are_counted() {
+    for steps in 0..40 {
+        let mut lab = Lab::new();
+        for dir in ["/d", "/d/a", "/d/b", "/d/c", "/d/a/a", "/d/b/b", "/d/c/c", "/out"] {
+            lab.make_dir(dir, 0o755).unwrap();
+        }
+        for path in ["/d/a/a/f", "/d/b/b/f", "/d/c/c/f"] {
+            lab.create(path, 0o644).unwrap();
+        }
+        set(&mut lab, "/d", QUOTA, "max_inodes=10").unwrap();
+        for _ in 0..steps {
+            if !lab.operate() {
+                lab.tick();
+            }
+        }
+        for (from, to) in [("/d/a/a", "/d/b/a"), ("/d/b/b", "/d/c/b"), ("/d/c/c", "/d/a/c")] {
+            lab.rename(from, to).unwrap();
+        }
+        lab.idle();
+        assert_eq!(used(&mut lab, "/d", QUOTA), (0, 10), "{steps}");
+        assert_eq!(lab.rename("/d/a/c", "/out/c"), Err(Error::CrossDevice));
+        lab.verify();
+    }
+}
+
+#[test]
 fn the_quota_of_a_directory_is_its_free_space() {
     let mut lab = Lab::new();
     lab.make_dir("/d", 0o755).unwrap();
