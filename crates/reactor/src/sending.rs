@@ -8,6 +8,13 @@ use base::op::OpId;
 /// Most buffers in one system call (Linux `IOV_MAX`).
 const GATHER_MAX: usize = 1024;
 
+/// Maximum number of bytes that operations move of those that could be divided among calls or
+/// waits, unless one operation has more: everything else waits meanwhile.
+pub(crate) const BATCH_BYTES: usize = 256 << 10;
+
+/// Operations of fewer bytes do not wait for others.
+pub(crate) const BULK_MIN: usize = 32 << 10;
+
 /// What is being sent. Boxed and reused by both forms; the kernel refers to `message` and
 /// `slices` until the call completes, so neither is touched before.
 pub(crate) struct Sending {
@@ -55,6 +62,12 @@ impl Sending {
     /// Whether all is sent.
     pub(crate) fn is_done(&self) -> bool {
         self.next == self.data.len()
+    }
+
+    /// Bytes that are not sent yet.
+    pub(crate) fn left(&self) -> usize {
+        let all: usize = self.data[self.next..].iter().map(|buf| buf.len()).sum();
+        all - self.sent
     }
 
     /// What to send next if it is in one piece.

@@ -11,7 +11,7 @@ use crate::blocks::Passage;
 use crate::common::{Common, EVENTS_MAX};
 use crate::job::Work;
 use crate::path::Task;
-use crate::sending::Sending;
+use crate::sending::{BATCH_BYTES, BULK_MIN, Sending};
 use crate::{Config, descriptor, errno, sockets};
 use base::op::{Address, Done, Event, File, Listener, Op, OpId, Peer, ReceiveBuf, Socket};
 use base::{Buf, Error, Instant};
@@ -55,6 +55,8 @@ pub(crate) struct Threads {
     accepting: Vec<Accepting>,
     #[allow(clippy::vec_box, reason = "the kernel refers to them, so they must not move")]
     sendings: Vec<Box<Sending>>,
+    /// Large sends that have got room, each for its turn.
+    roomy: VecDeque<Socket>,
     /// For the next receive without a buffer.
     spare: Option<Buf>,
     edges: Vec<epoll::Event>,
@@ -74,6 +76,7 @@ impl Threads {
             connections: Vec::new(),
             accepting: Vec::new(),
             sendings: Vec::new(),
+            roomy: VecDeque::new(),
             spare: None,
             edges: Vec::with_capacity(EVENTS_MAX),
         })
@@ -363,6 +366,31 @@ impl Threads {
         self.sent(sending, result);
     }
 
+    /// Goes on with a send that may have got room, in its turn if it is a large one.
+    fn send_in_turn(&mut self, socket: Socket) {
+        let Some(connection) = self.connection(socket) else { return };
+        if connection.sending.as_ref().is_none_or(|sending| sending.left() < BULK_MIN) {
+            return self.try_send(socket);
+        }
+        if !connection.has_turn {
+            connection.has_turn = true;
+            self.roomy.push_back(socket);
+        }
+    }
+
+    /// Goes on with large sends, as many as one wait may take.
+    fn send_roomy(&mut self) {
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES {
+            let Some(socket) = self.roomy.pop_front() else { return };
+            // It may be another connection by now, of the same number.
+            let Some(connection) = self.connection(socket) else { continue };
+            connection.has_turn = false;
+            bytes += connection.sending.as_ref().map_or(0, |sending| sending.left());
+            self.try_send(socket);
+        }
+    }
+
     fn sent(&mut self, mut sending: Box<Sending>, result: Result<(), Error>) {
         self.common.ready(sending.id, Done::Sent(result));
         sending.end(&mut self.common.memory);
@@ -420,7 +448,10 @@ impl Threads {
     pub(crate) fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
         loop {
             if !self.common.enough() {
-                let timeout = self.common.patience(deadline);
+                let timeout = match self.roomy.is_empty() {
+                    true => self.common.patience(deadline),
+                    false => Some(Duration::ZERO),
+                };
                 self.poll(timeout);
                 self.common.collect();
             }
@@ -449,6 +480,7 @@ impl Threads {
             self.edge(edge.data.u64(), edge.flags);
         }
         self.edges = edges;
+        self.send_roomy();
     }
 
     /// Looks for a moment whether anything comes.
@@ -478,7 +510,7 @@ impl Threads {
                 connection.note(flags);
                 self.try_connect(socket);
                 self.try_receive(socket);
-                self.try_send(socket);
+                self.send_in_turn(socket);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::blocks::Passage;
 use crate::common::{Common, EVENTS_MAX};
 use crate::job::Work;
 use crate::path::Task;
-use crate::sending::Sending;
+use crate::sending::{BULK_MIN, Sending};
 use crate::{Config, errno, sockets};
 use base::op::{Address, Done, Event, File, Listener, Op, OpId, ReceiveBuf, Socket, Span};
 use base::{Buf, Caller, Error, Instant};
@@ -36,8 +36,10 @@ const COPY_MAX: usize = 2048;
 /// How long the end of the reactor waits for what is under way.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// The events of a poll for something to read.
+/// Events of a poll for something to read.
 const READABLE: u32 = libc::POLLIN as u32;
+/// Those of a poll for room.
+const WRITABLE: u32 = libc::POLLOUT as u32;
 
 /// What an operation under way owns.
 enum Slot {
@@ -61,6 +63,14 @@ enum Slot {
         count: usize,
     },
     Send {
+        socket: Socket,
+        sending: Box<Sending>,
+        /// Bytes that it may move at once because the socket had no room before.
+        bytes: usize,
+    },
+    /// A send that waits until its socket has room. Were it left to the kernel, all that get room
+    /// at once would be repeated within one call, before anything else.
+    Room {
         socket: Socket,
         sending: Box<Sending>,
     },
@@ -178,7 +188,7 @@ impl Uring {
             Op::Send { id, socket, data } => {
                 let mut sending = self.sendings.pop().unwrap_or_else(|| Box::new(Sending::new()));
                 sending.begin(id, data);
-                self.send(socket, sending);
+                self.send(socket, sending, false);
             }
             Op::Finish { socket } => self.common.shut_down(socket, false),
             Op::Hangup { socket } => self.common.shut_down(socket, true),
@@ -302,11 +312,13 @@ impl Uring {
         self.drained[index] = drained;
     }
 
-    fn send(&mut self, socket: Socket, mut sending: Box<Sending>) {
-        if sending.is_done() {
+    fn send(&mut self, socket: Socket, mut sending: Box<Sending>, is_repeated: bool) {
+        let left = sending.left();
+        if left == 0 {
             return self.sent(sending, Ok(()));
         }
-        let flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        let waits = if left < BULK_MIN { libc::MSG_WAITALL } else { libc::MSG_DONTWAIT };
+        let flags = waits | libc::MSG_NOSIGNAL;
         let entry = if let Some(bytes) = sending.single() {
             let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             opcode::Send::new(fd(socket.0), bytes.as_ptr(), length).flags(flags).build()
@@ -314,7 +326,13 @@ impl Uring {
             let flags = u32::try_from(flags).expect("positive");
             opcode::SendMsg::new(fd(socket.0), sending.message()).flags(flags).build()
         };
-        self.start(Slot::Send { socket, sending }, entry);
+        let bytes = if is_repeated { left } else { 0 };
+        self.start(Slot::Send { socket, sending, bytes }, entry);
+    }
+
+    fn await_room(&mut self, socket: Socket, sending: Box<Sending>) {
+        let entry = opcode::PollAdd::new(fd(socket.0), WRITABLE).build();
+        self.start(Slot::Room { socket, sending }, entry);
     }
 
     fn sent(&mut self, mut sending: Box<Sending>, result: Result<(), Error>) {
@@ -399,6 +417,7 @@ impl Uring {
             Slot::Connect { .. }
             | Slot::Receive { .. }
             | Slot::Send { .. }
+            | Slot::Room { .. }
             | Slot::Read { .. }
             | Slot::Write { .. }
             | Slot::Blocks { .. }
@@ -523,7 +542,11 @@ impl Uring {
                 self.note_drained(socket, !cqueue::sock_nonempty(completion.flags()));
                 self.complete_receive(id, socket, buf, result);
             }
-            Slot::Send { socket, sending } => self.complete_send(socket, sending, result),
+            Slot::Send { socket, sending, .. } => self.complete_send(socket, sending, result),
+            Slot::Room { socket, sending } => match result {
+                0.. => self.send(socket, sending, true),
+                error => self.sent(sending, Err(errno::from_raw(error))),
+            },
             Slot::Read { id, file, offset, count, buf } => {
                 self.complete_read(id, file, offset, count, buf, result);
             }
@@ -603,10 +626,15 @@ impl Uring {
         match result {
             1.. => {
                 sending.advance(result.unsigned_abs() as usize);
-                self.send(socket, sending);
+                match sending.is_done() {
+                    true => self.sent(sending, Ok(())),
+                    false => self.await_room(socket, sending),
+                }
             }
             0 => self.sent(sending, Err(Error::Disconnected)),
-            error if error == -libc::EINTR || error == -libc::EAGAIN => self.send(socket, sending),
+            error if error == -libc::EINTR || error == -libc::EAGAIN => {
+                self.await_room(socket, sending);
+            }
             error => self.sent(sending, Err(errno::from_raw(error))),
         }
     }
@@ -647,6 +675,7 @@ impl Slot {
             | Slot::Connect { .. }
             | Slot::Receive { .. }
             | Slot::Send { .. }
+            | Slot::Room { .. }
             | Slot::Wake { .. }
             | Slot::Signal => false,
         }
@@ -657,8 +686,9 @@ impl Slot {
         match self {
             Slot::Receive { into: Some(_), count, .. } => *count,
             Slot::Write { data, .. } => data.len(),
+            Slot::Send { bytes, .. } => *bytes,
             Slot::Receive { into: None, .. }
-            | Slot::Send { .. }
+            | Slot::Room { .. }
             | Slot::Read { .. }
             | Slot::Accept { .. }
             | Slot::Connect { .. }
@@ -679,6 +709,7 @@ impl Slot {
             | Slot::Connect { .. }
             | Slot::Receive { .. }
             | Slot::Send { .. }
+            | Slot::Room { .. }
             | Slot::Write { .. }
             | Slot::Sync { .. }
             | Slot::Wake { .. }
@@ -694,6 +725,7 @@ impl Slot {
             }
             Slot::Read { .. } | Slot::Blocks { .. } => self.read() == Some(wanted),
             Slot::Send { .. }
+            | Slot::Room { .. }
             | Slot::Write { .. }
             | Slot::Sync { .. }
             | Slot::Wake { .. }

@@ -10,7 +10,7 @@
 
 mod rig;
 
-use base::op::{self, Done, Event, Listener, Op, OpId, Peer, ReceiveBuf, Socket};
+use base::op::{self, Done, Event, Listener, Op, OpId, Peer, ReceiveBuf, Socket, UNSENT_MAX};
 use base::{Block, Buf, Error, Reactor};
 use reactor::{Address, Config, Form, World};
 use rig::{Rig, on_both};
@@ -149,6 +149,45 @@ fn many_buffers_are_gathered_and_long_sends_are_continued() {
         assert!(matches!(rig.ask(|id| Op::Send { id, socket, data: vec![] }), Done::Sent(Ok(()))));
         rig.world.submit(Op::Finish { socket });
         assert_eq!(client.read(&mut [0; 10]).unwrap(), 0);
+    });
+}
+
+#[test]
+fn sends_that_get_room_at_once_go_on_one_after_the_other() {
+    // More than may wait in the kernel, and less than twice as much.
+    const SIZE: usize = UNSENT_MAX * 2;
+    on_both(|rig| {
+        let mut clients = Vec::new();
+        let mut sends = Vec::new();
+        for _ in 0..12 {
+            let (client, socket) = connect(rig);
+            client.set_nonblocking(true).unwrap();
+            clients.push((client, 0));
+            let data = vec![Buf::from(vec![5; SIZE])];
+            sends.push((rig.start(|id| Op::Send { id, socket, data }), socket));
+        }
+        // All have been tried, and wait.
+        assert!(rig.finish_within(sends[11].0, Duration::from_millis(50)).is_none());
+        assert_eq!(rig.done_count(), 0);
+        let mut piece = vec![0; 1 << 20];
+        while clients.iter().any(|(_, got)| *got < SIZE) {
+            for (client, got) in &mut clients {
+                while let Ok(count) = client.read(&mut piece) {
+                    *got += count;
+                    if count == 0 {
+                        break;
+                    }
+                }
+            }
+            let before = rig.done_count();
+            rig.wait_until(rig.world.now());
+            let done = rig.done_count() - before;
+            assert!(done <= 2, "{done} sends of {SIZE} bytes ended in one wait");
+        }
+        for (send, socket) in sends {
+            assert!(matches!(rig.finish(send), Done::Sent(Ok(()))));
+            rig.world.submit(Op::CloseSocket { socket });
+        }
     });
 }
 

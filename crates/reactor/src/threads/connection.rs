@@ -21,6 +21,8 @@ pub(super) struct Connection {
     pub(super) connecting: Option<OpId>,
     pub(super) receiving: Option<Receiving>,
     pub(super) sending: Option<Box<Sending>>,
+    /// Whether its send has got room, and waits for its turn.
+    pub(super) has_turn: bool,
 }
 
 /// A receive that waits for data.

@@ -1,6 +1,7 @@
 //! The submission and completion queues.
 #![allow(unsafe_code)]
 
+use crate::sending::{BATCH_BYTES, BULK_MIN};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::collections::VecDeque;
 use std::io;
@@ -198,10 +199,11 @@ impl Ring {
     }
 }
 
-/// Divides large writes and receives among calls. The kernel copies within the call what it can at
-/// once, and everybody else waits meanwhile. Reads of files and sends are not divided: beside
-/// those of 64 clients the calls cost more than the copies (15 to 30 % of processor time). Nor is
-/// what arrives for a receive that waits: the kernel copies that when it comes.
+/// Divides large writes and receives, and sends that had to wait for room, among calls. The kernel
+/// copies within the call what it can at once, and everybody else waits meanwhile. Reads of files
+/// and other sends are not divided: beside those of 64 clients the calls cost more than the copies
+/// (15 to 30 % of processor time). Nor is what arrives for a receive that waits: the kernel copies
+/// that when it comes.
 #[derive(Debug)]
 struct Bulk<T> {
     /// Bytes that the operations of the next call may move.
@@ -209,12 +211,6 @@ struct Bulk<T> {
     /// Operations of later calls: name, entry and size in bytes, in order.
     waiting: VecDeque<(u64, T, usize)>,
 }
-
-/// Most bytes of one call, unless one operation has more.
-const BATCH_BYTES: usize = 256 << 10;
-
-/// Operations of fewer bytes do not wait.
-const BULK_MIN: usize = 32 << 10;
 
 impl<T> Default for Bulk<T> {
     fn default() -> Bulk<T> {
