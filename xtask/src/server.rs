@@ -286,8 +286,10 @@ const IS_MEASURED: bool = !cfg!(debug_assertions);
 
 /// Builds our server.
 pub(crate) fn build() -> Result<()> {
-    let release = if IS_MEASURED { &["--release"][..] } else { &[] };
-    sh::run(sh::cargo(&["build", "--quiet", "-p", "upcall"]).args(release))
+    match IS_MEASURED {
+        true => sh::build_optimised(),
+        false => sh::run(&mut sh::cargo(&["build", "--quiet", "-p", "upcall"])),
+    }
 }
 
 /// Where the server's binary is when it is built.

@@ -59,7 +59,15 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(args: &[S]) -> Command {
 /// Runs this program's `word` again, optimised, as what is measured must be: the clients of a
 /// bench must not be its slow part, and the server is built as they are.
 pub(crate) fn optimised(word: &str, args: &[String]) -> Result<()> {
-    run(cargo(&["run", "--quiet", "--release", "-p", "xtask", "--", word]).args(args))
+    build_optimised()?;
+    let program = target().join("release/xtask").display().to_string();
+    run(cmd(&program, &[word]).args(args))
+}
+
+/// Builds all programs of the workspace, optimised. One by one they would have dependencies with
+/// other features, which would be built again each time another program is wanted.
+pub(crate) fn build_optimised() -> Result<()> {
+    run(&mut cargo(&["build", "--quiet", "--release", "--workspace", "--bins"]))
 }
 
 /// Where this program is. A build may have put a newer one in its place, which does as well: then

@@ -71,22 +71,24 @@ fn unit() -> Result<Part> {
 pub(crate) fn sim(args: &[String]) -> Result<()> {
     let word = args.first().map_or("", String::as_str);
     let run = word.is_empty() || word.starts_with(|c: char| c == '-' || c.is_ascii_digit());
-    sh::run(program("sim").args(run.then_some("run")).args(args))
+    sh::run(program("sim")?.args(run.then_some("run")).args(args))
 }
 
 /// `cargo xtask model …`.
 pub(crate) fn model(args: &[String]) -> Result<()> {
-    sh::run(program("model").args(args))
+    sh::run(program("model")?.args(args))
 }
 
 /// `cargo xtask fuzz …`, with seeds.
 pub(crate) fn fuzz(args: &[String]) -> Result<()> {
-    sh::run(program("sim").arg("fuzz").args(args))
+    sh::run(program("sim")?.arg("fuzz").args(args))
 }
 
 /// A program of the workspace, optimised.
-fn program(package: &str) -> Command {
-    sh::cargo(&["run", "--quiet", "--release", "-p", package, "--"])
+fn program(package: &str) -> Result<Command> {
+    sh::build_optimised()?;
+    let program = sh::target().join("release").join(package);
+    Ok(sh::cmd(&program.display().to_string(), &[""; 0]))
 }
 
 /// A program of the workspace, as it was built with the unit tests.

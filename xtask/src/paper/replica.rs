@@ -28,7 +28,7 @@ use std::path::PathBuf;
 
 /// All of it.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
-    sh::run(&mut sh::cargo(&["build", "--release", "--quiet", "-p", "series"]))?;
+    sh::build_optimised()?;
     let size = if plan.quick { Size::QUICK } else { Size::FULL };
     let mut jobs = performance::jobs(&size);
     jobs.extend(virtual_replicas::jobs(&size));
