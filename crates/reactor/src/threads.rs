@@ -448,10 +448,8 @@ impl Threads {
     pub(crate) fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
         loop {
             if !self.common.enough() {
-                let timeout = match self.roomy.is_empty() {
-                    true => self.common.patience(deadline),
-                    false => Some(Duration::ZERO),
-                };
+                let patience = self.common.patience(deadline);
+                let timeout = if self.roomy.is_empty() { patience } else { Some(Duration::ZERO) };
                 self.poll(timeout);
                 self.common.collect();
             }

@@ -154,7 +154,7 @@ fn many_buffers_are_gathered_and_long_sends_are_continued() {
 
 #[test]
 fn sends_that_get_room_at_once_go_on_one_after_the_other() {
-    // More than may wait in the kernel, and less than twice as much.
+    // More than the kernel takes at once.
     const SIZE: usize = UNSENT_MAX * 2;
     on_both(|rig| {
         let mut clients = Vec::new();
