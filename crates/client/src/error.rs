@@ -142,7 +142,7 @@ impl Refusal {
             ENOTEMPTY => "remove what is in it first",
             ENOSPC => "make room on the server",
             EDQUOT => "remove files there, or ask for a larger quota",
-            ENODATA => "look at its name",
+            ENODATA => "look at the name of the attribute",
             EROFS => "nobody can change anything there; choose another place",
             ELOOP => "name the file by a path with fewer links",
             ENOSYS | EOPNOTSUPP => "this server cannot do it; find another way",

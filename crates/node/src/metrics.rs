@@ -157,10 +157,12 @@ fn quotas(page: &mut Page, report: &Report) {
     };
     let help = "Space in use by an owner or a directory with a quota.";
     family("upcall_quota_used_bytes", help, &|of| of.used.bytes);
-    family("upcall_quota_limit_bytes", "Limit of that.", &|of| of.most.bytes);
+    family("upcall_quota_limit_bytes", "Maximum space of a quota.", &|of| of.most.bytes);
     let help = "Files of an owner or a directory with a quota.";
     family("upcall_quota_used_files", help, &|of| of.used.inodes);
-    family("upcall_quota_limit_files", "Limit of these.", &|of| of.most.inodes);
+    family("upcall_quota_limit_files", "Maximum number of files of a quota.", &|of| of.most.inodes);
+    let help = "Whether the limits of a quota hold: all files that were there are counted.";
+    family("upcall_quota_enforced", help, &|of| u64::from(of.is_enforced));
 }
 
 type Volume<'a> = (&'a store::Space, &'a store::Counts);

@@ -197,11 +197,14 @@ impl Stage {
         (stat.inode, None)
     }
 
-    /// Sets a quota of the root that nothing exceeds: the node counts all files for it.
+    /// Sets quotas of the root and of the files' owner that nothing exceeds: the node counts all
+    /// files for them.
     pub(crate) fn limit(&mut self, world: &mut World) {
-        let (node, name) = (self.volume.root(), b"trusted.upcall.quota".to_vec());
-        let value = b"max_inodes=1000000".to_vec();
-        self.ask(world, Ask::SetAttr { node, name, value, create: None });
+        for name in ["trusted.upcall.quota", "trusted.upcall.quota.user.0"] {
+            let (node, name) = (self.volume.root(), name.as_bytes().to_vec());
+            let value = b"max_inodes=1000000".to_vec();
+            self.ask(world, Ask::SetAttr { node, name, value, create: None });
+        }
     }
 
     /// Power fails, and the volume is opened again for the node.

@@ -71,10 +71,10 @@ use errand::{Awaits, CLOSE, COUNTING, Errand, GROW, LOOSE, REAPER, translate};
 use hold::{Node, Open, Opening, Place, Spot};
 use quota::Quotas;
 use reaper::{Reaper, Task};
-use record::Settings;
+use record::{Holder, Settings};
 use sight::{Sight, Stop};
 use slab::Slab;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::time::Duration;
 use store::{Change, Durability, Refusal, Store, Ticket, View};
@@ -124,6 +124,8 @@ pub struct Volume {
     locks: Table<OpenId, RequestId>,
     reaper: Reaper,
     counting: Counting,
+    /// Reports of what is not a failure of the disk.
+    reports: VecDeque<String>,
     /// Inodes to be told to the reaper.
     due: Vec<u64>,
     /// What the store said and nobody has heard yet. Empty between steps.
@@ -187,6 +189,7 @@ impl Volume {
             locks: Table::default(),
             reaper: Reaper::new(read_only),
             counting: Counting::new(read_only),
+            reports: VecDeque::new(),
             due: Vec::new(),
             heard: Vec::new(),
             opened: None,
@@ -320,6 +323,9 @@ impl Volume {
 
     /// The next report of a failure of the disk.
     pub fn next_report(&mut self) -> Option<String> {
+        if let Some(report) = self.reports.pop_front() {
+            return Some(format!("volume {}: {report}", self.name));
+        }
         let (failure, times) = self.store.next_failure()?;
         let again = if times > 1 { format!(" ({times} times so far)") } else { String::new() };
         Some(format!("volume {}: {failure}{again}", self.name))
@@ -501,6 +507,8 @@ impl Volume {
                 let failed = |error| self.counting_failed(plain(error));
                 let input = result.map_or_else(failed, |()| counting::Input::Fetched);
                 self.tell_counting(now, input);
+                // At once: others may take the room that it waited for.
+                self.count(now);
             }
             store::Output::Fetched(ticket, result) => {
                 self.fetched(now, ticket.0 as usize, result, out);
@@ -556,10 +564,14 @@ impl Volume {
         self.tell_reaper(now, input, out);
     }
 
-    /// Whether what failed may go well later: not when the volume is about to close, and not when
-    /// nobody knows what is on the disk.
+    /// Whether what failed can never go well: when the volume is about to close, and when nobody
+    /// knows what is on the disk.
+    fn is_over(&self, error: Error) -> bool {
+        error == Error::ReadOnly || self.store.is_broken()
+    }
+
     fn reaping_failed(&self, error: Error) -> reaper::Input {
-        match error == Error::ReadOnly || self.store.is_broken() {
+        match self.is_over(error) {
             true => reaper::Input::Ended(error),
             false => reaper::Input::Failed(error),
         }
@@ -573,9 +585,7 @@ impl Volume {
     fn cut(&mut self, now: Instant, ino: u64, at: u64) -> Result<reaper::Input, Stop> {
         let draft = self.draft(self.date(now))?;
         let cut = reaper::cut(draft, ino, at, self.is_held(ino))?;
-        if !cut.changes.is_empty() {
-            self.commit_loose(now, &cut.changes)?;
-        }
+        self.commit_loose(now, &cut.changes)?;
         if cut.gone {
             self.nameless.remove(&ino);
         }
@@ -614,9 +624,10 @@ impl Volume {
             let quotas = self.sight(View::Present).and_then(|sight| quota::load(&sight));
             self.quotas = quotas.ok();
             let quotas = self.quotas.iter().flatten();
-            let due = quotas.filter(|(_, quota)| !quota.is_counted()).map(|(holder, _)| *holder);
-            for holder in due.collect::<Vec<_>>() {
-                self.tell_counting(now, counting::Input::Due(holder));
+            let due = quotas.filter(|(_, quota)| !quota.is_counted());
+            let due = due.map(|(holder, quota)| (*holder, quota.directory));
+            for (holder, directory) in due.collect::<Vec<_>>() {
+                self.tell_counting(now, counting::Input::Due(holder, directory));
             }
         }
     }
@@ -663,6 +674,9 @@ impl Volume {
 
     /// Commits changes for which no request waits.
     fn commit_loose(&mut self, now: Instant, changes: &[Change]) -> Result<(), Stop> {
+        if changes.is_empty() {
+            return Ok(());
+        }
         self.commit_changes(now, LOOSE, changes, Durability::Soon).map_err(
             |refusal| match refusal {
                 Refusal::Missing(missing) => Stop::Missing(missing),
@@ -677,12 +691,11 @@ impl Volume {
             return;
         }
         self.tell_counting(now, counting::Input::Tick);
-        let Some(task) = self.counting.task().cloned() else { return };
-        let counted = self.draft(self.date(now)).and_then(|draft| counting::count(draft, &task));
+        let Some(task) = self.counting.task() else { return };
+        let (holder, path) = (task.holder, task.path.clone());
+        let counted = self.draft(self.date(now)).and_then(|it| counting::count(it, holder, path));
         let committed = counted.and_then(|counted| {
-            if !counted.changes.is_empty() {
-                self.commit_loose(now, &counted.changes)?;
-            }
+            self.commit_loose(now, &counted.changes)?;
             Ok(counting::Input::Counted(counted.path))
         });
         let input = committed.unwrap_or_else(|stop| match stop {
@@ -697,14 +710,29 @@ impl Volume {
     }
 
     fn counting_failed(&self, error: Error) -> counting::Input {
-        match error == Error::ReadOnly || self.store.is_broken() {
+        match self.is_over(error) {
             true => counting::Input::Ended,
-            false => counting::Input::Failed,
+            false => counting::Input::Failed(error),
         }
     }
 
     fn tell_counting(&mut self, now: Instant, input: counting::Input) {
-        self.counting.step(now, input, &mut Vec::new());
+        let mut said = Vec::new();
+        self.counting.step(now, input, &mut said);
+        for counting::Output::Failed(holder, error) in said {
+            let of = match holder {
+                Holder::User(uid) => format!("user {uid}"),
+                Holder::Project(project) => {
+                    let quota =
+                        self.quotas.as_ref().and_then(|all| all.get(&Holder::Project(project)));
+                    format!("the directory with inode {}", quota.map_or(0, |it| it.directory))
+                }
+            };
+            self.reports.push_back(format!(
+                "cannot count the files for the quota of {of}: {error}; it is tried again, and is no \
+                 limit until then. Check the volume"
+            ));
+        }
     }
 
     /// The date at an instant.

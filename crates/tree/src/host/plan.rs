@@ -25,6 +25,10 @@ pub(super) enum Plan {
     Run { pins: [Option<Id>; 2], awaits: Awaits, op: Op },
 }
 
+/// Extended attributes that set something on volumes, like quotas. A file system of the host would
+/// keep them, and whoever set them would believe in a limit.
+const OF_VOLUMES: &[u8] = b"trusted.upcall.";
+
 impl Host {
     /// The plan for a request; its operation, if any, is going to be called `id`.
     pub(super) fn plan(&mut self, request_id: RequestId, request: Request, id: OpId) -> Plan {
@@ -38,6 +42,9 @@ impl Host {
                 self.plan_io(id, caller, ask)
             }
             Ask::NextData { .. } => Plan::Answer(Err(Error::Unsupported)),
+            Ask::SetAttr { name, .. } if name.starts_with(OF_VOLUMES) => {
+                Plan::Answer(Err(Error::Unsupported))
+            }
             ask @ (Ask::Lock { .. } | Ask::GetLock { .. }) => self.lock(request_id, ask),
             ask => self.plan_path(id, caller, ask),
         }

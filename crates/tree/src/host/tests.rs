@@ -221,7 +221,21 @@ fn a_lock_is_granted_when_its_holder_closes_and_a_cancelled_one_is_not() {
     .assert_eq(&lab.text);
 }
 
-/// The errands: what each kind of completion leads to.
+#[test]
+fn what_is_set_on_volumes_is_no_attribute_of_files_of_the_host() {
+    let mut lab = Lab::new();
+    for (id, name) in [(1, "trusted.upcall.quota"), (2, "trusted.other")] {
+        let (name, value) = (name.as_bytes().to_vec(), b"v".to_vec());
+        lab.ask(id, Ask::SetAttr { node: ROOT, name, value, create: None });
+    }
+    expect![[r#"
+        1 SetAttr: reply 1 Unsupported
+        2 SetAttr: op 0 SetAttr
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+/// The errands: results of each kind of completion.
 #[test]
 fn states_md_is_fresh() {
     let path = |done| Done::Path(Ok(done));

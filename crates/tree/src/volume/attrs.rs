@@ -4,7 +4,7 @@ use super::Spot;
 use super::draft::Draft;
 use super::permission::{READ, WRITE};
 use super::plan::{Effects, Planned, Scene, answer};
-use super::quota::Asked;
+use super::quota::Named;
 use super::record::{ATTRS, Attr, Holder, Inode, Quota, pair};
 use super::sight::Stop;
 use crate::request::{NodeId, OpenId, Reply};
@@ -92,7 +92,7 @@ impl Scene<'_> {
         let inode = draft.inode(ino)?;
         inode.mode = who.mode_after_chown(inode);
         inode.gid = gid;
-        draft.give_away(ino, uid)
+        draft.change_owner(ino, uid)
     }
 
     fn set_mode(
@@ -154,7 +154,7 @@ impl Scene<'_> {
         let (space, counters) = (self.volume.store.space(), sight.counters()?);
         let quota = match self.volume.spot(node) {
             Spot::File(View::Present, ino) => {
-                draft.quota(Holder::Project(draft.look(ino)?.project)).filter(Quota::is_counted)
+                draft.quota(Holder::Project(draft.look(ino)?.project)).filter(Quota::is_enforced)
             }
             Spot::File(View::Snapshot(_), _) | Spot::Snapshots => None,
         };
@@ -193,8 +193,8 @@ impl Scene<'_> {
         };
         let sight = self.sight(view)?;
         self.may_attr(&sight.inode(ino)?, name, READ)?;
-        if let Some(asked) = Asked::of(name) {
-            return self.get_quota(view, ino, asked);
+        if let Some(named) = Named::of(name) {
+            return self.get_quota(view, ino, named);
         }
         let (_, value) = sight.attr(ino, name)?.ok_or(Error::NoAttribute)?;
         answer(Reply::Bytes(value))
@@ -231,8 +231,8 @@ impl Scene<'_> {
         let ino = self.changeable(node)?;
         let mut draft = self.draft()?;
         self.may_attr(&draft.look(ino)?, name, WRITE)?;
-        if let Some(asked) = Asked::of(name) {
-            return self.limit(ino, asked, value);
+        if let Some(named) = Named::of(name) {
+            return self.limit(ino, named, value, create);
         }
         let attr = Attr { name, value }.encode();
         if value.len() > VALUE_MAX || attr.len() > self.volume.store.layout().value_max() {
@@ -262,8 +262,8 @@ impl Scene<'_> {
         let ino = self.changeable(node)?;
         let mut draft = self.draft()?;
         self.may_attr(&draft.look(ino)?, name, WRITE)?;
-        if let Some(asked) = Asked::of(name) {
-            return self.remove_quota(ino, asked);
+        if let Some(named) = Named::of(name) {
+            return self.remove_quota(ino, named);
         }
         let (cookie, _) = draft.sight.attr(ino, name)?.ok_or(Error::NoAttribute)?;
         draft.delete(ATTRS, pair(ino, cookie).to_vec());

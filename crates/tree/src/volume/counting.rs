@@ -1,12 +1,14 @@
-//! The counting machine: finds out what files that were there before take of a quota.
+//! The counting machine: counts files that are there already for a quota.
 //!
 //! For a user it looks at all inodes in their order, and notes how far it has come in the quota:
 //! changes of files before that place count at once, those behind it are found when it comes
 //! there. For a directory it goes through all that is beneath, and gives each inode the number of
-//! the project, with which it counts. New files have the number of their directory, and names do
-//! not cross from one project into another, so what it has passed stays complete. Both is done in
-//! transactions of a few hundred records, in the node's spare turns, and goes on after a crash:
-//! for a user where it was, for a directory from its beginning, without counting twice.
+//! the project, with which it counts. New files have the number of their directory, and a name that
+//! crosses brings its file along (`quota.rs`), so what it has passed stays complete. Both is done in
+//! small transactions, in the node's spare turns, and goes on after a crash: for
+//! a user where it was, for a directory from its beginning, without counting twice.
+//!
+//! A quota that cannot be counted now is tried again behind the others, after a pause that grows.
 //!
 #![doc = include_str!("counting/states.md")]
 
@@ -24,20 +26,27 @@ use store::Change;
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of inodes looked at in one transaction, and of those that it changes.
+/// Maximum number of inodes looked at in one transaction, and of those that it changes: few, so
+/// that it does not wait for room while smaller ones take it.
 const LOOK_MAX: usize = 256;
-const MARK_MAX: usize = 64;
+const MARK_MAX: usize = 16;
 
-/// Pause after a failure.
-const REST: Duration = Duration::from_secs(1);
+/// Maximum number of directories that are being gone through or wait for that.
+const PATH_MAX: usize = 1 << 20;
+
+/// Pause after the first failure, and the longest; twice as long after each.
+const REST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// Directories of a project that are being gone through, the current one last, each with the next
+/// cookie.
+pub(super) type Path = Vec<(u64, u64)>;
 
 /// Pending work for one quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) holder: Holder,
-    /// Directories of a project, the one being gone through last, each with the next cookie. Empty
-    /// at first.
-    pub(super) path: Vec<(u64, u64)>,
+    /// Empty: all beneath the project's directory.
+    pub(super) path: Path,
 }
 
 /// State of the machine.
@@ -50,7 +59,7 @@ enum State {
     /// Waits for blocks.
     Waiting(Task),
     /// Something failed: waits until then.
-    Resting(Task, Instant),
+    Resting(Instant),
     /// Nothing can be changed any more.
     Over,
 }
@@ -58,50 +67,50 @@ enum State {
 /// Input of the machine.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// Files have to be counted for this quota.
-    Due(Holder),
+    /// Files beneath this directory have to be counted for this quota; all files for a user's.
+    Due(Holder, u64),
     /// Blocks were asked for.
     Missing,
-    /// They are there.
+    /// The blocks are there.
     Fetched,
     /// A part was counted; the path, unless that was all.
-    Counted(Option<Vec<(u64, u64)>>),
+    Counted(Option<Path>),
     /// It cannot be done now.
-    Failed,
+    Failed(Error),
     /// Nothing can be changed any more.
     Ended,
     /// Time has passed.
     Tick,
 }
 
+/// Output of the machine.
+#[derive(Debug)]
+pub(super) enum Output {
+    /// A quota was not counted, for the first time since something went well.
+    Failed(Holder, Error),
+}
+
 /// The machine.
 #[derive(Debug)]
 pub(super) struct Counting {
     state: State,
-    /// Quotas whose turn comes later.
-    queue: VecDeque<Holder>,
-}
-
-impl State {
-    fn task_mut(&mut self) -> Option<&mut Task> {
-        match self {
-            State::Working(task) | State::Waiting(task) | State::Resting(task, _) => Some(task),
-            State::Idle | State::Over => None,
-        }
-    }
+    /// Work whose turn comes later.
+    queue: VecDeque<Task>,
+    /// Failures since something went well.
+    failures: u32,
 }
 
 impl Counting {
     pub(super) fn new(read_only: bool) -> Counting {
         let state = if read_only { State::Over } else { State::Idle };
-        Counting { state, queue: VecDeque::new() }
+        Counting { state, queue: VecDeque::new(), failures: 0 }
     }
 
     /// The work to be done now, if it is its turn.
     pub(super) fn task(&self) -> Option<&Task> {
         match &self.state {
             State::Working(task) => Some(task),
-            State::Idle | State::Waiting(_) | State::Resting(..) | State::Over => None,
+            State::Idle | State::Waiting(_) | State::Resting(_) | State::Over => None,
         }
     }
 
@@ -110,55 +119,83 @@ impl Counting {
             State::Idle => "idle",
             State::Working(_) => "counting",
             State::Waiting(_) => "count waits",
-            State::Resting(..) => "resting",
+            State::Resting(_) => "resting",
             State::Over => "over",
         }
     }
 
     fn next(&mut self) -> State {
-        let task = |holder| State::Working(Task { holder, path: Vec::new() });
-        self.queue.pop_front().map_or(State::Idle, task)
+        self.queue.pop_front().map_or(State::Idle, State::Working)
+    }
+
+    /// Adds a directory to the work for a quota, or begins that.
+    fn due(&mut self, mut state: State, holder: Holder, directory: u64) -> State {
+        let current = match &mut state {
+            State::Working(task) | State::Waiting(task) => Some(task),
+            State::Idle | State::Resting(_) | State::Over => None,
+        };
+        let mut pending = current.into_iter().chain(&mut self.queue);
+        match pending.find(|task| task.holder == holder) {
+            // Everything is still to be done.
+            Some(task) if task.path.is_empty() => {}
+            // Last, or renames could keep it from going on with the others.
+            Some(task) => task.path.insert(0, (directory, 0)),
+            None => {
+                let path = match holder {
+                    Holder::User(_) => Vec::new(),
+                    Holder::Project(_) => vec![(directory, 0)],
+                };
+                self.queue.push_back(Task { holder, path });
+            }
+        }
+        if state == State::Idle { self.next() } else { state }
+    }
+
+    /// Tries it again when all others had their turn.
+    fn put_off(&mut self, now: Instant, task: Task, error: Error, out: &mut Vec<Output>) -> State {
+        if self.failures == 0 {
+            out.push(Output::Failed(task.holder, error));
+        }
+        self.queue.push_back(task);
+        let rest = REST.0 * 2_u32.pow(self.failures.min(16));
+        self.failures = self.failures.saturating_add(1);
+        State::Resting(now + rest.min(REST.1))
     }
 }
 
 impl Automaton for Counting {
     type Input = Input;
-    type Output = ();
+    type Output = Output;
 
-    fn step(&mut self, now: Instant, input: Input, _out: &mut Vec<()>) {
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         self.state = match (mem::replace(&mut self.state, State::Idle), input) {
-            (State::Over, Input::Due(_)) => State::Over,
-            (mut state, Input::Due(holder)) => {
-                match state.task_mut() {
-                    // What it has passed may have to be counted again.
-                    Some(task) if task.holder == holder => task.path.clear(),
-                    _ if self.queue.contains(&holder) => {}
-                    _ => self.queue.push_back(holder),
-                }
-                if state == State::Idle { self.next() } else { state }
-            }
+            (State::Over, Input::Due(..)) => State::Over,
+            (state, Input::Due(holder, directory)) => self.due(state, holder, directory),
             (State::Working(task), Input::Missing) => State::Waiting(task),
             (State::Waiting(task), Input::Fetched) => State::Working(task),
-            (State::Working(task), Input::Counted(Some(path))) => {
-                State::Working(Task { path, ..task })
+            (State::Working(task), Input::Counted(path)) => {
+                self.failures = 0;
+                match path {
+                    Some(path) => State::Working(Task { path, ..task }),
+                    None => self.next(),
+                }
             }
-            (State::Working(_), Input::Counted(None)) => self.next(),
-            (State::Working(task) | State::Waiting(task), Input::Failed) => {
-                State::Resting(task, now + REST)
+            (State::Working(task) | State::Waiting(task), Input::Failed(error)) => {
+                self.put_off(now, task, error, out)
             }
             (State::Working(_) | State::Waiting(_), Input::Ended) => {
                 self.queue.clear();
                 State::Over
             }
-            (State::Resting(task, until), Input::Tick) if until <= now => State::Working(task),
+            (State::Resting(until), Input::Tick) if until <= now => self.next(),
             (state, Input::Tick) => state,
             // Only what it asked for comes back, and once.
             (
-                state @ (State::Idle | State::Resting(..) | State::Over),
+                state @ (State::Idle | State::Resting(_) | State::Over),
                 input @ (Input::Missing
                 | Input::Fetched
                 | Input::Counted(_)
-                | Input::Failed
+                | Input::Failed(_)
                 | Input::Ended),
             )
             | (state @ State::Working(_), input @ Input::Fetched)
@@ -171,7 +208,7 @@ impl Automaton for Counting {
     fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Working(_) => Some(Instant(0)),
-            State::Resting(_, until) => Some(until),
+            State::Resting(until) => Some(until),
             State::Idle | State::Waiting(_) | State::Over => None,
         }
     }
@@ -179,7 +216,9 @@ impl Automaton for Counting {
     fn check(&self) {
         let rests = matches!(self.state, State::Idle | State::Over);
         assert!(!rests || self.queue.is_empty(), "no quota waits while nothing is done");
-        let twice = |(at, holder)| self.queue.iter().skip(at + 1).any(|other| other == holder);
+        let twice = |(at, task): (usize, &Task)| {
+            self.queue.iter().skip(at + 1).any(|other| other.holder == task.holder)
+        };
         assert!(!self.queue.iter().enumerate().any(twice), "a quota waits once");
     }
 }
@@ -188,40 +227,31 @@ impl Automaton for Counting {
 pub(super) struct Counted {
     pub(super) changes: Vec<Change>,
     /// The path to go on with, unless that was all.
-    pub(super) path: Option<Vec<(u64, u64)>>,
+    pub(super) path: Option<Path>,
 }
 
-impl Counted {
-    fn all(draft: Draft<'_>) -> Counted {
-        Counted { changes: draft.finish(), path: None }
-    }
-}
-
-/// Counts the next files of a quota.
-pub(super) fn count(mut draft: Draft<'_>, task: &Task) -> Result<Counted, Stop> {
-    let Some(quota) = draft.quota(task.holder).filter(|quota| !quota.is_counted()) else {
+/// Counts the next files for a quota; `path` is that of the task.
+pub(super) fn count(mut draft: Draft<'_>, holder: Holder, mut path: Path) -> Result<Counted, Stop> {
+    let Some(quota) = draft.quota(holder).filter(|quota| !quota.is_counted()) else {
         // It was removed.
-        return Ok(Counted::all(draft));
+        return Ok(Counted { changes: draft.finish(), path: None });
     };
-    match task.holder {
+    match holder {
         Holder::User(uid) => look(&mut draft, uid, quota)?,
         Holder::Project(project) => {
-            let mut path = task.path.clone();
             if path.is_empty() {
                 path.push((quota.directory, 0));
             }
             mark(&mut draft, project, &mut path)?;
-            if !path.is_empty() {
-                return Ok(Counted { changes: draft.finish(), path: Some(path) });
+            if path.is_empty() {
+                let counted = |quota| Quota { counted: u64::MAX, ..quota };
+                let counted = draft.quota(holder).map(counted);
+                draft.set_quota(holder, counted);
             }
-            let counted =
-                draft.quota(task.holder).map(|quota| Quota { counted: u64::MAX, ..quota });
-            draft.set_quota(task.holder, counted);
         }
     }
-    let is_counted = draft.quota(task.holder).is_none_or(|quota| quota.is_counted());
-    let path = (!is_counted).then(Vec::new);
-    Ok(Counted { changes: draft.finish(), path })
+    let is_counted = draft.quota(holder).is_none_or(|quota| quota.is_counted());
+    Ok(Counted { changes: draft.finish(), path: (!is_counted).then_some(path) })
 }
 
 /// Counts the next inodes for a user.
@@ -251,9 +281,19 @@ fn look(draft: &mut Draft<'_>, uid: u32, mut quota: Quota) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Marks the next entries of a project's directories, and goes down into the first directory.
-fn mark(draft: &mut Draft<'_>, project: u64, path: &mut Vec<(u64, u64)>) -> Result<(), Stop> {
+/// Counts the next entries of a project's directories, and goes down into the first directory.
+fn mark(draft: &mut Draft<'_>, project: u64, path: &mut Path) -> Result<(), Stop> {
     let Some((dir, from)) = path.last_mut() else { return Ok(()) };
+    // It may be gone, or have gone to another project.
+    let is_counted = match draft.look(*dir) {
+        Ok(inode) => inode.project == project,
+        Err(Stop::Failed(Error::Stale)) => false,
+        Err(stop) => return Err(stop),
+    };
+    if !is_counted {
+        path.pop();
+        return Ok(());
+    }
     let mut entries = Vec::new();
     let mut damaged = false;
     draft.sight.scan(ENTRIES, *dir, *from, &mut |cookie, value| {
@@ -268,19 +308,12 @@ fn mark(draft: &mut Draft<'_>, project: u64, path: &mut Vec<(u64, u64)>) -> Resu
     if damaged {
         return Err(Error::Io.into());
     }
-    match entries.last() {
-        None => _ = path.pop(),
-        Some((cookie, entry)) => {
-            *from = cookie.saturating_add(1);
-            if entry.kind == Kind::Directory {
-                // One that has a quota of its own counts for that one alone.
-                let has = draft.project(&draft.look(entry.ino)?);
-                if has == 0 || has == project {
-                    path.push((entry.ino, 0));
-                }
-            }
-        }
-    }
+    let Some((cookie, last)) = entries.last() else {
+        path.pop();
+        return Ok(());
+    };
+    *from = cookie.saturating_add(1);
+    let below = (last.kind == Kind::Directory).then_some(last.ino);
     for (_, entry) in entries {
         let inode = draft.look(entry.ino)?;
         if draft.project(&inode) == 0 {
@@ -292,6 +325,16 @@ fn mark(draft: &mut Draft<'_>, project: u64, path: &mut Vec<(u64, u64)>) -> Resu
             });
             draft.set_quota(holder, quota);
         }
+    }
+    // A directory with a quota of its own counts for that one alone.
+    if let Some(below) = below
+        && draft.look(below)?.project == project
+    {
+        if path.len() >= PATH_MAX {
+            // A circle that damage made.
+            return Err(Error::Io.into());
+        }
+        path.push((below, 0));
     }
     Ok(())
 }

@@ -106,7 +106,7 @@ impl<'a> Draft<'a> {
         let ino = self.number()?;
         let counters = self.counters()?;
         counters.inodes = counters.inodes.saturating_add(1);
-        self.take_quota(ino, &inode, Usage { blocks: 0, inodes: 1 })?;
+        self.charge(ino, &inode, Usage { blocks: 0, inodes: 1 })?;
         self.inodes.push((ino, inode));
         Ok(ino)
     }
@@ -137,10 +137,12 @@ impl<'a> Draft<'a> {
             return Err(Error::NoSpace.into());
         }
         counters.blocks = used;
-        let inode = self.look(ino)?;
-        self.take_quota(ino, &inode, Usage { blocks, inodes: 0 })?;
         let inode = self.inode(ino)?;
         inode.blocks = inode.blocks.saturating_add(blocks);
+        if self.has_quotas() {
+            let inode = self.look(ino)?;
+            self.charge(ino, &inode, Usage { blocks, inodes: 0 })?;
+        }
         Ok(())
     }
 
@@ -149,10 +151,12 @@ impl<'a> Draft<'a> {
         if blocks > 0 {
             let counters = self.counters()?;
             counters.blocks = counters.blocks.saturating_sub(blocks);
-            let inode = self.look(ino)?;
-            self.give_quota(ino, &inode, Usage { blocks, inodes: 0 });
             let inode = self.inode(ino)?;
             inode.blocks = inode.blocks.saturating_sub(blocks);
+            if self.has_quotas() {
+                let inode = self.look(ino)?;
+                self.release(ino, &inode, Usage { blocks, inodes: 0 });
+            }
         }
         Ok(())
     }
@@ -248,7 +252,7 @@ impl<'a> Draft<'a> {
         let counters = self.counters()?;
         counters.blocks = counters.blocks.saturating_sub(inode.blocks);
         counters.inodes = counters.inodes.saturating_sub(1);
-        self.give_quota(ino, &inode, Usage { blocks: inode.blocks, inodes: 1 });
+        self.release(ino, &inode, Usage { blocks: inode.blocks, inodes: 1 });
         self.inodes.retain(|(known, _)| *known != ino);
         self.delete(INODES, key(ino).to_vec());
         Ok(true)

@@ -24,7 +24,7 @@ pub(super) const REAPER: Ticket = Ticket(1 << 62 | 1);
 pub(super) const CLOSE: Ticket = Ticket(1 << 62 | 2);
 /// A growth.
 pub(super) const GROW: Ticket = Ticket(1 << 62 | 3);
-/// What the counting machine waits for.
+/// Ticket of the counting machine.
 pub(super) const COUNTING: Ticket = Ticket(1 << 62 | 4);
 
 /// A request under way.
@@ -199,9 +199,9 @@ impl Volume {
 
     /// What a transaction means to those who hold files.
     fn take_effect(&mut self, now: Instant, effects: Effects, out: &mut Vec<Output>) {
-        let Effects { gone, moved, nameless, named, trimming, quota, attached: _ } = effects;
-        if let Some(holder) = quota {
-            self.tell_counting(now, counting::Input::Due(holder));
+        let Effects { gone, moved, nameless, named, trimming, uncounted, attached: _ } = effects;
+        if let Some((holder, directory)) = uncounted {
+            self.tell_counting(now, counting::Input::Due(holder, directory));
         }
         if let Some((ino, place)) = gone {
             self.move_places(ino, &place, None);

@@ -249,18 +249,19 @@ impl Scene<'_> {
             return Err(Error::NotPermitted.into());
         }
         self.who.may_link(&inode)?;
-        draft.expect_same_project(ino, dir)?;
         match inode.links {
             0 => return Err(Error::NotFound.into()),
             LINKS_MAX.. => return Err(Error::TooManyLinks.into()),
             _some => {}
         }
+        let place = self.volume.place(node).map(|(dir, _)| *dir);
+        let uncounted = draft.adopt(ino, place, dir, true)?;
         draft.enter(dir, name, ino, inode.kind)?;
         let now = draft.now();
         let inode = draft.inode(ino)?;
         inode.links += 1;
         inode.touch(now);
-        self.commit(draft, Reply::Done, Effects::default())
+        self.commit(draft, Reply::Done, Effects { uncounted, ..Effects::default() })
     }
 
     /// What a symbolic link says.

@@ -82,8 +82,8 @@ pub(super) struct Effects {
     pub(super) named: Option<(u64, Place)>,
     /// An inode with contents behind its end.
     pub(super) trimming: Option<u64>,
-    /// A quota for which files may have to be counted.
-    pub(super) quota: Option<Holder>,
+    /// Directory beneath which files have to be counted, and the quota; zero for a user's.
+    pub(super) uncounted: Option<(Holder, u64)>,
     /// The blocks that were placed are part of the file.
     pub(super) attached: bool,
 }

@@ -1,6 +1,6 @@
 //! Quotas: limits on the bytes and files of a user, or of a directory with all beneath it.
 //!
-//! What a directory's quota counts is a *project*, as in XFS: each inode has the number of its
+//! A directory's quota counts a *project*, as in XFS: each inode has the number of its
 //! project, new ones that of their directory. A file or an empty directory that is renamed into
 //! another project counts for that from then on; directories with entries and files with several
 //! names do not cross (`EXDEV`, as in Linux; programs copy instead), so that the number stays true.
@@ -13,10 +13,10 @@
 //! |---|---|---|
 //! | `trusted.upcall.quota` | a directory | its quota |
 //! | `trusted.upcall.quota.user.UID` | the root | that of a user |
-//! | `trusted.upcall.quotas` | the root | all of them, a line each; only to be read |
+//! | `trusted.upcall.quotas`, `.1`, `.2` … | the root | all of them, a line each, 256 in each attribute; only to be read |
 //!
-//! A value is words like `max_bytes=1000000 max_inodes=none`; what is left out has no limit. One
-//! that is read tells as well what is used. Lists of attributes do not name them, so that copying
+//! A value is words like `max_bytes=1000000 max_inodes=none`; without one there is no limit. A
+//! value that is read says as well how much is used. Lists of attributes do not name them, so that copying
 //! a directory with its attributes does not copy a quota.
 //!
 //! A quota that is set for files that are there is not a limit before they are counted, which the
@@ -25,7 +25,7 @@
 use super::draft::Draft;
 use super::plan::{Effects, Planned, Scene, answer};
 use super::record::{Holder, Inode, QUOTAS, Quota, ROOT, SETTINGS, SETTINGS_KEY, Settings};
-use super::sight::{Sight, Stop};
+use super::sight::{DEPTH_MAX, Sight, Stop};
 use crate::request::Reply;
 use base::Error;
 use std::collections::BTreeMap;
@@ -37,8 +37,19 @@ use store::{Change, View};
 const OF_DIRECTORY: &[u8] = b"trusted.upcall.quota";
 /// Attributes of users' quotas begin so, and end with the uid.
 const OF_USER: &[u8] = b"trusted.upcall.quota.user.";
-/// Attribute of the root with all quotas.
+/// Attribute of the root with all quotas; those of further parts end with a dot and a number.
 const ALL: &[u8] = b"trusted.upcall.quotas";
+/// Beginning of all attributes that have a meaning of their own.
+const OWN: &[u8] = b"trusted.upcall.";
+
+/// Quotas in one attribute: as many as Linux reads of one (`XATTR_SIZE_MAX`).
+const PART: usize = 256;
+
+/// `counted` of a project whose limits hold while some of its files are counted again.
+const RECOUNT: u64 = u64::MAX - 1;
+
+/// Maximum number of directories that a rename counts at once.
+const CHAIN_MAX: usize = 64;
 
 /// Maximum number of quotas of a volume: all are in memory, and read before the first change.
 const QUOTAS_MAX: usize = 4096;
@@ -94,9 +105,14 @@ pub(super) struct Usage {
 }
 
 impl Quota {
-    /// Whether the limits hold.
+    /// Whether all files are counted.
     pub(super) fn is_counted(&self) -> bool {
         self.counted == u64::MAX
+    }
+
+    /// Whether the limits hold.
+    pub(super) fn is_enforced(&self) -> bool {
+        self.counted >= RECOUNT
     }
 
     pub(super) fn add(&mut self, usage: Usage) {
@@ -115,7 +131,7 @@ impl Quota {
         after.add(usage);
         let bytes = after.blocks.saturating_mul(block);
         let blocks = usage.blocks > 0 && bytes > self.bytes_max;
-        self.is_counted() && (blocks || usage.inodes > 0 && after.inodes > self.inodes_max)
+        self.is_enforced() && (blocks || usage.inodes > 0 && after.inodes > self.inodes_max)
     }
 
     /// Blocks and files that there may be, of so many.
@@ -136,7 +152,8 @@ impl Draft<'_> {
         self.quotas.insert(holder, quota);
     }
 
-    fn has_quotas(&self) -> bool {
+    /// Whether there is any quota, now or as the draft leaves it.
+    pub(super) fn has_quotas(&self) -> bool {
         !self.known.is_empty() || !self.quotas.is_empty()
     }
 
@@ -144,28 +161,23 @@ impl Draft<'_> {
     ///
     /// # Errors
     /// `QuotaExceeded` past a limit of one of them.
-    pub(super) fn take_quota(
-        &mut self,
-        ino: u64,
-        inode: &Inode,
-        usage: Usage,
-    ) -> Result<(), Error> {
+    pub(super) fn charge(&mut self, ino: u64, inode: &Inode, usage: Usage) -> Result<(), Error> {
         if self.has_quotas() {
-            self.take_of(Holder::User(inode.uid), ino, usage)?;
-            self.take_of(Holder::Project(inode.project), ino, usage)?;
+            self.charge_to(Holder::User(inode.uid), ino, usage)?;
+            self.charge_to(Holder::Project(inode.project), ino, usage)?;
         }
         Ok(())
     }
 
     /// Counts what an inode takes no more.
-    pub(super) fn give_quota(&mut self, ino: u64, inode: &Inode, usage: Usage) {
+    pub(super) fn release(&mut self, ino: u64, inode: &Inode, usage: Usage) {
         if self.has_quotas() {
-            self.give_of(Holder::User(inode.uid), ino, usage);
-            self.give_of(Holder::Project(inode.project), ino, usage);
+            self.release_from(Holder::User(inode.uid), ino, usage);
+            self.release_from(Holder::Project(inode.project), ino, usage);
         }
     }
 
-    fn take_of(&mut self, holder: Holder, ino: u64, usage: Usage) -> Result<(), Error> {
+    fn charge_to(&mut self, holder: Holder, ino: u64, usage: Usage) -> Result<(), Error> {
         let Some(mut quota) = self.counted(holder, ino) else { return Ok(()) };
         if quota.is_exceeded_by(usage, self.sight.block) {
             return Err(Error::QuotaExceeded);
@@ -175,7 +187,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn give_of(&mut self, holder: Holder, ino: u64, usage: Usage) {
+    fn release_from(&mut self, holder: Holder, ino: u64, usage: Usage) {
         if let Some(mut quota) = self.counted(holder, ino) {
             quota.subtract(usage);
             self.set_quota(holder, Some(quota));
@@ -194,15 +206,36 @@ impl Draft<'_> {
     ///
     /// # Errors
     /// `QuotaExceeded` past a limit of that one.
-    pub(super) fn give_away(&mut self, ino: u64, uid: u32) -> Result<(), Stop> {
+    pub(super) fn change_owner(&mut self, ino: u64, uid: u32) -> Result<(), Stop> {
         let inode = self.look(ino)?;
         if self.has_quotas() && inode.uid != uid {
             let usage = Usage { blocks: inode.blocks, inodes: 1 };
-            self.give_of(Holder::User(inode.uid), ino, usage);
-            self.take_of(Holder::User(uid), ino, usage)?;
+            self.release_from(Holder::User(inode.uid), ino, usage);
+            self.charge_to(Holder::User(uid), ino, usage)?;
         }
         self.inode(ino)?.uid = uid;
         Ok(())
+    }
+
+    /// Gives a directory a project of its own; the quota without limits.
+    ///
+    /// # Errors
+    /// `Invalid` beneath a directory with a quota, from which it would take files.
+    fn new_project(&mut self, ino: u64) -> Result<(Holder, Quota), Stop> {
+        let inode = self.look(ino)?;
+        if !inode.is_directory() {
+            return Err(Error::NotDirectory.into());
+        }
+        if inode.links == 0 {
+            return Err(Error::NotFound.into());
+        }
+        if self.is_within_quota(ino)? {
+            return Err(Error::Invalid.into());
+        }
+        let project = self.number()?;
+        self.inode(ino)?.project = project;
+        let quota = Quota { inodes: 1, directory: ino, ..Quota::default() };
+        Ok((Holder::Project(project), quota))
     }
 
     /// The project that an inode counts for; zero if it has none, or none any more.
@@ -223,9 +256,9 @@ impl Draft<'_> {
         }
     }
 
-    /// Counts an inode that gets a name in the directory `to`, and loses its name in `from`, or had
-    /// none, for the project of `to`. Returns the quota for which files beneath it have to be
-    /// counted, if any.
+    /// Counts an inode that gets a name in the directory `to` for the project of that. It has a name
+    /// in `from`, if any, which it loses or keeps. Returns the directory beneath which files have to
+    /// be counted, with its quota, if any.
     ///
     /// # Errors
     /// `CrossDevice` if more than this inode would have to be counted, or it has other names;
@@ -235,30 +268,58 @@ impl Draft<'_> {
         ino: u64,
         from: Option<u64>,
         to: u64,
-    ) -> Result<Option<Holder>, Stop> {
+        keeps: bool,
+    ) -> Result<Option<(Holder, u64)>, Stop> {
         if !self.has_quotas() {
             return Ok(None);
         }
         let (old, new) = (self.project_around(ino)?, self.project(&self.look(to)?));
-        if old == new {
+        // A file of another project stays in its directory, whatever its name.
+        if old == new || old != 0 && from == Some(to) {
             return Ok(None);
         }
         let inode = self.look(ino)?;
         let is_alone = if inode.is_directory() { inode.entries == 0 } else { inode.links <= 1 };
         let has_own = inode.project != old && self.project(&inode) != 0;
-        let moves = !has_own && is_alone;
-        if !moves && !self.are_being_counted(old, new, from, to)? {
-            return Err(Error::CrossDevice.into());
-        }
-        // What is counted already may go where the rest has not been counted yet.
-        if has_own || !moves && new == 0 {
+        if !has_own && is_alone && !keeps {
+            self.change_project(ino, old, new)?;
             return Ok(None);
         }
-        let usage = Usage { blocks: inode.blocks, inodes: 1 };
-        self.give_of(Holder::Project(old), ino, usage);
-        self.take_of(Holder::Project(new), ino, usage)?;
+        if !self.are_being_counted(old, new, from, to)? {
+            return Err(Error::CrossDevice.into());
+        }
+        if has_own {
+            return Ok(None);
+        }
+        if new == 0 {
+            // What is counted stays so: it is in a directory that is counted as well.
+            self.count_directories(to, old)?;
+            return Ok(None);
+        }
+        self.change_project(ino, old, new)?;
+        Ok(inode.is_directory().then_some((Holder::Project(new), ino)))
+    }
+
+    fn change_project(&mut self, ino: u64, old: u64, new: u64) -> Result<(), Stop> {
+        let usage = Usage { blocks: self.look(ino)?.blocks, inodes: 1 };
+        self.release_from(Holder::Project(old), ino, usage);
+        self.charge_to(Holder::Project(new), ino, usage)?;
         self.inode(ino)?.project = new;
-        Ok((!moves).then_some(Holder::Project(new)))
+        Ok(())
+    }
+
+    /// Counts a directory, and those above it up to the first that is counted, for a project.
+    /// Their entries are found when the counting comes there.
+    fn count_directories(&mut self, mut dir: u64, project: u64) -> Result<(), Stop> {
+        for _ in 0..CHAIN_MAX {
+            let inode = self.look(dir)?;
+            if inode.project == project {
+                return Ok(());
+            }
+            self.change_project(dir, 0, project)?;
+            dir = inode.parent;
+        }
+        Err(Error::CrossDevice.into())
     }
 
     /// Whether two places differ in their projects only because the files of the directory in which
@@ -279,13 +340,19 @@ impl Draft<'_> {
             && self.sight.is_beneath(to, quota.directory)?)
     }
 
-    /// # Errors
-    /// `CrossDevice` if one more name in this directory would be in another project.
-    pub(super) fn expect_same_project(&self, ino: u64, dir: u64) -> Result<(), Stop> {
-        if !self.has_quotas() || self.project_around(ino)? == self.project(&self.look(dir)?) {
-            return Ok(());
+    /// Whether a directory, or one above it, has a quota.
+    fn is_within_quota(&self, mut dir: u64) -> Result<bool, Stop> {
+        for _ in 0..DEPTH_MAX {
+            let inode = self.look(dir)?;
+            if self.project(&inode) != 0 {
+                return Ok(true);
+            }
+            if dir == ROOT {
+                return Ok(false);
+            }
+            dir = inode.parent;
         }
-        Err(Error::CrossDevice.into())
+        Err(Error::Io.into())
     }
 
     /// Removes the quota of a directory that has no name any more.
@@ -297,7 +364,7 @@ impl Draft<'_> {
     }
 }
 
-/// What one quota limits, for reports.
+/// Use and limits of one quota, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
     /// Owner of the files, by uid; `None`: the quota is that of a directory.
@@ -308,6 +375,8 @@ pub struct Limited {
     pub used: Limits,
     /// Maximum numbers of both.
     pub most: Limits,
+    /// Whether the limits hold: all files that were there are counted.
+    pub is_enforced: bool,
 }
 
 impl Limited {
@@ -318,12 +387,8 @@ impl Limited {
         };
         let bytes = quota.blocks.saturating_mul(block);
         let most = Limits { bytes: quota.bytes_max, inodes: quota.inodes_max };
-        Limited {
-            uid,
-            directory: quota.directory,
-            used: Limits { bytes, inodes: quota.inodes },
-            most,
-        }
+        let used = Limits { bytes, inodes: quota.inodes };
+        Limited { uid, directory: quota.directory, used, most, is_enforced: quota.is_enforced() }
     }
 }
 
@@ -337,7 +402,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What is told besides the limits is passed over, so that a value that was read can be set.
+    /// Words other than the limits are passed over, so that a value that was read can be set.
     fn parse(value: &[u8]) -> Option<Limits> {
         let mut limits = Limits { bytes: u64::MAX, inodes: u64::MAX };
         for word in str::from_utf8(value).ok()?.split_ascii_whitespace() {
@@ -357,10 +422,10 @@ fn limit(text: &str) -> Option<u64> {
     if text == "none" { Some(u64::MAX) } else { text.parse().ok() }
 }
 
-/// A limit as it is told.
-struct Told(u64);
+/// A limit in a value.
+struct Limit(u64);
 
-impl fmt::Display for Told {
+impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             u64::MAX => f.write_str("none"),
@@ -370,50 +435,61 @@ impl fmt::Display for Told {
 }
 
 /// Value of an attribute.
-fn tell(quota: &Quota, block: u64) -> String {
+fn value(quota: &Quota, block: u64) -> String {
     format!(
         "max_bytes={} max_inodes={} used_bytes={} used_inodes={} state={}",
-        Told(quota.bytes_max),
-        Told(quota.inodes_max),
+        Limit(quota.bytes_max),
+        Limit(quota.inodes_max),
         quota.blocks.saturating_mul(block),
         quota.inodes,
-        if quota.is_counted() { "enforced" } else { "counting" },
+        if quota.is_enforced() { "enforced" } else { "counting" },
     )
 }
 
 /// Quota that an attribute stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Named {
     Directory,
     User(u32),
-    All,
+    /// A part of all.
+    All(usize),
+    /// None.
+    Nothing,
 }
 
-impl Asked {
-    pub(super) fn of(name: &[u8]) -> Option<Asked> {
-        match name {
-            OF_DIRECTORY => Some(Asked::Directory),
-            ALL => Some(Asked::All),
-            _other => {
-                let uid = str::from_utf8(name.strip_prefix(OF_USER)?).ok()?;
-                uid.parse().ok().filter(|uid| *uid != u32::MAX).map(Asked::User)
-            }
+impl Named {
+    /// `None`: an attribute like any other.
+    pub(super) fn of(name: &[u8]) -> Option<Named> {
+        let number = |digits: &[u8]| -> Option<u32> {
+            let number: u32 = str::from_utf8(digits).ok()?.parse().ok()?;
+            (number.to_string().as_bytes() == digits && number != u32::MAX).then_some(number)
+        };
+        name.strip_prefix(OWN)?;
+        if name == OF_DIRECTORY {
+            return Some(Named::Directory);
         }
+        if name == ALL {
+            return Some(Named::All(0));
+        }
+        let user = name.strip_prefix(OF_USER).and_then(number).map(Named::User);
+        let part = name.strip_prefix(ALL).and_then(|rest| rest.strip_prefix(b"."));
+        let part = part.and_then(number).map(|part| Named::All(part as usize));
+        Some(user.or(part).unwrap_or(Named::Nothing))
     }
 }
 
 impl Scene<'_> {
     /// Value of a quota's attribute, for root.
-    pub(super) fn get_quota(&self, view: View, ino: u64, asked: Asked) -> Planned {
+    pub(super) fn get_quota(&self, view: View, ino: u64, named: Named) -> Planned {
         if view != View::Present {
             return Err(Error::NoAttribute.into());
         }
         let draft = self.draft()?;
         let block = draft.sight.block;
-        if asked == Asked::All && ino == ROOT {
+        if let (Named::All(part), ROOT) = (named, ino) {
             let mut text = String::new();
-            for (holder, quota) in draft.known {
-                let value = tell(quota, block);
+            for (holder, quota) in draft.known.iter().skip(part * PART).take(PART) {
+                let value = value(quota, block);
                 let written = match holder {
                     Holder::User(uid) => writeln!(text, "user={uid} {value}"),
                     Holder::Project(_) => writeln!(text, "inode={} {value}", quota.directory),
@@ -422,87 +498,80 @@ impl Scene<'_> {
             }
             return answer(Reply::Bytes(text.into_bytes()));
         }
-        let quota = holder(&draft, ino, asked)?.and_then(|holder| draft.quota(holder));
+        let quota = holder(&draft, ino, named)?.and_then(|holder| draft.quota(holder));
         let quota = quota.ok_or(Error::NoAttribute)?;
-        answer(Reply::Bytes(tell(&quota, block).into_bytes()))
+        answer(Reply::Bytes(value(&quota, block).into_bytes()))
     }
 
-    /// Sets a quota, or changes its limits.
-    pub(super) fn limit(&self, ino: u64, asked: Asked, value: &[u8]) -> Planned {
-        let limits = Limits::parse(value).ok_or(Error::Invalid)?;
+    /// Sets a quota, or changes its limits; `create`: only a new one, or only one that is there.
+    pub(super) fn limit(
+        &self,
+        ino: u64,
+        named: Named,
+        value: &[u8],
+        create: Option<bool>,
+    ) -> Planned {
+        let Limits { bytes: bytes_max, inodes: inodes_max } =
+            Limits::parse(value).ok_or(Error::Invalid)?;
         let mut draft = self.draft()?;
-        let (holder, new) = match (holder(&draft, ino, asked)?, asked) {
-            (_, Asked::All) => return Err(Error::Invalid.into()),
-            // Root is not limited: the server works as root for itself.
-            (_, Asked::User(0)) => return Err(Error::Invalid.into()),
-            (Some(holder), _) => (holder, None),
-            (None, Asked::User(_)) => return Err(Error::Invalid.into()),
-            (None, Asked::Directory) => {
-                let inode = draft.look(ino)?;
-                if !inode.is_directory() {
-                    return Err(Error::NotDirectory.into());
-                }
-                if inode.links == 0 {
-                    return Err(Error::NotFound.into());
-                }
-                // One beneath a directory that has a quota would take files from that.
-                if draft.project(&inode) != 0 {
-                    return Err(Error::Invalid.into());
-                }
-                let project = draft.number()?;
-                draft.inode(ino)?.project = project;
-                let (blocks, inodes) = (inode.blocks, 1);
-                (Holder::Project(project), Some(Usage { blocks, inodes }))
+        let known = holder(&draft, ino, named)?;
+        let before = known.and_then(|holder| draft.quota(holder));
+        match (before, create) {
+            (Some(_), Some(true)) => return Err(Error::Exists.into()),
+            (None, Some(false)) => return Err(Error::NoAttribute.into()),
+            (None, _) if draft.known.len() >= QUOTAS_MAX => return Err(Error::NoSpace.into()),
+            (Some(_) | None, _) => {}
+        }
+        let (holder, quota) = match (known, before, named) {
+            (Some(holder), Some(before), _) => (holder, before),
+            (Some(holder), None, _) => (holder, Quota::default()),
+            (None, _, Named::Directory) => draft.new_project(ino)?,
+            (None, _, Named::User(_) | Named::All(_) | Named::Nothing) => {
+                return Err(Error::Invalid.into());
             }
         };
-        let Limits { bytes: bytes_max, inodes: inodes_max } = limits;
-        let quota = match draft.quota(holder) {
-            Some(quota) => Quota { bytes_max, inodes_max, ..quota },
-            None if draft.known.len() >= QUOTAS_MAX => return Err(Error::NoSpace.into()),
-            None => {
-                let Usage { blocks, inodes } = new.unwrap_or_default();
-                let directory = if new.is_some() { ino } else { 0 };
-                Quota { bytes_max, inodes_max, blocks, inodes, counted: 0, directory }
-            }
-        };
-        draft.set_quota(holder, Some(quota));
+        draft.set_quota(holder, Some(Quota { bytes_max, inodes_max, ..quota }));
         if !draft.sight.settings.quotas {
             let settings = Settings { quotas: true, ..draft.sight.settings };
             draft.put(SETTINGS, SETTINGS_KEY.to_vec(), settings.encode());
         }
         let now = draft.now();
         draft.inode(ino)?.touch(now);
-        self.commit(draft, Reply::Done, Effects { quota: Some(holder), ..Effects::default() })
+        let uncounted = (!quota.is_counted()).then_some((holder, quota.directory));
+        self.commit(draft, Reply::Done, Effects { uncounted, ..Effects::default() })
     }
 
     /// Removes a quota. Files keep the number of its project, which counts for nothing then; if a
     /// directory above has a quota, they are counted for that one.
-    pub(super) fn remove_quota(&self, ino: u64, asked: Asked) -> Planned {
+    pub(super) fn remove_quota(&self, ino: u64, named: Named) -> Planned {
         let mut draft = self.draft()?;
-        let holder = holder(&draft, ino, asked)?.filter(|holder| draft.quota(*holder).is_some());
+        let holder = holder(&draft, ino, named)?.filter(|holder| draft.quota(*holder).is_some());
         let holder = holder.ok_or(Error::NoAttribute)?;
         let above = match holder {
-            Holder::Project(_) => Some(Holder::Project(draft.project_around(ino)?)),
-            Holder::User(_) => None,
+            Holder::Project(_) => Holder::Project(draft.project_around(ino)?),
+            Holder::User(_) => Holder::Project(0),
         };
         draft.set_quota(holder, None);
-        let again = above.and_then(|above| Some((above, draft.quota(above)?)));
-        if let Some((above, quota)) = again {
-            draft.set_quota(above, Some(Quota { counted: 0, ..quota }));
+        let mut uncounted = None;
+        if let (Holder::Project(project), Some(mut quota)) = (above, draft.quota(above)) {
+            quota.counted = if quota.is_enforced() { RECOUNT } else { quota.counted };
+            quota.add(Usage { blocks: 0, inodes: 1 });
+            draft.set_quota(above, Some(quota));
+            draft.inode(ino)?.project = project;
+            uncounted = Some((above, ino));
         }
         let now = draft.now();
         draft.inode(ino)?.touch(now);
-        let quota = again.map(|(above, _)| above);
-        self.commit(draft, Reply::Done, Effects { quota, ..Effects::default() })
+        self.commit(draft, Reply::Done, Effects { uncounted, ..Effects::default() })
     }
 }
 
 /// Holder of the quota that an attribute of an inode stands for; `None`: it has no such quota.
-fn holder(draft: &Draft<'_>, ino: u64, asked: Asked) -> Result<Option<Holder>, Stop> {
-    match asked {
-        Asked::User(uid) => Ok((ino == ROOT).then_some(Holder::User(uid))),
-        Asked::All => Ok(None),
-        Asked::Directory => {
+fn holder(draft: &Draft<'_>, ino: u64, named: Named) -> Result<Option<Holder>, Stop> {
+    match named {
+        Named::User(uid) => Ok((ino == ROOT).then_some(Holder::User(uid))),
+        Named::All(_) | Named::Nothing => Ok(None),
+        Named::Directory => {
             let holder = Holder::Project(draft.look(ino)?.project);
             let own = draft.quota(holder).is_some_and(|quota| quota.directory == ino);
             Ok(own.then_some(holder))

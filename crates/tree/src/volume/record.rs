@@ -46,7 +46,7 @@
 //! what counts for the quota of one directory; it has a number of its own from *next inode*. Files
 //! of a project whose quota was removed keep its number. *Blocks* and *inodes* of a quota are those
 //! of files whose inode is below *counted*, of a project those that have its number; it is a limit
-//! once *counted* is the largest number.
+//! once *counted* is the largest number, or the one before while files are counted again.
 
 use base::{Kind, Name, Time};
 use store::Table;
@@ -180,7 +180,7 @@ pub(super) enum Holder {
 }
 
 /// Limits of a holder, and what is used of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Quota {
     /// Maximum number of bytes of contents; `u64::MAX`: none.
     pub(super) bytes_max: u64,
@@ -190,7 +190,8 @@ pub(super) struct Quota {
     pub(super) blocks: u64,
     pub(super) inodes: u64,
     /// All files below this inode have been counted; `u64::MAX`: all, and the limits hold. Of a
-    /// project zero until all are marked.
+    /// project zero until all files have its number, or the largest number but one if the limits
+    /// hold meanwhile.
     pub(super) counted: u64,
     /// Directory of a project; zero for a user.
     pub(super) directory: u64,

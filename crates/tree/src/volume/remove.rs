@@ -127,7 +127,6 @@ impl Scene<'_> {
         }
         let (mut effects, now) = (Effects::default(), draft.now());
         self.expect_writable(&draft, dir)?;
-        draft.adopt(ino, None, dir)?;
         match target {
             Some(target) => {
                 let victim = draft.look(target.ino).map_err(damaged)?;
@@ -142,6 +141,8 @@ impl Scene<'_> {
             }
             None => draft.enter(dir, name, ino, inode.kind)?,
         }
+        // What was replaced counts no more.
+        draft.adopt(ino, None, dir, false)?;
         match inode.trimming {
             true => draft.orphan(ino, Why::Trimming)?,
             false => draft.settle(ino),
@@ -183,12 +184,8 @@ impl Scene<'_> {
             return Ok((draft, Effects::default()));
         }
         self.expect_movable(&draft, &ends)?;
-        let quota = match from == to {
-            true => None,
-            false => draft.adopt(source.ino, Some(from), to)?,
-        };
         let effects = self.apply(&mut draft, &ends)?;
-        Ok((draft, Effects { quota, ..effects }))
+        Ok((draft, effects))
     }
 
     /// # Errors
@@ -249,6 +246,8 @@ impl Scene<'_> {
             }
             None => draft.enter(*to, new_name, source.ino, source.kind)?,
         }
+        // What was replaced counts no more.
+        effects.uncounted = draft.adopt(source.ino, Some(*from), *to, false)?;
         draft.leave(*from, source.cookie)?;
         let moved = draft.inode(source.ino)?;
         moved.touch(now);

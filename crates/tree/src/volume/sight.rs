@@ -13,7 +13,7 @@ use store::{Missing, Reader, SnapshotId, Store, Table, Value, View};
 const DIRECTORY_SIZE: u64 = 4096;
 
 /// Deepest directory that is climbed from. Deeper ones are a circle that damage made.
-const DEPTH_MAX: usize = 1 << 16;
+pub(super) const DEPTH_MAX: usize = 1 << 16;
 
 /// Why a plan cannot be made (now).
 #[derive(Debug)]

@@ -327,8 +327,8 @@ impl Verifier {
                 }
             }
         }
-        for what in self.uncounted() {
-            self.find(what, "does not count for the quota of its directory".to_string());
+        for (ino, what) in self.miscounted() {
+            self.find(ino, what.to_string());
         }
         let is_kept = self.settings.is_none_or(|settings| settings.quotas);
         if !self.quotas.is_empty() && !is_kept {
@@ -364,16 +364,27 @@ impl Verifier {
         }
     }
 
-    /// Inodes without a project in directories that have one whose files were all counted.
-    fn uncounted(&self) -> Vec<u64> {
+    /// Inodes that count for another quota than the directory that they are in: whether something
+    /// does not count although all was counted, or a directory counts for another one.
+    fn miscounted(&self) -> Vec<(u64, &'static str)> {
         let quota = |seen: &Seen| self.quotas.get(&Holder::Project(seen.project));
-        let is_missing = |seen: &&Seen| {
-            let directory = seen.name.as_ref().and_then(|(dir, _)| self.inodes.get(dir));
-            let counted = directory.and_then(quota).is_some_and(Quota::is_counted);
-            counted && quota(seen).is_none()
+        let judge = |(ino, seen): (&u64, &Seen)| {
+            let above = self.inodes.get(&seen.name.as_ref()?.0)?;
+            match (quota(above), quota(seen)) {
+                (Some(above), None) if above.is_counted() => {
+                    Some((*ino, "does not count for the quota of its directory"))
+                }
+                (_, Some(own))
+                    if seen.kind == Kind::Directory
+                        && own.directory != *ino
+                        && seen.project != above.project =>
+                {
+                    Some((*ino, "counts for the quota of another directory"))
+                }
+                _ => None,
+            }
         };
-        let missing = self.inodes.iter().filter(|(_, seen)| is_missing(seen));
-        missing.map(|(ino, _)| *ino).collect()
+        self.inodes.iter().filter_map(judge).collect()
     }
 
     fn judge_counters(&mut self) {

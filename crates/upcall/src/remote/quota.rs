@@ -28,7 +28,7 @@ pub(crate) struct Quota {
     path: PathBuf,
 
     /// The quota of the user of this number, for all files of the volume that are the user's
-    #[arg(long, value_name = "UID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "UID", value_parser = clap::value_parser!(u32).range(..0xffff_ffff))]
     owner: Option<u32>,
 
     /// Space that contents of files may take, like 10G, or none
@@ -47,18 +47,18 @@ pub(crate) struct Quota {
     #[arg(long, conflicts_with_all = ["size", "files", "remove", "owner"])]
     list: bool,
 
-    /// Say it as JSON: sizes in bytes, null for no limit
+    /// Print JSON: sizes in bytes, null for no limit
     #[arg(long)]
     json: bool,
 }
 
 fn limit_of_size(text: &str) -> Result<u64, String> {
-    if text == "none" { Ok(u64::MAX) } else { size::parse(text) }
+    if text == "none" { Ok(NONE) } else { size::parse(text) }
 }
 
 fn limit_of_files(text: &str) -> Result<u64, String> {
     if text == "none" {
-        return Ok(u64::MAX);
+        return Ok(NONE);
     }
     text.parse().map_err(|_| "write a number like 100000, or none".to_string())
 }
@@ -73,12 +73,13 @@ struct Shown {
     size_used: u64,
     files_max: Option<u64>,
     files_used: u64,
-    /// Whether files that were there before are counted: until then the limits do not hold.
-    counted: bool,
+    /// Whether files that were there before are counted: until then the limits do not hold. Unknown
+    /// if it is the attribute of a file system that keeps any.
+    counted: Option<bool>,
 }
 
 impl Shown {
-    /// Reads what a server says.
+    /// Parses the value of an attribute, or a line of all.
     fn parse(text: &str) -> Option<Shown> {
         let mut shown = Shown {
             directory: None,
@@ -87,7 +88,7 @@ impl Shown {
             size_used: 0,
             files_max: None,
             files_used: 0,
-            counted: false,
+            counted: None,
         };
         for word in text.split_ascii_whitespace() {
             let (name, value) = word.split_once('=')?;
@@ -102,7 +103,7 @@ impl Shown {
                 "max_inodes" => shown.files_max = limit(value)?,
                 "used_bytes" => shown.size_used = value.parse().ok()?,
                 "used_inodes" => shown.files_used = value.parse().ok()?,
-                "state" => shown.counted = value == "enforced",
+                "state" => shown.counted = Some(value == "enforced"),
                 // Said by a newer server.
                 _other => {}
             }
@@ -121,7 +122,7 @@ impl Shown {
             (Some(directory), None) => directory.escape_debug().to_string(),
             (None, None) => String::new(),
         };
-        let counting = if self.counted { "" } else { ", counting files" };
+        let counting = if self.counted == Some(true) { "" } else { ", counting files" };
         [
             show(self.size_used),
             limit(self.size_max, show),
@@ -149,58 +150,83 @@ pub(crate) fn run(quota: &Quota) -> ExitCode {
 }
 
 fn all(client: &Client, path: &Path) -> Outcome<Vec<Shown>> {
-    let text = client.attribute(path, ALL).map_err(|error| explain(error, path, Doing::List))?;
-    let text = String::from_utf8_lossy(&text);
-    text.lines().map(|line| Shown::parse(line).ok_or_else(|| strange(path))).collect()
+    let mut all = Vec::new();
+    for part in 0.. {
+        let name = if part == 0 { ALL.to_string() } else { format!("{ALL}.{part}") };
+        let text = client.attribute(path, &name);
+        let text = text.map_err(|error| explain(error, path, Doing::List))?;
+        if text.is_empty() {
+            break;
+        }
+        for line in String::from_utf8_lossy(&text).lines() {
+            all.push(Shown::parse(line).ok_or_else(|| unreadable(path))?);
+        }
+    }
+    Ok(all)
 }
 
 /// Changes one quota if asked to; the quota, unless it was removed.
 fn one(frame: &Frame, quota: &Quota) -> Outcome<Option<Shown>> {
     let (client, path) = (&frame.client, &quota.path);
-    let name = match quota.owner {
-        Some(uid) => format!("{OF_DIRECTORY}.user.{uid}"),
-        None => OF_DIRECTORY.to_string(),
-    };
-    let read = || -> Result<Option<Shown>, Trouble> {
-        match client.attribute(path, &name) {
-            Ok(text) => Shown::parse(&String::from_utf8_lossy(&text))
-                .map(|shown| quota.named(shown))
-                .map(Some)
-                .ok_or_else(|| strange(path)),
-            Err(error) if error.is_no_attribute() => Ok(None),
-            Err(error) => Err(explain(error, path, Doing::Show)),
-        }
-    };
     if quota.remove {
-        let removed = client.remove_attribute(path, &name);
+        let removed = client.remove_attribute(path, &quota.attribute());
         removed.map_err(|error| explain(error, path, Doing::Remove))?;
         return Ok(None);
     }
-    if quota.size.is_some() || quota.files.is_some() {
-        let before = read()?;
-        let kept =
-            |known: fn(&Shown) -> Option<u64>| before.as_ref().and_then(known).unwrap_or(u64::MAX);
-        let size = quota.size.unwrap_or_else(|| kept(|it| it.size_max));
-        let files = quota.files.unwrap_or_else(|| kept(|it| it.files_max));
-        let value = format!("max_bytes={} max_inodes={}", told(size), told(files));
-        let set = client.set_attribute(path, &name, value.as_bytes());
-        set.map_err(|error| explain(error, path, Doing::Set))?;
+    let before = quota.read(client)?;
+    if quota.size.is_none() && quota.files.is_none() {
+        return before.map(Some).ok_or_else(|| {
+            Trouble::Host(format!(
+                "{} has no quota that this user may see; set one with --size or --files, or attach \
+                 as root: '--as 0', by the unix socket of the server",
+                match quota.owner {
+                    Some(uid) => format!("user {uid}"),
+                    None => path.display().to_string(),
+                }
+            ))
+        });
     }
-    match read()? {
-        // A file system that keeps any attribute answers as well, but not with what is used.
-        Some(shown) => Ok(Some(shown)),
-        None => Err(Trouble::Host(format!(
-            "{} has no quota; set one with --size or --files, or list all of the volume with --list",
-            match quota.owner {
-                Some(uid) => format!("user {uid}"),
-                None => path.display().to_string(),
-            }
-        ))),
+    let kept = |known: fn(&Shown) -> Option<u64>| before.as_ref().and_then(known).unwrap_or(NONE);
+    let size = quota.size.unwrap_or_else(|| kept(|it| it.size_max));
+    let files = quota.files.unwrap_or_else(|| kept(|it| it.files_max));
+    let value = format!("max_bytes={} max_inodes={}", limit(size), limit(files));
+    let set = client.set_attribute(path, &quota.attribute(), value.as_bytes());
+    set.map_err(|error| explain(error, path, Doing::Set))?;
+    let after = quota.read(client)?.ok_or_else(|| unreadable(path))?;
+    if after.counted.is_some() {
+        return Ok(Some(after));
     }
+    // A file system that keeps any attribute. This one means nothing there.
+    if before.is_none() {
+        let removed = client.remove_attribute(path, &quota.attribute());
+        removed.map_err(|error| explain(error, path, Doing::Remove))?;
+    }
+    let path = path.display();
+    Err(Trouble::Host(format!("cannot set the quota of {path}: {NOT_A_VOLUME}")))
 }
 
 impl Quota {
-    /// The same with what it is for.
+    /// Name of the attribute.
+    fn attribute(&self) -> String {
+        match self.owner {
+            Some(uid) => format!("{OF_DIRECTORY}.user.{uid}"),
+            None => OF_DIRECTORY.to_string(),
+        }
+    }
+
+    /// The quota, if there is one that this user may see.
+    fn read(&self, client: &Client) -> Outcome<Option<Shown>> {
+        match client.attribute(&self.path, &self.attribute()) {
+            Ok(text) => {
+                let shown = Shown::parse(&String::from_utf8_lossy(&text));
+                Ok(Some(self.named(shown.ok_or_else(|| unreadable(&self.path))?)))
+            }
+            Err(error) if error.is_no_attribute() => Ok(None),
+            Err(error) => Err(explain(error, &self.path, Doing::Show)),
+        }
+    }
+
+    /// The same with its directory or owner.
     fn named(&self, shown: Shown) -> Shown {
         match self.owner {
             Some(_) => Shown { owner: self.owner, ..shown },
@@ -212,13 +238,20 @@ impl Quota {
     }
 }
 
-fn told(limit: u64) -> String {
-    if limit == u64::MAX { "none".to_string() } else { limit.to_string() }
+/// No limit.
+const NONE: u64 = u64::MAX;
+
+const NOT_A_VOLUME: &str = "it is not on a volume of Upcall; only these have quotas";
+
+fn limit(limit: u64) -> String {
+    if limit == NONE { "none".to_string() } else { limit.to_string() }
 }
 
-fn strange(path: &Path) -> Trouble {
+fn unreadable(path: &Path) -> Trouble {
     let path = path.display();
-    Trouble::Host(format!("{path} has a quota that says nothing: update this program"))
+    Trouble::Host(format!(
+        "cannot understand the quota of {path}: is the server newer than this program?"
+    ))
 }
 
 /// Request that was refused.
@@ -242,12 +275,12 @@ fn explain(error: Error, path: &Path, doing: Doing) -> Trouble {
              the quotas of users want"
         }
         (ENOTDIR, Doing::Set) => "name a directory",
-        (EOPNOTSUPP, _) => "only directories of volumes have quotas",
+        (EOPNOTSUPP, _) => NOT_A_VOLUME,
         _ if error.is_no_attribute() && doing == Doing::List => {
             "attach as root ('--as 0', by the unix socket of the server), and name the root of a \
              volume"
         }
-        _ if error.is_no_attribute() => "there is none; 'upcall quota --list' lists all",
+        _ if error.is_no_attribute() => "there is none; --list shows all",
         _ if error.is_not_permitted() => {
             "attach as root: '--as 0', by the unix socket of the server"
         }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::remote::run;
-use crate::server::{Scratch, delete, get, put};
+use crate::server::{Scratch, Server, delete, get, put};
 use crate::volumes::{check, json, made, serve};
 use std::process::Output;
 
@@ -23,7 +23,10 @@ fn a_directory_is_limited_while_it_is_served_and_df_shows_it() {
     put(server.http(), "/d/before", &vec![1; 1 << 20]).unwrap();
     let (code, _, errors) = quota(&socket, &["/d"]);
     assert_eq!(code, Some(1));
-    assert!(errors.contains("/d has no quota; set one with --size or --files"), "{errors}");
+    assert!(
+        errors.contains("/d has no quota that this user may see; set one with --size or --files"),
+        "{errors}"
+    );
     let (code, text, errors) = quota(&socket, &["/d", "--size", "4M", "--files", "3"]);
     assert_eq!(code, Some(0), "{errors}");
     assert!(text.contains("4 MiB") && text.contains("/d"), "{text}");
@@ -89,6 +92,7 @@ fn a_user_is_limited_and_others_may_not_say_so() {
     assert!(run(&socket, "mkdir", &["/open/two", "--as", "1235"]).status.success());
     for (words, said) in [
         (&["/", "--as", "1234", "--size", "1G"][..], "attach as root"),
+        (&["/", "--as", "1234"], "attach as root"),
         (&["--list", "--as", "1234"], "attach as root"),
         (&["/open/one", "--as", "0", "--owner", "5", "--size", "1G"], "the root of the volume"),
     ] {
@@ -97,4 +101,15 @@ fn a_user_is_limited_and_others_may_not_say_so() {
     }
     assert_eq!(server.end(), Some(0));
     check(&path);
+}
+
+#[test]
+fn a_directory_of_the_host_has_no_quota() {
+    let dir = Scratch::new("quotas-of-nobody");
+    let socket = format!("unix:{}", dir.path().join("socket").display());
+    let served = dir.path().join("served");
+    std::fs::create_dir(&served).unwrap();
+    let _server = Server::start(&served, &["--9p", &socket]);
+    let (code, _, errors) = quota(&socket, &["/", "--size", "1G"]);
+    assert!(code == Some(1) && errors.contains("only these have quotas"), "{errors}");
 }

@@ -11,15 +11,22 @@ fn task(holder: Holder) -> Task {
     Task { holder, path: Vec::new() }
 }
 
-/// Feeds inputs one after the other; tells each state.
+/// Feeds inputs one after the other; tells each state and output.
 fn script(machine: &mut Counting, inputs: Vec<Input>) -> String {
+    let task = |task: &Task| format!("{:?} {:?}", task.holder, task.path);
     let mut text = String::new();
     for input in inputs {
-        let label = format!("{input:?}");
+        let (label, mut out) = (format!("{input:?}"), Vec::new());
         let now = machine.deadline().unwrap_or_default();
-        machine.step(now, input, &mut Vec::new());
+        machine.step(now, input, &mut out);
         machine.check();
-        text += &format!("{label}: {:?}, {:?}\n", machine.state, machine.queue);
+        let current = match &machine.state {
+            State::Working(current) | State::Waiting(current) => task(current),
+            State::Resting(until) => format!("until {}", until.0),
+            State::Idle | State::Over => String::new(),
+        };
+        let queue: Vec<String> = machine.queue.iter().map(task).collect();
+        text += &format!("{label}: {} {current}; {queue:?}, {out:?}\n", machine.name());
     }
     text
 }
@@ -30,35 +37,62 @@ fn quotas_are_counted_one_after_the_other_and_each_once() {
     let text = script(
         &mut machine,
         vec![
-            Input::Due(ONE),
-            Input::Due(TWO),
-            Input::Due(ONE),
+            Input::Due(ONE, 0),
+            Input::Due(TWO, 7),
+            Input::Due(ONE, 0),
             Input::Missing,
             Input::Fetched,
             Input::Counted(Some(Vec::new())),
-            Input::Due(TWO),
+            Input::Due(TWO, 8),
             Input::Counted(None),
             Input::Counted(Some(vec![(7, 9)])),
-            Input::Failed,
-            Input::Tick,
-            Input::Due(TWO),
+            Input::Due(TWO, 5),
             Input::Counted(None),
         ],
     );
     expect![[r#"
-        Due(User(1)): Working(Task { holder: User(1), path: [] }), []
-        Due(Project(2)): Working(Task { holder: User(1), path: [] }), [Project(2)]
-        Due(User(1)): Working(Task { holder: User(1), path: [] }), [Project(2)]
-        Missing: Waiting(Task { holder: User(1), path: [] }), [Project(2)]
-        Fetched: Working(Task { holder: User(1), path: [] }), [Project(2)]
-        Counted(Some([])): Working(Task { holder: User(1), path: [] }), [Project(2)]
-        Due(Project(2)): Working(Task { holder: User(1), path: [] }), [Project(2)]
-        Counted(None): Working(Task { holder: Project(2), path: [] }), []
-        Counted(Some([(7, 9)])): Working(Task { holder: Project(2), path: [(7, 9)] }), []
-        Failed: Resting(Task { holder: Project(2), path: [(7, 9)] }, Instant(1000000000)), []
-        Tick: Working(Task { holder: Project(2), path: [(7, 9)] }), []
-        Due(Project(2)): Working(Task { holder: Project(2), path: [] }), []
-        Counted(None): Idle, []
+        Due(User(1), 0): counting User(1) []; [], []
+        Due(Project(2), 7): counting User(1) []; ["Project(2) [(7, 0)]"], []
+        Due(User(1), 0): counting User(1) []; ["Project(2) [(7, 0)]"], []
+        Missing: count waits User(1) []; ["Project(2) [(7, 0)]"], []
+        Fetched: counting User(1) []; ["Project(2) [(7, 0)]"], []
+        Counted(Some([])): counting User(1) []; ["Project(2) [(7, 0)]"], []
+        Due(Project(2), 8): counting User(1) []; ["Project(2) [(8, 0), (7, 0)]"], []
+        Counted(None): counting Project(2) [(8, 0), (7, 0)]; [], []
+        Counted(Some([(7, 9)])): counting Project(2) [(7, 9)]; [], []
+        Due(Project(2), 5): counting Project(2) [(5, 0), (7, 9)]; [], []
+        Counted(None): idle ; [], []
+    "#]]
+    .assert_eq(&text);
+}
+
+#[test]
+fn what_fails_is_tried_again_behind_the_others_and_told_once() {
+    let mut machine = Counting::new(false);
+    let text = script(
+        &mut machine,
+        vec![
+            Input::Due(ONE, 0),
+            Input::Due(TWO, 7),
+            Input::Failed(Error::Io),
+            Input::Tick,
+            Input::Failed(Error::NoSpace),
+            Input::Due(TWO, 8),
+            Input::Tick,
+            Input::Counted(None),
+            Input::Failed(Error::Io),
+        ],
+    );
+    expect![[r#"
+        Due(User(1), 0): counting User(1) []; [], []
+        Due(Project(2), 7): counting User(1) []; ["Project(2) [(7, 0)]"], []
+        Failed(Io): resting until 100000000; ["Project(2) [(7, 0)]", "User(1) []"], [Failed(User(1), Io)]
+        Tick: counting Project(2) [(7, 0)]; ["User(1) []"], []
+        Failed(NoSpace): resting until 200000000; ["User(1) []", "Project(2) [(7, 0)]"], []
+        Due(Project(2), 8): resting until 200000000; ["User(1) []", "Project(2) [(8, 0), (7, 0)]"], []
+        Tick: counting User(1) []; ["Project(2) [(8, 0), (7, 0)]"], []
+        Counted(None): counting Project(2) [(8, 0), (7, 0)]; [], []
+        Failed(Io): resting until 100000000; ["Project(2) [(8, 0), (7, 0)]"], [Failed(Project(2), Io)]
     "#]]
     .assert_eq(&text);
 }
@@ -66,10 +100,11 @@ fn quotas_are_counted_one_after_the_other_and_each_once() {
 #[test]
 fn where_nothing_can_be_changed_nothing_is_counted() {
     let mut machine = Counting::new(true);
-    script(&mut machine, vec![Input::Due(ONE), Input::Tick]);
+    script(&mut machine, vec![Input::Due(ONE, 0), Input::Tick]);
     assert_eq!((machine.task(), machine.name()), (None, "over"));
     let mut machine = Counting::new(false);
-    script(&mut machine, vec![Input::Due(ONE), Input::Due(TWO), Input::Ended, Input::Due(ONE)]);
+    let inputs = vec![Input::Due(ONE, 0), Input::Due(TWO, 7), Input::Ended, Input::Due(ONE, 0)];
+    script(&mut machine, inputs);
     assert_eq!((machine.task(), machine.name()), (None, "over"));
 }
 
@@ -79,23 +114,25 @@ fn states_md_is_fresh() {
         State::Idle,
         State::Working(task(ONE)),
         State::Waiting(task(ONE)),
-        State::Resting(task(ONE), Instant(0)),
+        State::Resting(Instant(0)),
         State::Over,
     ];
     let inputs: [fn() -> Input; 8] = [
-        || Input::Due(TWO),
+        || Input::Due(TWO, 7),
         || Input::Missing,
         || Input::Fetched,
         || Input::Counted(Some(Vec::new())),
         || Input::Counted(None),
-        || Input::Failed,
+        || Input::Failed(Error::Io),
         || Input::Ended,
         || Input::Tick,
     ];
     let mut drawing = Drawing::default();
     for state in states {
         for input in inputs {
-            let machine = Counting { state: state.clone(), queue: VecDeque::new() };
+            let waits = matches!(state, State::Resting(_)).then(|| task(ONE));
+            let queue = waits.into_iter().collect();
+            let machine = Counting { state: state.clone(), queue, failures: 0 };
             let label = match input() {
                 Input::Counted(Some(_)) => "Counted, in part".to_string(),
                 other => base::drawing::variant(&other),

@@ -94,29 +94,61 @@ fn files_that_were_there_before_are_counted() {
     lab.check_disk();
 }
 
+/// The volume as the next life finds it when power fails after all so far was durable, while files
+/// are being counted.
+fn interrupted(mut lab: Lab) -> Lab {
+    let root = lab.volume.root();
+    let open = lab.open_node(root, Access::READ).unwrap();
+    lab.done(Ask::Sync { open, data_only: false }).unwrap();
+    lab.world.disk.lose_power();
+    let (now, asked) = (lab.now, lab.asked);
+    let store = lab.world.open();
+    Lab { now, asked, ..Lab::of(store, lab.world) }
+}
+
+/// Lets the volume have its turns, so many.
+fn turns(lab: &mut Lab, count: usize) {
+    for _ in 0..count {
+        while lab.operate() {}
+        lab.tick();
+    }
+}
+
 #[test]
 fn counting_goes_on_after_a_crash() {
-    for steps in 0..12 {
+    let of_user = "trusted.upcall.quota.user.9";
+    let mut interruptions = 0;
+    for steps in (0..80).step_by(4) {
         let mut lab = Lab::new();
         for dir in ["/d", "/d/e", "/d/f"] {
             lab.make_dir(dir, 0o755).unwrap();
-            for file in 0..100 {
-                lab.create(&format!("{dir}/{file}"), 0o644).unwrap();
+            for file in 0..200 {
+                let path = format!("{dir}/{file}");
+                lab.create(&path, 0o644).unwrap();
+                if file % 2 == 0 {
+                    lab.chown(&path, 9, 9).unwrap();
+                }
             }
         }
-        set(&mut lab, "/d", QUOTA, "max_inodes=400").unwrap();
-        set(&mut lab, "/", "trusted.upcall.quota.user.9", "max_inodes=1").unwrap();
-        for _ in 0..steps {
-            if !lab.operate() {
-                lab.tick();
-            }
-        }
-        // Power that fails at once may take the quota with it.
-        let mut lab = lab.reopen();
         lab.idle();
-        assert_eq!(used(&mut lab, "/d", QUOTA), (0, 303), "{steps}");
+        set(&mut lab, "/d", QUOTA, "max_inodes=400").unwrap();
+        set(&mut lab, "/", of_user, "max_inodes=1000").unwrap();
+        turns(&mut lab, steps);
+        // One that is counted already, and one that is not yet.
+        lab.chown("/d/0", 8, 8).unwrap();
+        lab.chown("/d/f/199", 9, 9).unwrap();
+        let counts = lab.volume.counting.name() != "idle";
+        interruptions += usize::from(counts);
+        let mut lab = interrupted(lab);
+        turns(&mut lab, 3);
+        let mut lab = interrupted(lab);
+        lab.idle();
+        assert_eq!(used(&mut lab, "/d", QUOTA), (0, 603), "{steps}");
+        assert_eq!(used(&mut lab, "/", of_user), (0, 300), "{steps}");
+        assert_eq!(lab.create("/d/more", 0o644), Err(Error::QuotaExceeded));
         lab.verify();
     }
+    assert!((3..20).contains(&interruptions), "{interruptions}");
 }
 
 #[test]
@@ -175,28 +207,106 @@ fn names_cross_only_where_one_inode_is_counted() {
 
 #[test]
 fn within_a_directory_names_move_while_its_files_are_counted() {
+    let dirs = ["/d/a", "/d/b", "/d/c", "/d/a/a", "/d/b/b", "/d/c/c", "/d/a/a/x"];
     for steps in 0..40 {
         let mut lab = Lab::new();
-        for dir in ["/d", "/d/a", "/d/b", "/d/c", "/d/a/a", "/d/b/b", "/d/c/c", "/out"] {
+        lab.make_dir("/d", 0o755).unwrap();
+        for dir in dirs {
             lab.make_dir(dir, 0o755).unwrap();
         }
-        for path in ["/d/a/a/f", "/d/b/b/f", "/d/c/c/f"] {
+        for path in ["/d/a/a/f", "/d/b/b/f", "/d/c/c/f", "/d/a/a/x/f"] {
             lab.create(path, 0o644).unwrap();
         }
+        lab.make_dir("/out", 0o755).unwrap();
         set(&mut lab, "/d", QUOTA, "max_inodes=10").unwrap();
-        for _ in 0..steps {
-            if !lab.operate() {
-                lab.tick();
-            }
-        }
-        for (from, to) in [("/d/a/a", "/d/b/a"), ("/d/b/b", "/d/c/b"), ("/d/c/c", "/d/a/c")] {
+        turns(&mut lab, steps);
+        for (from, to) in [
+            ("/d/a/a", "/d/b/a"),
+            ("/d/b/b", "/d/c/b"),
+            ("/d/c/c", "/d/a/c"),
+            // Names in one directory change their places in it.
+            ("/d/a", "/d/n"),
+            ("/d/b", "/d/a"),
+            ("/d/n", "/d/b"),
+            ("/d/c", "/d/z"),
+        ] {
             lab.rename(from, to).unwrap();
         }
+        lab.link("/d/a/a/f", "/d/b/second").unwrap();
+        lab.link("/d/b/c/f", "/d/a/a/x/second").unwrap();
         lab.idle();
-        assert_eq!(used(&mut lab, "/d", QUOTA), (0, 10), "{steps}");
-        assert_eq!(lab.rename("/d/a/c", "/out/c"), Err(Error::CrossDevice));
+        assert_eq!(used(&mut lab, "/d", QUOTA), (0, 12), "{steps}");
+        assert_eq!(lab.rename("/d/b/c", "/out/c"), Err(Error::CrossDevice));
         lab.verify();
     }
+}
+
+#[test]
+fn what_leaves_a_directory_while_it_is_counted_is_not_counted() {
+    let mut counted = 0;
+    for steps in 0..40 {
+        let mut lab = Lab::new();
+        for dir in ["/d", "/out", "/out/big"] {
+            lab.make_dir(dir, 0o755).unwrap();
+        }
+        lab.create("/out/big/f", 0o644).unwrap();
+        for dir in ["/d/x", "/d/u", "/d/m", "/d/m/n"] {
+            lab.make_dir(dir, 0o755).unwrap();
+        }
+        set(&mut lab, "/d", QUOTA, "max_inodes=10").unwrap();
+        turns(&mut lab, steps);
+        lab.rename("/d/x", "/out/x").unwrap();
+        lab.rename("/out/big", "/out/x/big").unwrap();
+        lab.rename("/d/m", "/d/u/m").unwrap();
+        // As long as nothing of it is counted it may go.
+        let went = lab.rename("/d/u", "/out/u");
+        counted += usize::from(went == Err(Error::CrossDevice));
+        lab.idle();
+        let left = if went.is_ok() { 1 } else { 4 };
+        assert_eq!(used(&mut lab, "/d", QUOTA), (0, left), "{steps}");
+        lab.verify();
+    }
+    assert!((1..40).contains(&counted), "{counted}");
+}
+
+#[test]
+fn whoever_renames_does_not_keep_files_from_being_counted() {
+    let mut lab = Lab::new();
+    for dir in ["/d", "/d/a", "/d/z"] {
+        lab.make_dir(dir, 0o755).unwrap();
+    }
+    for file in 0..500 {
+        lab.create(&format!("/d/z/{file}"), 0o644).unwrap();
+    }
+    lab.idle();
+    set(&mut lab, "/d", QUOTA, "max_inodes=1").unwrap();
+    for round in 0.. {
+        let (from, to) = (format!("/d/z/n{round}"), format!("/d/a/n{round}"));
+        let made =
+            lab.make_dir(&from, 0o755).and_then(|()| lab.create(&format!("{from}/f"), 0o644));
+        if made == Err(Error::QuotaExceeded) {
+            break;
+        }
+        made.unwrap();
+        lab.rename(&from, &to).unwrap();
+        turns(&mut lab, 1);
+        assert!(round < 500, "the limit holds some time");
+    }
+    lab.verify();
+}
+
+#[test]
+fn at_the_limit_names_are_replaced() {
+    let mut lab = Lab::new();
+    lab.make_dir("/d", 0o755).unwrap();
+    limit(&mut lab, "/d", QUOTA, "max_inodes=2");
+    lab.create("/d/a", 0o644).unwrap();
+    lab.create("/x", 0o644).unwrap();
+    lab.rename("/x", "/d/a").unwrap();
+    assert_eq!(used(&mut lab, "/d", QUOTA), (0, 2));
+    lab.create("/x", 0o644).unwrap();
+    assert_eq!(lab.rename("/x", "/d/b"), Err(Error::QuotaExceeded));
+    lab.verify();
 }
 
 #[test]
@@ -242,10 +352,20 @@ fn quotas_are_for_root_and_are_not_listed() {
         ("/d", QUOTA, "max_bytes=x", Error::Invalid),
         ("/d", QUOTA, "bytes=1", Error::Invalid),
         ("/d", of_user, "", Error::Invalid),
-        ("/", "trusted.upcall.quota.user.0", "", Error::Invalid),
+        ("/", "trusted.upcall.quota.user.bob", "", Error::Invalid),
+        ("/", "trusted.upcall.quota.user.07", "", Error::Invalid),
+        ("/", "trusted.upcall.quota.user.4294967295", "", Error::Invalid),
         ("/", "trusted.upcall.quotas", "", Error::Invalid),
+        ("/d", "trusted.upcall.other", "", Error::Invalid),
     ] {
         assert_eq!(set(&mut lab, path, attribute, value), Err(error), "{path} {attribute}");
+    }
+    assert_eq!(get(&mut lab, "/", "trusted.upcall.quotas.1").unwrap(), "");
+    for (path, create, error) in [("/d", true, Error::Exists), ("/", false, Error::NoAttribute)] {
+        let (name, value) = (QUOTA.as_bytes().to_vec(), Vec::new());
+        let create = Some(create);
+        let set = lab.at(path, |lab, node| lab.done(Ask::SetAttr { node, name, value, create }));
+        assert_eq!(set, Err(error), "{path}");
     }
     assert_eq!(get(&mut lab, "/d/e", QUOTA), Err(Error::NoAttribute));
     assert_eq!(remove(&mut lab, "/d/e", QUOTA), Err(Error::NoAttribute));
@@ -268,6 +388,8 @@ fn without_its_quota_a_directory_is_like_others() {
     assert_eq!(used(&mut lab, "/d", QUOTA), (0, 1), "the one beneath counts for itself");
     assert_eq!(lab.create("/d/e/b", 0o644), Err(Error::QuotaExceeded));
     remove(&mut lab, "/d/e", QUOTA).unwrap();
+    // The limit above holds while these are counted for it.
+    assert_eq!(lab.create("/d/more", 0o644), Err(Error::QuotaExceeded));
     lab.idle();
     assert_eq!(used(&mut lab, "/d", QUOTA), (0, 3));
     assert_eq!(lab.create("/d/e/b", 0o644), Err(Error::QuotaExceeded));
@@ -290,6 +412,8 @@ fn somewhere(rng: &mut Rng) -> String {
 /// Any request; many are refused, which is as good.
 fn step(lab: &mut Lab, rng: &mut Rng) -> Result<(), Error> {
     let (one, two) = (somewhere(rng), somewhere(rng));
+    let count = rng.usize(..3);
+    turns(lab, count);
     match rng.u8(..16) {
         0..3 => lab.make_dir(&one, 0o777),
         3..5 => lab.create(&one, 0o666),
@@ -329,8 +453,7 @@ fn in_any_order_all_that_is_used_is_counted() {
             }
             match round % 2 {
                 0 => lab.verify(),
-                // Some is being counted.
-                _odd => lab = lab.reopen(),
+                _odd => lab = interrupted(lab),
             }
         }
         lab.verify();
