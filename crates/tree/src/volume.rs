@@ -27,8 +27,8 @@
 //! - Every change of a file has a date of its own, a nanosecond after the last one if the clock
 //!   says no better. Reading is dated as Linux's `relatime` does it.
 //! - A file may have 2³¹ names, a directory as many directories in it.
-//! - Limits and quotas on files and bytes count inodes and blocks of contents; names and attributes have
-//!   no limit of their own but the volume's size, and 256 attributes for each file.
+//! - Limits and quotas on files and bytes count inodes and blocks of contents; names and
+//!   attributes have no limit of their own but the volume's size, and 256 attributes for each file.
 //! - What the server makes for itself belongs to the owner of the directory it is made in.
 
 mod appends;
@@ -729,8 +729,8 @@ impl Volume {
                 }
             };
             self.reports.push_back(format!(
-                "cannot count the files for the quota of {of}: {error}; it is tried again, and is no \
-                 limit until then. Check the volume"
+                "cannot count the files for the quota of {of}: {error}; it is tried again, and the \
+                 quota is no limit until then; check the volume"
             ));
         }
     }

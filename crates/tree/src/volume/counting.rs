@@ -3,10 +3,10 @@
 //! For a user it looks at all inodes in their order, and notes how far it has come in the quota:
 //! changes of files before that place count at once, those behind it are found when it comes
 //! there. For a directory it goes through all that is beneath, and gives each inode the number of
-//! the project, with which it counts. New files have the number of their directory, and a name that
-//! crosses brings its file along (`quota.rs`), so what it has passed stays complete. Both is done in
-//! small transactions, in the node's spare turns, and goes on after a crash: for
-//! a user where it was, for a directory from its beginning, without counting twice.
+//! the project, with which it counts. New files have the number of their directory, and a name
+//! that crosses brings its file along (`quota.rs`), so what it has passed stays complete. Both is
+//! done in small transactions, in the node's spare turns, and goes on after a crash: for a user
+//! where it was, for a directory from its beginning, without counting twice.
 //!
 //! A quota that cannot be counted now is tried again behind the others, after a pause that grows.
 //!
@@ -266,7 +266,7 @@ fn look(draft: &mut Draft<'_>, uid: u32, mut quota: Quota) -> Result<(), Stop> {
                 usage.inodes += 1;
             }
             (Some(_), Some(_)) => {}
-            _ => damaged = true,
+            (None, _) | (_, None) => damaged = true,
         }
         seen += 1;
         if seen < LOOK_MAX && !damaged { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

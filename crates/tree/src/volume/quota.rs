@@ -13,11 +13,11 @@
 //! |---|---|---|
 //! | `trusted.upcall.quota` | a directory | its quota |
 //! | `trusted.upcall.quota.user.UID` | the root | that of a user |
-//! | `trusted.upcall.quotas`, `.1`, `.2` … | the root | all of them, a line each, 256 in each attribute; only to be read |
+//! | `trusted.upcall.quotas`, `.1` … | the root | all, a line each, 256 in each; read-only |
 //!
 //! A value is words like `max_bytes=1000000 max_inodes=none`; without one there is no limit. A
-//! value that is read says as well how much is used. Lists of attributes do not name them, so that copying
-//! a directory with its attributes does not copy a quota.
+//! value that is read says as well how much is used. Lists of attributes do not name them, so that
+//! copying a directory with its attributes does not copy a quota.
 //!
 //! A quota that is set for files that are there is not a limit before they are counted, which the
 //! [`counting`](super::counting) machine does.
@@ -256,9 +256,9 @@ impl Draft<'_> {
         }
     }
 
-    /// Counts an inode that gets a name in the directory `to` for the project of that. It has a name
-    /// in `from`, if any, which it loses or keeps. Returns the directory beneath which files have to
-    /// be counted, with its quota, if any.
+    /// Counts an inode that gets a name in the directory `to` for the project of that. It has a
+    /// name in `from`, if any, which it loses or keeps. Returns the directory beneath which files
+    /// have to be counted, with its quota, if any.
     ///
     /// # Errors
     /// `CrossDevice` if more than this inode would have to be counted, or it has other names;

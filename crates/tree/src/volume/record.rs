@@ -36,9 +36,10 @@
 //!
 //! A *cookie* is a hash of the name ([`super::names`]). *Kind* counts as [`Kind::ALL`] does.
 //! *Flags*: bit 0, contents behind the end are still there, and must be cut before the file may
-//! grow; bit 1, it has a project. *Blocks* are the volume's blocks that the contents take. *Parent* and *entries* are zero
-//! but for directories, *device* but for devices. *Target* is a symbolic link's, if it is short;
-//! longer ones are contents. *Generation* is zero: numbers of inodes are not used again.
+//! grow; bit 1, it has a project. *Blocks* are the volume's blocks that the contents take. *Parent*
+//! and *entries* are zero but for directories, *device* but for devices. *Target* is a symbolic
+//! link's, if it is short; longer ones are contents. *Generation* is zero: numbers of inodes are
+//! not used again.
 //! *Why* is 0 if no name is left, 1 if contents behind the file's end are still there; nothing is
 //! behind *end*, bytes.
 //!

@@ -13,7 +13,10 @@ fn task(holder: Holder) -> Task {
 
 /// Feeds inputs one after the other; tells each state and output.
 fn script(machine: &mut Counting, inputs: Vec<Input>) -> String {
-    let task = |task: &Task| format!("{:?} {:?}", task.holder, task.path);
+    let task = |task: &Task| match task.holder {
+        Holder::User(uid) => format!("u{uid}{:?}", task.path),
+        Holder::Project(project) => format!("p{project}{:?}", task.path),
+    };
     let mut text = String::new();
     for input in inputs {
         let (label, mut out) = (format!("{input:?}"), Vec::new());
@@ -51,16 +54,16 @@ fn quotas_are_counted_one_after_the_other_and_each_once() {
         ],
     );
     expect![[r#"
-        Due(User(1), 0): counting User(1) []; [], []
-        Due(Project(2), 7): counting User(1) []; ["Project(2) [(7, 0)]"], []
-        Due(User(1), 0): counting User(1) []; ["Project(2) [(7, 0)]"], []
-        Missing: count waits User(1) []; ["Project(2) [(7, 0)]"], []
-        Fetched: counting User(1) []; ["Project(2) [(7, 0)]"], []
-        Counted(Some([])): counting User(1) []; ["Project(2) [(7, 0)]"], []
-        Due(Project(2), 8): counting User(1) []; ["Project(2) [(8, 0), (7, 0)]"], []
-        Counted(None): counting Project(2) [(8, 0), (7, 0)]; [], []
-        Counted(Some([(7, 9)])): counting Project(2) [(7, 9)]; [], []
-        Due(Project(2), 5): counting Project(2) [(5, 0), (7, 9)]; [], []
+        Due(User(1), 0): counting u1[]; [], []
+        Due(Project(2), 7): counting u1[]; ["p2[(7, 0)]"], []
+        Due(User(1), 0): counting u1[]; ["p2[(7, 0)]"], []
+        Missing: count waits u1[]; ["p2[(7, 0)]"], []
+        Fetched: counting u1[]; ["p2[(7, 0)]"], []
+        Counted(Some([])): counting u1[]; ["p2[(7, 0)]"], []
+        Due(Project(2), 8): counting u1[]; ["p2[(8, 0), (7, 0)]"], []
+        Counted(None): counting p2[(8, 0), (7, 0)]; [], []
+        Counted(Some([(7, 9)])): counting p2[(7, 9)]; [], []
+        Due(Project(2), 5): counting p2[(5, 0), (7, 9)]; [], []
         Counted(None): idle ; [], []
     "#]]
     .assert_eq(&text);
@@ -84,15 +87,15 @@ fn what_fails_is_tried_again_behind_the_others_and_told_once() {
         ],
     );
     expect![[r#"
-        Due(User(1), 0): counting User(1) []; [], []
-        Due(Project(2), 7): counting User(1) []; ["Project(2) [(7, 0)]"], []
-        Failed(Io): resting until 100000000; ["Project(2) [(7, 0)]", "User(1) []"], [Failed(User(1), Io)]
-        Tick: counting Project(2) [(7, 0)]; ["User(1) []"], []
-        Failed(NoSpace): resting until 200000000; ["User(1) []", "Project(2) [(7, 0)]"], []
-        Due(Project(2), 8): resting until 200000000; ["User(1) []", "Project(2) [(8, 0), (7, 0)]"], []
-        Tick: counting User(1) []; ["Project(2) [(8, 0), (7, 0)]"], []
-        Counted(None): counting Project(2) [(8, 0), (7, 0)]; [], []
-        Failed(Io): resting until 100000000; ["Project(2) [(8, 0), (7, 0)]"], [Failed(Project(2), Io)]
+        Due(User(1), 0): counting u1[]; [], []
+        Due(Project(2), 7): counting u1[]; ["p2[(7, 0)]"], []
+        Failed(Io): resting until 100000000; ["p2[(7, 0)]", "u1[]"], [Failed(User(1), Io)]
+        Tick: counting p2[(7, 0)]; ["u1[]"], []
+        Failed(NoSpace): resting until 200000000; ["u1[]", "p2[(7, 0)]"], []
+        Due(Project(2), 8): resting until 200000000; ["u1[]", "p2[(8, 0), (7, 0)]"], []
+        Tick: counting u1[]; ["p2[(8, 0), (7, 0)]"], []
+        Counted(None): counting p2[(8, 0), (7, 0)]; [], []
+        Failed(Io): resting until 100000000; ["p2[(8, 0), (7, 0)]"], [Failed(Project(2), Io)]
     "#]]
     .assert_eq(&text);
 }
