@@ -110,6 +110,10 @@ impl Scene<'_> {
                 attach(&mut draft, ino, middle, extents);
             }
             (Some(_), Progress::None | Progress::Made) => {
+                if draft.has_quotas() {
+                    // Before the disk has it.
+                    self.grow(&mut draft, ino, offset, data.len())?;
+                }
                 let blocks = data[cuts.head..cuts.tail].chunks(layout.block);
                 let blocks = blocks.map(|chunk| Block::from_bytes(chunk, layout.block)).collect();
                 let appends_to = access.append.then_some(ino);

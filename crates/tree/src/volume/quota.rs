@@ -419,7 +419,8 @@ impl Limits {
 }
 
 fn limit(text: &str) -> Option<u64> {
-    if text == "none" { Some(u64::MAX) } else { text.parse().ok() }
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    if text == "none" { Some(u64::MAX) } else { text.parse().ok().filter(|_| digits) }
 }
 
 /// A limit in a value.
@@ -537,7 +538,8 @@ impl Scene<'_> {
         }
         let now = draft.now();
         draft.inode(ino)?.touch(now);
-        let uncounted = (!quota.is_counted()).then_some((holder, quota.directory));
+        // One that was there is being counted already.
+        let uncounted = before.is_none().then_some((holder, quota.directory));
         self.commit(draft, Reply::Done, Effects { uncounted, ..Effects::default() })
     }
 

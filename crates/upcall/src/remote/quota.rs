@@ -265,11 +265,15 @@ enum Doing {
 
 fn explain(error: Error, path: &Path, doing: Doing) -> Trouble {
     const EINVAL: u32 = 22;
+    const ENOSPC: u32 = 28;
+    const EROFS: u32 = 30;
     const ENOTDIR: u32 = 20;
     const EOPNOTSUPP: u32 = 95;
     let shown = path.display();
     let advice = match (error.errno(), doing) {
-        _ if error.is_fatal() => return error.into(),
+        _ if error.is_fatal() || matches!(error, Error::Unsupported { .. }) => return error.into(),
+        (ENOSPC, Doing::Set) => "a volume has at most 4,096 quotas",
+        (EROFS, _) => "nothing can be changed there",
         (EINVAL, Doing::Set) => {
             "a directory above has a quota already, or it is not the root of the volume, which \
              the quotas of users want"

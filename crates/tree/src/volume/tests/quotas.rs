@@ -296,6 +296,65 @@ fn whoever_renames_does_not_keep_files_from_being_counted() {
 }
 
 #[test]
+fn limits_are_changed_while_files_are_counted() {
+    let mut lab = Lab::new();
+    for dir in ["/d", "/d/e"] {
+        lab.make_dir(dir, 0o755).unwrap();
+    }
+    for file in 0..200 {
+        lab.create(&format!("/d/e/{file}"), 0o644).unwrap();
+    }
+    lab.idle();
+    let mut sets = 0;
+    while sets == 0 || get(&mut lab, "/d", QUOTA).unwrap().ends_with(" state=counting") {
+        sets += 1;
+        set(&mut lab, "/d", QUOTA, &format!("max_inodes={}", 1000 + sets)).unwrap();
+        turns(&mut lab, 1);
+        assert!(sets < 100, "each adds no work");
+    }
+    assert_eq!(used(&mut lab, "/d", QUOTA), (0, 202));
+    lab.verify();
+}
+
+#[test]
+fn a_file_with_several_names_counts_for_one_directory() {
+    let mut lab = Lab::new();
+    for dir in ["/a", "/b"] {
+        lab.make_dir(dir, 0o755).unwrap();
+    }
+    lab.create("/a/f", 0o644).unwrap();
+    lab.link("/a/f", "/b/f").unwrap();
+    limit(&mut lab, "/a", QUOTA, "max_inodes=10");
+    limit(&mut lab, "/b", QUOTA, "max_inodes=10");
+    assert_eq!(used(&mut lab, "/a", QUOTA), (0, 2));
+    assert_eq!(used(&mut lab, "/b", QUOTA), (0, 1));
+    lab.verify();
+    // For none, until the other one is set anew.
+    remove(&mut lab, "/a", QUOTA).unwrap();
+    lab.verify();
+    remove(&mut lab, "/b", QUOTA).unwrap();
+    limit(&mut lab, "/b", QUOTA, "max_inodes=10");
+    assert_eq!(used(&mut lab, "/b", QUOTA), (0, 2));
+    lab.verify();
+}
+
+#[test]
+fn writes_past_a_quota_are_refused_before_they_are_on_the_disk() {
+    let mut lab = Lab::new();
+    lab.make_dir("/d", 0o755).unwrap();
+    limit(&mut lab, "/d", QUOTA, "max_bytes=100000");
+    lab.create("/d/f", 0o644).unwrap();
+    let open = lab.open("/d/f", WRITE).unwrap();
+    lab.idle();
+    let id = lab.begin(Ask::Write { open, offset: 0, data: Buf::from(vec![1; 500_000]) });
+    let wrote = lab.ops.iter().any(|op| matches!(op, Op::WriteBlocks { .. }));
+    assert!(!wrote && matches!(lab.answered(id), Some(Err(Error::QuotaExceeded))));
+    assert_eq!(lab.write_open(open, 0, &vec![1; 90_000]), Ok(90_000));
+    lab.close(open);
+    lab.verify();
+}
+
+#[test]
 fn at_the_limit_names_are_replaced() {
     let mut lab = Lab::new();
     lab.make_dir("/d", 0o755).unwrap();
