@@ -267,11 +267,11 @@ impl Admission {
         due
     }
 
-    /// Chooses who ends: of connections that owe, with what they hold, the largest, until an
-    /// eighth of all memory would be free.
+    /// Chooses who ends: of connections that owe, with what they hold, the largest, until as much
+    /// would be free as is kept for small requests, and as much for others.
     pub(crate) fn choose(&mut self, mut owing: Vec<(usize, usize)>) -> Vec<usize> {
         owing.sort_unstable_by(|one, other| other.cmp(one));
-        let mut missing = (self.bytes + self.bytes_max / 8).saturating_sub(self.bytes_max);
+        let mut missing = (self.bytes + self.bytes_max / 4).saturating_sub(self.bytes_max);
         let mut chosen = Vec::new();
         for (bytes, slot) in owing {
             if missing == 0 || bytes < CUT_MIN {
@@ -463,14 +463,20 @@ mod tests {
 
     #[test]
     fn the_largest_that_owe_end_first_and_no_more_than_needed() {
-        let mut books = Admission::new(8 * ALL);
-        books.count(9, 0, 8 * ALL);
+        let mut books = Admission::new(4 * ALL);
+        books.count(9, 0, 4 * ALL);
         let (half, most, some) = (ALL / 2, ALL * 9 / 10, ALL * 6 / 10);
         assert_eq!(books.choose(vec![(half, 1), (most, 2), (some, 3)]), [2, 3]);
         assert!(books.choose(vec![(100, 1)]).is_empty(), "that would free nothing");
-        books.count(9, 8 * ALL, 6 * ALL);
+        // Where only the reserve is left, and a little, a large request of another one still waits.
+        let little = 4 * ALL - ALL / 2 - ALL / 4;
+        books.count(9, 4 * ALL, little);
+        assert!(!books.room(1).fits(0, ALL / 2));
+        assert_eq!(books.choose(vec![(half, 1)]), [1]);
+        books.count(9, little, 3 * ALL);
+        assert!(books.room(1).fits(0, ALL / 2));
         assert!(books.choose(vec![(half, 1)]).is_empty(), "there is room");
-        assert_eq!(books.ended(), 2);
+        assert_eq!(books.ended(), 3);
     }
 
     #[test]
