@@ -84,6 +84,7 @@ impl Client {
                 count => read += count,
             }
         }
+        assert!(read <= size, "no more is read than there is room for");
         value.truncate(read);
         Ok(value)
     }
@@ -129,6 +130,7 @@ impl Client {
         while written < value.len() {
             written += file.write_at(&value[written..], written as u64)?;
         }
+        assert_eq!(written, value.len(), "all was sent");
         // Servers change the attribute when they have all of it.
         file.close()
     }

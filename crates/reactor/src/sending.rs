@@ -67,6 +67,7 @@ impl Sending {
     /// Bytes that are not sent yet.
     pub(crate) fn left(&self) -> usize {
         let all: usize = self.data[self.next..].iter().map(|buf| buf.len()).sum();
+        assert!(all > self.sent || self.is_done(), "a buffer that was sent is passed");
         all - self.sent
     }
 

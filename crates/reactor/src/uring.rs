@@ -331,6 +331,7 @@ impl Uring {
     }
 
     fn await_room(&mut self, socket: Socket, sending: Box<Sending>) {
+        assert!(!sending.is_done(), "what waits has something to send");
         let entry = opcode::PollAdd::new(fd(socket.0), WRITABLE).build();
         self.start(Slot::Room { socket, sending }, entry);
     }

@@ -130,6 +130,8 @@ impl Counting {
 
     /// Adds a directory to the work for a quota, or begins that.
     fn due(&mut self, mut state: State, holder: Holder, directory: u64) -> State {
+        let is_of_user = matches!(holder, Holder::User(_));
+        assert_eq!(is_of_user, directory == 0, "a project has a directory");
         let current = match &mut state {
             State::Working(task) | State::Waiting(task) => Some(task),
             State::Idle | State::Resting(_) | State::Over => None,
@@ -242,7 +244,9 @@ pub(super) fn count(mut draft: Draft<'_>, holder: Holder, mut path: Path) -> Res
             if path.is_empty() {
                 path.push((quota.directory, 0));
             }
+            let before = path.len();
             mark(&mut draft, project, &mut path)?;
+            assert!(path.len() <= before + 1, "one directory is gone into at once");
             if path.is_empty() {
                 let counted = |quota| Quota { counted: u64::MAX, ..quota };
                 let counted = draft.quota(holder).map(counted);
@@ -276,6 +280,7 @@ fn look(draft: &mut Draft<'_>, uid: u32, mut quota: Quota) -> Result<(), Stop> {
     }
     quota.add(usage);
     let next = last.filter(|_| seen >= LOOK_MAX).and_then(|last| last.checked_add(1));
+    assert!(next.is_none_or(|next| next > quota.counted), "it goes on");
     quota.counted = next.unwrap_or(u64::MAX);
     draft.set_quota(Holder::User(uid), Some(quota));
     Ok(())
@@ -308,6 +313,7 @@ fn mark(draft: &mut Draft<'_>, project: u64, path: &mut Path) -> Result<(), Stop
     if damaged {
         return Err(Error::Io.into());
     }
+    assert!(entries.len() <= MARK_MAX, "a transaction stays small");
     let Some((cookie, last)) = entries.last() else {
         path.pop();
         return Ok(());

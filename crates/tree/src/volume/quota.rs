@@ -149,6 +149,7 @@ impl Draft<'_> {
     }
 
     pub(super) fn set_quota(&mut self, holder: Holder, quota: Option<Quota>) {
+        assert_ne!(holder, Holder::Project(0), "zero is no project");
         self.quotas.insert(holder, quota);
     }
 
@@ -233,6 +234,7 @@ impl Draft<'_> {
             return Err(Error::Invalid.into());
         }
         let project = self.number()?;
+        assert!(project > ROOT, "inodes and projects share their numbers");
         self.inode(ino)?.project = project;
         let quota = Quota { inodes: 1, directory: ino, ..Quota::default() };
         Ok((Holder::Project(project), quota))
@@ -301,6 +303,7 @@ impl Draft<'_> {
     }
 
     fn change_project(&mut self, ino: u64, old: u64, new: u64) -> Result<(), Stop> {
+        assert_ne!(old, new, "a project changes");
         let usage = Usage { blocks: self.look(ino)?.blocks, inodes: 1 };
         self.release_from(Holder::Project(old), ino, usage);
         self.charge_to(Holder::Project(new), ino, usage)?;
