@@ -8,7 +8,7 @@ use super::data::SIZE_MAX;
 use super::quota::{Quotas, Usage};
 use super::record::{
     ATTRS, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, Holder, INODES, Inode, ORPHANS, Orphan,
-    QUOTAS, Quota, SETTINGS, Why, key, pair,
+    QUOTAS, Quota, ROOT, SETTINGS, Why, key, pair,
 };
 use super::sight::{Sight, Stop};
 use base::{Error, Kind, Name, Time};
@@ -116,6 +116,10 @@ impl<'a> Draft<'a> {
         let counters = self.counters()?;
         if counters.next >= u64::MAX >> 1 {
             return Err(Error::NoSpace.into());
+        }
+        if counters.next <= ROOT {
+            // Damage, or somebody else's work.
+            return Err(Error::Io.into());
         }
         counters.next += 1;
         Ok(counters.next - 1)

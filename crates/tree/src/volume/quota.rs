@@ -66,7 +66,9 @@ pub(super) fn load(sight: &Sight<'_>) -> Result<Quotas, Stop> {
     let mut damaged = false;
     sight.reader.scan(QUOTAS, &[], &mut |key, value| {
         match (Holder::of_key(key), Quota::decode(&value.bytes())) {
-            (Some(holder), Some(quota)) => _ = quotas.insert(holder, quota),
+            (Some(holder), Some(quota)) if quota.fits(holder) => {
+                quotas.insert(holder, quota);
+            }
             _ => damaged = true,
         }
         ControlFlow::Continue(())
@@ -105,6 +107,11 @@ pub(super) struct Usage {
 }
 
 impl Quota {
+    /// Whether it can be that of this holder: projects have a directory, users have none.
+    pub(super) fn fits(&self, holder: Holder) -> bool {
+        matches!(holder, Holder::User(_)) == (self.directory == 0)
+    }
+
     /// Whether all files are counted.
     pub(super) fn is_counted(&self) -> bool {
         self.counted == u64::MAX

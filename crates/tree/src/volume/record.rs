@@ -448,7 +448,8 @@ impl Holder {
         let number = of_key(number)?;
         match kind {
             0 => u32::try_from(number).ok().map(Holder::User),
-            1 => Some(Holder::Project(number)),
+            // Zero is no project.
+            1 => (number > 0).then_some(Holder::Project(number)),
             _unknown => None,
         }
     }
@@ -613,6 +614,10 @@ mod tests {
         }
         assert_eq!(Entry::decode(&entry().encode()[..9]), None);
         assert_eq!(Attr::decode(&[0]), None);
+        // A user that is none, no project, and another kind.
+        for key in [[0, 0, 0, 0, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0, 0], [2; 9]] {
+            assert_eq!(Holder::of_key(&key), None);
+        }
         assert_eq!(Orphan::decode(&[2, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 

@@ -306,7 +306,9 @@ impl Verifier {
 
     fn quota(&mut self, key: &[u8], value: &[u8]) {
         match (Holder::of_key(key), Quota::decode(value)) {
-            (Some(holder), Some(quota)) => _ = self.quotas.insert(holder, quota),
+            (Some(holder), Some(quota)) if quota.fits(holder) => {
+                self.quotas.insert(holder, quota);
+            }
             _ => self.find(0, "a quota that makes no sense".to_string()),
         }
     }

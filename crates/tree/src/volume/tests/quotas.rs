@@ -1,5 +1,6 @@
 //! Quotas of directories and users.
 
+use super::record::{Holder, QUOTAS, Quota};
 use super::*;
 use base::rng::{Rng, seeded};
 
@@ -352,6 +353,30 @@ fn writes_past_a_quota_are_refused_before_they_are_on_the_disk() {
     assert_eq!(lab.write_open(open, 0, &vec![1; 90_000]), Ok(90_000));
     lab.close(open);
     lab.verify();
+}
+
+/// Records that no volume of ours has are errors, not panics.
+#[test]
+fn quotas_that_make_no_sense_are_damage() {
+    let good = Quota { bytes_max: 9, inodes_max: 9, ..Quota::default() };
+    let project = Quota { directory: 1, ..good };
+    for (key, quota) in [
+        (Holder::User(7).key(), project),
+        (Holder::Project(5).key(), good),
+        (Holder::Project(0).key(), project),
+        ([9; 9], good),
+    ] {
+        let mut lab = Lab::new();
+        limit(&mut lab, "/", "trusted.upcall.quota.user.8", "max_inodes=5");
+        let put = |table, key: &[u8], value| store::Change::Put { table, key: key.to_vec(), value };
+        let change = put(QUOTAS, &key, quota.encode());
+        let (now, mut said) = (lab.instant(), Vec::new());
+        lab.volume.store.commit(now, LOOSE, &[change], Durability::Soon, &mut said).unwrap();
+        let mut lab = lab.reopen();
+        assert_eq!(lab.create("/f", 0o644), Err(Error::Io));
+        assert_eq!(lab.list("/"), [""; 0]);
+        assert!(lab.findings().iter().any(|found| found.contains("a quota that makes no sense")));
+    }
 }
 
 #[test]
