@@ -653,20 +653,9 @@ impl Volume {
         durability: Durability,
     ) -> Result<(), Refusal> {
         self.store.commit(now, ticket, changes, durability, &mut self.heard)?;
-        if let Some(quotas) = &mut self.quotas {
-            quota::note(quotas, changes);
-        }
-        let is_of_settings = |change: &Change| match change {
-            Change::Put { table, key, .. } => {
-                *table == record::SETTINGS && *key == record::SETTINGS_KEY
-            }
-            Change::Delete { .. }
-            | Change::Write { .. }
-            | Change::Attach { .. }
-            | Change::Cut { .. }
-            | Change::Free { .. } => false,
-        };
-        if changes.iter().any(is_of_settings) {
+        if let Some(quotas) = &mut self.quotas
+            && quota::note(quotas, changes)
+        {
             self.settings = None;
         }
         Ok(())

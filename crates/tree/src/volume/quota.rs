@@ -76,8 +76,9 @@ pub(super) fn load(sight: &Sight<'_>) -> Result<Quotas, Stop> {
     if damaged { Err(Error::Io.into()) } else { Ok(quotas) }
 }
 
-/// Applies what a transaction does to quotas.
-pub(super) fn note(quotas: &mut Quotas, changes: &[Change]) {
+/// Applies the changes of a transaction to quotas; returns whether it changes the settings.
+pub(super) fn note(quotas: &mut Quotas, changes: &[Change]) -> bool {
+    let mut is_of_settings = false;
     for change in changes {
         match change {
             Change::Put { table: QUOTAS, key, value } => {
@@ -89,6 +90,7 @@ pub(super) fn note(quotas: &mut Quotas, changes: &[Change]) {
                 let holder = Holder::of_key(key).expect("keys of quotas are made here");
                 quotas.remove(&holder);
             }
+            Change::Put { table: SETTINGS, key, .. } => is_of_settings |= *key == SETTINGS_KEY,
             Change::Put { .. }
             | Change::Delete { .. }
             | Change::Write { .. }
@@ -97,6 +99,7 @@ pub(super) fn note(quotas: &mut Quotas, changes: &[Change]) {
             | Change::Free { .. } => {}
         }
     }
+    is_of_settings
 }
 
 /// Blocks and files that are counted.
@@ -170,19 +173,14 @@ impl Draft<'_> {
     /// # Errors
     /// `QuotaExceeded` past a limit of one of them.
     pub(super) fn charge(&mut self, ino: u64, inode: &Inode, usage: Usage) -> Result<(), Error> {
-        if self.has_quotas() {
-            self.charge_to(Holder::User(inode.uid), ino, usage)?;
-            self.charge_to(Holder::Project(inode.project), ino, usage)?;
-        }
-        Ok(())
+        self.charge_to(Holder::User(inode.uid), ino, usage)?;
+        self.charge_to(Holder::Project(inode.project), ino, usage)
     }
 
     /// Counts what an inode takes no more.
     pub(super) fn release(&mut self, ino: u64, inode: &Inode, usage: Usage) {
-        if self.has_quotas() {
-            self.release_from(Holder::User(inode.uid), ino, usage);
-            self.release_from(Holder::Project(inode.project), ino, usage);
-        }
+        self.release_from(Holder::User(inode.uid), ino, usage);
+        self.release_from(Holder::Project(inode.project), ino, usage);
     }
 
     fn charge_to(&mut self, holder: Holder, ino: u64, usage: Usage) -> Result<(), Error> {

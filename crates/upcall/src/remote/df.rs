@@ -97,16 +97,10 @@ pub(crate) fn run(df: &Df) -> ExitCode {
     })
 }
 
-/// Rows below a head; all columns but the last, the path, end at one place.
+/// Rows below a head.
 fn table(all: &[Shown]) -> String {
-    let head = ["size", "used", "available", "use", "files free", "path"].map(str::to_string);
-    let rows: Vec<[String; 6]> = std::iter::once(head).chain(all.iter().map(Shown::row)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let line = |row: &[String; 6]| {
-        let cells = (0..5).map(|at| format!("{:>1$}  ", row[at], width(at)));
-        cells.collect::<String>() + &row[5] + "\n"
-    };
-    rows.iter().map(line).collect()
+    let head = ["size", "used", "available", "use", "files free", "path"];
+    frame::table(head, all.iter().map(Shown::row))
 }
 
 #[cfg(test)]

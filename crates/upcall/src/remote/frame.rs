@@ -206,6 +206,20 @@ pub(crate) fn note(trouble: &Trouble) {
     eprintln!("upcall: {trouble}");
 }
 
+/// Rows below a head; cells of all columns but the last end at one place.
+pub(crate) fn table<const N: usize>(
+    head: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_string)).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let line = |row: &[String; N]| {
+        let cells = (0..N - 1).map(|at| format!("{:>1$}  ", row[at], width(at)));
+        cells.collect::<String>() + &row[N - 1] + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
 /// Writes text to standard output.
 pub(crate) fn say(text: &str) -> Outcome<()> {
     say_bytes(text.as_bytes())

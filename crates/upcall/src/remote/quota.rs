@@ -299,16 +299,9 @@ fn explain(error: Error, path: &Path, doing: Doing) -> Trouble {
     Trouble::Host(format!("cannot {doing} {shown}: {advice}"))
 }
 
-/// Rows below a head; all columns but the last end at one place.
+/// Rows below a head.
 fn table(all: &[Shown]) -> String {
-    let head = ["used", "limit", "files", "limit", "of"].map(str::to_string);
-    let rows: Vec<[String; 5]> = std::iter::once(head).chain(all.iter().map(Shown::row)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let line = |row: &[String; 5]| {
-        let cells = (0..4).map(|at| format!("{:>1$}  ", row[at], width(at)));
-        cells.collect::<String>() + &row[4] + "\n"
-    };
-    rows.iter().map(line).collect()
+    frame::table(["used", "limit", "files", "limit", "of"], all.iter().map(Shown::row))
 }
 
 #[cfg(test)]
