@@ -49,7 +49,7 @@ pub(super) enum Openness {
     /// Read the value of an extended attribute, or the list of them.
     AttrRead { value: Vec<u8> },
     /// Write the value of an extended attribute, which is set when the fid is clunked.
-    AttrWrite { name: Vec<u8>, value: Vec<u8>, size: usize, flags: u32 },
+    AttrWrite { name: Vec<u8>, value: Vec<u8>, size: usize, create: Option<bool> },
 }
 
 /// Where a 9P2000 client is in a directory: it may only go on or start again (read(5)).

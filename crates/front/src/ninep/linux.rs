@@ -82,8 +82,9 @@ impl Session {
                 if size > ATTR_SIZE_MAX {
                     return Err(Error::AttributeTooLarge);
                 }
+                let create = translate::attr_flags(flags)?;
                 let (name, size) = (name.to_vec(), usize::try_from(size).expect("64 KiB"));
-                let write = Openness::AttrWrite { name, value: Vec::new(), size, flags };
+                let write = Openness::AttrWrite { name, value: Vec::new(), size, create };
                 self.fids.begin_attr(fid, write)?;
                 Ok(Next::Say(encode(tag, &Rmessage::Xattrcreate {})))
             }

@@ -45,7 +45,7 @@ impl Session {
                 self.write(tag, fid, offset, Buf::from(data.0))
             }
             Tmessage::Clunk { fid } => self.clunk(tag, fid, out),
-            Tmessage::Remove { fid } => self.remove(fid),
+            Tmessage::Remove { fid } => self.remove(fid, out),
             message => match dialect {
                 Dialect::Linux => self.start_linux(tag, message),
                 Dialect::Plan9 => self.start_plan9(tag, message),
@@ -262,9 +262,9 @@ impl Session {
     fn clunk(&mut self, tag: u16, fid: u32, out: &mut Vec<Output>) -> Started {
         let mut file = self.fids.remove(fid)?;
         match std::mem::replace(&mut file.openness, Openness::Closed) {
-            Openness::AttrWrite { name, value, size, flags } if value.len() == size => {
+            Openness::AttrWrite { name, value, size, create } if value.len() == size => {
                 let (node, caller) = (file.node, file.caller.clone());
-                let ask = set_attr(node, name, value, flags);
+                let ask = set_attr(node, name, value, create);
                 Ok(Next::Ask(Await::AttrSet { file }, caller, ask))
             }
             Openness::AttrWrite { .. } => {
@@ -292,9 +292,14 @@ impl Session {
         }
     }
 
-    /// Remove: the fid is gone whatever comes of it (remove(5)).
-    fn remove(&mut self, fid: u32) -> Started {
+    /// Remove: the fid is gone whatever comes of it (remove(5)). That of an attribute stands for no
+    /// file.
+    fn remove(&mut self, fid: u32, out: &mut Vec<Output>) -> Started {
         let file = self.fids.remove(fid)?;
+        if let Openness::AttrRead { .. } | Openness::AttrWrite { .. } = file.openness {
+            file.forget(out);
+            return Err(Error::Invalid);
+        }
         let (node, caller) = (file.node, file.caller.clone());
         Ok(Next::Ask(Await::Remove { code: REMOVE, file }, caller, Ask::RemoveNode { node }))
     }
@@ -348,14 +353,10 @@ fn refuse_auth(dialect: Dialect, tag: u16) -> Buf {
 }
 
 /// Setting an attribute to nothing where it must exist is how Linux's client removes it.
-fn set_attr(node: NodeId, name: Vec<u8>, value: Vec<u8>, flags: u32) -> Ask {
-    const CREATE: u32 = 1;
-    const REPLACE: u32 = 2;
-    match flags {
-        REPLACE if value.is_empty() => Ask::RemoveAttr { node, name },
-        CREATE => Ask::SetAttr { node, name, value, create: Some(true) },
-        REPLACE => Ask::SetAttr { node, name, value, create: Some(false) },
-        _either => Ask::SetAttr { node, name, value, create: None },
+fn set_attr(node: NodeId, name: Vec<u8>, value: Vec<u8>, create: Option<bool>) -> Ask {
+    match create {
+        Some(false) if value.is_empty() => Ask::RemoveAttr { node, name },
+        create => Ask::SetAttr { node, name, value, create },
     }
 }
 

@@ -1,5 +1,6 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test names the variants it is about")]
 
+mod attrs;
 mod counts;
 
 use super::*;

@@ -89,6 +89,16 @@ pub(super) fn linux_access(flags: u32) -> Result<Access, Error> {
     })
 }
 
+/// Whether an attribute must be new or must exist (setxattr(2)).
+pub(super) fn attr_flags(flags: u32) -> Result<Option<bool>, Error> {
+    match flags {
+        0 => Ok(None),
+        1 => Ok(Some(true)),
+        2 => Ok(Some(false)),
+        _other => Err(Error::Invalid),
+    }
+}
+
 /// How a Plan 9 mode opens a file (open(5)), and whether it is removed when closed.
 pub(super) fn plan9_access(mode: u8) -> Result<(Access, bool), Error> {
     const TRUNCATE: u8 = 0x10;

@@ -1,0 +1,50 @@
+//! Extended attributes.
+
+use super::*;
+
+/// A client with a file as fid 2.
+fn lab() -> Lab {
+    let mut lab = Lab::linux();
+    lab.attach();
+    lab.say(2, Tmessage::Walk { fid: 1, newfid: 2, names: Names::new(&[b"f"]).unwrap() });
+    lab.answer(0, walked(&[Kind::File], 5));
+    lab.text.clear();
+    lab
+}
+
+#[test]
+fn removing_the_fid_of_an_attribute_removes_no_file() {
+    let mut lab = lab();
+    lab.say(3, Tmessage::Xattrwalk { fid: 2, newfid: 3, name: b"user.a" });
+    lab.answer(0, walked(&[], 5));
+    lab.answer(0, Ok(Reply::Bytes(Vec::new())));
+    lab.say(4, Tmessage::Remove { fid: 3 });
+    lab.say(5, Tmessage::Xattrcreate { fid: 2, name: b"user.b", size: 3, flags: 0 });
+    lab.say(6, Tmessage::Remove { fid: 2 });
+    lab.say(7, Tmessage::Clunk { fid: 2 });
+    expect![[r#"
+        TXattrwalk 3: ask 0 Walk
+        <- 0 Walked: ask 0 GetAttr
+        <- 0 Bytes: RXattrwalk 3
+        TRemove 4: release 5, Rlerror 4 (22)
+        TXattrcreate 5: RXattrcreate 5
+        TRemove 6: release 5, Rlerror 6 (22)
+        TClunk 7: Rlerror 7 (22)
+    "#]]
+    .assert_eq(&lab.text);
+    assert_eq!(lab.session.handles(), 1, "the root is left");
+}
+
+#[test]
+fn flags_of_a_new_attribute_that_no_one_knows_are_refused() {
+    for flags in [3, 4, u32::MAX] {
+        let mut lab = lab();
+        lab.say(3, Tmessage::Xattrcreate { fid: 2, name: b"user.a", size: 0, flags });
+        assert_eq!(lab.text, "TXattrcreate 3: Rlerror 3 (22)\n", "{flags}");
+    }
+    for flags in [0, 1, 2] {
+        let mut lab = lab();
+        lab.say(3, Tmessage::Xattrcreate { fid: 2, name: b"user.a", size: 0, flags });
+        assert_eq!(lab.text, "TXattrcreate 3: RXattrcreate 3\n", "{flags}");
+    }
+}
