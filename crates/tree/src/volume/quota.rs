@@ -350,7 +350,7 @@ impl Draft<'_> {
 
     /// Whether a directory, or one above it, has a quota.
     fn is_within_quota(&self, mut dir: u64) -> Result<bool, Stop> {
-        for _ in 0..DEPTH_MAX {
+        for _ in 0..=DEPTH_MAX {
             let inode = self.look(dir)?;
             if self.project(&inode) != 0 {
                 return Ok(true);
@@ -360,7 +360,7 @@ impl Draft<'_> {
             }
             dir = inode.parent;
         }
-        Err(Error::Io.into())
+        Err(Error::NameTooLong.into())
     }
 
     /// Removes the quota of a directory that has no name any more.

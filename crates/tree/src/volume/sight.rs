@@ -12,8 +12,8 @@ use store::{Missing, Reader, SnapshotId, Store, Table, Value, View};
 /// What directories say of their size, bytes.
 const DIRECTORY_SIZE: u64 = 4096;
 
-/// Deepest directory that is climbed from. Deeper ones are a circle that damage made.
-pub(super) const DEPTH_MAX: usize = 1 << 16;
+/// Deepest directory that is climbed from, for a plan is made in one go. Damage could make a circle.
+pub(super) const DEPTH_MAX: usize = 4096;
 
 /// Why a plan cannot be made (now).
 #[derive(Debug)]
@@ -175,8 +175,11 @@ impl<'a> Sight<'a> {
     }
 
     /// Whether the directory `ino` is `above` or beneath it.
+    ///
+    /// # Errors
+    /// `NameTooLong` if it is deeper than [`DEPTH_MAX`].
     pub(super) fn is_beneath(&self, mut ino: u64, above: u64) -> Result<bool, Stop> {
-        for _ in 0..DEPTH_MAX {
+        for _ in 0..=DEPTH_MAX {
             if ino == above {
                 return Ok(true);
             }
@@ -185,7 +188,7 @@ impl<'a> Sight<'a> {
             }
             ino = self.inode(ino)?.parent;
         }
-        Err(Error::Io.into())
+        Err(Error::NameTooLong.into())
     }
 
     /// The attributes as everybody sees them.

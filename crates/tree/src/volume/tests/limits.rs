@@ -226,3 +226,36 @@ fn who_changes_nothing_and_waits_until_that_is_durable_is_answered() {
     assert!(matches!(lab.answered(RequestId(1000)), Some(Ok(Reply::Done))));
     assert!(lab.crash().stat("/f").is_ok());
 }
+
+#[test]
+fn directories_are_moved_only_as_deep_as_a_plan_climbs() {
+    const DEPTH: usize = super::super::sight::DEPTH_MAX;
+    let mut lab = Lab::new();
+    lab.make_dir("/moved", 0o755).unwrap();
+    lab.create("/file", 0o644).unwrap();
+    let (root, mut deep) = (lab.volume.root(), lab.walk("/").unwrap());
+    for _ in 0..DEPTH {
+        lab.done(Ask::MakeDir { dir: deep, name: name("d"), mode: 0o755, gid: None }).unwrap();
+        let next = lab.walk_from(deep, "d").unwrap();
+        lab.release(deep);
+        deep = next;
+    }
+    let rename = |lab: &mut Lab, (from, old), (to, new)| {
+        let (name, new_name) = (name(old), name(new));
+        lab.done(Ask::Rename { from, name, to, new_name, replace: true })
+    };
+    rename(&mut lab, (root, "moved"), (deep, "moved")).unwrap();
+    let circle = rename(&mut lab, (root, "d"), (deep, "d"));
+    assert_eq!(circle, Err(Error::Invalid));
+    rename(&mut lab, (deep, "moved"), (root, "moved")).unwrap();
+    lab.done(Ask::MakeDir { dir: deep, name: name("deeper"), mode: 0o755, gid: None }).unwrap();
+    let deeper = lab.walk_from(deep, "deeper").unwrap();
+    let moved = rename(&mut lab, (root, "moved"), (deeper, "moved"));
+    assert_eq!(moved, Err(Error::NameTooLong));
+    // Files move anywhere, and directories within theirs.
+    rename(&mut lab, (root, "file"), (deeper, "file")).unwrap();
+    rename(&mut lab, (root, "moved"), (root, "renamed")).unwrap();
+    lab.release(deep);
+    lab.release(deeper);
+    lab.verify();
+}
