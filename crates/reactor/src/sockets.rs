@@ -104,10 +104,10 @@ fn listen_tcp(address: &SocketAddr, flags: SocketFlags) -> io::Result<(Listening
     Ok((Listening { fd, unix: None }, Address::Tcp(bound)))
 }
 
-/// Limits the bytes that wait to be sent on connections that a socket accepts
+/// Limits the bytes that wait to be sent on a connection, or on those that a socket accepts
 /// (`TCP_NOTSENT_LOWAT`, Linux 3.12). Without a limit they are as many as `tcp_wmem` allows, 4 MiB,
 /// outside of the memory that is counted, and copying them delays others.
-fn set_unsent_max(fd: &OwnedFd) -> io::Result<()> {
+fn set_unsent_max(fd: &OwnedFd) -> rustix::io::Result<()> {
     let most = UNSENT_MAX as libc::c_int;
     let bytes = size_of_val(&most) as libc::socklen_t;
     // SAFETY: the pointer is to `bytes` bytes of memory that live across the call.
@@ -120,7 +120,11 @@ fn set_unsent_max(fd: &OwnedFd) -> io::Result<()> {
             bytes,
         )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    Err(rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
 }
 
 fn listen_unix(path: &Path, flags: SocketFlags) -> io::Result<(Listening, Address)> {
@@ -185,6 +189,7 @@ pub(crate) fn dial(address: &op::Address, extra: SocketFlags) -> rustix::io::Res
     sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(2))?;
     sockopt::set_tcp_keepcnt(&fd, 5)?;
     sockopt::set_tcp_user_timeout(&fd, 15_000)?;
+    set_unsent_max(&fd)?;
     Ok(fd)
 }
 
@@ -262,6 +267,8 @@ mod tests {
         let fd = rustix::net::accept_with(&listening.fd, SocketFlags::NONBLOCK).expect("a client");
         let most = option(&fd, libc::TCP_NOTSENT_LOWAT);
         assert_eq!(usize::try_from(most), Ok(UNSENT_MAX), "accepted sockets inherit it");
+        let dialled = dial(&op::Address::Tcp(bound), SocketFlags::empty()).expect("a socket");
+        assert_eq!(option(&dialled, libc::TCP_NOTSENT_LOWAT), most);
         let (bytes, mut sent) = (vec![0; 1 << 20], 0);
         // Buffers grow as data arrives, and the client's kernel may be late to take it.
         let is_writable = || {
