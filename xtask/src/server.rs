@@ -109,8 +109,7 @@ impl Server {
             Kind::Diod => (diod(&dir, ninep, extra)?, ninep, 0),
             Kind::Nginx => (nginx(&dir, http)?, 0, http),
             Kind::Before => {
-                let program = BEFORE.get().context("no program to compare with")?;
-                let command = Command::new(program);
+                let command = Command::new(program(kind)?);
                 (ours(command, Kind::Uring, &dir, (ninep, http), extra), ninep, http)
             }
         };
@@ -295,6 +294,15 @@ pub(crate) fn build() -> Result<()> {
 /// Where the server's binary is when it is built.
 pub(crate) fn binary() -> PathBuf {
     sh::target().join(if IS_MEASURED { "release/upcall" } else { "debug/upcall" })
+}
+
+/// The binary of a server of ours.
+pub(crate) fn program(kind: Kind) -> Result<PathBuf> {
+    match kind {
+        Kind::Uring | Kind::Threads => Ok(binary()),
+        Kind::Before => BEFORE.get().cloned().context("no program to compare with"),
+        Kind::Diod | Kind::Nginx => bail!("{} is not ours", kind.name()),
+    }
 }
 
 fn ours(

@@ -17,7 +17,17 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-const NAMES: [&str; 2] = ["volume", "ext4"];
+/// A kind of server, and whether it serves a volume.
+#[derive(Clone, Copy)]
+struct Contestant {
+    name: &'static str,
+    kind: Kind,
+    has_volume: bool,
+}
+
+const VOLUME: Contestant = Contestant { name: "volume", kind: Kind::Uring, has_volume: true };
+const EXT4: Contestant = Contestant { name: "ext4", kind: Kind::Uring, has_volume: false };
+const BEFORE: Contestant = Contestant { name: "before", kind: Kind::Before, has_volume: true };
 
 const TFSYNC: u8 = 50;
 const TMKDIR: u8 = 72;
@@ -43,11 +53,14 @@ const DIR_FID: u32 = 1000;
 pub(crate) fn run(plan: &Plan) -> Result<String> {
     pin(core(1));
     let mut rows = Vec::new();
+    let is_before = plan.servers.contains(&Kind::Before);
+    let contestants = [VOLUME, if is_before { BEFORE } else { EXT4 }];
+    let names = contestants.map(|contestant| contestant.name);
     let mut order = [0, 1];
     for round in 1..=plan.rounds {
         for at in order {
-            eprintln!("   round {round}: {}", NAMES[at]);
-            for (work, figure) in once(plan, at == 0).context(NAMES[at])? {
+            eprintln!("   round {round}: {}", names[at]);
+            for (work, figure) in once(plan, contestants[at]).context(names[at])? {
                 enter(&mut rows, at, work, figure);
             }
         }
@@ -63,20 +76,20 @@ pub(crate) fn run(plan: &Plan) -> Result<String> {
         LONG.as_secs(),
         PIECE >> 10,
     );
-    Ok(format!("{method}\n{}", figures::markdown(&rows, &NAMES)))
+    Ok(format!("{method}\n{}", figures::markdown(&rows, &names)))
 }
 
 fn enter(rows: &mut Vec<Figures>, contestant: usize, work: &str, figure: f64) {
     let at = rows.iter().position(|row| row.work == work).unwrap_or_else(|| {
-        rows.push(Figures::new(work, NAMES.len()));
+        rows.push(Figures::new(work, 2));
         rows.len() - 1
     });
     rows[at].samples[contestant].push(figure);
 }
 
 /// All the work on one of the two.
-fn once(plan: &Plan, on_volume: bool) -> Result<Vec<(&'static str, f64)>> {
-    let place = Place::new(on_volume)?;
+fn once(plan: &Plan, contestant: Contestant) -> Result<Vec<(&'static str, f64)>> {
+    let place = Place::new(contestant)?;
     let mut figures = Vec::new();
     let served = place.serve()?;
     let mut client = served.client()?;
@@ -99,24 +112,27 @@ fn once(plan: &Plan, on_volume: bool) -> Result<Vec<(&'static str, f64)>> {
     Ok(figures)
 }
 
-/// What is served: a volume's file, or a directory.
-struct Place(PathBuf);
+/// What is served, a volume's file or a directory, and by which server.
+struct Place {
+    path: PathBuf,
+    kind: Kind,
+}
 
 impl Place {
-    fn new(on_volume: bool) -> Result<Place> {
-        let dir = sh::empty("bench/files")?;
+    fn new(contestant: Contestant) -> Result<Place> {
+        let (dir, kind) = (sh::empty("bench/files")?, contestant.kind);
         settle()?;
-        if !on_volume {
-            return Ok(Place(dir));
+        if !contestant.has_volume {
+            return Ok(Place { path: dir, kind });
         }
-        let file = dir.join("volume");
-        volume::create_whole(&file, "8G")?;
+        let path = dir.join("volume");
+        volume::create_whole(&path, "8G")?;
         settle()?;
-        Ok(Place(file))
+        Ok(Place { path, kind })
     }
 
     fn serve(&self) -> Result<Server> {
-        Server::start_on(Kind::Uring, &self.0, &["--trust-clients"], core(0))
+        Server::start_on(self.kind, &self.path, &["--trust-clients"], core(0))
     }
 
     /// With nothing in any memory.

@@ -26,7 +26,7 @@ pub(super) use memory::run as run_memory;
 
 use super::table::median;
 use super::{Plan, figures, record};
-use crate::server::Server;
+use crate::server::{Kind, Server};
 use crate::sh;
 use anyhow::{Context as _, Result};
 use asker::{Seen, Until};
@@ -92,11 +92,14 @@ struct Houses {
 
 /// The benchmark.
 pub(super) fn run(plan: &Plan) -> Result<String> {
+    if plan.servers.contains(&Kind::Before) {
+        return run_before(plan);
+    }
     let dir = sh::empty("bench/replica")?;
     let houses = Houses {
         etcd: Etcd::start(&dir.join("etcd"))?,
         redis: RedisHouse::start(&dir.join("redis"))?,
-        ours: House::start(&dir.join("ours"))?,
+        ours: House::start(Kind::Uring, &dir.join("ours"))?,
     };
     let mut rows = puts(plan, &houses)?;
     rows.extend(gets(plan, &houses)?);
@@ -105,6 +108,36 @@ pub(super) fn run(plan: &Plan) -> Result<String> {
     drop(houses);
     sh::empty("bench/replica")?;
     Ok(format!("{}\n{}", circumstances(plan), markdown(&rows)))
+}
+
+/// The benchmark of two builds of ours.
+fn run_before(plan: &Plan) -> Result<String> {
+    let dir = sh::empty("bench/replica")?;
+    let house = |kind: Kind| House::start(kind, &dir.join(kind.name()));
+    let houses = [house(Kind::Uring)?, house(Kind::Before)?];
+    let mut rows = Vec::new();
+    for (deed, strict, name) in [
+        (Deed::Put, 0, "put"),
+        (Deed::Put, 100, "strict put"),
+        (Deed::Get, 0, "get"),
+        (Deed::Get, 100, "strict get"),
+    ] {
+        for (clients, lines) in [(1, 1), (MANY, 1), (BATCHING, 100)] {
+            let way = Way { deed, strict, lines, once: false };
+            let of = |name: &str, at: usize| {
+                contestant(name.to_owned(), &houses[at], SERVERS, clients, way)
+            };
+            let work = format!("{name}, {}, {lines} in a request", words(clients));
+            rows.push(measure(plan, work, None, &[of("now", 0), of("before", 1)])?);
+        }
+    }
+    houses.iter().try_for_each(House::settle)?;
+    drop(houses);
+    sh::empty("bench/replica")?;
+    let (machine, seconds) = (record::machine(), plan.time.as_secs_f64());
+    let rounds = plan.rounds;
+    let method = format!("{machine}; {rounds} rounds of about {seconds:.1} s, in turn.\n");
+    Ok(format!("{method}\n{}", markdown(&rows)))
 }
 
 fn circumstances(plan: &Plan) -> String {

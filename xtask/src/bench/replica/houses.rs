@@ -28,14 +28,14 @@ pub(super) struct House {
 
 impl House {
     /// Three servers of a map, with their files below `dir`, and all keys there.
-    pub(super) fn start(dir: &Path) -> Result<House> {
+    pub(super) fn start(kind: Kind, dir: &Path) -> Result<House> {
         let mut ports = Vec::new();
         for index in 0..SERVERS {
             std::fs::create_dir_all(dir.join(index.to_string()))?;
             ports.push((server::free_port()?, server::free_port()?));
         }
         let members: Vec<String> = ports.iter().map(|(p, _)| format!("127.0.0.1:{p}")).collect();
-        let mut init = Command::new(server::binary());
+        let mut init = Command::new(server::program(kind)?);
         init.args(["replica", "init", NAME, "--type", "map", "--size", "4G", "--members"]);
         sh::read(init.arg(members.join(",")).arg("--dir").arg(dir))?;
         let mut servers = Vec::new();
@@ -43,7 +43,7 @@ impl House {
             let file = dir.join(format!("{NAME}.{}.replica", index + 1)).display().to_string();
             let extra = ["--storelet-threads", "0", "--replica", &file];
             let dir = dir.join(index.to_string());
-            servers.push(Server::start_at(Kind::Uring, &dir, *ports, &extra)?);
+            servers.push(Server::start_at(kind, &dir, *ports, &extra)?);
         }
         let house = House { servers };
         let way = Way { deed: Deed::Load, strict: 0, lines: 100, once: false };

@@ -9,7 +9,7 @@ use super::asker::{self, Until};
 use super::houses::{House, SERVERS};
 use super::talks::{Deed, Way};
 use crate::bench::{Plan, record};
-use crate::server::Server;
+use crate::server::{Kind, Server};
 use crate::sh;
 use anyhow::{Result, ensure};
 use std::fmt::Write as _;
@@ -41,7 +41,7 @@ struct Look {
 /// # Errors
 /// If the memory of a server grows.
 pub(crate) fn run(plan: &Plan) -> Result<String> {
-    let house = House::start(&sh::empty("bench/replica")?)?;
+    let house = House::start(Kind::Uring, &sh::empty("bench/replica")?)?;
     let all = plan.operations.unwrap_or(OPERATIONS);
     let mut looks: Vec<Look> = Vec::new();
     let mut done = 0;
