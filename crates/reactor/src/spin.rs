@@ -8,8 +8,11 @@
 //!
 //! Other threads that want the processor meanwhile get it by `sched_yield`. Linux charges whoever
 //! yields a whole time slice (EEVDF, since 6.6), so beside a thread that computes, the next event
-//! waits for milliseconds; one that sleeps instead is run at once when it is woken. So there is no
-//! spinning for a second after the processor was away for longer than it would have lasted.
+//! waits for milliseconds; one that sleeps instead is run at once when it is woken. So when others
+//! had the processor for longer than spinning would have lasted, there is none for a while, and for
+//! twice as long whenever they have it again soon after that. Those that compute now and then, as
+//! threads of the kernel do, end it for moments, those that always compute for seconds. The kernel
+//! counts who had it: a host that stops its virtual machine for a moment looks the same otherwise.
 #![allow(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the reactor is where the clocks are read")]
 
@@ -18,8 +21,9 @@ use std::time::{Duration, Instant};
 /// So many events at once are few: one client's, or two.
 const FEW: usize = 2;
 
-/// How long there is no spinning when others compute on the same processor.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How long there is no spinning when others had the processor, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Whether and how long to look again.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +32,8 @@ pub(crate) struct Spin {
     limit: Duration,
     /// The last wait was short, and brought little.
     warm: bool,
-    /// No spinning before: others compute on this processor.
+    /// The last pause, and when it ended or ends: others compute on this processor.
+    pause: Duration,
     paused_until: Option<Instant>,
 }
 
@@ -39,7 +44,7 @@ impl Spin {
         // that this thread may use: clients run on the others.
         let several = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) } > 1;
         let limit = if several { limit } else { Duration::ZERO };
-        Spin { limit, warm: false, paused_until: None }
+        Spin { limit, warm: false, pause: Duration::ZERO, paused_until: None }
     }
 
     /// Whether it is worth while to look, with so much time to wait.
@@ -59,19 +64,27 @@ impl Spin {
         }
         let start = Instant::now();
         assert!(!self.limit.is_zero(), "nobody spins who may not");
-        let mut now = start;
+        let (mut now, switches) = (start, switches());
         while now - start < self.limit {
             if look() {
                 return true;
             }
             std::thread::yield_now();
             let before = std::mem::replace(&mut now, Instant::now());
-            if now - before > self.limit {
-                self.paused_until = Some(now + PAUSE);
+            let away = now - before;
+            if away > self.limit && self::switches() > switches {
+                self.pause_at(now);
             }
         }
         self.warm = false;
         false
+    }
+
+    /// Others have had the processor until now.
+    fn pause_at(&mut self, now: Instant) {
+        let was_soon = self.paused_until.is_some_and(|until| now < until + self.pause);
+        self.pause = if was_soon { PAUSE_MAX.min(self.pause * 2) } else { PAUSE_MIN };
+        self.paused_until = Some(now + self.pause);
     }
 
     /// Sleeps by calling `sleep`, and notes whether that was short.
@@ -80,16 +93,28 @@ impl Spin {
             return sleep();
         }
         let start = Instant::now();
-        self.paused_until = self.paused_until.filter(|until| start < *until);
+        let is_paused = self.paused_until.is_some_and(|until| start < until);
         let result = sleep();
-        self.warm = self.paused_until.is_none() && start.elapsed() <= self.limit;
+        self.warm = !is_paused && start.elapsed() <= self.limit;
         result
     }
+}
+
+/// How often another thread has had the processor while this one wanted it.
+fn switches() -> i64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes one structure, which lives across the call; zeros are one too.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usage.ru_nivcsw
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn it_spins_after_a_short_wait_and_once_in_vain() {
@@ -107,22 +132,74 @@ mod tests {
         assert!(!spin.look(|| unreachable!("the wait was long")));
     }
 
+    /// Threads of this test on one processor: this one, and one that computes.
+    fn with_another<T>(run: impl FnOnce() -> T) -> T {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let processor = rustix::thread::sched_getcpu();
+            let mut only = rustix::thread::CpuSet::new();
+            only.set(processor);
+            rustix::thread::sched_setaffinity(None, &only).expect("it runs there");
+            // It inherits the processor.
+            scope.spawn(|| while !done.load(Ordering::Relaxed) {});
+            let result = run();
+            done.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+
     #[test]
     fn it_pauses_where_others_compute() {
-        let limit = Duration::from_millis(5);
-        let mut spin = Spin { limit, warm: true, paused_until: None };
-        let start = Instant::now();
-        // As long as if another thread had had the processor.
-        assert!(!spin.look(|| {
-            std::thread::sleep(limit * 2);
-            false
-        }));
-        assert!(spin.paused_until.is_some_and(|until| until > start + PAUSE));
+        let mut spin = Spin::new(Duration::from_micros(50));
+        with_another(|| {
+            while spin.paused_until.is_none() {
+                spin.warm = true;
+                assert!(!spin.look(|| false));
+            }
+        });
+        assert_eq!(spin.pause, PAUSE_MIN);
+        spin.paused_until = Some(Instant::now() + PAUSE_MAX);
         spin.sleep(|| ());
         assert!(!spin.look(|| unreachable!("it pauses")));
-        spin.paused_until = Some(start);
+        spin.paused_until = Some(Instant::now());
         spin.sleep(|| ());
         assert!(spin.look(|| true), "the pause is over");
+    }
+
+    #[test]
+    fn pauses_are_longer_the_sooner_they_follow_each_other() {
+        let mut spin = Spin::new(Duration::from_micros(50));
+        let mut now = Instant::now();
+        let mut pause = |spin: &mut Spin, spun: Duration| {
+            now = spin.paused_until.unwrap_or(now) + spun;
+            spin.pause_at(now);
+            assert_eq!(spin.paused_until, Some(now + spin.pause));
+            spin.pause
+        };
+        for times in [1, 2, 4, 8] {
+            assert_eq!(pause(&mut spin, Duration::from_millis(4)), PAUSE_MIN * times);
+        }
+        (0..9).for_each(|_| assert!(pause(&mut spin, Duration::ZERO) <= PAUSE_MAX));
+        assert_eq!(spin.pause, PAUSE_MAX);
+        assert_eq!(pause(&mut spin, PAUSE_MAX), PAUSE_MIN);
+    }
+
+    #[test]
+    fn a_moment_in_which_no_other_thread_ran_is_no_reason_to_pause() {
+        let limit = Duration::from_micros(50);
+        let mut spin = Spin::new(limit);
+        for _ in 0..100 {
+            let before = switches();
+            spin.warm = true;
+            let start = Instant::now();
+            assert!(!spin.look(|| {
+                while start.elapsed() < limit * 2 {}
+                false
+            }));
+            // Other tests may have had the processor.
+            assert!(spin.paused_until.is_none() || switches() > before);
+            spin = Spin::new(limit);
+        }
     }
 
     #[test]
