@@ -47,6 +47,10 @@ const BULKY_AT_ONCE: usize = 8;
 /// while sends many at once, and clients of this one are not to wait for all of them.
 const LETTERS_AT_ONCE: usize = 8;
 
+/// Duration of the path operations that the node's thread performs in one turn, after which others
+/// go to the pool: input of other clients waits for all of them.
+const INLINE_MAX: Duration = Duration::from_millis(4);
+
 /// The part of a reactor that does not depend on its form.
 pub(crate) struct Common {
     pub(crate) clock: Clock,
@@ -67,6 +71,8 @@ pub(crate) struct Common {
     closed: usize,
     recent: Recent,
     turns: u32,
+    /// Duration of the path operations performed on the node's thread since its last turn.
+    inline: Duration,
     /// Files on file systems that may hang: never touched on the node's thread.
     foreign: BTreeMap<u32, Lane>,
     /// How long an operation may keep a thread before somebody is told.
@@ -104,6 +110,7 @@ impl Common {
             closed: 0,
             recent: Recent::default(),
             turns: 0,
+            inline: Duration::ZERO,
             foreign: BTreeMap::new(),
             unresponsive_after: config.unresponsive_after,
             unresponsive: Vec::new(),
@@ -133,10 +140,11 @@ impl Common {
         queue.push_back(Event { id, done });
     }
 
-    /// An operation on files took from then till now.
-    pub(crate) fn took(&mut self, submitted: Instant) {
+    /// An operation on files took from then till now: how long.
+    pub(crate) fn took(&mut self, submitted: Instant) -> Duration {
         let finished = self.clock.now();
         self.span(Span { submitted, started: submitted, finished });
+        finished.since(submitted)
     }
 
     pub(crate) fn span(&mut self, span: Span) {
@@ -225,6 +233,7 @@ impl Common {
         let bulky = self.bulky.len().min(BULKY_AT_ONCE);
         let letters = self.letters.len().min(LETTERS_AT_ONCE);
         self.spin.note(count + bulky + letters);
+        self.inline = Duration::ZERO;
         events.extend(self.ready.drain(..count));
         events.extend(self.bulky.drain(..bulky));
         events.extend(self.letters.drain(..letters));
@@ -236,22 +245,26 @@ impl Common {
     pub(crate) fn path(&mut self, id: OpId, task: Task) {
         let submitted = self.clock.now();
         let lanes = self.lanes_of(&task.op);
-        let attempt = if lanes.is_empty() && path::cacheable(&task.op) {
+        let attempt = if lanes.is_empty() && path::cacheable(&task.op) && self.inline < INLINE_MAX {
             let recent = (&mut self.recent, submitted);
             path::perform_cached(&self.host, &mut self.memory, recent, &task)
         } else if path::joins_files(&task.op) && self.are_apart(&task.op) {
             Attempt::Done(Err(Error::CrossDevice))
         } else {
-            Attempt::Later
+            Attempt::Later { is_long: false }
         };
-        if let Attempt::Done(result) = attempt {
-            self.statistics.paths_inline += 1;
-            self.took(submitted);
-            return self.ready(id, Done::Path(result));
-        }
+        let is_long = match attempt {
+            Attempt::Done(result) => {
+                self.statistics.paths_inline += 1;
+                let took = self.took(submitted);
+                self.inline += took;
+                return self.ready(id, Done::Path(result));
+            }
+            Attempt::Later { is_long } => is_long || path::is_long(&task.op),
+        };
         // What is not looked up changes something, now or when it is done.
         self.recent.forget();
-        self.pool.push(Job { id: Some(id), work: Work::Path(task), lanes, submitted });
+        self.pool.push(Job { id: Some(id), work: Work::Path(task), lanes, is_long, submitted });
     }
 
     /// Lanes of an operation as far as they are known before it begins.
@@ -279,7 +292,7 @@ impl Common {
     pub(crate) fn push(&mut self, id: OpId, file: File, work: Work) {
         let lanes = self.foreign.get(&file.0).cloned().into_iter().collect();
         let submitted = self.clock.now();
-        self.pool.push(Job { id: Some(id), work, lanes, submitted });
+        self.pool.push(Job { id: Some(id), work, lanes, is_long: false, submitted });
     }
 
     /// Opens the directory that will be served.
@@ -303,7 +316,8 @@ impl Common {
         let lane = self.foreign.remove(&file.0);
         if last || lane.is_some() {
             let (submitted, lanes) = (self.clock.now(), lane.into_iter().collect());
-            self.pool.push(Job { id: None, work: Work::Close { file }, lanes, submitted });
+            let work = Work::Close { file };
+            self.pool.push(Job { id: None, work, lanes, is_long: false, submitted });
         } else {
             descriptor::close(file.0);
         }

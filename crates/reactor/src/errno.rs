@@ -14,6 +14,8 @@ pub(crate) enum Trouble {
     Known(Error),
     /// It cannot be done without waiting, and waiting was not allowed: do it on the pool.
     NotCached,
+    /// It takes too many steps for the node's own thread: do it on the pool, as a long job.
+    Lengthy,
     /// It leads to a file system that may hang, and that the job was not admitted to.
     Elsewhere(Lane),
 }
@@ -35,7 +37,7 @@ impl From<Trouble> for Error {
         match trouble {
             Trouble::Kernel(errno) => translate(errno),
             Trouble::Known(error) => error,
-            Trouble::NotCached => Error::WouldBlock,
+            Trouble::NotCached | Trouble::Lengthy => Error::WouldBlock,
             Trouble::Elsewhere(_) => Error::CrossDevice,
         }
     }

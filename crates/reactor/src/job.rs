@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::path::{Performed, Task};
 use crate::pool::lanes::{Lane, Queued};
 use crate::{descriptor, errno, path};
-use base::op::{Done, File, OpId, PathOp, Span};
+use base::op::{Done, File, OpId, Span};
 use base::{Buf, Caller, Error, Instant};
 use rustix::io::Errno;
 
@@ -69,6 +69,8 @@ pub(crate) struct Job {
     pub(crate) work: Work,
     /// File systems and services that it may hang on, and may enter.
     pub(crate) lanes: Vec<Lane>,
+    /// Whether it keeps its thread for long if it is local.
+    pub(crate) is_long: bool,
     /// When it was asked for.
     pub(crate) submitted: Instant,
 }
@@ -106,15 +108,14 @@ impl Queued for Job {
     }
 
     fn is_long(&self) -> bool {
-        let Work::Path(Task { op, .. }) = &self.work else { return false };
-        matches!(op, PathOp::List { .. } | PathOp::ListAll { .. })
+        self.is_long
     }
 }
 
 impl Job {
     /// Does the work.
     pub(crate) fn run(self, host: &Host, clock: &Clock, memory: &mut Memory) -> Ran {
-        let Job { id, work, mut lanes, submitted } = self;
+        let Job { id, work, mut lanes, is_long, submitted } = self;
         let started = clock.now();
         let (done, used) = match work {
             Work::Path(task) => match path::perform(host, memory, &lanes, &task) {
@@ -122,7 +123,7 @@ impl Job {
                 Performed::Elsewhere(lane) => {
                     lanes.push(lane);
                     let work = Work::Path(task);
-                    return Ran::Elsewhere(Job { id, work, lanes, submitted });
+                    return Ran::Elsewhere(Job { id, work, lanes, is_long, submitted });
                 }
             },
             work @ (Work::Read { .. }

@@ -37,6 +37,7 @@ use base::op::{File, PathDone, PathOp, Replacement};
 use base::{Caller, Error, Instant};
 use recent::Recent;
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// What a step gives.
@@ -76,9 +77,25 @@ pub(crate) struct Ground<'a> {
     pub(crate) memory: &'a mut Memory,
     /// Files that may still be open, and the time; on the node's own thread only.
     pub(crate) recent: Option<(&'a mut Recent, Instant)>,
+    /// Names looked up so far.
+    steps: Cell<usize>,
 }
 
+/// Names that are looked up at most on the node's own thread for one operation; a message of 9P has
+/// 16. Climbing from a deep directory to the root would keep it for milliseconds.
+const STEPS_MAX: usize = 64;
+
 impl Ground<'_> {
+    /// Counts that a name is looked up.
+    fn step(&self) -> Outcome<()> {
+        let steps = self.steps.get() + 1;
+        self.steps.set(steps);
+        match self.mode {
+            Mode::Cached if steps > STEPS_MAX => Err(Trouble::Lengthy),
+            Mode::Cached | Mode::Blocking => Ok(()),
+        }
+    }
+
     /// In `Cached` mode, tells the kernel's "not without waiting" and "there is a mount point on
     /// the way" from errors of the operation.
     fn settle<T>(&self, result: rustix::io::Result<T>) -> Outcome<T> {
@@ -112,7 +129,8 @@ pub(crate) fn perform(
     if let Err(error) = host.own.assume(caller, group_of(op), Depth::Changing) {
         return Performed::Done(Err(error));
     }
-    let mut ground = Ground { host, mode: Mode::Blocking, caller, admitted, memory, recent: None };
+    let (mode, recent, steps) = (Mode::Blocking, None, Cell::new(0));
+    let mut ground = Ground { host, mode, caller, admitted, memory, recent, steps };
     match dispatch(&mut ground, task) {
         Err(Trouble::Elsewhere(lane)) => Performed::Elsewhere(lane),
         result => Performed::Done(result.map_err(Error::from)),
@@ -123,8 +141,11 @@ pub(crate) fn perform(
 pub(crate) enum Attempt {
     /// It ended.
     Done(Result<PathDone, Error>),
-    /// Nothing was done: it takes waiting.
-    Later,
+    /// Nothing was done: it takes waiting, or many steps.
+    Later {
+        /// Whether it takes many steps.
+        is_long: bool,
+    },
 }
 
 /// Performs an operation if that takes no waiting.
@@ -138,10 +159,11 @@ pub(crate) fn perform_cached(
     if let Err(error) = host.own.assume(caller, None, Depth::Looking) {
         return Attempt::Done(Err(error));
     }
-    let recent = Some(recent);
-    let mut ground = Ground { host, mode: Mode::Cached, caller, admitted: &[], memory, recent };
+    let (mode, recent, steps) = (Mode::Cached, Some(recent), Cell::new(0));
+    let mut ground = Ground { host, mode, caller, admitted: &[], memory, recent, steps };
     match dispatch(&mut ground, task) {
-        Err(Trouble::NotCached) => Attempt::Later,
+        Err(Trouble::NotCached) => Attempt::Later { is_long: false },
+        Err(Trouble::Lengthy) => Attempt::Later { is_long: true },
         result => Attempt::Done(result.map_err(Error::from)),
     }
 }
@@ -179,6 +201,11 @@ pub(crate) fn cacheable(op: &PathOp) -> bool {
         | PathOp::OpenVolume { .. }
         | PathOp::Resolve { .. } => false,
     }
+}
+
+/// Whether an operation keeps its thread for long.
+pub(crate) fn is_long(op: &PathOp) -> bool {
+    matches!(op, PathOp::List { .. } | PathOp::ListAll { .. })
 }
 
 /// Lane of an operation whatever it begins with: a path may lead anywhere, and names are

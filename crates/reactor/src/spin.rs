@@ -141,7 +141,11 @@ mod tests {
             only.set(processor);
             rustix::thread::sched_setaffinity(None, &only).expect("it runs there");
             // It inherits the processor.
-            scope.spawn(|| while !done.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
             let result = run();
             done.store(true, Ordering::Relaxed);
             result

@@ -74,6 +74,33 @@ fn dot_dot_stops_at_the_root_and_refuses_what_was_moved_out() {
     });
 }
 
+#[test]
+fn climbing_from_deep_directories_is_left_to_the_pool() {
+    on_both(|rig| {
+        let mut dir = rig.root;
+        for _ in 0..100 {
+            let path = PathOp::MakeDir { dir, name: name("d"), mode: 0o700, gid: None };
+            rig.path_op(path).unwrap();
+            dir = rig.walk_from(dir, &["d"]).1.unwrap();
+        }
+        let inline = |rig: &rig::Rig| rig.world.statistics().paths_inline;
+        let before = inline(rig);
+        let (stats, top) = rig.walk_from(dir, &[".."; 99]);
+        assert_eq!((stats.len(), inline(rig)), (99, before));
+        let first = rig.walk(&["d"]).1.unwrap();
+        let top = top.unwrap();
+        assert!(rig.stat(top).is_same(&rig.stat(first)));
+        let (stats, root) = rig.walk_from(dir, &[".."; 200]);
+        assert_eq!(stats.len(), 200);
+        let root = root.unwrap();
+        assert!(rig.stat(root).is_same(&rig.stat(rig.root)));
+        // From a directory near the root it is done at once.
+        let before = inline(rig);
+        assert_eq!(rig.walk_from(first, &[".."]).0.len(), 1);
+        assert_eq!(inline(rig), before + 1);
+    });
+}
+
 fn fetch(rig: &mut rig::Rig, path: &str, read_max: u32) -> Result<PathDone, Error> {
     let root = rig.root;
     rig.path_op(PathOp::Fetch { root, path: path.into(), read_max, headroom: 100 })

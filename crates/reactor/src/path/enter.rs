@@ -34,6 +34,7 @@ pub(super) fn entry(
     mode: rustix::fs::Mode,
 ) -> Outcome<OwnedFd> {
     assert!(!name.contains(&b'/'), "one name, which is looked up in this directory");
+    ground.step()?;
     let open = |resolve| rustix::fs::openat2(dir, name, flags, mode, resolve);
     match open(refused(ground)) {
         Err(Errno::XDEV) if ground.mode == Mode::Blocking => {
@@ -217,7 +218,7 @@ pub(super) fn expect_within(
 /// The same, by climbing from the directory.
 fn expect_above(ground: &Ground<'_>, root: BorrowedFd<'_>, dir: BorrowedFd<'_>) -> Outcome<()> {
     let (top, stat) = (attrs::stat(root)?, attrs::stat(dir)?);
-    match walk::is_beneath(ground, &top, dir, &stat)? {
+    match walk::Above::default().climb(ground, &top, dir, &stat)? {
         true => Ok(()),
         false => Err(Error::Stale.into()),
     }

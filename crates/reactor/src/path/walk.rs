@@ -7,6 +7,7 @@ use base::op::{File, PathDone};
 use base::{Error, Name, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
+use std::collections::BTreeSet;
 
 /// Deepest directory that is climbed from; Linux paths cannot be written down deeper than this.
 const DEPTH_MAX: usize = 4096;
@@ -20,14 +21,17 @@ pub(super) fn walk(
 ) -> Outcome<PathDone> {
     let mut stats = Vec::with_capacity(names.len());
     let mut here: Option<OwnedFd> = None;
+    let mut above = Above::default();
     for name in names {
         let dir = here.as_ref().map_or(from, AsFd::as_fd);
-        match step(ground, root, dir, name) {
+        match step(ground, root, dir, name, &mut above) {
             Ok((next, stat)) => {
                 stats.push(stat);
                 here = Some(next);
             }
-            Err(trouble @ (Trouble::NotCached | Trouble::Elsewhere(_))) => return Err(trouble),
+            Err(trouble @ (Trouble::NotCached | Trouble::Lengthy | Trouble::Elsewhere(_))) => {
+                return Err(trouble);
+            }
             Err(trouble) => return Ok(PathDone::Walked(stats, Err(trouble.into()))),
         }
     }
@@ -42,9 +46,10 @@ fn step(
     root: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
     name: &Name,
+    above: &mut Above,
 ) -> Outcome<(OwnedFd, Stat)> {
     if name.is_parent() {
-        return parent(ground, root, dir);
+        return parent(ground, root, dir, above);
     }
     let fd = handle(ground, dir, name.as_bytes())?;
     let stat = attrs::stat(fd.as_fd())?;
@@ -56,13 +61,14 @@ fn parent(
     ground: &Ground<'_>,
     root: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
+    above: &mut Above,
 ) -> Outcome<(OwnedFd, Stat)> {
     let top = attrs::stat(root)?;
     let here = attrs::stat(dir)?;
     let name: &[u8] = if here.is_same(&top) { b"." } else { b".." };
     let fd = handle(ground, dir, name)?;
     let stat = attrs::stat(fd.as_fd())?;
-    if !is_beneath(ground, &top, fd.as_fd(), &stat)? {
+    if !above.contains(&stat) && !above.climb(ground, &top, fd.as_fd(), &stat)? {
         return Err(Error::CrossDevice.into());
     }
     Ok((fd, stat))
@@ -78,27 +84,42 @@ pub(super) fn stat(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Out
     attrs::stat(handle(ground, dir, name)?.as_fd())
 }
 
-/// Whether the directory `dir`, whose attributes are `stat`, is `top` or somewhere beneath it,
-/// found out by climbing.
-pub(super) fn is_beneath(
-    ground: &Ground<'_>,
-    top: &Stat,
-    dir: BorrowedFd<'_>,
-    stat: &Stat,
-) -> Outcome<bool> {
-    let mut here: Option<OwnedFd> = None;
-    let mut stat = stat.clone();
-    for _ in 0..DEPTH_MAX {
-        if stat.is_same(top) {
-            return Ok(true);
-        }
-        let above = handle(ground, here.as_ref().map_or(dir, AsFd::as_fd), b"..")?;
-        let above_stat = attrs::stat(above.as_fd())?;
-        if above_stat.is_same(&stat) {
-            return Ok(false);
-        }
-        here = Some(above);
-        stat = above_stat;
+/// Directories of which it was seen in this operation that they are in the served tree, by device
+/// and inode: those above the first `..` of a walk, so that each further one does not climb again.
+#[derive(Default)]
+pub(super) struct Above(BTreeSet<(u64, u64)>);
+
+impl Above {
+    fn contains(&self, stat: &Stat) -> bool {
+        self.0.contains(&(stat.device, stat.inode))
     }
-    Ok(false)
+
+    /// Whether the directory `dir`, whose attributes are `stat`, is `top` or somewhere beneath it,
+    /// found out by climbing.
+    pub(super) fn climb(
+        &mut self,
+        ground: &Ground<'_>,
+        top: &Stat,
+        dir: BorrowedFd<'_>,
+        stat: &Stat,
+    ) -> Outcome<bool> {
+        let mut seen = BTreeSet::new();
+        let mut here: Option<OwnedFd> = None;
+        let mut stat = stat.clone();
+        for _ in 0..DEPTH_MAX {
+            seen.insert((stat.device, stat.inode));
+            if stat.is_same(top) {
+                self.0.append(&mut seen);
+                return Ok(true);
+            }
+            let above = handle(ground, here.as_ref().map_or(dir, AsFd::as_fd), b"..")?;
+            let above_stat = attrs::stat(above.as_fd())?;
+            if above_stat.is_same(&stat) {
+                return Ok(false);
+            }
+            here = Some(above);
+            stat = above_stat;
+        }
+        Ok(false)
+    }
 }
