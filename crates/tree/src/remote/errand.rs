@@ -246,19 +246,26 @@ fn changes(code: u8) -> bool {
 impl Remote {
     /// Goes on with an errand for whose messages nobody waits: as far as it can.
     pub(super) fn advance(&mut self, errand: usize, out: &mut Vec<Output>) {
+        if let Some(next) = self.next(errand, out) {
+            self.proceed(errand, next, out);
+        }
+    }
+
+    /// What an errand wants next; `None`: it waits.
+    fn next(&mut self, errand: usize, out: &mut Vec<Output>) -> Option<Outcome> {
         if !self.link.is_up() {
             self.errands.wait(errand, Step::Queued);
-            return;
+            return None;
         }
-        let next = match self.missing(errand) {
+        match self.missing(errand) {
             Ok(Some(target)) => {
                 self.errands.wait(errand, Step::Seeking(target));
-                return self.seek(target, Waiter::Errand(errand), out);
+                self.seek(target, Waiter::Errand(errand), out);
+                None
             }
-            Ok(None) => self.start(errand),
-            Err(error) => Err(error),
-        };
-        self.proceed(errand, next, out);
+            Ok(None) => Some(self.start(errand)),
+            Err(error) => Some(Err(error)),
+        }
     }
 
     pub(super) fn is_seeking(&self, errand: usize, target: Target) -> bool {
@@ -450,8 +457,15 @@ impl Remote {
         }
     }
 
-    /// Carries out what an errand wants next.
-    fn proceed(&mut self, errand: usize, next: Outcome, out: &mut Vec<Output>) {
+    /// Carries out what an errand wants next. Clients choose how often it wants to go on at once:
+    /// that takes no stack.
+    fn proceed(&mut self, errand: usize, mut next: Outcome, out: &mut Vec<Output>) {
+        while let (Ok(Next::Again), false) = (&next, self.errands[errand].cancelled) {
+            match self.next(errand, out) {
+                Some(wanted) => next = wanted,
+                None => return,
+            }
+        }
         let it = &self.errands[errand];
         let wants_more = !matches!(next, Ok(Next::Reply(_)) | Err(_));
         if it.cancelled && wants_more {
@@ -471,7 +485,7 @@ impl Remote {
                 self.errands.wait(errand, step);
                 self.say(errand, messages);
             }
-            Ok(Next::Again) => self.advance(errand, out),
+            Ok(Next::Again) => unreachable!("it went on, or was cancelled"),
             Ok(Next::Pause(until)) => {
                 self.errands.wait(errand, Step::Paused(until));
             }

@@ -1,6 +1,7 @@
 use super::*;
 mod conditional;
 mod durability;
+mod walks;
 
 use crate::request::OpenId;
 use base::drawing::{Drawing, variant};
