@@ -6,13 +6,17 @@
 use super::fid::{Claim, Fid, Fids, Openness};
 use super::linux::ATTR_SIZE_MAX;
 use crate::Output;
-use base::{Access, Buf, Caller, Kind, Name, SetStat, Stat};
+use base::{Access, Buf, Caller, Kind, NAME_MAX, Name, SetStat, Stat};
 use tree::{Ask, NodeId, OpenId};
 use wire::ninep::Rmessage;
 
 /// Memory that a listing takes while it is made, for each byte of the reply: an entry is much
 /// larger than its name.
 pub(super) const LISTED: usize = 8;
+
+fn names_bytes(names: &[Name]) -> usize {
+    names.iter().map(|name| size_of::<Name>() + name.as_bytes().len()).sum()
+}
 
 /// A message under way.
 #[derive(Debug)]
@@ -151,6 +155,10 @@ impl Await {
             (Await::AttrNode { name, .. }, _) => name.len(),
             (_, Ask::SetAttr { name, value, .. }) => name.len() + value.len(),
             (_, Ask::Symlink { target, .. }) => target.len(),
+            (Await::Identify { path, .. }, _) => names_bytes(path),
+            (_, Ask::Walk { names, .. }) => names_bytes(names),
+            // Two names at most, and one of them again for the answer.
+            (_, Ask::Rename { .. } | Ask::Create { .. }) => 2 * NAME_MAX,
             (_, _) => 0,
         };
         carried + size_of::<Call>()

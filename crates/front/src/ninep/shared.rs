@@ -23,6 +23,9 @@ pub(super) type Started = Result<Next, Error>;
 /// The directory to attach to for who wants to command the server: that of its service files.
 const COMMANDS: &[u8] = b".upcall";
 
+/// Longest path to attach to, bytes, as of Linux.
+const PATH_MAX: usize = 4096;
+
 const READ_HEADROOM: u32 = READ_HEADER_SIZE as u32;
 
 impl Session {
@@ -126,9 +129,12 @@ impl Session {
         if afid != NO_FID {
             return Err(Error::Unsupported);
         }
-        let inner = self.inner(aname);
-        let components = inner.split(|b| *b == b'/').filter(|part| !part.is_empty());
-        let here: &[u8] = b".";
+        let (inner, here) = (self.inner(aname), &b"."[..]);
+        if inner.len() > PATH_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let components =
+            inner.split(|b| *b == b'/').filter(|part| !part.is_empty() && *part != here);
         let path = std::iter::once(here).chain(components);
         let path = path.map(Name::new).collect::<Result<Vec<Name>, Error>>()?;
         let caller = match (&self.identity, uid) {

@@ -2,6 +2,7 @@
 
 mod attrs;
 mod counts;
+mod paths;
 
 use super::*;
 use base::drawing::{Drawing, variant};
