@@ -55,6 +55,9 @@ pub(crate) const HANDLES_FEW: usize = 8;
 const MESSAGES_MAX: usize = 128;
 const MESSAGES_MIN: usize = 2;
 
+/// Messages that are begun before the time is looked at: each may take a millisecond or two.
+const PART_MAX: usize = 8;
+
 /// Bytes of files that all connections with large answers send at once: what the kernel copies
 /// before anybody else's turn, about a millisecond for each 4 MiB.
 const PIECES_BYTES: usize = 8 << 20;
@@ -94,8 +97,10 @@ pub(crate) struct Admission {
     pub(crate) for_handles: Search,
     /// Connections ended for others since the start.
     ended: u64,
-    /// Messages that a connection may begin in its turn.
+    /// Messages that a connection may begin in each part of its turn.
     messages: usize,
+    /// Parts of a turn.
+    parts: usize,
     senders: Senders,
 }
 
@@ -116,7 +121,8 @@ impl Admission {
             look_at: None,
             for_handles: Search::default(),
             ended: 0,
-            messages: MESSAGES_MAX,
+            messages: PART_MAX,
+            parts: 1,
             senders: Senders::default(),
         }
     }
@@ -160,7 +166,14 @@ impl Admission {
     /// Begins a turn in which so many connections wait to be served. One may fill a turn if it is
     /// alone; many have a few messages each, so that a newcomer waits for few.
     pub(crate) fn begin_turn(&mut self, connections: usize) {
-        self.messages = (MESSAGES_MAX / connections.max(1)).max(MESSAGES_MIN);
+        let messages = (MESSAGES_MAX / connections.max(1)).max(MESSAGES_MIN);
+        self.parts = messages.div_ceil(PART_MAX);
+        self.messages = messages.div_ceil(self.parts);
+    }
+
+    /// Parts of a turn; the time is looked at between two of them.
+    pub(crate) fn parts(&self) -> usize {
+        self.parts
     }
 
     /// Memory left for a connection.

@@ -46,8 +46,13 @@ const SMALL: u64 = QUANTUM / 4;
 /// Maximum number of received bytes of a small turn: a write of 4 KiB with its header.
 const SMALL_BYTES: usize = 6 << 10;
 
-/// Maximum cost charged for a turn of the node: one that took longer was interrupted by the host.
+/// Maximum cost charged for a turn: one that took longer was interrupted by the host. Nobody is
+/// interrupted always: it doubles with each further turn that takes as long, as often as said.
 const COST_MAX: Duration = Duration::from_millis(1);
+const COST_DOUBLINGS: u32 = 7;
+
+/// Time after which a turn begins no further part of its messages.
+const PARTS_TIME: Duration = Duration::from_micros(300);
 
 /// Credit of a connection that has cost less than its share, ns of virtual time.
 const CREDIT: u64 = 500_000;
@@ -98,6 +103,8 @@ struct Flow {
     is_small: bool,
     /// Cost charged for it, ns of virtual time.
     charged: u64,
+    /// Turns in a row that took as long as is charged at most.
+    long: u32,
     /// End of the last turn, virtual time.
     end: u64,
     /// Completions of operations for its requests, in order.
@@ -218,8 +225,10 @@ impl Queue {
     /// Ends a turn that has cost so much, and has left requests or not; the connection waits again
     /// if input is left.
     fn end(&mut self, slot: usize, cost: Duration, is_left: bool) {
-        let cost = u64::try_from(cost.min(COST_MAX).as_nanos()).expect("ms").max(1);
         let flow = &mut self.flows[slot];
+        let most = COST_MAX * (1 << flow.long.min(COST_DOUBLINGS));
+        flow.long = if cost > COST_MAX { flow.long.saturating_add(1) } else { 0 };
+        let cost = u64::try_from(cost.min(most).as_nanos()).expect("ms").max(1);
         flow.cost = flow.cost.saturating_add(cost);
         flow.is_left = is_left || !flow.is_empty();
         flow.is_small &= flow.cost <= QUANTUM && !flow.is_left;
@@ -271,7 +280,8 @@ impl Node {
         while spent < enough {
             let Some(slot) = self.queue.begin() else { break };
             let (before, unsent) = (ops.len(), self.unsent(slot));
-            let inputs = self.serve_one(now, slot, ops);
+            let parts_until = begun + PARTS_TIME;
+            let inputs = self.serve_one(now, slot, &|| clock() < parts_until, ops);
             self.bill.add(inputs);
             // Most inputs lead to a response, which is sent at the end of the node's turn.
             let operations = u32::try_from(ops.len() - before + inputs).unwrap_or(u32::MAX);
@@ -291,7 +301,14 @@ impl Node {
     }
 
     /// Delivers completions of a connection, or else its new input; returns the number of inputs.
-    fn serve_one(&mut self, now: Instant, slot: usize, ops: &mut Vec<Op>) -> usize {
+    /// Of many messages it begins a few at a time, while `may_go_on`.
+    fn serve_one(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        may_go_on: &dyn Fn() -> bool,
+        ops: &mut Vec<Op>,
+    ) -> usize {
         let mut inputs = 0;
         while let Some(event) = self.queue.flows[slot].done.pop_front() {
             self.complete(event);
@@ -311,6 +328,14 @@ impl Node {
             self.messages.push_back(Message::Connection(slot, input));
             self.route(now, ops);
             inputs += 1;
+        }
+        for _ in 1..self.admission.parts() {
+            let is_left = self.connections.get(slot).is_some_and(Connection::has_requests_left);
+            if !is_left || !may_go_on() {
+                break;
+            }
+            self.messages.push_back(Message::Connection(slot, connection::Input::Tick));
+            self.route(now, ops);
         }
         inputs
     }
@@ -463,6 +488,21 @@ mod tests {
     }
 
     #[test]
+    fn turns_that_always_take_long_cost_what_they_take() {
+        let mut queue = Queue::default();
+        let mut spent = [0; 2];
+        (0..2).for_each(|slot| queue.tick(slot));
+        for _ in 0..20_000 {
+            let cost = |slot| [100, 40_000][slot];
+            let slot = queue.waiting.first().expect("both wait").1;
+            spent[slot] += cost(slot);
+            served_in_part(&mut queue, cost(slot));
+        }
+        let [short, long] = spent;
+        assert!(long < short + 1_000_000, "{spent:?}");
+    }
+
+    #[test]
     fn clients_that_connect_for_each_request_are_not_always_first() {
         let mut queue = Queue::default();
         (0..2).for_each(|slot| queue.tick(slot));
@@ -500,9 +540,18 @@ mod tests {
         node
     }
 
-    fn turn(node: &mut Node, mut events: Vec<Event>) -> Vec<Op> {
-        let mut ops = Vec::new();
-        node.turn(Instant(1), &crate::ticking(Instant(1)), &mut events, &mut ops);
+    fn turn(node: &mut Node, events: Vec<Event>) -> Vec<Op> {
+        turn_by(node, Duration::from_micros(1), events)
+    }
+
+    /// A turn by a clock that advances so much each time it is read.
+    fn turn_by(node: &mut Node, step: Duration, mut events: Vec<Event>) -> Vec<Op> {
+        let (mut ops, passed) = (Vec::new(), Cell::new(Duration::ZERO));
+        let clock = || {
+            passed.set(passed.get() + step);
+            Instant(1) + passed.get()
+        };
+        node.turn(Instant(1), &clock, &mut events, &mut ops);
         node.check();
         ops
     }
@@ -523,6 +572,22 @@ mod tests {
         let charged: Vec<u64> = node.queue.flows.iter().map(|flow| flow.charged).collect();
         assert!(node.connections[0].has_requests_left(), "more than a turn of it");
         assert_eq!(charged, [QUANTUM, SMALL]);
+    }
+
+    #[test]
+    fn a_turn_whose_messages_take_long_begins_few_of_them() {
+        let left = |count: u16, step: Duration| {
+            let mut node = node_with_connections();
+            let mut bytes = Vec::new();
+            Tmessage::Version { msize: 8192, version: b"9P2000" }.encode(NO_TAG, &mut bytes);
+            (0..count).for_each(|tag| Tmessage::Clunk { fid: 9 }.encode(tag, &mut bytes));
+            node.queue.receive(0, Ok(Buf::from(bytes)));
+            turn_by(&mut node, step, Vec::new());
+            node.connections[0].has_requests_left()
+        };
+        let slow = Duration::from_millis(2);
+        assert!(left(8, slow) && !left(7, slow));
+        assert!(!left(126, Duration::from_micros(1)) && left(130, Duration::from_micros(1)));
     }
 
     #[test]
