@@ -18,7 +18,7 @@ use store::View;
 pub(super) const ATTRS_AT_ONCE: usize = 16;
 
 /// Most entries that are looked through for a directory whose name is not known.
-const SEARCHED_MAX: usize = 100_000;
+const SEARCHED_MAX: usize = 10_000;
 
 /// Both ends of a move.
 struct Move<'n> {
