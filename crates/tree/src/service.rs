@@ -2,7 +2,9 @@
 //!
 //! `/.upcall/` is such a tree: a flat directory of read-only files, each about one [`Topic`].
 //! Opening (or fetching) one asks the node for its contents; reads are answered from what it said
-//! then, so a reader sees one moment and not a mixture. Who opens the one that can be written for
+//! then, so a reader sees one moment and not a mixture. Contents of all open files are at most
+//! [`CONTENTS_MAX`]: with more, those that were made first are forgotten, so that clients that open
+//! files and keep them do not keep others from reading. Who opens the one that can be written for
 //! reading too reads what was wrong with what he wrote.
 
 #![allow(
@@ -17,13 +19,17 @@ use base::op::{Done, Entry, Op, OpId, PathDone, PathOp, Who};
 use base::{Automaton, Buf, Caller, Error, Instant, Kind, Name, Stat, Time};
 use control::{Control, Lines};
 use slab::Slab;
+use std::collections::BTreeMap;
 
 mod control;
 #[cfg(test)]
 mod tests;
 
-/// Most service files that can be open at once.
-pub const OPENS_MAX: usize = 1024;
+/// Most service files that can be open at once; the node admits fewer.
+pub const OPENS_MAX: usize = 1 << 20;
+
+/// Bytes of contents of all open files, at most; the last one may be larger.
+pub const CONTENTS_MAX: usize = 16 << 20;
 
 /// The files: name and topic.
 pub const FILES: [(&str, Topic); 5] = [
@@ -52,7 +58,9 @@ struct Rendering {
 #[derive(Debug)]
 enum Opened {
     Directory,
-    File(Vec<u8>),
+    /// Its contents, with their number in the order in which they were made. `None`: they were
+    /// forgotten.
+    File(Option<(u64, Vec<u8>)>),
     /// The file that can be written, by somebody who may.
     Control(Box<Control>),
 }
@@ -81,6 +89,11 @@ pub struct Service {
     /// Directories that others mount here, to be listed.
     places: Vec<Name>,
     opens: Slab<Opened>,
+    /// Open files with contents, by the number of these.
+    contents: BTreeMap<u64, usize>,
+    /// Contents made so far, and bytes of those that are kept.
+    made: u64,
+    bytes: usize,
     renderings: Slab<Rendering>,
     /// Requests that wait for what the host knows about a user. Bounded: the node admits so many.
     identifying: Slab<RequestId>,
@@ -99,6 +112,9 @@ impl Service {
             owner,
             places,
             opens: Slab::new(),
+            contents: BTreeMap::new(),
+            made: 0,
+            bytes: 0,
             renderings: Slab::new(),
             identifying: Slab::new(),
             commands: Slab::new(),
@@ -145,7 +161,12 @@ impl Automaton for Service {
     }
 
     fn check(&self) {
-        assert!(self.opens.len() + self.renderings.len() <= OPENS_MAX);
+        let bytes = self.opens.iter().map(|(_, opened)| match opened {
+            Opened::File(Some((_, contents))) => contents.len(),
+            Opened::File(None) | Opened::Directory | Opened::Control(_) => 0,
+        });
+        assert_eq!(self.bytes, bytes.sum::<usize>(), "contents are counted");
+        assert!(self.bytes <= CONTENTS_MAX || self.contents.len() == 1, "they are few");
         for (number, opened) in &self.opens {
             let commands =
                 self.commands.iter().filter(|(_, command)| command.open == number).count();
@@ -320,7 +341,9 @@ impl Service {
     fn close(&mut self, open: OpenId, finished: bool, out: &mut Vec<Output>) {
         let open = open.local();
         let Opened::Control(control) = &mut self.opens[open] else {
-            return drop(self.opens.remove(open));
+            self.drop_contents(open);
+            self.opens.remove(open);
+            return;
         };
         control.closed = true;
         if let Some(rest) = control.rest().filter(|_| finished) {
@@ -339,7 +362,7 @@ impl Service {
 
     fn render(&mut self, id: RequestId, file: usize, fetch: Option<u32>, out: &mut Vec<Output>) {
         assert!((1..=FILES.len()).contains(&file), "only files have contents");
-        if self.opens.len() + self.renderings.len() >= OPENS_MAX {
+        if fetch.is_none() && self.opens.len() + self.renderings.len() >= OPENS_MAX {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
         }
         let (_, topic) = FILES[file - 1];
@@ -357,11 +380,35 @@ impl Service {
                 Reply::Fetched(stat, data, None)
             }
             None => {
-                let open = self.opens.insert(Opened::File(contents));
+                let open = self.opens.insert(Opened::File(None));
+                self.keep_contents(open, contents);
                 Reply::Opened(OpenId::new(self.index, open), stat)
             }
         };
         out.push(Output::Reply(rendering.request, Ok(reply)));
+    }
+
+    /// Keeps the contents of an open file, and forgets the oldest while there are too many.
+    fn keep_contents(&mut self, open: usize, contents: Vec<u8>) {
+        self.made += 1;
+        self.bytes += contents.len();
+        self.contents.insert(self.made, open);
+        self.opens[open] = Opened::File(Some((self.made, contents)));
+        while self.bytes > CONTENTS_MAX && self.contents.len() > 1 {
+            let (_, oldest) = self.contents.first_key_value().expect("there are two");
+            self.drop_contents(*oldest);
+        }
+    }
+
+    /// Forgets the contents of an open file, if it has some.
+    fn drop_contents(&mut self, open: usize) {
+        if let Opened::File(contents) = &mut self.opens[open]
+            && let Some((number, contents)) = contents.take()
+        {
+            self.bytes -= contents.len();
+            let known = self.contents.remove(&number);
+            assert_eq!(known, Some(open), "contents are known by their number");
+        }
     }
 
     fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
@@ -387,7 +434,8 @@ impl Service {
 
     fn read(&self, open: OpenId, offset: u64, count: u32, room: u32) -> Result<Reply, Error> {
         let contents = match &self.opens[open.local()] {
-            Opened::File(contents) => contents.as_slice(),
+            Opened::File(Some((_, contents))) => contents.as_slice(),
+            Opened::File(None) => return Err(Error::Stale),
             Opened::Control(control) => control.complaint(),
             Opened::Directory => return Err(Error::IsDirectory),
         };

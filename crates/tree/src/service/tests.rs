@@ -284,3 +284,42 @@ fn a_line_has_an_end() {
     desk.step(Input::Close(desk.open));
     assert_eq!((desk.said().as_str(), desk.service.opens()), ("", 0));
 }
+
+/// Opens a file that has so many bytes then.
+fn open_page(service: &mut Service, bytes: usize) -> OpenId {
+    let access = base::Access::READ;
+    let out = ask(service, Ask::Open { node: NodeId::new(1, 1), access });
+    let [Output::Render(ticket, _)] = out[..] else { panic!("{out:?}") };
+    let mut out = Vec::new();
+    service.step(Instant(0), Input::Rendered(ticket, vec![b'x'; bytes]), &mut out);
+    service.check();
+    let [Output::Reply(_, Ok(Reply::Opened(open, _)))] = out[..] else { panic!("{out:?}") };
+    open
+}
+
+#[test]
+fn clients_that_keep_files_open_do_not_keep_others_from_reading() {
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
+    let read = |service: &mut Service, open| {
+        let out = ask(service, Ask::Read { open, offset: 0, count: 9, headroom: 0 });
+        let [Output::Reply(_, reply)] = &out[..] else { panic!("{out:?}") };
+        match reply {
+            Ok(Reply::Data(data)) => Ok(data.len()),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(*error),
+        }
+    };
+    let kept: Vec<OpenId> = (0..40).map(|_| open_page(&mut service, 1 << 20)).collect();
+    let readable = kept.iter().map(|open| read(&mut service, *open));
+    let readable: Vec<bool> = readable.map(|reply| reply == Ok(9)).collect();
+    assert_eq!(readable, (0..40).map(|at| at >= 24).collect::<Vec<_>>(), "the newest 16 MiB");
+    assert_eq!(read(&mut service, kept[0]), Err(Error::Stale));
+    // One that is larger than all of it is there alone.
+    let large = open_page(&mut service, CONTENTS_MAX + 1);
+    assert_eq!((read(&mut service, large), service.contents.len()), (Ok(9), 1));
+    for open in kept.into_iter().chain([large]) {
+        service.step(Instant(0), Input::Close(open), &mut Vec::new());
+        service.check();
+    }
+    assert_eq!((service.bytes, service.opens()), (0, 0));
+}
