@@ -26,6 +26,9 @@ pub(super) const FILE: &[u8] = b"ops";
 /// The longest body, bytes.
 const BODY_MAX: usize = 8 << 20;
 
+/// Bytes of a body that are cut into lines before others have their turn.
+const CUT: usize = 32 << 10;
+
 /// How much is read at once, bytes.
 const PIECE: u32 = 16 << 10;
 
@@ -102,6 +105,8 @@ impl Scan {
 enum Step {
     /// For the rest of the body, until the given time.
     Filling(Instant),
+    /// For its next turn, to cut the body into lines.
+    Cutting(Lines),
     /// For the file.
     Finding,
     /// For that to be opened.
@@ -121,19 +126,21 @@ impl Operate {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.step {
             Step::Filling(until) => Some(until),
+            Step::Cutting(_) => Some(Instant(0)),
             Step::Finding | Step::Opening(_) | Step::Writing(_) | Step::Reading(..) => None,
         }
     }
 
     /// How many bytes it has gathered.
     pub(super) fn gathered(&self) -> usize {
-        self.body.capacity() + self.said.capacity() + self.scan.tail.capacity()
+        let cut = if let Step::Cutting(lines) = &self.step { lines.all.capacity() } else { 0 };
+        self.body.capacity() + cut + self.said.capacity() + self.scan.tail.capacity()
     }
 
     /// Gives back what it holds; how many answers are to come.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
         match self.step {
-            Step::Filling(_) => return 0,
+            Step::Filling(_) | Step::Cutting(_) => return 0,
             Step::Finding => {}
             Step::Opening(node) => out.push(Output::Release(node)),
             Step::Writing(open) => out.push(Output::Close(open)),
@@ -232,32 +239,51 @@ impl Session {
         State::Operating(it)
     }
 
+    /// A deadline has passed, or it has its turn.
     pub(super) fn operate_late(
         &mut self,
         now: Instant,
         it: Box<Operate>,
         out: &mut Vec<Output>,
     ) -> State {
-        match it.deadline() {
-            Some(until) if until <= now => {
+        match it.step {
+            Step::Filling(until) if until <= now => {
                 self.refuse(now, refusal(408, "the body took too long"), out)
             }
-            Some(_) | None => State::Operating(it),
+            Step::Cutting(_) => self.operate_cut(now, it, out),
+            Step::Filling(_)
+            | Step::Finding
+            | Step::Opening(_)
+            | Step::Writing(_)
+            | Step::Reading(..) => State::Operating(it),
         }
     }
 
-    /// The body is there: asks.
+    /// The body is there: cuts it into lines.
     fn operate_ask(&mut self, now: Instant, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
-        let after = self.behind(&it);
-        let Some((body, asked)) = lines(&it.body, after.into_bytes()) else {
-            let reason = "post JSON objects like {\"op\": …}, or operations in words, one a line";
-            return self.fail(now, refusal(400, reason), out);
-        };
+        it.step = Step::Cutting(Lines::new(&it.body, self.behind(&it).into_bytes()));
+        self.operate_cut(now, it, out)
+    }
+
+    /// Cuts a part of the body; asks, if that was the last one.
+    fn operate_cut(&mut self, now: Instant, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
+        let Step::Cutting(lines) = &mut it.step else { unreachable!("it is not being cut") };
+        let ended = lines.cut(&it.body);
+        let (count, asked) = (lines.count, lines.answered);
+        match ended {
+            Ok(true) if count > 0 => {}
+            Ok(false) => return State::Operating(it),
+            Ok(true) | Err(_) => {
+                let reason = "post JSON objects like {\"op\": …}, or operations in words, one a \
+                              line";
+                return self.fail(now, refusal(400, reason), out);
+            }
+        }
         if asked == 0 {
             return self.fail(now, refusal(400, "post an operation behind the token"), out);
         }
         assert!(it.asked == 0 && it.heard == 0, "it is asked once");
-        (it.body, it.asked) = (body, asked);
+        (it.body, it.asked) = (std::mem::take(&mut lines.all), asked);
         self.asked = it.body.len();
         match self.kept.take() {
             Some(Kept { service, open }) if service == it.service => {
@@ -465,28 +491,63 @@ fn has_reason(said: &[u8], reason: &str) -> bool {
     memchr::memmem::find(said, format!("\"reason\":\"{reason}\"").as_bytes()).is_some()
 }
 
-/// The lines that a body is of, behind others: a JSON object may be on several; and how many of
-/// them are answered. `None`: there is none, or what begins like JSON is none.
-fn lines(body: &[u8], mut all: Vec<u8>) -> Option<(Vec<u8>, usize)> {
-    let (mut lines, mut answered) = (0, 0);
-    let mut add = |line: &[u8]| {
-        let from = all.len();
-        all.extend_from_slice(line);
-        // Within JSON a new line is nothing but space.
-        all[from..].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
-        all.push(b'\n');
-        lines += 1;
-        answered += usize::from(!line.starts_with(b"after "));
-    };
-    if body.trim_ascii_start().starts_with(b"{") {
-        for object in serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>() {
-            add(object.ok()?.get().as_bytes());
-        }
-    } else {
-        let given = body.split(|byte| *byte == b'\n');
-        given.filter(|line| !line.trim_ascii().is_empty()).for_each(&mut add);
+/// The lines that a body is of, behind others: a JSON object may be on several. Cut a part at a
+/// time.
+#[derive(Debug)]
+struct Lines {
+    /// Lines cut so far.
+    all: Vec<u8>,
+    /// Bytes of the body that were cut.
+    at: usize,
+    is_json: bool,
+    count: usize,
+    /// How many of them are answered.
+    answered: usize,
+}
+
+impl Lines {
+    fn new(body: &[u8], before: Vec<u8>) -> Lines {
+        let is_json = body.trim_ascii_start().starts_with(b"{");
+        Lines { all: before, at: 0, is_json, count: 0, answered: 0 }
     }
-    (lines > 0).then_some((all, answered))
+
+    /// Cuts the next part; whether that was the last one.
+    ///
+    /// # Errors
+    /// What begins like JSON is none.
+    fn cut(&mut self, body: &[u8]) -> Result<bool, serde_json::Error> {
+        let until = self.at.saturating_add(CUT);
+        while self.at < body.len() {
+            if self.at >= until {
+                return Ok(false);
+            }
+            let rest = &body[self.at..];
+            if self.is_json {
+                let mut objects = serde_json::Deserializer::from_slice(rest).into_iter();
+                let object: Option<Result<&RawValue, _>> = objects.next();
+                let Some(object) = object.transpose()? else { break };
+                self.at += objects.byte_offset();
+                self.add(object.get().as_bytes());
+            } else {
+                let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                self.at += line.len() + 1;
+                if !line.trim_ascii().is_empty() {
+                    self.add(line);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn add(&mut self, line: &[u8]) {
+        let from = self.all.len();
+        self.all.extend_from_slice(line);
+        // Within JSON a new line is nothing but space.
+        self.all[from..].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+        self.all.push(b'\n');
+        self.count += 1;
+        self.answered += usize::from(!line.starts_with(b"after "));
+    }
 }
 
 /// The token that was answered last. It has no letters that a cookie may not have.
@@ -511,8 +572,10 @@ mod tests {
     use super::*;
 
     fn text(body: &str) -> Option<Vec<String>> {
-        let (lines, _answered) = lines(body.as_bytes(), Vec::new())?;
-        let text = String::from_utf8(lines).expect("text");
+        let mut lines = Lines::new(body.as_bytes(), Vec::new());
+        while !lines.cut(body.as_bytes()).ok()? {}
+        (lines.count > 0).then_some(())?;
+        let text = String::from_utf8(lines.all).expect("text");
         Some(text.split_inclusive('\n').map(str::to_string).collect())
     }
 
@@ -524,6 +587,22 @@ mod tests {
         assert_eq!(objects, ["{\"op\":  \"read\"}\n", "{\"op\": 1}\n"]);
         for nothing in ["", " \n ", "{", "{\"op\": 1} x"] {
             assert_eq!(text(nothing), None, "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_is_cut_a_part_at_a_time() {
+        for line in ["x\n", "{\"op\": 1}\n"] {
+            let count = 200_000;
+            let body = line.repeat(count).into_bytes();
+            let (mut lines, mut parts) = (Lines::new(&body, b"after t\n".to_vec()), 1);
+            while !lines.cut(&body).expect("it is JSON or words") {
+                assert!(lines.at <= parts * (CUT + line.len()), "{} after {parts}", lines.at);
+                parts += 1;
+            }
+            assert!(parts >= body.len() / (CUT + line.len()));
+            assert_eq!((lines.count, lines.answered), (count, count));
+            assert_eq!(lines.all, [b"after t\n", &body[..]].concat());
         }
     }
 
