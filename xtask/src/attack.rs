@@ -57,6 +57,9 @@ const HANG: Duration = Duration::from_secs(10);
 const ENTRIES: usize = 20_000;
 const LARGE: u64 = 1 << 30;
 
+/// Levels of directories, one in the other, beneath `deep`; a multiple of 16.
+const DEEP: usize = 992;
+
 /// A server under attack.
 pub(crate) struct Target {
     ninep: u16,
@@ -166,6 +169,7 @@ impl Ground {
         let control = has_control.then(|| Server::start(program, &quiet, &[])).transpose()?;
         let dir = base.join("served");
         std::fs::create_dir_all(dir.join("many"))?;
+        std::fs::create_dir_all(dir.join("deep").join("d/".repeat(DEEP)))?;
         std::fs::create_dir_all(dir.join("hung"))?;
         std::fs::write(dir.join("small"), vec![7; healthy::SIZE])?;
         std::fs::File::create(dir.join("large"))?.set_len(LARGE)?;

@@ -1,7 +1,7 @@
 //! The attacks.
 
 use super::{Target, programs};
-use crate::bench::{Client, Message};
+use crate::bench::{Client, Message, ROOT};
 use anyhow::{Result, ensure};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -40,6 +40,9 @@ pub(super) const STORELETS_MIB: u64 = 256;
 const STORELETS_KIB: u64 = STORELETS_MIB << 10;
 const MODULES_KIB: u64 = (256 + 256) << 10;
 
+/// Contents of open service files, KiB.
+const SERVICE_FILES_KIB: u64 = 16 << 10;
+
 /// Connections of an attacker that only holds them, and of all of these.
 const IDLE_EACH: usize = 95;
 const IDLE_ALL: u64 = 20_000;
@@ -56,9 +59,11 @@ const TXATTRCREATE: u8 = 32;
 const TREADDIR: u8 = 40;
 const TLOCK: u8 = 52;
 const TVERSION: u8 = 100;
+const TATTACH: u8 = 104;
 const TWALK: u8 = 110;
 const TREAD: u8 = 116;
 const TWRITE: u8 = 118;
+const TCLUNK: u8 = 120;
 
 pub(super) const KINDS: &[Kind] = &[
     Kind {
@@ -142,6 +147,25 @@ pub(super) const KINDS: &[Kind] = &[
         ..PLAIN
     },
     Kind {
+        name: "climbs",
+        does: "clients have 60 9P walks each of 16 names up from a directory 992 levels deep",
+        attack: climbs,
+        ..PLAIN
+    },
+    Kind {
+        name: "long-paths",
+        does: "clients attach to paths of 4,000 bytes, over and over",
+        attack: long_paths,
+        ..PLAIN
+    },
+    Kind {
+        name: "service-files",
+        does: "clients open the metrics 500 times each and keep them",
+        memory_kib: SERVICE_FILES_KIB,
+        attack: service_files,
+        ..PLAIN
+    },
+    Kind {
         name: "attributes",
         does: "clients leave 16 extended attributes of 60 KiB unfinished on 10 connections each",
         connections: 1000,
@@ -174,6 +198,13 @@ pub(super) const KINDS: &[Kind] = &[
         does: "clients post 50,000 lines that are no operations",
         memory_kib: SERVICES_KIB,
         attack: rejected_lines,
+        ..PLAIN
+    },
+    Kind {
+        name: "long-posts",
+        does: "clients post 4 million lines that are no operations",
+        memory_kib: SERVICES_KIB,
+        attack: long_posts,
         ..PLAIN
     },
     Kind {
@@ -428,6 +459,64 @@ fn open_files(target: &Target, _number: usize) -> Result<()> {
     Ok(())
 }
 
+fn climbs(target: &Target, _number: usize) -> Result<()> {
+    let mut client = Client::attach(target.ninep, "")?;
+    let walk = |out: &mut Vec<u8>, tag, from, to, names: &[&str]| {
+        let count = u16::try_from(names.len()).expect("at most 16");
+        let message = Message::new(out, TWALK, tag).u32(from).u32(to).u16(count);
+        names.iter().fold(message, |message, name| message.text(name));
+    };
+    client.call(|out| walk(out, 0, ROOT, 1, &["deep"]))?;
+    for _ in 0..super::DEEP / 16 {
+        client.call(|out| walk(out, 0, 1, 1, &["d"; 16]))?;
+    }
+    target.arm();
+    while !target.over() {
+        client.send(|out| {
+            for tag in 0..60 {
+                walk(out, tag, 1, 2 + u32::from(tag), &[".."; 16]);
+            }
+        })?;
+        for _ in 0..60 {
+            ensure!(client.reply()?.0 == TWALK + 1, "a walk up is refused");
+        }
+        for fid in 2..62 {
+            client.call(|out| _ = Message::new(out, TCLUNK, 0).u32(fid))?;
+        }
+        target.note_effect();
+    }
+    Ok(())
+}
+
+fn long_paths(target: &Target, _number: usize) -> Result<()> {
+    let path = "many/../".repeat(500);
+    let mut client = Client::attach(target.ninep, "")?;
+    target.arm();
+    while !target.over() {
+        client.call(|out| {
+            let message = Message::new(out, TATTACH, 0).u32(1).u32(!0).text("attacker");
+            message.text(&path).u32(!0);
+        })?;
+        client.call(|out| _ = Message::new(out, TCLUNK, 0).u32(1))?;
+        target.note_effect();
+    }
+    Ok(())
+}
+
+fn service_files(target: &Target, _number: usize) -> Result<()> {
+    let mut client = Client::attach(target.ninep, "")?;
+    for fid in 1..=500 {
+        let opened = client.open(fid, &[".upcall", "metrics"], 0);
+        // Its share is used up, or the server's.
+        if fid > 1 && opened.is_err() || target.over() {
+            break;
+        }
+        opened?;
+    }
+    target.keep(|| client.lives());
+    Ok(())
+}
+
 fn attributes(target: &Target, _number: usize) -> Result<()> {
     let (mut held, value) = (Vec::new(), vec![b'x'; 60 << 10]);
     for _ in 0..10 {
@@ -518,6 +607,10 @@ fn formulas(target: &Target, number: usize) -> Result<()> {
 
 fn rejected_lines(target: &Target, _number: usize) -> Result<()> {
     post(target, &"x\n".repeat(50_000))
+}
+
+fn long_posts(target: &Target, _number: usize) -> Result<()> {
+    post(target, &"x\n".repeat(4 << 20))
 }
 
 fn peers(target: &Target, _number: usize) -> Result<()> {
