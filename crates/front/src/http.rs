@@ -481,7 +481,7 @@ impl Session {
         }
         match state {
             State::Running(run) => self.run_answered(now, call, run, reply, out),
-            State::Operating(it) => self.operate_answered(now, it, reply, out),
+            State::Operating(it) => self.operate_answered(now, call, it, reply, out),
             State::Listening(it) => self.listen_answered(now, it, reply, out),
             State::Fetching { request, directory: Some(directory), .. } => {
                 self.index_fetched(now, *request, directory, reply, out)
@@ -736,7 +736,7 @@ impl Session {
         // A program has two calls, and cancels those that are under way. A temporary file that is
         // being removed is removed.
         let is_removing = matches!(&state, State::Putting(put) if put.is_removing());
-        let cancels = !is_removing && !matches!(state, State::Running(_));
+        let cancels = !is_removing && !matches!(state, State::Running(_) | State::Operating(_));
         let asked = match state {
             State::Fetching { directory, .. } => {
                 out.extend(directory.map(Output::Close));

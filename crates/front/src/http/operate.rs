@@ -12,8 +12,8 @@
 use super::answer::{Head, status};
 use super::put::{Left, take_body};
 use super::transfer::frame;
-use super::{BODY_TIME, Session, State};
-use crate::Output;
+use super::{BODY_TIME, CALL, FEED, Session, State};
+use crate::{CallId, Output};
 use base::{Access, Buf, Error, Instant, Name};
 use serde_json::value::RawValue;
 use tree::{Ask, NodeId, OpenId, Reply};
@@ -111,8 +111,11 @@ enum Step {
     Finding,
     /// For that to be opened.
     Opening(NodeId),
-    /// For it to take the operations.
-    Writing(OpenId),
+    /// For it to take the operations, and for the first answers; these wait here if they come
+    /// first. Both are asked for at once: the service may be on another thread.
+    Asking(OpenId, Option<Result<Reply, Error>>),
+    /// For the end of that read, when it has not taken the operations.
+    Failing(OpenId, Error),
     /// For answers; or for the client to take those that came, if none are being read.
     Reading(OpenId, bool),
 }
@@ -127,7 +130,11 @@ impl Operate {
         match self.step {
             Step::Filling(until) => Some(until),
             Step::Cutting(_) => Some(Instant(0)),
-            Step::Finding | Step::Opening(_) | Step::Writing(_) | Step::Reading(..) => None,
+            Step::Finding
+            | Step::Opening(_)
+            | Step::Asking(..)
+            | Step::Failing(..)
+            | Step::Reading(..) => None,
         }
     }
 
@@ -137,19 +144,32 @@ impl Operate {
         self.body.capacity() + cut + self.said.capacity() + self.scan.tail.capacity()
     }
 
-    /// Gives back what it holds; how many answers are to come.
+    /// Gives back what it holds, and stops what is under way; how many answers are to come.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
-        match self.step {
-            Step::Filling(_) | Step::Cutting(_) => return 0,
-            Step::Finding => {}
-            Step::Opening(node) => out.push(Output::Release(node)),
-            Step::Writing(open) => out.push(Output::Close(open)),
+        let (reads, writes) = match self.step {
+            Step::Filling(_) | Step::Cutting(_) => (false, false),
+            Step::Finding => (true, false),
+            Step::Opening(node) => {
+                out.push(Output::Release(node));
+                (true, false)
+            }
+            Step::Asking(open, first) => {
+                out.push(Output::Close(open));
+                (first.is_none(), true)
+            }
+            Step::Failing(open, _) => {
+                out.push(Output::Close(open));
+                // It was stopped already.
+                return 1;
+            }
             Step::Reading(open, reads) => {
                 out.push(Output::Close(open));
-                return usize::from(reads);
+                (reads, false)
             }
-        }
-        1
+        };
+        out.extend(reads.then_some(Output::Cancel(CALL)));
+        out.extend(writes.then_some(Output::Cancel(FEED)));
+        usize::from(reads) + usize::from(writes)
     }
 }
 
@@ -254,7 +274,8 @@ impl Session {
             Step::Filling(_)
             | Step::Finding
             | Step::Opening(_)
-            | Step::Writing(_)
+            | Step::Asking(..)
+            | Step::Failing(..)
             | Step::Reading(..) => State::Operating(it),
         }
     }
@@ -316,8 +337,9 @@ impl Session {
     ) -> State {
         assert!(!it.body.is_empty() && it.asked > 0, "something is asked");
         let data = Buf::from(std::mem::take(&mut it.body));
-        self.ask(Ask::Write { open, offset: 0, data }, out);
-        it.step = Step::Writing(open);
+        self.ask_as(FEED, Ask::Write { open, offset: 0, data }, out);
+        self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
+        it.step = Step::Asking(open, None);
         State::Operating(it)
     }
 
@@ -336,11 +358,12 @@ impl Session {
     pub(super) fn operate_answered(
         &mut self,
         now: Instant,
+        call: CallId,
         mut it: Box<Operate>,
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) -> State {
-        match (&it.step, reply) {
+        match (&mut it.step, reply) {
             (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {
                 let access = Access { read: true, write: true, ..Access::default() };
                 self.ask(Ask::Open { node, access }, out);
@@ -355,9 +378,18 @@ impl Session {
                 out.push(Output::Release(*node));
                 self.operate_write(it, open, out)
             }
-            (Step::Writing(open), Ok(Reply::Written(_))) => {
-                it.step = Step::Reading(*open, false);
-                self.operate_read(it, out)
+            (Step::Asking(open, first), reply) if call == FEED => {
+                let (open, first) = (*open, first.take());
+                self.operate_taken(now, it, open, (reply, first), out)
+            }
+            (Step::Asking(_, first), reply) => {
+                assert!(first.is_none(), "one read is under way");
+                *first = Some(reply);
+                State::Operating(it)
+            }
+            (Step::Failing(open, error), _) => {
+                out.push(Output::Close(*open));
+                self.fail(now, status(*error), out)
             }
             (Step::Reading(open, _), Ok(Reply::Data(data))) if !data.is_empty() => {
                 it.step = Step::Reading(*open, false);
@@ -373,11 +405,41 @@ impl Session {
                 self.fail(now, reply.err().map_or(ended, status), out)
             }
             (_, reply) => {
-                let error = reply.err().unwrap_or(Error::Disconnected);
-                it.forget(out);
-                self.fail(now, status(error), out)
+                if let Step::Opening(node) = it.step {
+                    out.push(Output::Release(node));
+                }
+                self.fail(now, status(reply.err().unwrap_or(Error::Disconnected)), out)
             }
         }
+    }
+
+    /// The service has taken the operations, or not; the first answers may have come before.
+    fn operate_taken(
+        &mut self,
+        now: Instant,
+        mut it: Box<Operate>,
+        open: OpenId,
+        (taken, first): (Result<Reply, Error>, Option<Result<Reply, Error>>),
+        out: &mut Vec<Output>,
+    ) -> State {
+        self.asked = 0;
+        let error = match taken {
+            Ok(Reply::Written(_)) => {
+                it.step = Step::Reading(open, true);
+                return match first {
+                    Some(first) => self.operate_answered(now, CALL, it, first, out),
+                    None => State::Operating(it),
+                };
+            }
+            taken => taken.err().unwrap_or(Error::Disconnected),
+        };
+        if first.is_none() {
+            out.push(Output::Cancel(CALL));
+            it.step = Step::Failing(open, error);
+            return State::Operating(it);
+        }
+        out.push(Output::Close(open));
+        self.fail(now, status(error), out)
     }
 
     /// Answers have come: gathers them, or passes them on.

@@ -196,7 +196,7 @@ fn answers_of_a_service_are_streamed_and_looked_at_once() {
     begin_operation(&mut lab, "", &"read\n".repeat(100));
     lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
     lab.answer(Ok(Reply::Opened(OpenId(7), file(0))));
-    lab.answer(Ok(Reply::Written(1)));
+    lab.step("<- Written", Input::Answered(FEED, Ok(Reply::Written(1))));
     let line = format!("{{\"value\":\"{}\",\"token\":\"1-1:1\"}}\n", "x".repeat(1 << 20));
     let mut peak = 0;
     for piece in line.as_bytes().chunks(64 << 10) {

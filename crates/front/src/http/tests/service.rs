@@ -16,7 +16,7 @@ impl Lab {
     }
 
     fn written(&mut self) {
-        self.answer(Ok(Reply::Written(6)));
+        self.step("<- Written", Input::Answered(FEED, Ok(Reply::Written(6))));
     }
 
     fn line(&mut self, text: &str) {
@@ -43,15 +43,15 @@ fn a_connection_is_a_session() {
     expect![[r#"
         POST /services/hits/ops HTTP/1.1: ask 0 Walk
         <- Walked: ask 0 Open
-        <- Opened: release 5, ask 0 Write
-        <- Written: ask 0 Read 0+16384
+        <- Opened: release 5, ask 2 Write, ask 0 Read 0+16384
+        <- Written: 
         <- Data: ask 0 Read 0+16384
         <- Data: say "200 OK" +43
-        POST /services/hits/ops HTTP/1.1: ask 0 Write
-        <- Written: ask 0 Read 0+16384
+        POST /services/hits/ops HTTP/1.1: ask 2 Write, ask 0 Read 0+16384
+        <- Written: 
         <- Data: say "400 Bad Request" +36
-        POST /services/hits/ops HTTP/1.1: ask 0 Write
-        <- Written: ask 0 Read 0+16384
+        POST /services/hits/ops HTTP/1.1: ask 2 Write, ask 0 Read 0+16384
+        <- Written: 
         <- Data: say "200 OK" +43
         gone: hang up: the client left, close 7
     "#]]
@@ -102,10 +102,14 @@ struct Books {
 }
 
 impl Books {
-    /// A request, and the answers of the tree to all that it asks.
+    /// A request, and the answers of the tree to all that it asks; an error is that of the file.
     fn step(&mut self, session: &mut Session, request: &str, replies: Vec<Result<Reply, Error>>) {
         let received = Input::Received(Buf::from(request.as_bytes()));
-        let answers = replies.into_iter().map(|reply| Input::Answered(CALL, reply));
+        let answers = replies.into_iter().flat_map(|reply| match reply {
+            Ok(Reply::Written(_)) => vec![Input::Answered(FEED, reply)],
+            Ok(_) => vec![Input::Answered(CALL, reply)],
+            Err(error) => [CALL, FEED].map(|call| Input::Answered(call, Err(error))).into(),
+        });
         let mut out = Vec::new();
         [received].into_iter().chain(answers).for_each(|it| session.step(Instant(0), it, &mut out));
         for output in out {
@@ -199,6 +203,62 @@ fn a_cookie_that_makes_no_sense_is_an_error() {
     assert!(books.said.contains("HTTP/1.1 200 OK"), "{}", books.said);
 }
 
+/// The operations and the read of their answers are asked for at once, so either may end first.
+#[test]
+fn answers_may_come_before_the_operations_are_taken() {
+    let mut lab = Lab::new();
+    begin_operation(&mut lab, "", "add 5");
+    lab.opened();
+    lab.line("{\"value\":5}\n");
+    lab.written();
+    // Not taken: the read is stopped, and ends before anything else is asked.
+    begin_operation(&mut lab, "", "add 6");
+    lab.step("<- not taken", Input::Answered(FEED, Err(Error::NoMemory)));
+    lab.answer(Err(Error::Cancelled));
+    begin_operation(&mut lab, "", "add 7");
+    lab.opened();
+    lab.answer(Err(Error::Io));
+    lab.step("<- not taken", Input::Answered(FEED, Err(Error::Io)));
+    for leaves in ["at once", "after the first"] {
+        let mut other = Lab::new();
+        begin_operation(&mut other, "", "add 8");
+        other.opened();
+        if leaves == "after the first" {
+            other.line("{\"value\":5}\n");
+        }
+        other.text.clear();
+        other.step(leaves, Input::Lost);
+        assert!(!other.session.is_over());
+        if leaves == "at once" {
+            other.answer(Err(Error::Cancelled));
+        }
+        other.written();
+        assert!(other.session.is_over());
+        lab.text += &other.text;
+    }
+    expect![[r#"
+        POST /services/hits/ops HTTP/1.1: ask 0 Walk
+        <- Walked: ask 0 Open
+        <- Opened: release 5, ask 2 Write, ask 0 Read 0+16384
+        <- Data: 
+        <- Written: say "200 OK" +12
+        POST /services/hits/ops HTTP/1.1: ask 2 Write, ask 0 Read 0+16384
+        <- not taken: cancel 0
+        <- Cancelled: close 7, say "503 Service Unavailable" +30
+        POST /services/hits/ops HTTP/1.1: ask 0 Walk
+        <- Walked: ask 0 Open
+        <- Opened: release 5, ask 2 Write, ask 0 Read 0+16384
+        <- Io: 
+        <- not taken: close 7, say "500 Internal Server Error" +16
+        at once: close 7, cancel 0, cancel 2, hang up: the client left
+        <- Cancelled: 
+        <- Written: 
+        after the first: close 7, cancel 2, hang up: the client left
+        <- Written: 
+    "#]]
+    .assert_eq(&lab.text);
+}
+
 #[test]
 fn an_answer_that_does_not_come_any_more_is_an_error_that_says_so() {
     let mut lab = Lab::new();
@@ -209,8 +269,8 @@ fn an_answer_that_does_not_come_any_more_is_an_error_that_says_so() {
     expect![[r#"
         POST /services/hits/ops HTTP/1.1: ask 0 Walk
         <- Walked: ask 0 Open
-        <- Opened: release 5, ask 0 Write
-        <- Written: ask 0 Read 0+16384
+        <- Opened: release 5, ask 2 Write, ask 0 Read 0+16384
+        <- Written: 
         <- Data: close 7, say "503 Service Unavailable" +60
     "#]]
     .assert_eq(&lab.text);
