@@ -140,11 +140,10 @@ impl Common {
         queue.push_back(Event { id, done });
     }
 
-    /// An operation on files took from then till now: how long.
-    pub(crate) fn took(&mut self, submitted: Instant) -> Duration {
+    /// An operation on files took from then till now.
+    pub(crate) fn took(&mut self, submitted: Instant) {
         let finished = self.clock.now();
         self.span(Span { submitted, started: submitted, finished });
-        finished.since(submitted)
     }
 
     pub(crate) fn span(&mut self, span: Span) {
@@ -247,7 +246,10 @@ impl Common {
         let lanes = self.lanes_of(&task.op);
         let attempt = if lanes.is_empty() && path::cacheable(&task.op) && self.inline < INLINE_MAX {
             let recent = (&mut self.recent, submitted);
-            path::perform_cached(&self.host, &mut self.memory, recent, &task)
+            let attempt = path::perform_cached(&self.host, &mut self.memory, recent, &task);
+            // Also if it is given up.
+            self.inline += self.clock.now().since(submitted);
+            attempt
         } else if path::joins_files(&task.op) && self.are_apart(&task.op) {
             Attempt::Done(Err(Error::CrossDevice))
         } else {
@@ -256,14 +258,15 @@ impl Common {
         let is_long = match attempt {
             Attempt::Done(result) => {
                 self.statistics.paths_inline += 1;
-                let took = self.took(submitted);
-                self.inline += took;
+                self.took(submitted);
                 return self.ready(id, Done::Path(result));
             }
             Attempt::Later { is_long } => is_long || path::is_long(&task.op),
         };
-        // What is not looked up changes something, now or when it is done.
-        self.recent.forget();
+        if !path::cacheable(&task.op) {
+            // It changes something, now or when it is done.
+            self.recent.forget();
+        }
         self.pool.push(Job { id: Some(id), work: Work::Path(task), lanes, is_long, submitted });
     }
 

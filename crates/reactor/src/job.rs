@@ -93,9 +93,9 @@ pub(crate) struct Finished {
 pub(crate) enum Ran {
     /// It has ended.
     Ended(Finished),
-    /// It has done nothing, because it leads to a file system that is not among its lanes: now it
-    /// is, and the job has to be queued again.
-    Elsewhere(Job),
+    /// It has done nothing and has to be queued again: it leads to a file system that was not among
+    /// its lanes and is now, or it is long.
+    Again(Job),
 }
 
 impl Queued for Job {
@@ -118,12 +118,16 @@ impl Job {
         let Job { id, work, mut lanes, is_long, submitted } = self;
         let started = clock.now();
         let (done, used) = match work {
-            Work::Path(task) => match path::perform(host, memory, &lanes, &task) {
+            Work::Path(task) => match path::perform(host, memory, (&lanes, is_long), &task) {
                 Performed::Done(result) => (Some(Done::Path(result)), None),
                 Performed::Elsewhere(lane) => {
                     lanes.push(lane);
                     let work = Work::Path(task);
-                    return Ran::Elsewhere(Job { id, work, lanes, is_long, submitted });
+                    return Ran::Again(Job { id, work, lanes, is_long, submitted });
+                }
+                Performed::Lengthy => {
+                    let (work, is_long) = (Work::Path(task), true);
+                    return Ran::Again(Job { id, work, lanes, is_long, submitted });
                 }
             },
             work @ (Work::Read { .. }

@@ -77,23 +77,21 @@ pub(crate) struct Ground<'a> {
     pub(crate) memory: &'a mut Memory,
     /// Files that may still be open, and the time; on the node's own thread only.
     pub(crate) recent: Option<(&'a mut Recent, Instant)>,
-    /// Names looked up so far.
-    steps: Cell<usize>,
+    /// Names that may still be looked up. `None`: as many as it takes.
+    steps: Option<Cell<usize>>,
 }
 
-/// Names that are looked up at most on the node's own thread for one operation; a message of 9P has
-/// 16. Climbing from a deep directory to the root would keep it for milliseconds.
+/// Maximum number of names looked up for an operation that is no long job. A message of 9P has 16;
+/// climbing from a deep directory to the root takes milliseconds.
 const STEPS_MAX: usize = 64;
 
 impl Ground<'_> {
-    /// Counts that a name is looked up.
+    /// Counts a name that is looked up.
     fn step(&self) -> Outcome<()> {
-        let steps = self.steps.get() + 1;
-        self.steps.set(steps);
-        match self.mode {
-            Mode::Cached if steps > STEPS_MAX => Err(Trouble::Lengthy),
-            Mode::Cached | Mode::Blocking => Ok(()),
-        }
+        let Some(steps) = &self.steps else { return Ok(()) };
+        let left = steps.get().checked_sub(1).ok_or(Trouble::Lengthy)?;
+        steps.set(left);
+        Ok(())
     }
 
     /// In `Cached` mode, tells the kernel's "not without waiting" and "there is a mount point on
@@ -115,24 +113,29 @@ pub(crate) enum Performed {
     Done(Result<PathDone, Error>),
     /// Nothing was done: it leads to a file system that it was not admitted to.
     Elsewhere(Lane),
+    /// Nothing was done: it takes many steps.
+    Lengthy,
 }
 
 /// Performs an operation on a thread that may wait, for local file systems and those that it is
-/// `admitted` to.
+/// `admitted` to. Local ones may take many steps if they are long jobs, and if they change something.
 pub(crate) fn perform(
     host: &Host,
     memory: &mut Memory,
-    admitted: &[Lane],
+    (admitted, is_long): (&[Lane], bool),
     task: &Task,
 ) -> Performed {
     let Task { caller, op, .. } = task;
     if let Err(error) = host.own.assume(caller, group_of(op), Depth::Changing) {
         return Performed::Done(Err(error));
     }
-    let (mode, recent, steps) = (Mode::Blocking, None, Cell::new(0));
+    let is_short = !is_long && admitted.is_empty() && cacheable(op);
+    let steps = is_short.then(|| Cell::new(STEPS_MAX));
+    let (mode, recent) = (Mode::Blocking, None);
     let mut ground = Ground { host, mode, caller, admitted, memory, recent, steps };
     match dispatch(&mut ground, task) {
         Err(Trouble::Elsewhere(lane)) => Performed::Elsewhere(lane),
+        Err(Trouble::Lengthy) => Performed::Lengthy,
         result => Performed::Done(result.map_err(Error::from)),
     }
 }
@@ -159,7 +162,7 @@ pub(crate) fn perform_cached(
     if let Err(error) = host.own.assume(caller, None, Depth::Looking) {
         return Attempt::Done(Err(error));
     }
-    let (mode, recent, steps) = (Mode::Cached, Some(recent), Cell::new(0));
+    let (mode, recent, steps) = (Mode::Cached, Some(recent), Some(Cell::new(STEPS_MAX)));
     let mut ground = Ground { host, mode, caller, admitted: &[], memory, recent, steps };
     match dispatch(&mut ground, task) {
         Err(Trouble::NotCached) => Attempt::Later { is_long: false },

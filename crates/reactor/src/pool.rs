@@ -390,7 +390,7 @@ impl Shared {
                 finished.event.iter().for_each(|(id, _)| _ = state.begun.remove(id));
                 Some(finished)
             }
-            Ran::Elsewhere(job) => {
+            Ran::Again(job) => {
                 let cancelled = job.id.and_then(|id| state.begun.remove(&id)).unwrap_or(false);
                 if cancelled {
                     Some(job.cancel())

@@ -84,8 +84,8 @@ pub(super) fn stat(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Out
     attrs::stat(handle(ground, dir, name)?.as_fd())
 }
 
-/// Directories of which it was seen in this operation that they are in the served tree, by device
-/// and inode: those above the first `..` of a walk, so that each further one does not climb again.
+/// Directories found in the served tree in this operation, by device and inode: further names `..`
+/// of a walk do not climb again.
 #[derive(Default)]
 pub(super) struct Above(BTreeSet<(u64, u64)>);
 
@@ -108,7 +108,7 @@ impl Above {
         let mut stat = stat.clone();
         for _ in 0..DEPTH_MAX {
             seen.insert((stat.device, stat.inode));
-            if stat.is_same(top) {
+            if stat.is_same(top) || self.contains(&stat) {
                 self.0.append(&mut seen);
                 return Ok(true);
             }
@@ -121,5 +121,45 @@ impl Above {
             stat = above_stat;
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests of the real world")]
+mod tests {
+    use crate::descriptor;
+    use crate::host::Host;
+    use crate::memory::Memory;
+    use crate::path::{Performed, STEPS_MAX, Task, perform};
+    use base::op::{File, PathDone, PathOp};
+    use base::{Caller, Name};
+
+    #[test]
+    fn a_long_climb_is_a_long_job() {
+        let dir = std::env::temp_dir().join(format!("upcall-climb-{}", std::process::id()));
+        let deep = dir.join("d/".repeat(STEPS_MAX + 10));
+        std::fs::create_dir_all(&deep).expect("a directory");
+        let open = |path| {
+            let file = std::fs::File::open(path).expect("it is there");
+            File(descriptor::release(file.into()))
+        };
+        let (root, from) = (open(&dir), open(&deep));
+        let host = Host::new().expect("this host");
+        let walk = |names, is_long| {
+            let names = vec![Name::new(b"..").expect("a name"); names];
+            let op = PathOp::Walk { root, from, names };
+            let task = Task { caller: Caller::Server, within: None, op };
+            perform(&host, &mut Memory::default(), (&[], is_long), &task)
+        };
+        assert!(matches!(walk(1, false), Performed::Lengthy));
+        for names in [1, 16, STEPS_MAX + 10] {
+            let Performed::Done(Ok(PathDone::Walked(stats, Ok(file)))) = walk(names, true) else {
+                panic!("a walk of {names} names up");
+            };
+            assert_eq!(stats.len(), names);
+            descriptor::close(file.0);
+        }
+        [root, from].into_iter().for_each(|file| descriptor::close(file.0));
+        std::fs::remove_dir_all(dir).expect("it can be removed");
     }
 }
