@@ -46,10 +46,11 @@ const SMALL: u64 = QUANTUM / 4;
 /// Maximum number of received bytes of a small turn: a write of 4 KiB with its header.
 const SMALL_BYTES: usize = 6 << 10;
 
-/// Maximum cost charged for a turn: one that took longer was interrupted by the host. Nobody is
-/// interrupted always: it doubles with each further turn that takes as long, as often as said.
+/// Maximum cost charged for a turn: a longer one was interrupted by the host. Nobody is interrupted
+/// always: the maximum doubles with each longer turn, up to 2⁷ times, until shorter ones have cost
+/// what was not charged.
 const COST_MAX: Duration = Duration::from_millis(1);
-const COST_DOUBLINGS: u32 = 7;
+const DOUBLINGS_MAX: u32 = 7;
 
 /// Time after which a turn begins no further part of its messages.
 const PARTS_TIME: Duration = Duration::from_micros(300);
@@ -103,8 +104,9 @@ struct Flow {
     is_small: bool,
     /// Cost charged for it, ns of virtual time.
     charged: u64,
-    /// Turns in a row that took as long as is charged at most.
-    long: u32,
+    /// Doublings of the maximum cost, and cost that was not charged, ns.
+    doublings: u32,
+    uncharged: u64,
     /// End of the last turn, virtual time.
     end: u64,
     /// Completions of operations for its requests, in order.
@@ -120,6 +122,23 @@ struct Flow {
 impl Flow {
     fn is_empty(&self) -> bool {
         self.done.is_empty() && self.received.is_none() && !self.ticks
+    }
+
+    /// Cost charged for a turn, ns.
+    fn charge(&mut self, cost: Duration) -> u64 {
+        let most = COST_MAX * (1 << self.doublings);
+        let charged = u64::try_from(cost.min(most).as_nanos()).expect("some ms").max(1);
+        if cost > COST_MAX {
+            let rest = u64::try_from(cost.saturating_sub(most).as_nanos()).unwrap_or(u64::MAX);
+            self.uncharged = self.uncharged.saturating_add(rest);
+            self.doublings = DOUBLINGS_MAX.min(self.doublings + 1);
+        } else {
+            self.uncharged = self.uncharged.saturating_sub(charged);
+            if self.uncharged == 0 {
+                self.doublings = 0;
+            }
+        }
+        charged
     }
 
     /// Whether it waits with completions of a turn that has cost no more than a quantum: those of a
@@ -226,9 +245,7 @@ impl Queue {
     /// if input is left.
     fn end(&mut self, slot: usize, cost: Duration, is_left: bool) {
         let flow = &mut self.flows[slot];
-        let most = COST_MAX * (1 << flow.long.min(COST_DOUBLINGS));
-        flow.long = if cost > COST_MAX { flow.long.saturating_add(1) } else { 0 };
-        let cost = u64::try_from(cost.min(most).as_nanos()).expect("ms").max(1);
+        let cost = flow.charge(cost);
         flow.cost = flow.cost.saturating_add(cost);
         flow.is_left = is_left || !flow.is_empty();
         flow.is_small &= flow.cost <= QUANTUM && !flow.is_left;
@@ -489,17 +506,34 @@ mod tests {
 
     #[test]
     fn turns_that_always_take_long_cost_what_they_take() {
-        let mut queue = Queue::default();
-        let mut spent = [0; 2];
-        (0..2).for_each(|slot| queue.tick(slot));
-        for _ in 0..20_000 {
-            let cost = |slot| [100, 40_000][slot];
-            let slot = queue.waiting.first().expect("both wait").1;
-            spent[slot] += cost(slot);
-            served_in_part(&mut queue, cost(slot));
+        // Also if other turns are between them.
+        for others in [1, 2, 10] {
+            let mut queue = Queue::default();
+            let (mut spent, mut turns) = ([0; 2], [0; 2]);
+            (0..2).for_each(|slot| queue.tick(slot));
+            for _ in 0..20_000 {
+                let slot = queue.waiting.first().expect("both wait").1;
+                turns[slot] += 1;
+                let is_long = slot == 1 && turns[1] % others == 0;
+                let cost = if is_long { 40_000 } else { 100 };
+                spent[slot] += cost;
+                served_in_part(&mut queue, cost);
+            }
+            let [short, long] = spent;
+            assert!(long < short + 1_000_000, "{spent:?}");
         }
-        let [short, long] = spent;
-        assert!(long < short + 1_000_000, "{spent:?}");
+    }
+
+    #[test]
+    fn an_interruption_is_forgiven() {
+        let mut flow = Flow::default();
+        let charge = |flow: &mut Flow, us| flow.charge(Duration::from_micros(us));
+        assert_eq!(charge(&mut flow, 20_000), 1_000_000);
+        assert_eq!(charge(&mut flow, 20_000), 2_000_000);
+        for _ in 0..370 {
+            assert_eq!(charge(&mut flow, 100), 100_000);
+        }
+        assert_eq!(charge(&mut flow, 20_000), 1_000_000, "the 37 ms were spent since");
     }
 
     #[test]
