@@ -3,9 +3,9 @@
 //! `/.upcall/` is such a tree: a flat directory of read-only files, each about one [`Topic`].
 //! Opening (or fetching) one asks the node for its contents; reads are answered from what it said
 //! then, so a reader sees one moment and not a mixture. Contents of all open files are at most
-//! [`CONTENTS_MAX`]: with more, those that were made first are forgotten, so that clients that open
-//! files and keep them do not keep others from reading. Who opens the one that can be written for
-//! reading too reads what was wrong with what he wrote.
+//! [`CONTENTS_MAX`]: with more, those that were not read for longest are forgotten, so that clients
+//! that open files and keep them do not keep others from reading. Who opens the one that can be
+//! written for reading too reads what was wrong with what he wrote.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -25,8 +25,11 @@ mod control;
 #[cfg(test)]
 mod tests;
 
-/// Most service files that can be open at once; the node admits fewer.
-pub const OPENS_MAX: usize = 1 << 20;
+/// Maximum number of open service files.
+pub const OPENS_MAX: usize = 65_536;
+
+/// Maximum number of requests that wait for contents: reports of all nodes are held for each.
+const RENDERINGS_MAX: usize = 1024;
 
 /// Bytes of contents of all open files, at most; the last one may be larger.
 pub const CONTENTS_MAX: usize = 16 << 20;
@@ -58,7 +61,7 @@ struct Rendering {
 #[derive(Debug)]
 enum Opened {
     Directory,
-    /// Its contents, with their number in the order in which they were made. `None`: they were
+    /// Its contents, with their number in the order of making and reading. `None`: they were
     /// forgotten.
     File(Option<(u64, Vec<u8>)>),
     /// The file that can be written, by somebody who may.
@@ -91,7 +94,7 @@ pub struct Service {
     opens: Slab<Opened>,
     /// Open files with contents, by the number of these.
     contents: BTreeMap<u64, usize>,
-    /// Contents made so far, and bytes of those that are kept.
+    /// Number given out last, and bytes of contents that are kept.
     made: u64,
     bytes: usize,
     renderings: Slab<Rendering>,
@@ -166,6 +169,7 @@ impl Automaton for Service {
             Opened::File(None) | Opened::Directory | Opened::Control(_) => 0,
         });
         assert_eq!(self.bytes, bytes.sum::<usize>(), "contents are counted");
+        assert!(self.renderings.len() <= RENDERINGS_MAX);
         assert!(self.bytes <= CONTENTS_MAX || self.contents.len() == 1, "they are few");
         for (number, opened) in &self.opens {
             let commands =
@@ -362,7 +366,8 @@ impl Service {
 
     fn render(&mut self, id: RequestId, file: usize, fetch: Option<u32>, out: &mut Vec<Output>) {
         assert!((1..=FILES.len()).contains(&file), "only files have contents");
-        if fetch.is_none() && self.opens.len() + self.renderings.len() >= OPENS_MAX {
+        let is_full = fetch.is_none() && self.opens.len() + self.renderings.len() >= OPENS_MAX;
+        if is_full || self.renderings.len() >= RENDERINGS_MAX {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
         }
         let (_, topic) = FILES[file - 1];
@@ -400,6 +405,16 @@ impl Service {
         }
     }
 
+    /// Contents that are read are forgotten after those that are only kept.
+    fn note_read(&mut self, open: usize) {
+        if let Opened::File(Some((number, _))) = &mut self.opens[open] {
+            self.made += 1;
+            self.contents.remove(number);
+            self.contents.insert(self.made, open);
+            *number = self.made;
+        }
+    }
+
     /// Forgets the contents of an open file, if it has some.
     fn drop_contents(&mut self, open: usize) {
         if let Opened::File(contents) = &mut self.opens[open]
@@ -432,7 +447,8 @@ impl Service {
         Ok(OpenId::new(self.index, self.opens.insert(opened)))
     }
 
-    fn read(&self, open: OpenId, offset: u64, count: u32, room: u32) -> Result<Reply, Error> {
+    fn read(&mut self, open: OpenId, offset: u64, count: u32, room: u32) -> Result<Reply, Error> {
+        self.note_read(open.local());
         let contents = match &self.opens[open.local()] {
             Opened::File(Some((_, contents))) => contents.as_slice(),
             Opened::File(None) => return Err(Error::Stale),

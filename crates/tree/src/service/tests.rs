@@ -314,12 +314,29 @@ fn clients_that_keep_files_open_do_not_keep_others_from_reading() {
     let readable: Vec<bool> = readable.map(|reply| reply == Ok(9)).collect();
     assert_eq!(readable, (0..40).map(|at| at >= 24).collect::<Vec<_>>(), "the newest 16 MiB");
     assert_eq!(read(&mut service, kept[0]), Err(Error::Stale));
+    // What is read stays longer than what is only kept.
+    assert_eq!(read(&mut service, kept[24]), Ok(9));
+    let more = open_page(&mut service, 1 << 20);
+    assert_eq!(read(&mut service, kept[24]), Ok(9));
+    assert_eq!(read(&mut service, kept[25]), Err(Error::Stale));
     // One that is larger than all of it is there alone.
     let large = open_page(&mut service, CONTENTS_MAX + 1);
     assert_eq!((read(&mut service, large), service.contents.len()), (Ok(9), 1));
-    for open in kept.into_iter().chain([large]) {
+    for open in kept.into_iter().chain([more, large]) {
         service.step(Instant(0), Input::Close(open), &mut Vec::new());
         service.check();
     }
     assert_eq!((service.bytes, service.opens()), (0, 0));
+}
+
+#[test]
+fn few_requests_wait_for_contents() {
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
+    let access = base::Access::READ;
+    let mut open = || {
+        let out = ask(&mut service, Ask::Open { node: NodeId::new(1, 1), access });
+        matches!(out[..], [Output::Render(..)])
+    };
+    assert!((0..RENDERINGS_MAX).all(|_| open()));
+    assert!(!open());
 }

@@ -322,6 +322,9 @@ impl Scene<'_> {
     }
 
     /// Looks for the name of a directory in the one above it.
+    ///
+    /// # Errors
+    /// `Unsupported` if it is not among the first [`SEARCHED_MAX`].
     fn seek(&self, ino: u64, parent: u64) -> Result<Place, Stop> {
         let (mut name, mut seen) = (None, 0);
         self.sight(View::Present)?.scan(ENTRIES, parent, 0, &mut |_cookie, value| {
@@ -333,7 +336,8 @@ impl Scene<'_> {
                 false => ControlFlow::Continue(()),
             }
         })?;
-        Ok((parent, name.ok_or(Error::NotFound)?))
+        let missing = if seen >= SEARCHED_MAX { Error::Unsupported } else { Error::NotFound };
+        Ok((parent, name.ok_or(missing)?))
     }
 }
 

@@ -259,3 +259,36 @@ fn directories_are_moved_only_as_deep_as_a_plan_climbs() {
     lab.release(deeper);
     lab.verify();
 }
+
+#[test]
+fn a_directory_reached_from_below_is_renamed_if_its_name_is_soon_found() {
+    let mut lab = Lab::new();
+    for number in 0..10_001 {
+        lab.make_dir(&format!("/{number}"), 0o755).unwrap();
+    }
+    let open = lab.open("/", Access::READ).unwrap();
+    let (mut all, mut cookie) = (Vec::new(), 0);
+    loop {
+        let more = lab.list_open(open, cookie, 1 << 20);
+        let Some(last) = more.last() else { break };
+        cookie = last.cookie;
+        all.extend(
+            more.into_iter()
+                .map(|entry| String::from_utf8_lossy(entry.name.as_bytes()).into_owned()),
+        );
+    }
+    lab.close(open);
+    assert_eq!(all.len(), 10_001);
+    let mut rename = |dir: &str| {
+        lab.make_dir(&format!("/{dir}/below"), 0o755).unwrap();
+        let below = lab.walk(&format!("/{dir}/below")).unwrap();
+        let node = lab.walk_from(below, "..").unwrap();
+        let (to, new_name) = (None, name("renamed"));
+        let renamed = lab.done(Ask::RenameNode { node, to, new_name, replace: true });
+        lab.release(node);
+        lab.release(below);
+        renamed
+    };
+    assert_eq!(rename(&all[10_000]), Err(Error::Unsupported));
+    assert_eq!(rename(&all[0]), Ok(()));
+}
