@@ -476,7 +476,7 @@ impl Session {
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) -> State {
-        if call != FEED {
+        if call != FEED && !matches!(state, State::Operating(_)) {
             self.asked = 0;
         }
         match state {

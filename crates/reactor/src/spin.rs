@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// So many events at once are few: one client's, or two.
 const FEW: usize = 2;
 
-/// How long there is no spinning when others had the processor, at first and at most.
+/// First and longest pause of spinning after others had the processor.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -100,7 +100,7 @@ impl Spin {
     }
 }
 
-/// How often another thread has had the processor while this one wanted it.
+/// Number of times that another thread has had the processor while this one wanted it.
 fn switches() -> i64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes one structure, which lives across the call; zeros are one too.
@@ -134,6 +134,13 @@ mod tests {
 
     /// Threads of this test on one processor: this one, and one that computes.
     fn with_another<T>(run: impl FnOnce() -> T) -> T {
+        /// The other one ends also if this one fails.
+        struct Done<'a>(&'a AtomicBool);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let processor = rustix::thread::sched_getcpu();
@@ -146,22 +153,25 @@ mod tests {
                     std::hint::spin_loop()
                 }
             });
-            let result = run();
-            done.store(true, Ordering::Relaxed);
-            result
+            let _done = Done(&done);
+            run()
         })
     }
 
     #[test]
     fn it_pauses_where_others_compute() {
-        let mut spin = Spin::new(Duration::from_micros(50));
+        let limit = Duration::from_micros(50);
+        let mut spin = Spin { limit, ..Spin::new(limit) };
+        let patience = Instant::now() + Duration::from_secs(60);
         with_another(|| {
             while spin.paused_until.is_none() {
                 spin.warm = true;
                 assert!(!spin.look(|| false));
+                assert!(Instant::now() < patience, "another thread computes");
             }
         });
         assert_eq!(spin.pause, PAUSE_MIN);
+        spin.limit = Duration::from_secs(1);
         spin.paused_until = Some(Instant::now() + PAUSE_MAX);
         spin.sleep(|| ());
         assert!(!spin.look(|| unreachable!("it pauses")));
@@ -191,10 +201,10 @@ mod tests {
     #[test]
     fn a_moment_in_which_no_other_thread_ran_is_no_reason_to_pause() {
         let limit = Duration::from_micros(50);
-        let mut spin = Spin::new(limit);
+        let spinning = || Spin { limit, warm: true, ..Spin::new(limit) };
+        let mut spin = spinning();
         for _ in 0..100 {
             let before = switches();
-            spin.warm = true;
             let start = Instant::now();
             assert!(!spin.look(|| {
                 while start.elapsed() < limit * 2 {}
@@ -202,7 +212,7 @@ mod tests {
             }));
             // Other tests may have had the processor.
             assert!(spin.paused_until.is_none() || switches() > before);
-            spin = Spin::new(limit);
+            spin = spinning();
         }
     }
 

@@ -112,7 +112,7 @@ fn once(plan: &Plan, contestant: Contestant) -> Result<Vec<(&'static str, f64)>>
     Ok(figures)
 }
 
-/// What is served, a volume's file or a directory, and by which server.
+/// The file of a volume, or a directory, and the server that serves it.
 struct Place {
     path: PathBuf,
     kind: Kind,

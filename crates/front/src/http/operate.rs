@@ -140,8 +140,17 @@ impl Operate {
 
     /// How many bytes it has gathered.
     pub(super) fn gathered(&self) -> usize {
-        let cut = if let Step::Cutting(lines) = &self.step { lines.all.capacity() } else { 0 };
-        self.body.capacity() + cut + self.said.capacity() + self.scan.tail.capacity()
+        let waiting = match &self.step {
+            Step::Cutting(lines) => lines.all.capacity(),
+            Step::Asking(_, Some(Ok(Reply::Data(data)))) => data.len(),
+            Step::Filling(_)
+            | Step::Finding
+            | Step::Opening(_)
+            | Step::Asking(..)
+            | Step::Failing(..)
+            | Step::Reading(..) => 0,
+        };
+        self.body.capacity() + waiting + self.said.capacity() + self.scan.tail.capacity()
     }
 
     /// Gives back what it holds, and stops what is under way; how many answers are to come.
@@ -282,7 +291,8 @@ impl Session {
 
     /// The body is there: cuts it into lines.
     fn operate_ask(&mut self, now: Instant, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
-        it.step = Step::Cutting(Lines::new(&it.body, self.behind(&it).into_bytes()));
+        it.body.shrink_to_fit();
+        it.step = Step::Cutting(Lines::new(&it.body, self.behind(&it).as_bytes()));
         self.operate_cut(now, it, out)
     }
 
@@ -305,7 +315,6 @@ impl Session {
         }
         assert!(it.asked == 0 && it.heard == 0, "it is asked once");
         (it.body, it.asked) = (std::mem::take(&mut lines.all), asked);
-        self.asked = it.body.len();
         match self.kept.take() {
             Some(Kept { service, open }) if service == it.service => {
                 self.operate_write(it, open, out)
@@ -337,6 +346,7 @@ impl Session {
     ) -> State {
         assert!(!it.body.is_empty() && it.asked > 0, "something is asked");
         let data = Buf::from(std::mem::take(&mut it.body));
+        self.asked = data.len();
         self.ask_as(FEED, Ask::Write { open, offset: 0, data }, out);
         self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
         it.step = Step::Asking(open, None);
@@ -553,8 +563,7 @@ fn has_reason(said: &[u8], reason: &str) -> bool {
     memchr::memmem::find(said, format!("\"reason\":\"{reason}\"").as_bytes()).is_some()
 }
 
-/// The lines that a body is of, behind others: a JSON object may be on several. Cut a part at a
-/// time.
+/// Lines of a body, after others, cut a part at a time: a JSON object may be on several.
 #[derive(Debug)]
 struct Lines {
     /// Lines cut so far.
@@ -562,21 +571,23 @@ struct Lines {
     /// Bytes of the body that were cut.
     at: usize,
     is_json: bool,
+    /// Lines of the body, and those that are answered.
     count: usize,
-    /// How many of them are answered.
     answered: usize,
 }
 
 impl Lines {
-    fn new(body: &[u8], before: Vec<u8>) -> Lines {
+    fn new(body: &[u8], before: &[u8]) -> Lines {
         let is_json = body.trim_ascii_start().starts_with(b"{");
-        Lines { all: before, at: 0, is_json, count: 0, answered: 0 }
+        let mut all = Vec::with_capacity(before.len() + body.len() + 1);
+        all.extend_from_slice(before);
+        Lines { all, at: 0, is_json, count: 0, answered: 0 }
     }
 
-    /// Cuts the next part; whether that was the last one.
+    /// Cuts the next part; returns whether it was the last one.
     ///
     /// # Errors
-    /// What begins like JSON is none.
+    /// A body that begins like JSON is none.
     fn cut(&mut self, body: &[u8]) -> Result<bool, serde_json::Error> {
         let until = self.at.saturating_add(CUT);
         while self.at < body.len() {
@@ -591,7 +602,7 @@ impl Lines {
                 self.at += objects.byte_offset();
                 self.add(object.get().as_bytes());
             } else {
-                let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                let line = &rest[..memchr::memchr(b'\n', rest).unwrap_or(rest.len())];
                 self.at += line.len() + 1;
                 if !line.trim_ascii().is_empty() {
                     self.add(line);
@@ -634,7 +645,7 @@ mod tests {
     use super::*;
 
     fn text(body: &str) -> Option<Vec<String>> {
-        let mut lines = Lines::new(body.as_bytes(), Vec::new());
+        let mut lines = Lines::new(body.as_bytes(), b"");
         while !lines.cut(body.as_bytes()).ok()? {}
         (lines.count > 0).then_some(())?;
         let text = String::from_utf8(lines.all).expect("text");
@@ -657,7 +668,7 @@ mod tests {
         for line in ["x\n", "{\"op\": 1}\n"] {
             let count = 200_000;
             let body = line.repeat(count).into_bytes();
-            let (mut lines, mut parts) = (Lines::new(&body, b"after t\n".to_vec()), 1);
+            let (mut lines, mut parts) = (Lines::new(&body, b"after t\n"), 1);
             while !lines.cut(&body).expect("it is JSON or words") {
                 assert!(lines.at <= parts * (CUT + line.len()), "{} after {parts}", lines.at);
                 parts += 1;

@@ -14,9 +14,13 @@ use wire::ninep::Rmessage;
 /// larger than its name.
 pub(super) const LISTED: usize = 8;
 
+/// Bytes of names.
 fn names_bytes(names: &[Name]) -> usize {
     names.iter().map(|name| size_of::<Name>() + name.as_bytes().len()).sum()
 }
+
+/// Bytes of one name, at most.
+const NAME_BYTES: usize = size_of::<Name>() + NAME_MAX;
 
 /// A message under way.
 #[derive(Debug)]
@@ -154,11 +158,13 @@ impl Await {
             (_, Ask::GetAttr { .. } | Ask::ListAttrs { .. }) => ATTR_SIZE_MAX as usize,
             (Await::AttrNode { name, .. }, _) => name.len(),
             (_, Ask::SetAttr { name, value, .. }) => name.len() + value.len(),
-            (_, Ask::Symlink { target, .. }) => target.len(),
+            (_, Ask::Symlink { target, .. }) => target.len() + NAME_BYTES,
             (Await::Identify { path, .. }, _) => names_bytes(path),
             (_, Ask::Walk { names, .. }) => names_bytes(names),
-            // Two names at most, and one of them again for the answer.
-            (_, Ask::Rename { .. } | Ask::Create { .. }) => 2 * NAME_MAX,
+            // One in the request, and one in what waits for its answer.
+            (_, Ask::Create { .. } | Ask::MakeDir { .. } | Ask::Rename { .. }) => 2 * NAME_BYTES,
+            (_, Ask::MakeNode { .. } | Ask::Link { .. } | Ask::Remove { .. }) => NAME_BYTES,
+            (_, Ask::RenameNode { .. }) => NAME_BYTES,
             (_, _) => 0,
         };
         carried + size_of::<Call>()

@@ -251,7 +251,7 @@ impl Remote {
         }
     }
 
-    /// What an errand wants next; `None`: it waits.
+    /// Next wish of an errand; `None`: it waits.
     fn next(&mut self, errand: usize, out: &mut Vec<Output>) -> Option<Outcome> {
         if !self.link.is_up() {
             self.errands.wait(errand, Step::Queued);

@@ -260,6 +260,44 @@ fn answers_may_come_before_the_operations_are_taken() {
 }
 
 #[test]
+fn a_large_body_is_cut_in_turns() {
+    let body = "add 5\n".repeat(20_000);
+    let begun = || {
+        let mut lab = Lab::new();
+        begin_operation(&mut lab, "", &body);
+        assert!(lab.text.ends_with("HTTP/1.1: \n"), "{}", lab.text);
+        assert_eq!(lab.session.deadline(), Some(Instant(0)), "it has more to do");
+        assert!(lab.session.bytes() >= 2 * body.len());
+        lab.text.clear();
+        lab
+    };
+    let mut lab = begun();
+    while lab.session.deadline() == Some(Instant(0)) {
+        lab.step("turn", Input::Tick);
+    }
+    assert_eq!(lab.text, "turn: \nturn: \nturn: ask 0 Walk\n");
+    // Its client leaves, or the server ends.
+    for input in [Input::Lost, Input::Ended, Input::Drain] {
+        let mut lab = begun();
+        let is_lost = matches!(input, Input::Lost);
+        lab.step("", input);
+        assert_eq!(lab.session.is_over(), is_lost, "{}", lab.text);
+        while lab.session.deadline() == Some(Instant(0)) {
+            lab.step("turn", Input::Tick);
+        }
+        assert_eq!(lab.text.contains("ask 0 Walk"), !is_lost, "{}", lab.text);
+    }
+    // What is wrong may be far behind.
+    let mut lab = Lab::new();
+    begin_operation(&mut lab, "", &("{\"op\": 1}\n".repeat(10_000) + "{"));
+    lab.text.clear();
+    while lab.session.deadline() == Some(Instant(0)) {
+        lab.step("turn", Input::Tick);
+    }
+    assert!(lab.text.ends_with("say \"400 Bad Request\" +71\n"), "{}", lab.text);
+}
+
+#[test]
 fn an_answer_that_does_not_come_any_more_is_an_error_that_says_so() {
     let mut lab = Lab::new();
     begin_operation(&mut lab, "", "add 5");
