@@ -513,6 +513,11 @@ fn service_files(target: &Target, _number: usize) -> Result<()> {
         }
         opened?;
     }
+    // Others can read them all the same.
+    let mut raw = crate::conformance::Raw::connect(target.http)?;
+    raw.send(b"GET /.upcall/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+    let answer = raw.answer(false)?;
+    ensure!(answer.status == 200, "{}", answer.head);
     target.keep(|| client.lives());
     Ok(())
 }
