@@ -19,8 +19,8 @@
 //! *replica* measures three replicas against etcd and Redis, *replica-memory* how much memory they
 //! have over ten million operations (or `--operations`), and fails if that grows.
 //!
-//! `--before` measures *9p*, *http*, *files* and *replica* beside another build of the server instead
-//! of peers.
+//! `--before` measures *9p*, *http*, *files* and *replica* beside another build of the server
+//! instead of peers.
 //!
 //! `--record` puts the tables into `docs/performance.md`. Losing rows are kept.
 

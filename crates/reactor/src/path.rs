@@ -118,7 +118,8 @@ pub(crate) enum Performed {
 }
 
 /// Performs an operation on a thread that may wait, for local file systems and those that it is
-/// `admitted` to. Local ones may take many steps if they are long jobs, and if they change something.
+/// `admitted` to. Local ones may take many steps if they are long jobs, or if they change
+/// something.
 pub(crate) fn perform(
     host: &Host,
     memory: &mut Memory,

@@ -12,7 +12,8 @@ use store::{Missing, Reader, SnapshotId, Store, Table, Value, View};
 /// What directories say of their size, bytes.
 const DIRECTORY_SIZE: u64 = 4096;
 
-/// Deepest directory that is climbed from, for a plan is made in one go. Damage could make a circle.
+/// Deepest directory that is climbed from: a plan is made in one go, and damage could make a
+/// circle.
 pub(super) const DEPTH_MAX: usize = 4096;
 
 /// Why a plan cannot be made (now).
