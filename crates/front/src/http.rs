@@ -58,6 +58,8 @@ const DISCARD_MAX: usize = 1 << 20;
 
 /// How much of a file is fetched with its attributes, bytes.
 const FETCH_MAX: u32 = 64 << 10;
+/// A request of so many bytes counts as two in a turn, one of twice as many as three.
+const LONG_REQUEST: usize = 1024;
 /// Room for a response's head in front of the first bytes.
 const HEADROOM: u32 = 512;
 
@@ -361,8 +363,12 @@ impl Automaton for Session {
         };
         // One request after the other, however many came at once.
         while let (true, State::Head { until }) = (self.goes_on && self.quota > 0, &state) {
-            (self.goes_on, self.quota) = (false, self.quota - 1);
+            self.goes_on = false;
+            let before = self.input.len();
             state = self.next_request(now, *until, out);
+            // A path is looked up at once, however long it is.
+            let taken = before.saturating_sub(self.input.len());
+            self.quota = self.quota.saturating_sub(1 + taken / LONG_REQUEST);
         }
         self.goes_on &= matches!(state, State::Head { .. }) && !self.input.is_empty();
         self.state = state;

@@ -474,7 +474,7 @@ impl Session {
     ) -> Result<(), &'static str> {
         assert!(size <= input.len(), "the message is whole");
         assert!(self.quota > 0, "others have their turn");
-        self.quota -= 1;
+        self.quota = self.quota.saturating_sub(cost(&input[..size]));
         self.state = if input.len() == size && is_large_write(input) {
             self.take_write(mem::take(input), out)?
         } else {
@@ -766,6 +766,17 @@ impl Session {
 fn tag_of(message: &[u8]) -> u16 {
     assert!(message.len() >= HEADER_SIZE, "a whole message has a tag");
     u16::from_le_bytes([message[5], message[6]])
+}
+
+/// Cost of a message, in requests of a turn: a path is walked at once, however many names it has.
+fn cost(message: &[u8]) -> usize {
+    const TATTACH: u8 = 104;
+    const TWALK: u8 = 110;
+    const REQUEST: usize = 256;
+    match message[TYPE] {
+        TATTACH | TWALK => 1 + message.len() / REQUEST,
+        _other => 1,
+    }
 }
 
 fn is_large_write(message: &[u8]) -> bool {

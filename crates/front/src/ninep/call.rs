@@ -14,9 +14,10 @@ use wire::ninep::Rmessage;
 /// larger than its name.
 pub(super) const LISTED: usize = 8;
 
-/// Bytes of names.
+/// Bytes of the names of a walk, and of what is found by each.
 fn names_bytes(names: &[Name]) -> usize {
-    names.iter().map(|name| size_of::<Name>() + name.as_bytes().len()).sum()
+    const EACH: usize = size_of::<Name>() + size_of::<Stat>();
+    names.iter().map(|name| EACH + name.as_bytes().len()).sum()
 }
 
 /// Bytes of one name, at most.

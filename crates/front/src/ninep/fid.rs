@@ -88,6 +88,18 @@ impl Fid {
         }
     }
 
+    /// # Errors
+    /// `Invalid` if it stands for an extended attribute: that is no file, and has no names.
+    pub(super) fn expect_no_attr(&self) -> Result<(), Error> {
+        match self.openness {
+            Openness::AttrRead { .. } | Openness::AttrWrite { .. } => Err(Error::Invalid),
+            Openness::Closed
+            | Openness::Opening { .. }
+            | Openness::File { .. }
+            | Openness::Directory { .. } => Ok(()),
+        }
+    }
+
     /// How many handles it holds: its node, and its open file even before that is open.
     fn handles(&self) -> usize {
         match self.openness {

@@ -44,6 +44,7 @@ impl Session {
             Tmessage::Setattr { fid, .. } => {
                 let set = set_stat(&message);
                 let file = self.fids.get(fid)?;
+                file.expect_no_attr()?;
                 let (node, open) = (file.node, file.open_for_writing());
                 let ask = Ask::SetStat { node, open, set };
                 Ok(Next::Ask(Await::Success { code: 27 }, file.caller.clone(), ask))
@@ -296,7 +297,9 @@ impl Session {
     }
 
     pub(super) fn node(&self, fid: u32) -> Result<NodeId, Error> {
-        self.fids.get(fid).map(|fid| fid.node)
+        let file = self.fids.get(fid)?;
+        file.expect_no_attr()?;
+        Ok(file.node)
     }
 
     /// The group a client chooses for a new file, if clients are believed.

@@ -23,8 +23,9 @@ pub(super) type Started = Result<Next, Error>;
 /// The directory to attach to for who wants to command the server: that of its service files.
 const COMMANDS: &[u8] = b".upcall";
 
-/// Longest path to attach to, bytes, as of Linux.
+/// Longest path to attach to, bytes, as of Linux, and names. It is walked at once.
 const PATH_MAX: usize = 4096;
+const PATH_NAMES_MAX: usize = 256;
 
 const READ_HEADROOM: u32 = READ_HEADER_SIZE as u32;
 
@@ -137,6 +138,9 @@ impl Session {
             inner.split(|b| *b == b'/').filter(|part| !part.is_empty() && *part != here);
         let path = std::iter::once(here).chain(components);
         let path = path.map(Name::new).collect::<Result<Vec<Name>, Error>>()?;
+        if path.len() > PATH_NAMES_MAX {
+            return Err(Error::NameTooLong);
+        }
         let caller = match (&self.identity, uid) {
             (Identity::Fixed(caller), _) => caller.clone(),
             (Identity::Claimed(_), Some(uid)) if uid != NO_UID => {
@@ -177,6 +181,7 @@ impl Session {
 
     fn walk(&mut self, fid: u32, newfid: u32, names: &Names<'_>) -> Started {
         let file = self.fids.get(fid)?;
+        file.expect_no_attr()?;
         // An open fid may not move; that it may not even be walked from (walk(5)) no server checks.
         match newfid == fid {
             true if file.open().is_some() => return Err(Error::Invalid),
@@ -302,9 +307,9 @@ impl Session {
     /// file.
     fn remove(&mut self, fid: u32, out: &mut Vec<Output>) -> Started {
         let file = self.fids.remove(fid)?;
-        if let Openness::AttrRead { .. } | Openness::AttrWrite { .. } = file.openness {
+        if let Err(error) = file.expect_no_attr() {
             file.forget(out);
-            return Err(Error::Invalid);
+            return Err(error);
         }
         let (node, caller) = (file.node, file.caller.clone());
         Ok(Next::Ask(Await::Remove { code: REMOVE, file }, caller, Ask::RemoveNode { node }))

@@ -36,6 +36,34 @@ fn removing_the_fid_of_an_attribute_removes_no_file() {
 }
 
 #[test]
+fn the_fid_of_an_attribute_stands_for_no_file() {
+    let names = || Names::new(&[]).unwrap();
+    let messages = |fid: u32| {
+        [
+            Tmessage::Getattr { fid, mask: 0 },
+            Tmessage::Rename { fid, dfid: 1, name: b"g" },
+            Tmessage::Link { dfid: 1, fid, name: b"g" },
+            Tmessage::Statfs { fid },
+            Tmessage::Readlink { fid },
+            Tmessage::Walk { fid, newfid: 9, names: names() },
+            Tmessage::Xattrwalk { fid, newfid: 9, name: b"" },
+            Tmessage::Lopen { fid, flags: 0 },
+        ]
+    };
+    let mut lab = lab();
+    lab.say(3, Tmessage::Xattrwalk { fid: 2, newfid: 3, name: b"user.a" });
+    lab.answer(0, walked(&[], 5));
+    lab.answer(0, Ok(Reply::Bytes(Vec::new())));
+    lab.say(4, Tmessage::Xattrcreate { fid: 2, name: b"user.b", size: 3, flags: 0 });
+    for message in messages(2).into_iter().chain(messages(3)) {
+        lab.text.clear();
+        let shown = format!("{message:?}");
+        lab.say(5, message);
+        assert!(lab.text.ends_with(": Rlerror 5 (22)\n"), "{shown}: {}", lab.text);
+    }
+}
+
+#[test]
 fn flags_of_a_new_attribute_that_no_one_knows_are_refused() {
     for flags in [3, 4, u32::MAX] {
         let mut lab = lab();

@@ -34,6 +34,9 @@ fn a_path_to_attach_to_is_no_longer_than_linux_takes() {
     let long = [b'/'; 4097];
     assert_eq!(attaching(&long).text, "TAttach 1: Rlerror 1 (36)\n");
     assert_eq!(attaching(&long[1..]).text, "TAttach 1: ask 0 Walk\n");
+    let deep = |names| attaching(&b"d/".repeat(names)).text;
+    assert_eq!(deep(256), "TAttach 1: Rlerror 1 (36)\n");
+    assert_eq!(deep(255), "TAttach 1: ask 0 Walk\n");
     // The place where the tree is on the host does not count.
     let within = [b"/srv", &long[1..]].concat();
     assert_eq!(attaching(&within).text, "TAttach 1: ask 0 Walk\n");
@@ -50,4 +53,24 @@ fn names_of_a_walk_that_waits_count() {
     assert!(lab.session.bytes() >= before + 16 * long.len());
     lab.answer(0, Err(Error::NotFound));
     assert_eq!(lab.session.bytes(), before + 11, "the answer is not sent yet");
+}
+
+#[test]
+fn long_paths_use_up_a_turn() {
+    let begun = |length: usize| {
+        let mut lab = Lab::linux();
+        lab.attach();
+        lab.session.set_room(Room { messages: 8, ..Room::ALL });
+        let name = vec![b'x'; length];
+        let mut all = Vec::new();
+        for tag in 2..10 {
+            let names = Names::new(&[&name[..]; 16]).unwrap();
+            let newfid = u32::from(tag);
+            all.extend(&*message(tag, Tmessage::Walk { fid: 1, newfid, names }));
+        }
+        lab.text.clear();
+        lab.step("walks".to_string(), Input::Received(Buf::from(all)));
+        lab.text.matches("Walk").count()
+    };
+    assert_eq!((begun(2), begun(16), begun(255)), (8, 4, 1));
 }
