@@ -39,8 +39,13 @@ impl Ninep {
         self.fids.get(&fid).ok_or(Error::Invalid)
     }
 
+    /// The file that a fid stands for: that of an attribute stands for none.
     fn handle(&self, fid: u32) -> Result<File, Error> {
-        self.fid(fid).map(|fid| fid.handle)
+        let fid = self.fid(fid)?;
+        match fid.state {
+            FidState::AttrRead { .. } | FidState::AttrWrite { .. } => Err(Error::Invalid),
+            _ => Ok(fid.handle),
+        }
     }
 
     fn open_file(&self, fid: u32) -> Option<(File, Access)> {
@@ -145,7 +150,8 @@ impl Ninep {
                     vec![PathOp::RemoveFile { root, file: self.handle(*fid)? }]
                 }
                 FidState::AttrWrite { name, value, size, flags } if value.len() == *size => {
-                    let (file, name, value) = (self.handle(*fid)?, name.clone(), value.clone());
+                    let file = self.fid(*fid)?.handle;
+                    let (name, value) = (name.clone(), value.clone());
                     match flags {
                         2 if value.is_empty() => vec![PathOp::RemoveAttr { file, name }],
                         flags => {
@@ -177,8 +183,7 @@ impl Ninep {
         set: &SetStat,
         rename: Option<&[u8]>,
     ) -> Result<Vec<PathOp>, Error> {
-        let known = self.fid(fid)?;
-        let (handle, name) = (known.handle, known.name.clone());
+        let (handle, name) = (self.handle(fid)?, self.fid(fid)?.name.clone());
         let open = self.open_file(fid).filter(|(_, access)| access.write && set.size.is_some());
         let file = open.map_or(handle, |(file, _)| file);
         let (set, open) = (set.clone(), open.is_some());
