@@ -49,7 +49,7 @@ const LETTERS_AT_ONCE: usize = 8;
 
 /// Duration of the path operations that the node's thread performs in one turn, after which others
 /// go to the pool: input of other clients waits for all of them.
-const INLINE_MAX: Duration = Duration::from_millis(4);
+const INLINE_MAX: Duration = Duration::from_millis(2);
 
 /// The part of a reactor that does not depend on its form.
 pub(crate) struct Common {
@@ -253,7 +253,7 @@ impl Common {
         } else if path::joins_files(&task.op) && self.are_apart(&task.op) {
             Attempt::Done(Err(Error::CrossDevice))
         } else {
-            Attempt::Later { is_long: false }
+            Attempt::Later { is_long: path::may_climb(&task.op) }
         };
         let is_long = match attempt {
             Attempt::Done(result) => {

@@ -34,7 +34,7 @@ use crate::identity::Depth;
 use crate::memory::Memory;
 use crate::pool::lanes::Lane;
 use base::op::{File, PathDone, PathOp, Replacement};
-use base::{Caller, Error, Instant};
+use base::{Caller, Error, Instant, Name};
 use recent::Recent;
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -210,6 +210,11 @@ pub(crate) fn cacheable(op: &PathOp) -> bool {
 /// Whether an operation keeps its thread for long.
 pub(crate) fn is_long(op: &PathOp) -> bool {
     matches!(op, PathOp::List { .. } | PathOp::ListAll { .. })
+}
+
+/// Whether an operation climbs from a directory, which may be deep.
+pub(crate) fn may_climb(op: &PathOp) -> bool {
+    matches!(op, PathOp::Walk { names, .. } if names.iter().any(Name::is_parent))
 }
 
 /// Lane of an operation whatever it begins with: a path may lead anywhere, and names are

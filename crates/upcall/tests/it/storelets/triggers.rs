@@ -129,8 +129,15 @@ fn each_new_file_is_run_for_once() {
     assert_eq!(lengths, ["see\0/sub/a\0".len(), "see\0/sub/deep/er/b c\0".len()]);
     let doing = shop.await_doing("see", |doing| doing["files"][1] == 0);
     assert_eq!(doing["files"], serde_json::json!([4, 0, 0]), "{doing}");
-    // Once, also after a crash; and what came meanwhile is not missed.
-    std::thread::sleep(Duration::from_millis(500));
+    // Once, also after a crash, when that is on the disk; and what came meanwhile is not missed.
+    let kept = shop.state.path().join("kept/files");
+    let is_kept = |file: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap_or_default();
+        text.contains("deep/er/b%20c")
+    };
+    while !std::fs::read_dir(&kept).unwrap().all(is_kept) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let Shop { lab, state } = shop;
     std::fs::write(lab.served.path().join("sub/meanwhile"), "x").unwrap();
     let shop = Shop { lab, state }.crash(&[]);
