@@ -58,8 +58,6 @@ const DISCARD_MAX: usize = 1 << 20;
 
 /// How much of a file is fetched with its attributes, bytes.
 const FETCH_MAX: u32 = 64 << 10;
-/// A request of so many bytes counts as two in a turn, one of twice as many as three.
-const LONG_REQUEST: usize = 1024;
 /// Room for a response's head in front of the first bytes.
 const HEADROOM: u32 = 512;
 
@@ -67,8 +65,7 @@ const HEADROOM: u32 = 512;
 const CALL: CallId = CallId(0);
 /// The call by which a session that ends early tidies up behind itself.
 const CLEANUP: CallId = CallId(1);
-
-/// The call by which a program is given its input, beside the one by which it is listened to.
+/// The call by which a program or a service is given its input, beside the one that listens to it.
 const FEED: CallId = CallId(2);
 
 /// What the connection waits for.
@@ -366,9 +363,7 @@ impl Automaton for Session {
             self.goes_on = false;
             let before = self.input.len();
             state = self.next_request(now, *until, out);
-            // A path is looked up at once, however long it is.
-            let taken = before.saturating_sub(self.input.len());
-            self.quota = self.quota.saturating_sub(1 + taken / LONG_REQUEST);
+            self.spend(before.saturating_sub(self.input.len()));
         }
         self.goes_on &= matches!(state, State::Head { .. }) && !self.input.is_empty();
         self.state = state;

@@ -6,7 +6,16 @@ use crate::Room;
 /// Limit of the connection that may go on although nothing is left, bytes.
 const FIRST_BYTES: usize = 1 << 20;
 
+/// A request of so many bytes counts as two.
+const LONG_REQUEST: usize = 1024;
+
 impl Session {
+    /// A request of so many bytes was begun. Its path is looked up at once, however long it is, so
+    /// a long one counts as several in its turn.
+    pub(super) fn spend(&mut self, bytes: usize) {
+        self.quota = self.quota.saturating_sub(1 + bytes / LONG_REQUEST);
+    }
+
     /// Sets the memory that the node has left.
     pub fn set_room(&mut self, room: Room) {
         let first = if room.is_first { FIRST_BYTES } else { 0 };
