@@ -27,7 +27,7 @@ pub(super) const FILE: &[u8] = b"ops";
 const BODY_MAX: usize = 8 << 20;
 
 /// Bytes of a body that are cut into lines before others have their turn.
-const CUT: usize = 32 << 10;
+const CUT: usize = 8 << 10;
 
 /// How much is read at once, bytes.
 const PIECE: u32 = 16 << 10;
@@ -291,7 +291,6 @@ impl Session {
 
     /// The body is there: cuts it into lines.
     fn operate_ask(&mut self, now: Instant, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
-        it.body.shrink_to_fit();
         it.step = Step::Cutting(Lines::new(&it.body, self.behind(&it).as_bytes()));
         self.operate_cut(now, it, out)
     }

@@ -275,7 +275,7 @@ fn a_large_body_is_cut_in_turns() {
     while lab.session.deadline() == Some(Instant(0)) {
         lab.step("turn", Input::Tick);
     }
-    assert_eq!(lab.text, "turn: \nturn: \nturn: ask 0 Walk\n");
+    assert!(lab.text.ends_with("turn: \nturn: ask 0 Walk\n"), "{}", lab.text);
     // Its client leaves, or the server ends.
     for input in [Input::Lost, Input::Ended, Input::Drain] {
         let mut lab = begun();
