@@ -479,11 +479,11 @@ fn climbs(target: &Target, _number: usize) -> Result<()> {
         })?;
         for _ in 0..60 {
             ensure!(client.reply()?.0 == TWALK + 1, "a walk up is refused");
+            target.note_effect();
         }
         for fid in 2..62 {
             client.call(|out| _ = Message::new(out, TCLUNK, 0).u32(fid))?;
         }
-        target.note_effect();
     }
     Ok(())
 }
