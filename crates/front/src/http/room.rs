@@ -10,8 +10,8 @@ const FIRST_BYTES: usize = 1 << 20;
 const LONG_REQUEST: usize = 1024;
 
 impl Session {
-    /// A request of so many bytes was begun. Its path is looked up at once, however long it is, so
-    /// a long one counts as several in its turn.
+    /// A request with a head of so many bytes is begun. Its path is looked up at once, however
+    /// long it is, so a long one counts as several in its turn.
     pub(super) fn spend(&mut self, bytes: usize) {
         self.quota = self.quota.saturating_sub(1 + bytes / LONG_REQUEST);
     }

@@ -248,3 +248,13 @@ fn only_a_whole_authority_names_this_host() {
         assert!(!lab.text.contains("ask 0 Fetch"), "{host}: {}", lab.text);
     }
 }
+
+#[test]
+fn a_long_path_counts_as_several_requests_of_a_turn() {
+    for (length, left) in [(10, 7), (3000, 5)] {
+        let mut lab = Lab::new();
+        lab.session.set_room(crate::Room { messages: 8, ..crate::Room::ALL });
+        lab.say(&format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "d/".repeat(length / 2)));
+        assert_eq!(lab.session.quota, left, "{length} bytes");
+    }
+}
