@@ -191,8 +191,7 @@ impl Session {
 
     /// Whether the client has no file open and has begun nothing.
     pub fn is_resting(&self) -> bool {
-        let opens = self.fids.handles() - self.fids.len();
-        opens == 0 && !self.has_begun()
+        self.fids.opens() == 0 && !self.has_begun()
     }
 
     /// Whether something that the client has begun has not ended.
@@ -244,7 +243,7 @@ impl Session {
         self.calls.iter().map(|(_, call)| call.awaits.name())
     }
 
-    /// Nodes and open files that the client's fids hold.
+    /// Nodes and open files that the client's fids and calls hold.
     pub fn handles(&self) -> usize {
         self.fids.handles()
     }
@@ -365,7 +364,8 @@ impl Automaton for Session {
         assert_eq!(self.asked, wanted.iter().map(|call| call.bytes).sum::<usize>());
         assert_eq!(self.given_up, given_up.iter().map(|call| call.bytes).sum::<usize>());
         self.parked.check();
-        self.fids.check();
+        let has_node = self.calls.iter().filter(|(_, call)| call.has_node).count();
+        self.fids.check(has_node);
         match self.state {
             State::New => assert!(self.fids.len() == 0 && self.parked.is_empty()),
             State::Ready(_) => {
@@ -630,6 +630,9 @@ impl Session {
 
     fn answered(&mut self, id: CallId, reply: Result<Reply, Error>, out: &mut Vec<Output>) {
         let mut call = self.calls.remove(id.0 as usize);
+        if call.has_node {
+            self.fids.end_node();
+        }
         let Some(tag) = call.tag else {
             self.given_up -= call.bytes;
             call.awaits.end(&mut self.fids, out);
@@ -663,7 +666,12 @@ impl Session {
                 let bytes = awaits.bytes(&ask);
                 self.asked += bytes;
                 self.waiting += usize::from(matches!(awaits, Await::Lock));
-                let id = self.calls.insert(Call { tag: Some(tag), awaits, flushes, bytes });
+                let has_node = awaits.has_node();
+                if has_node {
+                    self.fids.expect_node();
+                }
+                let call = Call { tag: Some(tag), awaits, flushes, bytes, has_node };
+                let id = self.calls.insert(call);
                 let id = CallId(u32::try_from(id).expect("calls are limited"));
                 let before = self.tags.insert(tag, id);
                 assert!(before.is_none(), "a tag has one call");

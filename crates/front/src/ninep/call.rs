@@ -33,6 +33,8 @@ pub(super) struct Call {
     pub(super) flushes: Vec<u16>,
     /// Bytes it asked for, which count against the connection's limit.
     pub(super) bytes: usize,
+    /// It asks for a node, or holds one, which counts as one of the connection's.
+    pub(super) has_node: bool,
 }
 
 /// What a call does next.
@@ -143,6 +145,41 @@ impl Await {
             | Await::AttrSet { .. }
             | Await::Remove { .. }
             | Await::Lock => false,
+        }
+    }
+
+    /// Whether a node comes or is held that no fid stands for.
+    pub(super) fn has_node(&self) -> bool {
+        match self {
+            Await::Attach { .. }
+            | Await::Walk { .. }
+            | Await::AttrNode { .. }
+            | Await::AttrValue { .. }
+            | Await::CreateDirWalk { .. }
+            | Await::CreateDirOpen { .. }
+            | Await::AttrSet { .. }
+            | Await::Remove { .. } => true,
+            Await::GivenUp
+            | Await::Identify { .. }
+            | Await::Open { .. }
+            | Await::CreateMode { .. }
+            | Await::Create { .. }
+            | Await::CreateDir { .. }
+            | Await::Read
+            | Await::ReadComing
+            | Await::ReadEntries { .. }
+            | Await::Readdir { .. }
+            | Await::Write
+            | Await::Getattr
+            | Await::Stat { .. }
+            | Await::Wstat { .. }
+            | Await::WstatRename { .. }
+            | Await::Make { .. }
+            | Await::Success { .. }
+            | Await::Readlink
+            | Await::Statfs
+            | Await::Lock
+            | Await::Getlock => false,
         }
     }
 

@@ -144,10 +144,12 @@ const ATTRS_FREE: usize = 32 << 10;
 #[derive(Debug)]
 pub(super) struct Fids {
     fids: BTreeMap<u32, Fid>,
-    /// Nodes and open files that they hold, and how many these may be.
+    /// Nodes and open files that they hold, and how many these may be with those that come.
     handles: usize,
     limit: usize,
-    /// The same at present, for what others hold.
+    /// Nodes that calls under way ask for or hold: they become fids, or are given back.
+    coming: usize,
+    /// The limit at present, for what others hold.
     most: usize,
     /// Bytes of attributes that they hold. At most [`ATTRS_MAX`].
     attr_bytes: usize,
@@ -160,16 +162,45 @@ pub(super) struct Fids {
 impl Fids {
     pub(super) fn new(limit: usize) -> Fids {
         let (fids, attrs_most) = (BTreeMap::new(), ATTRS_MAX);
-        Fids { fids, handles: 0, limit, most: limit, attr_bytes: 0, attrs_most, claims: 0 }
+        Fids {
+            fids,
+            handles: 0,
+            limit,
+            coming: 0,
+            most: limit,
+            attr_bytes: 0,
+            attrs_most,
+            claims: 0,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
         self.fids.len()
     }
 
-    /// Nodes and open files that they hold.
+    /// Nodes and open files that they hold, and nodes that come.
     pub(super) fn handles(&self) -> usize {
-        self.handles
+        self.handles + self.coming
+    }
+
+    /// Open files among these.
+    pub(super) fn opens(&self) -> usize {
+        self.handles - self.fids.len()
+    }
+
+    /// A call begins that asks for a node, or holds one.
+    pub(super) fn expect_node(&mut self) {
+        self.coming += 1;
+    }
+
+    /// It has ended.
+    pub(super) fn end_node(&mut self) {
+        assert!(self.coming > 0, "what was expected is counted");
+        self.coming -= 1;
+    }
+
+    fn expect_handle(&self) -> Result<(), Error> {
+        if self.handles() >= self.most { Err(Error::TooManyOpen) } else { Ok(()) }
     }
 
     /// Sets how many these may be while others hold what they do. More stay, if they are there.
@@ -213,12 +244,10 @@ impl Fids {
     /// Claims a fid for opening; nobody else may open it meanwhile.
     pub(super) fn claim(&mut self, fid: u32) -> Result<Claim, Error> {
         let serial = self.claims + 1;
-        let full = self.handles >= self.most;
+        let room = self.expect_handle();
         let file = self.get_mut(fid)?;
         let Openness::Closed = file.openness else { return Err(Error::Invalid) };
-        if full {
-            return Err(Error::TooManyOpen);
-        }
+        room?;
         file.openness = Openness::Opening { serial };
         self.handles += 1;
         self.claims = serial;
@@ -247,7 +276,7 @@ impl Fids {
         if self.fids.contains_key(&fid) || fid == wire::ninep::NO_FID {
             return Err(Error::Invalid);
         }
-        if self.handles >= self.most { Err(Error::TooManyOpen) } else { Ok(()) }
+        self.expect_handle()
     }
 
     /// Binds `fid`; if the client took the number meanwhile for something else, the new file is
@@ -287,7 +316,8 @@ impl Fids {
         Ok(())
     }
 
-    pub(super) fn check(&self) {
+    pub(super) fn check(&self, coming: usize) {
+        assert_eq!(self.coming, coming);
         assert_eq!(self.attr_bytes, self.fids.values().map(Fid::attr_bytes).sum::<usize>());
         assert_eq!(self.handles, self.fids.values().map(Fid::handles).sum::<usize>());
         assert!(self.attr_bytes <= ATTRS_MAX);

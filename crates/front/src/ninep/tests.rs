@@ -648,7 +648,7 @@ fn sample(state: State, busy: bool) -> Session {
     if busy && state != State::New {
         let tag = (state != State::Closing).then_some(9);
         let (awaits, flushes) = (Await::Getattr, Vec::new());
-        session.calls.insert(Call { tag, awaits, flushes, bytes: 0 });
+        session.calls.insert(Call { tag, awaits, flushes, bytes: 0, has_node: false });
         session.tags.extend(tag.map(|tag| (tag, CallId(0))));
     }
     session

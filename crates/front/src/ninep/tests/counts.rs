@@ -86,6 +86,29 @@ fn a_fid_that_is_open_counts_as_two() {
 }
 
 #[test]
+fn walks_under_way_count_as_fids() {
+    let mut lab = Lab::linux();
+    lab.attach();
+    let walk = |lab: &mut Lab, tag: u16| {
+        lab.text.clear();
+        let names = Names::new(&[b"f"]).unwrap();
+        lab.say(tag, Tmessage::Walk { fid: 1, newfid: tag.into(), names });
+        !lab.text.contains(&format!("Rlerror {tag} (24)"))
+    };
+    // With the one that is attached there are eight.
+    assert!((2..8).all(|tag| walk(&mut lab, tag)));
+    assert_eq!(lab.session.handles(), 7);
+    assert!(walk(&mut lab, 8) && !walk(&mut lab, 9));
+    // Its node comes all the same.
+    lab.say(10, Tmessage::Flush { oldtag: 8 });
+    assert!(!walk(&mut lab, 9));
+    lab.answer(0, Err(Error::NotFound));
+    assert_eq!(lab.session.handles(), 7);
+    assert!(walk(&mut lab, 9) && !walk(&mut lab, 10));
+    lab.session.check();
+}
+
+#[test]
 fn messages_of_one_receive_are_begun_in_several_turns_while_others_have_some() {
     let mut lab = Lab::linux();
     lab.attach();
