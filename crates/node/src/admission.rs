@@ -171,6 +171,11 @@ impl Admission {
         self.messages = messages.div_ceil(self.parts);
     }
 
+    /// Messages that a part of a turn begins.
+    pub(crate) fn messages(&self) -> usize {
+        self.messages
+    }
+
     /// Parts of a turn; the time is looked at between two of them.
     pub(crate) fn parts(&self) -> usize {
         self.parts

@@ -13,11 +13,15 @@
 //! these are, up to four requests for each turn of theirs. Completions wait with the tag of the
 //! turn that began their request: a request waits once, not for each of its operations, until it
 //! has cost a quantum; then they wait like new input.
-//! Completions of volumes, of other servers and of sends, and what other nodes send, do not wait
-//! here.
+//! Completions of volumes, of other servers and of sends, and what storelets ask, do not wait here.
+//!
+//! What the connections of [fronts](crate::letters) ask waits in the node that has the files, in
+//! the order of these turns too: there each of them is a client like the node's own. The answers
+//! are completions of the front.
 
 use crate::Node;
 use crate::connection::{self, Connection};
+use crate::letters::HOME;
 use crate::route::Message;
 use base::op::{Event, Op};
 use base::{Buf, Error, Instant};
@@ -25,6 +29,7 @@ use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::time::Duration;
+use tree::{Reply, RequestId};
 
 /// Cost after which the node ends its turn, so that newly arrived input of a connection that has
 /// cost little soon comes first. Each waiting connection adds to it: serving many in one turn costs
@@ -64,16 +69,40 @@ const DONE_MAX: usize = 16;
 /// Capacity for completions that an idle connection keeps.
 const DONE_KEPT: usize = 8;
 
+/// A connection of this node, or one of a front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Client {
+    /// [`HOME`] for this node, whatever its own number is.
+    pub(crate) node: usize,
+    pub(crate) slot: usize,
+}
+
+impl Client {
+    /// Returns the connection of this node with that slot.
+    pub(crate) fn of_slot(slot: usize) -> Client {
+        Client { node: HOME, slot }
+    }
+}
+
 /// Connections that wait for their turns.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    waiting: BTreeSet<(Tag, usize)>,
+    waiting: BTreeSet<(Tag, Client)>,
     arrivals: u64,
-    /// By slot.
-    flows: Vec<Flow>,
+    /// By node and slot.
+    flows: Vec<Vec<Flow>>,
     /// Virtual time, ns, and the end of the turn before: where new connections begin.
     time: u64,
     end: u64,
+}
+
+/// What a request of a connection waited for.
+#[derive(Debug)]
+pub(crate) enum Completion {
+    /// An operation of a tree.
+    Operation(Event),
+    /// The answer of another node.
+    Reply(RequestId, Result<Reply, Error>),
 }
 
 /// Order of the turns.
@@ -109,19 +138,22 @@ struct Flow {
     uncharged: u64,
     /// End of the last turn, virtual time.
     end: u64,
-    /// Completions of operations for its requests, in order.
-    done: VecDeque<Event>,
+    /// Completions for its requests, in order.
+    done: VecDeque<Completion>,
     /// End of its receive.
     received: Option<Result<Buf, Error>>,
     /// Whether a deadline has passed, or requests are left.
     ticks: bool,
+    /// What a connection of a front has said, in order; last, without an input, that it has ended.
+    asked: VecDeque<Option<names::Input>>,
     /// Whether the last turn left requests, for which a tick follows.
     is_left: bool,
 }
 
 impl Flow {
     fn is_empty(&self) -> bool {
-        self.done.is_empty() && self.received.is_none() && !self.ticks
+        let Flow { done, received, ticks, asked, .. } = self;
+        done.is_empty() && received.is_none() && !ticks && asked.is_empty()
     }
 
     /// Cost charged for a turn, ns.
@@ -160,54 +192,94 @@ impl Queue {
     }
 
     /// Whether input is queued for a connection.
-    pub(crate) fn has_input(&self, slot: usize) -> bool {
-        self.flows.get(slot).is_some_and(|flow| !flow.is_empty())
+    pub(crate) fn has_input(&self, client: Client) -> bool {
+        self.known(client).is_some_and(|flow| !flow.is_empty())
     }
 
     /// Whether a tick is queued for a connection.
-    pub(crate) fn has_tick(&self, slot: usize) -> bool {
-        self.flows.get(slot).is_some_and(|flow| flow.ticks)
+    pub(crate) fn has_tick(&self, client: Client) -> bool {
+        self.known(client).is_some_and(|flow| flow.ticks)
     }
 
     /// Adds the end of a receive.
-    pub(crate) fn receive(&mut self, slot: usize, result: Result<Buf, Error>) {
-        let before = self.flow(slot).received.replace(result);
+    pub(crate) fn receive(&mut self, client: Client, result: Result<Buf, Error>) {
+        let before = self.flow(client).received.replace(result);
         assert!(before.is_none(), "a connection has one receive at a time");
-        self.join(slot, false);
+        self.join(client, false);
     }
 
-    /// Adds the completion of an operation for one of its requests.
-    pub(crate) fn complete(&mut self, slot: usize, event: Event) {
-        let flow = self.flow(slot);
-        flow.done.push_back(event);
+    /// Adds what a connection of a front has said, or that it has ended.
+    pub(crate) fn ask(&mut self, client: Client, input: Option<names::Input>) {
+        assert!(client.node != HOME, "this node's connections are at hand");
+        self.flow(client).asked.push_back(input);
+        self.join(client, false);
+    }
+
+    /// Whether something that a connection of a front has said waits.
+    pub(crate) fn has_asked(&self, client: Client) -> bool {
+        self.known(client).is_some_and(|flow| !flow.asked.is_empty())
+    }
+
+    /// Removes a request of a connection of a front, if it waits.
+    pub(crate) fn withdraw(&mut self, client: Client, id: RequestId) -> bool {
+        let is_it = |said: &Option<names::Input>| matches!(said, Some(names::Input::Ask(other, _)) if *other == id);
+        let flow = self.flow(client);
+        let Some(at) = flow.asked.iter().position(is_it) else { return false };
+        flow.asked.remove(at);
+        self.rest(client);
+        true
+    }
+
+    /// Lets a connection that has nothing to do any more not wait.
+    fn rest(&mut self, client: Client) {
+        let flow = self.flow(client);
+        if flow.is_empty()
+            && let Some(tag) = flow.tag.take()
+        {
+            self.waiting.remove(&(tag, client));
+        }
+    }
+
+    /// Adds a completion for one of its requests.
+    pub(crate) fn complete(&mut self, client: Client, completion: Completion) {
+        let flow = self.flow(client);
+        flow.done.push_back(completion);
         if flow.done.len() == 1
             && flow.goes_on()
             && let Some(tag) = flow.tag.take()
         {
             // It is that of new input.
-            self.waiting.remove(&(tag, slot));
+            self.waiting.remove(&(tag, client));
         }
-        self.join(slot, false);
+        self.join(client, false);
     }
 
     /// Adds that a deadline has passed, or that requests are left.
-    pub(crate) fn tick(&mut self, slot: usize) {
-        let flow = self.flow(slot);
+    pub(crate) fn tick(&mut self, client: Client) {
+        let flow = self.flow(client);
         flow.ticks = true;
         let is_left = flow.is_left;
-        self.join(slot, is_left);
+        self.join(client, is_left);
     }
 
-    fn flow(&mut self, slot: usize) -> &mut Flow {
-        if self.flows.len() <= slot {
-            self.flows.resize_with(slot + 1, Flow::default);
+    fn known(&self, Client { node, slot }: Client) -> Option<&Flow> {
+        self.flows.get(node)?.get(slot)
+    }
+
+    fn flow(&mut self, Client { node, slot }: Client) -> &mut Flow {
+        if self.flows.len() <= node {
+            self.flows.resize_with(node + 1, Vec::new);
         }
-        &mut self.flows[slot]
+        let flows = &mut self.flows[node];
+        if flows.len() <= slot {
+            flows.resize_with(slot + 1, Flow::default);
+        }
+        &mut flows[slot]
     }
 
     /// Lets a connection with input wait for its turn.
-    fn join(&mut self, slot: usize, is_left: bool) {
-        let flow = &mut self.flows[slot];
+    fn join(&mut self, client: Client, is_left: bool) {
+        let flow = &mut self.flows[client.node][client.slot];
         if flow.tag.is_some() {
             return;
         }
@@ -223,14 +295,14 @@ impl Queue {
         let new = Tag { finish, is_left, arrival: self.arrivals, start };
         let tag = if flow.goes_on() { flow.begun } else { new };
         flow.tag = Some(tag);
-        self.waiting.insert((tag, slot));
+        self.waiting.insert((tag, client));
     }
 
     /// Begins the turn of the next connection.
-    fn begin(&mut self) -> Option<usize> {
-        let (tag, slot) = self.waiting.pop_first()?;
+    fn begin(&mut self) -> Option<Client> {
+        let (tag, client) = self.waiting.pop_first()?;
         self.time = self.time.max(tag.start);
-        let flow = &mut self.flows[slot];
+        let flow = self.flow(client);
         assert_eq!(flow.tag.take(), Some(tag), "a connection waits once");
         if !flow.goes_on() {
             let bytes = flow.received.as_ref().and_then(|result| result.as_ref().ok());
@@ -238,13 +310,13 @@ impl Queue {
             flow.is_small = flow.done.is_empty() && is_little;
             (flow.begun, flow.cost) = (tag, 0);
         }
-        Some(slot)
+        Some(client)
     }
 
     /// Ends a turn that has cost so much, and has left requests or not; the connection waits again
     /// if input is left.
-    fn end(&mut self, slot: usize, cost: Duration, is_left: bool) {
-        let flow = &mut self.flows[slot];
+    fn end(&mut self, client: Client, cost: Duration, is_left: bool) {
+        let flow = &mut self.flows[client.node][client.slot];
         let cost = flow.charge(cost);
         flow.cost = flow.cost.saturating_add(cost);
         flow.is_left = is_left || !flow.is_empty();
@@ -253,28 +325,57 @@ impl Queue {
         flow.end = flow.end.max(flow.begun.start.saturating_add(flow.charged));
         self.end = flow.end;
         if !flow.is_empty() {
-            self.join(slot, true);
-        } else if flow.done.capacity() > DONE_KEPT {
+            return self.join(client, true);
+        }
+        if flow.done.capacity() > DONE_KEPT {
             flow.done = VecDeque::new();
+        }
+        if flow.asked.capacity() > DONE_KEPT {
+            flow.asked = VecDeque::new();
         }
     }
 
     /// Clears the slot of a closed connection.
-    pub(crate) fn forget(&mut self, slot: usize) {
-        let Some(flow) = self.flows.get_mut(slot) else { return };
-        let flow = mem::take(flow);
-        let is_empty = flow.received.is_none() && flow.done.is_empty();
+    pub(crate) fn forget(&mut self, client: Client) {
+        if self.known(client).is_none() {
+            return;
+        }
+        let flow = mem::take(self.flow(client));
+        let is_empty = flow.received.is_none() && flow.done.is_empty() && flow.asked.is_empty();
         assert!(is_empty, "what was under way for it has come back");
         if let Some(tag) = flow.tag {
-            self.waiting.remove(&(tag, slot));
+            self.waiting.remove(&(tag, client));
         }
     }
 
+    /// Clears the accounts of a connection of a front that has ended. What another one in its slot
+    /// has said since is kept.
+    fn renew(&mut self, client: Client) {
+        let flow = self.flow(client);
+        assert!(flow.done.is_empty(), "completions come before what a client says");
+        *flow = Flow { asked: mem::take(&mut flow.asked), ..Flow::default() };
+    }
+
+    /// Removes what the connections of a node that has ended have said.
+    pub(crate) fn forget_node(&mut self, node: usize) -> Vec<names::Input> {
+        let mut said = Vec::new();
+        for slot in 0..self.flows.get(node).map_or(0, Vec::len) {
+            let client = Client { node, slot };
+            said.extend(self.flow(client).asked.drain(..).flatten());
+            self.rest(client);
+        }
+        said
+    }
+
     pub(crate) fn check(&self) {
-        let flows = self.flows.iter().enumerate();
-        let waiting = flows.filter_map(|(slot, flow)| Some((flow.tag?, slot)));
+        let nodes = self.flows.iter().enumerate();
+        let flows = nodes.flat_map(|(node, flows)| {
+            let flows = flows.iter().enumerate();
+            flows.map(move |(slot, flow)| (Client { node, slot }, flow))
+        });
+        let waiting = flows.filter_map(|(client, flow)| Some((flow.tag?, client)));
         assert_eq!(self.waiting, waiting.collect(), "those that wait have tags");
-        for flow in &self.flows {
+        for flow in self.flows.iter().flatten() {
             let waits = flow.tag.is_some();
             assert_eq!(waits, !flow.is_empty(), "a connection waits with something");
             assert!(flow.begun.start <= flow.end, "a turn does not end before it begins");
@@ -295,26 +396,31 @@ impl Node {
         let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
         let enough = SERVING_TIME + SERVING_MORE * waiting;
         while spent < enough {
-            let Some(slot) = self.queue.begin() else { break };
-            let (before, unsent) = (ops.len(), self.unsent(slot));
+            let Some(client) = self.queue.begin() else { break };
+            let (before, unsent) = (ops.len(), self.unsent(client));
             let parts_until = begun + PARTS_TIME;
-            let inputs = self.serve_one(now, slot, &|| clock() < parts_until, ops);
+            let inputs = self.serve_one(now, client, &|| clock() < parts_until, ops);
             self.bill.add(inputs);
             // Most inputs lead to a response, which is sent at the end of the node's turn.
             let operations = u32::try_from(ops.len() - before + inputs).unwrap_or(u32::MAX);
-            let said = self.unsent(slot).saturating_sub(unsent) as u64;
+            let said = self.unsent(client).saturating_sub(unsent) as u64;
             let ended = clock();
             let moved = Duration::from_nanos(said / BYTES_PER_NS);
             let cost = ended.since(begun) + OPERATION_COST * operations + moved;
-            let is_left = self.connections.get(slot).is_some_and(Connection::has_requests_left);
-            self.queue.end(slot, cost, is_left);
+            let is_left = self.own(client).is_some_and(Connection::has_requests_left);
+            self.queue.end(client, cost, is_left);
             (begun, spent) = (ended, spent + cost);
         }
     }
 
+    /// The connection of a client, if this node has it.
+    fn own(&self, Client { node, slot }: Client) -> Option<&Connection> {
+        self.connections.get(slot).filter(|_| node == HOME)
+    }
+
     /// Bytes said to a client and not yet sent.
-    fn unsent(&self, slot: usize) -> usize {
-        self.connections.get(slot).map_or(0, |it| it.session().unsent())
+    fn unsent(&self, client: Client) -> usize {
+        self.own(client).map_or(0, |it| it.session().unsent())
     }
 
     /// Delivers completions of a connection, or else its new input; returns the number of inputs.
@@ -322,13 +428,16 @@ impl Node {
     fn serve_one(
         &mut self,
         now: Instant,
-        slot: usize,
+        client: Client,
         may_go_on: &dyn Fn() -> bool,
         ops: &mut Vec<Op>,
     ) -> usize {
         let mut inputs = 0;
-        while let Some(event) = self.queue.flows[slot].done.pop_front() {
-            self.complete(event);
+        while let Some(completion) = self.queue.flow(client).done.pop_front() {
+            match completion {
+                Completion::Operation(event) => self.complete(event),
+                Completion::Reply(id, reply) => self.answer_here(id, reply),
+            }
             self.route(now, ops);
             inputs += 1;
             if inputs == DONE_MAX {
@@ -338,7 +447,11 @@ impl Node {
         if inputs > 0 {
             return inputs;
         }
-        let flow = &mut self.queue.flows[slot];
+        if client.node != HOME {
+            return self.serve_front(now, client, may_go_on, ops);
+        }
+        let slot = client.slot;
+        let flow = self.queue.flow(client);
         let received = flow.received.take().map(connection::Input::Received);
         let tick = mem::take(&mut flow.ticks).then_some(connection::Input::Tick);
         for input in received.into_iter().chain(tick) {
@@ -347,12 +460,38 @@ impl Node {
             inputs += 1;
         }
         for _ in 1..self.admission.parts() {
-            let is_left = self.connections.get(slot).is_some_and(Connection::has_requests_left);
+            let is_left = self.own(client).is_some_and(Connection::has_requests_left);
             if !is_left || !may_go_on() {
                 break;
             }
             self.messages.push_back(Message::Connection(slot, connection::Input::Tick));
             self.route(now, ops);
+        }
+        inputs
+    }
+
+    /// Delivers what a connection of a front has said, as much as of one of this node.
+    fn serve_front(
+        &mut self,
+        now: Instant,
+        client: Client,
+        may_go_on: &dyn Fn() -> bool,
+        ops: &mut Vec<Op>,
+    ) -> usize {
+        let mut inputs = 0;
+        for part in 0..self.admission.parts() {
+            if part > 0 && !may_go_on() {
+                break;
+            }
+            for _ in 0..self.admission.messages() {
+                let Some(said) = self.queue.flow(client).asked.pop_front() else { return inputs };
+                match said {
+                    Some(input) => self.obey(client.node, input),
+                    None => self.queue.renew(client),
+                }
+                self.route(now, ops);
+                inputs += 1;
+            }
         }
         inputs
     }
@@ -369,273 +508,4 @@ pub fn ticking(now: Instant) -> impl Fn() -> Instant {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Clients, Config, Identity, Port, Protocol, Served};
-    use base::op::{Done, Listener, OpId, Peer, Socket};
-    use base::{Automaton as _, Caller};
-    use wire::ninep::{NO_TAG, Tmessage};
-
-    fn clear(queue: &mut Queue, slot: usize) {
-        let flow = &mut queue.flows[slot];
-        (flow.received, flow.ticks) = (None, false);
-        flow.done.clear();
-    }
-
-    /// Serves all that a connection has to do.
-    fn served(queue: &mut Queue, cost: u64) -> usize {
-        let slot = queue.begin().expect("one waits");
-        clear(queue, slot);
-        queue.end(slot, Duration::from_micros(cost), false);
-        queue.check();
-        slot
-    }
-
-    /// Serves a connection that has requests left, as the node does: a tick follows.
-    fn served_in_part(queue: &mut Queue, cost: u64) -> usize {
-        let slot = queue.begin().expect("one waits");
-        clear(queue, slot);
-        queue.end(slot, Duration::from_micros(cost), true);
-        queue.tick(slot);
-        queue.check();
-        slot
-    }
-
-    #[test]
-    fn a_connection_that_cost_little_is_served_before_those_that_always_wait() {
-        let mut queue = Queue::default();
-        (0..100).for_each(|slot| queue.tick(slot));
-        for _ in 0..250 {
-            served_in_part(&mut queue, 20);
-        }
-        // A new one waits for those that were there before it.
-        queue.receive(100, Ok(Buf::default()));
-        let mut round = 0;
-        while queue.waiting.first().is_some_and(|(_, slot)| *slot != 100) {
-            served_in_part(&mut queue, 20);
-            round += 1;
-        }
-        assert!(round <= 150);
-        assert_eq!(served(&mut queue, 5), 100);
-        // From then on it is next whenever it has something.
-        for _ in 0..20 {
-            for _ in 0..130 {
-                served_in_part(&mut queue, 20);
-            }
-            queue.receive(100, Ok(Buf::default()));
-            assert_eq!(served(&mut queue, 5), 100);
-        }
-    }
-
-    #[test]
-    fn time_is_shared_whatever_a_turn_costs() {
-        let mut queue = Queue::default();
-        let mut spent = [0; 3];
-        (0..3).for_each(|slot| queue.tick(slot));
-        for _ in 0..10_000 {
-            let cost = |slot| [100, 300, 1000][slot];
-            let slot = queue.waiting.first().expect("all wait").1;
-            spent[slot] += cost(slot);
-            served_in_part(&mut queue, cost(slot));
-        }
-        let (least, most) = (spent.iter().min().unwrap(), spent.iter().max().unwrap());
-        assert!(most - least <= 2 * 1000, "{spent:?}");
-    }
-
-    #[test]
-    fn of_those_that_were_idle_the_one_that_costs_less_is_first() {
-        let mut queue = Queue::default();
-        (0..100).for_each(|slot| queue.tick(slot));
-        (0..99).for_each(|_| _ = served(&mut queue, 300));
-        assert_eq!(served(&mut queue, 20), 99);
-        queue.tick(100);
-        (0..20).for_each(|_| _ = served_in_part(&mut queue, 1000));
-        (0..100).for_each(|slot| queue.tick(slot));
-        assert_eq!(served(&mut queue, 20), 99, "before those that came before it");
-    }
-
-    #[test]
-    fn turns_below_a_quantum_are_served_one_after_the_other() {
-        let mut queue = Queue::default();
-        (0..50).for_each(|slot| queue.tick(slot));
-        for turn in 0..500 {
-            let cost = if turn % 50 == 7 { 90 } else { 10 };
-            assert_eq!(served(&mut queue, cost), turn % 50, "in the order of their arrival");
-            queue.tick(turn % 50);
-        }
-    }
-
-    #[test]
-    fn a_request_waits_once_for_all_its_operations() {
-        let mut queue = Queue::default();
-        (0..100).for_each(|slot| queue.tick(slot));
-        assert_eq!(served(&mut queue, 20), 0);
-        for _ in 0..4 {
-            queue.complete(0, Event { id: OpId(0), done: Done::Synced(Ok(())) });
-            assert_eq!(served(&mut queue, 20), 0, "the completion of its operation");
-        }
-        // Together they have cost as much as a turn of the others.
-        queue.receive(0, Ok(Buf::default()));
-        let order: Vec<usize> = (0..100).map(|_| served(&mut queue, 20)).collect();
-        assert_eq!(order, (1..100).chain([0]).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_long_answer_does_not_come_before_other_requests() {
-        let mut queue = Queue::default();
-        (0..2).for_each(|slot| queue.tick(slot));
-        (0..2).for_each(|_| _ = served(&mut queue, 20));
-        let mut turns = [0; 2];
-        for _ in 0..200 {
-            queue.complete(0, Event { id: OpId(0), done: Done::Synced(Ok(())) });
-            queue.tick(1);
-            turns[served(&mut queue, 50)] += 1;
-        }
-        assert!(turns[1] >= 100, "{turns:?}: a small request has at least as many turns");
-    }
-
-    #[test]
-    fn a_turn_that_was_interrupted_costs_no_more_than_the_most() {
-        let mut queue = Queue::default();
-        queue.tick(0);
-        queue.tick(1);
-        assert_eq!(served_in_part(&mut queue, 10_000_000), 0);
-        let turns = (0..1000).take_while(|_| served_in_part(&mut queue, 100) == 1);
-        assert_eq!(turns.count(), 19, "1 ms behind, and as much for the turn that it may take");
-    }
-
-    #[test]
-    fn turns_that_always_take_long_cost_what_they_take() {
-        // Also if other turns are between them.
-        for others in [1, 2, 10] {
-            let mut queue = Queue::default();
-            let (mut spent, mut turns) = ([0; 2], [0; 2]);
-            (0..2).for_each(|slot| queue.tick(slot));
-            for _ in 0..20_000 {
-                let slot = queue.waiting.first().expect("both wait").1;
-                turns[slot] += 1;
-                let is_long = slot == 1 && turns[1] % others == 0;
-                let cost = if is_long { 40_000 } else { 100 };
-                spent[slot] += cost;
-                served_in_part(&mut queue, cost);
-            }
-            let [short, long] = spent;
-            assert!(long < short + 1_000_000, "{spent:?}");
-        }
-    }
-
-    #[test]
-    fn an_interruption_is_forgiven() {
-        let mut flow = Flow::default();
-        let charge = |flow: &mut Flow, us| flow.charge(Duration::from_micros(us));
-        assert_eq!(charge(&mut flow, 20_000), 1_000_000);
-        assert_eq!(charge(&mut flow, 20_000), 2_000_000);
-        for _ in 0..370 {
-            assert_eq!(charge(&mut flow, 100), 100_000);
-        }
-        assert_eq!(charge(&mut flow, 20_000), 1_000_000, "the 37 ms were spent since");
-    }
-
-    #[test]
-    fn clients_that_connect_for_each_request_are_not_always_first() {
-        let mut queue = Queue::default();
-        (0..2).for_each(|slot| queue.tick(slot));
-        let mut kept = 0;
-        for _ in 0..100 {
-            let slot = served(&mut queue, 100);
-            if slot == 0 {
-                kept += 1;
-            } else {
-                queue.forget(slot);
-            }
-            queue.tick(slot);
-        }
-        assert!((45..=55).contains(&kept), "{kept} of 100 turns");
-    }
-
-    /// A node with two connections of 9P; what it does is lost.
-    fn node_with_connections() -> Node {
-        let port = Port {
-            listener: Listener(1),
-            protocol: Protocol::NineP,
-            local: true,
-            clients: Clients::All(Identity::Fixed(Caller::Server)),
-        };
-        let config = Config { ports: vec![port], ..Config::of_tests() };
-        let mut node = Node::new(config, Served::Skeleton { paths: Vec::new() }, Vec::new());
-        let ops = turn(&mut node, Vec::new());
-        let accept = ops.iter().find_map(|op| {
-            let Op::Accept { id, .. } = op else { return None };
-            Some(*id)
-        });
-        let peers = (1..=2).map(|at| (Socket(at), Peer::Network(format!("127.0.0.1:{at}"))));
-        let done = Done::Accepted(Ok(peers.collect()));
-        turn(&mut node, vec![Event { id: accept.expect("it listens"), done }]);
-        node
-    }
-
-    fn turn(node: &mut Node, events: Vec<Event>) -> Vec<Op> {
-        turn_by(node, Duration::from_micros(1), events)
-    }
-
-    /// A turn by a clock that advances so much each time it is read.
-    fn turn_by(node: &mut Node, step: Duration, mut events: Vec<Event>) -> Vec<Op> {
-        let (mut ops, passed) = (Vec::new(), Cell::new(Duration::ZERO));
-        let clock = || {
-            passed.set(passed.get() + step);
-            Instant(1) + passed.get()
-        };
-        node.turn(Instant(1), &clock, &mut events, &mut ops);
-        node.check();
-        ops
-    }
-
-    #[test]
-    fn a_connection_whose_requests_are_left_is_charged_a_quantum() {
-        let mut node = node_with_connections();
-        let version = Tmessage::Version { msize: 8192, version: b"9P2000.L" };
-        let clunks = |count| (0..count).map(|tag| (tag, Tmessage::Clunk { fid: 9 }));
-        for (slot, count) in [(0, 150), (1, 1)] {
-            let mut bytes = Vec::new();
-            version.encode(NO_TAG, &mut bytes);
-            clunks(count).for_each(|(tag, clunk)| clunk.encode(tag, &mut bytes));
-            assert!(bytes.len() <= SMALL_BYTES, "few bytes");
-            node.queue.receive(slot, Ok(Buf::from(bytes)));
-        }
-        turn(&mut node, Vec::new());
-        let charged: Vec<u64> = node.queue.flows.iter().map(|flow| flow.charged).collect();
-        assert!(node.connections[0].has_requests_left(), "more than a turn of it");
-        assert_eq!(charged, [QUANTUM, SMALL]);
-    }
-
-    #[test]
-    fn a_turn_whose_messages_take_long_begins_few_of_them() {
-        let left = |count: u16, step: Duration| {
-            let mut node = node_with_connections();
-            let mut bytes = Vec::new();
-            Tmessage::Version { msize: 8192, version: b"9P2000" }.encode(NO_TAG, &mut bytes);
-            (0..count).for_each(|tag| Tmessage::Clunk { fid: 9 }.encode(tag, &mut bytes));
-            node.queue.receive(0, Ok(Buf::from(bytes)));
-            turn_by(&mut node, step, Vec::new());
-            node.connections[0].has_requests_left()
-        };
-        let slow = Duration::from_millis(2);
-        assert!(left(8, slow) && !left(7, slow));
-        assert!(!left(126, Duration::from_micros(1)) && left(130, Duration::from_micros(1)));
-    }
-
-    #[test]
-    fn a_connection_that_is_gone_leaves_nothing_behind() {
-        let mut queue = Queue::default();
-        queue.tick(0);
-        assert!(queue.has_tick(0) && queue.len() == 1);
-        served(&mut queue, 1000);
-        queue.tick(0);
-        queue.forget(0);
-        queue.check();
-        assert!(queue.is_empty() && !queue.has_tick(0));
-        queue.tick(0);
-        queue.tick(1);
-        assert_eq!(served(&mut queue, 1), 0, "the next one in its slot owes nothing");
-    }
-}
+mod tests;

@@ -57,12 +57,13 @@ pub use shadow::{Heard, Shadow, duplicate, label};
 pub use work::work;
 
 use admission::Admission;
-use base::op::{Event, Op};
+use base::op::{Event, Op, Parcel};
 use base::{Automaton, Error, Instant, Name, Reactor};
 use bill::Bill;
 use branch::Branch;
 use changes::Changes;
 use connection::Connection;
+use fairness::Client;
 use letters::Role;
 use listener::ACCEPTED_MAX;
 use listener::Listener;
@@ -138,6 +139,8 @@ pub struct Node {
     messages: VecDeque<Message>,
     /// Connections that have something to send or to ask of the reactor at the end of the turn.
     busy: Vec<usize>,
+    /// What other nodes have sent and was not read.
+    mail: VecDeque<Parcel>,
     /// Connections with input, in the order in which they are served.
     queue: fairness::Queue,
     /// When to look at which connection. A connection's true deadline may be later, never earlier.
@@ -226,6 +229,7 @@ impl Node {
             trees,
             messages: VecDeque::new(),
             busy: Vec::new(),
+            mail: VecDeque::new(),
             queue: fairness::Queue::default(),
             alarms: BTreeSet::new(),
             admission,
@@ -339,7 +343,10 @@ impl Node {
             assert!(!connection.is_over(), "what is over is forgotten: connection {slot}");
             let wanted = connection.deadline();
             let early = wanted.is_none_or(|at| connection.alarm.is_some_and(|alarm| alarm <= at));
-            assert!(early || self.queue.has_tick(slot), "connection {slot} is looked at too late");
+            assert!(
+                early || self.queue.has_tick(Client::of_slot(slot)),
+                "connection {slot} is looked at too late"
+            );
         }
     }
 
@@ -367,7 +374,7 @@ impl Automaton for Node {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        if !self.queue.is_empty() {
+        if !self.queue.is_empty() || !self.mail.is_empty() {
             return Some(Instant(0));
         }
         let alarm = self.alarms.first().map(|(at, _)| *at);

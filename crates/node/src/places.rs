@@ -8,6 +8,7 @@
 use crate::Node;
 use crate::admission::IDLE_TIME;
 use crate::connection::{Connection, Origin};
+use crate::fairness::Client;
 use base::Instant;
 use base::op::Op;
 use std::collections::BTreeMap;
@@ -152,7 +153,7 @@ impl Node {
             self.places.left -= 1;
             self.places.hand = (self.places.hand + 1) % slots;
             let connection = self.connections.get(self.places.hand);
-            let has_input = self.queue.has_input(self.places.hand);
+            let has_input = self.queue.has_input(Client::of_slot(self.places.hand));
             if connection.is_some_and(|it| !has_input && self.places.may_end(now, it)) {
                 chosen.push(self.places.hand);
                 if chosen.len() == ENDED_MAX {

@@ -8,7 +8,8 @@ use super::admission;
 use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection};
-use super::letters::{self, HOME, Letter, Role};
+use super::fairness::{Client, Completion};
+use super::letters::{self, HOME, Letter, Role, Said};
 use super::log::{Level, News};
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
@@ -53,6 +54,7 @@ impl Node {
             self.event(now, event, ops);
             self.route(now, ops);
         }
+        self.read_mail(now, ops);
         self.tick(now, ops);
         self.feed(now, ops);
         self.serve(now, clock, ops);
@@ -108,15 +110,15 @@ impl Node {
         let (kind, index) = of(event.id);
         match (kind, event.done) {
             (_, Done::Stop) => self.stop(now, ops),
-            (_, Done::Parcel(parcel)) => self.receive(now, parcel, ops),
+            (_, Done::Parcel(parcel)) => self.receive(parcel, ops),
             (_, Done::Unresponsive(all)) => self.note_unresponsive(now, all, ops),
             (tree, done) if self.trees.contains(tree) => {
                 let request = self.trees[tree].request_of(event.id);
                 let event = Event { id: event.id, done };
-                match request.and_then(Node::slot_of) {
-                    Some(slot) => {
+                match request.and_then(|id| self.client_of(id)) {
+                    Some(client) => {
                         self.bill.defer();
-                        self.queue.complete(slot, event);
+                        self.queue.complete(client, Completion::Operation(event));
                     }
                     None => self.complete(event),
                 }
@@ -136,7 +138,7 @@ impl Node {
                 let connection = &mut self.connections[index];
                 connection.arrive(now, bytes);
                 self.traffic.receive(connection.session().protocol(), bytes);
-                self.queue.receive(index, result);
+                self.queue.receive(Client::of_slot(index), result);
             }
             (CONNECTION, Done::Sent(result)) => {
                 let connection = &self.connections[index];
@@ -167,9 +169,6 @@ impl Node {
     }
 
     fn step_names(&mut self, now: Instant, input: names::Input, ops: &mut Vec<Op>) {
-        if let Role::Front(front) = self.role {
-            return Node::send_home(front, input, ops);
-        }
         if let Some(recorder) = &mut self.recorder {
             recorder.see(now, &input);
         }
@@ -290,7 +289,14 @@ impl Node {
                 Output::Close(open) => names::Input::Close(open),
                 Output::Abandon(open) => names::Input::Abandon(open),
             };
-            self.messages.push_back(Message::Names(input));
+            match self.role {
+                Role::Front(node) => {
+                    letters::say(HOME, Said::Names(Client { node, slot }, input), ops);
+                }
+                Role::Home(_) | Role::Replicas(..) => {
+                    self.messages.push_back(Message::Names(input));
+                }
+            }
         }
     }
 
@@ -379,7 +385,7 @@ impl Node {
             self.alarms.remove(&(at, slot));
             let alarm = self.connections[slot].alarm.take();
             assert_eq!(alarm, Some(at), "a connection knows its alarm");
-            self.queue.tick(slot);
+            self.queue.tick(Client::of_slot(slot));
         }
         self.phase = match self.phase {
             Phase::Draining(until) if until <= now => {
@@ -415,7 +421,7 @@ impl Node {
     /// Looks again at connections that waited for bytes.
     fn feed(&mut self, now: Instant, ops: &mut Vec<Op>) {
         for slot in self.admission.feed() {
-            self.queue.tick(slot);
+            self.queue.tick(Client::of_slot(slot));
         }
         if self.admission.is_time(now) {
             let overdue = self.connections.iter().filter(|(_, it)| it.is_overdue(now));
@@ -451,7 +457,7 @@ impl Node {
         let of_crowd =
             self.connections.iter().filter(|(_, it)| Some(it.origin()) == crowd.as_ref());
         let is_busy = |slot: usize, it: &Connection| {
-            self.queue.has_input(slot)
+            self.queue.has_input(Client::of_slot(slot))
                 || it.quiet_since().is_none_or(|since| since + admission::IDLE_TIME > now)
         };
         let sized = of_crowd.map(|(slot, it)| (is_busy(slot, it), Reverse(it.handles()), slot));
@@ -504,7 +510,7 @@ impl Node {
     fn alarm(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
         let Some(at) = connection.deadline() else { return };
-        if self.queue.has_tick(slot) {
+        if self.queue.has_tick(Client::of_slot(slot)) {
             return;
         }
         if connection.alarm.is_none_or(|alarm| at < alarm) {
@@ -522,7 +528,10 @@ impl Node {
             self.alarms.remove(&(at, slot));
         }
         self.places.remove(connection.origin());
-        self.queue.forget(slot);
+        self.queue.forget(Client::of_slot(slot));
+        if let Role::Front(node) = self.role {
+            letters::say(HOME, Said::Left(Client { node, slot }), ops);
+        }
         self.admission.set_waiting(slot, false, 0);
         self.admission.count(slot, connection.bytes(), 0);
         self.admission.count_handles(connection.handles(), 0);

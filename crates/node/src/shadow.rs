@@ -1,8 +1,9 @@
 //! A front that is no node: for simulations, which ask home what they like without sessions, and
 //! look at what nodes say to each other.
 
-use super::letters::Letter;
-use super::{HOME, NODES_MAX, Node};
+use super::fairness::Client;
+use super::letters::{self, Letter, Said};
+use super::{HOME, NODES_MAX};
 use base::Error;
 use base::op::{Op, Parcel};
 use storelet::Crossing;
@@ -33,10 +34,10 @@ impl Shadow {
         Shadow(number)
     }
 
-    /// What tells home this: an operation of this front's.
+    /// What tells home this: an operation of this front's, for its only connection.
     pub fn tell(self, input: names::Input) -> Op {
         let mut ops = Vec::new();
-        Node::send_home(self.0, input, &mut ops);
+        letters::say(HOME, Said::Names(Client { node: self.0, slot: 0 }, input), &mut ops);
         ops.pop().expect("it is one letter")
     }
 
@@ -50,24 +51,26 @@ impl Shadow {
     /// # Panics
     /// If it is not for fronts.
     pub fn hear(self, parcel: Parcel) -> Heard {
-        match *parcel.0.downcast::<Letter>().expect("fronts get letters") {
-            Letter::Reply(id, reply, _) => Heard::Reply(id, reply),
-            Letter::Drain => Heard::Drain,
-            Letter::Ask(..)
-            | Letter::Cancel(..)
-            | Letter::Release(_)
-            | Letter::Close(_)
-            | Letter::Abandon(_)
-            | Letter::Report(_)
-            | Letter::Reported(..)
-            | Letter::Over(_)
-            | Letter::Forward(..)
-            | Letter::DrainTree(_)
-            | Letter::CloseTree(_)
-            | Letter::Replied(..)
-            | Letter::Closed(_)
-            | Letter::News(_)
-            | Letter::Unresponsive(..) => Heard::Other,
+        match parcel.0.downcast::<Said>() {
+            Ok(said) => match *said {
+                Said::Reply(id, reply) => Heard::Reply(id, reply),
+                Said::Names(..) | Said::Left(_) => Heard::Other,
+            },
+            Err(other) => match *other.downcast::<Letter>().expect("fronts get letters") {
+                Letter::Drain => Heard::Drain,
+                Letter::Names(..)
+                | Letter::Reply(..)
+                | Letter::Report(_)
+                | Letter::Reported(..)
+                | Letter::Over(_)
+                | Letter::Forward(..)
+                | Letter::DrainTree(_)
+                | Letter::CloseTree(_)
+                | Letter::Replied(..)
+                | Letter::Closed(_)
+                | Letter::News(_)
+                | Letter::Unresponsive(..) => Heard::Other,
+            },
         }
     }
 }
@@ -77,6 +80,9 @@ pub fn label(parcel: &Parcel) -> String {
     if let Some(crossing) = parcel.0.downcast_ref::<Crossing>() {
         return format!("{crossing:?}");
     }
+    if let Some(said) = parcel.0.downcast_ref::<Said>() {
+        return format!("{said:?}");
+    }
     match parcel.0.downcast_ref::<Letter>() {
         Some(letter) => format!("{letter:?}"),
         None => "something".to_string(),
@@ -85,7 +91,11 @@ pub fn label(parcel: &Parcel) -> String {
 
 /// Another letter that gives the same node back, for canaries.
 pub fn duplicate(parcel: &Parcel) -> Option<Parcel> {
-    let letter = parcel.0.downcast_ref::<Letter>()?;
-    let Letter::Release(node) = letter else { return None };
-    Some(Parcel(Box::new(Letter::Release(*node))))
+    if let Some(Said::Names(client, names::Input::Release(node))) = parcel.0.downcast_ref() {
+        return Some(Parcel(Box::new(Said::Names(*client, names::Input::Release(*node)))));
+    }
+    let Letter::Names(worker, names::Input::Release(node)) = parcel.0.downcast_ref()? else {
+        return None;
+    };
+    Some(Parcel(Box::new(Letter::Names(*worker, names::Input::Release(*node)))))
 }

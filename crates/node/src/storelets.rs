@@ -4,7 +4,7 @@
 //! A worker is a node without ports: it asks home for files as a front does, on behalf of its
 //! storelets. What home spends on that it says with each answer.
 
-use super::letters::{HOME, Role};
+use super::letters::{self, HOME, Letter, Role};
 use super::{Config, Export, Node};
 use crate::route::Message;
 use base::op::{Done, Op, OpId, Parcel};
@@ -95,7 +95,7 @@ impl Node {
                     continue;
                 }
             };
-            Node::send_home(number, input, ops);
+            letters::post(HOME, Letter::Names(number, input), ops);
         }
     }
 

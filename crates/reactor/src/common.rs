@@ -43,10 +43,6 @@ const TURNS_WITHOUT_KERNEL: u32 = 2;
 /// made, and the disk would meanwhile have nothing to do.
 const BULKY_AT_ONCE: usize = 8;
 
-/// Most letters of other nodes that one call of `wait` gives out. A node that has worked for a
-/// while sends many at once, and clients of this one are not to wait for all of them.
-const LETTERS_AT_ONCE: usize = 8;
-
 /// Duration of the path operations that the node's thread performs in one turn, after which others
 /// go to the pool: input of other clients waits for all of them.
 const INLINE_MAX: Duration = Duration::from_millis(2);
@@ -63,7 +59,7 @@ pub(crate) struct Common {
     ready: VecDeque<Event>,
     /// Completions of blocks: see [`BULKY_AT_ONCE`].
     bulky: VecDeque<Event>,
-    /// Letters of other nodes: see [`LETTERS_AT_ONCE`].
+    /// Letters of other nodes, given out all at once: they know what waits for what.
     letters: VecDeque<Event>,
     /// How long operations took, until the node asks. Bounded by [`SPANS_MAX`].
     spans: Vec<Span>,
@@ -230,12 +226,12 @@ impl Common {
     pub(crate) fn give_out(&mut self, events: &mut Vec<Event>) {
         let count = self.ready.len().min(EVENTS_MAX);
         let bulky = self.bulky.len().min(BULKY_AT_ONCE);
-        let letters = self.letters.len().min(LETTERS_AT_ONCE);
+        let letters = self.letters.len();
         self.spin.note(count + bulky + letters);
         self.inline = Duration::ZERO;
         events.extend(self.ready.drain(..count));
         events.extend(self.bulky.drain(..bulky));
-        events.extend(self.letters.drain(..letters));
+        events.extend(self.letters.drain(..));
     }
 
     // Files.

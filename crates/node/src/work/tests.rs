@@ -52,7 +52,7 @@ impl Reactor for World {
         let Op::Post { parcel, .. } = op else { unreachable!("a worker only sends letters") };
         match parcel.0.downcast::<Letter>() {
             Ok(letter) => {
-                if let Letter::Ask(_, id, request) = *letter {
+                if let Letter::Names(_, names::Input::Ask(id, request)) = *letter {
                     assert!(matches!(request.ask, Ask::Walk { .. }), "{request:?}");
                     let reply = Ok(Reply::Walked(Vec::new(), Some(NodeId(9))));
                     let parcel = Parcel(Box::new(Letter::Reply(id, reply, 0)));

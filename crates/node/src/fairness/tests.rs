@@ -1,0 +1,291 @@
+//! Tests of the order in which connections are served.
+
+use super::*;
+use crate::{Clients, Config, Identity, Port, Protocol, Served};
+use base::op::{Done, Listener, OpId, Peer, Socket};
+use base::{Automaton as _, Caller};
+use wire::ninep::{NO_TAG, Tmessage};
+
+fn clear(queue: &mut Queue, slot: usize) {
+    let flow = queue.flow(Client::of_slot(slot));
+    (flow.received, flow.ticks) = (None, false);
+    flow.done.clear();
+}
+
+fn synced() -> Completion {
+    Completion::Operation(Event { id: OpId(0), done: Done::Synced(Ok(())) })
+}
+
+/// Serves all that a connection has to do.
+fn served(queue: &mut Queue, cost: u64) -> usize {
+    let slot = queue.begin().expect("one waits").slot;
+    clear(queue, slot);
+    queue.end(Client::of_slot(slot), Duration::from_micros(cost), false);
+    queue.check();
+    slot
+}
+
+/// Serves a connection that has requests left, as the node does: a tick follows.
+fn served_in_part(queue: &mut Queue, cost: u64) -> usize {
+    let slot = queue.begin().expect("one waits").slot;
+    clear(queue, slot);
+    queue.end(Client::of_slot(slot), Duration::from_micros(cost), true);
+    queue.tick(Client::of_slot(slot));
+    queue.check();
+    slot
+}
+
+#[test]
+fn a_connection_that_cost_little_is_served_before_those_that_always_wait() {
+    let mut queue = Queue::default();
+    (0..100).for_each(|slot| queue.tick(Client::of_slot(slot)));
+    for _ in 0..250 {
+        served_in_part(&mut queue, 20);
+    }
+    // A new one waits for those that were there before it.
+    queue.receive(Client::of_slot(100), Ok(Buf::default()));
+    let mut round = 0;
+    while queue.waiting.first().is_some_and(|(_, client)| client.slot != 100) {
+        served_in_part(&mut queue, 20);
+        round += 1;
+    }
+    assert!(round <= 150);
+    assert_eq!(served(&mut queue, 5), 100);
+    // From then on it is next whenever it has something.
+    for _ in 0..20 {
+        for _ in 0..130 {
+            served_in_part(&mut queue, 20);
+        }
+        queue.receive(Client::of_slot(100), Ok(Buf::default()));
+        assert_eq!(served(&mut queue, 5), 100);
+    }
+}
+
+#[test]
+fn time_is_shared_whatever_a_turn_costs() {
+    let mut queue = Queue::default();
+    let mut spent = [0; 3];
+    (0..3).for_each(|slot| queue.tick(Client::of_slot(slot)));
+    for _ in 0..10_000 {
+        let cost = |slot| [100, 300, 1000][slot];
+        let slot = queue.waiting.first().expect("all wait").1.slot;
+        spent[slot] += cost(slot);
+        served_in_part(&mut queue, cost(slot));
+    }
+    let (least, most) = (spent.iter().min().unwrap(), spent.iter().max().unwrap());
+    assert!(most - least <= 2 * 1000, "{spent:?}");
+}
+
+#[test]
+fn of_those_that_were_idle_the_one_that_costs_less_is_first() {
+    let mut queue = Queue::default();
+    (0..100).for_each(|slot| queue.tick(Client::of_slot(slot)));
+    (0..99).for_each(|_| _ = served(&mut queue, 300));
+    assert_eq!(served(&mut queue, 20), 99);
+    queue.tick(Client::of_slot(100));
+    (0..20).for_each(|_| _ = served_in_part(&mut queue, 1000));
+    (0..100).for_each(|slot| queue.tick(Client::of_slot(slot)));
+    assert_eq!(served(&mut queue, 20), 99, "before those that came before it");
+}
+
+#[test]
+fn turns_below_a_quantum_are_served_one_after_the_other() {
+    let mut queue = Queue::default();
+    (0..50).for_each(|slot| queue.tick(Client::of_slot(slot)));
+    for turn in 0..500 {
+        let cost = if turn % 50 == 7 { 90 } else { 10 };
+        assert_eq!(served(&mut queue, cost), turn % 50, "in the order of their arrival");
+        queue.tick(Client::of_slot(turn % 50));
+    }
+}
+
+#[test]
+fn a_request_waits_once_for_all_its_operations() {
+    let mut queue = Queue::default();
+    (0..100).for_each(|slot| queue.tick(Client::of_slot(slot)));
+    assert_eq!(served(&mut queue, 20), 0);
+    for _ in 0..4 {
+        queue.complete(Client::of_slot(0), synced());
+        assert_eq!(served(&mut queue, 20), 0, "the completion of its operation");
+    }
+    // Together they have cost as much as a turn of the others.
+    queue.receive(Client::of_slot(0), Ok(Buf::default()));
+    let order: Vec<usize> = (0..100).map(|_| served(&mut queue, 20)).collect();
+    assert_eq!(order, (1..100).chain([0]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_long_answer_does_not_come_before_other_requests() {
+    let mut queue = Queue::default();
+    (0..2).for_each(|slot| queue.tick(Client::of_slot(slot)));
+    (0..2).for_each(|_| _ = served(&mut queue, 20));
+    let mut turns = [0; 2];
+    for _ in 0..200 {
+        queue.complete(Client::of_slot(0), synced());
+        queue.tick(Client::of_slot(1));
+        turns[served(&mut queue, 50)] += 1;
+    }
+    assert!(turns[1] >= 100, "{turns:?}: a small request has at least as many turns");
+}
+
+#[test]
+fn a_turn_that_was_interrupted_costs_no_more_than_the_most() {
+    let mut queue = Queue::default();
+    queue.tick(Client::of_slot(0));
+    queue.tick(Client::of_slot(1));
+    assert_eq!(served_in_part(&mut queue, 10_000_000), 0);
+    let turns = (0..1000).take_while(|_| served_in_part(&mut queue, 100) == 1);
+    assert_eq!(turns.count(), 19, "1 ms behind, and as much for the turn that it may take");
+}
+
+#[test]
+fn turns_that_always_take_long_cost_what_they_take() {
+    // Also if other turns are between them.
+    for others in [1, 2, 10] {
+        let mut queue = Queue::default();
+        let (mut spent, mut turns) = ([0; 2], [0; 2]);
+        (0..2).for_each(|slot| queue.tick(Client::of_slot(slot)));
+        for _ in 0..20_000 {
+            let slot = queue.waiting.first().expect("both wait").1.slot;
+            turns[slot] += 1;
+            let is_long = slot == 1 && turns[1] % others == 0;
+            let cost = if is_long { 40_000 } else { 100 };
+            spent[slot] += cost;
+            served_in_part(&mut queue, cost);
+        }
+        let [short, long] = spent;
+        assert!(long < short + 1_000_000, "{spent:?}");
+    }
+}
+
+#[test]
+fn an_interruption_is_forgiven() {
+    let mut flow = Flow::default();
+    let charge = |flow: &mut Flow, us| flow.charge(Duration::from_micros(us));
+    assert_eq!(charge(&mut flow, 20_000), 1_000_000);
+    assert_eq!(charge(&mut flow, 20_000), 2_000_000);
+    for _ in 0..370 {
+        assert_eq!(charge(&mut flow, 100), 100_000);
+    }
+    assert_eq!(charge(&mut flow, 20_000), 1_000_000, "the 37 ms were spent since");
+}
+
+#[test]
+fn clients_that_connect_for_each_request_are_not_always_first() {
+    let mut queue = Queue::default();
+    (0..2).for_each(|slot| queue.tick(Client::of_slot(slot)));
+    let mut kept = 0;
+    for _ in 0..100 {
+        let slot = served(&mut queue, 100);
+        if slot == 0 {
+            kept += 1;
+        } else {
+            queue.forget(Client::of_slot(slot));
+        }
+        queue.tick(Client::of_slot(slot));
+    }
+    assert!((45..=55).contains(&kept), "{kept} of 100 turns");
+}
+
+/// A node with two connections of 9P; what it does is lost.
+fn node_with_connections() -> Node {
+    let port = Port {
+        listener: Listener(1),
+        protocol: Protocol::NineP,
+        local: true,
+        clients: Clients::All(Identity::Fixed(Caller::Server)),
+    };
+    let config = Config { ports: vec![port], ..Config::of_tests() };
+    let mut node = Node::new(config, Served::Skeleton { paths: Vec::new() }, Vec::new());
+    let ops = turn(&mut node, Vec::new());
+    let accept = ops.iter().find_map(|op| {
+        let Op::Accept { id, .. } = op else { return None };
+        Some(*id)
+    });
+    let peers = (1..=2).map(|at| (Socket(at), Peer::Network(format!("127.0.0.1:{at}"))));
+    let done = Done::Accepted(Ok(peers.collect()));
+    turn(&mut node, vec![Event { id: accept.expect("it listens"), done }]);
+    node
+}
+
+fn turn(node: &mut Node, events: Vec<Event>) -> Vec<Op> {
+    turn_by(node, Duration::from_micros(1), events)
+}
+
+/// A turn by a clock that advances so much each time it is read.
+fn turn_by(node: &mut Node, step: Duration, mut events: Vec<Event>) -> Vec<Op> {
+    let (mut ops, passed) = (Vec::new(), Cell::new(Duration::ZERO));
+    let clock = || {
+        passed.set(passed.get() + step);
+        Instant(1) + passed.get()
+    };
+    node.turn(Instant(1), &clock, &mut events, &mut ops);
+    node.check();
+    ops
+}
+
+#[test]
+fn a_connection_whose_requests_are_left_is_charged_a_quantum() {
+    let mut node = node_with_connections();
+    let version = Tmessage::Version { msize: 8192, version: b"9P2000.L" };
+    let clunks = |count| (0..count).map(|tag| (tag, Tmessage::Clunk { fid: 9 }));
+    for (slot, count) in [(0, 150), (1, 1)] {
+        let mut bytes = Vec::new();
+        version.encode(NO_TAG, &mut bytes);
+        clunks(count).for_each(|(tag, clunk)| clunk.encode(tag, &mut bytes));
+        assert!(bytes.len() <= SMALL_BYTES, "few bytes");
+        node.queue.receive(Client::of_slot(slot), Ok(Buf::from(bytes)));
+    }
+    turn(&mut node, Vec::new());
+    let charged: Vec<u64> = node.queue.flows[HOME].iter().map(|flow| flow.charged).collect();
+    assert!(node.connections[0].has_requests_left(), "more than a turn of it");
+    assert_eq!(charged, [QUANTUM, SMALL]);
+}
+
+#[test]
+fn a_turn_whose_messages_take_long_begins_few_of_them() {
+    let left = |count: u16, step: Duration| {
+        let mut node = node_with_connections();
+        let mut bytes = Vec::new();
+        Tmessage::Version { msize: 8192, version: b"9P2000" }.encode(NO_TAG, &mut bytes);
+        (0..count).for_each(|tag| Tmessage::Clunk { fid: 9 }.encode(tag, &mut bytes));
+        node.queue.receive(Client::of_slot(0), Ok(Buf::from(bytes)));
+        turn_by(&mut node, step, Vec::new());
+        node.connections[0].has_requests_left()
+    };
+    let slow = Duration::from_millis(2);
+    assert!(left(8, slow) && !left(7, slow));
+    assert!(!left(126, Duration::from_micros(1)) && left(130, Duration::from_micros(1)));
+}
+
+#[test]
+fn a_connection_that_is_gone_leaves_nothing_behind() {
+    let mut queue = Queue::default();
+    queue.tick(Client::of_slot(0));
+    assert!(queue.has_tick(Client::of_slot(0)) && queue.len() == 1);
+    served(&mut queue, 1000);
+    queue.tick(Client::of_slot(0));
+    queue.forget(Client::of_slot(0));
+    queue.check();
+    assert!(queue.is_empty() && !queue.has_tick(Client::of_slot(0)));
+    queue.tick(Client::of_slot(0));
+    queue.tick(Client::of_slot(1));
+    assert_eq!(served(&mut queue, 1), 0, "the next one in its slot owes nothing");
+}
+#[test]
+fn a_connection_of_a_front_that_is_gone_leaves_no_debt() {
+    let mut queue = Queue::default();
+    let client = Client { node: 1, slot: 3 };
+    (0..2).for_each(|_| queue.ask(client, None));
+    assert_eq!(queue.begin(), Some(client));
+    queue.flow(client).asked.pop_front();
+    queue.end(client, Duration::from_millis(1), true);
+    queue.check();
+    assert_eq!(queue.begin(), Some(client));
+    assert!(queue.flow(client).end > 0);
+    queue.flow(client).asked.pop_front();
+    queue.ask(client, None);
+    queue.renew(client);
+    let flow = queue.flow(client);
+    assert!(flow.end == 0 && flow.asked.len() == 1, "what the next one says is kept");
+}
