@@ -184,20 +184,21 @@ impl Ground {
         Ok(Ground { replica: base.join("sheet.1.replica"), dir, program, ports, control })
     }
 
-    fn serve(&self) -> Result<Server> {
+    fn serve(&self, threads: usize) -> Result<Server> {
         let (memory, replica) = (MEMORY_MAX.to_string(), self.replica.display().to_string());
         // Whoever runs this has made the files.
         let uid = rustix::process::geteuid().as_raw().to_string();
         let mut extra = vec!["--memory-max", &memory, "--replica", &replica, "--as", &uid];
         let storelets = kinds::STORELETS_MIB.to_string();
-        extra.extend(["--storelet-memory", &storelets, "--http-write"]);
+        let threads = threads.to_string();
+        extra.extend(["--storelet-memory", &storelets, "--http-write", "--threads", &threads]);
         Server::start_at(self.program, &self.dir, self.ports, &extra)
     }
 
     /// Measures a healthy client alone, then beside the attackers.
     fn run(&self, kind: &Kind, extent: Extent) -> Result<Row> {
         let mount = kind.mounts.then(|| fuse::Fuse::mount(&self.dir.join("hung")));
-        let mut server = self.serve()?;
+        let mut server = self.serve(kind.threads)?;
         let target = Target {
             ninep: server.ninep,
             http: server.http,

@@ -14,6 +14,8 @@ pub(super) struct Kind {
     pub(super) does: &'static str,
     /// Whether it needs a mount that hangs.
     pub(super) mounts: bool,
+    /// Threads of the server.
+    pub(super) threads: usize,
     /// Memory that is counted apart from that of connections, KiB.
     pub(super) memory_kib: u64,
     /// Connections, if that is not one for each attacker.
@@ -26,6 +28,7 @@ const PLAIN: Kind = Kind {
     name: "",
     does: "",
     mounts: false,
+    threads: 1,
     memory_kib: 0,
     connections: 0,
     attack: |_, _| Ok(()),
@@ -150,6 +153,13 @@ pub(super) const KINDS: &[Kind] = &[
         name: "climbs",
         does: "clients have 60 9P walks each of 16 names up from a directory 992 levels deep",
         attack: climbs,
+        ..PLAIN
+    },
+    Kind {
+        name: "walks",
+        does: "clients have 200 9P walks of 16 names each; the server has 3 threads",
+        threads: 3,
+        attack: walks,
         ..PLAIN
     },
     Kind {
@@ -482,6 +492,28 @@ fn climbs(target: &Target, _number: usize) -> Result<()> {
             target.note_effect();
         }
         for fid in 2..62 {
+            client.call(|out| _ = Message::new(out, TCLUNK, 0).u32(fid))?;
+        }
+    }
+    Ok(())
+}
+
+fn walks(target: &Target, _number: usize) -> Result<()> {
+    let mut client = Client::attach(target.ninep, "")?;
+    let names = (0..16).map(|at| if at == 0 { "deep" } else { "d" });
+    target.arm();
+    while !target.over() {
+        client.send(|out| {
+            for tag in 0..200 {
+                let message = Message::new(out, TWALK, tag).u32(0).u32(1 + u32::from(tag)).u16(16);
+                names.clone().fold(message, |message, name| message.text(name));
+            }
+        })?;
+        for _ in 0..200 {
+            ensure!(client.reply()?.0 == TWALK + 1, "a walk is refused");
+            target.note_effect();
+        }
+        for fid in 1..=200 {
             client.call(|out| _ = Message::new(out, TCLUNK, 0).u32(fid))?;
         }
     }
