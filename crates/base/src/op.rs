@@ -100,6 +100,9 @@ impl ReceiveBuf {
     }
 }
 
+/// Asker of what no connection asks for ([`Op::Path`]).
+pub const NOBODY: u32 = u32::MAX;
+
 /// An operation.
 #[derive(Debug)]
 pub enum Op {
@@ -231,6 +234,9 @@ pub enum Op {
         id: OpId,
         /// As whom.
         caller: Caller,
+        /// For which connection, or [`NOBODY`]: of several that have operations waiting, each has
+        /// one begun in turn.
+        asker: u32,
         /// Directory that the operation may not leave: names are looked up, made and removed only
         /// in directories that are it or beneath it at that moment (`Stale` otherwise), whatever
         /// they were when their handles were made.

@@ -4,7 +4,7 @@ use super::branch::Branch;
 use super::changes;
 use super::route::{Message, OPENING};
 use super::{Node, Phase, SERVICE, Served};
-use base::op::{Op, OpId};
+use base::op::{NOBODY, Op, OpId};
 use base::{Caller, Error, Instant};
 use std::mem;
 use tree::volume::Volume;
@@ -90,6 +90,7 @@ impl Node {
                     ops.push(Op::Path {
                         id: opening(number),
                         caller: Caller::Server,
+                        asker: NOBODY,
                         within: None,
                         op,
                     });

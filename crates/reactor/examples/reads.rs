@@ -10,7 +10,7 @@
     reason = "a tool that measures the real world"
 )]
 
-use base::op::{Done, Event, File, Op, OpId, PathDone, PathOp, ReceiveBuf, Socket};
+use base::op::{Done, Event, File, NOBODY, Op, OpId, PathDone, PathOp, ReceiveBuf, Socket};
 use base::{Access, Buf, Caller, Name, Reactor, User};
 use reactor::{Address, Config, Form, World};
 use std::io::{Read, Write};
@@ -193,7 +193,7 @@ fn names(path: &str) -> Vec<Name> {
 }
 
 fn ask(world: &mut World, caller: Caller, op: PathOp) -> PathDone {
-    world.submit(Op::Path { id: OpId(7), caller, within: None, op });
+    world.submit(Op::Path { id: OpId(7), caller, asker: NOBODY, within: None, op });
     let mut events = Vec::new();
     world.wait(None, &mut events);
     match events.pop() {

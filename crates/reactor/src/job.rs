@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::path::{Performed, Task};
 use crate::pool::lanes::{Lane, Queued};
 use crate::{descriptor, errno, path};
-use base::op::{Done, File, OpId, Span};
+use base::op::{Done, File, NOBODY, OpId, Span};
 use base::{Buf, Caller, Error, Instant};
 use rustix::io::Errno;
 
@@ -105,6 +105,17 @@ impl Queued for Job {
 
     fn lanes(&self) -> &[Lane] {
         &self.lanes
+    }
+
+    fn asker(&self) -> u32 {
+        match &self.work {
+            Work::Path(task) => task.asker,
+            Work::Read { .. }
+            | Work::Write { .. }
+            | Work::Blocks { .. }
+            | Work::Sync { .. }
+            | Work::Close { .. } => NOBODY,
+        }
     }
 
     fn is_long(&self) -> bool {

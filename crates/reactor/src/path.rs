@@ -57,6 +57,8 @@ pub(crate) enum Mode {
 pub(crate) struct Task {
     /// As whom.
     pub(crate) caller: Caller,
+    /// For which connection.
+    pub(crate) asker: u32,
     /// Directory that it may not leave.
     pub(crate) within: Option<File>,
     /// The operation.

@@ -227,8 +227,8 @@ impl Uring {
                 let passage = Passage::write(offset, blocks, durable);
                 self.begin_blocks(id, file, passage);
             }
-            Op::Path { id, caller, within, op } => {
-                self.common.path(id, Task { caller, within, op });
+            Op::Path { id, caller, asker, within, op } => {
+                self.common.path(id, Task { caller, asker, within, op });
             }
             Op::CloseFile { file, last } => self.common.close_file(file, last),
             Op::Cancel { id } => self.cancel(id),

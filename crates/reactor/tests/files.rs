@@ -9,7 +9,7 @@
 
 mod rig;
 
-use base::op::{Done, File, Op, PathDone, PathOp, Replacement, Who};
+use base::op::{Done, File, NOBODY, Op, PathDone, PathOp, Replacement, Who};
 use base::{Access, Caller, Error, Expected, Kind, Reactor, SetStat, SetTime, Time};
 use rig::{READ_WRITE, is_root, mode_of, name, on_both, user};
 use std::fs;
@@ -608,6 +608,7 @@ fn queued_work_is_cancelled_and_everything_completes_once() {
                 rig.start(|id| Op::Path {
                     id,
                     caller: Caller::Server,
+                    asker: NOBODY,
                     within: None,
                     op: PathOp::StatFs { file },
                 })
@@ -667,7 +668,13 @@ fn users_take_turns_on_the_nodes_thread() {
         let fetch_as = |rig: &mut rig::Rig, caller: &Caller, name_: String| {
             let path = name_.into_bytes();
             let op = PathOp::Fetch { root, path, read_max: 9, headroom: 0 };
-            let done = rig.ask(|id| Op::Path { id, caller: caller.clone(), within: None, op });
+            let done = rig.ask(|id| Op::Path {
+                id,
+                caller: caller.clone(),
+                asker: NOBODY,
+                within: None,
+                op,
+            });
             matches!(done, Done::Path(Ok(_)))
         };
         let users: Vec<Caller> = (0..5).map(|i| user(8000 + 10 * i)).collect();
@@ -687,8 +694,13 @@ fn users_take_turns_on_the_nodes_thread() {
                 // In between, changes on the pool as the same user, and work as the server.
                 let dir = root;
                 let make = PathOp::MakeDir { dir, name: name("x"), mode: 0o700, gid: None };
-                let id =
-                    rig.start(|id| Op::Path { id, caller: caller.clone(), within: None, op: make });
+                let id = rig.start(|id| Op::Path {
+                    id,
+                    caller: caller.clone(),
+                    asker: NOBODY,
+                    within: None,
+                    op: make,
+                });
                 assert!(matches!(rig.finish(id), Done::Path(Err(Error::Denied))));
                 assert!(fetch_as(rig, &Caller::Server, "f1".into()));
             }

@@ -9,7 +9,7 @@
 
 mod rig;
 
-use base::op::{Done, File, Op, OpId, PathDone, PathOp, Replacement};
+use base::op::{Done, File, NOBODY, Op, OpId, PathDone, PathOp, Replacement};
 use base::{Access, Caller, Error, Expected, Reactor};
 use reactor::{Config, Form};
 use rig::fuse::{CONTENTS, Fuse};
@@ -48,7 +48,7 @@ fn mounted(rig: &Rig, at: &str) -> Fuse {
 }
 
 fn path(op: PathOp) -> impl FnOnce(OpId) -> Op {
-    move |id| Op::Path { id, caller: Caller::Server, within: None, op }
+    move |id| Op::Path { id, caller: Caller::Server, asker: NOBODY, within: None, op }
 }
 
 fn fetch(root: File, path: &str) -> PathOp {

@@ -243,8 +243,9 @@ impl Service {
     /// Who a user is only the host knows. Other trees may have nothing to do with it.
     fn identify(&mut self, id: RequestId, caller: Caller, who: Who, out: &mut Vec<Output>) {
         let slot = self.identifying.insert(id);
+        let asker = id.asker();
         let (id, op) = (OpId(NodeId::new(self.index, slot).0), PathOp::Identify { who });
-        out.push(Output::Do(Op::Path { id, caller, within: None, op }));
+        out.push(Output::Do(Op::Path { id, caller, asker, within: None, op }));
     }
 
     fn identified(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {

@@ -131,7 +131,7 @@ mod tests {
     use crate::host::Host;
     use crate::memory::Memory;
     use crate::path::{Performed, STEPS_MAX, Task, perform};
-    use base::op::{File, PathDone, PathOp};
+    use base::op::{File, NOBODY, PathDone, PathOp};
     use base::{Caller, Name};
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         let walk = |names, is_long| {
             let names = vec![Name::new(b"..").expect("a name"); names];
             let op = PathOp::Walk { root, from, names };
-            let task = Task { caller: Caller::Server, within: None, op };
+            let task = Task { caller: Caller::Server, asker: NOBODY, within: None, op };
             perform(&host, &mut Memory::default(), (&[], is_long), &task)
         };
         assert!(matches!(walk(1, false), Performed::Lengthy));

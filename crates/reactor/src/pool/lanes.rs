@@ -5,6 +5,9 @@
 //! threads that nobody else gets. A job that touches several file systems needs a place in the
 //! lane of each; it waits in one of them at a time.
 //!
+//! Each queue has a job of each asker begun in turn, so that who asks for much lets others wait for
+//! one job of its own at a time.
+//!
 //! Of local jobs, long ones (listings) have a queue of their own and at most a quarter of the
 //! threads, so that jobs that are done in microseconds find a place. Of those that have run for
 //! less than [`PATIENCE`] there are no more than half of the processors: they compute, and more of
@@ -20,6 +23,9 @@ use std::time::Duration;
 
 /// Lanes of one job at most: file systems mounted on one another along its path.
 pub(crate) const LANES_MAX: usize = 8;
+
+/// Askers that had a job in this round of a queue and have none waiting, at most.
+const ROUNDS_KEPT: usize = 64;
 
 /// A long job that has run for so long waits for the disk, mostly.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
@@ -59,6 +65,8 @@ impl Lane {
 pub(crate) trait Queued {
     /// The operation that it completes, to cancel it by.
     fn id(&self) -> Option<OpId>;
+    /// The connection that it is for.
+    fn asker(&self) -> u32;
     /// Lanes that it needs a place in; none for local work.
     fn lanes(&self) -> &[Lane];
     /// Whether it keeps its thread for long if it is local.
@@ -108,8 +116,8 @@ pub(crate) struct Lanes<J> {
     running: BTreeMap<u64, Running>,
     /// The lane that had its turn last.
     last: Option<Lane>,
-    /// Queue and number of each cancellable job.
-    waiting: BTreeMap<OpId, (Place, u64)>,
+    /// Queue and turn of each cancellable job.
+    waiting: BTreeMap<OpId, (Place, Turn)>,
     next: u64,
 }
 
@@ -121,15 +129,54 @@ enum Place {
     Lane(Lane),
 }
 
-#[derive(Debug)]
-struct Queue<J> {
-    waiting: BTreeMap<u64, J>,
-    running: usize,
+/// When a job is begun: in each round one of each asker, in the order of their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
+    round: u64,
+    number: u64,
 }
 
-impl<J> Queue<J> {
+#[derive(Debug)]
+struct Queue<J> {
+    waiting: BTreeMap<Turn, J>,
+    running: usize,
+    /// Round of the job that was begun last.
+    round: u64,
+    /// Last round that each asker has a job in, or had in this round.
+    rounds: BTreeMap<u32, u64>,
+}
+
+impl<J: Queued> Queue<J> {
     fn new() -> Queue<J> {
-        Queue { waiting: BTreeMap::new(), running: 0 }
+        Queue { waiting: BTreeMap::new(), running: 0, round: 0, rounds: BTreeMap::new() }
+    }
+
+    /// Adds a job behind those of its asker.
+    fn push(&mut self, number: u64, job: J) -> Turn {
+        if self.rounds.len() > self.waiting.len() + ROUNDS_KEPT {
+            let present = self.round;
+            self.rounds.retain(|_, round| *round >= present);
+        }
+        let next = self.rounds.get(&job.asker()).map_or(0, |last| last + 1);
+        let round = next.max(self.round);
+        self.rounds.insert(job.asker(), round);
+        let turn = Turn { round, number };
+        let before = self.waiting.insert(turn, job);
+        assert!(before.is_none(), "numbers are given once");
+        turn
+    }
+
+    /// Takes the next job.
+    fn pop(&mut self) -> Option<J> {
+        let (turn, job) = self.waiting.pop_first()?;
+        assert!(turn.round >= self.round, "rounds follow each other");
+        self.round = turn.round;
+        Some(job)
+    }
+
+    /// Number of the next job.
+    fn first(&self) -> Option<u64> {
+        self.waiting.first_key_value().map(|(turn, _)| turn.number)
     }
 
     /// Jobs that could be begun if so many may run at once.
@@ -222,7 +269,7 @@ impl<J: Queued> Lanes<J> {
         !self.long.waiting.is_empty()
     }
 
-    /// Adds a job behind the others.
+    /// Adds a job.
     pub(crate) fn push(&mut self, job: J) {
         let full = job.lanes().iter().find(|lane| !self.has_place(lane));
         let place = match full.or(job.lanes().first()) {
@@ -240,16 +287,17 @@ impl<J: Queued> Lanes<J> {
     fn queue(&mut self, place: Place, job: J) {
         let number = self.next;
         self.next += 1;
-        if let Some(id) = job.id() {
-            let before = self.waiting.insert(id, (place.clone(), number));
-            assert!(before.is_none(), "an operation waits once");
-        }
-        let queue = match place {
+        let queue = match &place {
             Place::Short => &mut self.short,
             Place::Long => &mut self.long,
-            Place::Lane(lane) => self.lane(lane),
+            Place::Lane(lane) => self.lane(lane.clone()),
         };
-        queue.waiting.insert(number, job);
+        let id = job.id();
+        let turn = queue.push(number, job);
+        if let Some(id) = id {
+            let before = self.waiting.insert(id, (place, turn));
+            assert!(before.is_none(), "an operation waits once");
+        }
     }
 
     fn lane(&mut self, lane: Lane) -> &mut Queue<J> {
@@ -265,7 +313,7 @@ impl<J: Queued> Lanes<J> {
         while self.running.len() < self.limits.lanes {
             let lane = self.next_lane()?;
             self.last = Some(lane.clone());
-            let (_, job) = self.lane(lane).waiting.pop_first().expect("chosen for its jobs");
+            let job = self.lane(lane).pop().expect("chosen for its jobs");
             self.forget(&job);
             let full = job.lanes().iter().find(|lane| !self.has_place(lane)).cloned();
             if let Some(lane) = full {
@@ -284,21 +332,20 @@ impl<J: Queued> Lanes<J> {
         None
     }
 
-    /// Takes the next job that cannot hang: the oldest for which there is a place.
+    /// Takes the next job that cannot hang: the first for which there is a place.
     pub(crate) fn begin_local(&mut self, now: Instant) -> Option<(J, Ticket)> {
         if self.local_running() == self.limits.local {
             return None;
         }
         let may_be_long = self.long_places(now) > 0;
-        let first = |queue: &Queue<J>| queue.waiting.first_key_value().map(|(number, _)| *number);
-        let long = first(&self.long).filter(|_| may_be_long);
-        let (queue, ticket) = match (first(&self.short), long) {
+        let long = self.long.first().filter(|_| may_be_long);
+        let (queue, ticket) = match (self.short.first(), long) {
             (None, None) => return None,
             (Some(short), Some(number)) if number < short => (&mut self.long, Ticket::Long(number)),
             (None, Some(number)) => (&mut self.long, Ticket::Long(number)),
             (Some(_), _) => (&mut self.short, Ticket::Short),
         };
-        let (_, job) = queue.waiting.pop_first().expect("it has a first job");
+        let job = queue.pop().expect("it has a first job");
         queue.running += 1;
         if let Ticket::Long(number) = ticket {
             self.long_since.insert(number, now);
@@ -356,14 +403,14 @@ impl<J: Queued> Lanes<J> {
 
     /// Takes a job out that was not begun.
     pub(crate) fn remove(&mut self, id: OpId) -> Option<J> {
-        let (place, number) = self.waiting.remove(&id)?;
+        let (place, turn) = self.waiting.remove(&id)?;
         let lane = match place {
-            Place::Short => return self.short.waiting.remove(&number),
-            Place::Long => return self.long.waiting.remove(&number),
+            Place::Short => return self.short.waiting.remove(&turn),
+            Place::Long => return self.long.waiting.remove(&turn),
             Place::Lane(lane) => lane,
         };
         let queue = self.lane(lane.clone());
-        let job = queue.waiting.remove(&number);
+        let job = queue.waiting.remove(&turn);
         assert!(job.is_some(), "a job is where its place says");
         if queue.running == 0 && queue.waiting.is_empty() {
             self.lanes.remove(&lane);
@@ -397,14 +444,22 @@ impl<J: Queued> Lanes<J> {
         assert!(self.local_running() <= self.limits.local, "no more local jobs run than may");
         assert!(self.long.running <= self.limits.lane, "no more long jobs run than may");
         assert_eq!(self.long.running, self.long_since.len(), "each long job has begun");
-        for (id, (place, number)) in &self.waiting {
+        for (id, (place, turn)) in &self.waiting {
             let queue = match place {
                 Place::Short => &self.short,
                 Place::Long => &self.long,
                 Place::Lane(lane) => &self.lanes[lane],
             };
-            let job = queue.waiting.get(number);
+            let job = queue.waiting.get(turn);
             assert_eq!(job.and_then(Queued::id), Some(*id), "a job is where its place says");
+        }
+        for queue in self.queues() {
+            let first = queue.waiting.first_key_value();
+            assert!(first.is_none_or(|(turn, _)| turn.round >= queue.round), "no round is past");
+            for (turn, job) in &queue.waiting {
+                let last = queue.rounds.get(&job.asker());
+                assert!(last.is_some_and(|last| *last >= turn.round), "rounds are counted");
+            }
         }
         let named = self.queues().flat_map(|queue| queue.waiting.values());
         let named = named.filter(|job| job.id().is_some()).count();

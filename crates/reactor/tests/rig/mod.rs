@@ -10,7 +10,7 @@
 
 pub(crate) mod fuse;
 
-use base::op::{Done, Event, File, Op, OpId, PathDone, PathOp, Unresponsive};
+use base::op::{Done, Event, File, NOBODY, Op, OpId, PathDone, PathOp, Unresponsive};
 use base::{Access, Caller, Error, Instant, Name, Reactor, Stat, User};
 use reactor::{Config, Form, World};
 use std::collections::{BTreeMap, VecDeque};
@@ -134,7 +134,7 @@ impl Rig {
         caller: Caller,
         op: PathOp,
     ) -> Result<PathDone, Error> {
-        let done = self.ask(|id| Op::Path { id, caller, within, op });
+        let done = self.ask(|id| Op::Path { id, caller, asker: NOBODY, within, op });
         self.world.be_server().unwrap();
         match done {
             Done::Path(result) => result,

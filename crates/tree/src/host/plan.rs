@@ -46,7 +46,7 @@ impl Host {
                 Plan::Answer(Err(Error::Unsupported))
             }
             ask @ (Ask::Lock { .. } | Ask::GetLock { .. }) => self.lock(request_id, ask),
-            ask => self.plan_path(id, caller, ask),
+            ask => self.plan_path(request_id.asker(), id, caller, ask),
         }
     }
 
@@ -100,7 +100,7 @@ impl Host {
         }
     }
 
-    fn plan_path(&self, id: OpId, caller: Caller, ask: Ask) -> Plan {
+    fn plan_path(&self, asker: u32, id: OpId, caller: Caller, ask: Ask) -> Plan {
         let pins = ask.ids();
         let awaits = match ask {
             Ask::Walk { .. } => Awaits::Walk,
@@ -138,7 +138,7 @@ impl Host {
             return Plan::Answer(Err(error));
         }
         let within = Some(self.root_file());
-        let op = Op::Path { id, caller, within, op: self.path_op(ask) };
+        let op = Op::Path { id, caller, asker, within, op: self.path_op(ask) };
         Plan::Run { pins, awaits, op }
     }
 

@@ -419,8 +419,10 @@ impl Volume {
     pub(super) fn identify(&mut self, slot: usize, who: Who, out: &mut Vec<Output>) {
         assert!(matches!(self.errands[slot].awaits, Awaits::Plan), "a request begins once");
         self.errands[slot].awaits = Awaits::User;
-        let (caller, op) = (self.errands[slot].caller.clone(), PathOp::Identify { who });
-        out.push(Output::Do(Op::Path { id: self.user_op(slot), caller, within: None, op }));
+        let errand = &self.errands[slot];
+        let (caller, asker) = (errand.caller.clone(), errand.request.asker());
+        let (id, op) = (self.user_op(slot), PathOp::Identify { who });
+        out.push(Output::Do(Op::Path { id, caller, asker, within: None, op }));
     }
 
     /// What the host knows.

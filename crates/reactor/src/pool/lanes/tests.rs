@@ -10,12 +10,17 @@ use std::time::Duration;
 #[derive(Debug)]
 struct Job {
     id: u64,
+    asker: u32,
     lanes: Vec<Lane>,
 }
 
 impl Queued for Job {
     fn id(&self) -> Option<OpId> {
         Some(OpId(self.id))
+    }
+
+    fn asker(&self) -> u32 {
+        self.asker
     }
 
     fn lanes(&self) -> &[Lane] {
@@ -38,7 +43,7 @@ fn lanes() -> Lanes<Job> {
 }
 
 fn job(id: u64, lanes: &[Lane]) -> Job {
-    Job { id, lanes: lanes.to_vec() }
+    Job { id, asker: 0, lanes: lanes.to_vec() }
 }
 
 /// Begins all that can be begun; the numbers of the jobs, in order.
@@ -165,6 +170,41 @@ fn a_hung_lane_is_named_until_its_jobs_end() {
     assert_eq!(lanes.oldest(), None);
 }
 
+#[test]
+fn one_asker_with_many_jobs_lets_others_wait_for_one() {
+    for (first, lane) in [(0, &[][..]), (0, &[A]), (LONG, &[])] {
+        let mut lanes = Lanes::new(Limits::new(4, 2));
+        let push = |lanes: &mut Lanes<Job>, asker, id| {
+            lanes.push(Job { asker, ..job(first + id, lane) });
+            lanes.check();
+        };
+        // One job at a time runs in a lane, and one long one.
+        let next = |lanes: &mut Lanes<Job>| {
+            let (job, ticket) = lanes.begin(Instant(0)).unwrap();
+            lanes.end(&ticket);
+            job.id - first
+        };
+        (0..10).for_each(|id| push(&mut lanes, 1, id));
+        assert_eq!(next(&mut lanes), 0);
+        (10..13).for_each(|id| push(&mut lanes, 2, id));
+        push(&mut lanes, 3, 20);
+        assert_eq!([(); 4].map(|()| next(&mut lanes)), [10, 20, 1, 11]);
+        // Who comes back as soon as its job is done has one a round, too.
+        push(&mut lanes, 3, 21);
+        assert_eq!(next(&mut lanes), 21);
+        push(&mut lanes, 3, 22);
+        assert_eq!([(); 4].map(|()| next(&mut lanes)), [2, 12, 22, 3]);
+        lanes.remove(OpId(first + 4)).unwrap();
+        assert_eq!([(); 5].map(|()| next(&mut lanes)), [5, 6, 7, 8, 9]);
+        assert!(lanes.begin(Instant(0)).is_none());
+        // What was remembered of askers is forgotten.
+        (30..200).for_each(|id| push(&mut lanes, id as u32, id));
+        while lanes.begin(Instant(0)).map(|(_, ticket)| lanes.end(&ticket)).is_some() {}
+        (200..300).for_each(|id| push(&mut lanes, 5, id));
+        assert_eq!(next(&mut lanes), 200);
+    }
+}
+
 /// Each job is begun or removed once, never beyond a limit, and nothing is left in the end.
 #[test]
 fn random_schedules_keep_the_limits() {
@@ -181,7 +221,7 @@ fn random_schedules_keep_the_limits() {
                     let all = [A, B, Lane::Hosts];
                     let some: Vec<_> = all.into_iter().filter(|_| rng.u64(..3) == 0).collect();
                     waiting.insert(next, some.clone());
-                    lanes.push(job(next, &some));
+                    lanes.push(Job { asker: rng.u32(..4), ..job(next, &some) });
                     next += 1;
                 }
                 2 => {
