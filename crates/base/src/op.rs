@@ -100,7 +100,8 @@ impl ReceiveBuf {
     }
 }
 
-/// Asker of what no connection asks for ([`Op::Path`]).
+/// Asker of operations that are counted for no connection: each of them has a turn of its own
+/// ([`Op::Path`]).
 pub const NOBODY: u32 = u32::MAX;
 
 /// An operation.

@@ -19,12 +19,17 @@
 //! the order of these turns too: there each of them is a client like the node's own. The answers
 //! are completions of the front.
 
+mod inbox;
+#[cfg(test)]
+mod tests;
+
 use crate::Node;
 use crate::connection::{self, Connection};
 use crate::letters::HOME;
 use crate::route::Message;
 use base::op::{Event, Op};
 use base::{Buf, Error, Instant};
+use inbox::{Entry, Inbox};
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
@@ -144,16 +149,18 @@ struct Flow {
     received: Option<Result<Buf, Error>>,
     /// Whether a deadline has passed, or requests are left.
     ticks: bool,
-    /// What a connection of a front has said, in order; last, without an input, that it has ended.
-    asked: VecDeque<Option<names::Input>>,
+    /// Messages of a connection of a front.
+    inbox: Inbox,
+    /// Whether that connection has closed in this turn.
+    has_closed: bool,
     /// Whether the last turn left requests, for which a tick follows.
     is_left: bool,
 }
 
 impl Flow {
     fn is_empty(&self) -> bool {
-        let Flow { done, received, ticks, asked, .. } = self;
-        done.is_empty() && received.is_none() && !ticks && asked.is_empty()
+        let Flow { done, received, ticks, inbox, .. } = self;
+        done.is_empty() && received.is_none() && !ticks && inbox.is_empty()
     }
 
     /// Cost charged for a turn, ns.
@@ -208,31 +215,51 @@ impl Queue {
         self.join(client, false);
     }
 
-    /// Adds what a connection of a front has said, or that it has ended.
-    pub(crate) fn ask(&mut self, client: Client, input: Option<names::Input>) {
-        assert!(client.node != HOME, "this node's connections are at hand");
-        self.flow(client).asked.push_back(input);
+    /// Adds a message of a connection of a front; returns it if it need not wait. What is given back
+    /// waits for nothing but requests before it, because its front counts it as free already.
+    pub(crate) fn add(&mut self, client: Client, input: names::Input) -> Option<names::Input> {
+        assert!(client.node != HOME, "connections of this node are at hand");
+        let flow = self.flow(client);
+        let is_request = matches!(input, names::Input::Ask(..));
+        if !is_request && !flow.inbox.has_request() {
+            return Some(input);
+        }
+        flow.inbox.push(Entry::Input(input));
+        self.join(client, false);
+        None
+    }
+
+    /// Notes that a connection of a front has closed.
+    pub(crate) fn close(&mut self, client: Client) {
+        let flow = self.flow(client);
+        if flow.is_empty() {
+            return self.forget(client);
+        }
+        flow.inbox.push(Entry::Closed);
         self.join(client, false);
     }
 
-    /// Whether something that a connection of a front has said waits.
-    pub(crate) fn has_asked(&self, client: Client) -> bool {
-        self.known(client).is_some_and(|flow| !flow.asked.is_empty())
-    }
-
-    /// Removes a request of a connection of a front, if it waits.
-    pub(crate) fn withdraw(&mut self, client: Client, id: RequestId) -> bool {
-        let is_it = |said: &Option<names::Input>| matches!(said, Some(names::Input::Ask(other, _)) if *other == id);
+    /// Removes a request of a connection of a front, if it waits. Adds to `freed` what waited for
+    /// it.
+    pub(crate) fn withdraw(
+        &mut self,
+        client: Client,
+        id: RequestId,
+        freed: &mut Vec<names::Input>,
+    ) -> bool {
         let flow = self.flow(client);
-        let Some(at) = flow.asked.iter().position(is_it) else { return false };
-        flow.asked.remove(at);
+        let is_withdrawn = flow.inbox.withdraw(id);
+        if is_withdrawn && !flow.inbox.has_request() {
+            freed.extend(flow.inbox.take_others());
+        }
         self.rest(client);
-        true
+        is_withdrawn
     }
 
     /// Lets a connection that has nothing to do any more not wait.
     fn rest(&mut self, client: Client) {
         let flow = self.flow(client);
+        flow.inbox.shrink(DONE_KEPT);
         if flow.is_empty()
             && let Some(tag) = flow.tag.take()
         {
@@ -306,7 +333,8 @@ impl Queue {
         assert_eq!(flow.tag.take(), Some(tag), "a connection waits once");
         if !flow.goes_on() {
             let bytes = flow.received.as_ref().and_then(|result| result.as_ref().ok());
-            let is_little = bytes.is_none_or(|bytes| bytes.len() <= SMALL_BYTES);
+            let bytes = bytes.map_or(0, |bytes| bytes.len()) + flow.inbox.bytes();
+            let is_little = bytes <= SMALL_BYTES;
             flow.is_small = flow.done.is_empty() && is_little;
             (flow.begun, flow.cost) = (tag, 0);
         }
@@ -324,15 +352,18 @@ impl Queue {
         flow.charged = if flow.is_small { SMALL } else { flow.cost.max(QUANTUM) };
         flow.end = flow.end.max(flow.begun.start.saturating_add(flow.charged));
         self.end = flow.end;
+        if mem::take(&mut flow.has_closed) {
+            // The next one in its slot owes nothing.
+            assert!(flow.done.is_empty(), "completions come before messages");
+            *flow = Flow { inbox: mem::take(&mut flow.inbox), ..Flow::default() };
+        }
         if !flow.is_empty() {
             return self.join(client, true);
         }
         if flow.done.capacity() > DONE_KEPT {
             flow.done = VecDeque::new();
         }
-        if flow.asked.capacity() > DONE_KEPT {
-            flow.asked = VecDeque::new();
-        }
+        flow.inbox.shrink(DONE_KEPT);
     }
 
     /// Clears the slot of a closed connection.
@@ -341,30 +372,22 @@ impl Queue {
             return;
         }
         let flow = mem::take(self.flow(client));
-        let is_empty = flow.received.is_none() && flow.done.is_empty() && flow.asked.is_empty();
+        let is_empty = flow.received.is_none() && flow.done.is_empty() && flow.inbox.is_empty();
         assert!(is_empty, "what was under way for it has come back");
         if let Some(tag) = flow.tag {
             self.waiting.remove(&(tag, client));
         }
     }
 
-    /// Clears the accounts of a connection of a front that has ended. What another one in its slot
-    /// has said since is kept.
-    fn renew(&mut self, client: Client) {
-        let flow = self.flow(client);
-        assert!(flow.done.is_empty(), "completions come before what a client says");
-        *flow = Flow { asked: mem::take(&mut flow.asked), ..Flow::default() };
-    }
-
-    /// Removes what the connections of a node that has ended have said.
+    /// Removes the messages of connections of a front that has ended; returns what they give back.
     pub(crate) fn forget_node(&mut self, node: usize) -> Vec<names::Input> {
-        let mut said = Vec::new();
+        let mut freed = Vec::new();
         for slot in 0..self.flows.get(node).map_or(0, Vec::len) {
             let client = Client { node, slot };
-            said.extend(self.flow(client).asked.drain(..).flatten());
+            freed.extend(mem::take(&mut self.flow(client).inbox).take_others());
             self.rest(client);
         }
-        said
+        freed
     }
 
     pub(crate) fn check(&self) {
@@ -376,6 +399,8 @@ impl Queue {
         let waiting = flows.filter_map(|(client, flow)| Some((flow.tag?, client)));
         assert_eq!(self.waiting, waiting.collect(), "those that wait have tags");
         for flow in self.flows.iter().flatten() {
+            flow.inbox.check();
+            assert!(!flow.has_closed, "that is known for a turn");
             let waits = flow.tag.is_some();
             assert_eq!(waits, !flow.is_empty(), "a connection waits with something");
             assert!(flow.begun.start <= flow.end, "a turn does not end before it begins");
@@ -400,9 +425,11 @@ impl Node {
             let (before, unsent) = (ops.len(), self.unsent(client));
             let parts_until = begun + PARTS_TIME;
             let inputs = self.serve_one(now, client, &|| clock() < parts_until, ops);
-            self.bill.add(inputs);
-            // Most inputs lead to a response, which is sent at the end of the node's turn.
-            let operations = u32::try_from(ops.len() - before + inputs).unwrap_or(u32::MAX);
+            // Most inputs lead to a response, which is sent at the end of the node's turn. Other
+            // nodes bear the cost of what is posted to them.
+            let posted = ops[before..].iter().filter(|op| matches!(op, Op::Post { .. })).count();
+            let operations = ops.len() - before - posted + inputs;
+            let operations = u32::try_from(operations).unwrap_or(u32::MAX);
             let said = self.unsent(client).saturating_sub(unsent) as u64;
             let ended = clock();
             let moved = Duration::from_nanos(said / BYTES_PER_NS);
@@ -423,8 +450,9 @@ impl Node {
         self.own(client).map_or(0, |it| it.session().unsent())
     }
 
-    /// Delivers completions of a connection, or else its new input; returns the number of inputs.
-    /// Of many messages it begins a few at a time, while `may_go_on`.
+    /// Delivers completions of a connection, or else its new input; returns the number of inputs,
+    /// where all messages that came together are one. Of many messages it begins a few at a time,
+    /// while `may_go_on`.
     fn serve_one(
         &mut self,
         now: Instant,
@@ -445,6 +473,7 @@ impl Node {
             }
         }
         if inputs > 0 {
+            self.bill.add(inputs);
             return inputs;
         }
         if client.node != HOME {
@@ -467,10 +496,11 @@ impl Node {
             self.messages.push_back(Message::Connection(slot, connection::Input::Tick));
             self.route(now, ops);
         }
+        self.bill.add(inputs);
         inputs
     }
 
-    /// Delivers what a connection of a front has said, as much as of one of this node.
+    /// Delivers messages of a connection of a front, as many as of one of this node.
     fn serve_front(
         &mut self,
         now: Instant,
@@ -478,22 +508,26 @@ impl Node {
         may_go_on: &dyn Fn() -> bool,
         ops: &mut Vec<Op>,
     ) -> usize {
-        let mut inputs = 0;
         for part in 0..self.admission.parts() {
             if part > 0 && !may_go_on() {
                 break;
             }
             for _ in 0..self.admission.messages() {
-                let Some(said) = self.queue.flow(client).asked.pop_front() else { return inputs };
-                match said {
-                    Some(input) => self.obey(client.node, input),
-                    None => self.queue.renew(client),
+                let flow = self.queue.flow(client);
+                match flow.inbox.pop() {
+                    Some(Entry::Input(input)) => self.forward(client.node, input),
+                    Some(Entry::Withdrawn) => continue,
+                    Some(Entry::Closed) => {
+                        flow.has_closed = true;
+                        return 1;
+                    }
+                    None => return 1,
                 }
+                self.bill.add(1);
                 self.route(now, ops);
-                inputs += 1;
             }
         }
-        inputs
+        1
     }
 }
 
@@ -506,6 +540,3 @@ pub fn ticking(now: Instant) -> impl Fn() -> Instant {
         now + passed.get()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -39,26 +39,26 @@ const LETTERS_AT_ONCE: usize = 8;
 /// Most nodes of a process.
 pub const NODES_MAX: usize = 127;
 
-/// What fronts and home say to each other about a connection of a front. It is heard when it is
-/// the connection's turn.
+/// A letter between a front and home about a connection of the front; it waits for the
+/// connection's turn.
 #[derive(Debug)]
-pub(crate) enum Said {
-    /// The connection asks, cancels, or gives back a node or an open file. Exactly one
-    /// [`Said::Reply`] follows for each request.
+pub(crate) enum ClientLetter {
+    /// The connection sends a request, cancels one, or gives back a node or an open file. Exactly
+    /// one [`ClientLetter::Reply`] follows each request.
     Names(Client, names::Input),
-    /// The connection has ended; all that it held was given back.
-    Left(Client),
-    /// Home answers.
+    /// The connection has closed; all that it held was given back.
+    Closed(Client),
+    /// The reply of home.
     Reply(RequestId, Result<Reply, Error>),
 }
 
-/// What one node says to another about anything else.
+/// A letter about anything else.
 #[derive(Debug)]
 pub(crate) enum Letter {
-    /// A storelet of the worker with this number asks, cancels, or gives something back. Exactly
-    /// one [`Letter::Reply`] follows for each request.
+    /// A storelet of the worker with this number sends a request, cancels one, or gives something
+    /// back. Exactly one [`Letter::Reply`] follows each request.
     Names(usize, names::Input),
-    /// Home answers a storelet, and says what it has spent on its behalf since the last answer, ns.
+    /// The reply of home to a storelet, and the cost of it since the last reply, ns.
     Reply(RequestId, Result<Reply, Error>, u64),
     /// Home asks for what a front counts; one [`Letter::Reported`] follows, unless the front ends.
     Report(usize),
@@ -99,8 +99,8 @@ pub(crate) fn post(to: usize, letter: Letter, ops: &mut Vec<Op>) {
     ops.push(Op::Post { to, parcel: Parcel(Box::new(letter)) });
 }
 
-pub(crate) fn say(to: usize, said: Said, ops: &mut Vec<Op>) {
-    ops.push(Op::Post { to, parcel: Parcel(Box::new(said)) });
+pub(crate) fn post_client(to: usize, letter: ClientLetter, ops: &mut Vec<Op>) {
+    ops.push(Op::Post { to, parcel: Parcel(Box::new(letter)) });
 }
 
 /// The id by which home knows a request of a front.
@@ -112,11 +112,6 @@ fn at_home(front: usize, id: RequestId) -> RequestId {
 /// Which node asked, and by which id it knows the request.
 fn asked_by(id: RequestId) -> (usize, RequestId) {
     ((id.0 >> NODE_BITS) as usize, RequestId(id.0 & ((1 << NODE_BITS) - 1)))
-}
-
-/// Whether it is a request.
-fn is_ask(input: &names::Input) -> bool {
-    matches!(input, names::Input::Ask(..))
 }
 
 impl Node {
@@ -140,7 +135,7 @@ impl Node {
             (OWN, id) => self.answer_storelets(id, reply),
             (front, id) => {
                 if !self.is_worker(front) {
-                    return say(front, Said::Reply(id, reply), ops);
+                    return post_client(front, ClientLetter::Reply(id, reply), ops);
                 }
                 let served_ns = self.bill.settle(front, id);
                 post(front, Letter::Reply(id, reply, served_ns), ops);
@@ -161,11 +156,11 @@ impl Node {
         self.step_worker(now, input, ops);
     }
 
-    /// Returns who made a request, if it waits for its turns.
+    /// Returns the connection that made a request, if one did.
     pub(crate) fn client_of(&self, id: RequestId) -> Option<Client> {
         let (node, id) = asked_by(id);
-        let is_queued = node != OWN && !self.is_worker(node);
-        is_queued.then_some(Client { node, slot: id.asker() as usize })
+        let has_turns = node <= NODES_MAX && !self.is_worker(node);
+        has_turns.then_some(Client { node, slot: id.asker() as usize })
     }
 
     pub(crate) fn answer_here(&mut self, id: RequestId, reply: Result<Reply, Error>) {
@@ -174,32 +169,37 @@ impl Node {
         self.messages.push_back(Message::Connection(slot, input));
     }
 
-    /// Takes what another node has sent: what is of a connection waits for its turn, the rest in
-    /// the order in which it came. A request that waits and is cancelled is not begun.
+    /// Receives a letter of another node: what is of a connection waits for its turn, the rest in
+    /// the order of arrival. A request that waits and is cancelled is not begun.
     pub(crate) fn receive(&mut self, parcel: Parcel, ops: &mut Vec<Op>) {
-        let said = match parcel.0.downcast::<Said>() {
-            Ok(said) => *said,
-            Err(other) => {
-                self.bill.defer();
-                return self.mail.push_back(Parcel(other));
-            }
+        self.bill.defer();
+        let letter = match parcel.0.downcast::<ClientLetter>() {
+            Ok(letter) => *letter,
+            Err(other) => return self.mail.push_back(Parcel(other)),
         };
-        match said {
-            Said::Names(client, names::Input::Cancel(id)) if self.queue.withdraw(client, id) => {
-                return say(client.node, Said::Reply(id, Err(Error::Cancelled)), ops);
+        match letter {
+            ClientLetter::Names(client, names::Input::Cancel(id)) => {
+                let mut freed = Vec::new();
+                match self.queue.withdraw(client, id, &mut freed) {
+                    true => {
+                        let reply = ClientLetter::Reply(id, Err(Error::Cancelled));
+                        post_client(client.node, reply, ops);
+                    }
+                    false => self.forward(client.node, names::Input::Cancel(id)),
+                }
+                freed.into_iter().for_each(|input| self.forward(client.node, input));
             }
-            // The front counts what is given back as free already.
-            Said::Names(client, input) if !is_ask(&input) && !self.queue.has_asked(client) => {
-                return self.obey(client.node, input);
+            ClientLetter::Names(client, input) => {
+                if let Some(input) = self.queue.add(client, input) {
+                    self.forward(client.node, input);
+                }
             }
-            Said::Names(client, input) => self.queue.ask(client, Some(input)),
-            Said::Left(client) => self.queue.ask(client, None),
-            Said::Reply(id, reply) => {
+            ClientLetter::Closed(client) => self.queue.close(client),
+            ClientLetter::Reply(id, reply) => {
                 let client = Client::of_slot(id.asker() as usize);
                 self.queue.complete(client, Completion::Reply(id, reply));
             }
         }
-        self.bill.defer();
     }
 
     /// Reads some of what other nodes have sent and is not for a connection.
@@ -220,7 +220,7 @@ impl Node {
 
     fn read(&mut self, now: Instant, letter: Letter, ops: &mut Vec<Op>) {
         match letter {
-            Letter::Names(worker, input) => self.obey_storelet(worker, input),
+            Letter::Names(worker, input) => self.forward_storelet(worker, input),
             Letter::Reply(id, reply, served_ns) => self.answered(now, id, reply, served_ns, ops),
             Letter::Report(key) => self.report(key, ops),
             Letter::Reported(front, key, report) => self.reported(now, front, key, *report),
@@ -228,7 +228,7 @@ impl Node {
             Letter::Over(front) => {
                 // Whatever its clients gave back is given back before trees are closed.
                 for input in self.queue.forget_node(front) {
-                    self.obey(front, input);
+                    self.forward(front, input);
                 }
                 if let Role::Home(fronts) = &mut self.role {
                     fronts.remove(&front);
@@ -249,8 +249,8 @@ impl Node {
         }
     }
 
-    /// Lets the name space hear what a storelet says.
-    fn obey_storelet(&mut self, worker: usize, input: names::Input) {
+    /// Forwards a message of a storelet to the name space.
+    fn forward_storelet(&mut self, worker: usize, input: names::Input) {
         match &input {
             names::Input::Ask(id, _) => self.bill.asked(worker, *id),
             // It does not want its answer any more because it has ended.
@@ -260,11 +260,11 @@ impl Node {
                 unreachable!("no other node has trees")
             }
         }
-        self.obey(worker, input);
+        self.forward(worker, input);
     }
 
-    /// Lets the name space hear what a client of another node says.
-    pub(crate) fn obey(&mut self, node: usize, input: names::Input) {
+    /// Forwards a message of another node to the name space.
+    pub(crate) fn forward(&mut self, node: usize, input: names::Input) {
         let input = match input {
             names::Input::Ask(id, request) => names::Input::Ask(at_home(node, id), request),
             names::Input::Cancel(id) => names::Input::Cancel(at_home(node, id)),
@@ -316,8 +316,8 @@ mod tests {
     use super::*;
     use crate::{Config, Served};
     use base::op::{Done, Event, OpId};
-    use base::{Automaton as _, Caller};
-    use tree::{Ask, Request};
+    use base::{Access, Automaton as _, Caller};
+    use tree::{Ask, OpenId, Request};
 
     const FRONT: usize = 1;
 
@@ -329,12 +329,12 @@ mod tests {
         home
     }
 
-    fn said(said: Said) -> Event {
-        Event { id: OpId::UNASKED, done: Done::Parcel(Parcel(Box::new(said))) }
+    fn of_client(letter: ClientLetter) -> Event {
+        Event { id: OpId::UNASKED, done: Done::Parcel(Parcel(Box::new(letter))) }
     }
 
     fn names(slot: usize, input: names::Input) -> Event {
-        said(Said::Names(Client { node: FRONT, slot }, input))
+        of_client(ClientLetter::Names(Client { node: FRONT, slot }, input))
     }
 
     fn stat(home: &Node, slot: usize, call: u32) -> Event {
@@ -343,18 +343,41 @@ mod tests {
         names(slot, names::Input::Ask(id, Request { caller: Caller::Server, ask }))
     }
 
-    /// A turn, by a clock that shows 20 us more each time; returns the slots that are answered.
-    fn turn(home: &mut Node, mut events: Vec<Event>) -> Vec<u32> {
+    /// A turn, by a clock that shows 20 us more each time; returns the replies.
+    fn turn(home: &mut Node, mut events: Vec<Event>) -> Vec<(RequestId, Result<Reply, Error>)> {
         let (mut ops, now) = (Vec::new(), Instant(1));
         home.turn(now, &crate::ticking(now), &mut events, &mut ops);
         home.check();
-        let answered = ops.into_iter().filter_map(|op| {
+        let replies = ops.into_iter().filter_map(|op| {
             let Op::Post { to: FRONT, parcel } = op else { return None };
-            let Said::Reply(id, reply) = *parcel.0.downcast().unwrap() else { return None };
-            reply.unwrap();
-            Some(id.asker())
+            let letter = *parcel.0.downcast().unwrap();
+            let ClientLetter::Reply(id, reply) = letter else { return None };
+            Some((id, reply))
         });
-        answered.collect()
+        replies.collect()
+    }
+
+    /// Turns until nothing waits; returns the replies.
+    fn turns(home: &mut Node, events: Vec<Event>) -> Vec<(RequestId, Result<Reply, Error>)> {
+        let mut replies = turn(home, events);
+        while home.deadline() == Some(Instant(0)) {
+            replies.extend(turn(home, Vec::new()));
+        }
+        replies
+    }
+
+    /// Opens the root, as the only file that is open.
+    fn open(home: &mut Node) -> OpenId {
+        let ask = Ask::Open { node: home.export().root, access: Access::READ };
+        let request = Request { caller: Caller::Server, ask };
+        let replies = turns(home, vec![names(0, names::Input::Ask(RequestId::new(0, 0), request))]);
+        let [(_, Ok(Reply::Opened(open, ..)))] = replies[..] else { panic!("{replies:?}") };
+        assert_eq!(opens(home), 1);
+        open
+    }
+
+    fn opens(home: &Node) -> usize {
+        home.held().iter().map(|(_, opens)| opens).sum()
     }
 
     #[test]
@@ -363,44 +386,36 @@ mod tests {
         let mut events: Vec<Event> = (0..400).map(|call| stat(&home, 0, call)).collect();
         events.extend((0..400).map(|call| stat(&home, 1, call)));
         events.push(stat(&home, 2, 0));
-        let mut answered = turn(&mut home, events);
-        assert!(answered.len() < 801, "a turn of home is limited: {}", answered.len());
-        // What comes later waits for a turn of each of the others, not for all that they said.
+        let mut replies = turn(&mut home, events);
+        assert!(replies.len() < 801, "a turn of home is limited: {}", replies.len());
+        // What comes later waits for a turn of each of the others, not for all that they sent.
         let late = stat(&home, 3, 0);
-        answered.extend(turn(&mut home, vec![late]));
-        while home.deadline() == Some(Instant(0)) {
-            answered.extend(turn(&mut home, Vec::new()));
-        }
-        assert_eq!(answered.len(), 802, "each request is answered once");
+        replies.extend(turns(&mut home, vec![late]));
+        let ids: BTreeSet<RequestId> = replies.iter().map(|(id, _)| *id).collect();
+        assert!(replies.len() == 802 && ids.len() == 802, "each request has one reply");
         for slot in [2, 3] {
-            let before = answered.iter().position(|it| *it == slot).unwrap();
+            let before = replies.iter().position(|(id, _)| id.asker() == slot).unwrap();
             assert!(before <= 500, "connection {slot} waited for {before} requests of others");
         }
+        // Those of one connection are begun in order.
+        let of_first = replies.iter().map(|(id, _)| *id).filter(|id| id.asker() == 0);
+        assert!(of_first.is_sorted());
     }
 
     #[test]
-    fn what_a_connection_says_keeps_its_order() {
+    fn what_is_given_back_waits_for_the_requests_before_it() {
         let mut home = home();
-        let root = home.export().root;
-        let walk = |call| {
-            let ask = Ask::Walk { from: root, names: Vec::new() };
-            let request = Request { caller: Caller::Server, ask };
-            names(0, names::Input::Ask(RequestId::new(0, call), request))
-        };
-        let held = |home: &Node| home.held().last().unwrap().0;
-        // Each reference is given back right after it was taken; the root is never without one.
-        let before = held(&home);
-        let release = || names(0, names::Input::Release(root));
-        let events = (0..300).flat_map(|call| [walk(call), release()]).collect();
-        turn(&mut home, events);
-        let left = said(Said::Left(Client { node: FRONT, slot: 0 }));
+        let open = open(&mut home);
+        let mut events: Vec<Event> = (1..300).map(|call| stat(&home, 0, call)).collect();
+        events.push(names(0, names::Input::Close(open)));
+        events.push(of_client(ClientLetter::Closed(Client { node: FRONT, slot: 0 })));
+        let mut replies = turn(&mut home, events);
+        assert_eq!(opens(&home), 1, "requests before it wait");
         let next = stat(&home, 0, 1000);
-        let mut answered = turn(&mut home, vec![left, next]);
-        while home.deadline() == Some(Instant(0)) {
-            answered.extend(turn(&mut home, Vec::new()));
-        }
-        assert_eq!(answered.last(), Some(&0), "the next one in its slot is served");
-        assert_eq!(held(&home), before);
+        replies.extend(turns(&mut home, vec![next]));
+        assert_eq!(opens(&home), 0);
+        let last = replies.last().map(|(id, _)| *id);
+        assert_eq!(last, Some(RequestId::new(0, 1000)), "the next one in its slot is served");
     }
 
     #[test]
@@ -408,7 +423,6 @@ mod tests {
         let mut home = home();
         let root = home.export().root;
         let request = |ask| Request { caller: Caller::Server, ask };
-        let before = home.held();
         let id = |call| RequestId::new(0, call);
         let walk = |call| {
             let walk = request(Ask::Walk { from: root, names: Vec::new() });
@@ -416,32 +430,22 @@ mod tests {
         };
         let mut events: Vec<Event> = (0..300).map(walk).collect();
         events.extend((0..300).map(|call| names(0, names::Input::Cancel(id(call)))));
-        let (mut ops, now) = (Vec::new(), Instant(1));
-        home.turn(now, &crate::ticking(now), &mut events, &mut ops);
-        home.check();
-        let cancelled = ops.into_iter().filter_map(|op| {
-            let Op::Post { to: FRONT, parcel } = op else { return None };
-            let Said::Reply(id, reply) = *parcel.0.downcast().unwrap() else { return None };
-            assert_eq!(reply.unwrap_err(), Error::Cancelled);
-            Some(id)
-        });
-        assert_eq!(cancelled.collect::<BTreeSet<_>>(), (0..300).map(id).collect());
-        assert!(home.deadline() != Some(Instant(0)) && home.held() == before, "nothing is left");
+        let replies = turn(&mut home, events);
+        assert!(replies.iter().all(|(_, reply)| matches!(reply, Err(Error::Cancelled))));
+        let ids = replies.iter().map(|(id, _)| *id);
+        assert_eq!(ids.collect::<BTreeSet<_>>(), (0..300).map(id).collect());
+        assert!(home.deadline() != Some(Instant(0)), "nothing is left");
     }
 
     #[test]
-    fn what_a_front_said_last_is_done_before_trees_are_closed() {
+    fn a_front_that_has_ended_begins_nothing_and_gives_back_all() {
         let mut home = home();
-        let root = home.export().root;
-        let request = |ask| Request { caller: Caller::Server, ask };
-        let walk = Ask::Walk { from: root, names: Vec::new() };
-        let before = home.held();
-        turn(&mut home, vec![names(0, names::Input::Ask(RequestId::new(0, 0), request(walk)))]);
+        let open = open(&mut home);
         let mut events: Vec<Event> = (1..300).map(|call| stat(&home, 0, call)).collect();
-        events.push(names(0, names::Input::Release(root)));
+        events.push(names(0, names::Input::Close(open)));
         let over = Parcel(Box::new(Letter::Over(FRONT)));
         events.push(Event { id: OpId::UNASKED, done: Done::Parcel(over) });
-        turn(&mut home, events);
-        assert!(home.is_last() && home.held() == before, "the reference is given back");
+        let replies = turns(&mut home, events);
+        assert!(replies.is_empty() && home.is_last() && opens(&home) == 0);
     }
 }

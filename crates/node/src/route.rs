@@ -9,7 +9,7 @@ use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection};
 use super::fairness::{Client, Completion};
-use super::letters::{self, HOME, Letter, Role, Said};
+use super::letters::{self, ClientLetter, HOME, Letter, Role};
 use super::log::{Level, News};
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
@@ -291,7 +291,8 @@ impl Node {
             };
             match self.role {
                 Role::Front(node) => {
-                    letters::say(HOME, Said::Names(Client { node, slot }, input), ops);
+                    let letter = ClientLetter::Names(Client { node, slot }, input);
+                    letters::post_client(HOME, letter, ops);
                 }
                 Role::Home(_) | Role::Replicas(..) => {
                     self.messages.push_back(Message::Names(input));
@@ -530,7 +531,7 @@ impl Node {
         self.places.remove(connection.origin());
         self.queue.forget(Client::of_slot(slot));
         if let Role::Front(node) = self.role {
-            letters::say(HOME, Said::Left(Client { node, slot }), ops);
+            letters::post_client(HOME, ClientLetter::Closed(Client { node, slot }), ops);
         }
         self.admission.set_waiting(slot, false, 0);
         self.admission.count(slot, connection.bytes(), 0);

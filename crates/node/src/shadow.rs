@@ -2,7 +2,7 @@
 //! look at what nodes say to each other.
 
 use super::fairness::Client;
-use super::letters::{self, Letter, Said};
+use super::letters::{self, ClientLetter, Letter};
 use super::{HOME, NODES_MAX};
 use base::Error;
 use base::op::{Op, Parcel};
@@ -34,10 +34,19 @@ impl Shadow {
         Shadow(number)
     }
 
-    /// What tells home this: an operation of this front's, for its only connection.
+    /// The operation that sends this home: a request of the connection that its id names, anything
+    /// else of the first one.
     pub fn tell(self, input: names::Input) -> Op {
-        let mut ops = Vec::new();
-        letters::say(HOME, Said::Names(Client { node: self.0, slot: 0 }, input), &mut ops);
+        let slot = match &input {
+            names::Input::Ask(id, _) | names::Input::Cancel(id) => id.asker() as usize,
+            names::Input::Release(_)
+            | names::Input::Close(_)
+            | names::Input::Abandon(_)
+            | names::Input::Answered(..)
+            | names::Input::Change(..) => 0,
+        };
+        let (client, mut ops) = (Client { node: self.0, slot }, Vec::new());
+        letters::post_client(HOME, ClientLetter::Names(client, input), &mut ops);
         ops.pop().expect("it is one letter")
     }
 
@@ -51,10 +60,10 @@ impl Shadow {
     /// # Panics
     /// If it is not for fronts.
     pub fn hear(self, parcel: Parcel) -> Heard {
-        match parcel.0.downcast::<Said>() {
-            Ok(said) => match *said {
-                Said::Reply(id, reply) => Heard::Reply(id, reply),
-                Said::Names(..) | Said::Left(_) => Heard::Other,
+        match parcel.0.downcast::<ClientLetter>() {
+            Ok(letter) => match *letter {
+                ClientLetter::Reply(id, reply) => Heard::Reply(id, reply),
+                ClientLetter::Names(..) | ClientLetter::Closed(_) => Heard::Other,
             },
             Err(other) => match *other.downcast::<Letter>().expect("fronts get letters") {
                 Letter::Drain => Heard::Drain,
@@ -80,8 +89,8 @@ pub fn label(parcel: &Parcel) -> String {
     if let Some(crossing) = parcel.0.downcast_ref::<Crossing>() {
         return format!("{crossing:?}");
     }
-    if let Some(said) = parcel.0.downcast_ref::<Said>() {
-        return format!("{said:?}");
+    if let Some(letter) = parcel.0.downcast_ref::<ClientLetter>() {
+        return format!("{letter:?}");
     }
     match parcel.0.downcast_ref::<Letter>() {
         Some(letter) => format!("{letter:?}"),
@@ -91,8 +100,9 @@ pub fn label(parcel: &Parcel) -> String {
 
 /// Another letter that gives the same node back, for canaries.
 pub fn duplicate(parcel: &Parcel) -> Option<Parcel> {
-    if let Some(Said::Names(client, names::Input::Release(node))) = parcel.0.downcast_ref() {
-        return Some(Parcel(Box::new(Said::Names(*client, names::Input::Release(*node)))));
+    if let Some(ClientLetter::Names(client, names::Input::Release(node))) = parcel.0.downcast_ref()
+    {
+        return Some(Parcel(Box::new(ClientLetter::Names(*client, names::Input::Release(*node)))));
     }
     let Letter::Names(worker, names::Input::Release(node)) = parcel.0.downcast_ref()? else {
         return None;

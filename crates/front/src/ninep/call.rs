@@ -148,10 +148,11 @@ impl Await {
         }
     }
 
-    /// Whether a node comes or is held that no fid stands for.
+    /// Whether a node that no fid stands for is asked for or held, now or in the next step.
     pub(super) fn has_node(&self) -> bool {
         match self {
-            Await::Attach { .. }
+            Await::Identify { .. }
+            | Await::Attach { .. }
             | Await::Walk { .. }
             | Await::AttrNode { .. }
             | Await::AttrValue { .. }
@@ -160,7 +161,6 @@ impl Await {
             | Await::AttrSet { .. }
             | Await::Remove { .. } => true,
             Await::GivenUp
-            | Await::Identify { .. }
             | Await::Open { .. }
             | Await::CreateMode { .. }
             | Await::Create { .. }

@@ -279,12 +279,18 @@ impl Fids {
         self.expect_handle()
     }
 
-    /// Binds `fid`; if the client took the number meanwhile for something else, the new file is
-    /// given back and the later binding stays.
+    /// Whether another call may walk a fid to another file: one may even at the limit, since the
+    /// fid gives back what it had.
+    pub(super) fn expect_walk(&self) -> Result<(), Error> {
+        if self.coming == 0 { Ok(()) } else { self.expect_handle() }
+    }
+
+    /// Binds `fid`, for which a handle was counted when its call began; if the client took the
+    /// number meanwhile for something else, the new file is given back and the later binding stays.
     pub(super) fn bind(&mut self, fid: u32, file: Fid, out: &mut Vec<Output>) -> Result<(), Error> {
-        if let Err(error) = self.expect_free(fid) {
+        if self.fids.contains_key(&fid) {
             file.forget(out);
-            return Err(error);
+            return Err(Error::Invalid);
         }
         if let Err(error) = self.expect_room(&file) {
             file.forget(out);

@@ -185,7 +185,7 @@ impl Session {
         // An open fid may not move; that it may not even be walked from (walk(5)) no server checks.
         match newfid == fid {
             true if file.open().is_some() => return Err(Error::Invalid),
-            true => {}
+            true => self.fids.expect_walk()?,
             false => self.fids.expect_free(newfid)?,
         }
         // A name that no file can have ends the walk where it stands.

@@ -272,20 +272,88 @@ fn a_connection_that_is_gone_leaves_nothing_behind() {
     queue.tick(Client::of_slot(1));
     assert_eq!(served(&mut queue, 1), 0, "the next one in its slot owes nothing");
 }
+
+/// A request of a front's connection.
+fn request(call: u32) -> names::Input {
+    let ask = tree::Ask::Stat { node: tree::NodeId(0) };
+    names::Input::Ask(RequestId::new(3, call), tree::Request { caller: Caller::Server, ask })
+}
+
+/// Serves a connection of a front that waits, and takes one message.
+fn served_front(queue: &mut Queue, cost: u64) -> Client {
+    let client = queue.begin().expect("one waits");
+    let flow = queue.flow(client);
+    match flow.inbox.pop().expect("it has a message") {
+        Entry::Closed => flow.has_closed = true,
+        Entry::Input(_) | Entry::Withdrawn => {}
+    }
+    queue.end(client, Duration::from_micros(cost), false);
+    queue.check();
+    client
+}
+
 #[test]
-fn a_connection_of_a_front_that_is_gone_leaves_no_debt() {
+fn the_next_connection_in_a_slot_of_a_front_is_a_new_one() {
+    let client = Client { node: 1, slot: 3 };
+    for waits in [false, true] {
+        let mut queue = Queue::default();
+        assert!(queue.add(client, request(0)).is_none());
+        if waits {
+            queue.close(client);
+        }
+        assert_eq!(served_front(&mut queue, 500), client);
+        let end = queue.end;
+        match waits {
+            // Its close has a turn.
+            true => assert_eq!(served_front(&mut queue, 1), client),
+            false => queue.close(client),
+        }
+        assert!(queue.flow(client).end == 0 && queue.end >= end, "what it cost is not forgotten");
+        // One of another front is as new.
+        let other = Client { node: 2, slot: 0 };
+        for it in [client, other] {
+            assert!(queue.add(it, request(1)).is_none());
+        }
+        let start = |it| queue.known(it).and_then(|flow| flow.tag).map(|tag| tag.start);
+        assert_eq!(start(client), start(other));
+        assert!(start(client).is_some_and(|start| start > 0), "it comes behind the others");
+    }
+}
+
+#[test]
+fn what_is_given_back_waits_for_requests_only() {
     let mut queue = Queue::default();
     let client = Client { node: 1, slot: 3 };
-    (0..2).for_each(|_| queue.ask(client, None));
-    assert_eq!(queue.begin(), Some(client));
-    queue.flow(client).asked.pop_front();
-    queue.end(client, Duration::from_millis(1), true);
+    let release = |id| names::Input::Release(tree::NodeId(id));
+    assert!(queue.add(client, release(1)).is_some() && queue.is_empty());
+    assert!(queue.add(client, request(1)).is_none() && queue.add(client, request(2)).is_none());
+    assert!(queue.add(client, release(2)).is_none());
+    let mut freed = Vec::new();
+    assert!(!queue.withdraw(client, RequestId::new(3, 7), &mut freed));
+    assert!(queue.withdraw(client, RequestId::new(3, 1), &mut freed) && freed.is_empty());
     queue.check();
-    assert_eq!(queue.begin(), Some(client));
-    assert!(queue.flow(client).end > 0);
-    queue.flow(client).asked.pop_front();
-    queue.ask(client, None);
-    queue.renew(client);
-    let flow = queue.flow(client);
-    assert!(flow.end == 0 && flow.asked.len() == 1, "what the next one says is kept");
+    assert!(queue.withdraw(client, RequestId::new(3, 2), &mut freed));
+    assert!(matches!(freed[..], [names::Input::Release(tree::NodeId(2))]));
+    queue.check();
+    assert!(queue.is_empty() && queue.flow(client).inbox.is_empty());
+    // A front that has ended begins nothing more.
+    assert!(queue.add(client, request(3)).is_none() && queue.add(client, release(3)).is_none());
+    queue.close(client);
+    assert!(matches!(queue.forget_node(1)[..], [names::Input::Release(tree::NodeId(3))]));
+    queue.check();
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn a_large_write_of_a_front_is_no_small_turn() {
+    let mut queue = Queue::default();
+    let client = Client { node: 1, slot: 3 };
+    for (size, charged) in [(100, SMALL), (1 << 20, QUANTUM)] {
+        let (open, data) = (tree::OpenId(0), Buf::from(vec![0; size]));
+        let ask = tree::Ask::Write { open, offset: 0, data };
+        let request = tree::Request { caller: Caller::Server, ask };
+        assert!(queue.add(client, names::Input::Ask(RequestId::new(3, 1), request)).is_none());
+        served_front(&mut queue, 10);
+        assert_eq!(queue.flow(client).charged, charged, "{size} bytes");
+    }
 }

@@ -5,8 +5,8 @@
 //! threads that nobody else gets. A job that touches several file systems needs a place in the
 //! lane of each; it waits in one of them at a time.
 //!
-//! Each queue has a job of each asker begun in turn, so that who asks for much lets others wait for
-//! one job of its own at a time.
+//! Each queue begins one job of each connection in turn: a connection with many jobs delays the
+//! first one of another by one job. What is not of a connection takes a turn for each job.
 //!
 //! Of local jobs, long ones (listings) have a queue of their own and at most a quarter of the
 //! threads, so that jobs that are done in microseconds find a place. Of those that have run for
@@ -16,16 +16,13 @@
 
 use crate::mounts::Table;
 use base::Instant;
-use base::op::OpId;
+use base::op::{NOBODY, OpId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Lanes of one job at most: file systems mounted on one another along its path.
 pub(crate) const LANES_MAX: usize = 8;
-
-/// Askers that had a job in this round of a queue and have none waiting, at most.
-const ROUNDS_KEPT: usize = 64;
 
 /// A long job that has run for so long waits for the disk, mostly.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
@@ -65,7 +62,7 @@ impl Lane {
 pub(crate) trait Queued {
     /// The operation that it completes, to cancel it by.
     fn id(&self) -> Option<OpId>;
-    /// The connection that it is for.
+    /// The connection that it is for, or [`NOBODY`].
     fn asker(&self) -> u32;
     /// Lanes that it needs a place in; none for local work.
     fn lanes(&self) -> &[Lane];
@@ -116,8 +113,10 @@ pub(crate) struct Lanes<J> {
     running: BTreeMap<u64, Running>,
     /// The lane that had its turn last.
     last: Option<Lane>,
-    /// Queue and turn of each cancellable job.
-    waiting: BTreeMap<OpId, (Place, Turn)>,
+    /// Queue, party and number of each cancellable job.
+    waiting: BTreeMap<OpId, (Place, Party, u64)>,
+    /// Whether a long job was the last local one to be begun.
+    long_was_last: bool,
     next: u64,
 }
 
@@ -129,59 +128,101 @@ enum Place {
     Lane(Lane),
 }
 
-/// When a job is begun: in each round one of each asker, in the order of their numbers.
+/// Whose turn it is: an asker, or a single job of [`NOBODY`] by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
-    round: u64,
-    number: u64,
+enum Party {
+    Asker(u32),
+    Job(u64),
 }
 
+impl Party {
+    fn of(number: u64, asker: u32) -> Party {
+        if asker == NOBODY { Party::Job(number) } else { Party::Asker(asker) }
+    }
+}
+
+/// Jobs that wait: round robin over those that ask. Nothing is remembered of who has none.
 #[derive(Debug)]
 struct Queue<J> {
-    waiting: BTreeMap<Turn, J>,
+    /// By party and number.
+    waiting: BTreeMap<(Party, u64), J>,
+    /// Each party that has a job, by its place in the round, and the place of each.
+    round: BTreeMap<u64, Party>,
+    places: BTreeMap<Party, u64>,
+    next_place: u64,
     running: usize,
-    /// Round of the job that was begun last.
-    round: u64,
-    /// Last round that each asker has a job in, or had in this round.
-    rounds: BTreeMap<u32, u64>,
 }
 
 impl<J: Queued> Queue<J> {
     fn new() -> Queue<J> {
-        Queue { waiting: BTreeMap::new(), running: 0, round: 0, rounds: BTreeMap::new() }
+        let (round, places) = (BTreeMap::new(), BTreeMap::new());
+        Queue { waiting: BTreeMap::new(), round, places, next_place: 0, running: 0 }
     }
 
     /// Adds a job behind those of its asker.
-    fn push(&mut self, number: u64, job: J) -> Turn {
-        if self.rounds.len() > self.waiting.len() + ROUNDS_KEPT {
-            let present = self.round;
-            self.rounds.retain(|_, round| *round >= present);
-        }
-        let next = self.rounds.get(&job.asker()).map_or(0, |last| last + 1);
-        let round = next.max(self.round);
-        self.rounds.insert(job.asker(), round);
-        let turn = Turn { round, number };
-        let before = self.waiting.insert(turn, job);
+    fn push(&mut self, number: u64, job: J) -> Party {
+        let party = Party::of(number, job.asker());
+        let before = self.waiting.insert((party, number), job);
         assert!(before.is_none(), "numbers are given once");
-        turn
+        if !self.places.contains_key(&party) {
+            self.join_round(party);
+        }
+        party
     }
 
-    /// Takes the next job.
+    /// Lets a party have its turn behind all others.
+    fn join_round(&mut self, party: Party) {
+        self.round.insert(self.next_place, party);
+        self.places.insert(party, self.next_place);
+        self.next_place += 1;
+    }
+
+    fn first_of(&self, party: Party) -> Option<u64> {
+        let all = self.waiting.range((party, 0)..=(party, u64::MAX));
+        all.map(|((_, number), _)| *number).next()
+    }
+
+    /// Takes the first job of the party whose turn it is.
     fn pop(&mut self) -> Option<J> {
-        let (turn, job) = self.waiting.pop_first()?;
-        assert!(turn.round >= self.round, "rounds follow each other");
-        self.round = turn.round;
+        let (place, party) = self.round.pop_first()?;
+        let known = self.places.remove(&party);
+        assert_eq!(known, Some(place), "a party has one place");
+        let number = self.first_of(party).expect("who has a place has a job");
+        let job = self.waiting.remove(&(party, number)).expect("it is there");
+        if self.first_of(party).is_some() {
+            self.join_round(party);
+        }
         Some(job)
     }
 
-    /// Number of the next job.
-    fn first(&self) -> Option<u64> {
-        self.waiting.first_key_value().map(|(turn, _)| turn.number)
+    /// Takes a job out.
+    fn remove(&mut self, party: Party, number: u64) -> Option<J> {
+        let job = self.waiting.remove(&(party, number))?;
+        if self.first_of(party).is_none() {
+            let place = self.places.remove(&party).expect("who has a job has a place");
+            self.round.remove(&place);
+        }
+        Some(job)
+    }
+
+    /// Takes out all jobs.
+    fn drain(&mut self) -> impl Iterator<Item = J> + use<J> {
+        self.round.clear();
+        self.places.clear();
+        std::mem::take(&mut self.waiting).into_values()
     }
 
     /// Jobs that could be begun if so many may run at once.
     fn ready(&self, limit: usize) -> usize {
         self.waiting.len().min(limit.saturating_sub(self.running))
+    }
+
+    #[cfg(test)]
+    fn check(&self) {
+        let parties: BTreeSet<Party> = self.waiting.keys().map(|(party, _)| *party).collect();
+        assert!(self.places.keys().eq(&parties), "who has a job has a place");
+        let round: BTreeMap<Party, u64> = self.round.iter().map(|(at, of)| (*of, *at)).collect();
+        assert_eq!(self.places, round, "a party has one place");
     }
 }
 
@@ -227,6 +268,7 @@ impl<J: Queued> Lanes<J> {
             running: BTreeMap::new(),
             last: None,
             waiting: BTreeMap::new(),
+            long_was_last: false,
             next: 0,
         }
     }
@@ -293,9 +335,9 @@ impl<J: Queued> Lanes<J> {
             Place::Lane(lane) => self.lane(lane.clone()),
         };
         let id = job.id();
-        let turn = queue.push(number, job);
+        let party = queue.push(number, job);
         if let Some(id) = id {
-            let before = self.waiting.insert(id, (place, turn));
+            let before = self.waiting.insert(id, (place, party, number));
             assert!(before.is_none(), "an operation waits once");
         }
     }
@@ -338,13 +380,18 @@ impl<J: Queued> Lanes<J> {
             return None;
         }
         let may_be_long = self.long_places(now) > 0;
-        let long = self.long.first().filter(|_| may_be_long);
-        let (queue, ticket) = match (self.short.first(), long) {
-            (None, None) => return None,
-            (Some(short), Some(number)) if number < short => (&mut self.long, Ticket::Long(number)),
-            (None, Some(number)) => (&mut self.long, Ticket::Long(number)),
-            (Some(_), _) => (&mut self.short, Ticket::Short),
+        let any_short = !self.short.waiting.is_empty();
+        let any_long = may_be_long && !self.long.waiting.is_empty();
+        let (queue, ticket) = match (any_short, any_long) {
+            (false, false) => return None,
+            // In turn, where both wait.
+            (_, true) if !any_short || !self.long_was_last => {
+                self.next += 1;
+                (&mut self.long, Ticket::Long(self.next - 1))
+            }
+            _ => (&mut self.short, Ticket::Short),
         };
+        self.long_was_last = matches!(ticket, Ticket::Long(_));
         let job = queue.pop().expect("it has a first job");
         queue.running += 1;
         if let Ticket::Long(number) = ticket {
@@ -403,14 +450,14 @@ impl<J: Queued> Lanes<J> {
 
     /// Takes a job out that was not begun.
     pub(crate) fn remove(&mut self, id: OpId) -> Option<J> {
-        let (place, turn) = self.waiting.remove(&id)?;
+        let (place, party, number) = self.waiting.remove(&id)?;
         let lane = match place {
-            Place::Short => return self.short.waiting.remove(&turn),
-            Place::Long => return self.long.waiting.remove(&turn),
+            Place::Short => return self.short.remove(party, number),
+            Place::Long => return self.long.remove(party, number),
             Place::Lane(lane) => lane,
         };
         let queue = self.lane(lane.clone());
-        let job = queue.waiting.remove(&turn);
+        let job = queue.remove(party, number);
         assert!(job.is_some(), "a job is where its place says");
         if queue.running == 0 && queue.waiting.is_empty() {
             self.lanes.remove(&lane);
@@ -423,7 +470,7 @@ impl<J: Queued> Lanes<J> {
         self.waiting.clear();
         let local = [&mut self.short, &mut self.long];
         let queues = local.into_iter().chain(self.lanes.values_mut());
-        queues.flat_map(|queue| std::mem::take(&mut queue.waiting).into_values()).collect()
+        queues.flat_map(Queue::drain).collect()
     }
 
     /// Asserts that queues, what runs, and the index of what waits agree.
@@ -444,23 +491,16 @@ impl<J: Queued> Lanes<J> {
         assert!(self.local_running() <= self.limits.local, "no more local jobs run than may");
         assert!(self.long.running <= self.limits.lane, "no more long jobs run than may");
         assert_eq!(self.long.running, self.long_since.len(), "each long job has begun");
-        for (id, (place, turn)) in &self.waiting {
+        for (id, (place, party, number)) in &self.waiting {
             let queue = match place {
                 Place::Short => &self.short,
                 Place::Long => &self.long,
                 Place::Lane(lane) => &self.lanes[lane],
             };
-            let job = queue.waiting.get(turn);
+            let job = queue.waiting.get(&(*party, *number));
             assert_eq!(job.and_then(Queued::id), Some(*id), "a job is where its place says");
         }
-        for queue in self.queues() {
-            let first = queue.waiting.first_key_value();
-            assert!(first.is_none_or(|(turn, _)| turn.round >= queue.round), "no round is past");
-            for (turn, job) in &queue.waiting {
-                let last = queue.rounds.get(&job.asker());
-                assert!(last.is_some_and(|last| *last >= turn.round), "rounds are counted");
-            }
-        }
+        self.queues().for_each(Queue::check);
         let named = self.queues().flat_map(|queue| queue.waiting.values());
         let named = named.filter(|job| job.id().is_some()).count();
         assert_eq!(self.waiting.len(), named, "what can be cancelled is found");

@@ -86,6 +86,30 @@ fn a_fid_that_is_open_counts_as_two() {
 }
 
 #[test]
+fn a_fid_may_be_walked_at_the_limit() {
+    let mut lab = Lab::linux();
+    lab.attach();
+    let walk = |lab: &mut Lab, tag: u16, fid: u32, newfid: u32| {
+        lab.text.clear();
+        lab.say(tag, Tmessage::Walk { fid, newfid, names: Names::new(&[b"f"]).unwrap() });
+        !lab.text.contains(&format!("Rlerror {tag} (24)"))
+    };
+    let walked = |node| walked(&[Kind::Directory], node);
+    (2..9).for_each(|fid| {
+        assert!(walk(&mut lab, 4, 1, fid));
+        lab.answer(0, walked(fid.into()));
+    });
+    // Now there are eight.
+    assert!(walk(&mut lab, 5, 1, 1) && !walk(&mut lab, 6, 2, 2), "one at a time");
+    lab.answer(0, walked(30));
+    assert!(lab.text.contains("RWalk 5"), "{}", lab.text);
+    assert!(walk(&mut lab, 7, 2, 2));
+    lab.answer(0, walked(31));
+    assert_eq!((lab.session.handles(), lab.session.fids()), (8, 8));
+    lab.session.check();
+}
+
+#[test]
 fn walks_under_way_count_as_fids() {
     let mut lab = Lab::linux();
     lab.attach();

@@ -1,0 +1,143 @@
+//! Messages of a connection of a front that wait in home for the connection's turn.
+//!
+//! **Bound.** A front sends a request only while its session has room for a call, so there are at
+//! most as many as calls in flight and given up; behind one of them wait at most as many nodes and
+//! open files as the connection had.
+
+use names::Input;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use tree::{Ask, RequestId};
+
+/// A message.
+#[derive(Debug)]
+pub(super) enum Entry {
+    /// For the name space.
+    Input(Input),
+    /// The connection has closed; what follows is of the next one in its slot.
+    Closed,
+    /// A request that was cancelled.
+    Withdrawn,
+}
+
+/// The messages of one connection, in order.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    /// Neither the first nor the last one is withdrawn.
+    entries: VecDeque<Entry>,
+    /// Number of the first entry.
+    first: u64,
+    /// Number of each request.
+    requests: BTreeMap<RequestId, u64>,
+    /// Bytes to be written that the requests have.
+    bytes: usize,
+}
+
+/// Bytes that a request has.
+fn bytes(input: &Input) -> usize {
+    if let Input::Ask(_, request) = input
+        && let Ask::Write { data, .. } = &request.ask
+    {
+        data.len()
+    } else {
+        0
+    }
+}
+
+impl Inbox {
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether a request waits.
+    pub(super) fn has_request(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// Bytes to be written.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        if let Entry::Input(input) = &entry {
+            self.bytes += bytes(input);
+            if let Input::Ask(id, _) = input {
+                let number = self.first + self.entries.len() as u64;
+                let before = self.requests.insert(*id, number);
+                assert!(before.is_none(), "a request has a number of its own");
+            }
+        }
+        self.entries.push_back(entry);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        self.first += 1;
+        if let Entry::Input(input) = &entry {
+            self.bytes -= bytes(input);
+            if let Input::Ask(id, _) = input {
+                self.requests.remove(id);
+            }
+        }
+        self.trim();
+        Some(entry)
+    }
+
+    /// Removes a request, if it waits.
+    pub(super) fn withdraw(&mut self, id: RequestId) -> bool {
+        let Some(number) = self.requests.remove(&id) else { return false };
+        let at = usize::try_from(number - self.first).expect("it is in memory");
+        let before = mem::replace(&mut self.entries[at], Entry::Withdrawn);
+        let Entry::Input(input) = before else { unreachable!("a request is an input") };
+        self.bytes -= bytes(&input);
+        self.trim();
+        true
+    }
+
+    /// Takes out all inputs; returns those that are no requests. That a connection has closed is
+    /// kept.
+    pub(super) fn take_others(&mut self) -> Vec<Input> {
+        let mut others = Vec::new();
+        for entry in mem::take(self).entries {
+            match entry {
+                Entry::Input(Input::Ask(..)) | Entry::Withdrawn => {}
+                Entry::Input(input) => others.push(input),
+                Entry::Closed => self.push(Entry::Closed),
+            }
+        }
+        others
+    }
+
+    fn trim(&mut self) {
+        while let Some(Entry::Withdrawn) = self.entries.front() {
+            self.entries.pop_front();
+            self.first += 1;
+        }
+        while let Some(Entry::Withdrawn) = self.entries.back() {
+            self.entries.pop_back();
+        }
+    }
+
+    /// Frees memory, if it is empty and has much.
+    pub(super) fn shrink(&mut self, kept: usize) {
+        if self.is_empty() && self.entries.capacity() > kept {
+            self.entries = VecDeque::new();
+        }
+    }
+
+    pub(super) fn check(&self) {
+        let ends = [self.entries.front(), self.entries.back()];
+        assert!(ends.iter().all(|end| !matches!(end, Some(Entry::Withdrawn))), "it is trimmed");
+        let inputs = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Input(input) => Some(input),
+            Entry::Closed | Entry::Withdrawn => None,
+        });
+        assert_eq!(self.bytes, inputs.map(bytes).sum::<usize>(), "bytes are counted");
+        for (id, number) in &self.requests {
+            let entry = &self.entries[(number - self.first) as usize];
+            let is_it = matches!(entry, Entry::Input(Input::Ask(other, _)) if other == id);
+            assert!(is_it, "a request is where its number is");
+        }
+    }
+}
