@@ -59,7 +59,7 @@ pub(crate) struct Common {
     ready: VecDeque<Event>,
     /// Completions of blocks: see [`BULKY_AT_ONCE`].
     bulky: VecDeque<Event>,
-    /// Letters of other nodes, given out all at once: they know what waits for what.
+    /// Letters of other nodes, given out all at once: the node has a queue for them.
     letters: VecDeque<Event>,
     /// How long operations took, until the node asks. Bounded by [`SPANS_MAX`].
     spans: Vec<Span>,

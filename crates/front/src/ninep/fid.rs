@@ -144,11 +144,12 @@ const ATTRS_FREE: usize = 32 << 10;
 #[derive(Debug)]
 pub(super) struct Fids {
     fids: BTreeMap<u32, Fid>,
-    /// Nodes and open files that they hold, and how many these may be with those that come.
+    /// Nodes and open files that they hold.
     handles: usize,
-    limit: usize,
-    /// Nodes that calls under way ask for or hold: they become fids, or are given back.
+    /// Nodes that calls in flight ask for or hold.
     coming: usize,
+    /// Limit of both together.
+    limit: usize,
     /// The limit at present, for what others hold.
     most: usize,
     /// Bytes of attributes that they hold. At most [`ATTRS_MAX`].
@@ -178,7 +179,7 @@ impl Fids {
         self.fids.len()
     }
 
-    /// Nodes and open files that they hold, and nodes that come.
+    /// Nodes and open files that they hold, and nodes of calls in flight.
     pub(super) fn handles(&self) -> usize {
         self.handles + self.coming
     }
@@ -188,12 +189,12 @@ impl Fids {
         self.handles - self.fids.len()
     }
 
-    /// A call begins that asks for a node, or holds one.
+    /// Counts a node for a call that begins.
     pub(super) fn expect_node(&mut self) {
         self.coming += 1;
     }
 
-    /// It has ended.
+    /// Counts it no more: the call has ended.
     pub(super) fn end_node(&mut self) {
         assert!(self.coming > 0, "what was expected is counted");
         self.coming -= 1;
