@@ -215,8 +215,8 @@ impl Queue {
         self.join(client, false);
     }
 
-    /// Adds a message of a connection of a front; returns it if it need not wait. What is given back
-    /// waits for nothing but requests before it, because its front counts it as free already.
+    /// Adds a message of a connection of a front; returns it if it need not wait. A handle given
+    /// back waits for nothing but requests before it, because its front counts it as free already.
     pub(crate) fn add(&mut self, client: Client, input: names::Input) -> Option<names::Input> {
         assert!(client.node != HOME, "connections of this node are at hand");
         let flow = self.flow(client);

@@ -232,7 +232,12 @@ impl Hosted {
     fn attempts(&self) -> impl Iterator<Item = (ReplicaId, Instant)> {
         let busy = self.links.values().filter_map(|link| link.peer.busy_until()).max();
         let busy = busy.filter(|_| self.joining.is_some());
-        let keeps = matches!(self.joining, Some(Joining::Keeps(_)));
+        // It asks nobody either if it cannot keep what it would begin with.
+        let keeps = match self.joining {
+            Some(Joining::Keeps(_)) => true,
+            Some(Joining::Asks) => self.journal.failed().is_some(),
+            None => false,
+        };
         let open = self.links.iter().filter(|(_, link)| !link.is_closed);
         let all = open.filter_map(|(id, link)| Some((*id, link.peer.deadline()?)));
         let all = all.map(move |(id, at)| (id, busy.map_or(at, |busy| busy.max(at))));

@@ -583,6 +583,9 @@ impl Journal {
                 self.hear(output, out);
             }
         }
+        // A checkpoint may fail while nothing is committed, which would say so: then no chore is
+        // begun any more.
+        self.failed = self.failed.or(self.store.broken());
         if let Some(error) = self.failed.filter(|_| was_well) {
             self.records.clear();
             self.chores.clear();

@@ -230,6 +230,28 @@ fn a_snapshot_that_is_late_is_written_beside_a_checkpoint() {
     assert_eq!(lab.journal.chores_max(), 1);
 }
 
+/// Also if nobody waits for anything: a snapshot that comes then would wait for ever.
+#[test]
+fn a_checkpoint_that_fails_is_told() {
+    let mut lab = Lab::on(formatted(), 0);
+    lab.ask(vec![append(100)]);
+    while lab.go_on() {}
+    let (later, mut said) = (NOW + Duration::from_secs(60), Vec::new());
+    lab.journal.tick(later, &mut said);
+    let mut told = Vec::new();
+    while let Some(output) = said.pop() {
+        match output {
+            Output::Do(Op::WriteBlocks { id, .. }) => {
+                let failed = Done::Stored(Err(base::Error::Io));
+                lab.journal.done(later, id.0, failed, &mut said);
+            }
+            other => told.push(other),
+        }
+    }
+    assert!(matches!(told[..], [Output::Failed(_)]), "{told:?}");
+    assert!(lab.journal.failed().is_some());
+}
+
 /// How many parts of records and of snapshots are on a disk.
 fn parts(disk: &Memory) -> (usize, usize) {
     let mut disk = disk.clone();

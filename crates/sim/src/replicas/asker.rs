@@ -293,7 +293,8 @@ impl Asker {
         }
         if reason == "lost" && removes {
             // It begins anew, having seen nothing.
-            (self.token, self.memory) = (None, Memory::default());
+            self.token = None;
+            self.memory.forget();
             return self.miss(index, true);
         }
         assert!(!self.is_calm(), "though all is well: {answer}");

@@ -107,17 +107,26 @@ pub(super) struct Slot {
     last: Option<String>,
     /// Values that may come yet, or be there already.
     open: BTreeSet<String>,
+    /// Values before the last one.
+    past: BTreeSet<String>,
 }
 
 impl Slot {
     pub(super) fn learn(&mut self, value: &str, fate: Fate) {
         match fate {
-            Fate::Done => self.last = Some(value.to_string()),
+            Fate::Done => self.past.extend(self.last.replace(value.to_string())),
             Fate::Undone => {}
             Fate::Unknown => {
                 self.open.insert(value.to_string());
             }
         }
+    }
+
+    /// A session that has seen some of it begins anew: any of it may be lost, or be there, or come
+    /// behind what the new session puts there.
+    fn forget(&mut self) {
+        self.open.append(&mut self.past);
+        self.open.extend(self.last.take());
     }
 
     pub(super) fn allows(&self, value: Option<&String>) -> bool {
@@ -141,6 +150,14 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// A session that begins anew has seen nothing; its keys may have any value that it has put
+    /// there before.
+    pub(super) fn forget(&mut self) {
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.values_mut().for_each(Slot::forget);
+        *self = Memory { slots, ..Memory::default() };
+    }
+
     /// Learns what became of a change.
     pub(super) fn learn(&mut self, what: &What, fate: Fate, value: &Value) {
         let done = fate == Fate::Done;

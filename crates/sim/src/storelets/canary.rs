@@ -68,9 +68,10 @@ pub(super) fn spoil(sky: &mut Sky, from: usize, to: usize, mut parcel: Parcel) -
     let Some(mistake) = sky.mistake else { return vec![parcel] };
     let label = node::label(&parcel);
     let of_worker = to == HOME && from > 1;
+    let gives = |what: &str| label.starts_with("Names(") && label.contains(&format!(", {what}("));
     let fits = match mistake {
-        Mistake::LeakNode | Mistake::GiveTwice => of_worker && label.starts_with("Release"),
-        Mistake::LeakFile => of_worker && label.starts_with("Close"),
+        Mistake::LeakNode | Mistake::GiveTwice => of_worker && gives("Release"),
+        Mistake::LeakFile => of_worker && gives("Close"),
         Mistake::LoseAnswer => from == HOME && label.starts_with("Reply"),
         Mistake::SayTwice | Mistake::LoseOutput | Mistake::OtherByte => {
             label.starts_with("Home(Said")
