@@ -240,12 +240,11 @@ fn a_checkpoint_that_fails_is_told() {
     lab.journal.tick(later, &mut said);
     let mut told = Vec::new();
     while let Some(output) = said.pop() {
-        match output {
-            Output::Do(Op::WriteBlocks { id, .. }) => {
-                let failed = Done::Stored(Err(base::Error::Io));
-                lab.journal.done(later, id.0, failed, &mut said);
-            }
-            other => told.push(other),
+        if let Output::Do(Op::WriteBlocks { id, .. }) = &output {
+            let failed = Done::Stored(Err(base::Error::Io));
+            lab.journal.done(later, id.0, failed, &mut said);
+        } else {
+            told.push(output);
         }
     }
     assert!(matches!(told[..], [Output::Failed(_)]), "{told:?}");
