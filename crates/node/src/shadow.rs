@@ -34,18 +34,10 @@ impl Shadow {
         Shadow(number)
     }
 
-    /// The operation that sends this home: a request of the connection that its id names, anything
-    /// else of the first one.
+    /// The operation that sends this home, as a message of one connection: what it gives back is
+    /// behind its requests, whichever of its parts they are of.
     pub fn tell(self, input: names::Input) -> Op {
-        let slot = match &input {
-            names::Input::Ask(id, _) | names::Input::Cancel(id) => id.asker() as usize,
-            names::Input::Release(_)
-            | names::Input::Close(_)
-            | names::Input::Abandon(_)
-            | names::Input::Answered(..)
-            | names::Input::Change(..) => 0,
-        };
-        let (client, mut ops) = (Client { node: self.0, slot }, Vec::new());
+        let (client, mut ops) = (Client { node: self.0, slot: 0 }, Vec::new());
         letters::post_client(HOME, ClientLetter::Names(client, input), &mut ops);
         ops.pop().expect("it is one letter")
     }
