@@ -13,11 +13,11 @@
 //! these are, up to four requests for each turn of theirs. Completions wait with the tag of the
 //! turn that began their request: a request waits once, not for each of its operations, until it
 //! has cost a quantum; then they wait like new input.
-//! Completions of volumes, of other servers and of sends, and what storelets ask, do not wait here.
+//! Completions of volumes, of other servers and of sends, and requests of storelets, do not wait
+//! here.
 //!
-//! What the connections of [fronts](crate::letters) ask waits in the node that has the files, in
-//! the order of these turns too: there each of them is a client like the node's own. The answers
-//! are completions of the front.
+//! Requests of connections of [fronts](crate::letters) wait for their turns in home, each
+//! connection with a flow of its own like those of home. Replies are completions in the front.
 
 mod inbox;
 #[cfg(test)]
@@ -101,12 +101,12 @@ pub(crate) struct Queue {
     end: u64,
 }
 
-/// What a request of a connection waited for.
+/// Completion of a step of a connection's request.
 #[derive(Debug)]
 pub(crate) enum Completion {
     /// An operation of a tree.
     Operation(Event),
-    /// The answer of another node.
+    /// Reply of another node.
     Reply(RequestId, Result<Reply, Error>),
 }
 
@@ -239,8 +239,8 @@ impl Queue {
         self.join(client, false);
     }
 
-    /// Removes a request of a connection of a front, if it waits. Adds to `freed` what waited for
-    /// it.
+    /// Removes a pending request of a connection of a front, if there is such. Adds the give-backs
+    /// that waited for it to `freed`.
     pub(crate) fn withdraw(
         &mut self,
         client: Client,
@@ -256,7 +256,7 @@ impl Queue {
         is_withdrawn
     }
 
-    /// Lets a connection that has nothing to do any more not wait.
+    /// Takes a connection without input out of the queue.
     fn rest(&mut self, client: Client) {
         let flow = self.flow(client);
         flow.inbox.shrink(DONE_KEPT);
@@ -379,7 +379,7 @@ impl Queue {
         }
     }
 
-    /// Removes the messages of connections of a front that has ended; returns what they give back.
+    /// Removes the messages of connections of a front that has ended; returns the give-backs.
     pub(crate) fn forget_node(&mut self, node: usize) -> Vec<names::Input> {
         let mut freed = Vec::new();
         for slot in 0..self.flows.get(node).map_or(0, Vec::len) {
@@ -516,7 +516,6 @@ impl Node {
                 let flow = self.queue.flow(client);
                 match flow.inbox.pop() {
                     Some(Entry::Input(input)) => self.forward(client.node, input),
-                    Some(Entry::Withdrawn) => continue,
                     Some(Entry::Closed) => {
                         flow.has_closed = true;
                         return 1;

@@ -172,10 +172,12 @@ impl Node {
     /// Receives a letter of another node: what is of a connection waits for its turn, the rest in
     /// the order of arrival. A request that waits and is cancelled is not begun.
     pub(crate) fn receive(&mut self, parcel: Parcel, ops: &mut Vec<Op>) {
-        self.bill.defer();
         let letter = match parcel.0.downcast::<ClientLetter>() {
             Ok(letter) => *letter,
-            Err(other) => return self.mail.push_back(Parcel(other)),
+            Err(other) => {
+                self.bill.defer();
+                return self.mail.push_back(Parcel(other));
+            }
         };
         match letter {
             ClientLetter::Names(client, names::Input::Cancel(id)) => {
@@ -189,20 +191,20 @@ impl Node {
                 }
                 freed.into_iter().for_each(|input| self.forward(client.node, input));
             }
-            ClientLetter::Names(client, input) => {
-                if let Some(input) = self.queue.add(client, input) {
-                    self.forward(client.node, input);
-                }
-            }
+            ClientLetter::Names(client, input) => match self.queue.add(client, input) {
+                Some(input) => self.forward(client.node, input),
+                None => self.bill.defer(),
+            },
             ClientLetter::Closed(client) => self.queue.close(client),
             ClientLetter::Reply(id, reply) => {
+                self.bill.defer();
                 let client = Client::of_slot(id.asker() as usize);
                 self.queue.complete(client, Completion::Reply(id, reply));
             }
         }
     }
 
-    /// Reads some of what other nodes have sent and is not for a connection.
+    /// Reads letters of other nodes that are not of a connection, a few in a turn.
     pub(crate) fn read_mail(&mut self, now: Instant, ops: &mut Vec<Op>) {
         for _ in 0..LETTERS_AT_ONCE {
             let Some(parcel) = self.mail.pop_front() else { return };
@@ -226,7 +228,7 @@ impl Node {
             Letter::Reported(front, key, report) => self.reported(now, front, key, *report),
             Letter::Drain => self.stop(now, ops),
             Letter::Over(front) => {
-                // Whatever its clients gave back is given back before trees are closed.
+                // Give-backs of its clients come before trees are closed.
                 for input in self.queue.forget_node(front) {
                     self.forward(front, input);
                 }

@@ -139,7 +139,8 @@ pub struct Node {
     messages: VecDeque<Message>,
     /// Connections that have something to send or to ask of the reactor at the end of the turn.
     busy: Vec<usize>,
-    /// What other nodes have sent and was not read.
+    /// Unread letters of other nodes, in order of arrival: bounded by the requests of storelets and
+    /// of replicas in flight.
     mail: VecDeque<Parcel>,
     /// Connections with input, in the order in which they are served.
     queue: fairness::Queue,

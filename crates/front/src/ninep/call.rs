@@ -150,37 +150,18 @@ impl Await {
 
     /// Whether a node that no fid stands for is asked for or held, now or in the next step.
     pub(super) fn has_node(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Await::Identify { .. }
-            | Await::Attach { .. }
-            | Await::Walk { .. }
-            | Await::AttrNode { .. }
-            | Await::AttrValue { .. }
-            | Await::CreateDirWalk { .. }
-            | Await::CreateDirOpen { .. }
-            | Await::AttrSet { .. }
-            | Await::Remove { .. } => true,
-            Await::GivenUp
-            | Await::Open { .. }
-            | Await::CreateMode { .. }
-            | Await::Create { .. }
-            | Await::CreateDir { .. }
-            | Await::Read
-            | Await::ReadComing
-            | Await::ReadEntries { .. }
-            | Await::Readdir { .. }
-            | Await::Write
-            | Await::Getattr
-            | Await::Stat { .. }
-            | Await::Wstat { .. }
-            | Await::WstatRename { .. }
-            | Await::Make { .. }
-            | Await::Success { .. }
-            | Await::Readlink
-            | Await::Statfs
-            | Await::Lock
-            | Await::Getlock => false,
-        }
+                | Await::Attach { .. }
+                | Await::Walk { .. }
+                | Await::AttrNode { .. }
+                | Await::AttrValue { .. }
+                | Await::CreateDirWalk { .. }
+                | Await::CreateDirOpen { .. }
+                | Await::AttrSet { .. }
+                | Await::Remove { .. }
+        )
     }
 
     /// How many bytes count against the limit while it waits.

@@ -14,17 +14,15 @@ use tree::{Ask, RequestId};
 pub(super) enum Entry {
     /// For the name space.
     Input(Input),
-    /// The connection has closed; what follows is of the next one in its slot.
+    /// The connection has closed; the next messages are of the next one in its slot.
     Closed,
-    /// A request that was cancelled.
-    Withdrawn,
 }
 
 /// The messages of one connection, in order.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// Neither the first nor the last one is withdrawn.
-    entries: VecDeque<Entry>,
+    /// `None`: a request that was cancelled; neither the first nor the last entry.
+    entries: VecDeque<Option<Entry>>,
     /// Number of the first entry.
     first: u64,
     /// Number of each request.
@@ -68,11 +66,11 @@ impl Inbox {
                 assert!(before.is_none(), "a request has a number of its own");
             }
         }
-        self.entries.push_back(entry);
+        self.entries.push_back(Some(entry));
     }
 
     pub(super) fn pop(&mut self) -> Option<Entry> {
-        let entry = self.entries.pop_front()?;
+        let entry = self.entries.pop_front()?.expect("the first one was not cancelled");
         self.first += 1;
         if let Entry::Input(input) = &entry {
             self.bytes -= bytes(input);
@@ -84,24 +82,24 @@ impl Inbox {
         Some(entry)
     }
 
-    /// Removes a request, if it waits.
+    /// Removes a pending request, if there is such.
     pub(super) fn withdraw(&mut self, id: RequestId) -> bool {
         let Some(number) = self.requests.remove(&id) else { return false };
         let at = usize::try_from(number - self.first).expect("it is in memory");
-        let before = mem::replace(&mut self.entries[at], Entry::Withdrawn);
-        let Entry::Input(input) = before else { unreachable!("a request is an input") };
-        self.bytes -= bytes(&input);
+        match self.entries[at].take() {
+            Some(Entry::Input(input)) => self.bytes -= bytes(&input),
+            Some(Entry::Closed) | None => unreachable!("a request is where its number says"),
+        }
         self.trim();
         true
     }
 
-    /// Takes out all inputs; returns those that are no requests. That a connection has closed is
-    /// kept.
+    /// Takes out all inputs; returns the give-backs. [`Entry::Closed`] is kept.
     pub(super) fn take_others(&mut self) -> Vec<Input> {
         let mut others = Vec::new();
-        for entry in mem::take(self).entries {
+        for entry in mem::take(self).entries.into_iter().flatten() {
             match entry {
-                Entry::Input(Input::Ask(..)) | Entry::Withdrawn => {}
+                Entry::Input(Input::Ask(..)) => {}
                 Entry::Input(input) => others.push(input),
                 Entry::Closed => self.push(Entry::Closed),
             }
@@ -110,11 +108,11 @@ impl Inbox {
     }
 
     fn trim(&mut self) {
-        while let Some(Entry::Withdrawn) = self.entries.front() {
+        while let Some(None) = self.entries.front() {
             self.entries.pop_front();
             self.first += 1;
         }
-        while let Some(Entry::Withdrawn) = self.entries.back() {
+        while let Some(None) = self.entries.back() {
             self.entries.pop_back();
         }
     }
@@ -128,15 +126,15 @@ impl Inbox {
 
     pub(super) fn check(&self) {
         let ends = [self.entries.front(), self.entries.back()];
-        assert!(ends.iter().all(|end| !matches!(end, Some(Entry::Withdrawn))), "it is trimmed");
-        let inputs = self.entries.iter().filter_map(|entry| match entry {
+        assert!(ends.iter().all(|end| !matches!(end, Some(None))), "it is trimmed");
+        let inputs = self.entries.iter().flatten().filter_map(|entry| match entry {
             Entry::Input(input) => Some(input),
-            Entry::Closed | Entry::Withdrawn => None,
+            Entry::Closed => None,
         });
         assert_eq!(self.bytes, inputs.map(bytes).sum::<usize>(), "bytes are counted");
         for (id, number) in &self.requests {
             let entry = &self.entries[(number - self.first) as usize];
-            let is_it = matches!(entry, Entry::Input(Input::Ask(other, _)) if other == id);
+            let is_it = matches!(entry, Some(Entry::Input(Input::Ask(other, _))) if other == id);
             assert!(is_it, "a request is where its number is");
         }
     }

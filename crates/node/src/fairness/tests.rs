@@ -285,7 +285,7 @@ fn served_front(queue: &mut Queue, cost: u64) -> Client {
     let flow = queue.flow(client);
     match flow.inbox.pop().expect("it has a message") {
         Entry::Closed => flow.has_closed = true,
-        Entry::Input(_) | Entry::Withdrawn => {}
+        Entry::Input(_) => {}
     }
     queue.end(client, Duration::from_micros(cost), false);
     queue.check();

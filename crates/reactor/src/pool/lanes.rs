@@ -141,7 +141,7 @@ impl Party {
     }
 }
 
-/// Jobs that wait: round robin over those that ask. Nothing is remembered of who has none.
+/// Pending jobs: round robin over parties. Nothing is remembered of a party without jobs.
 #[derive(Debug)]
 struct Queue<J> {
     /// By party and number.

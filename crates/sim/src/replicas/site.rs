@@ -19,7 +19,7 @@ use store::{Durability, Geometry, Store, Ticket};
 /// The name of the service.
 pub(super) const SERVICE: &str = "ledger";
 
-/// How long the disks are, bytes: enough for two states and the operations since.
+/// Size of the disks, bytes: enough for two states and the operations since.
 const DISK: u64 = 128 << 20;
 
 /// The machine.
