@@ -13,7 +13,7 @@ use base::{Block, Error, Reactor};
 use reactor::VolumeFile;
 use rig::{READ_WRITE, Rig, is_root, on_both};
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -56,12 +56,23 @@ fn write(rig: &mut Rig, file: File, offset: u64, blocks: &[Block], durable: bool
 
 /// Opens a volume that was closed: a process that another test begins gives its own hold on a file
 /// back a moment later, and a ring when its thread enters it the next time.
-fn soon<T>(rig: &mut Rig, mut open: impl FnMut(&mut Rig) -> std::io::Result<T>) -> T {
+fn soon<T>(rig: &mut Rig, mut open: impl FnMut(&mut Rig) -> io::Result<T>) -> T {
+    unlocked(|| {
+        let opened = open(rig);
+        if opened.is_err() {
+            rig.wait_until(rig.world.now() + Duration::from_millis(1));
+        }
+        opened
+    })
+}
+
+/// Opens until no other process holds the lock of the file.
+fn unlocked<T>(mut open: impl FnMut() -> io::Result<T>) -> T {
     let late = Instant::now() + Duration::from_secs(30);
     loop {
-        match open(rig) {
+        match open() {
             Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < late => {
-                rig.wait_until(rig.world.now() + Duration::from_millis(1));
+                std::thread::yield_now();
             }
             opened => return opened.unwrap(),
         }
@@ -185,7 +196,7 @@ fn errors_are_told_and_a_cancelled_operation_completes() {
     on_both(|rig| {
         let path = rig.path("volume");
         VolumeFile::create(&path).unwrap().write_blocks(0, &blocks(1, 8, 4096), true).unwrap();
-        let (file, size) = rig.world.open_volume(&path, false).unwrap();
+        let (file, size) = soon(rig, |rig| rig.world.open_volume(&path, false));
         assert_eq!(size, 8 * 4096);
         let blocks = blocks(2, 1, 4096);
         let done = rig.ask(|id| Op::WriteBlocks { id, file, offset: 0, blocks, durable: true });
@@ -236,7 +247,7 @@ fn tools_do_without_a_reactor() {
     assert!(volume.read_blocks(0, 2, 512).unwrap().iter().all(|b| b.iter().all(|b| *b == 0)));
     assert_eq!(volume.read_blocks(1 << 20, 1, 512).unwrap_err().raw_os_error(), Some(libc::EIO));
     drop(volume);
-    let volume = VolumeFile::open(&path, false).unwrap();
+    let volume = unlocked(|| VolumeFile::open(&path, false));
     assert!(volume.read_blocks(1024, 1, 512).unwrap() == all[..1]);
     assert!(volume.write_blocks(0, &all[..1], false).is_err());
     fs::remove_file(path).unwrap();
