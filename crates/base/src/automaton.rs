@@ -4,21 +4,21 @@ use crate::op::{Event, Op, Span};
 use crate::{Instant, Time};
 use std::time::Duration;
 
-/// A state machine that talks to the world only through inputs and outputs.
+/// A state machine whose only interface to the world is its inputs and outputs.
 ///
-/// Inputs are always accepted: `step` cannot fail and cannot wait. Everything the machine wants
-/// from the world goes into `out` and comes back later as another input.
+/// Inputs are always accepted: `step` neither fails nor blocks. Requests of the machine to the
+/// world go into `out`; their results return later as inputs.
 pub trait Automaton {
-    /// What can happen to this machine.
+    /// An event for this machine.
     type Input;
-    /// What this machine can ask for.
+    /// A request or notification of this machine.
     type Output;
 
     /// Handles one input, to completion.
     fn step(&mut self, now: Instant, input: Self::Input, out: &mut Vec<Self::Output>);
 
-    /// When to be called if nothing else happens. A function of the state, so there is never a
-    /// stale timer to cancel.
+    /// Returns the time of the next call if no input arrives earlier. A function of the state, so
+    /// there is never a stale timer to cancel.
     fn deadline(&self) -> Option<Instant> {
         None
     }
@@ -29,13 +29,13 @@ pub trait Automaton {
 
 /// Performs operations; each one's completion comes back as an event.
 pub trait Reactor {
-    /// The current time.
+    /// Returns the current time.
     fn now(&self) -> Instant;
 
-    /// The date on the wall, for people and protocols; never for measuring.
+    /// Returns the wall-clock time, for people and protocols; never for measuring.
     fn wall(&self) -> Time;
 
-    /// Processor time that this thread has used so far; for charging who uses it.
+    /// Returns the processor time used by this thread so far, for accounting.
     fn spent(&self) -> Duration;
 
     /// Starts an operation; its completion comes out of `wait`.
@@ -45,7 +45,7 @@ pub trait Reactor {
     /// deadline passed; bounded per call, so that no source starves another.
     fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>);
 
-    /// Appends how long the operations on files took that have completed since the last call. A
-    /// reactor need not keep them all.
+    /// Appends the times of the file operations completed since the last call. A reactor may omit
+    /// some of them.
     fn spans(&mut self, _spans: &mut Vec<Span>) {}
 }

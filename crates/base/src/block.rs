@@ -1,4 +1,4 @@
-//! Memory that goes to a disk and comes from it as it is.
+//! Memory for direct I/O, passed to and from the disk without copying.
 
 mod memory;
 
@@ -7,23 +7,23 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// One block of a volume: shared, aligned for direct I/O, copied only when somebody changes it
-/// while somebody else still holds it.
+/// One block of a volume: shared, aligned for direct I/O, and copied on write while it has other
+/// owners.
 ///
-/// So a cache may hand its blocks to the disk or to a socket and go on working with them.
+/// A cache can therefore pass its blocks to the disk or to a socket and keep using them.
 #[derive(Clone)]
 pub struct Block(Arc<Piece>);
 
 impl Block {
-    /// A block of zeros of `len` bytes, at most 2 MiB.
+    /// Returns a block of `len` zero bytes, at most 2 MiB.
     pub fn zeroed(len: usize) -> Block {
         Block::from_bytes(&[], len)
     }
 
-    /// A block of `len` bytes that begins with `bytes`, the rest zeros.
+    /// Returns a block of `len` bytes that begins with `bytes`, padded with zeros.
     ///
     /// # Panics
-    /// If they do not fit.
+    /// If `bytes` is longer than `len`.
     pub fn from_bytes(bytes: &[u8], len: usize) -> Block {
         let mut piece = Piece::new(len);
         let (start, rest) = piece.bytes_mut().split_at_mut(bytes.len());
@@ -32,18 +32,18 @@ impl Block {
         Block(Arc::new(piece))
     }
 
-    /// A block of `len` bytes that something is about to be read into: until then it says what
-    /// some other block said before.
+    /// Returns a block of `len` bytes for a read to fill; until then it has the contents of some
+    /// earlier block.
     pub fn stale(len: usize) -> Block {
         Block(Arc::new(Piece::new(len)))
     }
 
-    /// The contents to be changed; copied first if somebody else holds the block too.
+    /// Returns the contents for modification, after a copy if the block has other owners.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         Arc::make_mut(&mut self.0).bytes_mut()
     }
 
-    /// Whether nobody else holds it.
+    /// Returns whether the block has no other owner.
     pub fn is_unshared(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

@@ -1,4 +1,4 @@
-//! Owned bytes with room in front, so that a header can be put before data without a copy.
+//! Owned bytes with headroom, so that a header can be prepended to data without a copy.
 
 use crate::Block;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::ops::{Deref, DerefMut, Range};
 
 /// Bytes in one allocation: `[room | contents | room]`.
 ///
-/// A read lands behind the headroom, the session writes its header into the headroom, and the
-/// whole goes to the socket as it is. The memory is always initialised; what is outside of the
-/// contents is never shown.
+/// A read fills the buffer behind the headroom, the session writes its header into the headroom,
+/// and the whole goes to the socket as it is. The memory is always initialised; bytes outside of
+/// the contents are never exposed.
 ///
-/// The contents may also be a part of a [`Block`] that others hold too. Then there is no room
-/// around them, and they are copied before anything but their length is changed.
+/// The contents may also be a range of a [`Block`] with other owners. Then there is no room around
+/// them, and any change but that of their length copies them first.
 #[derive(Clone)]
 pub struct Buf(Inner);
 
@@ -29,13 +29,13 @@ struct Own {
 }
 
 impl Buf {
-    /// An empty buffer with room for `headroom` bytes before and `capacity` bytes behind what it is
-    /// going to hold.
+    /// Returns an empty buffer with `headroom` bytes in front of the contents and room for
+    /// `capacity` bytes of contents.
     pub fn with_room(headroom: usize, capacity: usize) -> Buf {
         Buf(Inner::Own(Own::with_room(headroom, capacity)))
     }
 
-    /// Takes used memory for a new buffer: same as `with_room`, without the allocation.
+    /// Like [`Buf::with_room`], but reuses this memory instead of an allocation.
     pub fn reuse(mut bytes: Vec<u8>, headroom: usize, capacity: usize) -> Buf {
         if bytes.len() < headroom + capacity {
             bytes.resize(headroom + capacity, 0);
@@ -43,18 +43,18 @@ impl Buf {
         Buf(Inner::Own(Own { bytes, start: headroom, end: headroom }))
     }
 
-    /// A part of a block, which is not copied.
+    /// Returns a buffer of a range of a block, without copying.
     pub fn shared(block: Block, range: Range<usize>) -> Buf {
         assert!(range.start <= range.end && range.end <= block.len());
         Buf(Inner::Shared(block, range))
     }
 
-    /// Whether the contents are a part of a block, so that changing them costs a copy.
+    /// Returns whether the contents are a range of a block, so that changing them costs a copy.
     pub fn is_shared(&self) -> bool {
         matches!(self.0, Inner::Shared(..))
     }
 
-    /// Gives the memory back for reuse, if it is the buffer's own; the contents are gone.
+    /// Returns the buffer's own memory for reuse and drops the contents; empty for a shared buffer.
     pub fn into_memory(self) -> Vec<u8> {
         match self.0 {
             Inner::Own(own) => own.bytes,
@@ -62,7 +62,7 @@ impl Buf {
         }
     }
 
-    /// How many bytes fit in front of the contents.
+    /// Returns the number of bytes that fit in front of the contents.
     pub fn headroom(&self) -> usize {
         match &self.0 {
             Inner::Own(own) => own.start,
@@ -70,7 +70,7 @@ impl Buf {
         }
     }
 
-    /// How many bytes fit behind the contents without growing.
+    /// Returns the number of bytes that fit behind the contents without growing.
     pub fn tailroom(&self) -> usize {
         match &self.0 {
             Inner::Own(own) => own.bytes.len() - own.end,
@@ -78,7 +78,7 @@ impl Buf {
         }
     }
 
-    /// How much memory of its own the buffer holds, bytes.
+    /// Returns the size of the buffer's own memory, bytes.
     pub fn capacity(&self) -> usize {
         match &self.0 {
             Inner::Own(own) => own.bytes.len(),
@@ -86,7 +86,8 @@ impl Buf {
         }
     }
 
-    /// The room behind the contents, to be filled by a read and then claimed by [`Buf::grow`].
+    /// Returns the room behind the contents, to be filled by a read and then claimed by
+    /// [`Buf::grow`].
     pub fn spare(&mut self) -> &mut [u8] {
         let own = self.own(0);
         &mut own.bytes[own.end..]
@@ -99,7 +100,7 @@ impl Buf {
         own.end += n;
     }
 
-    /// Makes sure that `n` bytes fit behind the contents.
+    /// Ensures that `n` bytes fit behind the contents.
     pub fn reserve(&mut self, n: usize) {
         if self.tailroom() < n {
             let own = self.own(0);
@@ -114,7 +115,7 @@ impl Buf {
         self.grow(more.len());
     }
 
-    /// Puts a header in front of the contents; moves them only if the headroom is too small.
+    /// Prepends a header to the contents; moves them only if the headroom is too small.
     pub fn prepend(&mut self, header: &[u8]) {
         let own = self.own(header.len());
         if own.start < header.len() {
@@ -136,8 +137,9 @@ impl Buf {
         }
     }
 
-    /// Gives memory back if most of it has been consumed. Who appends at one end and consumes at
-    /// the other calls this: what was consumed stays in front of the contents as headroom.
+    /// Frees memory if the contents fill less than a quarter of it. Needed where bytes are appended
+    /// at one end and consumed at the other: consumed bytes stay in front of the contents as
+    /// headroom.
     pub fn shrink(&mut self) {
         if self.len() < self.capacity() / 4 {
             *self = Buf::from(&**self);
@@ -153,7 +155,8 @@ impl Buf {
         }
     }
 
-    /// The buffer's own memory; what is shared is copied there first, behind so much headroom.
+    /// Returns the buffer's own memory; copies shared contents there first, behind `headroom`
+    /// bytes.
     fn own(&mut self, headroom: usize) -> &mut Own {
         if let Inner::Shared(block, range) = &self.0 {
             let mut own = Own::with_room(headroom, range.len());

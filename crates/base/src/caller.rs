@@ -1,26 +1,26 @@
-//! Who asks.
+//! The identity that an operation is performed as.
 
 use std::sync::Arc;
 
-/// On whose behalf an operation is performed.
+/// The identity that an operation is performed as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// The server itself: whatever its process may do.
+    /// The server itself, with the rights of its process.
     Server,
     /// A user of the host; the kernel checks their permissions.
     User(Arc<User>),
 }
 
-/// A user of the host with the groups the host says they have.
+/// A user of the host with their groups in the host's user database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// The user id.
+    /// User id.
     pub uid: u32,
-    /// The primary group.
+    /// Primary group.
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// The kernel says who it is, and it asked to command the server: no server that only hands
-    /// on what others ask does that.
+    /// Whether the user may administer the server: authenticated by the kernel, on a
+    /// connection that asked for it. Proxies, which forward requests of others, do not ask.
     pub commands: bool,
 }

@@ -1,8 +1,8 @@
 //! Draws a machine by running it: feeds every sample state and input to `step`.
 //!
-//! Each machine's test calls [`Drawing::row`] for what it saw and [`Drawing::assert_fresh`] with
-//! the path of its `states.md`, which its module documentation includes. `UPDATE_EXPECT=1`
-//! (`cargo xtask machines`) rewrites the file.
+//! Each machine's test records its samples with [`Drawing::row`] and calls
+//! [`Drawing::assert_fresh`] with the path of its `states.md`, which its module documentation
+//! includes. `UPDATE_EXPECT=1` (`cargo xtask machines`) rewrites the file.
 
 use crate::{Automaton, Instant};
 use std::cell::Cell;
@@ -19,13 +19,13 @@ pub struct Drawing {
     seen: BTreeSet<[String; 4]>,
 }
 
-/// The name of an enum's variant: its `Debug` text up to the first data.
+/// Returns the name of an enum's variant: its `Debug` text up to the first field.
 pub fn variant<T: Debug>(value: &T) -> String {
     let text = format!("{value:?}");
     text.split(['(', ' ', '{']).next().unwrap_or_default().to_string()
 }
 
-/// Runs `step`; `false`: it panicked. Panics of this thread are not printed meanwhile.
+/// Runs `step`; returns `false` if it panicked. Panics of this thread print nothing meanwhile.
 fn quietly(step: impl FnOnce()) -> bool {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -47,8 +47,8 @@ thread_local! {
 }
 
 impl Drawing {
-    /// Steps `machine` (a sample state) with `input`; records the row unless the code says that
-    /// the pair cannot happen. `state` tells a machine's state in one word.
+    /// Steps `machine` (a sample state) with `input`; records the row unless the pair panics as
+    /// impossible. `state` returns the one-word name of a machine's state.
     pub fn sample<M>(&mut self, machine: M, input: M::Input, state: impl Fn(&M) -> String)
     where
         M: Automaton,
@@ -58,7 +58,7 @@ impl Drawing {
         self.sample_as(&variant(&input), machine, input, state);
     }
 
-    /// The same, for an input whose variant's name would not tell it from others.
+    /// Like [`Drawing::sample`], with a label for an input whose variant's name is ambiguous.
     pub fn sample_as<M>(
         &mut self,
         label: &str,
@@ -91,7 +91,8 @@ impl Drawing {
         }
     }
 
-    /// The table and the graph as Markdown. What neither moves nor asks is left out of the graph.
+    /// Returns the table and the graph as Markdown. The graph omits rows without a change of state
+    /// and without an output.
     pub fn markdown(&self) -> String {
         let mut text = String::from("| state | input | next | asks for |\n|---|---|---|---|\n");
         for [state, input, next, asks] in &self.rows {
@@ -109,7 +110,7 @@ impl Drawing {
         text
     }
 
-    /// Compares with the file, or rewrites it if `UPDATE_EXPECT` is set.
+    /// Compares the drawing with the file, or rewrites the file if `UPDATE_EXPECT` is set.
     pub fn assert_fresh(&self, path: impl AsRef<Path>) {
         let (path, text) = (path.as_ref(), self.markdown());
         if std::env::var_os("UPDATE_EXPECT").is_some() {

@@ -1,8 +1,8 @@
-//! Why a file request failed.
+//! Errors of file requests.
 
 use std::fmt;
 
-/// Why a file request failed, named by what the caller can do about it.
+/// An error of a file request, named by the caller's possible reaction.
 ///
 /// Every protocol translates it in one exhaustive match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,11 +35,11 @@ pub enum Error {
     FileTooLarge,
     /// The tree is served or mounted read-only.
     ReadOnly,
-    /// Somebody uses it; try later.
+    /// The file or entry is in use; a later attempt may succeed.
     Busy,
     /// The file is being executed.
     TextBusy,
-    /// The inode has as many names as it can have.
+    /// The inode has the maximum number of links.
     TooManyLinks,
     /// The server or its host has too many files open.
     TooManyOpen,
@@ -55,15 +55,15 @@ pub enum Error {
     Stale,
     /// The request was cancelled before it was done.
     Cancelled,
-    /// Waiting would never end.
+    /// The wait would never end.
     WouldDeadlock,
-    /// It cannot be done now without waiting.
+    /// The operation would block.
     WouldBlock,
     /// The device or peer behind a special file is not there.
     NoDevice,
     /// The connection is gone.
     Disconnected,
-    /// Who was asked did not answer in time.
+    /// The peer or device did not answer in time.
     TimedOut,
     /// Memory is short.
     NoMemory,
@@ -72,7 +72,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Every error, for tables and tests.
+    /// All errors, for tables and tests.
     pub const ALL: [Error; 31] = [
         Error::NotFound,
         Error::Denied,
@@ -107,7 +107,7 @@ impl Error {
         Error::Io,
     ];
 
-    /// The sentence a person reads; also the string of a 9P2000 error.
+    /// Returns the message for people; also the string of a 9P2000 error.
     pub fn text(self) -> &'static str {
         match self {
             Error::NotFound => "file does not exist",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How often which duration occurred. Bucket `i` holds durations below 2^i nanoseconds.
+/// Counts of durations by magnitude. Bucket `i` holds durations below 2^i nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: [u64; 64],
@@ -26,7 +26,7 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(ns);
     }
 
-    /// Counts all that another one has counted.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Histogram) {
         for (here, there) in self.buckets.iter_mut().zip(other.buckets) {
             *here += there;
@@ -35,17 +35,17 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// How many were counted.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum.
+    /// Returns the sum of the durations.
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(self.sum_ns)
     }
 
-    /// The upper edge of the bucket that holds the `q` quantile (0 to 1); zero when empty.
+    /// Returns the upper edge of the bucket with the `q` quantile (0 to 1); zero when empty.
     pub fn quantile(&self, q: f64) -> Duration {
         let rank = (q * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -58,7 +58,7 @@ impl Histogram {
         Duration::ZERO
     }
 
-    /// The buckets that are not empty: upper edge and count, ascending.
+    /// Returns the non-empty buckets: upper edge and count, ascending.
     pub fn edges(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let edge = |i: usize| Duration::from_nanos(1 << i);
         self.buckets.iter().enumerate().filter(|(_, n)| **n > 0).map(move |(i, n)| (edge(i), *n))

@@ -1,10 +1,10 @@
-//! The vocabulary every part of Upcall shares.
+//! The vocabulary shared by all parts of Upcall.
 //!
-//! Two traits are the architecture: an [`Automaton`] accepts inputs and asks for outputs, a
-//! [`Reactor`] performs operations and brings their completions back. Everything else here is the
-//! nouns those two exchange: time, buffers, names, file attributes, errors, operations.
+//! Two traits are the architecture: an [`Automaton`] maps inputs to outputs, a [`Reactor`] performs
+//! operations and returns their completions. The rest are the types exchanged by the two: time,
+//! buffers, names, file attributes, errors, operations.
 //!
-//! Nothing in this crate reads a clock, touches the kernel, or waits.
+//! Nothing in this crate reads a clock, touches the kernel, or blocks.
 
 mod automaton;
 mod block;

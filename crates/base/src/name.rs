@@ -8,12 +8,12 @@ pub const NAME_MAX: usize = 255;
 
 /// The name of a directory entry: 1 to 255 bytes, neither `/` nor NUL. Need not be UTF-8.
 ///
-/// `.` and `..` are names too (a walk may use them); what creates or removes asks [`Name::plain`].
+/// `.` and `..` are names too (a walk may use them); creation and removal check [`Name::plain`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(Box<[u8]>);
 
 impl Name {
-    /// Checks the bytes; the only way to a `Name`.
+    /// Checks the bytes; the only constructor of a `Name`.
     ///
     /// # Errors
     /// `NotFound` for an empty name, `NameTooLong` past 255 bytes, `Invalid` for `/` or NUL.
@@ -30,17 +30,17 @@ impl Name {
         Ok(Name(bytes.into()))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether this is `..`.
+    /// Returns whether this is `..`.
     pub fn is_parent(&self) -> bool {
         &*self.0 == b".."
     }
 
-    /// Whether an entry of this name can be made or removed: neither `.` nor `..`.
+    /// Returns whether an entry of this name can be created or removed: neither `.` nor `..`.
     pub fn plain(&self) -> bool {
         !matches!(&*self.0, b"." | b"..")
     }

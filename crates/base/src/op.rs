@@ -1,11 +1,11 @@
-//! What a node can ask of the world, and what the world answers.
+//! Operations of a node on the world, and their completions.
 //!
-//! Operations on files name an open file by the [`File`] that an earlier completion handed out;
-//! operations on connections name a [`Socket`]. Both are opaque to everybody but the reactor.
-//! Work that takes several system calls (resolve beneath a directory, open, stat, change owner …)
-//! is one [`PathOp`], performed as straight-line code.
+//! Operations on files name an open file by the [`File`] of an earlier completion; operations on
+//! connections name a [`Socket`]. Both are opaque outside of the reactor. Work of several system
+//! calls (resolve beneath a directory, open, stat, change owner …) is one [`PathOp`], performed as
+//! straight-line code.
 //!
-//! Every operation with an id completes exactly once, also when it is cancelled.
+//! Every operation with an id completes exactly once, also after a cancellation.
 
 use crate::{
     Access, Block, Buf, Caller, Error, Expected, Instant, Kind, Name, SetStat, Stat, StatFs, User,
@@ -14,18 +14,19 @@ use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Most blocks of one operation.
+/// Maximum number of blocks in one operation.
 pub const BLOCKS_MAX: usize = 512;
 
-/// Maximum number of bytes that a reactor takes for a client of a TCP listener and that are not on
-/// their way yet, but for one packet: a send of more ends when the client has taken some of it.
+/// Maximum number of bytes, give or take a packet, that a reactor queues for a client of a TCP
+/// listener without having transmitted them: a larger send completes only after the client has
+/// received part of it.
 pub const UNSENT_MAX: usize = 512 << 10;
 
-/// Names one operation; chosen by who submits it and given back with the completion.
+/// Identifier of an operation: chosen by the submitter, returned with the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpId(pub u64);
 
-/// An open file or directory of the host, or a handle that only names one (`O_PATH`).
+/// An open file or directory of the host, or a handle without access (`O_PATH`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct File(pub u32);
 
@@ -37,12 +38,12 @@ pub struct Socket(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listener(pub u32);
 
-/// Where somebody listens.
+/// Address of a listening socket.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Address {
     /// On the network.
     Tcp(SocketAddr),
-    /// A socket in the file system, by its path.
+    /// Path of a Unix socket.
     Unix(Vec<u8>),
 }
 
@@ -55,16 +56,16 @@ impl fmt::Display for Address {
     }
 }
 
-/// What one node of a process hands to another. Only nodes know what is in it.
+/// A message from one node of a process to another. Its contents are known to nodes only.
 #[derive(Debug)]
 pub struct Parcel(pub Box<dyn Any + Send>);
 
-/// Memory that received bytes go into.
+/// Destination of received bytes.
 #[derive(Debug)]
 pub enum ReceiveBuf {
-    /// A buffer of the reactor's, of its usual size. At the end of the stream it is empty.
+    /// A buffer of the reactor's, of its default size. At the end of the stream it is empty.
     Default,
-    /// A buffer of the reactor's, for so many bytes at most. The end of the stream is
+    /// A buffer of the reactor's, of at most this number of bytes. The end of the stream is
     /// `Disconnected`.
     UpTo(usize),
     /// This buffer, behind its contents. The end of the stream is `Disconnected`.
@@ -72,12 +73,13 @@ pub enum ReceiveBuf {
 }
 
 impl ReceiveBuf {
-    /// Whether it is what the reactor has.
+    /// Returns whether this is a buffer of the reactor's default size.
     pub fn is_default(&self) -> bool {
         matches!(self, ReceiveBuf::Default)
     }
 
-    /// Memory that is held for one connection meanwhile, bytes: none of the reactor's own buffers.
+    /// Returns the memory, bytes, charged to the connection during the receive: zero for the
+    /// reactor's own buffers.
     pub fn held(&self) -> usize {
         match self {
             ReceiveBuf::Default => 0,
@@ -86,8 +88,8 @@ impl ReceiveBuf {
         }
     }
 
-    /// A buffer with this room, where there is no memory to be used again; and the number of bytes
-    /// that it may take.
+    /// Returns a buffer of this room, freshly allocated if there is none to reuse, and the number
+    /// of bytes that it may receive.
     pub fn into_buf(self, usual: usize) -> (Buf, usize) {
         match self {
             ReceiveBuf::Default => (Buf::with_room(0, usual), usual),
@@ -100,448 +102,450 @@ impl ReceiveBuf {
     }
 }
 
-/// Asker of operations that are counted for no connection: each of them has a turn of its own
-/// ([`Op::Path`]).
+/// Asker of operations of no connection: each of them has a turn of its own in the scheduling of
+/// [`Op::Path`].
 pub const NOBODY: u32 = u32::MAX;
 
 /// An operation.
 #[derive(Debug)]
 pub enum Op {
-    /// Accept connections: waits for one, and takes others that have come by then.
+    /// Accept connections: waits for one, then takes others pending at that time, up to `max`.
     Accept {
-        /// Comes back with [`Done::Accepted`].
+        /// Completes with [`Done::Accepted`].
         id: OpId,
-        /// Where.
+        /// The listening socket.
         listener: Listener,
         /// Maximum number of connections, at least one.
         max: usize,
     },
-    /// Listen no more: who tries to connect is refused. An accept under way is cancelled.
+    /// Close a listener: further connection attempts are refused. An accept in flight is cancelled.
     CloseListener {
-        /// Where.
+        /// The listening socket.
         listener: Listener,
     },
-    /// Connect to somebody. A peer that dies later is found out within about half a minute.
+    /// Open a connection. The death of the peer is detected within about half a minute.
     Connect {
-        /// Comes back with [`Done::Connected`].
+        /// Completes with [`Done::Connected`].
         id: OpId,
-        /// To whom.
+        /// Address of the server.
         to: Address,
     },
-    /// Hand something to another node of this process. It arrives as [`Done::Parcel`] there.
+    /// Send a message to another node of this process, where it arrives as [`Done::Parcel`].
     Post {
-        /// Which node.
+        /// Index of the node.
         to: usize,
-        /// What.
+        /// The message.
         parcel: Parcel,
     },
-    /// Receive whatever arrives next.
+    /// Receive the next bytes.
     Receive {
-        /// Comes back with [`Done::Received`].
+        /// Completes with [`Done::Received`].
         id: OpId,
-        /// From whom.
+        /// The connection.
         socket: Socket,
-        /// Where to put it.
+        /// Destination of the bytes.
         into: ReceiveBuf,
     },
     /// Send all of this, in order.
     Send {
-        /// Comes back with [`Done::Sent`].
+        /// Completes with [`Done::Sent`].
         id: OpId,
-        /// To whom. One send at a time.
+        /// The connection. One send at a time.
         socket: Socket,
-        /// What.
+        /// The bytes.
         data: Vec<Buf>,
     },
-    /// Say that nothing more will be sent.
+    /// Shut down the sending direction.
     Finish {
-        /// To whom.
+        /// The connection.
         socket: Socket,
     },
-    /// End the connection at once; what is outstanding completes with `Disconnected`.
+    /// Abort the connection; outstanding operations complete with `Disconnected`.
     Hangup {
-        /// Whose.
+        /// The connection.
         socket: Socket,
     },
-    /// Give the socket back. Nothing may be outstanding.
+    /// Close the socket. Nothing may be outstanding.
     CloseSocket {
-        /// Which.
+        /// The connection.
         socket: Socket,
     },
     /// Read up to `count` bytes.
     Read {
-        /// Comes back with [`Done::Read`].
+        /// Completes with [`Done::Read`].
         id: OpId,
-        /// From an open file.
+        /// An open file.
         file: File,
-        /// Where in the file.
+        /// Offset in the file, bytes.
         offset: u64,
-        /// At most.
+        /// Maximum number of bytes.
         count: u32,
-        /// How much room to leave in front of the data.
+        /// Headroom in front of the data, bytes.
         headroom: u32,
     },
     /// Write all of `data`, or as much as fits.
     Write {
-        /// Comes back with [`Done::Written`].
+        /// Completes with [`Done::Written`].
         id: OpId,
-        /// As whom (set-id bits are cleared for ordinary users).
+        /// Identity of the writer (set-id bits are cleared for ordinary users).
         caller: Caller,
-        /// To an open file.
+        /// An open file.
         file: File,
-        /// Where in the file.
+        /// Offset in the file, bytes.
         offset: u64,
-        /// What.
+        /// The data.
         data: Buf,
     },
-    /// Make what was written durable.
+    /// Make completed writes durable.
     Sync {
-        /// Comes back with [`Done::Synced`].
+        /// Completes with [`Done::Synced`].
         id: OpId,
-        /// Of an open file.
+        /// An open file.
         file: File,
-        /// Only the contents, not the dates.
+        /// Whether only the contents become durable, not the timestamps.
         data_only: bool,
     },
     /// Read whole blocks of a volume, each into memory of its own.
     ReadBlocks {
-        /// Comes back with [`Done::Blocks`].
+        /// Completes with [`Done::Blocks`].
         id: OpId,
         /// The volume's file or device.
         file: File,
-        /// Where, bytes; a multiple of `size`.
+        /// Offset, bytes; a multiple of `size`.
         offset: u64,
-        /// How many blocks, at most [`BLOCKS_MAX`].
+        /// Number of blocks, at most [`BLOCKS_MAX`].
         count: u32,
         /// Size of a block, bytes: a power of two, at least 512.
         size: u32,
     },
-    /// Write whole blocks of a volume, one behind the other.
+    /// Write whole, consecutive blocks of a volume.
     WriteBlocks {
-        /// Comes back with [`Done::Stored`].
+        /// Completes with [`Done::Stored`].
         id: OpId,
         /// The volume's file or device.
         file: File,
-        /// Where, bytes; a multiple of the blocks' size.
+        /// Offset, bytes; a multiple of the block size.
         offset: u64,
-        /// At most [`BLOCKS_MAX`], all of one size.
+        /// The blocks: at most [`BLOCKS_MAX`], all of one size.
         blocks: Vec<Block>,
         /// Whether it completes only when these blocks (and perhaps no others) are durable.
         durable: bool,
     },
     /// Several system calls on paths, as one operation.
     Path {
-        /// Comes back with [`Done::Path`].
+        /// Completes with [`Done::Path`].
         id: OpId,
-        /// As whom.
+        /// Identity of the caller.
         caller: Caller,
-        /// For which connection, or [`NOBODY`]: of several that have operations waiting, each has
-        /// one begun in turn.
+        /// The connection, or [`NOBODY`]: connections with waiting operations are served round
+        /// robin.
         asker: u32,
-        /// Directory that the operation may not leave: names are looked up, made and removed only
-        /// in directories that are it or beneath it at that moment (`Stale` otherwise), whatever
-        /// they were when their handles were made.
+        /// Directory that the operation may not leave: names are looked up, created and removed
+        /// only in directories that are it or beneath it at that moment (`Stale` otherwise),
+        /// wherever they were when their handles were opened.
         within: Option<File>,
-        /// What.
+        /// The operation.
         op: PathOp,
     },
-    /// Give a file or handle back. Nothing may be outstanding on it.
+    /// Close a file or handle. Nothing may be outstanding on it.
     CloseFile {
-        /// Which.
+        /// The file or handle.
         file: File,
-        /// The file may have no name left, so that closing frees its storage, which takes time.
+        /// Whether it may be the last reference to an unlinked file, so that closing it frees
+        /// storage, which takes time.
         last: bool,
     },
-    /// Try to end an operation early. It completes all the same, perhaps with `Cancelled`.
+    /// Try to end an operation early. It completes nevertheless, perhaps with `Cancelled`.
     Cancel {
-        /// Which.
+        /// The operation.
         id: OpId,
     },
 }
 
-/// Straight-line work on the host's directories. `File`s here may be mere handles (`O_PATH`).
+/// Straight-line work on the host's directories. The `File`s may be handles without access
+/// (`O_PATH`).
 #[derive(Clone, Debug)]
 pub enum PathOp {
-    /// Find the file named by `names`, one after the other, from `from`; links are not followed.
+    /// Look up `names`, one after the other, from `from`, without following links.
     Walk {
         /// The served root: `..` stops here.
         root: File,
-        /// Where to start.
+        /// First directory.
         from: File,
-        /// At least one.
+        /// The names, at least one.
         names: Vec<Name>,
     },
-    /// Find a file by its path from `root`, following links that stay beneath; open and read it.
+    /// Look up a path from `root`, following links that stay beneath; open and read the file.
     Fetch {
-        /// Where to start.
+        /// First directory.
         root: File,
         /// Components joined by `/`; empty means `root` itself.
         path: Vec<u8>,
-        /// How much to read at once, bytes.
+        /// Maximum number of bytes to read at once.
         read_max: u32,
-        /// How much room to leave in front of the data.
+        /// Headroom in front of the data, bytes.
         headroom: u32,
     },
-    /// The attributes.
+    /// Get the attributes.
     Stat {
-        /// Of what.
+        /// File or handle.
         file: File,
     },
-    /// Change attributes; all or as many as the order size, owner, mode, dates allows.
+    /// Change attributes: all, or as many as succeed in the order size, owner, mode, timestamps.
     SetStat {
-        /// Of what.
+        /// File or handle.
         file: File,
         /// Whether `file` is open for writing, which is permission enough to set the size.
         open: bool,
-        /// What.
+        /// The new attributes.
         set: SetStat,
     },
-    /// Open a file or directory that is held by a handle.
+    /// Open a file or directory by its handle.
     Open {
-        /// Which.
+        /// Handle of the file.
         file: File,
-        /// How.
+        /// Access mode.
         access: Access,
     },
-    /// Make a file and open it; or open it, if it is there and `exclusive` is not asked for.
+    /// Create a file and open it; or open an existing one unless `exclusive` is set.
     Create {
-        /// Where.
+        /// The directory.
         dir: File,
-        /// Its name.
+        /// Name of the file.
         name: Name,
-        /// How to open it.
+        /// Access mode.
         access: Access,
-        /// Whether it must not be there.
+        /// Whether an existing file is an error.
         exclusive: bool,
         /// Permission bits.
         mode: u32,
         /// Group, if the caller chooses it.
         gid: Option<u32>,
     },
-    /// Make a plain file without a name and open it (`O_TMPFILE`); it is gone when its handles are
-    /// given back, unless [`PathOp::Replace`] gives it a name.
+    /// Create an unnamed plain file and open it (`O_TMPFILE`); it is freed when its handles are
+    /// closed, unless [`PathOp::Replace`] gives it a name.
     CreateUnnamed {
-        /// Directory on whose file system it is made, and whose permissions count.
+        /// Directory that provides the file system, and whose permissions count.
         dir: File,
-        /// How to open it.
+        /// Access mode.
         access: Access,
         /// Permission bits.
         mode: u32,
     },
-    /// Make a directory.
+    /// Create a directory.
     MakeDir {
-        /// Where.
+        /// The parent directory.
         dir: File,
-        /// Its name.
+        /// Name of the directory.
         name: Name,
         /// Permission bits.
         mode: u32,
         /// Group, if the caller chooses it.
         gid: Option<u32>,
     },
-    /// Make a symbolic link.
+    /// Create a symbolic link.
     Symlink {
-        /// Where.
+        /// The directory.
         dir: File,
-        /// Its name.
+        /// Name of the link.
         name: Name,
-        /// What it says.
+        /// Its target.
         target: Vec<u8>,
         /// Group, if the caller chooses it.
         gid: Option<u32>,
     },
-    /// Make a special (or plain) file without opening it.
+    /// Create a special (or plain) file without opening it.
     MakeNode {
-        /// Where.
+        /// The directory.
         dir: File,
-        /// Its name.
+        /// Name of the file.
         name: Name,
-        /// What it is.
+        /// Its kind.
         kind: Kind,
         /// Permission bits.
         mode: u32,
-        /// For devices: which (Linux's encoding).
+        /// Device number, for devices (Linux's encoding).
         device: u64,
         /// Group, if the caller chooses it.
         gid: Option<u32>,
     },
-    /// What a symbolic link says.
+    /// Read the target of a symbolic link.
     ReadLink {
-        /// Which.
+        /// Handle of the link.
         file: File,
     },
-    /// Give a file one more name.
+    /// Add a hard link to a file.
     Link {
-        /// Which.
+        /// Handle of the file.
         file: File,
-        /// Where.
+        /// Directory of the new link.
         dir: File,
-        /// The name.
+        /// Name of the new link.
         name: Name,
     },
-    /// Move an entry.
+    /// Rename an entry.
     Rename {
-        /// From where.
+        /// Old directory.
         from: File,
-        /// Which.
+        /// Old name.
         name: Name,
-        /// To where.
+        /// New directory.
         to: File,
-        /// As what.
+        /// New name.
         new_name: Name,
-        /// Whether what has that name is replaced; else it is an error (`Exists`).
+        /// Whether an existing file of that name is replaced; otherwise it is an error (`Exists`).
         replace: bool,
     },
-    /// Move a file that is known by a handle; its present name is found out.
+    /// Rename a file given by its handle; its present name is looked up.
     RenameFile {
         /// The served root, which the file must be beneath.
         root: File,
-        /// Which.
+        /// Handle of the file.
         file: File,
-        /// To where; `None`: within its directory.
+        /// New directory; `None`: the present one.
         to: Option<File>,
-        /// As what.
+        /// New name.
         new_name: Name,
-        /// Whether what has that name is replaced; else it is an error (`Exists`).
+        /// Whether an existing file of that name is replaced; otherwise it is an error (`Exists`).
         replace: bool,
     },
     /// Remove an entry.
     Remove {
-        /// From where.
+        /// The directory.
         dir: File,
-        /// Which.
+        /// Name of the entry.
         name: Name,
         /// Whether it must be a directory (`Some(true)`) or must not be (`Some(false)`).
         directory: Option<bool>,
     },
-    /// Remove a file that is known by a handle; its present name is found out.
+    /// Remove a file given by its handle; its present name is looked up.
     RemoveFile {
         /// The served root, which the file must be beneath.
         root: File,
-        /// Which.
+        /// Handle of the file.
         file: File,
     },
-    /// Replace or remove an entry if its present state is as expected. A file that takes the place
-    /// gets the date of the change as its modification time, finer than the kernel's own clock
-    /// tick. The check and the change are two system calls: whoever asks sees to it that no other
-    /// change of the same entry is under way.
+    /// Replace or remove an entry if its present state is as expected. A replacing file gets the
+    /// time of the change as its modification time, finer than the kernel's own clock tick. The
+    /// check and the change are two system calls: the caller ensures that no other change of the
+    /// same entry is in flight.
     Replace {
         /// Directory of the entry.
         dir: File,
-        /// Its name.
+        /// Name of the entry.
         name: Name,
-        /// The file that takes its place.
+        /// The replacement.
         by: Replacement<File>,
         /// Precondition.
         expected: Expected,
     },
-    /// Entries of an open directory, from a cookie on.
+    /// List an open directory, from a cookie on.
     List {
-        /// Which.
+        /// The open directory.
         file: File,
-        /// Zero, or the cookie of the last entry seen.
+        /// Zero, or the cookie of the last entry listed.
         cookie: u64,
-        /// How many bytes of names, each with 24 bytes of overhead, to return about.
+        /// Approximate size of the result: bytes of names, with 24 bytes of overhead each.
         bytes_max: u32,
-        /// Whether each entry's attributes are wanted.
+        /// Whether to get each entry's attributes.
         with_stat: bool,
     },
-    /// Entries of directories and of those beneath them, as many whole directories as fit; in the
-    /// order in which somebody looks who goes into each directory as soon as he meets it. What
-    /// cannot be listed, and what is on another file system, is left out.
+    /// List directories and those beneath them, as many whole directories as fit, in depth-first
+    /// order. Directories that cannot be listed, and those on another file system, are left out.
     ListAll {
-        /// Where the paths start.
+        /// Directory that the paths are relative to.
         from: File,
-        /// Which directories: components joined by `/`; empty means `from` itself.
+        /// Paths of the directories: components joined by `/`; empty means `from` itself.
         paths: Vec<Vec<u8>>,
-        /// How many bytes of names, each with 24 bytes of overhead, to return at most.
+        /// Maximum size of the result: bytes of names, with 24 bytes of overhead each.
         bytes_max: u32,
     },
-    /// Small plain files, each as a whole, as many of the first as fit. What is not there, is
-    /// something else or larger, is on another file system or cannot be read, is left out.
+    /// Read small plain files as a whole, as many of the first as fit. Files that are missing, of
+    /// another kind, larger, on another file system or unreadable are left out.
     ReadAll {
-        /// Where the paths start.
+        /// Directory that the paths are relative to.
         from: File,
-        /// Which files: components joined by `/`, followed by nothing but directories.
+        /// Paths of the files: components joined by `/`, with directories in front of the last
+        /// only.
         paths: Vec<Vec<u8>>,
-        /// The largest of them, bytes.
+        /// Maximum size of a file, bytes.
         size_max: u32,
-        /// How many bytes of contents to return at most.
+        /// Maximum total size of the contents, bytes.
         bytes_max: u32,
     },
-    /// How full the file system is.
+    /// Get the usage of the file system.
     StatFs {
         /// Any file on it.
         file: File,
     },
-    /// The value of an extended attribute.
+    /// Get the value of an extended attribute.
     GetAttr {
-        /// Of what.
+        /// File or handle.
         file: File,
-        /// Its name.
+        /// Name of the attribute.
         name: Vec<u8>,
     },
     /// Set an extended attribute.
     SetAttr {
-        /// Of what.
+        /// File or handle.
         file: File,
-        /// Its name.
+        /// Name of the attribute.
         name: Vec<u8>,
-        /// Its value.
+        /// Value of the attribute.
         value: Vec<u8>,
-        /// `Some(true)`: must be new; `Some(false)`: must be there.
+        /// `Some(true)`: must be new; `Some(false)`: must exist.
         create: Option<bool>,
     },
-    /// The names of the extended attributes, each ended by NUL.
+    /// List the names of the extended attributes, each terminated by NUL.
     ListAttrs {
-        /// Of what.
+        /// File or handle.
         file: File,
     },
     /// Remove an extended attribute.
     RemoveAttr {
-        /// Of what.
+        /// File or handle.
         file: File,
-        /// Its name.
+        /// Name of the attribute.
         name: Vec<u8>,
     },
-    /// What the host knows about a user.
+    /// Look up a user of the host.
     Identify {
-        /// By number or name.
+        /// User id or name.
         who: Who,
     },
-    /// Open a directory that will be served, as a handle.
+    /// Open a directory to be served, as a handle.
     OpenRoot {
         /// Its path on the host.
         path: Vec<u8>,
     },
-    /// Open and lock the file or block device of a volume, and read how it begins.
+    /// Open and lock the file or block device of a volume, and read its beginning.
     OpenVolume {
         /// Its path on the host.
         path: Vec<u8>,
         /// Whether it will be written.
         writable: bool,
-        /// How much to read, bytes; a multiple of 4096.
+        /// Number of bytes to read, a multiple of 4096.
         head: u32,
     },
-    /// The numbers of a server that is named in words.
+    /// Resolve the addresses of a server.
     Resolve {
         /// `HOST:PORT`.
         address: String,
     },
 }
 
-/// The file that takes the place of a directory entry. `N` names nodes.
+/// Replacement of a directory entry. `N` is the type of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replacement<N> {
     /// None: the entry is removed.
     Nothing,
-    /// The file of this directory and name, which is moved.
+    /// The file of this directory and name, which is renamed.
     Entry(N, Name),
-    /// A file that has no name yet.
+    /// An unnamed file.
     Unnamed(N),
 }
 
-/// How a client names a user.
+/// A client's name of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// By user id.
@@ -553,75 +557,75 @@ pub enum Who {
 /// A directory entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where to go on behind this entry. Stable while the directory changes.
+    /// Position behind this entry. Stable while the directory changes.
     pub cookie: u64,
-    /// Which file on its device.
+    /// Inode number.
     pub inode: u64,
-    /// The device. `None`: that of the directory when it was opened.
+    /// Device number. `None`: that of the directory when it was opened.
     pub device: Option<u64>,
-    /// What it is.
+    /// Kind of the file.
     pub kind: Kind,
     /// Its name, neither `.` nor `..`.
     pub name: Name,
-    /// Its attributes, where they were asked for and could be had.
+    /// Attributes, where requested and available.
     pub stat: Option<Stat>,
 }
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// Somebody on the network: an address that proves nothing.
+    /// A client on the network: its unauthenticated address.
     Network(String),
-    /// A process of this host; the kernel says whose.
+    /// A process of this host, with its user according to the kernel.
     Local(User),
 }
 
-/// When an operation on files was submitted, when the work on it began, and when it was done.
+/// Times of an operation on files: submission, start, completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Given to the reactor.
+    /// Submission to the reactor.
     pub submitted: Instant,
-    /// Begun: at once, or when a thread of the pool took it.
+    /// Start: at once, or when a thread of the pool took it.
     pub started: Instant,
-    /// Done, and on its way to whoever asked.
+    /// Completion, before delivery.
     pub finished: Instant,
 }
 
 /// A completion.
 #[derive(Debug)]
 pub struct Event {
-    /// Of which operation.
+    /// The operation.
     pub id: OpId,
-    /// How it ended.
+    /// Its result.
     pub done: Done,
 }
 
-/// How an operation ended.
+/// Result of an operation.
 #[derive(Debug)]
 pub enum Done {
-    /// Connections came; none if another thread that listens there accepted them.
+    /// The accepted connections; none if another thread accepted them from the same socket.
     Accepted(Result<Vec<(Socket, Peer)>, Error>),
-    /// There is a connection, or nobody listens there. Also after a cancel there may be one.
+    /// The new connection, or an error. After a cancel there may be a connection, too.
     Connected(Result<Socket, Error>),
-    /// Another node of this process handed something over. Nobody asked for it.
+    /// A message from another node of this process. Unsolicited.
     Parcel(Parcel),
-    /// Bytes came; none: the peer will send nothing more.
+    /// Received bytes; none: the peer has shut down its sending direction.
     Received(Result<Buf, Error>),
-    /// All was sent, or the connection is broken.
+    /// Everything was sent, or the connection is broken.
     Sent(Result<(), Error>),
-    /// Bytes were read; none: at or past the end of the file.
+    /// Bytes read; none: at or past the end of the file.
     Read(Result<Buf, Error>),
-    /// So many bytes were written.
+    /// Number of bytes written.
     Written(Result<u32, Error>),
-    /// Every block that was asked for.
+    /// All requested blocks.
     Blocks(Result<Vec<Block>, Error>),
-    /// Every block was written.
+    /// All blocks were written.
     Stored(Result<(), Error>),
-    /// What was written is durable. After an error nobody knows what is on the disk.
+    /// Completed writes are durable. After an error the state of the disk is unknown.
     Synced(Result<(), Error>),
-    /// A path operation ended.
+    /// Result of a path operation.
     Path(Result<PathDone, Error>),
-    /// A person asked the process to end; unasked for, each time it happens.
+    /// Termination was requested by a signal; unsolicited, each time it happens.
     Stop,
     /// File systems and services that do not respond; unsolicited, each time that the list
     /// changes.
@@ -641,33 +645,33 @@ pub struct Unresponsive {
     pub waiting: usize,
 }
 
-/// All entries of a directory.
+/// The listing of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// Its path from where it was asked for: components joined by `/`.
+    /// Path relative to the directory of the request: components joined by `/`.
     pub path: Vec<u8>,
     /// Its entries, without attributes.
     pub entries: Vec<Entry>,
 }
 
-/// A file as a whole.
+/// A file with its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Its path from where it was asked for: components joined by `/`.
+    /// Path relative to the directory of the request: components joined by `/`.
     pub path: Vec<u8>,
     /// Its attributes.
     pub stat: Stat,
-    /// What is in it: as many bytes as they say.
+    /// Its contents, of the size in its attributes.
     pub data: Buf,
 }
 
-/// What a path operation gives.
+/// Result of a path operation.
 #[derive(Debug)]
 pub enum PathDone {
-    /// Nothing but success.
+    /// Success without a value.
     Ok,
-    /// [`PathOp::Walk`]: attributes of every file on the way; a handle if all were found, else
-    /// why the next one was not.
+    /// [`PathOp::Walk`]: attributes of every file on the way; a handle if all names were found,
+    /// otherwise the error of the next one.
     Walked(Vec<Stat>, Result<File, Error>),
     /// [`PathOp::Fetch`]: attributes, the first bytes, and the open file if there may be more.
     Fetched(Stat, Buf, Option<File>),
@@ -676,17 +680,17 @@ pub enum PathDone {
     Stat(Stat),
     /// [`PathOp::Open`]: the open file.
     Opened(File, Stat),
-    /// [`PathOp::Create`], [`PathOp::CreateUnnamed`]: the open file and a handle that names it.
+    /// [`PathOp::Create`], [`PathOp::CreateUnnamed`]: the open file and a handle.
     Created(File, File, Stat),
-    /// [`PathOp::Replace`]: nothing was changed, because this is the present state of the entry.
+    /// [`PathOp::Replace`]: nothing was changed, because the entry is in this other state.
     Unexpected(Option<Stat>),
     /// [`PathOp::ReadLink`], [`PathOp::GetAttr`], [`PathOp::ListAttrs`].
     Bytes(Vec<u8>),
-    /// [`PathOp::List`]: none: the end.
+    /// [`PathOp::List`]: empty at the end.
     Entries(Vec<Entry>),
-    /// [`PathOp::ListAll`]: directories that were listed, and the processor time that took, ns.
+    /// [`PathOp::ListAll`]: the directories that were listed, and the processor time used, ns.
     Listings(Vec<Listing>, u64),
-    /// [`PathOp::ReadAll`]: files that were read, and the processor time that took, ns.
+    /// [`PathOp::ReadAll`]: the files that were read, and the processor time used, ns.
     Contents(Vec<Content>, u64),
     /// [`PathOp::StatFs`].
     StatFs(StatFs),
@@ -694,14 +698,14 @@ pub enum PathDone {
     User(User),
     /// [`PathOp::OpenRoot`].
     Root(File, Stat),
-    /// [`PathOp::OpenVolume`]: the file, its size in bytes, and its beginning; nothing of one that
-    /// is shorter than what was to be read.
+    /// [`PathOp::OpenVolume`]: the file, its size in bytes, and its beginning, which is empty if
+    /// the file is shorter.
     Volume(File, u64, Vec<u8>),
-    /// [`PathOp::Resolve`]: at least one.
+    /// [`PathOp::Resolve`]: at least one address.
     Addresses(Vec<SocketAddr>),
 }
 
 impl OpId {
-    /// The id of events nobody asked for ([`Done::Stop`]).
+    /// Id of unsolicited events such as [`Done::Stop`].
     pub const UNASKED: OpId = OpId(u64::MAX);
 }

@@ -1,30 +1,30 @@
 //! Seeded randomness, the only kind there is below the binary.
 //!
-//! A generator takes its numbers from a seed, or from bytes that somebody chose: with those, a
-//! fuzzer that is guided by coverage decides everything that a case of a simulation draws.
+//! A generator draws its numbers from a seed, or from chosen bytes: with the latter, a fuzzer
+//! guided by coverage controls everything that a simulation draws.
 
 use std::ops::{Bound, RangeBounds};
 
-/// A generator of numbers.
+/// A random number generator.
 #[derive(Clone, Debug)]
 pub struct Rng {
-    /// Bytes that come first, and how many of them are used up.
+    /// Chosen bytes, used before the seeded numbers, and the number of bytes used up.
     chosen: Option<(Vec<u8>, usize)>,
     seeded: fastrand::Rng,
 }
 
-/// A generator that gives the same numbers for the same seed, on every machine.
+/// Returns a generator that draws the same numbers for the same seed on every machine.
 pub fn seeded(seed: u64) -> Rng {
     Rng { chosen: None, seeded: fastrand::Rng::with_seed(seed) }
 }
 
-/// A generator that makes its numbers of these bytes, as few for each as its range needs, and goes
-/// on with a fixed seed when they are used up.
+/// Returns a generator that draws its numbers from these bytes, as few for each as its range needs,
+/// and continues with a fixed seed when they are used up.
 pub fn chosen(bytes: &[u8]) -> Rng {
     Rng { chosen: Some((bytes.to_vec(), 0)), ..seeded(0) }
 }
 
-/// Draws of one type each.
+/// Defines one draw for each type.
 macro_rules! draws {
     ($($name:ident),*) => {$(
         #[doc = concat!("Draws a `", stringify!($name), "` of a range.")]
@@ -47,7 +47,7 @@ macro_rules! draws {
                 Bound::Unbounded => $name::MAX,
             };
             assert!(low <= high, "an empty range");
-            // Of signed numbers as well: the difference is right modulo 2^128.
+            // Signed numbers included: the difference is right modulo 2^128.
             let span = (high as u128).wrapping_sub(low as u128);
             (low as u128).wrapping_add(self.up_to(span)) as $name
         }
@@ -57,7 +57,7 @@ macro_rules! draws {
 impl Rng {
     draws!(u8, u16, u32, u64, u128, usize, i8, i64);
 
-    /// Draws a truth value.
+    /// Draws a boolean.
     pub fn bool(&mut self) -> bool {
         match self.chosen {
             None => self.seeded.bool(),
@@ -73,7 +73,7 @@ impl Rng {
         }
     }
 
-    /// Draws an item, if there is any.
+    /// Draws an item; `None` if there are none.
     pub fn choice<I>(&mut self, items: I) -> Option<I::Item>
     where
         I: IntoIterator,
@@ -86,14 +86,14 @@ impl Rng {
         }
     }
 
-    /// Puts items into some order.
+    /// Shuffles items.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for index in 1..items.len() {
             items.swap(index, self.usize(..=index));
         }
     }
 
-    /// Draws so many bytes.
+    /// Fills the slice with random bytes.
     pub fn fill(&mut self, into: &mut [u8]) {
         match self.chosen {
             None => self.seeded.fill(into),
@@ -101,7 +101,7 @@ impl Rng {
         }
     }
 
-    /// A number from 0 to `most`, of the chosen bytes.
+    /// Returns a number from 0 to `most`, drawn from the chosen bytes.
     fn up_to(&mut self, most: u128) -> u128 {
         let Some((bytes, used)) = &mut self.chosen else { return self.seeded.u128(..=most) };
         let width = (u128::BITS - most.leading_zeros()).div_ceil(8) as usize;

@@ -1,35 +1,35 @@
 //! Serializability of one file's contents: an oracle for tests.
 //!
-//! Requests that overlap in time may take effect in any order, but each takes effect whole and at
+//! Requests that overlap in time may take effect in any order, but each takes effect as a whole at
 //! one moment between its call and its reply (linearizability; Herlihy and Wing, 1990, §2.3). The
-//! oracle tries all orders that the times allow.
+//! oracle tries all orders allowed by the times.
 
 use std::fmt;
 
 /// A request for a file's contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// Data written at the end of the file.
+    /// Data appended to the file.
     Append(Vec<u8>),
     /// Data written at an offset, bytes.
     Write(u64, Vec<u8>),
     /// The file's length set to this many bytes.
     Resize(u64),
-    /// All of the contents, as a read has returned them.
+    /// The whole contents, as returned by a read.
     Read(Vec<u8>),
-    /// The contents from an offset on, up to this many bytes, as a read has returned them.
+    /// The contents from an offset on, up to this many bytes, as returned by a read.
     ReadAt(u64, usize, Vec<u8>),
 }
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It took effect.
     Done,
-    /// Its reply does not tell: it took effect or it did not.
+    /// Its reply leaves open whether it took effect.
     Unknown,
-    /// The same, and storage that failed may have taken only so many of its first bytes: one of
-    /// these numbers.
+    /// As [`Fate::Unknown`], and failed storage may have kept a prefix of the data only: one of
+    /// these numbers of bytes.
     Torn(Vec<usize>),
 }
 
@@ -38,7 +38,7 @@ pub enum Fate {
 pub struct Call {
     /// The request.
     pub edit: Edit,
-    /// Its end.
+    /// Its outcome.
     pub fate: Fate,
     /// The times of call and reply, in any unit.
     pub span: (u64, u64),
@@ -63,7 +63,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// Bytes of a file: written ones, or a gap, which reads as zeros.
+/// Bytes of a file: written data, or a gap, which reads as zeros.
 #[derive(Clone, Copy, Debug)]
 enum Piece<'a> {
     Bytes(&'a [u8]),
@@ -93,7 +93,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// Contents as pieces of what was written: an order of large requests costs no copies of them.
+/// Contents as pieces of written data, so that an order of large requests costs no copies.
 #[derive(Clone, Debug, Default)]
 struct Contents<'a>(Vec<Piece<'a>>);
 
@@ -102,7 +102,7 @@ impl<'a> Contents<'a> {
         self.0.iter().map(|piece| piece.len()).sum()
     }
 
-    /// The pieces in front of an offset, and those behind it.
+    /// Splits the contents at an offset.
     fn split(mut self, at: usize) -> (Contents<'a>, Contents<'a>) {
         let mut from = 0;
         for index in 0..self.0.len() {
@@ -153,8 +153,8 @@ impl<'a> Contents<'a> {
 }
 
 impl Edit {
-    /// The contents after the request, of whose data only `most` bytes take effect; `None`: a read
-    /// has returned something else.
+    /// Returns the contents after the request, of whose data only `most` bytes take effect; `None`
+    /// if a read has returned something else.
     fn apply<'a>(&'a self, contents: Contents<'a>, most: usize) -> Option<Contents<'a>> {
         let of = |offset: &u64| usize::try_from(*offset).ok();
         let first = |data: &'a [u8]| &data[..most.min(data.len())];
@@ -174,11 +174,11 @@ impl Edit {
     }
 }
 
-/// Finds an order of the calls that leads from `before` to `after`: their indices, without those
-/// that had no effect. `None` if there is no such order, so something was lost, torn or invented.
+/// Finds an order of the calls that leads from `before` to `after`; returns their indices, without
+/// those that had no effect. `None` if there is no such order: data was lost, torn or invented.
 ///
 /// # Panics
-/// With more than 16 calls: the number of orders is exponential.
+/// With more than 16 calls, as the number of orders is exponential.
 #[must_use]
 pub fn explain(before: &[u8], calls: &[Call], after: &[u8]) -> Option<Vec<usize>> {
     assert!(calls.len() <= 16, "{} calls have too many orders", calls.len());
@@ -199,7 +199,7 @@ fn search<'a>(
     if left.iter().all(|index| calls[*index].fate != Fate::Done) && contents.is(after) {
         return true;
     }
-    // Whatever ended before another one began comes before it.
+    // A call that ended before another one began precedes it.
     let earliest = |index: &usize| calls[*index].fate == Fate::Done;
     let limit = left.iter().copied().filter(earliest).map(|index| calls[index].span.1).min();
     for index in left {

@@ -1,12 +1,12 @@
-//! Sizes as people write them.
+//! Sizes in the notation of command lines.
 
-/// Units of the power of 1024 that is their index, or with a B behind them of that of 1000.
+/// Unit letters by power of 1024, or with a B appended, by power of 1000.
 pub const UNITS: [&str; 6] = ["", "K", "M", "G", "T", "P"];
 
-/// Reads a size: `4096`, `512M`, `8G` and `8GiB` in powers of 1024, `8GB` in powers of 1000.
+/// Parses a size: `4096`, `512M`, `8G` and `8GiB` in powers of 1024, `8GB` in powers of 1000.
 ///
 /// # Errors
-/// A sentence that says how a size is written.
+/// A sentence on the notation of sizes.
 pub fn parse(text: &str) -> Result<u64, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);

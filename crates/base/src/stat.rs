@@ -1,20 +1,20 @@
-//! What is known about a file.
+//! Attributes of files.
 
 use crate::Time;
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Bytes.
+    /// A regular file.
     #[default]
     File,
-    /// Entries.
+    /// A directory.
     Directory,
     /// A symbolic link.
     Symlink,
     /// A named pipe.
     Fifo,
-    /// A unix socket.
+    /// A Unix socket.
     Socket,
     /// A character device.
     CharDevice,
@@ -23,7 +23,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind, for tables and tests.
+    /// All kinds, for tables and tests.
     pub const ALL: [Kind; 7] = [
         Kind::File,
         Kind::Directory,
@@ -34,7 +34,7 @@ impl Kind {
         Kind::BlockDevice,
     ];
 
-    /// The type bits of a Linux `st_mode` (`stat(2)`).
+    /// Returns the type bits of a Linux `st_mode` (`stat(2)`).
     pub fn mode_bits(self) -> u32 {
         match self {
             Kind::File => 0o100_000,
@@ -47,7 +47,8 @@ impl Kind {
         }
     }
 
-    /// The kind in a Linux `st_mode`; a mode without type bits is a plain file, as for `mknod(2)`.
+    /// Returns the kind of a Linux `st_mode`; a mode without type bits is a plain file, as for
+    /// `mknod(2)`.
     pub fn from_mode(mode: u32) -> Option<Kind> {
         let bits = mode & 0o170_000;
         if bits == 0 {
@@ -56,20 +57,20 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| kind.mode_bits() == bits)
     }
 
-    /// The type byte of a directory entry (`DT_…`): the type bits shifted, as Linux defines it.
+    /// Returns the type byte of a directory entry (`DT_…`): the type bits shifted, as in Linux.
     pub fn dirent_type(self) -> u8 {
         u8::try_from(self.mode_bits() >> 12).expect("four bits")
     }
 }
 
-/// The attributes of one file.
+/// Attributes of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// Kind of the file.
     pub kind: Kind,
     /// Permission bits with set-id and sticky bits, below `0o10000`.
     pub mode: u32,
-    /// How many names it has.
+    /// Number of hard links.
     pub links: u32,
     /// Owner.
     pub uid: u32,
@@ -81,49 +82,50 @@ pub struct Stat {
     pub blocks: u64,
     /// Preferred size of a transfer, bytes.
     pub block_size: u32,
-    /// Which device the file is on, as a number that is the same for the same device.
+    /// Device number, the same for all files of a device.
     pub device: u64,
-    /// Which file on that device.
+    /// Inode number.
     pub inode: u64,
-    /// For a device file: which device it stands for (Linux's encoding).
+    /// Device number of a device file (Linux's encoding).
     pub special_device: u64,
-    /// Last read.
+    /// Time of the last read.
     pub accessed: Time,
-    /// Last change of the contents.
+    /// Time of the last change of the contents.
     pub modified: Time,
-    /// Last change of the attributes.
+    /// Time of the last change of the attributes.
     pub changed: Time,
 }
 
-/// The device numbers of trees that have files in which is said what comes, from here on: a tree's
-/// number is added. No host has such devices.
+/// First device number of trees with stream files: a tree's number is added. No host has such
+/// devices.
 pub const SAYING_DEVICES: u64 = 0xfffd << 48;
 
 impl Stat {
-    /// Whether a read of it may wait for something to be said, and holds nothing meanwhile.
+    /// Returns whether the file is a stream: a read may wait for data, and occupies nothing
+    /// meanwhile.
     pub fn says_what_comes(&self) -> bool {
         self.device >> 16 == SAYING_DEVICES >> 16 && self.size == 0
     }
 
-    /// The whole Linux `st_mode`.
+    /// Returns the whole Linux `st_mode`.
     pub fn full_mode(&self) -> u32 {
         self.kind.mode_bits() | self.mode
     }
 
-    /// The same file: same device and inode.
+    /// Returns whether both are of the same file: same device and inode.
     pub fn is_same(&self, other: &Stat) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// A number that differs after every change that the clock can tell apart.
+    /// Returns a number that differs after every change that the clock can distinguish.
     pub fn version(&self) -> u64 {
         let mix = |t: Time| (t.secs as u64).wrapping_mul(1_000_000_007) ^ u64::from(t.nanos);
         mix(self.modified).rotate_left(20) ^ mix(self.changed) ^ self.size
     }
 }
 
-/// One version of one file, as entity tags show it. A file that takes the place of another one has
-/// another inode; a file that is changed has another date.
+/// One version of one file, as in entity tags. A replacing file has another inode; a changed file
+/// has other timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileVersion {
     /// Inode number.
@@ -135,7 +137,7 @@ pub struct FileVersion {
 }
 
 impl Stat {
-    /// The version of the file that these attributes are of.
+    /// Returns the version of the file with these attributes.
     pub fn file_version(&self) -> FileVersion {
         FileVersion { inode: self.inode, size: self.size, change: self.version() }
     }
@@ -153,7 +155,7 @@ pub enum Expected {
 }
 
 impl Expected {
-    /// Whether the entry with these attributes (`None`: there is no entry) fulfils it.
+    /// Returns whether the entry with these attributes (`None`: no entry) fulfils it.
     pub fn is_met_by(self, present: Option<&Stat>) -> bool {
         match (self, present) {
             (Expected::Absent | Expected::PlainFile, None) => true,
@@ -166,7 +168,7 @@ impl Expected {
     }
 }
 
-/// Attributes to be changed; what is `None` stays.
+/// Attributes to change; `None` leaves the attribute unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetStat {
     /// Permission bits.
@@ -177,66 +179,66 @@ pub struct SetStat {
     pub gid: Option<u32>,
     /// Length, bytes.
     pub size: Option<u64>,
-    /// Last read.
+    /// Time of the last read.
     pub accessed: Option<SetTime>,
-    /// Last change of the contents.
+    /// Time of the last change of the contents.
     pub modified: Option<SetTime>,
 }
 
-/// A date to be set.
+/// A timestamp to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The server's clock decides.
+    /// The server's current time.
     Now,
-    /// This date.
+    /// This time.
     At(Time),
 }
 
-/// How a file is opened.
+/// Access mode of an open file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// It will be read.
+    /// Open for reading.
     pub read: bool,
-    /// It will be written.
+    /// Open for writing.
     pub write: bool,
-    /// Writes go to the end, whatever their offset.
+    /// Writes append, whatever their offset.
     pub append: bool,
-    /// It loses its contents when opened.
+    /// Truncate when opening.
     pub truncate: bool,
     /// Every write is durable before it is acknowledged.
     pub sync: bool,
 }
 
 impl Access {
-    /// For reading only.
+    /// Read-only access.
     pub const READ: Access =
         Access { read: true, write: false, append: false, truncate: false, sync: false };
 
-    /// Whether anything could be changed through such an open file.
+    /// Returns whether an open with this access can change the file.
     pub fn changes(self) -> bool {
         self.write || self.append || self.truncate
     }
 }
 
-/// How full a file system is (`statfs(2)`).
+/// Usage of a file system (`statfs(2)`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFs {
     /// The file system's magic number.
     pub kind: u32,
     /// Size of a block, bytes.
     pub block_size: u32,
-    /// Blocks in all.
+    /// Total number of blocks.
     pub blocks: u64,
-    /// Blocks that are free.
+    /// Number of free blocks.
     pub blocks_free: u64,
-    /// Blocks that are free for ordinary users.
+    /// Number of blocks available to ordinary users.
     pub blocks_available: u64,
-    /// Inodes in all.
+    /// Total number of inodes.
     pub files: u64,
-    /// Inodes that are free.
+    /// Number of free inodes.
     pub files_free: u64,
-    /// A number that identifies the file system.
+    /// Identifier of the file system.
     pub id: u64,
-    /// Longest name, bytes.
+    /// Maximum length of a name, bytes.
     pub name_max: u32,
 }

@@ -3,12 +3,12 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Nanoseconds since the reactor started. Only differences mean anything.
+/// Nanoseconds since the reactor started. Only differences are meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(pub u64);
 
 impl Instant {
-    /// How long ago `earlier` was; zero if it is in the future.
+    /// Returns the time since `earlier`; zero if that is in the future.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -31,10 +31,10 @@ impl Sub for Instant {
     }
 }
 
-/// A second, ns.
+/// Nanoseconds of a second.
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// A date as files carry it: seconds since 1970 (negative before) and nanoseconds.
+/// A timestamp of a file: seconds since 1970 (negative before) and nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
     /// Seconds since 1970-01-01 00:00 UTC.
@@ -44,18 +44,18 @@ pub struct Time {
 }
 
 impl Time {
-    /// A date on a whole second.
+    /// Returns the timestamp of a whole second.
     pub fn from_secs(secs: i64) -> Time {
         Time { secs, nanos: 0 }
     }
 
-    /// The date so many nanoseconds after 1970 began.
+    /// Returns the timestamp of this number of nanoseconds since 1970.
     pub fn from_nanos(ns: i64) -> Time {
         let nanos = u32::try_from(ns.rem_euclid(SECOND_NS)).expect("it is below a second");
         Time { secs: ns.div_euclid(SECOND_NS), nanos }
     }
 
-    /// Nanoseconds since 1970 began, or what comes nearest to that.
+    /// Returns nanoseconds since 1970, saturating.
     pub fn as_nanos(self) -> i64 {
         self.secs.saturating_mul(SECOND_NS).saturating_add(self.nanos.into())
     }

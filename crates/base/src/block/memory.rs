@@ -1,31 +1,32 @@
 //! Memory for blocks: aligned to its own size, and used again and again.
 //!
-//! A block that lay across two pages would be two pieces to the kernel and to the disk, so a piece
-//! of memory is aligned to its size. General allocators pay for that with as much memory again.
-//! This one takes memory from the system in regions of 2 MiB, cuts them into pieces of one size,
-//! and keeps what is given back for the next block: memory that was a block's stays one's. Pieces
-//! of a fresh region are given out in order, so what is read together often lies together, too.
+//! A block across two pages would be two segments to the kernel and to the disk, so a piece of
+//! memory is aligned to its size. General allocators need twice the memory for such an alignment.
+//! This allocator takes regions of 2 MiB from the system, cuts them into pieces of one size, and
+//! keeps freed pieces for later blocks: memory of a block is never used for anything else. Pieces
+//! of a fresh region are allocated in address order, so blocks read together are often adjacent,
+//! too.
 #![allow(unsafe_code)]
 
 use std::alloc::{self, Layout};
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-/// The smallest piece, bytes: what direct I/O wants at least.
+/// Size of the smallest piece, bytes: the minimum alignment of direct I/O.
 pub(super) const PIECE_MIN: usize = 512;
-/// The largest piece, bytes. The system's large pages are as large.
+/// Size of the largest piece, bytes: that of a huge page.
 pub(super) const PIECE_MAX: usize = 2 << 20;
 
-/// For each size (512 bytes, 1 KiB, …, 2 MiB): the pieces that nobody has.
+/// Free pieces by size class (512 bytes, 1 KiB, …, 2 MiB).
 static FREE: [Mutex<Vec<Free>>; 13] = [const { Mutex::new(Vec::new()) }; 13];
 
-/// The beginning of a piece that nobody has.
+/// Start of a free piece.
 struct Free(NonNull<u8>);
 
-// SAFETY: whoever takes it from the list is the only one who knows it.
+// SAFETY: the thread that removes the pointer from the list has the only reference to the piece.
 unsafe impl Send for Free {}
 
-/// A piece of memory that one owner has.
+/// An allocated piece with one owner.
 pub(super) struct Piece {
     start: NonNull<u8>,
     len: usize,
@@ -37,10 +38,10 @@ unsafe impl Send for Piece {}
 unsafe impl Sync for Piece {}
 
 impl Piece {
-    /// A piece of `len` bytes, which were somebody's before.
+    /// Returns a piece of `len` bytes with the contents of its previous use.
     ///
     /// # Panics
-    /// If there are no such pieces: they have 512 bytes to 2 MiB.
+    /// If `len` is more than 2 MiB.
     pub(super) fn new(len: usize) -> Piece {
         let class = class(len);
         let mut free = FREE[class].lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +58,7 @@ impl Piece {
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and nobody else has a reference.
+        // SAFETY: as above, and `&mut self` excludes other references.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -77,13 +78,13 @@ impl Drop for Piece {
     }
 }
 
-/// Which list has pieces of this length.
+/// Returns the index of the free list for pieces of this length.
 fn class(len: usize) -> usize {
     assert!(len <= PIECE_MAX, "a block of {len} bytes");
     (len.max(PIECE_MIN).next_power_of_two() / PIECE_MIN).trailing_zeros() as usize
 }
 
-/// Takes a region from the system, and cuts it up. It is never given back.
+/// Takes a region from the system and cuts it into pieces. Regions are never freed.
 fn add_region(free: &mut Vec<Free>, size: usize) {
     let layout = Layout::from_size_align(PIECE_MAX, PIECE_MAX).expect("2 MiB are a power of two");
     // SAFETY: the layout is not empty.
