@@ -1,8 +1,8 @@
 //! HTTP/1.1 on the wire (RFC 9110, RFC 9112): request heads in, response heads out.
 //!
-//! Tokens are found by `httparse`; here they become a [`Request`] that cannot be wrong, or a
-//! [`Refusal`] with the status it deserves. What two parsers could understand differently (two
-//! lengths, a length beside chunks, an unknown coding) is refused, so nothing can be smuggled.
+//! `httparse` finds the tokens; this module turns them into a valid [`Request`] or a [`Refusal`]
+//! with its status. A head that two parsers could interpret differently (two lengths, a length
+//! beside chunks, an unknown coding) is refused, so request smuggling is impossible.
 
 mod accept;
 mod chunk;
@@ -21,30 +21,30 @@ pub use target::{Target, encode_component};
 use base::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Longest request head, bytes.
+/// Maximum length of a request head, bytes.
 pub const HEAD_MAX: usize = 16 << 10;
-/// Most header fields.
+/// Maximum number of header fields.
 pub const FIELDS_MAX: usize = 100;
 
-/// What is asked for.
+/// Request method (RFC 9110 §9.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// The representation.
+    /// Get the representation.
     Get,
-    /// What `Get` would say of it.
+    /// Get the header fields only.
     Head,
-    /// Replace or make it.
+    /// Create or replace the resource.
     Put,
-    /// Remove it.
+    /// Remove the resource.
     Delete,
-    /// Have it do something with what is sent.
+    /// Have the resource process the body.
     Post,
-    /// What can be asked.
+    /// Query the supported methods.
     Options,
 }
 
 impl Method {
-    /// The name on the wire.
+    /// Returns the name of the method in a request line.
     pub fn name(self) -> &'static str {
         match self {
             Method::Get => "GET",
@@ -57,77 +57,77 @@ impl Method {
     }
 }
 
-/// How the body of a request is delimited.
+/// Framing of the body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// There is none.
+    /// No body.
     None,
-    /// By its length.
+    /// `Content-Length`, bytes.
     Length(u64),
-    /// In chunks.
+    /// Chunked transfer coding.
     Chunked,
 }
 
 /// A request head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is asked for.
+    /// Method.
     pub method: Method,
-    /// Of what.
+    /// Target.
     pub target: Target,
-    /// Whether the client speaks HTTP/1.1 and not 1.0.
+    /// Whether the version is HTTP/1.1 and not 1.0.
     pub is_1_1: bool,
-    /// Whether the connection is wanted for more.
+    /// Whether the connection stays open for further requests.
     pub keep_alive: bool,
-    /// The server's name, as the client knows it.
+    /// Host name that the client has used for the server.
     pub host: Option<String>,
-    /// What the client was told to remember (RFC 6265 §5.4).
+    /// `Cookie` field (RFC 6265 §5.4).
     pub cookie: Option<String>,
-    /// The page that made a browser ask.
+    /// `Origin` field.
     pub origin: Option<String>,
-    /// Whether a browser asks for a page of another site, and not because of a link that was
-    /// followed (`Sec-Fetch-Site`, `Sec-Fetch-Mode`).
+    /// Whether a browser sent the request for a page of another site, and not because the user
+    /// followed a link (`Sec-Fetch-Site`, `Sec-Fetch-Mode`).
     pub is_embedded: bool,
-    /// How the body is delimited.
+    /// Framing of the body.
     pub body: Body,
-    /// Whether the body is only a part of what is meant (`Content-Range`).
+    /// Whether the body is only a part of the representation (`Content-Range`).
     pub is_partial: bool,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
     /// Whether JSON is preferred to HTML.
     pub wants_json: bool,
-    /// Which parts are wanted.
+    /// Requested byte ranges.
     pub ranges: Option<Ranges>,
-    /// Under which conditions.
+    /// Preconditions.
     pub conditions: Conditions,
 }
 
-/// Why a request is refused: status and one line.
+/// Refusal of a request: status and one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// What to do about it.
+    /// Reason and remedy, for people.
     pub reason: &'static str,
 }
 
-/// A refusal with this status and reason.
+/// Returns a refusal with this status and reason.
 pub const fn refusal(status: u16, reason: &'static str) -> Refusal {
     assert!(status >= 200 && status < 600, "an answer has a final status");
     Refusal { status, reason }
 }
 
-/// Parses the request head at the start of `bytes`: `None` while it is incomplete, else the
-/// request and the length of the head.
+/// Parses the request head at the start of `bytes`: `None` while it is incomplete, otherwise the
+/// request and the length of the head, bytes.
 ///
 /// # Errors
-/// Whatever cannot be understood without doubt; the connection has to be closed then.
+/// A refusal if the head is malformed or ambiguous; the connection must be closed then.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut head = httparse::Request::new(&mut fields);
     let window = &bytes[..bytes.len().min(HEAD_MAX)];
     match head.parse(window) {
-        // One parser's line end is another's part of a line (RFC 9112 §11.1).
+        // A bare LF is a line end to some parsers and part of the line to others (RFC 9112 §11.1).
         Ok(httparse::Status::Complete(length)) if has_bare_lf(&window[..length]) => {
             Err(refusal(400, "the lines of the request head do not all end in CR LF"))
         }
@@ -144,18 +144,18 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
     }
 }
 
-/// A request line, and the fields that access logs have.
+/// A request line, and the fields for access logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The method.
+    /// Method.
     pub method: String,
-    /// The target as it was sent.
+    /// Target as received.
     pub target: String,
-    /// The minor version of HTTP/1.
+    /// Minor version of HTTP/1.
     pub minor: u8,
-    /// The `Referer` field.
+    /// `Referer` field.
     pub referer: Option<String>,
-    /// The `User-Agent` field.
+    /// `User-Agent` field.
     pub agent: Option<String>,
 }
 
@@ -176,7 +176,7 @@ fn has_bare_lf(head: &[u8]) -> bool {
     head.iter().enumerate().any(bare)
 }
 
-/// Text without the blanks around it; what Unicode calls a blank is none here (RFC 9110 §5.6.3).
+/// Trims spaces and tabs only, not Unicode white space (RFC 9110 §5.6.3).
 fn trim(text: &str) -> &str {
     text.trim_matches([' ', '\t'])
 }
@@ -230,14 +230,14 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
 /// The host of an authority (RFC 3986 §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host<'a> {
-    /// A name, or an address of IPv4.
+    /// A name, or an IPv4 address.
     Name(&'a str),
-    /// An address of IPv6, which stands in brackets.
+    /// An IPv6 address, in brackets.
     V6(std::net::Ipv6Addr),
 }
 
-/// Takes the host of `host[:port]` as it stands in a `Host` field; `None` if that is no host, or
-/// anything but a port stands behind it.
+/// Returns the host of `host[:port]`, the syntax of a `Host` field; `None` if the host is invalid
+/// or anything but a port follows it.
 pub fn host_name(authority: &str) -> Option<Host<'_>> {
     let (host, rest) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -265,18 +265,18 @@ pub fn host_name(authority: &str) -> Option<Host<'_>> {
     (digits && (port.is_empty() || port.parse::<u16>().is_ok())).then_some(host)
 }
 
-/// The header fields of a request, by name whatever its case.
+/// The header fields of a request, by case-insensitive name.
 pub(crate) struct Fields<'a>(&'a [httparse::Header<'a>]);
 
 impl<'a> Fields<'a> {
-    /// All values of a field.
+    /// Returns all values of a field.
     pub(crate) fn all(&self, name: &'a str) -> impl Iterator<Item = &'a str> + '_ {
         let fields = self.0.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
-        // What is not text cannot be meant by any field that is looked at here.
+        // None of the fields read here can have a value that is not text.
         fields.map(|field| std::str::from_utf8(field.value).unwrap_or("\u{fffd}")).map(trim)
     }
 
-    /// The value of a field that may stand once.
+    /// Returns the value of a field that must not be repeated.
     pub(crate) fn one(&self, name: &'a str) -> Result<Option<&'a str>, Refusal> {
         let mut values = self.all(name);
         let first = values.next();
@@ -286,7 +286,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The elements of a field that is a list.
+    /// Returns the elements of a list field.
     pub(crate) fn list(&self, name: &'a str) -> impl Iterator<Item = &'a str> + '_ {
         self.all(name).flat_map(|value| value.split(',')).map(trim)
     }
@@ -304,7 +304,7 @@ fn is_embedded(fields: &Fields<'_>) -> bool {
     fields.all("sec-fetch-site").any(foreign) && !modes.any(|mode| mode == "navigate")
 }
 
-/// How long the body is (RFC 9112 §6.3); anything doubtful is refused (§11.2).
+/// Returns the framing of the body (RFC 9112 §6.3); refuses ambiguous framing (§11.2).
 fn body(fields: &Fields<'_>, is_1_1: bool) -> Result<Body, Refusal> {
     let coding = fields.one("transfer-encoding")?;
     let length = fields.one("content-length")?;
@@ -336,7 +336,7 @@ fn expects_continue(fields: &Fields<'_>, is_1_1: bool) -> Result<bool, Refusal> 
     }
 }
 
-/// The standard words for a status code.
+/// Returns the standard reason phrase of a status code.
 pub fn status_text(status: u16) -> &'static str {
     match status {
         100 => "Continue",
@@ -369,14 +369,15 @@ pub fn status_text(status: u16) -> &'static str {
     }
 }
 
-/// A date as HTTP writes it (RFC 9110 §5.6.7); what HTTP cannot write becomes 1970.
+/// Returns a date in the format of HTTP (RFC 9110 §5.6.7). Dates before 1970 become 1970, dates
+/// after 9999 the last of 9999.
 pub fn date(time: Time) -> httpdate::HttpDate {
     const YEAR_9999: u64 = 253_402_300_799;
     let secs = u64::try_from(time.secs).unwrap_or(0).min(YEAR_9999);
     httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(secs))
 }
 
-/// Reads a date as HTTP writes it.
+/// Parses a date in the format of HTTP.
 pub fn parse_date(text: &str) -> Option<Time> {
     let date: SystemTime = httpdate::parse_http_date(text).ok()?;
     let secs = date.duration_since(UNIX_EPOCH).ok()?.as_secs();

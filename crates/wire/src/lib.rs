@@ -1,7 +1,7 @@
 //! Bytes to messages and back.
 //!
 //! Nothing here has state: every value that can be built can be encoded, and every byte string
-//! decodes to a value or an error. What a message means is the business of `front`.
+//! decodes to a value or an error. The meaning of messages is left to `front`.
 
 pub mod http;
 pub mod ninep;

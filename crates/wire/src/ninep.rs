@@ -1,9 +1,9 @@
 //! 9P2000 and 9P2000.L on the wire.
 //!
-//! A message is `size[4] type[1] tag[2] …`, little-endian, strings and lists with a 16-bit count
-//! in front (Plan 9 manual, section 5; thesis 004, appendix, figure 16). The tables of messages
-//! below read like that manual; both directions of the codec are made from them. Which of the
-//! messages belong to which dialect is for the session to say.
+//! A message is `size[4] type[1] tag[2] …`, little-endian, strings and lists with a 16-bit count in
+//! front (Plan 9 manual, section 5; thesis 004, appendix, figure 16). The tables of messages below
+//! read like that manual; both directions of the codec are generated from them. The session decides
+//! which messages belong to which dialect.
 
 mod codec;
 mod stat;
@@ -20,18 +20,18 @@ use codec::Field;
 pub const HEADER_SIZE: usize = 7;
 /// Bytes in front of the data in an `Rread` and an `Rreaddir`: header and count.
 pub const READ_HEADER_SIZE: usize = HEADER_SIZE + 4;
-/// What a `Twrite` or `Rread` needs beside its data, at most (`IOHDRSZ`).
+/// Maximum overhead of a `Twrite` or `Rread` beside its data, bytes (`IOHDRSZ`).
 pub const IO_HEADER_SIZE: u32 = 24;
-/// Most names in one walk (walk(5)).
+/// Maximum number of names in one walk (walk(5)).
 pub const WALK_MAX: usize = 16;
 /// The tag of `Tversion`.
 pub const NO_TAG: u16 = !0;
-/// The fid that stands for none, in `Tattach`.
+/// The absent fid (`NOFID`), in `Tattach`.
 pub const NO_FID: u32 = !0;
-/// The number that stands for no user, in `Tattach` of 9P2000.L.
+/// The absent user id, in `Tattach` of 9P2000.L.
 pub const NO_UID: u32 = !0;
 
-/// Declares an enum of messages with its codec: one line per message, as in the manual.
+/// Declares an enum of messages and its codec: one line per message, as in the manual.
 macro_rules! messages {
     ($(#[$doc:meta])* $enum:ident { $($(#[$vdoc:meta])* $name:ident = $code:literal
         { $($field:ident : $type:ty),* $(,)? })* }) => {
@@ -41,12 +41,12 @@ macro_rules! messages {
         pub enum $enum<'a> { $($(#[$vdoc])* $name { $($field: $type),* }),* }
 
         impl<'a> $enum<'a> {
-            /// The type byte.
+            /// Returns the type byte.
             pub fn code(&self) -> u8 {
                 match self { $($enum::$name { .. } => $code),* }
             }
 
-            /// The name of a type byte, as in this table.
+            /// Returns the message name of a type byte, as in this table.
             pub fn name_of(code: u8) -> Option<&'static str> {
                 match code {
                     $($code => Some(stringify!($name)),)*
@@ -57,7 +57,7 @@ macro_rules! messages {
             /// Decodes one whole message, size field included.
             ///
             /// # Errors
-            /// A body that is too short, too long, or of a type that is not in the table.
+            /// If the body is too short or too long, or the type is not in the table.
             pub fn decode(message: &'a [u8]) -> Result<(u16, $enum<'a>), DecodeError> {
                 let mut body = Reader::new(message);
                 let size: u32 = body.get()?;
@@ -89,7 +89,7 @@ macro_rules! messages {
 }
 
 messages! {
-    /// What a client says.
+    /// Messages of clients.
     Tmessage {
         Statfs = 8 { fid: u32 }
         Lopen = 12 { fid: u32, flags: u32 }
@@ -114,9 +114,9 @@ messages! {
         Renameat = 74 { olddirfid: u32, oldname: &'a [u8], newdirfid: u32, newname: &'a [u8] }
         Unlinkat = 76 { dfid: u32, name: &'a [u8], flags: u32 }
         Version = 100 { msize: u32, version: &'a [u8] }
-        /// The user id is there in 9P2000.L only.
+        /// The user id exists in 9P2000.L only.
         Auth = 102 { afid: u32, uname: &'a [u8], aname: &'a [u8], uid: Option<u32> }
-        /// The user id is there in 9P2000.L only.
+        /// The user id exists in 9P2000.L only.
         Attach = 104 { fid: u32, afid: u32, uname: &'a [u8], aname: &'a [u8], uid: Option<u32> }
         Flush = 108 { oldtag: u16 }
         Walk = 110 { fid: u32, newfid: u32, names: Names<'a> }
@@ -132,7 +132,7 @@ messages! {
 }
 
 messages! {
-    /// What a server answers.
+    /// Messages of servers.
     Rmessage {
         /// The error of 9P2000.L: a Linux `errno`.
         Lerror = 7 { ecode: u32 }
@@ -162,7 +162,7 @@ messages! {
         Version = 101 { msize: u32, version: &'a [u8] }
         Auth = 103 { aqid: Qid }
         Attach = 105 { qid: Qid }
-        /// The error of 9P2000: a sentence.
+        /// The error of 9P2000: a string.
         Error = 107 { ename: &'a [u8] }
         Flush = 109 { }
         Walk = 111 { qids: Qids }
@@ -177,21 +177,22 @@ messages! {
     }
 }
 
-/// Bytes with a 32-bit count in front.
+/// Bytes preceded by a 32-bit count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data<'a>(pub &'a [u8]);
 
-/// How long the first message in `bytes` is; `None` while its size field is incomplete.
+/// Returns the length of the first message in `bytes`; `None` while its size field is incomplete.
 pub fn frame_size(bytes: &[u8]) -> Option<usize> {
     let size = bytes.first_chunk::<4>()?;
     Some(u32::from_le_bytes(*size) as usize)
 }
 
-/// How many bytes a message asks for: the count of a `Tread` or `Treaddir`, else zero.
+/// Returns the number of bytes requested by a message: the count of a `Tread` or `Treaddir`,
+/// otherwise zero.
 pub fn wanted(message: &[u8]) -> u32 {
     const TREADDIR: u8 = 40;
     const TREAD: u8 = 116;
-    // Behind size, type and tag stand fid and offset.
+    // The count follows size, type, tag, fid and offset.
     match (message.get(4), message.get(19..23)) {
         (Some(&(TREADDIR | TREAD)), Some(count)) => {
             u32::from_le_bytes(count.try_into().expect("four bytes"))
@@ -200,15 +201,15 @@ pub fn wanted(message: &[u8]) -> u32 {
     }
 }
 
-/// Whether a message is a `Treaddir`.
+/// Returns whether a message is a `Treaddir`.
 pub fn lists(message: &[u8]) -> bool {
     message.get(4) == Some(&40)
 }
 
-/// The header of a `Twrite`, by which its data can be left where it is: fid, offset and count.
+/// Decodes the header of a `Twrite` without copying its data: tag, fid, offset and count.
 ///
 /// # Errors
-/// A message that is not a well-formed `Twrite`.
+/// If the message is not a well-formed `Twrite`.
 pub fn decode_write(message: &[u8]) -> Result<(u16, u32, u64, usize), DecodeError> {
     match Tmessage::decode(message)? {
         (tag, Tmessage::Write { fid, offset, data }) => Ok((tag, fid, offset, data.0.len())),
@@ -216,7 +217,7 @@ pub fn decode_write(message: &[u8]) -> Result<(u16, u32, u64, usize), DecodeErro
     }
 }
 
-/// What stands in front of `count` bytes of data in a `Twrite`, its tag yet to be filled in.
+/// Returns the header of a `Twrite` with `count` bytes of data, its tag yet to be filled in.
 pub fn write_header(fid: u32, offset: u64, count: usize) -> Vec<u8> {
     let mut header = Vec::new();
     Tmessage::Write { fid, offset, data: Data(&[]) }.encode(0, &mut header);
@@ -227,12 +228,12 @@ pub fn write_header(fid: u32, offset: u64, count: usize) -> Vec<u8> {
     header
 }
 
-/// The header that stands in front of `count` bytes of data in an `Rread`.
+/// Returns the header of an `Rread` with `count` bytes of data.
 pub fn read_header(tag: u16, count: usize) -> [u8; READ_HEADER_SIZE] {
     data_header(117, tag, count)
 }
 
-/// The header that stands in front of `count` bytes of entries in an `Rreaddir`.
+/// Returns the header of an `Rreaddir` with `count` bytes of entries.
 pub fn readdir_header(tag: u16, count: usize) -> [u8; READ_HEADER_SIZE] {
     data_header(41, tag, count)
 }
@@ -257,7 +258,7 @@ pub fn put_dirent(qid: Qid, cookie: u64, kind: u8, name: &[u8], out: &mut Vec<u8
     assert_eq!(out.len() - start, dirent_size(name), "a name is as short as names are");
 }
 
-/// Size of such an entry, bytes.
+/// Returns the size of such an entry, bytes.
 pub fn dirent_size(name: &[u8]) -> usize {
     13 + 8 + 1 + 2 + name.len()
 }
@@ -265,10 +266,10 @@ pub fn dirent_size(name: &[u8]) -> usize {
 /// One decoded entry of an `Rreaddir`: qid, cookie of the next, type, name.
 pub type Dirent<'a> = (Qid, u64, u8, &'a [u8]);
 
-/// Splits the data of an `Rreaddir`.
+/// Decodes the data of an `Rreaddir`.
 ///
 /// # Errors
-/// An entry that ends early.
+/// If an entry is truncated.
 pub fn dirents(data: &[u8]) -> Result<Vec<Dirent<'_>>, DecodeError> {
     let mut reader = Reader::new(data);
     let mut entries = Vec::new();

@@ -1,12 +1,13 @@
-//! What a storelet and whoever started it say to each other, in frames.
+//! Frames between a storelet and its owner.
 //!
-//! What it says: a byte for what it is ([`Frame`]), the length of what follows (32 bits, little
-//! endian), and that. Its input: the length of what follows, and that; an empty one is the end.
+//! Output of the storelet: a type byte ([`Frame`]), the length of the body (32 bits, little
+//! endian), the body. Input of the storelet: the length of the body, the body; an empty body is the
+//! end.
 
-/// The head of a frame, bytes.
+/// Size of the header of a frame, bytes.
 pub const FRAME_HEAD: usize = 5;
 
-/// What a frame of a storelet is.
+/// Type of a frame from a storelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Frame {
@@ -14,21 +15,21 @@ pub enum Frame {
     Output = 1,
     /// Standard error.
     Error = 2,
-    /// How it ended, as JSON: the last.
+    /// Report of how it ended, as JSON: the last frame.
     Report = 3,
-    /// What it waits for, in words.
+    /// Description of the storelet's state, for people.
     State = 4,
 }
 
-/// A frame is none that is known.
+/// Unknown type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strange;
 
 impl Frame {
-    /// This, as a frame.
+    /// Encodes a frame of this type.
     ///
     /// # Panics
-    /// If it is longer than 32 bits can say.
+    /// If `body` is longer than a 32-bit length allows.
     pub fn encode(self, body: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(FRAME_HEAD + body.len());
         bytes.push(self as u8);
@@ -37,10 +38,10 @@ impl Frame {
         bytes
     }
 
-    /// The whole frame at the start of `bytes`, if it is there.
+    /// Returns the frame at the start of `bytes`; `None` while it is incomplete.
     ///
     /// # Errors
-    /// If it is none that is known.
+    /// [`Strange`] if its type is unknown.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, &[u8])>, Strange> {
         let Some((head, rest)) = bytes.split_first_chunk::<FRAME_HEAD>() else { return Ok(None) };
         let all = [Frame::Output, Frame::Error, Frame::Report, Frame::State];
@@ -50,10 +51,10 @@ impl Frame {
     }
 }
 
-/// Some input, as a frame; nothing: its end.
+/// Encodes a frame of input; an empty one is the end.
 ///
 /// # Panics
-/// If it is longer than 32 bits can say.
+/// If `body` is longer than a 32-bit length allows.
 pub fn encode_input(body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).expect("a piece");
     [&length.to_le_bytes()[..], body].concat()

@@ -2,15 +2,15 @@
 
 use super::{Fields, trim};
 
-/// Whether JSON is preferred to HTML: by a larger weight, or by a more specific media range of the
-/// same weight.
+/// Returns whether JSON is preferred to HTML: by a larger weight, or by a more specific media range
+/// of the same weight.
 pub(super) fn prefers_json(fields: &Fields<'_>) -> bool {
     let ranges: Vec<(&str, u16)> = fields.list("accept").filter_map(range).collect();
     let (json, html) = (weight(&ranges, "application/json"), weight(&ranges, "text/html"));
     json.0 > 0 && json > html
 }
 
-/// A media range with its weight in thousandths.
+/// Parses a media range with its weight in thousandths.
 fn range(element: &str) -> Option<(&str, u16)> {
     let mut parts = element.split(';').map(trim);
     let range = parts.next().filter(|range| !range.is_empty())?;
@@ -20,8 +20,8 @@ fn range(element: &str) -> Option<(&str, u16)> {
     Some((range, (weight.clamp(0.0, 1.0) * 1000.0) as u16))
 }
 
-/// The weight of a media type, and how specific the range is that it is from; zero without a range
-/// that fits.
+/// Returns the weight of a media type and the specificity of the matching range; zero if no range
+/// matches.
 fn weight(ranges: &[(&str, u16)], media: &str) -> (u16, u8) {
     let whole = media.split_once('/').map_or(String::new(), |(kind, _)| format!("{kind}/*"));
     let find = |wanted: &str| ranges.iter().find(|(range, _)| range.eq_ignore_ascii_case(wanted));

@@ -2,40 +2,40 @@
 
 use super::{Refusal, refusal};
 
-/// Longest line of a chunk's size, with extensions, and of a trailer field, bytes.
+/// Maximum length of the line with a chunk's size and extensions, and of a trailer field, bytes.
 const LINE_MAX: usize = 4096;
 
-/// Where in a chunked body the next byte is.
+/// Position in a chunked body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Chunks {
-    /// In the line that says how long the next chunk is.
+    /// In the line with the size of the next chunk.
     #[default]
     Size,
-    /// In a chunk of which so many bytes are left.
+    /// In a chunk with this number of bytes left.
     Data(u64),
-    /// In the line end behind a chunk.
+    /// In the line end after a chunk.
     DataEnd,
-    /// In the trailer.
+    /// In the trailer section.
     Trailer,
-    /// Behind the body.
+    /// After the body.
     Done,
 }
 
-/// What the front of some bytes is.
+/// Kind of the first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// So many bytes of framing.
+    /// This number of bytes of framing.
     Framing(usize),
-    /// So many bytes of data.
+    /// This number of bytes of data.
     Data(usize),
-    /// Not enough to tell.
+    /// Too few bytes to decide.
     Incomplete,
-    /// The body has ended.
+    /// The end of the body.
     End,
 }
 
-/// Whether the first line, or what there is of it, holds only text: a lone CR or LF could be a
-/// line's end to somebody else (RFC 9112 §11.1).
+/// Returns whether the first line, as far as received, consists of text only: another parser could
+/// take a lone CR or LF for a line end (RFC 9112 §11.1).
 fn is_line(bytes: &[u8]) -> bool {
     let text = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
     let bytes = &bytes[..bytes.len().min(LINE_MAX + 2)];
@@ -45,16 +45,16 @@ fn is_line(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether a size does not begin with a digit, so that it could be taken for zero.
+/// Returns whether a size does not begin with a digit, so that it could be taken for zero.
 fn starts_wrong(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|byte| !byte.is_ascii_hexdigit())
 }
 
 impl Chunks {
-    /// What the front of `bytes` is, and where the byte behind it stands.
+    /// Returns the kind of the first bytes of `bytes`, and the position after them.
     ///
     /// # Errors
-    /// Framing that is wrong or too long; the connection has to be closed then.
+    /// A refusal if the framing is malformed or too long; the connection must be closed then.
     pub fn next(self, bytes: &[u8]) -> Result<(Piece, Chunks), Refusal> {
         const WRONG: Refusal = refusal(400, "the chunks of the body cannot be understood");
         Ok(match self {

@@ -3,16 +3,16 @@
 use super::{Fields, Method, Refusal, parse_date, refusal};
 use base::Time;
 
-/// A list of entity tags, or any.
+/// A list of entity tags, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tags {
-    /// `*`: whatever there is.
+    /// `*`: any representation.
     Any,
-    /// One of these; weak ones with their `W/`.
+    /// One of these; weak tags include their `W/`.
     OneOf(Vec<String>),
 }
 
-/// The conditions of a request.
+/// The preconditions of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     if_match: Option<Tags>,
@@ -22,12 +22,12 @@ pub struct Conditions {
     if_range: Option<String>,
 }
 
-/// What conditions lead to.
+/// Result of evaluating preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Do what is asked for.
+    /// Perform the method.
     Go,
-    /// Say that nothing has changed (304).
+    /// Reply that nothing has changed (304).
     NotModified,
     /// Refuse (412).
     Failed,
@@ -44,7 +44,7 @@ impl Conditions {
         })
     }
 
-    /// Whether there are any that concern more than the range.
+    /// Returns whether there is no condition other than `If-Range`.
     pub fn is_empty(&self) -> bool {
         let Conditions { if_match, if_none_match, if_modified_since, if_unmodified_since, .. } =
             self;
@@ -54,12 +54,13 @@ impl Conditions {
             && if_unmodified_since.is_none()
     }
 
-    /// Whether something must not be there.
+    /// Returns whether the request has an `If-None-Match` condition.
     pub fn forbids_any(&self) -> bool {
         self.if_none_match.is_some()
     }
 
-    /// Judges by what is there: its tag and date, or `None` (§13.2.2 gives the order).
+    /// Evaluates the conditions against the tag and date of the present representation, or `None`
+    /// if there is none (order: §13.2.2).
     pub fn judge(&self, method: Method, there: Option<(&str, Time)>) -> Verdict {
         let reads = matches!(method, Method::Get | Method::Head);
         let strong = |tags: &Tags| there.is_some_and(|(tag, _)| tags.matches(tag, false));
@@ -80,7 +81,7 @@ impl Conditions {
         }
     }
 
-    /// Whether the range asked for still makes sense (§13.1.5).
+    /// Returns whether the range still applies to this representation (`If-Range`, §13.1.5).
     pub fn range_applies(&self, tag: &str, date: Time) -> bool {
         match &self.if_range {
             None => true,
@@ -102,8 +103,8 @@ impl Tags {
     }
 }
 
-/// Our tags hold no comma, so a list can be split at commas: a foreign tag that is torn apart
-/// matches nothing, as it should.
+/// Parses a list of entity tags. Tags of this server contain no comma, so the list is split at
+/// commas: the parts of any other tag match nothing, as the tag itself would.
 fn tags<'a>(fields: &Fields<'a>, name: &'a str) -> Result<Option<Tags>, Refusal> {
     let all: Vec<&str> = fields.list(name).filter(|tag| !tag.is_empty()).collect();
     match all[..] {

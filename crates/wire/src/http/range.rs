@@ -2,35 +2,35 @@
 
 use std::ops::Range as Span;
 
-/// Most ranges in one request; who asks for more gets everything.
+/// Maximum number of ranges in one request; a request for more gets the whole representation.
 const RANGES_MAX: usize = 64;
 
-/// One range as asked for, before the length is known.
+/// One requested range, before the length is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
     /// From the first byte, at most to the last (inclusive).
     From(u64, Option<u64>),
-    /// So many bytes at the end.
+    /// This number of bytes at the end.
     Last(u64),
 }
 
-/// The ranges of a request.
+/// The requested ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranges(Vec<Range>);
 
-/// What ranges mean for a file of a certain length.
+/// The requested ranges, resolved for a file of a certain length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved {
-    /// All of it: the ranges ask for more than there is, all in all.
+    /// The whole file: the ranges add up to more than its length.
     Whole,
-    /// These parts, none empty.
+    /// These parts, none of them empty.
     Parts(Vec<Span<u64>>),
-    /// Nothing that is there.
+    /// No range overlaps the file.
     Unsatisfiable,
 }
 
 impl Ranges {
-    /// Reads a `Range` field. What is not understood is no range (§14.2).
+    /// Parses a `Range` field; `None` if it is invalid, in which case it is ignored (§14.2).
     pub(super) fn parse(text: &str) -> Option<Ranges> {
         let list = text.strip_prefix("bytes=")?;
         let ranges: Option<Vec<Range>> =
@@ -38,7 +38,7 @@ impl Ranges {
         ranges.filter(|ranges| ranges.len() <= RANGES_MAX).map(Ranges)
     }
 
-    /// What they mean for a file of this length.
+    /// Resolves the ranges for a file of this length, bytes.
     pub fn resolve(&self, length: u64) -> Resolved {
         assert!(self.0.len() <= RANGES_MAX, "more are no ranges");
         let parts: Vec<Span<u64>> =

@@ -1,33 +1,33 @@
-//! The target of a request: a path, decoded and taken apart.
+//! The target of a request: a decoded path and its query.
 
 use super::{Refusal, refusal};
 use base::Name;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
-/// Longest target, bytes.
+/// Maximum length of a target, bytes.
 const TARGET_MAX: usize = 8 << 10;
 
-/// A path from the root.
+/// A path from the root, with its query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// Its components; none is `.` or `..`.
     pub path: Vec<Name>,
     /// Whether it ends in a slash (or is the root), as the path of a directory should.
     pub slash: bool,
-    /// What stands behind the question mark: names, each with its value or nothing.
+    /// The query: names, each with its value or an empty one.
     pub query: Vec<(String, Vec<u8>)>,
 }
 
-/// What stands for itself in a path: RFC 3986's unreserved characters.
+/// All characters but RFC 3986's unreserved ones are percent-encoded.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A component of a path as it stands in a URL.
+/// Returns a path component, percent-encoded for a URL.
 pub fn encode_component(name: &[u8]) -> percent_encoding::PercentEncode<'_> {
     percent_encode(name, ESCAPED)
 }
 
 impl Target {
-    /// Takes a target apart: its path, and the host if it names one.
+    /// Parses a target: its path, and the host if it names one.
     pub(super) fn parse(text: &str) -> Result<(Target, Option<&str>), Refusal> {
         if text.len() > TARGET_MAX {
             return Err(refusal(414, "the path is longer than 8 KiB"));
@@ -55,14 +55,14 @@ impl Target {
         Ok((Target { path: names, slash: path.ends_with('/'), query: pairs(query) }, host))
     }
 
-    /// The path as it stands in a URL, without a slash at the end.
+    /// Returns the percent-encoded path, without a slash at the end.
     pub fn encoded(&self) -> String {
         let parts = self.path.iter().map(|name| encode_component(name.as_bytes()).to_string());
         parts.fold(String::new(), |path, part| path + "/" + &part)
     }
 }
 
-/// The pairs of a query, in their order.
+/// Returns the pairs of a query in their order.
 fn pairs(query: &str) -> Vec<(String, Vec<u8>)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let pair = |pair: &str| {

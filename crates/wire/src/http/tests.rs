@@ -122,7 +122,8 @@ fn chunks_are_joined() {
     assert_eq!(unchunk(b"3;\tx=\xc3\xa9\r\nabc\r\n0\r").unwrap(), b"abc");
 }
 
-/// Any bytes parse to a request, to a wish for more, or to a refusal; never to a panic.
+/// Any bytes parse to a request, to `None` for an incomplete head, or to a refusal; never to a
+/// panic.
 #[test]
 fn nothing_makes_the_parsers_panic() {
     let seeds: [&[u8]; 3] = [

@@ -1,20 +1,20 @@
-//! Fields of messages: how each type is read and written.
+//! Encoding and decoding of message fields, by type.
 
 use super::{Data, WALK_MAX};
 use std::fmt;
 
-/// Why bytes are not a message.
+/// Reason for a failed decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The size field does not say how long the message is.
+    /// The size field differs from the length of the message.
     Size,
-    /// A field reaches past the end.
+    /// A field extends past the end.
     Short,
-    /// There are bytes behind the last field.
+    /// Bytes follow the last field.
     Trailing,
-    /// A list is longer than the protocol allows.
+    /// A list is longer than the protocol's limit.
     List,
-    /// No message has this type byte.
+    /// Unknown type byte.
     Type(u8),
 }
 
@@ -32,52 +32,52 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// Takes fields off the front of a message.
+/// Decodes fields from the front of a message.
 #[derive(Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of these bytes.
+    /// Returns a reader of these bytes.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// Whether nothing is left.
+    /// Returns whether all bytes have been read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next `n` bytes.
+    /// Returns the next `n` bytes.
     ///
     /// # Errors
-    /// `Short` if there are fewer.
+    /// `Short` if fewer are left.
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) = self.rest.split_at_checked(n).ok_or(DecodeError::Short)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    /// The next field.
+    /// Decodes the next field.
     ///
     /// # Errors
-    /// `Short` if it reaches past the end, `List` if it is too long.
+    /// `Short` if it extends past the end, `List` if it is too long.
     #[allow(private_bounds, reason = "the set of field types is closed")]
     pub fn get<T: Field<'a>>(&mut self) -> Result<T, DecodeError> {
         T::get(self)
     }
 
-    /// Makes sure that nothing is left.
+    /// Checks that all bytes have been read.
     ///
     /// # Errors
-    /// `Trailing` if something is.
+    /// `Trailing` if some are left.
     pub fn end(&self) -> Result<(), DecodeError> {
         if self.is_empty() { Ok(()) } else { Err(DecodeError::Trailing) }
     }
 }
 
-/// A type that can stand in a message.
+/// A type of message fields.
 pub(super) trait Field<'a>: Sized {
     fn get(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
     fn put(&self, out: &mut Vec<u8>);
@@ -98,7 +98,7 @@ macro_rules! integers {
 
 integers!(u8, u16, u32, u64);
 
-/// A field at the end that only some dialects have.
+/// An optional last field, present in some dialects only.
 impl<'a> Field<'a> for Option<u32> {
     fn get(reader: &mut Reader<'a>) -> Result<Option<u32>, DecodeError> {
         if reader.is_empty() { Ok(None) } else { reader.get().map(Some) }
@@ -111,7 +111,7 @@ impl<'a> Field<'a> for Option<u32> {
     }
 }
 
-/// A string: 16-bit length, bytes. What is longer than that can hold is cut.
+/// A string: 16-bit length, bytes. A string too long for the length field is truncated.
 impl<'a> Field<'a> for &'a [u8] {
     fn get(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
         let length: u16 = reader.get()?;
@@ -137,23 +137,23 @@ impl<'a> Field<'a> for Data<'a> {
     }
 }
 
-/// What identifies a file: kind, version, and a number unique on the server.
+/// Identity of a file: kind, version, and a number unique on the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Qid {
-    /// The upper byte of the mode: [`Qid::DIR`], [`Qid::SYMLINK`] …
+    /// Upper byte of the mode: [`Qid::DIR`], [`Qid::SYMLINK`] …
     pub kind: u8,
-    /// Differs after each change.
+    /// Number that differs after each change.
     pub version: u32,
-    /// Unique among the server's files.
+    /// Number unique among the server's files.
     pub path: u64,
 }
 
 impl Qid {
-    /// A directory.
+    /// Kind of a directory.
     pub const DIR: u8 = 0x80;
-    /// A symbolic link (9P2000.L).
+    /// Kind of a symbolic link (9P2000.L).
     pub const SYMLINK: u8 = 0x02;
-    /// A plain file.
+    /// Kind of a plain file.
     pub const FILE: u8 = 0;
 }
 
@@ -169,7 +169,7 @@ impl Field<'_> for Qid {
     }
 }
 
-/// Up to sixteen names, in place.
+/// Up to sixteen names, stored inline.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Names<'a> {
     count: usize,
@@ -177,7 +177,7 @@ pub struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// A list of these names.
+    /// Returns a list of these names.
     ///
     /// # Errors
     /// `List` if there are more than sixteen.
@@ -187,7 +187,7 @@ impl<'a> Names<'a> {
         Ok(Names { count: list.len(), names })
     }
 
-    /// The names.
+    /// Returns the names.
     pub fn as_slice(&self) -> &[&'a [u8]] {
         &self.names[..self.count]
     }
@@ -218,7 +218,7 @@ impl<'a> Field<'a> for Names<'a> {
     }
 }
 
-/// Up to sixteen qids, in place.
+/// Up to sixteen qids, stored inline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Qids {
     count: usize,
@@ -226,14 +226,14 @@ pub struct Qids {
 }
 
 impl Qids {
-    /// The qids.
+    /// Returns the qids.
     pub fn as_slice(&self) -> &[Qid] {
         &self.qids[..self.count]
     }
 }
 
 impl FromIterator<Qid> for Qids {
-    /// Takes the first sixteen.
+    /// Collects the first sixteen; drops the rest.
     fn from_iter<I: IntoIterator<Item = Qid>>(iter: I) -> Qids {
         let mut list = Qids::default();
         for (slot, qid) in list.qids.iter_mut().zip(iter) {

@@ -1,33 +1,33 @@
-//! The directory entry of 9P2000 (stat(5)): attributes with names in words.
+//! The directory entry of 9P2000 (stat(5)): attributes with user names as strings.
 
 use super::codec::{DecodeError, Field, Qid, Reader};
 
-/// What `Rstat` and the data of a directory carry, and what `Twstat` changes.
+/// The attributes in an `Rstat`, in the data of a directory, and in a `Twstat`.
 ///
-/// In a `Twstat`, a number of all ones and an empty string mean "leave as it is".
+/// In a `Twstat`, a number of all ones and an empty string mean "leave unchanged".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat<'a> {
     /// For the server's use.
     pub kind: u16,
     /// For the server's use.
     pub dev: u32,
-    /// Which file.
+    /// Qid of the file.
     pub qid: Qid,
     /// Permission bits, and [`Stat::DIR`].
     pub mode: u32,
-    /// Last read, seconds since 1970.
+    /// Time of the last read, seconds since 1970.
     pub atime: u32,
-    /// Last change, seconds since 1970.
+    /// Time of the last change, seconds since 1970.
     pub mtime: u32,
-    /// Bytes; zero for a directory.
+    /// Length, bytes; zero for a directory.
     pub length: u64,
-    /// Last component of its path.
+    /// Last component of the path.
     pub name: &'a [u8],
     /// Owner.
     pub uid: &'a [u8],
     /// Group.
     pub gid: &'a [u8],
-    /// Who changed it last.
+    /// User of the last change.
     pub muid: &'a [u8],
 }
 
@@ -35,7 +35,7 @@ impl Stat<'_> {
     /// The mode bit of a directory.
     pub const DIR: u32 = 0x8000_0000;
 
-    /// The stat of a `Twstat` that changes nothing; start from it and set what shall change.
+    /// Returns the stat of a `Twstat` that changes nothing; set the fields to change.
     pub fn unchanged() -> Stat<'static> {
         Stat {
             kind: !0,
@@ -49,7 +49,7 @@ impl Stat<'_> {
         }
     }
 
-    /// Appends it as it stands in the data of a directory: without the outer count.
+    /// Appends the entry as in the data of a directory: without the outer count.
     pub fn put_entry(&self, out: &mut Vec<u8>) {
         let start = out.len();
         0u16.put(out);
@@ -69,10 +69,10 @@ impl Stat<'_> {
 }
 
 impl<'a> Stat<'a> {
-    /// Takes one off the data of a directory.
+    /// Decodes the first entry of the data of a directory.
     ///
     /// # Errors
-    /// An entry that ends early or goes on past its size.
+    /// If an entry is truncated or longer than its size field.
     pub fn get_entry(reader: &mut Reader<'a>) -> Result<Stat<'a>, DecodeError> {
         let size: u16 = reader.get()?;
         let mut body = Reader::new(reader.take(size.into())?);
@@ -94,7 +94,7 @@ impl<'a> Stat<'a> {
     }
 }
 
-/// In a message a stat stands behind one more count, of all its bytes.
+/// In a message, one more count of all its bytes precedes the stat.
 impl<'a> Field<'a> for Stat<'a> {
     fn get(reader: &mut Reader<'a>) -> Result<Stat<'a>, DecodeError> {
         let size: u16 = reader.get()?;

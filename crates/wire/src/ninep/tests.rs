@@ -60,7 +60,7 @@ fn round_trip(bytes: &[u8], seed: u64) {
     }
 }
 
-/// Mostly small numbers, so that counts often fit.
+/// Returns bytes that are mostly small numbers, so that counts are often valid.
 fn random_message(rng: &mut Rng) -> Vec<u8> {
     let length = rng.usize(0..60);
     let mut bytes = vec![0; HEADER_SIZE + length];
