@@ -1,6 +1,6 @@
-//! A change of the name space: something is mounted, bound, or taken away.
+//! A change of the name space: a mount, a bind, or an unmount.
 //!
-//! Both places are found by walking to them, with the server's own rights (thesis 004, §4.1.3).
+//! Both paths are resolved by walks with the server's own rights (thesis 004, §4.1.3).
 //!
 #![doc = include_str!("change/states.md")]
 
@@ -16,44 +16,44 @@ use tree::NodeId;
 #[cfg(test)]
 mod tests;
 
-/// Where among the members of a union something new stands (bind(1)).
+/// Position of new members in a union (bind(1)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Alone: what was there is not seen any more.
+    /// Alone: hides the present members.
     #[default]
     Replace,
-    /// In front of what is there.
+    /// In front of the present members.
     Before,
-    /// Behind what is there.
+    /// Behind the present members.
     After,
 }
 
-/// What is to be changed.
+/// A requested change.
 #[derive(Clone, Debug)]
 pub enum Wish {
-    /// A directory is put at a place.
+    /// Mount or bind a directory.
     Join {
-        /// Where, from the root of the name space.
+        /// Path of the mount point, from the root of the name space.
         at: Vec<Name>,
-        /// What.
+        /// The directory to mount or bind.
         what: Source,
-        /// Where among what is there.
+        /// Position among the present members.
         order: Order,
-        /// New files may be made in it.
+        /// Whether new files may be created in it.
         create: bool,
-        /// The same in the words of whoever wishes it, for those who list the name space.
+        /// The source as written in the request, for listings of the name space.
         said: Arc<str>,
     },
-    /// What was put at a place is taken away.
+    /// Unmount.
     Part {
-        /// Where.
+        /// Path of the mount point.
         at: Vec<Name>,
-        /// Only this of it, in the words in which it was put there.
+        /// Only the members with this source, as written when they were mounted; `None`: all.
         said: Option<Arc<str>>,
     },
 }
 
-/// A directory to be put somewhere.
+/// A directory to mount or bind.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// The root of a tree: a mount.
@@ -62,18 +62,18 @@ pub enum Source {
     Path(Vec<Name>),
 }
 
-/// What it is doing.
+/// Progress of the change.
 #[derive(Clone, Debug)]
 enum State {
-    /// Walking to what is to be bound.
+    /// Walking to the source of a bind.
     ToSource(Box<Walk>),
-    /// Walking to where it is to be put, with what is to be put there.
+    /// Walking to the mount point, with the members to put there.
     ToPlace(Box<Walk>, Vec<Member>),
-    /// Over.
+    /// Ended.
     Over,
 }
 
-/// The root of the first tree, and its attributes, which no walk tells.
+/// The root of the first tree, with its attributes, which no walk returns.
 #[derive(Clone, Debug)]
 pub(crate) struct Top {
     pub(crate) node: NodeId,
@@ -86,23 +86,23 @@ impl Top {
     }
 }
 
-/// The change.
+/// A change in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     root: Place,
     top: Top,
     wish: Wish,
-    /// The lines that put there what the way to what is to be bound leads through.
+    /// Lines that the path of the bind's source depends on.
     needs: Vec<Number>,
     state: State,
 }
 
-/// What it wants next.
+/// Next action of the change.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// A walk within one tree.
     Ask(NodeId, Vec<Name>),
-    /// Nothing: so it ended, and these nodes are not needed.
+    /// The end, with the result.
     End(Result<(), Error>),
 }
 
@@ -121,7 +121,7 @@ impl Change {
         Change { root, top, wish, needs: Vec::new(), state }
     }
 
-    /// Takes the answer to a walk.
+    /// Handles the reply to a walk.
     pub(crate) fn arrive(
         &mut self,
         reply: Result<tree::Reply, Error>,
@@ -134,7 +134,7 @@ impl Change {
         }
     }
 
-    /// What to ask for next; changes the table at the end.
+    /// Returns the next request; updates the table at the end.
     pub(crate) fn next(
         &mut self,
         table: &mut Table,
@@ -173,7 +173,7 @@ impl Change {
         }
     }
 
-    /// Stops in the middle; gives nodes that are done with.
+    /// Aborts the change; appends the nodes to release.
     pub(crate) fn abandon(self, gone: &mut Vec<NodeId>) {
         let (mut walk, members) = match self.state {
             State::ToSource(walk) => (walk, Vec::new()),
@@ -185,14 +185,14 @@ impl Change {
     }
 
     fn over(&mut self, end: Result<(), Error>, gone: &mut Vec<NodeId>) -> Step {
-        // What was to be put somewhere and was not.
+        // Members that were not mounted.
         if let State::ToPlace(_, members) = std::mem::replace(&mut self.state, State::Over) {
             gone.extend(members.into_iter().filter_map(given_back));
         }
         Step::End(end)
     }
 
-    /// What is at the place that is to be bound: all members, if that is a union.
+    /// Returns the members to bind: all members of a mount point, else the directory itself.
     fn source(
         &mut self,
         stat: Stat,
@@ -257,7 +257,7 @@ impl Change {
                     _ if !table.has_room() => Err(Error::TooManyOpen),
                     Some(point) => self.expect_fit(*order, point, &members, table, hidden),
                     None if stat.kind != Kind::Directory => Err(Error::NotDirectory),
-                    // What stood there was taken away meanwhile.
+                    // The mount point was unmounted meanwhile.
                     None if spare.is_none() => Err(Error::Stale),
                     None => Ok(()),
                 };
@@ -280,8 +280,8 @@ impl Change {
         Ok(())
     }
 
-    /// What is to be put at a point must leave nothing behind where nobody gets to, and must not be
-    /// too much.
+    /// Checks that members fit at a mount point: none of the hidden ones makes another mount point
+    /// unreachable, and there are not too many.
     fn expect_fit(
         &self,
         order: Order,
@@ -299,8 +299,8 @@ impl Change {
         }
     }
 
-    /// Nothing is taken away on whose files something else stands: nobody would get there, and it
-    /// could not be taken away any more.
+    /// Checks that a mount point left with only these members makes no other mount point
+    /// unreachable: nobody could use that one, or unmount it.
     fn expect_none_stranded(
         &self,
         point: &Point,
@@ -315,7 +315,7 @@ impl Change {
         }
     }
 
-    /// Puts members in the place of a point, or among what is there.
+    /// Adds members to a mount point, or replaces the present ones.
     fn join(
         &self,
         order: Order,
@@ -331,7 +331,7 @@ impl Change {
         table.set(point.with(ordered(order, &point.members, members)), line);
     }
 
-    /// One word for `/.upcall/`.
+    /// Returns the state's name for `/.upcall/`.
     pub(crate) fn name(&self) -> &'static str {
         match self.state {
             State::ToSource(_) => "to source",
@@ -346,14 +346,14 @@ fn member(root: Held, stat: &Stat, create: bool, said: Option<&Arc<str>>) -> Mem
     Member { root: Arc::new(root), key, stat, create, what, line: None }
 }
 
-/// A directory as a point at which nothing stands yet but itself.
+/// Returns a directory as a mount point whose only member is itself.
 fn bare(node: NodeId, stat: &Stat, at: &[Name]) -> Point {
     let own = member(Held { node, owned: true }, stat, false, None);
     let (from, key, path) = (Arc::clone(&own.root), own.key, at.to_vec());
     Point { from, key, path, members: vec![own] }
 }
 
-/// The node of a member that is nowhere else.
+/// Returns the node of a member to release, unless others hold it.
 fn given_back(member: Member) -> Option<NodeId> {
     Held::let_go(member.root)
 }
@@ -366,8 +366,7 @@ fn ordered(order: Order, there: &[Member], new: Vec<Member>) -> Vec<Member> {
     }
 }
 
-/// The members that are left of a point when some are taken out; none, if only the directory itself
-/// would be.
+/// Returns the members left after an unmount; none, if only the directory itself would be left.
 fn parted(point: &Point, said: Option<&Arc<str>>) -> Result<Vec<Member>, Error> {
     let goes = |member: &&Member| match (&member.what, said) {
         (Some(what), Some(said)) => what == said,

@@ -1,8 +1,8 @@
-//! A request about entries of unions: which member it goes to.
+//! Routing of requests about entries of unions to a member.
 //!
-//! An entry that is there belongs to the first member that has it. A new one is made in the first
-//! member that takes it, of those that are marked for it (bind(1), `-c`); thesis 004, §4.1.2, has
-//! the first success win. What is the place of a point can be neither replaced nor removed.
+//! An existing entry belongs to the first member that has it. A new one is created in the first
+//! member that accepts it, of those with the create flag (bind(1), `-c`); in thesis 004, §4.1.2,
+//! the first success wins. A mount point can be neither replaced nor removed.
 //!
 #![doc = include_str!("entry/states.md")]
 
@@ -14,58 +14,58 @@ use tree::{Ask, NodeId, Reply, Request};
 #[cfg(test)]
 mod tests;
 
-/// What it is doing.
+/// Progress of the request.
 #[derive(Clone, Debug)]
 enum State {
-    /// About to look for this entry in this member; what went wrong with those before.
+    /// About to look up this entry in this member; the error of the members before.
     Next(usize, usize, Option<Error>),
-    /// Waiting for a tree to look for this entry in this member.
+    /// Waiting for the lookup of this entry in this member.
     Looking(usize, usize, Option<Error>),
-    /// About to make the request, with this of the members that take new entries.
+    /// About to send the request, with this of the members that accept new entries.
     Ready(usize),
-    /// Waiting for the request itself to be answered.
+    /// Waiting for the reply to the request itself.
     Asked(usize),
-    /// Answered.
+    /// Ended.
     Over(Result<(), Error>),
 }
 
-/// One entry the request is about.
+/// One entry of the request.
 #[derive(Clone, Debug)]
 struct Subject {
     place: Place,
     name: Name,
-    /// The directory that has it, once that is known.
+    /// The directory that has it, once known.
     found: Option<NodeId>,
 }
 
-/// The request.
+/// A request about entries.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) request: Request,
     state: State,
     /// One or two, in the order of [`Ask::entries`].
     subjects: Vec<Subject>,
-    /// The first directory of the request as it was made.
+    /// First directory of the request as sent.
     asked_of: Option<NodeId>,
-    /// Nodes of trees that it needs until its end, whoever gives them back meanwhile.
+    /// Nodes of trees that it needs until its end, even if clients release them meanwhile.
     pub(crate) nodes: Vec<NodeId>,
 }
 
-/// What it wants next.
+/// Next action of the request.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Look for a name.
+    /// Look up a name.
     Look(NodeId, Name),
-    /// The request, with the directories that it is about.
+    /// Send the request, with these directories.
     Ask(Vec<NodeId>),
-    /// Nothing: it cannot be done.
+    /// End with an error.
     Fail(Error),
-    /// Nothing: this answers it.
+    /// End with this reply.
     End(Reply),
 }
 
 impl Entry {
-    /// A request whose nodes are those of trees already.
+    /// Returns a request whose nodes are already those of trees.
     pub(crate) fn new(mut request: Request, subjects: Vec<(Place, Name)>) -> Entry {
         let mut nodes = Vec::new();
         request.ask.each_node(&mut |node| nodes.push(*node));
@@ -74,18 +74,18 @@ impl Entry {
         Entry { request, state: State::Next(0, 0, None), subjects, asked_of: None, nodes }
     }
 
-    /// Where what it makes is.
+    /// Returns the directory of a new entry.
     pub(crate) fn place(&self) -> &Place {
         &self.subjects[0].place
     }
 
-    /// The member in which what it makes is, if it is about a union.
+    /// Returns the member in which a new entry was created, if the directory is a union.
     pub(crate) fn member(&self) -> Option<usize> {
         let point = self.place().union()?;
         point.members.iter().position(|member| Some(member.root.node) == self.asked_of)
     }
 
-    /// Whether the subject has to be there: it is moved or removed.
+    /// Returns whether the subject must exist, because it is renamed or removed.
     fn must_be_there(&self, subject: usize) -> bool {
         matches!(self.request.ask, Ask::Remove { .. }) || (subject == 0 && self.is_rename())
     }
@@ -95,7 +95,7 @@ impl Entry {
         matches!(self.request.ask, Ask::Rename { .. }) || moves(&self.request.ask)
     }
 
-    /// What to ask for next.
+    /// Returns the next action.
     pub(crate) fn next(&mut self) -> Step {
         let (state, step) = match self.state {
             State::Next(subject, ..) if subject == self.subjects.len() => self.choose(0),
@@ -117,7 +117,7 @@ impl Entry {
         step
     }
 
-    /// The directories, when each entry is found or known to be nowhere.
+    /// Returns the directories, once each entry is found or known not to exist.
     fn choose(&self, candidate: usize) -> (State, Step) {
         let first = self.subjects[0].found;
         let dir = |subject: &Subject| match (subject.found, subject.place.union()) {
@@ -126,7 +126,7 @@ impl Entry {
             (None, Some(point)) => {
                 let inside = |root: &NodeId| first == Some(*root);
                 let roots = point.members.iter().map(|member| member.root.node);
-                // What is renamed stays in its tree if it can.
+                // A renamed entry stays in its tree if possible.
                 if let Some(root) = roots.clone().find(inside) {
                     return Ok(root);
                 }
@@ -140,7 +140,7 @@ impl Entry {
         }
     }
 
-    /// Takes the answer to what was asked for; gives nodes that are done with.
+    /// Handles a reply; appends the nodes to release.
     pub(crate) fn arrive(
         &mut self,
         reply: Result<Reply, Error>,
@@ -165,7 +165,7 @@ impl Entry {
                 self.state = State::Over(Ok(()));
                 return Some(reply);
             }
-            // Another member may take it.
+            // Another member may accept it.
             (State::Asked(candidate), Err(error)) => match self.takers() {
                 more if candidate + 1 < more && may_be_taken_elsewhere(error) => {
                     State::Ready(candidate + 1)
@@ -195,7 +195,7 @@ impl Entry {
         }
     }
 
-    /// How many members could take what is new.
+    /// Returns the number of members that may accept a new entry.
     fn takers(&self) -> usize {
         let new = self.subjects.iter().filter(|subject| subject.found.is_none());
         let takers = |subject: &Subject| {
@@ -210,7 +210,7 @@ impl Entry {
         place.union().map_or(place.node, |point| point.members[member].root.node)
     }
 
-    /// One word for `/.upcall/`.
+    /// Returns the state's name for `/.upcall/`.
     pub(crate) fn name(&self) -> &'static str {
         match self.state {
             State::Next(..) => "next",
@@ -222,8 +222,8 @@ impl Entry {
     }
 }
 
-/// Whether it was the place that did not take the entry, and not the entry that is wrong. After
-/// others nobody knows whether it was made.
+/// Returns whether the member refused the entry, so that another one may accept it. After other
+/// errors it is unknown whether the entry was created.
 fn may_be_taken_elsewhere(error: Error) -> bool {
     matches!(
         error,

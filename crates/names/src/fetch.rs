@@ -1,6 +1,6 @@
-//! A fetch by path in a name space with points: found, opened and read in turn.
+//! A fetch by path in a name space with mount points: walk, open and read in sequence.
 //!
-//! A tree fetches by itself, but does not know which of its directories are the places of points.
+//! A tree fetches in one request, but does not know which of its directories are mount points.
 //!
 #![doc = include_str!("fetch/states.md")]
 
@@ -12,27 +12,27 @@ use tree::{Ask, NodeId, OpenId, Reply};
 #[cfg(test)]
 mod tests;
 
-/// Most symbolic links on the way, as Linux has it.
+/// Maximum number of symbolic links on a path, as in Linux.
 const LINKS_MAX: u32 = 40;
 
-/// What it is doing.
+/// Progress of the fetch.
 #[derive(Clone, Debug)]
 enum State {
     /// Walking the path.
     Walking(Box<Walk>),
-    /// Walking to the link that stands in the way, with so many names in front of it.
+    /// Walking to the symbolic link on the path, with this number of names in front of it.
     ToLink(Box<Walk>, usize),
-    /// Waiting for what the link says.
+    /// Waiting for the target of the link.
     ReadingLink(NodeId, usize),
-    /// Waiting for the file to be opened.
+    /// Waiting for the open of the file.
     Opening(Place),
-    /// Waiting for its first bytes.
+    /// Waiting for the first bytes of the file.
     Reading(OpenId, Stat),
-    /// Answered, or about to be answered by the union; nothing is held.
+    /// Ended, or continued as the open of a union; nothing is held.
     Over,
 }
 
-/// The fetch.
+/// A fetch in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetch {
     pub(crate) caller: Caller,
@@ -44,18 +44,18 @@ pub(crate) struct Fetch {
     headroom: u32,
 }
 
-/// What it wants next.
+/// Next action of the fetch.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Ask the tree with this number.
+    /// Send a request to the tree with this number.
     Ask(u16, Ask),
-    /// Open the directory that is a union, which answers the fetch.
+    /// Open the union that the path leads to, as the end of the fetch.
     OpenUnion(Place),
-    /// Nothing: this answers it.
+    /// End with this reply.
     End(Result<Reply, Error>),
 }
 
-/// What it is done with.
+/// Nodes and the open file to give back.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
     pub(crate) nodes: Vec<NodeId>,
@@ -75,13 +75,13 @@ impl Fetch {
         Fetch { caller, root, state, path, links: 0, read_max, headroom }
     }
 
-    /// What to ask for first.
+    /// Returns the first action.
     pub(crate) fn begin(&mut self, map: Map<'_>, gone: &mut Gone) -> Step {
         let step = self.walk_on(map, gone);
         self.release_at_end(step)
     }
 
-    /// Takes the answer to what was asked for.
+    /// Handles a reply; returns the next action.
     pub(crate) fn arrive(
         &mut self,
         reply: Result<Reply, Error>,
@@ -92,7 +92,8 @@ impl Fetch {
         self.release_at_end(step)
     }
 
-    /// Nodes and files of a fetch that has ended are the receiver's, or are given back already.
+    /// Marks the end of the fetch: its nodes and files belong to the client or are already
+    /// released.
     fn release_at_end(&mut self, step: Step) -> Step {
         match step {
             Step::End(_) | Step::OpenUnion(_) => self.state = State::Over,
@@ -130,7 +131,7 @@ impl Fetch {
             (State::Reading(open, stat), Ok(reply @ (Reply::Data(_) | Reply::Pieces(_)))) => {
                 let (open, stat) = (*open, stat.clone());
                 let data = whole(reply, self.headroom as usize);
-                // What calls itself empty and is not may go on behind any read.
+                // A file of size zero with contents may continue after any read.
                 let known = stat.size > 0 || data.is_empty();
                 let all = known && stat.size <= data.len() as u64;
                 gone.open = all.then_some(open);
@@ -155,7 +156,7 @@ impl Fetch {
         }
     }
 
-    /// The path, or the way to a link on it, is walked as far as it goes.
+    /// Continues at the end of the walk, along the path or to a link on it, as far as it went.
     fn arrived(
         &mut self,
         stats: &[Stat],
@@ -170,7 +171,7 @@ impl Fetch {
                 self.state = State::ReadingLink(node, *before);
                 Step::Ask(node.tree(), Ask::ReadLink { node })
             }
-            // It is something else by now.
+            // No longer a link.
             (State::ToLink(..), place) => {
                 gone.nodes.extend(place.map(|place| place.node));
                 Step::End(Err(Error::NotFound))
@@ -218,9 +219,9 @@ impl Fetch {
         Step::Ask(open.tree(), Ask::Read { open, offset: 0, count, headroom })
     }
 
-    /// Puts what a link says in its place, and begins again.
+    /// Replaces a link by its target and restarts the walk.
     fn redirect(&mut self, before: usize, target: &[u8]) -> Result<(), Error> {
-        // What is absolute leads out of what is served.
+        // Absolute targets lead out of the served tree.
         if target.first() == Some(&b'/') {
             return Err(Error::CrossDevice);
         }
@@ -239,7 +240,7 @@ impl Fetch {
         Ok(())
     }
 
-    /// Stops in the middle; what it has is done with.
+    /// Aborts the fetch; gives back everything that it holds.
     pub(crate) fn abandon(&mut self, gone: &mut Gone) {
         match &mut self.state {
             State::Walking(walk) | State::ToLink(walk, _) => gone.nodes.extend(walk.abandon()),
@@ -255,7 +256,7 @@ impl Fetch {
         self.headroom
     }
 
-    /// One word for `/.upcall/`.
+    /// Returns the state's name for `/.upcall/`.
     pub(crate) fn name(&self) -> &'static str {
         match self.state {
             State::Walking(_) => "walking",
@@ -268,7 +269,7 @@ impl Fetch {
     }
 }
 
-/// Bytes in one buffer with room in front.
+/// Returns the data in one buffer, with headroom.
 fn whole(reply: Reply, headroom: usize) -> Buf {
     match reply {
         Reply::Data(data) => data,

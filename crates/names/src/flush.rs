@@ -5,18 +5,18 @@ use base::{Access, Caller, Error};
 use std::sync::Arc;
 use tree::{Ask, NodeId, OpenId, Reply};
 
-/// State of a flush: the answer that it waits for.
+/// Progress of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// None: this member is next.
+    /// About to open this member.
     Next(usize),
-    /// Of the opening of this member.
+    /// Waiting for the open of this member.
     Opening(usize),
-    /// Of the flush of this member.
+    /// Waiting for the flush of this member.
     Flushing(usize, OpenId),
 }
 
-/// The flush.
+/// A flush in progress.
 #[derive(Debug)]
 pub(crate) struct Flush {
     point: Arc<Point>,
@@ -27,12 +27,12 @@ pub(crate) struct Flush {
     failed: Option<Error>,
 }
 
-/// What it wants next.
+/// Next action of the flush.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Ask the tree of this node.
+    /// Send a request to the tree of this node.
     Ask(NodeId, Ask),
-    /// Nothing: this answers the flush.
+    /// End with this result.
     End(Result<(), Error>),
 }
 
@@ -41,7 +41,7 @@ impl Flush {
         Flush { point, caller, data_only, state: State::Next(0), failed: None }
     }
 
-    /// The state in one word.
+    /// Returns the state's name for `/.upcall/`.
     pub(crate) fn name(&self) -> &'static str {
         match self.state {
             State::Next(_) => "next",
@@ -50,14 +50,14 @@ impl Flush {
         }
     }
 
-    /// Takes the answer to what was asked for; gives the member's open file, to be closed.
+    /// Handles a reply; returns the member's open file if it must be closed.
     pub(crate) fn arrive(&mut self, reply: Result<Reply, Error>) -> Option<OpenId> {
         match (self.state, reply) {
             (State::Opening(member), Ok(Reply::Opened(open, _))) => {
                 self.state = State::Flushing(member, open);
                 None
             }
-            // As in a listing, a union goes on without members that are away or may not be read.
+            // As in a listing, unavailable or unreadable members are skipped.
             (State::Opening(member), Err(_)) => {
                 self.state = State::Next(member + 1);
                 None
@@ -71,7 +71,7 @@ impl Flush {
         }
     }
 
-    /// What to ask for next.
+    /// Returns the next action.
     pub(crate) fn next(&mut self) -> Step {
         match self.state {
             State::Next(member) => match self.point.members.get(member) {
@@ -90,7 +90,7 @@ impl Flush {
         }
     }
 
-    /// The member's open file, to be closed: nobody wants the flush any more.
+    /// Returns the member's open file, to be closed after a cancellation.
     pub(crate) fn take_open(&mut self) -> Option<OpenId> {
         match self.state {
             State::Flushing(_, open) => Some(open),

@@ -1,17 +1,17 @@
-//! What stands behind names that are not listed, to be found however much is hidden.
+//! Mounts behind names that are not listed, indexed for lookup.
 
 use crate::Mount;
 use base::Name;
 use std::collections::{BTreeMap, BTreeSet};
 use tree::NodeId;
 
-/// All that is hidden.
+/// All hidden mounts.
 #[derive(Debug, Default)]
 pub(crate) struct Hidden {
     mounts: Vec<Mount>,
-    /// The places of those in a directory.
+    /// Indices of the mounts by their directory.
     within: BTreeMap<NodeId, Vec<usize>>,
-    /// The directory above a root; of several the first.
+    /// Directory above each root; that of the first mount if there are several.
     above: BTreeMap<NodeId, NodeId>,
     names: BTreeSet<Name>,
 }
@@ -30,7 +30,7 @@ impl Hidden {
         self.mounts.push(mount);
     }
 
-    /// Forgets what a tree has hidden.
+    /// Removes the mounts of a tree.
     pub(crate) fn forget(&mut self, tree: u16) {
         if self.mounts.iter().any(|mount| mount.root.tree() == tree) {
             let mounts = std::mem::take(&mut self.mounts).into_iter();
@@ -42,23 +42,23 @@ impl Hidden {
         self.mounts.iter()
     }
 
-    /// What stands behind a name in a directory.
+    /// Returns the root mounted behind a name in a directory.
     pub(crate) fn behind(&self, at: NodeId, name: &Name) -> Option<NodeId> {
         let mut mounts = self.within.get(&at)?.iter().map(|place| &self.mounts[*place]);
         mounts.find(|mount| mount.name == *name).map(|mount| mount.root)
     }
 
-    /// The directory in which this root is hidden.
+    /// Returns the directory in which this root is mounted.
     pub(crate) fn above(&self, root: NodeId) -> Option<NodeId> {
         self.above.get(&root).copied()
     }
 
-    /// Whether something is hidden behind this name anywhere.
+    /// Returns whether any mount is hidden behind this name.
     pub(crate) fn is_name(&self, name: &Name) -> bool {
         self.names.contains(name)
     }
 
-    /// Whether a path of such names goes through one.
+    /// Returns whether a path contains the name of a hidden mount.
     pub(crate) fn is_on(&self, path: &[u8]) -> bool {
         let mut names = path.split(|byte| *byte == b'/').flat_map(Name::new);
         names.any(|name| self.is_name(&name))

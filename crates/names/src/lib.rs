@@ -1,17 +1,16 @@
 //! The mux: joins trees into one name space; to its clients it is itself a tree.
 //!
-//! Requests go to the tree whose id they carry. What the mux adds are *points* ([`table`]):
-//! directories in whose place others stand, mounted or bound, alone or as a union. A node that was
-//! reached through points is known to clients by an id of the mux's own, behind which its
-//! [`Place`] is kept; all others keep the ids of their trees, so without points the mux costs a
-//! comparison (thesis 004, §3.4: its tag, fid and qid maps are our request ids, node ids and
-//! keys).
+//! Requests go to the tree whose id they carry. The mux adds *mount points* ([`table`]):
+//! directories replaced by others, mounted or bound, alone or as a union. A node reached through
+//! mount points has an id of the mux's own, which maps to its [`Place`]; all others keep the ids of
+//! their trees, so without mount points the mux costs a comparison (thesis 004, §3.4: its tag, fid
+//! and qid maps are our request ids, node ids and keys).
 //!
-//! Besides there are *hidden* mounts: a name in a directory that is not listed there, so that
-//! copies of a tree do not take the server's own state with them.
+//! In addition there are *hidden* mounts: behind a name in a directory that does not list it,
+//! so that copies of a tree do not include the server's own state.
 //!
-//! Each request has at most one request at a tree under way, which bears its id. So a slow or dead
-//! tree delays whoever asks for its files, and nobody else.
+//! Each request has at most one request to a tree in flight, which carries its id. So a slow or
+//! dead tree delays only requests for its own files.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "few requests need more than to be handed on")]
 
@@ -42,55 +41,55 @@ use task::Task;
 use tree::{Ask, Id, Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};
 use walk::Map;
 
-/// The number that the mux's own ids bear in the place of a tree's.
+/// Tree number in the mux's own ids.
 pub const NAMES: u16 = 0xffe0;
 
-/// What can happen to the mux.
+/// An input of the mux.
 #[derive(Debug)]
 pub enum Input {
-    /// A client asks; exactly one [`Output::Reply`] follows.
+    /// A request of a client; exactly one [`Output::Reply`] follows.
     Ask(RequestId, Request),
-    /// The reply is no longer wanted. A change that is not made yet ends at once.
+    /// The reply is no longer wanted. A change not made yet ends at once.
     Cancel(RequestId),
-    /// A reference to a node is given back.
+    /// A client has released a reference to a node.
     Release(NodeId),
-    /// An open file is given back.
+    /// A client has closed an open file.
     Close(OpenId),
-    /// The same, because whoever had it is gone: what was begun with it is not finished.
+    /// Like [`Input::Close`], after the loss of the client: unfinished work on the file is dropped.
     Abandon(OpenId),
-    /// A tree answered.
+    /// A tree's reply.
     Answered(RequestId, Result<Reply, Error>),
-    /// The name space is to be changed; exactly one [`Output::Changed`] follows. The id must
-    /// differ from those of requests and of other changes.
+    /// A change of the name space; exactly one [`Output::Changed`] follows. The id must differ from
+    /// those of requests and of other changes.
     Change(RequestId, Wish),
 }
 
-/// What the mux can ask for.
+/// An output of the mux.
 #[derive(Debug)]
 pub enum Output {
-    /// The answer to a request.
+    /// The reply to a request.
     Reply(RequestId, Result<Reply, Error>),
-    /// An input of the tree with this number.
+    /// An input for the tree with this number.
     Tell(u16, TreeInput),
-    /// A change was made, or could not be made.
+    /// Result of a change.
     Changed(RequestId, Result<(), Error>),
-    /// A tree that was mounted is mounted nowhere any more, and nobody is in it but by nodes of
-    /// its own that are still to be given back.
+    /// A tree is unmounted everywhere, and no client is left in it, except by nodes of the tree
+    /// itself that are still to be released.
     Left(u16),
 }
 
-/// A directory that stands behind a name in another one, and is not listed there.
+/// A directory behind an unlisted name in another one.
 #[derive(Clone, Debug)]
 pub struct Mount {
-    /// In which directory the name is: one that is never released, as every tree's root.
+    /// Directory of the name, one that is never released, like every tree's root.
     pub at: NodeId,
     /// The name.
     pub name: Name,
-    /// The root of what is mounted.
+    /// Root of the mounted tree.
     pub root: NodeId,
 }
 
-/// A list of a union that waits for another one of the same open directory.
+/// A list of a union that waits for another one on the same open directory.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     id: RequestId,
@@ -99,11 +98,11 @@ struct Waiting {
     with_stat: bool,
 }
 
-/// An open union.
+/// An open union directory.
 #[derive(Debug)]
 struct OpenUnion {
     union: Union,
-    /// Pending lists, by order of arrival. Bounded: the node admits so many requests.
+    /// Pending lists, by order of arrival. Bounded by the node's admission of requests.
     waiting: BTreeMap<u64, Waiting>,
 }
 
@@ -113,33 +112,34 @@ pub struct Names {
     root: NodeId,
     root_stat: Stat,
     hidden: Hidden,
-    /// The number of the tree that knows who users are.
+    /// Number of the tree that looks up users.
     identifier: u16,
     table: Table,
-    /// Behind ids of the mux's own. Bounded: each holds a reference to a node of a tree, and trees
-    /// bound those.
+    /// Places behind ids of the mux's own. Bounded: each holds a reference to a node of a tree, and
+    /// trees limit those.
     places: Slab<Place>,
     unions: Slab<OpenUnion>,
-    /// Requests that take more than one request to a tree. Bounded: the node admits so many.
+    /// Requests that take more than one request to a tree. Bounded by the node's admission of
+    /// requests.
     tasks: BTreeMap<RequestId, Task>,
-    /// Nodes of trees that tasks need: of how many tasks, and how often they were given back
+    /// Nodes of trees that tasks need: the number of those tasks, and of releases deferred
     /// meanwhile.
     held: BTreeMap<NodeId, (u32, u32)>,
-    /// Tasks whose answer is not wanted any more: they ask for nothing further.
+    /// Cancelled tasks: they send no further requests.
     cancelled: BTreeSet<RequestId>,
-    /// Entries remembered for all open unions.
+    /// Number of entries remembered for all open unions.
     entries: usize,
     /// Pending lists of unions: the union's slot and the order of arrival.
     queued: BTreeMap<RequestId, (usize, u64)>,
     /// Number of the next pending list.
     arrivals: u64,
-    /// Which tree has the request of each id, if it is not the root's.
+    /// Tree that has the request of each id, unless it is the root's.
     elsewhere: BTreeMap<RequestId, u16>,
 }
 
 impl Names {
-    /// The tree with this root, with these mounts hidden in it; who users are is asked of the tree
-    /// with the number `identifier`.
+    /// Returns a mux over the tree with this root, with these hidden mounts; users are looked up in
+    /// the tree with the number `identifier`.
     pub fn new(root: NodeId, root_stat: Stat, hidden: Vec<Mount>, identifier: u16) -> Names {
         Names {
             root,
@@ -159,39 +159,38 @@ impl Names {
         }
     }
 
-    /// The root of the whole name space.
+    /// Returns the root of the whole name space.
     pub fn root(&self) -> NodeId {
         self.root
     }
 
-    /// Hides one more.
+    /// Adds a hidden mount.
     pub fn hide(&mut self, mount: Mount) {
         self.hidden.add(mount);
     }
 
-    /// What the tree with this number has hidden is there no more, nor the tree.
+    /// Removes the hidden mounts of the tree with this number.
     pub fn unhide(&mut self, tree: u16) {
         self.hidden.forget(tree);
     }
 
-    /// How many requests take more than one request to a tree, by what they are doing.
+    /// Returns request and state names of all requests that take more than one request to a tree.
     pub fn tasks(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.tasks.values().map(Task::name)
     }
 
-    /// How many nodes the mux keeps places for, and how many unions are open.
+    /// Returns the number of nodes with places in the mux, and of open unions.
     pub fn counts(&self) -> (usize, usize) {
         (self.places.len(), self.unions.len())
     }
 
-    /// Number of directories that have others in their place, and of unions among them.
+    /// Returns the number of mount points, and of unions among them.
     pub fn points(&self) -> (usize, usize) {
         let unions = self.table.points().filter(|point| point.is_union());
         (self.table.points().count(), unions.count())
     }
 
-    /// Lines in the words of [`script`] that make the name space, in the order in which they have
-    /// to be said.
+    /// Returns the [`script`] lines that build the name space, in the order of execution.
     pub fn text(&self) -> Vec<String> {
         self.table.text()
     }
@@ -216,7 +215,7 @@ impl Automaton for Names {
                         self.go_on(id, task, Some(reply), out);
                         if !self.tasks.contains_key(&id) {
                             self.cancelled.remove(&id);
-                            // It may have been the last one in a tree that is mounted no more.
+                            // It may have been the last user of an unmounted tree.
                             self.sweep(out);
                         }
                     }
@@ -277,7 +276,7 @@ impl Names {
         }
     }
 
-    /// Hands a request on, or makes a task of it.
+    /// Forwards a request, or makes a task of it.
     fn take(
         &mut self,
         id: RequestId,
@@ -298,7 +297,7 @@ impl Names {
                     return Ok(());
                 }
             }
-            // These do not look at what is joined or hidden on the way.
+            // These ignore mount points and hidden mounts on the way.
             Ask::Fetch { root: Some(root), ref path, .. }
                 if !self.is_whole(root) || path.iter().any(|n| self.hidden.is_name(n)) =>
             {
@@ -336,7 +335,7 @@ impl Names {
         Ok(())
     }
 
-    /// A request about entries, with the nodes it needs held for it.
+    /// Returns a task for a request about entries and holds the nodes that it needs.
     fn entry_task(&mut self, caller: Caller, mut ask: Ask, subjects: Vec<(Place, Name)>) -> Task {
         ask.each_node(&mut |node| *node = self.place(*node).node);
         let task = Task::entry(Request { caller, ask }, subjects);
@@ -348,7 +347,7 @@ impl Names {
         task
     }
 
-    /// A task does not need these any more; what was given back meanwhile is.
+    /// Drops a task's need of these nodes, and performs the releases deferred meanwhile.
     fn let_go_of(&mut self, nodes: &[NodeId], out: &mut Vec<Output>) {
         for node in nodes {
             let held = self.held.get_mut(node).expect("it was held");
@@ -362,7 +361,7 @@ impl Names {
         }
     }
 
-    /// Gives a reference to a node of a tree back, now or when no task needs it any more.
+    /// Releases a reference to a node of a tree, deferred until no task needs it any more.
     fn release_node(&mut self, node: NodeId, out: &mut Vec<Output>) {
         match self.held.get_mut(&node) {
             Some((_, given_back)) => *given_back += 1,
@@ -370,7 +369,8 @@ impl Names {
         }
     }
 
-    /// A fetch goes to the tree of the first hidden mount on its path, or to the root's.
+    /// Sends a fetch to the tree of the last hidden mount at the start of its path, or to the
+    /// root's.
     fn fetch_from(
         &mut self,
         id: RequestId,
@@ -389,7 +389,7 @@ impl Names {
         self.tell(root.tree(), id, caller, ask, out);
     }
 
-    /// Hands a request on that is for one tree alone.
+    /// Forwards a request for one tree alone.
     fn hand_on(
         &mut self,
         id: RequestId,
@@ -410,7 +410,7 @@ impl Names {
                 Some(self.place(*dir))
             }
             Ask::RemoveNode { node } | Ask::RenameNode { node, .. } => {
-                // What stands in the place of another directory cannot be taken away from there.
+                // A directory mounted elsewhere cannot be removed from there.
                 if self.place(*node).at_point {
                     return Err(Error::Busy);
                 }
@@ -431,7 +431,7 @@ impl Names {
         Ok(())
     }
 
-    /// The entries that have to be looked for first: in unions, or perhaps the places of points.
+    /// Returns the entries that need a lookup first: those in unions, and possible mount points.
     fn subjects(&self, ask: &Ask) -> Result<Vec<(Place, Name)>, Error> {
         let entries = ask.entries();
         let entries = || entries.iter().flatten().map(|(dir, name)| (self.place(*dir), *name));
@@ -447,7 +447,7 @@ impl Names {
         Ok(entries().map(|(place, name)| (place, name.clone())).collect())
     }
 
-    /// Whether a walk could pass from tree to tree.
+    /// Returns whether a walk may pass from tree to tree.
     fn may_pass(&self, from: NodeId, names: &[Name]) -> bool {
         if from.tree() == NAMES || !self.table.is_empty() {
             return true;
@@ -456,29 +456,29 @@ impl Names {
         names.iter().any(|name| self.hidden.is_name(name) || (name.is_parent() && mounted()))
     }
 
-    /// Whether nothing stands in the place of anything in the tree of a node: what it says of
-    /// itself is all there is to say.
+    /// Returns whether there is no mount point in the tree of a node, so that the tree's own
+    /// replies are complete.
     fn is_whole(&self, node: NodeId) -> bool {
         let place = self.place(node);
         let tree = place.node.tree();
         place.union().is_none() && !self.table.has_points_in(tree)
     }
 
-    /// The node of a place, or the one that it stands for if that is the root of all.
+    /// Returns the node of a place, or the root if the place is what is mounted there.
     fn tree_node(&self, place: &Place) -> NodeId {
         let last = place.trail.last().filter(|_| place.at_point);
         let is_root = last.is_some_and(|last| last.point.from.node == self.root);
         if is_root { self.root } else { place.node }
     }
 
-    /// Whether something is hidden at a place behind this name.
+    /// Returns whether a mount is hidden behind this name at a place.
     fn hides(&self, place: &Place, name: &Name) -> bool {
         let members = place.union().into_iter().flat_map(|union| &union.members);
         let mut nodes = members.map(|member| member.root.node).chain([self.tree_node(place)]);
         nodes.any(|at| self.hidden.behind(at, name).is_some())
     }
 
-    /// Where a client is that knows a node by this id.
+    /// Returns the place of a node id known to clients.
     fn place(&self, node: NodeId) -> Place {
         match node {
             node if node.tree() == NAMES => self.places[node.local()].clone(),
@@ -496,7 +496,7 @@ impl Names {
         Place { node: point.members[0].root.node, trail, at_point: true }
     }
 
-    /// The id by which clients know a node at a place.
+    /// Returns the id by which clients know a node at a place.
     fn known_as(&mut self, place: Place) -> NodeId {
         match place.trail.is_empty() {
             true => place.node,

@@ -1,8 +1,8 @@
 //! An open union directory: its members' entries, one member after the other.
 //!
-//! A name that several members have is listed once, from the first, as a walk finds it there. The
-//! cookies of the members are kept and replaced by numbers of our own, because a member's may use
-//! all 64 bits; so a reader may go back to any entry it has seen.
+//! A name in several members is listed once, from the first, as a walk finds it there. A member's
+//! cookies may use all 64 bits, so the mux stores them and returns numbers of its own; a reader may
+//! continue at any entry it has received.
 //!
 #![doc = include_str!("list/states.md")]
 
@@ -18,17 +18,17 @@ use tree::{Ask, NodeId, OpenId, Reply};
 #[cfg(test)]
 mod tests;
 
-/// Most entries that are remembered for all readers of unions together.
+/// Maximum number of entries remembered for all readers of unions together.
 pub(crate) const ENTRIES_MAX: usize = 1 << 22;
 
-/// What it is doing.
+/// Progress of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing.
+    /// No list in progress.
     Idle,
-    /// About to open this member; a list goes on behind this cookie of its own.
+    /// About to open this member; a list continues behind this cookie of the member.
     Next(usize, u64),
-    /// Waiting for this member to be opened.
+    /// Waiting for the open of this member.
     Opening(usize, u64),
     /// About to list this member from this cookie on.
     Ready(usize, u64),
@@ -36,36 +36,36 @@ enum State {
     Listing(usize),
 }
 
-/// The open directory.
+/// An open union directory.
 #[derive(Debug)]
 pub(crate) struct Union {
     point: Arc<Point>,
     caller: Caller,
     state: State,
-    /// The member that is open.
+    /// The open member.
     open: Option<(usize, OpenId)>,
-    /// Where the entry with each number (counted from one) ends: its member and its cookie there.
+    /// End of the entry with each number (counted from one): its member and its cookie there.
     places: Vec<(usize, u64)>,
-    /// Names seen, as hashes, and the first member that has each.
+    /// Hashes of names seen, with the first member that has each.
     names: BTreeMap<u128, usize>,
-    /// What the list under way asks for.
+    /// Limit of the current list, bytes.
     bytes_max: u32,
     with_stat: bool,
-    /// Nobody wants it any more.
+    /// Whether the client has closed it.
     pub(crate) closed: bool,
 }
 
-/// What it wants next.
+/// Next action of a list.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Ask a tree, and close this first.
+    /// Send a request to a tree, after closing the open member if it is another one.
     Ask(NodeId, Ask),
-    /// Nothing: this answers the list.
+    /// End with this reply.
     End(Result<Reply, Error>),
 }
 
 impl Union {
-    /// The members of a point; the first that can be opened is.
+    /// Returns the union of a point's members, about to open the first that can be opened.
     pub(crate) fn new(point: Arc<Point>, caller: Caller) -> Union {
         Union {
             point,
@@ -88,12 +88,12 @@ impl Union {
         Arc::clone(&self.point)
     }
 
-    /// How many entries are remembered.
+    /// Returns the number of remembered entries.
     pub(crate) fn entries(&self) -> usize {
         self.places.len()
     }
 
-    /// Stops in the middle of a list.
+    /// Aborts a list.
     pub(crate) fn abandon(&mut self) {
         self.state = State::Idle;
     }
@@ -102,15 +102,15 @@ impl Union {
         self.state == State::Idle
     }
 
-    /// The member's open file, to be closed.
+    /// Returns the member's open file, to be closed.
     pub(crate) fn take_open(&mut self) -> Option<OpenId> {
         self.open.take().map(|(_, open)| open)
     }
 
-    /// Begins to list behind an entry.
+    /// Starts a list behind an entry.
     ///
     /// # Errors
-    /// `Invalid` for a cookie that was never given out.
+    /// `Invalid` for a cookie that was never returned.
     pub(crate) fn list(&mut self, cookie: u64, bytes: u32, with_stat: bool) -> Result<(), Error> {
         assert!(self.is_idle(), "lists of one directory go one after the other");
         let (member, cookie) = match cookie {
@@ -130,7 +130,7 @@ impl Union {
         Ok(())
     }
 
-    /// What to ask for next. A member that is open and not the one is to be closed before.
+    /// Returns the next action. Another open member must be closed before.
     pub(crate) fn next(&mut self) -> Step {
         let (state, step) = match self.state {
             State::Next(member, cookie) => match self.point.members.get(member) {
@@ -156,7 +156,8 @@ impl Union {
         step
     }
 
-    /// Takes the first answer: whether the directory can be opened.
+    /// Handles the reply to an open. Returns the stat of the opened member, an error if none can be
+    /// opened, or `None` if the next one is to be tried.
     pub(crate) fn opened(&mut self, reply: Result<Reply, Error>) -> Option<Result<Stat, Error>> {
         let State::Opening(member, _) = self.state else {
             unreachable!("no member is being opened");
@@ -174,7 +175,7 @@ impl Union {
         end
     }
 
-    /// Takes an answer to a list; the whole answer, if that is it.
+    /// Handles a reply during a list; returns the reply to the list at its end.
     pub(crate) fn arrive(&mut self, reply: Result<Reply, Error>) -> Option<Result<Reply, Error>> {
         let (state, end) = match (self.state.clone(), reply) {
             (State::Opening(member, cookie), Ok(Reply::Opened(open, _))) => {
@@ -187,15 +188,15 @@ impl Union {
                 match (last, fresh) {
                     (None, _) => (State::Next(member + 1, 0), None),
                     (Some(_), Err(error)) => (State::Idle, Some(Err(error))),
-                    // All of them were in members before.
+                    // All of them were in earlier members.
                     (Some(last), Ok(fresh)) if fresh.is_empty() => {
                         (State::Ready(member, last), None)
                     }
                     (Some(_), Ok(fresh)) => (State::Idle, Some(Ok(Reply::Entries(fresh)))),
                 }
             }
-            // A member that is not there does not hide the others; but a list that breaks off is
-            // not a whole one.
+            // An unavailable member does not hide the others; but a list that breaks off is
+            // incomplete, so it fails.
             (State::Opening(member, _), Err(_)) => (State::Next(member + 1, 0), None),
             (State::Listing(_), Err(error)) => (State::Idle, Some(Err(error))),
             (state, reply) => unreachable!("{state:?}: {reply:?} was not asked for"),
@@ -204,7 +205,7 @@ impl Union {
         end
     }
 
-    /// Those entries that no member before has, with numbers for their cookies.
+    /// Returns the entries whose names are in no earlier member, with numbers as their cookies.
     fn fresh(&mut self, member: usize, entries: Vec<Entry>) -> Result<Vec<Entry>, Error> {
         let mut fresh = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -231,7 +232,7 @@ impl Union {
         }
     }
 
-    /// One word for `/.upcall/`.
+    /// Returns the state's name for `/.upcall/`.
     pub(crate) fn name(&self) -> &'static str {
         match self.state {
             State::Idle => "idle",
@@ -243,8 +244,8 @@ impl Union {
     }
 }
 
-/// The first 128 bits of the name's SHA-256: clients choose names, and nobody finds two names that
-/// hide each other.
+/// Returns the first 128 bits of the name's SHA-256: clients choose names, and collisions, which
+/// would hide files, are infeasible to find.
 fn hash(name: &[u8]) -> u128 {
     let digest = Sha256::digest(name);
     u128::from_le_bytes(digest[..16].try_into().expect("a digest has 32 bytes"))

@@ -1,9 +1,9 @@
-//! What was said to make the name space what it is, so that it can be said again.
+//! The history of commands that built the name space, for replay.
 //!
-//! A line that was said is kept as long as something that it put somewhere is there; and, because
-//! lines are carried out one after the other, as long as a line that is kept came through what it
-//! put somewhere, or was taken away by it. So `mount /a X`, `bind /a/sub /b`, `mount /a Y` are all
-//! kept: without the first one, the second would bind something else.
+//! A line is kept as long as something that it mounted is there; and, because lines are executed in
+//! sequence, as long as the path of a kept line leads through something that it mounted, or a kept
+//! line was unmounted by it. So `mount /a X`, `bind /a/sub /b`, `mount /a Y` are all kept: without
+//! the first one, the second would bind something else.
 
 use crate::script::path_text;
 use crate::table::Key;
@@ -12,13 +12,13 @@ use base::Name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Most lines that are kept.
+/// Maximum number of lines kept.
 const LINES_MAX: usize = 65_536;
 
-/// The number of a line: later ones have larger ones.
+/// Number of a line, in order of execution.
 pub(crate) type Number = u64;
 
-/// What a line does.
+/// Command of a line.
 #[derive(Debug)]
 enum Words {
     Join {
@@ -26,7 +26,7 @@ enum Words {
         what: Arc<str>,
         order: Order,
         create: bool,
-        /// What is there itself is not seen after it.
+        /// Whether it hides the directory's own contents.
         alone: bool,
     },
     Part {
@@ -34,25 +34,25 @@ enum Words {
     },
 }
 
-/// A line.
+/// A command.
 #[derive(Debug)]
 struct Line {
     words: Words,
     at: Vec<Name>,
-    /// The point there.
+    /// Key of the mount point.
     key: Key,
-    /// Joins that its paths led through.
+    /// Joins that its paths lead through.
     needs: Vec<Number>,
-    /// What took away what it put there.
+    /// The line that unmounted or replaced it.
     gone: Option<Number>,
 }
 
-/// All of them.
+/// All lines.
 #[derive(Debug)]
 pub(crate) struct Said {
     lines: BTreeMap<Number, Line>,
     last: Number,
-    /// With so many it is looked for those that are not needed any more.
+    /// Number of lines at which unneeded ones are removed.
     tidy_at: usize,
 }
 
@@ -63,7 +63,7 @@ impl Default for Said {
 }
 
 impl Said {
-    /// Whether one more can be kept; `live` are the joins that put something where it is.
+    /// Returns whether one more line can be kept; `live` are the joins still mounted.
     pub(crate) fn has_room(&mut self, live: impl Iterator<Item = Number>) -> bool {
         if self.lines.len() >= self.tidy_at {
             let needed = self.needed(live);
@@ -73,8 +73,8 @@ impl Said {
         self.lines.len() < LINES_MAX
     }
 
-    /// A wish came true at a point, which has members of its own beneath or is `alone`; its paths
-    /// led through what these joins had put there.
+    /// Records a change of a mount point, which keeps its own contents or is `alone`; its paths led
+    /// through these joins.
     pub(crate) fn say(&mut self, wish: &Wish, key: Key, alone: bool, needs: Vec<Number>) -> Number {
         let (at, words) = match wish {
             Wish::Join { at, what, order, create, said } => {
@@ -89,18 +89,18 @@ impl Said {
         self.last
     }
 
-    /// A line took away what others had put there.
+    /// Records that a line has unmounted these joins.
     pub(crate) fn take_away(&mut self, joins: impl Iterator<Item = Number>, by: Number) {
         for join in joins {
             self.lines.get_mut(&join).expect("what is there is kept").gone = Some(by);
         }
     }
 
-    /// The lines that make the name space, in the order in which they have to be said.
+    /// Returns the lines that build the name space, in the order of execution.
     pub(crate) fn text(&self, live: impl Iterator<Item = Number>) -> Vec<String> {
         let needed = self.needed(live);
-        // How many joins stand at each point after the lines so far, and how many each line takes
-        // away there.
+        // Number of joins at each mount point after the lines so far, and the number that each line
+        // removes there.
         let mut there: BTreeMap<Key, usize> = BTreeMap::new();
         let mut taken: BTreeMap<Number, usize> = BTreeMap::new();
         for by in needed.iter().filter_map(|number| self.lines[number].gone) {
@@ -117,7 +117,7 @@ impl Said {
         text
     }
 
-    /// What is kept for the sake of these.
+    /// Returns these lines and all that they depend on.
     fn needed(&self, live: impl Iterator<Item = Number>) -> BTreeSet<Number> {
         let (mut todo, mut needed): (Vec<Number>, _) = (live.collect(), BTreeSet::new());
         while let Some(number) = todo.pop() {
@@ -142,7 +142,7 @@ impl Said {
 }
 
 impl Line {
-    /// In words; `first`: nothing was put there by the lines before it.
+    /// Returns the command as text; `first`: no earlier line has mounted anything there.
     fn text(&self, first: bool) -> String {
         let at = path_text(&self.at);
         match &self.words {

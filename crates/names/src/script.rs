@@ -10,9 +10,10 @@
 //! grow volume:demo.volume 32G
 //! ```
 //!
-//! A line is a command, its options, and its words; words with blanks stand in single quotes, a
-//! quote within them is doubled. `-b` puts what is new before what is there, `-a` behind it,
-//! else it stands alone; `-c` lets new files be made in it. As in Plan 9 it is `bind NEW OLD`.
+//! A line is a command, its options, and its words; words with blanks are in single quotes, and
+//! quotes within them are doubled. `-b` puts the new directory in front of the present ones, `-a`
+//! behind them, otherwise it replaces them; `-c` allows the creation of files in it. As in Plan 9
+//! the order is `bind NEW OLD`.
 
 use crate::Order;
 use base::Name;
@@ -21,57 +22,57 @@ use std::fmt;
 #[cfg(test)]
 mod tests;
 
-/// The port of a 9P server that says none.
+/// Default port of a 9P server.
 const PORT: u16 = 564;
 
-/// The longest path of a unix socket, bytes (unix(7)).
+/// Maximum length of the path of a Unix socket, bytes (unix(7)).
 const SOCKET_MAX: usize = 107;
 
-/// The longest name of what is attached to, bytes.
+/// Maximum length of an attach name, bytes.
 const ANAME_MAX: usize = 4096;
 
-/// A line.
+/// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Something from outside of the name space is put at a place of it.
+    /// Mount an external source.
     Mount {
-        /// Where.
+        /// Path of the mount point.
         at: Vec<Name>,
-        /// What.
+        /// The source.
         source: Source,
-        /// Where among what is there.
+        /// Position among the present members.
         order: Order,
-        /// New files may be made in it.
+        /// Whether new files may be created in it.
         create: bool,
     },
-    /// A directory of the name space is put at another place of it.
+    /// Bind a directory of the name space to another place.
     Bind {
-        /// Which.
+        /// Path of the source.
         new: Vec<Name>,
-        /// Where.
+        /// Path of the mount point.
         old: Vec<Name>,
-        /// Where among what is there.
+        /// Position among the present members.
         order: Order,
-        /// New files may be made in it.
+        /// Whether new files may be created in it.
         create: bool,
     },
-    /// What was put at a place is taken away.
+    /// Unmount.
     Unmount {
-        /// Only this of it: a source or a path, without quotes, as it is shown.
+        /// Only members with this source or path, unquoted, as listed.
         what: Option<String>,
-        /// Where.
+        /// Path of the mount point.
         at: Vec<Name>,
     },
-    /// A mounted volume becomes larger; its file or device already is.
+    /// Grow a mounted volume, whose file or device has grown already.
     Grow {
-        /// Its file.
+        /// File of the volume.
         file: String,
         /// New size, bytes.
         bytes: u64,
     },
 }
 
-/// Something that can be mounted.
+/// A source of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// `volume:FILE`.
@@ -82,14 +83,14 @@ pub enum Source {
     NineP {
         /// `HOST:PORT`.
         address: String,
-        /// What is attached to there; may be empty.
+        /// Attach name; may be empty.
         aname: String,
     },
     /// `9p+unix:PATH` or `9p+unix:PATH!ANAME`.
     NinePUnix {
-        /// The socket.
+        /// Path of the socket.
         path: String,
-        /// What is attached to there; may be empty.
+        /// Attach name; may be empty.
         aname: String,
     },
 }
@@ -106,12 +107,12 @@ impl fmt::Display for Source {
     }
 }
 
-/// What is wrong with a line.
+/// A syntax error in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Which line, counted from one.
+    /// Number of the line, counted from one.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// The error, and the correct form.
     pub what: String,
 }
 
@@ -123,10 +124,10 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// The lines of a text, each with its number; empty ones and comments are left out.
+/// Parses the lines of a text; returns each with its number, without empty ones and comments.
 ///
 /// # Errors
-/// The first line that is wrong.
+/// The first line with a syntax error.
 pub fn parse(text: &str) -> Result<Vec<(usize, Line)>, Mistake> {
     let mut lines = Vec::new();
     for (number, text) in (1..).zip(text.lines()) {
@@ -139,7 +140,7 @@ pub fn parse(text: &str) -> Result<Vec<(usize, Line)>, Mistake> {
     Ok(lines)
 }
 
-/// A path in the words of a script: quoted if that is needed.
+/// Returns a path in the syntax of a script, quoted if necessary.
 pub fn path_text(path: &[Name]) -> String {
     quoted(&unquoted(path))
 }
@@ -150,7 +151,7 @@ fn unquoted(path: &[Name]) -> String {
     if path.is_empty() { "/".into() } else { text }
 }
 
-/// A word of a script: quoted if that is needed.
+/// Returns a word in the syntax of a script, quoted if necessary.
 pub fn quoted(word: &str) -> String {
     let plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'#".contains(c));
     if plain { word.to_string() } else { format!("'{}'", word.replace('\'', "''")) }
@@ -231,10 +232,10 @@ fn line(command: &str, rest: &[String]) -> Result<Line, String> {
     }
 }
 
-/// A path from the root of the name space.
+/// Parses a path from the root of the name space.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is no such path.
 pub fn path(text: &str) -> Result<Vec<Name>, String> {
     let Some(rest) = text.strip_prefix('/') else {
         return Err(format!("`{text}` is no place: places begin with /"));
@@ -273,7 +274,7 @@ fn source(text: &str) -> Result<Source, String> {
     }
 }
 
-/// `HOST:PORT` of a server; the port is the usual one if none is said.
+/// Parses the `HOST:PORT` of a server, with the default port if there is none.
 fn address(text: &str) -> Result<String, String> {
     let (host, port) = match text.rfind(']').filter(|_| text.starts_with('[')) {
         Some(end) => {
@@ -296,7 +297,7 @@ fn address(text: &str) -> Result<String, String> {
     Ok(format!("{host}:{port}"))
 }
 
-/// The path of a unix socket.
+/// Checks the path of a Unix socket.
 fn socket(path: &str) -> Result<String, String> {
     match path.len() {
         0 => Err("no path of a socket; say 9p+unix:PATH or 9p+unix:PATH!ANAME".into()),
@@ -307,12 +308,12 @@ fn socket(path: &str) -> Result<String, String> {
     }
 }
 
-/// What is attached to at a server.
+/// Checks an attach name.
 fn aname(text: &str) -> Result<String, String> {
     if text.len() > ANAME_MAX {
         return Err(format!("what is attached to has at most {ANAME_MAX} bytes"));
     }
-    // Whoever is served acts there as this server's user, who may command it.
+    // Clients act there as this server's user, who may administer it.
     if text.split('/').any(|name| name == ".upcall") {
         return Err("commands to a server are not for those whom this one serves".into());
     }

@@ -1,9 +1,9 @@
-//! Which directories stand in the place of which others.
+//! The mount table.
 //!
-//! A *point* is a directory in whose place stand one or several others, its *members*: one that was
-//! mounted, or a union. It is known by its identity and not by its path, as by the qid of the
-//! *from* side in thesis 004, §3.4.4. A [`Trail`] is the stack of points that a walk has come
-//! through, so that `..` finds back (the thesis's `MheadHistory`).
+//! A *mount point* is a directory replaced by one or several others, its *members*: mounted
+//! directories, or a union. Its key is its identity and not its path, like the qid of the *from*
+//! side in thesis 004, §3.4.4. A [`Trail`] is the stack of mount points that a walk has crossed,
+//! so that `..` returns the same way (the thesis's `MheadHistory`).
 
 use crate::Wish;
 use crate::hidden::Hidden;
@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tree::NodeId;
 
-/// Most points on one trail: a bind into its own inside can be walked for ever.
+/// Maximum depth of a mount stack: a directory bound into itself can be walked without end.
 pub(crate) const DEPTH_MAX: usize = 256;
 
-/// Most members of a union: what is bound behind itself again and again doubles each time.
+/// Maximum number of members of a union: each bind of a union behind itself doubles them.
 pub(crate) const MEMBERS_MAX: usize = 4096;
 
-/// Which file it is, by whatever name and node it was reached.
+/// Identity of a file, independent of the name and node by which it was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     tree: u16,
@@ -33,58 +33,58 @@ impl Key {
     }
 }
 
-/// A node that the mux needs for itself.
+/// A node that the mux itself needs.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) node: NodeId,
-    /// The mux has a reference to it, to be given back. Roots of trees are there without one.
+    /// Whether the mux has a reference to it, to be released. Roots of trees need none.
     pub(crate) owned: bool,
 }
 
 impl Held {
-    /// The node, if it is to be given back.
+    /// Returns the node if it must be released.
     fn due(&self) -> Option<NodeId> {
         self.owned.then_some(self.node)
     }
 
-    /// The node of what nobody else holds, if it is to be given back.
+    /// Returns the node if it must be released and has no other holder.
     pub(crate) fn let_go(held: Arc<Held>) -> Option<NodeId> {
         Arc::into_inner(held)?.due()
     }
 }
 
-/// What the mux needs for itself no more.
+/// A node or tree that the mux no longer needs.
 #[derive(Debug)]
 pub(crate) enum Gone {
-    /// A reference to a node, to be given back.
+    /// A reference to a node, to be released.
     Node(NodeId),
-    /// A tree that was mounted.
+    /// A tree with no mount left.
     Tree(u16),
 }
 
-/// A directory that stands in the place of another, perhaps among others.
+/// A directory at a mount point, perhaps one of several.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) root: Arc<Held>,
     pub(crate) key: Key,
-    /// Its attributes when it came here.
+    /// Its attributes when it was mounted.
     pub(crate) stat: Stat,
-    /// New files may be made in it.
+    /// Whether new files may be created in it.
     pub(crate) create: bool,
-    /// What it is, in the words of whoever put it here. `None`: the directory itself.
+    /// Its source, as written in the command. `None`: the directory itself.
     pub(crate) what: Option<Arc<str>>,
-    /// The line that put it here. `None`: the directory itself.
+    /// The line that mounted it. `None`: the directory itself.
     pub(crate) line: Option<Number>,
 }
 
-/// A directory in whose place stand others.
+/// A mount point.
 #[derive(Debug)]
 pub(crate) struct Point {
     pub(crate) from: Arc<Held>,
     pub(crate) key: Key,
-    /// Where it is, in the words of whoever made it.
+    /// Its path, as written in the command.
     pub(crate) path: Vec<Name>,
-    /// At least one, in the order in which they are asked.
+    /// At least one, in the order of lookup.
     pub(crate) members: Vec<Member>,
 }
 
@@ -93,13 +93,13 @@ impl Point {
         self.members.len() > 1
     }
 
-    /// The same place with other members.
+    /// Returns the same mount point with other members.
     pub(crate) fn with(&self, members: Vec<Member>) -> Point {
         let (from, path) = (Arc::clone(&self.from), self.path.clone());
         Point { from, key: self.key, path, members }
     }
 
-    /// The lines that put something here, the same perhaps several times.
+    /// Returns the lines that mounted its members, perhaps with repetitions.
     pub(crate) fn lines(&self) -> impl Iterator<Item = Number> {
         self.members.iter().filter_map(|member| member.line)
     }
@@ -109,15 +109,15 @@ impl Point {
     }
 }
 
-/// The points that a walk has come through, the last one first.
+/// The mount stack of a walk: the mount points crossed, the last one first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trail(Option<Arc<Crossed>>);
 
-/// One of them.
+/// A crossed mount point.
 #[derive(Debug)]
 pub(crate) struct Crossed {
     pub(crate) point: Arc<Point>,
-    /// By which of its members.
+    /// Key of the member by which it was crossed.
     root: Key,
     pub(crate) before: Trail,
     depth: usize,
@@ -128,12 +128,12 @@ impl Trail {
         self.0.is_none()
     }
 
-    /// The last point.
+    /// Returns the last mount point.
     pub(crate) fn last(&self) -> Option<&Crossed> {
         self.0.as_deref()
     }
 
-    /// The lines that put there what it leads through.
+    /// Returns the lines that mounted the members that it leads through.
     pub(crate) fn lines(&self) -> Vec<Number> {
         let (mut lines, mut trail) = (Vec::new(), self);
         while let Some(crossed) = trail.last() {
@@ -145,12 +145,12 @@ impl Trail {
         lines
     }
 
-    /// The last point, if this is the root of the member through which it was passed.
+    /// Returns the last mount point, if this is the root of the member by which it was crossed.
     pub(crate) fn at_root(&self, key: Key) -> Option<&Crossed> {
         self.last().filter(|crossed| crossed.root == key)
     }
 
-    /// One point more; `None`: there are too many.
+    /// Returns the stack with one mount point more; `None` if it is too deep.
     pub(crate) fn through(&self, point: &Arc<Point>, member: usize) -> Option<Trail> {
         let depth = self.last().map_or(1, |last| last.depth + 1);
         let (point, root) = (Arc::clone(point), point.members[member].key);
@@ -158,40 +158,41 @@ impl Trail {
         (depth <= DEPTH_MAX).then(|| Trail(Some(Arc::new(crossed))))
     }
 
-    /// The same, but through another member of the last point.
+    /// Returns the stack with another member of the last mount point.
     pub(crate) fn by_member(&self, member: usize) -> Trail {
         let last = self.last().expect("members belong to a point");
         last.before.through(&last.point, member).expect("it is as deep as it was")
     }
 }
 
-/// Where somebody is.
+/// The position of a walk or of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) node: NodeId,
     pub(crate) trail: Trail,
-    /// It is the place of the trail's last point, whatever member the node is the root of.
+    /// Whether this is the trail's last mount point itself, whichever member the node is the root
+    /// of.
     pub(crate) at_point: bool,
 }
 
 impl Place {
-    /// A place that was reached through no point.
+    /// Returns a place reached through no mount point.
     pub(crate) fn plain(node: NodeId) -> Place {
         Place { node, trail: Trail::default(), at_point: false }
     }
 
-    /// The point whose members are all meant here.
+    /// Returns the union at this place, if it is one.
     pub(crate) fn union(&self) -> Option<&Arc<Point>> {
         let last = self.trail.last().filter(|_| self.at_point)?;
         last.point.is_union().then_some(&last.point)
     }
 }
 
-/// The table.
+/// The mount table.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     points: BTreeMap<Key, Arc<Point>>,
-    /// References that are given back when the last place that needs them is left.
+    /// References to release when the last place that needs them is gone.
     retired: Vec<Arc<Held>>,
     said: Said,
 }
@@ -213,25 +214,25 @@ impl Table {
         self.points.get(&key)
     }
 
-    /// Whether anything in this tree is a point.
+    /// Returns whether this tree contains a mount point.
     pub(crate) fn has_points_in(&self, tree: u16) -> bool {
         let first = Key { tree, device: 0, inode: 0 };
         self.points.range(first..).next().is_some_and(|(key, _)| key.tree == tree)
     }
 
-    /// Whether something of this name in this tree may be a point.
+    /// Returns whether an entry of this name in this tree may be a mount point.
     pub(crate) fn may_be_point(&self, tree: u16, name: &Name) -> bool {
         let is = |point: &&Arc<Point>| point.from.node.tree() == tree;
         self.points().filter(is).any(|point| point.path.last() == Some(name))
     }
 
-    /// Whether one more line can be kept.
+    /// Returns whether one more line can be kept.
     pub(crate) fn has_room(&mut self) -> bool {
         let lines = self.points.values().flat_map(|point| point.lines());
         self.said.has_room(lines)
     }
 
-    /// What was said to make it, to be said again.
+    /// Returns the commands that rebuild the table.
     pub(crate) fn text(&self) -> Vec<String> {
         self.said.text(self.lines())
     }
@@ -240,12 +241,12 @@ impl Table {
         self.points().flat_map(|point| point.lines())
     }
 
-    /// Notes what was said about a point before it is changed; gives the number of the line.
+    /// Records a command about a mount point before the change; returns the number of the line.
     pub(crate) fn say(&mut self, wish: &Wish, key: Key, alone: bool, needs: Vec<Number>) -> Number {
         self.said.say(wish, key, alone, needs)
     }
 
-    /// Puts a point into the table, perhaps in the place of what it was before, because of a line.
+    /// Sets or replaces a mount point, on behalf of a line.
     pub(crate) fn set(&mut self, point: Point, by: Number) {
         let point = Arc::new(point);
         let old = self.points.insert(point.key, Arc::clone(&point));
@@ -253,15 +254,15 @@ impl Table {
         self.retire(old, Some(&point));
     }
 
-    /// Takes a point out of the table, because of a line.
+    /// Removes a mount point, on behalf of a line.
     pub(crate) fn remove(&mut self, key: Key, by: Number) {
         let old = self.points.remove(&key);
         self.take_away(old.as_deref(), None, by);
         self.retire(old, None);
     }
 
-    /// Whether a point would be where nobody gets to any more if another one had only these
-    /// members, or were none. Trees are got to from those in `open`, through points and hidden
+    /// Returns whether a mount point would be unreachable if another one had only these members, or
+    /// were removed. Trees are reachable from those in `open`, through mount points and hidden
     /// mounts.
     pub(crate) fn strands(
         &self,
@@ -312,7 +313,7 @@ impl Table {
         }
     }
 
-    /// What nobody needs any more.
+    /// Removes and returns retired references without users.
     pub(crate) fn sweep(&mut self) -> Vec<Gone> {
         let free = |held: &Arc<Held>| Arc::strong_count(held) == 1;
         if !self.retired.iter().any(free) {
@@ -325,13 +326,13 @@ impl Table {
         free.into_iter().map(gone).collect()
     }
 
-    /// How many lines are kept.
+    /// Returns the number of lines kept.
     #[cfg(test)]
     pub(crate) fn lines_kept(&self) -> usize {
         self.said.len()
     }
 
-    /// The tree of every mount.
+    /// Returns the tree of every mount.
     #[cfg(test)]
     pub(crate) fn mounted(&self) -> Vec<u16> {
         let held = self.points().flat_map(|point| point.held()).chain(&self.retired);
@@ -340,7 +341,7 @@ impl Table {
         all.into_values().map(NodeId::tree).collect()
     }
 
-    /// Every reference held for the table's sake.
+    /// Returns every reference held for the table.
     #[cfg(test)]
     pub(crate) fn held(&self) -> Vec<NodeId> {
         let held = self.points().flat_map(|point| point.held()).chain(&self.retired);

@@ -13,34 +13,34 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tree::{Ask, Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};
 
-/// A request under way.
+/// A request in progress.
 #[derive(Debug)]
 pub(crate) enum Task {
     /// A walk.
     Walk(Box<Walk>),
     /// A request about entries of unions.
     Entry(Box<Entry>),
-    /// A file is made at a place that was reached through points.
+    /// The creation of a file in a directory reached through mount points.
     Create(Place),
     /// A fetch by path.
     Fetch(Box<Fetch>),
-    /// A union is opened: for a client that knows the directory, or as the end of a fetch.
+    /// The open of a union: for a client that knows the directory, or as the end of a fetch.
     Open(Box<Union>, Opening),
-    /// An open union is listed.
+    /// A list of the open union in this slot.
     List(usize),
-    /// An open union is flushed.
+    /// A flush of an open union.
     Flush(Box<Flush>),
-    /// The name space is changed.
+    /// A change of the name space.
     Change(Box<Change>),
-    /// A change was given up: what its last walk finds is given back.
+    /// A cancelled change: the node found by its last walk is to be released.
     GivenUp,
 }
 
-/// For what a union is opened.
+/// Purpose of the open of a union.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Opening {
     Open,
-    /// Of a fetch, whose answer leaves so much room.
+    /// For a fetch, whose reply has this headroom, bytes.
     Fetch(u32),
 }
 
@@ -82,7 +82,7 @@ impl Task {
         }
     }
 
-    /// What it is and what it is doing, for `/.upcall/`.
+    /// Returns the names of the request and of its state for `/.upcall/`.
     pub(crate) fn name(&self) -> (&'static str, &'static str) {
         match self {
             Task::Walk(walk) => ("walk", walk.name()),
@@ -99,7 +99,7 @@ impl Task {
 }
 
 impl Names {
-    /// Lets a task take an answer and ask for what it needs next; `None`: it just began.
+    /// Passes a reply to a task and sends its next request; `None` at its start.
     pub(crate) fn go_on(
         &mut self,
         id: RequestId,
@@ -201,8 +201,8 @@ impl Names {
         out.push(Output::Reply(id, answer));
     }
 
-    /// An answer as the client gets it: what is new was reached as its directory was, in a union
-    /// through the member in which it was made.
+    /// Converts a reply for the client: a new file has the mount stack of its directory, in a union
+    /// through the member in which it was created.
     fn made(&mut self, reply: Reply, dir: &Place, member: Option<usize>) -> Reply {
         match reply {
             Reply::Created(node, open, stat) => {
@@ -316,7 +316,7 @@ impl Names {
         self.sweep(out);
     }
 
-    /// Begins to list an open union, or lets the list wait for its turn.
+    /// Starts a list of an open union, or queues it.
     pub(crate) fn list(&mut self, open: OpenId, waiting: Waiting, out: &mut Vec<Output>) {
         let slot = open.local();
         let number = self.arrivals;
@@ -330,7 +330,7 @@ impl Names {
         }
     }
 
-    /// Begins the first list of those that wait that can be begun.
+    /// Starts the first queued list that can be started.
     fn next_list(&mut self, slot: usize, out: &mut Vec<Output>) {
         while let Some((_, next)) = self.unions[slot].waiting.pop_first() {
             let known = self.queued.remove(&next.id);
@@ -397,7 +397,7 @@ impl Names {
         }
     }
 
-    /// Answers a list; the next one that waits has its turn.
+    /// Replies to a list and starts the next queued one.
     fn end_list(
         &mut self,
         id: RequestId,
@@ -455,7 +455,7 @@ impl Names {
         self.give_back(gone, out);
     }
 
-    /// Ends a change that waits for a tree, which may answer whenever it likes.
+    /// Ends a change that waits for a tree, whose reply may take any time.
     pub(crate) fn give_up(&mut self, id: RequestId, change: Change, out: &mut Vec<Output>) {
         let mut gone = Vec::new();
         change.abandon(&mut gone);

@@ -9,16 +9,16 @@ use super::*;
 use fake::Fake;
 use std::collections::VecDeque;
 
-/// A mux with trees behind it that answer at once.
+/// A mux with trees that reply at once.
 struct Lab {
     names: Names,
     fakes: Vec<Fake>,
     replies: Vec<(RequestId, Result<Reply, Error>)>,
     changed: Vec<(RequestId, Result<(), Error>)>,
-    /// Trees do not answer at once; what they were asked.
+    /// Whether trees reply later; the requests to them until then.
     slow: bool,
     asked: VecDeque<(u16, TreeInput)>,
-    /// How often each tree was mounted, less how often it was left.
+    /// Number of mounts of each tree, minus the times it was left.
     mounts: BTreeMap<u16, usize>,
     next: u64,
 }
@@ -35,7 +35,7 @@ fn parts(text: &str) -> Vec<Name> {
 }
 
 impl Lab {
-    /// Trees with these files; the first is at the root.
+    /// Returns a mux over trees with these files; the first is at the root.
     fn new(trees: &[&[&str]]) -> Lab {
         let fake = |(index, files): (usize, &&[&str])| Fake::new(index as u16, files);
         let fakes: Vec<Fake> = trees.iter().enumerate().map(fake).collect();
@@ -63,7 +63,7 @@ impl Lab {
                 Output::Changed(id, result) => self.changed.push((id, result)),
                 Output::Left(tree) => *self.mounts.get_mut(&tree).unwrap() -= 1,
                 Output::Tell(tree, input @ TreeInput::Ask(..)) if self.slow => {
-                    // Trees pin what they are asked about at once.
+                    // Trees pin the objects of a request on its arrival.
                     self.fakes[usize::from(tree)].expect_held(&input);
                     self.asked.push_back((tree, input));
                 }
@@ -81,10 +81,10 @@ impl Lab {
         self.names.check();
     }
 
-    /// The root of a tree that was left is not asked about, nor given back.
+    /// Checks that no request uses or releases the root of a tree that was left.
     fn expect_mounted(&self, tree: u16, input: &TreeInput) {
         let root = self.fakes[usize::from(tree)].root();
-        // The first is there without being mounted.
+        // The first is never mounted.
         if tree == 0 || self.mounts.get(&tree) != Some(&0) {
             return;
         }
@@ -108,7 +108,7 @@ impl Lab {
         reply
     }
 
-    /// Begins a request whose trees take their time.
+    /// Starts a request to trees that reply later.
     fn begin(&mut self, ask: Ask) -> RequestId {
         self.slow = true;
         self.next += 1;
@@ -117,7 +117,7 @@ impl Lab {
         id
     }
 
-    /// The tree that was asked first answers.
+    /// Delivers the reply of the tree that received the oldest request.
     fn answer_one(&mut self) {
         let (tree, input) = self.asked.pop_front().expect("somebody was asked");
         let (id, reply) = self.fakes[usize::from(tree)].take(input).expect("an answer");
@@ -148,7 +148,7 @@ impl Lab {
         let result =
             self.wish(Wish::Join { at: path(at), what, order, create: tree % 2 == 1, said });
         if result.is_err() {
-            // It is given back by whoever wished it; here the mux has done so.
+            // The caller releases the root; the mux has released everything else.
             assert!(self.fakes[tree].is_free(), "{:?}", self.fakes[tree].held());
         }
         result
@@ -170,13 +170,13 @@ impl Lab {
         }
     }
 
-    /// The same, when trees answer at once again.
+    /// Like [`Lab::at`], with trees that reply at once again.
     fn at_once(&mut self, text: &str) -> Result<String, Error> {
         self.slow = false;
         self.at(text)
     }
 
-    /// Which file a path leads to, as `tree:inode`.
+    /// Returns the file that a path leads to, as `tree:inode`.
     fn at(&mut self, text: &str) -> Result<String, Error> {
         let (stats, node) = self.walk(self.names.root(), &parts(text))?;
         let node = node.ok_or(Error::NotFound)?;
@@ -184,7 +184,7 @@ impl Lab {
         Ok(stats.last().map_or_else(String::new, |stat| self.shown(stat)))
     }
 
-    /// The path that a file has in its tree.
+    /// Returns the path of a file in its tree.
     fn shown(&self, stat: &Stat) -> String {
         let fake = &self.fakes[stat.device as usize];
         format!("{}:{}", stat.device, fake.path(stat.inode as usize))
@@ -209,7 +209,7 @@ impl Lab {
         Ok(all.join(" "))
     }
 
-    /// Nothing is held but what the points need.
+    /// Checks that nothing is held but for mount points.
     fn check_held(&self) {
         assert_eq!(self.names.counts(), (0, 0));
         let mounted = self.names.table.mounted();
@@ -332,7 +332,7 @@ fn nothing_is_taken_away_from_below_what_stands_on_it() {
     assert_eq!(lab.part("/x").unwrap_err(), Error::Busy);
     assert_eq!(lab.bind("/y", "/x", Order::Replace).unwrap_err(), Error::Busy);
     assert_eq!(lab.at("x/sub/file").unwrap(), "2:/file");
-    // There is another way to it.
+    // There is another path to it.
     lab.bind("/x", "/y", Order::Replace).unwrap();
     lab.part("/x").unwrap();
     assert_eq!(lab.at("y/sub/file").unwrap(), "2:/file");
@@ -474,7 +474,8 @@ fn a_fetch_passes_points_and_follows_links() {
     lab.check_held();
 }
 
-/// A server that does not answer holds no change up, and what it finds later is given back.
+/// A server that does not reply does not delay a change, and a node that it finds later is
+/// released.
 #[test]
 fn a_change_that_is_given_up_ends_at_once() {
     let wishes = [
@@ -510,7 +511,7 @@ fn a_change_that_is_given_up_ends_at_once() {
             assert_eq!(lab.asked.len(), 1, "{which}");
             lab.step(Input::Cancel(id));
             assert_eq!(lab.changed.pop(), Some((id, Err(Error::Cancelled))), "{which}");
-            // The next one is made before the answer comes.
+            // The next one is made before the reply arrives.
             let waiting = std::mem::take(&mut lab.asked);
             lab.slow = false;
             lab.part("/far").unwrap();

@@ -1,10 +1,10 @@
-//! A walk through the name space: one part after the other.
+//! A walk through the name space, part by part.
 //!
-//! A part is a run of names that is sent whole to the tree it starts in (thesis 004, §4.1.2). If a
-//! file on the way turns out to be the place of a point, what was found behind it is given back,
-//! and the rest of the names goes on at the point's members. `.` and `..` go alone, because a point
-//! may have to be left there; a member that has not the first name of a run is followed by the
-//! next one.
+//! A part is a run of names, sent as a whole to the tree it starts in (thesis 004, §4.1.2). If a
+//! file on the way turns out to be a mount point, the node found behind it is released, and the
+//! rest of the names continues at the members of the mount point. `.` and `..` are sent alone,
+//! because they may leave a mount point; if a member does not have the first name of a run, the
+//! next member is tried.
 //!
 #![doc = include_str!("walk/states.md")]
 
@@ -18,63 +18,64 @@ use tree::{NodeId, Reply};
 #[cfg(test)]
 mod tests;
 
-/// What it is doing.
+/// Progress of the walk.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
-    /// About to take the next part.
+    /// About to send the next part.
     Ready,
-    /// About to try this member of the union it is at; what went wrong with those before.
+    /// About to try this member of the current union; the error of the members before.
     Next(usize, Option<Error>),
-    /// Waiting for a tree to walk so many names from the place it is at.
+    /// Waiting for a tree to walk this number of names from the current place.
     Down(usize),
-    /// The same, from this member of the union it is at; what went wrong with those before.
+    /// Like [`State::Down`], from this member of the current union; the error of the members
+    /// before.
     DownMember(usize, usize, Option<Error>),
-    /// Waiting for a tree to walk `.` or `..`, or a name with something hidden behind it. The
-    /// trail that is left then.
+    /// Waiting for a tree to walk `.` or `..`, or a name with a hidden mount behind it. The mount
+    /// stack after it.
     Aside(Trail),
-    /// Waiting for a reference to the root of this member of the point it has arrived at.
+    /// Waiting for a reference to the root of this member of the mount point reached.
     Arriving(usize, Option<Error>),
-    /// Waiting for one more reference to the node where it began and ends.
+    /// Waiting for one more reference to the node where the walk starts and ends.
     Copying,
-    /// Stopped. `None`: some names were found, but not all.
+    /// Ended. `None`: some names were found, but not all.
     Over(Option<Error>),
 }
 
-/// The walk.
+/// A walk in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
     pub(crate) caller: Caller,
     state: State,
     place: Place,
-    /// The reference to the node is the walk's own.
+    /// Whether the walk has a reference of its own to the node.
     owned: bool,
     /// Attributes of the files passed so far.
     stats: Vec<Stat>,
-    /// Names still to go.
+    /// Names not walked yet.
     names: VecDeque<Name>,
-    /// Why the walk stopped, also if some names were found before.
+    /// Error that ended the walk, also after some names were found.
     why: Option<Error>,
-    /// It ends at a point without asking for what stands there.
+    /// Whether to end at a mount point without a request to its members.
     to_point: bool,
 }
 
-/// What a walk wants next.
+/// Next action of a walk.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// A walk within one tree.
     Ask(NodeId, Vec<Name>),
-    /// Nothing: all names were found, or some, or none.
+    /// The end: all names were found, or some, or none.
     End(Result<(Vec<Stat>, Option<Place>), Error>),
 }
 
-/// What a walk looks at.
+/// The tables used by a walk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Map<'a> {
     pub(crate) table: &'a Table,
     pub(crate) hidden: &'a Hidden,
-    /// The root of the first tree.
+    /// Root of the first tree.
     pub(crate) top: NodeId,
-    /// What stands in the place of the root.
+    /// Mount point at the root, if there is one.
     pub(crate) root: Option<&'a Arc<Point>>,
 }
 
@@ -93,13 +94,14 @@ impl Walk {
         }
     }
 
-    /// A walk that ends at a point, if it ends at one, without asking for what stands there: that
-    /// may be a server which is not there any more.
+    /// Returns a walk that, if it ends at a mount point, sends no request to the members: their
+    /// servers may be unavailable.
     pub(crate) fn to_point(caller: Caller, place: Place, names: Vec<Name>) -> Walk {
         Walk { to_point: true, ..Walk::new(caller, place, names) }
     }
 
-    /// Why it stopped, also if some names were found before; `None`: a name was not found.
+    /// Returns the error that ended the walk, also after some names were found; `None` or
+    /// `NotFound` if a name was not found.
     pub(crate) fn why(&self) -> Option<Error> {
         self.why
     }
@@ -115,10 +117,10 @@ impl Walk {
         ));
     }
 
-    /// What to ask for next, or how the walk ended.
+    /// Returns the next request, or the result of the walk.
     pub(crate) fn next(&mut self, map: Map<'_>) -> Step {
         let (state, step) = match std::mem::replace(&mut self.state, State::Ready) {
-            // A walk that failed behind the first name has found those before.
+            // A walk that failed behind the first name has found the names before.
             State::Over(error) => {
                 self.why = error;
                 let stats = std::mem::take(&mut self.stats);
@@ -142,7 +144,7 @@ impl Walk {
     }
 
     fn take_part(&mut self, map: Map<'_>) -> (State, Step) {
-        // Whatever members are missing, here is here.
+        // `.` stays here, whichever members are unavailable.
         while self.place.at_point && self.names.front().is_some_and(|n| n.as_bytes() == b".") {
             self.names.pop_front();
             let here = self.stats.last().unwrap_or(&self.point().members[0].stat).clone();
@@ -179,7 +181,7 @@ impl Walk {
         }
     }
 
-    /// Where a name leads past the tree: into something hidden, or out of it.
+    /// Returns the destination of a name that leaves the tree through a hidden mount.
     fn beside(&self, name: &Name, map: Map<'_>) -> Option<(Trail, NodeId)> {
         let Place { node, ref trail, at_point } = self.place;
         let above = map.hidden.above(node).filter(|_| name.is_parent());
@@ -190,7 +192,7 @@ impl Walk {
             return None;
         }
         let hidden = |at| map.hidden.behind(at, name);
-        // Whatever stands in the place of the root, what is hidden there is.
+        // Hidden mounts of the root stay there even if the root itself is a mount point.
         let last = trail.last().filter(|_| at_point);
         let at_root = last.is_some_and(|last| map.root.is_some_and(|r| r.key == last.point.key));
         if at_root && let Some(root) = hidden(map.top) {
@@ -215,7 +217,7 @@ impl Walk {
         (State::Arriving(member, failed), Step::Ask(root, vec![here]))
     }
 
-    /// Takes the answer to the part asked for; gives nodes that the walk is done with.
+    /// Handles the reply to a part; appends the nodes to release.
     pub(crate) fn arrive(
         &mut self,
         reply: Result<Reply, Error>,
@@ -236,7 +238,7 @@ impl Walk {
                 let trail = self.place.trail.by_member(member);
                 self.found(run, tree, (stats, node), trail, map, gone)
             }
-            // There may be such a name in the next one.
+            // The next member may have the name.
             (State::DownMember(_, member, failed), Err(error)) => {
                 self.fail_member(member, failed, error)
             }
@@ -247,11 +249,11 @@ impl Walk {
                 let at_point = key.is_some_and(|key| trail.at_root(key).is_some());
                 let root = map.root.filter(|root| trail.is_empty() && key == Some(root.key));
                 self.go(Place { node, trail: trail.clone(), at_point }, gone);
-                // There is nothing above the root, and the root is what stands in its place.
+                // There is nothing above the root; if it is a mount point, the walk enters it.
                 root.map_or(State::Ready, |root| self.enter(root, &trail, gone))
             }
             (State::Arriving(member, _), Ok((stats, Some(node)))) => {
-                // Its attributes may be others than when it came here.
+                // Its attributes may have changed since it was mounted.
                 self.stats.pop();
                 self.stats.extend(stats);
                 let trail = self.place.trail.by_member(member);
@@ -287,7 +289,8 @@ impl Walk {
         }
     }
 
-    /// A part was found, or its beginning: goes there, or through a point on the way.
+    /// Continues behind a found part, or the found beginning of one: there, or at a mount point on
+    /// it.
     fn found(
         &mut self,
         run: usize,
@@ -319,7 +322,7 @@ impl Walk {
         }
     }
 
-    /// Goes to where a point's members stand, without a reference of its own.
+    /// Enters a mount point, without a reference of its own.
     fn enter(&mut self, point: &Arc<Point>, trail: &Trail, gone: &mut Vec<NodeId>) -> State {
         let Some(trail) = trail.through(point, 0) else {
             self.stats.pop();
@@ -333,7 +336,7 @@ impl Walk {
     }
 
     fn fail_member(&self, member: usize, failed: Option<Error>, error: Error) -> State {
-        // That a name is not there says less than that a server is not.
+        // An unavailable server is a more important error than a missing name.
         let failed = failed.filter(|failed| *failed != Error::NotFound).or(Some(error));
         if member + 1 < self.point().members.len() {
             State::Next(member + 1, failed)
@@ -358,19 +361,19 @@ impl Walk {
         &self.place.trail.last().expect("members belong to a point").point
     }
 
-    /// Whether the node where it ended is its own to give back.
+    /// Returns whether the walk has a reference to the node at its end, to be released.
     pub(crate) fn owns_end(&self) -> bool {
         self.owned
     }
 
-    /// Stops in the middle; gives nodes that are done with.
+    /// Aborts the walk; returns the nodes to release.
     pub(crate) fn abandon(&mut self) -> Vec<NodeId> {
         let mut gone = Vec::new();
         self.let_go(&mut gone);
         gone
     }
 
-    /// How many names from the first on stay in the tree, as far as names tell.
+    /// Returns the number of first names that stay in the tree, judged by names alone.
     fn run(&self, map: Map<'_>) -> usize {
         let aside = |name: &Name| !name.plain() || map.hidden.is_name(name);
         self.names.iter().skip(1).take_while(|name| !aside(name)).count() + 1
@@ -380,7 +383,7 @@ impl Walk {
         self.names.iter().take(run).cloned().collect()
     }
 
-    /// One word for `/.upcall/`.
+    /// Returns the state's name for `/.upcall/`.
     pub(crate) fn name(&self) -> &'static str {
         match self.state {
             State::Ready => "ready",

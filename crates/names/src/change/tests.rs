@@ -36,7 +36,7 @@ fn states_md_is_fresh() {
         ("Failed", Err(Error::NotFound)),
     ];
     for (kind, wish) in wishes() {
-        // Every way to answer twice.
+        // Every sequence of two replies.
         for course in 0..9_usize {
             let (mut table, mut gone) = (Table::default(), Vec::new());
             let root = Place::plain(NodeId::new(0, 0));

@@ -44,7 +44,7 @@ fn states_md_is_fresh() {
         ("Failed", &|| Err(Error::ReadOnly)),
         ("Done", &|| Ok(Reply::Done)),
     ];
-    // Every way to answer up to four times.
+    // Every sequence of up to four replies.
     for course in 0..256_usize {
         let mut entry = make_dir();
         for place in 0..4 {

@@ -7,7 +7,7 @@ fn stat(kind: Kind) -> Stat {
     Stat { kind, size: 100, ..Stat::default() }
 }
 
-/// Answers of every kind to whatever can be asked.
+/// Returns replies of every kind to every possible request.
 fn replies() -> Vec<(&'static str, Result<Reply, Error>)> {
     let (node, open) = (NodeId::new(0, 3), OpenId::new(0, 4));
     let walked = |kind, node| Ok(Reply::Walked(vec![stat(kind)], node));
@@ -68,7 +68,7 @@ fn states_md_is_fresh() {
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/fetch/states.md"));
 }
 
-/// A fetch that has opened its file, which claims to have this size.
+/// Returns a fetch that has opened its file, whose stat has this size.
 fn opened(size: u64) -> (Fetch, OpenId) {
     let (table, hidden) = (Table::default(), Hidden::default());
     let map = || Map { table: &table, hidden: &hidden, top: NodeId::new(9, 0), root: None };

@@ -47,7 +47,7 @@ fn states_md_is_fresh() {
         ("Nothing", &|| entries(&[])),
         ("Failed", &|| Err(Error::Disconnected)),
     ];
-    // Every way to answer up to four times.
+    // Every sequence of up to four replies.
     for course in 0..625_usize {
         let mut union = union();
         drop(union.next());

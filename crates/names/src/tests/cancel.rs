@@ -1,10 +1,10 @@
 //! Requests that overlap and are cancelled at every step: each has one reply, and in the end every
-//! node and open file has been given back exactly once.
+//! node and open file has been released exactly once.
 
 use super::*;
 use fastrand::Rng;
 
-/// Requests whose trees answer in any order.
+/// Requests to trees that reply in any order.
 struct Schedule {
     lab: Lab,
     rng: Rng,
@@ -12,7 +12,7 @@ struct Schedule {
     pending: Vec<RequestId>,
     nodes: Vec<NodeId>,
     unions: Vec<OpenId>,
-    /// Names of files that were made.
+    /// Number of files created, for their names.
     made: u32,
 }
 
@@ -56,7 +56,7 @@ impl Schedule {
         parts(PATHS[self.rng.usize(..PATHS.len())])
     }
 
-    /// A node that is held, or the root.
+    /// Returns a node that is held, or the root.
     fn node(&mut self) -> NodeId {
         let at = self.rng.usize(..=self.nodes.len());
         self.nodes.get(at).copied().unwrap_or(self.lab.names.root())
@@ -116,7 +116,7 @@ impl Schedule {
         self.collect();
     }
 
-    /// One of the trees answers, or says that it was cancelled.
+    /// Delivers the reply of one of the trees, or its cancellation.
     fn answer(&mut self) {
         if self.lab.asked.is_empty() {
             return;
@@ -133,7 +133,7 @@ impl Schedule {
         }
     }
 
-    /// Takes replies; whatever they hand out is held, or given back.
+    /// Takes replies; holds or releases what they return.
     fn collect(&mut self) {
         for (id, reply) in std::mem::take(&mut self.lab.replies) {
             let at = self.pending.iter().position(|known| *known == id).expect("one reply each");
@@ -156,7 +156,7 @@ impl Schedule {
         }
     }
 
-    /// Everything that is pending ends, and everything held is given back.
+    /// Ends all pending requests and releases everything held.
     fn end(mut self) {
         while !self.pending.is_empty() {
             self.answer();

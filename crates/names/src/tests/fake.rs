@@ -1,4 +1,4 @@
-//! A tree in memory that answers at once, and counts who holds what.
+//! A tree in memory that replies at once, and counts references.
 
 use base::op::Entry;
 use base::{Buf, Error, Kind, Name, Stat};
@@ -9,27 +9,28 @@ use tree::{Ask, Input, NodeId, OpenId, Reply, Request, RequestId};
 struct Node {
     parent: usize,
     name: String,
-    /// `None`: a file.
+    /// `None` for a file.
     children: Option<BTreeMap<String, usize>>,
     link: Option<String>,
 }
 
-/// The tree. A node's id is its inode.
+/// A tree. A node's id is its inode.
 #[derive(Debug)]
 pub(super) struct Fake {
     pub(super) index: u16,
     nodes: Vec<Node>,
-    /// References given out.
+    /// References handed out.
     held: BTreeMap<NodeId, usize>,
     opens: BTreeMap<OpenId, usize>,
     /// Directories that were flushed.
     pub(super) flushed: Vec<String>,
-    /// It does not answer but with this.
+    /// Error of all replies, if any.
     pub(super) broken: Option<Error>,
 }
 
 impl Fake {
-    /// Files by their paths; those that end with a slash are directories, `a>b` is a link.
+    /// Returns a tree of files by their paths; a path with a slash at the end is a directory, `a>b`
+    /// a link.
     pub(super) fn new(index: u16, files: &[&str]) -> Fake {
         let root =
             Node { parent: 0, name: String::new(), children: Some(BTreeMap::new()), link: None };
@@ -148,7 +149,7 @@ impl Fake {
         }
     }
 
-    /// What a tree is asked about has to be there when it is asked.
+    /// Checks that the objects of a request exist on its arrival.
     pub(super) fn expect_held(&self, input: &Input) {
         let Input::Ask(_, request) = input else { return };
         for id in request.ask.ids().into_iter().flatten() {
@@ -240,7 +241,7 @@ impl Fake {
         Ok(Reply::Walked(stats, Some(self.hold(at))))
     }
 
-    /// Two entries at a time, with cookies that use all bits.
+    /// Lists two entries at a time, with cookies that use all bits.
     fn list(&self, at: usize, cookie: u64) -> Vec<Entry> {
         let all = self.nodes[at].children.iter().flatten();
         let numbered = all.enumerate().map(|(index, entry)| (u64::MAX - index as u64, entry));

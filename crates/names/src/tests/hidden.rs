@@ -1,4 +1,4 @@
-//! The mounts that are not listed.
+//! Mounts that are not listed.
 
 use super::*;
 use base::Stat;

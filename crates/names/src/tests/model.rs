@@ -1,4 +1,4 @@
-//! Random name spaces against a model that goes name by name and remembers everything.
+//! Random name spaces against a model that walks name by name and remembers everything.
 
 use super::*;
 use fastrand::Rng;
@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 /// A file: its tree and its inode.
 type File = (usize, usize);
 
-/// A point that was passed: its members, what it stands for, and the member it was passed by.
+/// A crossed mount point: its members, its own directory, and the member by which it was crossed.
 type Passed = (Vec<File>, File, File);
 
 #[derive(Clone)]
 struct At {
     file: File,
     passed: Vec<Passed>,
-    /// In the place of the last point.
+    /// Whether this is the last mount point itself.
     here: bool,
 }
 
@@ -61,7 +61,7 @@ impl Model {
         names.iter().try_fold(root, |at, name| self.step(fakes, &at, name))
     }
 
-    /// Whether something stands where nobody gets to.
+    /// Returns whether a mount point is unreachable.
     fn is_stranded(&self) -> bool {
         let mut open = BTreeSet::from([0]);
         loop {
@@ -77,7 +77,7 @@ impl Model {
         }
     }
 
-    /// What is there, if it is a directory: its members, or itself.
+    /// Returns the members to bind from a directory: those of a mount point, or itself.
     fn source(&self, fakes: &[Fake], at: &At) -> Option<Vec<File>> {
         let (tree, inode) = at.file;
         match at.here {
@@ -209,8 +209,8 @@ fn look(lab: &mut Lab, model: &Model, rng: &mut Rng) {
     assert_eq!((listed.len(), &listed), (count, &names_there), "{names:?}");
 }
 
-/// Each walk ends where the model says, each list has the names it says, and nothing is held that
-/// is not needed.
+/// Each walk ends where the model says, each list has the names of the model, and nothing unneeded
+/// is held.
 #[test]
 fn random_name_spaces_are_as_the_model_has_them() {
     for seed in 0..400 {

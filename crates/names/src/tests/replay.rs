@@ -1,14 +1,14 @@
-//! What is shown makes the same name space when it is said again.
+//! The listed commands rebuild the same name space.
 
 use super::*;
 use crate::script::{Line, Source as Said};
 use fastrand::Rng;
 
-/// Trees in which there are enough directories to get lost.
+/// Trees with enough directories to get lost.
 const TREES: [&[&str]; 3] = [&["a/b/", "b/a/c/", "c/"], &["a/", "b/c/a/"], &["c/b/", "a/b/c/"]];
 
 impl Lab {
-    /// Carries a line out, as a node does; `volume:N` is the tree with this number.
+    /// Executes a line, as a node does; `volume:N` is the tree with this number.
     fn say(&mut self, text: &str) -> Result<(), Error> {
         let mut lines = script::parse(text).expect("a line");
         let wish = match lines.remove(0).1 {
@@ -42,7 +42,7 @@ fn shown(lines: &[&str]) -> Vec<String> {
 fn what_needs_another_stands_behind_it() {
     let lines = ["mount /c volume:1", "bind /c/b /a"];
     assert_eq!(shown(&lines), lines);
-    // Also when that is not there any more.
+    // Also after that was unmounted.
     let lines = ["mount /c volume:1", "bind /c/b /a", "mount /c volume:2"];
     assert_eq!(shown(&lines), lines);
     let lines = ["mount /c volume:1", "bind /c/b /a", "unmount /c"];
@@ -80,7 +80,7 @@ fn a_line_that_makes_itself_superfluous_is_forgotten() {
         lab.say("unmount /c").expect("it is there");
         assert!(lab.names.text().is_empty() && lab.names.table.lines_kept() < 200);
     }
-    // What never ends has an end.
+    // An endless history has a limit.
     let made = (0..100_000).take_while(|_| lab.say("bind /c /c").is_ok()).count();
     assert!((60_000..70_000).contains(&made), "{made}");
     lab.say("unmount /c").expect("it is there");
@@ -104,7 +104,7 @@ fn random_line(rng: &mut Rng) -> String {
     }
 }
 
-/// Where walks lead and what lists show.
+/// Returns the results of random walks and lists.
 fn seen(lab: &mut Lab, rng: &mut Rng) -> Vec<String> {
     (0..40)
         .map(|_| {

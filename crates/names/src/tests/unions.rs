@@ -1,4 +1,4 @@
-//! Several directories in one place.
+//! Several directories at one mount point.
 
 use super::*;
 use base::Access;
@@ -108,7 +108,7 @@ fn new_files_are_made_in_the_first_member_that_takes_them() {
         Reply::Stat(_) => Ok::<(), Error>(()),
         other => panic!("{other:?}"),
     };
-    // Trees with odd numbers take new files here, and the third stands in front.
+    // Trees with odd numbers accept new files here, and the third is in front.
     made(&mut lab, "new").unwrap();
     assert_eq!(lab.at("u/new").unwrap(), "3:/new");
     lab.fakes[3].broken = Some(Error::NoSpace);
@@ -280,7 +280,7 @@ fn a_flush_of_a_union_reaches_every_member() {
     assert!(matches!(lab.ask(flush()), Ok(Reply::Done)));
     let flushed = |lab: &Lab| lab.fakes.iter().map(|fake| fake.flushed.len()).collect::<Vec<_>>();
     assert_eq!(flushed(&lab), [0, 1, 1, 1]);
-    // The others are flushed without one that is away.
+    // The others are flushed even if one is unavailable.
     lab.fakes[1].broken = Some(Error::Disconnected);
     assert!(matches!(lab.ask(flush()), Ok(Reply::Done)));
     assert_eq!(flushed(&lab), [0, 1, 2, 2]);

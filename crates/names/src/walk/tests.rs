@@ -29,7 +29,7 @@ fn names(text: &str) -> Vec<Name> {
     text.split(' ').map(|name| Name::new(name.as_bytes()).unwrap()).collect()
 }
 
-/// A walk that waits, in every way.
+/// Returns walks in every waiting state.
 fn waiting(table: &Table) -> Vec<Walk> {
     let hidden = Hidden::default();
     let map = Map { table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
@@ -73,7 +73,7 @@ fn states_md_is_fresh() {
     for walk in waiting(&table) {
         for (label, reply) in &replies {
             let (mut walk, before) = (walk.clone(), walk.name());
-            // A part has one answer for each of its names.
+            // A part has one reply for each of its names.
             if matches!(walk.state, State::Aside(_) | State::Arriving(..) | State::Copying)
                 && (label.ends_with("Some") || label.ends_with("Point"))
             {
