@@ -1,9 +1,9 @@
-//! A store's disk, which is a file of the reactor's.
+//! A store's disk, implemented by a file of the reactor.
 
 use base::op::{BLOCKS_MAX, Done, File, Op, OpId};
 use store::{Io, IoDone, IoId};
 
-/// What a store asks of its disk as an operation of the reactor.
+/// Converts an I/O request of a store to an operation of the reactor.
 pub fn op(id: OpId, file: File, block: usize, io: Io) -> Op {
     let offset = |at: u64| at * block as u64;
     match io {
@@ -20,17 +20,17 @@ pub fn op(id: OpId, file: File, block: usize, io: Io) -> Op {
     }
 }
 
-/// A completion as the store expects it.
+/// Converts a completion to the store's form.
 ///
 /// # Panics
-/// If it completes nothing that [`op`] asks for.
+/// If it is no completion of an operation of [`op`].
 pub fn done(local: u64, done: Done) -> (IoId, IoDone) {
     let id = IoId(u32::try_from(local).expect("what the store counts fits 32 bits"));
     let done = match done {
         Done::Blocks(blocks) => IoDone::Read(blocks),
         Done::Stored(result) => IoDone::Written(result),
         Done::Synced(result) => IoDone::Flushed(result),
-        // The reactor completes every operation with its own shape.
+        // The reactor completes every operation with its own variant.
         other @ (Done::Accepted(_)
         | Done::Connected(_)
         | Done::Parcel(_)

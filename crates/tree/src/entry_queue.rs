@@ -1,26 +1,26 @@
-//! Serialises changes of one directory entry, where a change takes more than one step.
+//! Serialises changes of one directory entry where a change takes more than one step.
 //!
-//! A change stands in the queue of each entry it is about (at most two) and runs when it is at the
-//! head of all of them. It joins all its queues at once, so the order is the same everywhere and
-//! nobody waits in a circle. The cost of a change is logarithmic in the number of entries queued
+//! A change waits in the queue of each entry that it changes (at most two) and runs when it is at
+//! the head of all of them. It joins all its queues at once, so the order is the same everywhere
+//! and there is no deadlock. The cost of a change is logarithmic in the number of entries queued
 //! for, whatever the length of a queue.
 
 use base::Name;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A directory, by what the tree knows it by, and a name in it.
+/// A directory, by the tree's key of it, and a name in it.
 pub(crate) type EntryKey = ((u64, u64), Name);
 
-/// A place in the queues.
+/// A position in the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
 
-/// The queues. `T` is what waits.
+/// The queues. `T` is a queued request.
 #[derive(Debug)]
 pub(crate) struct EntryQueue<T> {
     next: u64,
     queues: BTreeMap<EntryKey, BTreeSet<Ticket>>,
-    /// The entries of each change, running or waiting.
+    /// The entries of each change, running or queued.
     keys: BTreeMap<Ticket, [Option<EntryKey>; 2]>,
     waiting: BTreeMap<Ticket, T>,
 }
@@ -33,7 +33,7 @@ impl<T> Default for EntryQueue<T> {
 }
 
 impl<T> EntryQueue<T> {
-    /// Joins the queues of these entries; whether the change may run at once.
+    /// Joins the queues of these entries; returns whether the change may run at once.
     pub(crate) fn join(&mut self, keys: [Option<EntryKey>; 2]) -> (Ticket, bool) {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -44,18 +44,18 @@ impl<T> EntryQueue<T> {
         (ticket, self.is_first(ticket))
     }
 
-    /// Keeps what waits for its turn.
+    /// Stores a request until its turn.
     pub(crate) fn wait(&mut self, ticket: Ticket, waiting: T) {
         assert!(!self.is_first(ticket), "who is first runs");
         self.waiting.insert(ticket, waiting);
     }
 
-    /// Takes out what waits, because it is not wanted any more; the ticket still has to leave.
+    /// Removes a queued request after its cancellation; its ticket still has to leave the queues.
     pub(crate) fn take(&mut self, ticket: Ticket) -> Option<T> {
         self.waiting.remove(&ticket)
     }
 
-    /// Leaves the queues; what may run now, with its tickets.
+    /// Leaves the queues; returns the requests that may run now, with their tickets.
     pub(crate) fn leave(&mut self, ticket: Ticket) -> Vec<(Ticket, T)> {
         let keys = self.keys.remove(&ticket).expect("a ticket leaves once");
         let mut heads = BTreeSet::new();
@@ -76,12 +76,12 @@ impl<T> EntryQueue<T> {
         keys.all(|key| self.queues[key].first() == Some(&ticket))
     }
 
-    /// Requests that wait.
+    /// Iterates over the queued requests.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.values()
     }
 
-    /// How many changes wait.
+    /// Returns the number of queued changes.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }

@@ -1,31 +1,31 @@
-//! Flat directories of files that have no names elsewhere: what the trees of the server itself
-//! share. Files are numbers; the root is zero.
+//! Flat directories of fixed files, shared by the server's own trees. Files are numbers; the root
+//! is zero.
 
 use crate::request::{Ask, NodeId, Reply};
 use base::op::Entry;
 use base::{Buf, Error, Kind, Name, Stat, StatFs, Time};
 
-/// The number of the directory.
+/// Number of the directory.
 pub const ROOT: usize = 0;
 
-/// A file: its name, its number, greater than that of the one before, and its permission bits.
+/// A file: its name, its number (ascending in a list of files), and its permission bits.
 pub type File = (&'static str, usize, u32);
 
-/// What all files of a directory have alike.
+/// Attributes common to all files of a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Alike {
-    /// The number of their device.
+    /// Device number.
     pub device: u64,
-    /// Their owner.
+    /// Owner.
     pub uid: u32,
-    /// Their dates.
+    /// Timestamps.
     pub date: Time,
 }
 
-/// The number of the file that a name is.
+/// Returns the number of the file with this name.
 ///
 /// # Errors
-/// `NotFound`.
+/// `NotFound` if there is none.
 pub fn find(files: &[File], name: &Name) -> Result<usize, Error> {
     if matches!(name.as_bytes(), b"." | b"..") {
         return Ok(ROOT);
@@ -34,7 +34,7 @@ pub fn find(files: &[File], name: &Name) -> Result<usize, Error> {
     found.map(|(_, number, _)| *number).ok_or(Error::NotFound)
 }
 
-/// The attributes of a file, or of the directory.
+/// Returns the attributes of a file or of the directory.
 pub fn stat(files: &[File], number: usize, alike: &Alike) -> Stat {
     let file = files.iter().find(|(_, file, _)| *file == number);
     let (kind, mode) = file.map_or((Kind::Directory, 0o555), |(.., mode)| (Kind::File, *mode));
@@ -54,7 +54,7 @@ pub fn stat(files: &[File], number: usize, alike: &Alike) -> Stat {
     }
 }
 
-/// The entries behind a cookie.
+/// Returns the entries behind a cookie.
 pub fn list(files: &[File], cookie: u64, with_stat: bool, alike: &Alike) -> Reply {
     assert!(files.is_sorted_by_key(|(_, number, _)| number), "numbers are cookies");
     let entry = |(name, number, _): &File| Entry {
@@ -69,11 +69,11 @@ pub fn list(files: &[File], cookie: u64, with_stat: bool, alike: &Alike) -> Repl
     Reply::Entries(behind.map(entry).collect())
 }
 
-/// Walks some names in the tree with this number: `find` says which file a name is, `stat` what a
-/// file's attributes are.
+/// Performs a walk in the tree of `from`: `find` looks up a name in the root, `stat` returns a
+/// file's attributes.
 ///
 /// # Errors
-/// `NotFound`, or `NotDirectory` behind a file, if not even the first name is there.
+/// `NotFound`, or `NotDirectory` below a file, if the first name is not found.
 pub fn walk(
     from: NodeId,
     names: &[Name],
@@ -93,11 +93,11 @@ pub fn walk(
     Ok(Reply::Walked(stats, Some(NodeId::new(from.tree(), node))))
 }
 
-/// What all trees of the server itself answer alike: they have no attributes, links and devices,
-/// and nothing to make durable.
+/// Replies to requests that all of the server's own trees handle alike: these have no extended
+/// attributes, links or devices, and nothing to make durable.
 ///
 /// # Errors
-/// `NoAttribute`, `Invalid` for what is no link, `Unsupported` for all that they do not do.
+/// `NoAttribute`; `Invalid` for a readlink; `Unsupported` for all other requests.
 pub fn answer(ask: &Ask) -> Result<Reply, Error> {
     #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else can be done there")]
     match ask {
@@ -110,7 +110,7 @@ pub fn answer(ask: &Ask) -> Result<Reply, Error> {
     }
 }
 
-/// A part of a file's contents, with room in front of it.
+/// Returns a part of a file's contents, with headroom.
 pub fn part(contents: &[u8], offset: u64, count: u32, headroom: u32) -> Buf {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(contents.len());
     let end = start.saturating_add(count as usize).min(contents.len());

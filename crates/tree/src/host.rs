@@ -1,12 +1,12 @@
-//! The host tree: an existing directory, served as it is.
+//! The host tree: an existing directory, served as is.
 //!
-//! A node is a handle (`O_PATH`) that the reactor holds, so it outlives its name, and nothing
-//! outside of the root can be reached: names are resolved beneath a handle, one at a time, links
-//! are not followed. Each request becomes one operation of the reactor's vocabulary, an
-//! [`errand`]; the tree itself only keeps count of who still needs which handle, because a file
-//! may be closed by its client while reads of it are under way.
+//! A node is a handle (`O_PATH`) held by the reactor, so it outlives its name, and nothing outside
+//! of the root is reachable: names are resolved beneath a handle, one at a time, without following
+//! links. Each request becomes one operation of the reactor, a pending request ([`errand`]); the
+//! tree itself only counts the users of each handle, because a client may close a file while reads
+//! of it are in flight.
 //!
-//! Permissions are the kernel's: every operation says on whose behalf it is performed.
+//! Permissions are the kernel's: every operation carries the identity of its caller.
 //!
 #![doc = include_str!("host/states.md")]
 
@@ -25,50 +25,53 @@ use plan::Plan;
 use slab::Slab;
 use std::collections::BTreeMap;
 
-/// Most nodes and open files together; the process's limit on open files is usually lower.
+/// Maximum number of nodes and open files together; the process's limit on open files is usually
+/// lower.
 pub const HANDLES_MAX: usize = 1 << 20;
 
-/// Freeing the storage of a file of this size takes time that others would notice, bytes.
+/// Size of a file, bytes, from which on freeing its storage takes noticeable time.
 const LARGE: u64 = 16 << 20;
 
-/// A handle with its users.
+/// A handle with its use count.
 #[derive(Clone, Debug)]
 struct Handle {
     file: File,
-    /// References given out and errands under way. Never zero while it is in a table.
+    /// References handed out and pending requests. Never zero while it is in a table.
     users: u32,
-    /// Given back by its client; lives on only for errands under way. (Open files only.)
+    /// Closed by its client, but needed by pending requests. (Open files only.)
     closed: bool,
-    /// How many removals the tree had seen when the handle was made.
+    /// Value of `Host::removals` when the handle was opened.
     removals: u64,
-    /// As large as the file is known to have been, bytes.
+    /// Largest known size of the file, bytes.
     size: u64,
     key: FileKey,
 }
 
-/// The tree automaton.
+/// The host tree.
 #[derive(Debug)]
 pub struct Host {
-    /// Set in the upper bits of every id, of nodes as of operations, so that they find this tree.
+    /// Tree number in the upper bits of all ids, of nodes as of operations, for routing to this
+    /// tree.
     index: u16,
     read_only: bool,
-    /// Most nodes and open files together.
+    /// Maximum number of nodes and open files together.
     handles_max: usize,
     nodes: Slab<Handle>,
     opens: Slab<Handle>,
     errands: Slab<Errand>,
-    /// Slots of the requests under way.
+    /// Slots of the pending requests.
     slots: BTreeMap<RequestId, usize>,
-    /// Changes of entries: a conditional one takes two steps on the host.
+    /// Queues of changes of entries: a conditional change takes two steps on the host.
     changes: EntryQueue<Waiting>,
-    /// Where the requests that wait stand.
+    /// Tickets of the queued requests.
     waiting: BTreeMap<RequestId, Ticket>,
     locks: Table<OpenId, RequestId>,
-    /// Removals so far. A handle made before the last one may be a file's last tie to its storage.
+    /// Number of removals so far. A handle opened before the last one may be the last reference to
+    /// a file's storage.
     removals: u64,
 }
 
-/// A change whose entry is being changed by another request.
+/// A change queued behind another one of the same entry.
 #[derive(Debug)]
 struct Waiting {
     id: RequestId,
@@ -76,21 +79,21 @@ struct Waiting {
     pins: [Option<Id>; 2],
 }
 
-/// How much of everything there is, for `/.upcall/`.
+/// Statistics for `/.upcall/`.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Nodes that clients hold.
+    /// Nodes held by clients.
     pub nodes: usize,
     /// Open files.
     pub opens: usize,
-    /// Ranges locked, and requests waiting for one.
+    /// Ranges locked, and requests waiting for a lock.
     pub locks: (usize, usize),
-    /// Errands by what they wait for.
+    /// Pending requests by awaited completion.
     pub errands: Vec<(&'static str, usize)>,
 }
 
 impl Host {
-    /// The tree below `root`, a handle of the reactor's, as number `index` among the node's trees.
+    /// Returns the tree below `root`, a handle of the reactor's, with tree number `index`.
     pub fn new(index: u16, root: File, stat: &Stat, read_only: bool) -> Host {
         let (mut nodes, removals) = (Slab::new(), 0);
         let key = (stat.device, stat.inode);
@@ -113,28 +116,28 @@ impl Host {
         }
     }
 
-    /// Sets how many nodes and open files there may be, at most [`HANDLES_MAX`]. What is held
-    /// beyond stays.
+    /// Sets the maximum number of nodes and open files, at most [`HANDLES_MAX`]. Handles beyond it
+    /// stay open.
     pub fn set_handles_max(&mut self, most: usize) {
         self.handles_max = most.min(HANDLES_MAX);
     }
 
-    /// The root; never released. Every walk that ends there gives this node.
+    /// Returns the root, which is never released. Every walk that ends there returns this node.
     pub fn root(&self) -> NodeId {
         NodeId::new(self.index, 0)
     }
 
-    /// The reactor's handle of the root.
+    /// Returns the reactor's handle of the root.
     pub fn root_file(&self) -> File {
         self.nodes[0].file
     }
 
-    /// How many nodes and open files there are; each is a file of the process.
+    /// Returns the number of nodes and open files; each is a file descriptor of the process.
     pub fn handles(&self) -> usize {
         self.nodes.len() - 1 + self.opens.len()
     }
 
-    /// How much of everything there is.
+    /// Returns the statistics.
     pub fn counts(&self) -> Counts {
         let mut errands: Vec<(&'static str, usize)> = Vec::new();
         for (_, errand) in &self.errands {
@@ -224,7 +227,8 @@ impl Host {
         }
     }
 
-    /// Queues a request for the entries that it changes by name; whether it has its turn.
+    /// Queues a request for the entries that it changes by name; returns its ticket and whether it
+    /// may run.
     fn join(&mut self, ask: &Ask) -> Option<(Ticket, bool)> {
         let entries = ask.entries();
         entries.iter().flatten().next()?;
@@ -233,7 +237,7 @@ impl Host {
         Some(self.changes.join(keys))
     }
 
-    /// Answers a request, or begins its operation.
+    /// Replies to a request, or starts its operation.
     fn run(
         &mut self,
         id: RequestId,
@@ -260,7 +264,7 @@ impl Host {
         }
     }
 
-    /// Notes a request that an operation is going to answer.
+    /// Registers a request whose operation is about to start.
     fn begin(&mut self, errand: Errand) {
         let id = errand.request;
         let slot = self.errands.insert(errand);
@@ -268,7 +272,7 @@ impl Host {
         assert!(known.is_none(), "{id:?} is under way already");
     }
 
-    /// A change is over, or given up: the next ones of its entries have their turn.
+    /// Ends or drops a change and runs the next ones of its entries.
     fn leave(&mut self, ticket: Option<Ticket>, out: &mut Vec<Output>) {
         let mut free: Vec<Ticket> = ticket.into_iter().collect();
         while let Some(ticket) = free.pop() {
@@ -292,7 +296,7 @@ impl Host {
         }
     }
 
-    /// Answers those who waited for locks that were released, before others can take them.
+    /// Grants released locks to waiting requests, before others can take them.
     fn grant(&mut self, out: &mut Vec<Output>) {
         let granted = self.locks.advance().into_iter();
         out.extend(granted.map(|id| Output::Reply(id, Ok(Reply::Locked))));
@@ -341,7 +345,7 @@ impl Host {
         self.leave(errand.ticket, out);
     }
 
-    /// Gives back one use of a handle, and the handle after the last.
+    /// Drops one use of a handle; closes the handle after the last.
     fn unpin(&mut self, id: Id, out: &mut Vec<Output>) {
         let removals = self.removals;
         let handle = self.handle_mut(id);
@@ -357,8 +361,8 @@ impl Host {
         }
     }
 
-    /// Goes on with locks that were released: to be called at the end of every turn, and when
-    /// [`Automaton::deadline`] has passed.
+    /// Grants released locks: call it at the end of every turn, and when [`Automaton::deadline`]
+    /// has passed.
     pub fn tick(&mut self, out: &mut Vec<Output>) {
         self.grant(out);
     }
@@ -391,7 +395,7 @@ impl Host {
         OpId(NodeId::new(self.index, slot).0)
     }
 
-    /// The node where a walk arrived: the root is always the same one.
+    /// Returns the node at the end of a walk; always the same one for the root.
     fn arrive(&mut self, file: File, stat: &Stat, out: &mut Vec<Output>) -> NodeId {
         if (stat.device, stat.inode) != self.nodes[0].key {
             return self.add_node(file, stat);

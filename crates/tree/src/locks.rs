@@ -1,14 +1,14 @@
-//! Who holds which range of which file (`fcntl(2)` record locks, 9P2000.L `Tlock`).
+//! Byte-range locks (`fcntl(2)` record locks, 9P2000.L `Tlock`).
 //!
-//! Ranges of one owner never overlap; taking a range replaces what the owner held there. A
-//! request that must wait stands in line and is granted when nobody is in its way any more; one
-//! that would close a circle of owners waiting for each other is refused (`WouldDeadlock`). An
-//! owner with several pending requests can still close a circle when one of them is granted.
+//! Ranges of one owner never overlap; taking a range replaces the owner's earlier locks there. A
+//! blocked request waits and is granted when no conflict is left; one that would close a cycle of
+//! owners waiting for each other is refused (`WouldDeadlock`). An owner with several waiting
+//! requests can still close a cycle when one of them is granted.
 //!
-//! Clients choose how many ranges there are and how many requests wait, so no request looks at all
-//! of them: conflicts are found in [interval trees](ranges), a waiting request watches one
-//! range that is in its way and is looked at again when that one goes, [`Table::advance`] looks at
-//! a bounded number of requests a turn, and the search for circles has a bounded number of steps.
+//! Clients control the number of ranges and of waiting requests, so no request examines all of
+//! them: conflicts are found in [interval trees](ranges), a waiting request watches one conflicting
+//! range and is reconsidered when that one is released, [`Table::advance`] reconsiders a bounded
+//! number of requests a turn, and the search for cycles has a bounded number of steps.
 
 mod ranges;
 
@@ -19,63 +19,66 @@ use std::collections::{BTreeMap, BTreeSet};
 #[cfg(test)]
 mod tests;
 
-/// Most ranges of all files that can be locked. Giving up the middle of a range leaves two, and
-/// is refused only at twice as many.
+/// Maximum number of ranges locked in all files. Unlocking the middle of a range leaves two, and is
+/// refused only at twice as many.
 pub const RANGES_MAX: usize = 65_536;
 
-/// Most ranges that can be held through one open file: giving them all up is one step.
+/// Number of ranges held through one open file at which new locks through it are refused: its close
+/// releases them all in one step.
 pub const OPEN_RANGES_MAX: usize = 8192;
 
-/// Most requests for all files that can wait.
+/// Maximum number of waiting requests for all files.
 pub const WAITING_MAX: usize = 4096;
 
-/// Longest name of a client, bytes.
+/// Maximum length of a client's name, bytes.
 pub const CLIENT_MAX: usize = 256;
 
-/// Most steps of a search for a circle of waiting owners; a longer one is taken for a circle.
+/// Maximum number of steps of a search for a cycle of waiting owners; a longer search is taken for
+/// a cycle.
 const SEARCH_MAX: usize = 4096;
 
-/// Most waiting requests that one call of [`Table::advance`] looks at.
+/// Maximum number of waiting requests reconsidered by one call of [`Table::advance`].
 pub const ADVANCE_MAX: usize = 256;
 
-/// How a range is locked.
+/// Type of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// Many may hold it.
+    /// Any number of owners may hold it.
     Shared,
-    /// One may hold it.
+    /// One owner may hold it.
     Exclusive,
-    /// Nobody holds it: unlocks.
+    /// Unlock.
     None,
 }
 
-/// Who holds a lock: a process of a client, as the client tells it.
+/// Owner of a lock: a process of a client, as reported by the client.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
-    /// Which machine.
+    /// Name of the client.
     pub client: Vec<u8>,
-    /// Which process there.
+    /// Process id on the client.
     pub process: u32,
 }
 
-/// A range with its kind and owner.
+/// A range with its lock type and owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// How.
+    /// Type of the lock.
     pub kind: LockKind,
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u64,
-    /// Last byte, inclusive; `u64::MAX` means to the end, however far the file grows.
+    /// Offset of the last byte, inclusive; `u64::MAX` means to the end of the file, wherever that
+    /// is.
     pub last: u64,
-    /// By whom.
+    /// Owner of the lock.
     pub owner: Owner,
 }
 
 impl Lock {
-    /// A range as protocols give it: a length of zero means to the end.
+    /// Returns a lock from a protocol's start and length; a length of zero means to the end.
     ///
     /// # Errors
-    /// `Invalid` if the range reaches past the largest offset, or the client's name is too long.
+    /// `Invalid` if the range extends past the largest offset, or the client's name is too long.
     pub fn new(kind: LockKind, start: u64, length: u64, owner: Owner) -> Result<Lock, Error> {
         if owner.client.len() > CLIENT_MAX {
             return Err(Error::Invalid);
@@ -87,27 +90,27 @@ impl Lock {
         Ok(Lock { kind, start, last, owner })
     }
 
-    /// The length as protocols give it: zero means to the end.
+    /// Returns the length in a protocol's form: zero means to the end.
     pub fn length(&self) -> u64 {
         if self.last == u64::MAX { 0 } else { self.last - self.start + 1 }
     }
 }
 
-/// Which file: device and inode.
+/// Identity of a file: device and inode.
 pub type FileKey = (u64, u64);
 
-/// How a request for a lock ended.
+/// Result of a lock request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is held (or no longer, if unlocking).
+    /// Granted (or released, for an unlock).
     Granted,
-    /// Somebody is in the way.
+    /// Refused because of a conflict.
     Blocked,
-    /// It stands in line; [`Table::advance`] names it when it is held.
+    /// Queued; [`Table::advance`] returns the request when it is granted.
     Waits,
 }
 
-/// A held range without its first byte, and the open file that it was taken through.
+/// A held range without its first byte, and the open file through which it was locked.
 #[derive(Clone, Copy, Debug)]
 struct Held<T> {
     last: u64,
@@ -115,7 +118,7 @@ struct Held<T> {
     through: T,
 }
 
-/// A range that is asked for.
+/// A requested range.
 #[derive(Clone, Copy, Debug)]
 struct Want<T> {
     range: Range,
@@ -126,55 +129,56 @@ struct Want<T> {
 /// The locks of one file.
 #[derive(Debug)]
 struct Locked<T, R> {
-    /// Everything that is held, by owner and first byte.
+    /// All held ranges, by owner and first byte.
     held: BTreeMap<(OwnerId, u64), Held<T>>,
     exclusive: Ranges,
     shared: Ranges,
-    /// Ranges taken through each open file.
+    /// Ranges locked through each open file.
     opens: BTreeMap<T, BTreeSet<(OwnerId, u64)>>,
-    /// Requests that wait, by open file and order of arrival.
+    /// Waiting requests, by open file and order of arrival.
     waiting: BTreeSet<(T, u64)>,
-    /// Requests that watch a held range: owner and first byte of that, order of arrival.
+    /// Requests that watch a held range: its owner and first byte, and the request's order of
+    /// arrival.
     watches: BTreeMap<(OwnerId, u64, u64), R>,
 }
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Clone, Copy, Debug)]
 struct Waiting<T, R> {
     request: R,
     file: FileKey,
     want: Want<T>,
-    /// Owner and first byte of the range that it watches; `None`: it is due to be looked at.
+    /// Owner and first byte of the watched range; `None` if the request is due for reconsideration.
     watches: Option<(OwnerId, u64)>,
 }
 
-/// Somebody who holds or waits for something.
+/// An owner with held ranges or waiting requests.
 #[derive(Debug)]
 struct Known {
     owner: Owner,
-    /// Ranges held and requests waiting.
+    /// Number of ranges held and requests waiting.
     uses: usize,
-    /// Requests waiting, by order of arrival.
+    /// Waiting requests, by order of arrival.
     waits: BTreeSet<u64>,
 }
 
 /// All locks of a tree. `T` names an open file, `R` a request.
 #[derive(Debug)]
 pub struct Table<T, R> {
-    /// Files without locks and waiting requests are not kept.
+    /// Files with locks or waiting requests.
     files: BTreeMap<FileKey, Locked<T, R>>,
     held_count: usize,
-    /// Requests that wait, by order of arrival.
+    /// Waiting requests, by order of arrival.
     waiting: BTreeMap<u64, Waiting<T, R>>,
-    /// The order of arrival of each waiting request.
+    /// Order of arrival of each waiting request.
     arrivals: BTreeMap<R, u64>,
     next_arrival: u64,
-    /// Waiting requests that may be granted now.
+    /// Waiting requests due for reconsideration.
     due: BTreeSet<u64>,
     ids: BTreeMap<Owner, OwnerId>,
     owners: BTreeMap<OwnerId, Known>,
     next_owner: OwnerId,
-    /// Owners that wait.
+    /// Owners of waiting requests.
     waiters: BTreeSet<OwnerId>,
 }
 
@@ -209,7 +213,7 @@ impl<T, R> Default for Table<T, R> {
 }
 
 impl<T: Copy + Ord, R> Locked<T, R> {
-    /// A range of another owner that is in the way.
+    /// Returns a conflicting range of another owner.
     fn in_way(&self, range: &Range, is_exclusive: bool) -> Option<Range> {
         let Range { start, last, owner } = *range;
         let found = self.exclusive.overlapping(start, last, owner);
@@ -217,8 +221,8 @@ impl<T: Copy + Ord, R> Locked<T, R> {
         found.or_else(shared).copied()
     }
 
-    /// Shows every range of another owner that is in the way, until `show` has enough; whether it
-    /// has seen all.
+    /// Passes all conflicting ranges of other owners to `show` until it returns `false`; returns
+    /// whether all were passed.
     fn each_in_way(
         &self,
         range: &Range,
@@ -229,7 +233,7 @@ impl<T: Copy + Ord, R> Locked<T, R> {
             && (!is_exclusive || self.shared.each_overlapping(range, show))
     }
 
-    /// Ranges of an owner that overlap these bytes, by first byte.
+    /// Returns the ranges of an owner that overlap these bytes, by first byte.
     fn of(&self, range: Range) -> impl Iterator<Item = (u64, &Held<T>)> {
         let Range { start, last, owner } = range;
         let before = self.held.range((owner, 0)..(owner, start)).next_back();
@@ -238,7 +242,7 @@ impl<T: Copy + Ord, R> Locked<T, R> {
         before.into_iter().chain(inside).map(|((_, start), held)| (*start, held))
     }
 
-    /// The tree of everything that is held in the same way.
+    /// Returns the interval tree of exclusive or of shared ranges.
     fn tree(&mut self, is_exclusive: bool) -> &mut Ranges {
         if is_exclusive { &mut self.exclusive } else { &mut self.shared }
     }
@@ -253,7 +257,7 @@ impl<T: Copy + Ord, R> Locked<T, R> {
         self.opens.entry(held.through).or_default().insert(key);
     }
 
-    /// Removes what an owner holds from this byte on; requests that watched it are due.
+    /// Removes an owner's range with this first byte; requests that watched it become due.
     fn remove(&mut self, key: (OwnerId, u64), due: &mut BTreeSet<u64>) -> Held<T> {
         let held = self.held.remove(&key).expect("it is held");
         self.tree(held.is_exclusive).remove(key.1, key.0);
@@ -274,10 +278,10 @@ impl<T: Copy + Ord, R> Locked<T, R> {
 }
 
 impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
-    /// Takes, waits for, or gives up a range.
+    /// Locks a range, waits for it, or unlocks it.
     ///
     /// # Errors
-    /// `WouldDeadlock` if waiting would never end, `NoMemory` past [`RANGES_MAX`],
+    /// `WouldDeadlock` if the wait would never end, `NoMemory` past [`RANGES_MAX`],
     /// [`OPEN_RANGES_MAX`] or [`WAITING_MAX`].
     pub fn request(
         &mut self,
@@ -319,7 +323,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         Ok(Outcome::Waits)
     }
 
-    /// A lock of somebody else that is in the way of this one.
+    /// Returns a lock of another owner that conflicts with this one.
     pub fn conflict(&self, file: FileKey, lock: &Lock) -> Option<Lock> {
         let is_exclusive = match lock.kind {
             LockKind::None => return None,
@@ -336,8 +340,8 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         Some(Lock { kind, start: found.start, last: found.last, owner })
     }
 
-    /// Drops everything that was taken or waited for through an open file; gives the requests
-    /// that waited, which will not be granted any more.
+    /// Drops all locks and waiting requests of an open file; returns the requests, which will not
+    /// be granted.
     pub fn close(&mut self, file: FileKey, through: T) -> Vec<R> {
         let Some(locked) = self.files.get_mut(&file) else { return Vec::new() };
         let keys = locked.opens.get(&through).cloned().unwrap_or_default();
@@ -353,7 +357,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         dropped
     }
 
-    /// Takes a request out of the line; whether it stood there.
+    /// Removes a waiting request; returns whether there was one.
     pub fn cancel(&mut self, request: R) -> bool {
         let Some(&arrival) = self.arrivals.get(&request) else { return false };
         let waiting = self.strike(arrival);
@@ -361,13 +365,13 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         true
     }
 
-    /// Whether [`Table::advance`] has something to do.
+    /// Returns whether [`Table::advance`] has requests to reconsider.
     pub fn is_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// Grants waiting requests that nobody is in the way of any more, in order; looks at no more
-    /// than [`ADVANCE_MAX`].
+    /// Grants waiting requests without a conflict, in order; reconsiders no more than
+    /// [`ADVANCE_MAX`].
     pub fn advance(&mut self) -> Vec<R> {
         let mut granted = Vec::new();
         for _ in 0..ADVANCE_MAX {
@@ -378,7 +382,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
             if let Some(in_way) = locked.in_way(&want.range, want.is_exclusive) {
                 self.watch(arrival, in_way);
             } else {
-                // It was admitted when it came, so it needs no room now.
+                // It was admitted on arrival, so the limits do not apply now.
                 self.add_use(want.range.owner);
                 self.strike(arrival);
                 self.take(file, want);
@@ -389,12 +393,12 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         granted
     }
 
-    /// How many ranges are held and how many requests wait.
+    /// Returns the numbers of held ranges and of waiting requests.
     pub fn counts(&self) -> (usize, usize) {
         (self.held_count, self.waiting.len())
     }
 
-    /// Asserts what always holds and costs little.
+    /// Asserts all invariants.
     pub fn check(&self) {
         assert_eq!(self.waiting.len(), self.arrivals.len());
         assert_eq!(self.ids.len(), self.owners.len());
@@ -406,7 +410,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         self.check_owners();
     }
 
-    /// Asserts that what is known of files agrees with what is held and who waits.
+    /// Asserts that the tables of each file agree with held ranges and waiting requests.
     fn check_files(&self) {
         let (mut held, mut waiting) = (0, 0);
         for (file, locked) in &self.files {
@@ -432,7 +436,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         assert_eq!(self.waiting.len(), waiting, "who waits, waits for one file");
     }
 
-    /// Asserts that owners are known for as long as they hold or wait for something.
+    /// Asserts that the owners are those of held ranges and waiting requests.
     fn check_owners(&self) {
         let mut uses: BTreeMap<OwnerId, usize> = BTreeMap::new();
         for (owner, _) in self.files.values().flat_map(|locked| locked.held.keys()) {
@@ -461,7 +465,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         let Some(&owner) = self.ids.get(&lock.owner) else { return Ok(Outcome::Granted) };
         let range = Range { start: lock.start, last: lock.last, owner };
         let Some(locked) = self.files.get(&file) else { return Ok(Outcome::Granted) };
-        // What was once taken can be given up, also if that leaves two pieces.
+        // Unlocking is possible even if it splits a range in two.
         let first = locked.of(range).next();
         if first.is_some_and(|(start, held)| start < range.start && range.last < held.last) {
             self.expect_room(2 * RANGES_MAX)?;
@@ -475,7 +479,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         if self.held_count >= limit { Err(Error::NoMemory) } else { Ok(()) }
     }
 
-    /// Cuts the range out of what its owner holds, then adds it.
+    /// Removes the range from its owner's locks, then adds it.
     fn take(&mut self, file: FileKey, want: Want<T>) {
         let Want { range, is_exclusive, through } = want;
         self.add_use(range.owner);
@@ -491,12 +495,12 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         self.add_use(range.owner);
     }
 
-    /// Takes a range away from its owner; what is left on both sides stays.
+    /// Removes a range from its owner's locks; the parts on both sides remain.
     fn cut(&mut self, file: FileKey, cut: Range) {
         let Some(locked) = self.files.get_mut(&file) else { return };
         let starts: Vec<u64> = locked.of(cut).map(|(start, _)| start).collect();
         let owner = cut.owner;
-        // It stays known although everything may be gone for a moment.
+        // Keeps the owner known while it may have no ranges for a moment.
         self.add_use(owner);
         for start in starts {
             let locked = self.files.get_mut(&file).expect("it has locks");
@@ -521,7 +525,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         }
     }
 
-    /// Gives an owner the number that was chosen for it, unless it has one.
+    /// Registers an owner under the next number, unless it is known.
     fn know(&mut self, owner: Owner) {
         if self.ids.contains_key(&owner) {
             return;
@@ -547,7 +551,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         }
     }
 
-    /// Puts a request in line, behind a range that is in its way.
+    /// Queues a request that watches a conflicting range.
     fn wait(&mut self, request: R, file: FileKey, want: Want<T>, in_way: Range) {
         let arrival = self.next_arrival;
         self.next_arrival += 1;
@@ -580,7 +584,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         }
     }
 
-    /// A request waits no more.
+    /// Removes a waiting request.
     fn strike(&mut self, arrival: u64) -> Waiting<T, R> {
         self.unwatch(arrival);
         self.due.remove(&arrival);
@@ -599,13 +603,13 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         waiting
     }
 
-    /// Whether somebody in the way of `want` waits, directly or not, for the owner of `want`. Only
-    /// owners that wait can be part of a circle, so only those are followed.
+    /// Returns whether an owner that conflicts with `want` waits, directly or not, for the owner of
+    /// `want`. Only owners that wait can be part of a cycle, so only those are followed.
     fn closes_circle(&self, file: FileKey, want: &Want<T>) -> bool {
         let owner = want.range.owner;
         let holds_some = self.owners.get(&owner).is_some_and(|it| it.uses > it.waits.len());
         if !holds_some {
-            // There is nothing that anybody could wait for.
+            // It holds nothing that others could wait for.
             return false;
         }
         let mut steps = 0;
@@ -630,8 +634,8 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         false
     }
 
-    /// Owners that wait and are in the way of what another one wants: found among the ranges in the
-    /// way or among those that wait, whichever are fewer.
+    /// Returns waiting owners that conflict with a request: searches the conflicting ranges or the
+    /// waiting owners, whichever are fewer.
     fn waiters_in_way(&self, file: FileKey, want: &Want<T>, steps: &mut usize) -> Vec<OwnerId> {
         let Some(locked) = self.files.get(&file) else { return Vec::new() };
         let mut found = Vec::new();
@@ -650,7 +654,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         self.waiters.iter().filter(in_way).copied().collect()
     }
 
-    /// Whether an owner holds something that is in the way of what another one wants.
+    /// Returns whether an owner's locks conflict with a request of another one.
     fn is_in_way(&self, file: FileKey, owner: OwnerId, want: &Want<T>, steps: &mut usize) -> bool {
         *steps += 1;
         let Some(locked) = self.files.get(&file).filter(|_| owner != want.range.owner) else {

@@ -1,17 +1,16 @@
-//! The remote tree: what another 9P server serves, as a client of it.
+//! The remote tree: files of another 9P server, accessed as its client.
 //!
-//! Requests become sequences of messages ([errands](errand)), on one connection that is made
-//! again whenever it is lost ([link]); many are under way at once, each with a tag
-//! ([calls]). A place is known by its path and by the server's number of it ([places]), so that
-//! what was held on a connection that is lost can be found again on the next one ([seek]): it is
-//! the same file, or stale. Each user has fids of their own, so the server's permissions hold.
+//! Requests become sequences of messages ([pending requests](errand)) on one connection, which is
+//! re-established when it is lost ([link]); many messages are in flight at once, each with a tag
+//! ([calls]). A remote inode is identified by its path and by its qid ([places]), so that nodes and
+//! open files of a lost connection can be recovered on the next one ([seek]): they lead to the same
+//! file, or are stale. Each user has fids of their own, so the server's permissions apply.
 //!
-//! What changes something and was not answered before the connection was lost is answered
-//! `Disconnected`, because nobody knows; everything else is asked again. Locks do not outlive
-//! their connection.
+//! A change without a reply before the loss of the connection fails with `Disconnected`, because
+//! its effect is unknown; all other requests are sent again. Locks do not outlive their connection.
 //!
-//! Nothing that the peer sends is believed before it is checked: a message that does not answer
-//! what was asked ends the connection.
+//! All messages of the peer are checked: one that is no reply to an outstanding message ends the
+//! connection.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -61,44 +60,45 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use wire::ninep::NO_UID;
 
-/// Most nodes, open files and errands together.
+/// Maximum number of nodes, open files and pending requests together.
 pub const HANDLES_MAX: usize = 1 << 20;
-/// The number of every root, whatever its server says: nobody knows that before there is a
+/// Inode number of every root, whatever its server reports, so that it is known before the first
 /// connection.
 const ROOT_INODE: u64 = u64::MAX;
-/// Most news that wait to be taken.
+/// Maximum number of queued events for the operator.
 const NEWS_MAX: usize = 16;
-/// How often a request is sent again on another connection.
+/// Maximum number of attempts of a request, on different connections.
 const ATTEMPTS_MAX: u8 = 3;
-/// How long messages stand in line while the server answers nothing at all. What it would take to
-/// answer may be asked of itself, by way of us: then everybody would wait for ever.
+/// Maximum time that messages queue while the server replies to nothing at all. The server's
+/// replies may depend on requests that it sends itself through this tree, which would be a
+/// deadlock.
 const LINE_MAX: Duration = Duration::from_secs(10);
-/// The smallest message size with which a walk of sixteen long names still fits.
+/// Smallest message size that fits a walk of sixteen long names, bytes.
 const MSIZE_MIN: u32 = 4 + 4096 + wire::ninep::IO_HEADER_SIZE;
 
-/// What can be chosen about a remote tree.
+/// Configuration of a remote tree.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What the files' device is called: a number that no other tree has.
+    /// Device number of the files, different from that of every other tree.
     pub device: u64,
     /// Whether every change is refused here.
     pub read_only: bool,
-    /// Whoever asks, the server hears this name and number.
+    /// User name and number sent to the server for all callers, if set.
     pub user: Option<(Vec<u8>, u32)>,
-    /// The number by which the server hears of us ourselves; [`NO_UID`], the default: of nobody.
-    /// Who runs the tree says it, because zero is a user who may do everything.
+    /// User number sent to the server for this server itself; [`NO_UID`], the default, for none. It
+    /// is configured explicitly, because zero is a user with all rights.
     pub server_uid: u32,
-    /// Largest message, bytes; the server may want less.
+    /// Maximum size of a message, bytes; the server may propose less.
     pub msize: u32,
-    /// Most messages outstanding.
+    /// Maximum number of outstanding messages.
     pub calls_max: usize,
-    /// Most nodes, open files and errands together, at most [`HANDLES_MAX`].
+    /// Maximum number of nodes, open files and pending requests together, at most [`HANDLES_MAX`].
     pub handles_max: usize,
-    /// How long after the connection was lost requests wait for the next one.
+    /// Time that requests wait for a new connection after a loss.
     pub patience: Duration,
-    /// Makes the pauses between attempts differ from those of others.
+    /// Seed of the pauses between attempts, so that they differ from those of others.
     pub seed: u64,
-    /// Its operations have three numbers from here on: another tree may use it as a part.
+    /// First of the three operation numbers of this tree: another tree may use it as a part.
     pub first_op: usize,
 }
 
@@ -119,65 +119,66 @@ impl Default for Config {
     }
 }
 
-/// How much of everything there is, for `/.upcall/`.
+/// Statistics for `/.upcall/`.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// What the link is doing.
+    /// State of the link.
     pub link: &'static str,
-    /// How often it has been up.
+    /// Number of connections established so far.
     pub connections: u64,
-    /// Places that are known.
+    /// Remote inodes known.
     pub nodes: usize,
     /// Open files.
     pub opens: usize,
-    /// Numbers of fids in use.
+    /// Fids in use.
     pub fids: usize,
-    /// Messages outstanding, and messages that stand in line.
+    /// Messages outstanding, and messages queued.
     pub calls: (usize, usize),
-    /// Errands by what they wait for.
+    /// Pending requests by step.
     pub errands: Vec<(&'static str, usize)>,
 }
 
-/// The tree automaton.
+/// The remote tree.
 #[derive(Debug)]
 pub struct Remote {
-    /// Set in the upper bits of every id, of nodes as of operations, so that they find this tree.
+    /// Tree number in the upper bits of all ids, of nodes as of operations, for routing to this
+    /// tree.
     index: u16,
-    /// Where the server may be: tried in turn.
+    /// Addresses of the server, tried in turn.
     to: Vec<Address>,
-    /// How often it was tried.
+    /// Number of attempts.
     tries: usize,
     aname: Vec<u8>,
     config: Config,
-    /// The time of the input that is being handled.
+    /// Time of the current input.
     now: Instant,
     link: Link,
     dialect: Dialect,
-    /// As agreed.
+    /// Negotiated message size, bytes.
     msize: u32,
-    /// Counts connections; what is of another one means nothing to the server.
+    /// Number of the connection; fids of other connections are unknown to the server.
     epoch: u32,
-    /// Whether the link is up or was, since that was last looked at.
+    /// Whether the link has been up since the last check.
     was_up: bool,
-    /// Requests wait for a connection until then.
+    /// Deadline of requests that wait for a connection.
     patient_until: Option<Instant>,
-    /// Since when messages stand in line and nothing was answered.
+    /// Time since which messages queue without any reply.
     stuck_since: Option<Instant>,
-    /// The socket in use.
+    /// Socket of the connection.
     socket: Option<Socket>,
     is_receiving: bool,
     is_sending: bool,
-    /// What has come and is no whole message yet.
+    /// Received bytes of an incomplete message.
     input: Buf,
     outbox: Vec<Buf>,
-    /// What is wrong with the connection, found out in the middle of something.
+    /// Protocol error found while handling a message.
     blame: Option<&'static str>,
     calls: Calls,
     fids: Fids,
     places: Places,
     opens: Slab<Open>,
     errands: Errands,
-    /// Changes of entries, where those that wait stand, and those that are over since.
+    /// Queues of changes of entries, tickets of the queued requests, and tickets that have ended.
     changes: EntryQueue<Waiting>,
     waiting: BTreeMap<RequestId, Ticket>,
     left: Vec<Ticket>,
@@ -188,8 +189,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The tree that the server at one of `to` calls `aname`, as number `index` among the node's
-    /// trees. It connects at the first [`Remote::tick`].
+    /// Returns a tree, with tree number `index`, of the files that the server at one of `to`
+    /// exports as `aname`. It connects at the first [`Remote::tick`].
     ///
     /// # Panics
     /// If `to` is empty.
@@ -230,19 +231,19 @@ impl Remote {
         }
     }
 
-    /// The root; never released. Every walk that ends there gives this node.
+    /// Returns the root, which is never released. Every walk that ends there returns this node.
     pub fn root(&self) -> NodeId {
         NodeId::new(self.index, ROOT)
     }
 
-    /// The attributes of the root, as far as they say which file it is: known before there is a
-    /// connection, and the same after the next.
+    /// Returns the root's identifying attributes: known before the first connection, and the same
+    /// on every connection.
     pub fn root_stat(&self) -> Stat {
         let (kind, device, inode) = (Kind::Directory, self.config.device, ROOT_INODE);
         Stat { kind, mode: 0o755, links: 2, device, inode, ..Stat::default() }
     }
 
-    /// Whatever number the server gives its root, here it has always the same.
+    /// Replaces the server's inode number of the root by [`ROOT_INODE`].
     fn with_own_root(&self, mut reply: Reply) -> Reply {
         let root = self.places.qid(ROOT);
         let own = |stat: &mut Stat| {
@@ -275,7 +276,7 @@ impl Remote {
         reply
     }
 
-    /// How much of everything there is.
+    /// Returns the statistics.
     pub fn counts(&self) -> Counts {
         let mut errands: Vec<(&'static str, usize)> = Vec::new();
         for (_, errand) in self.errands.iter() {
@@ -296,13 +297,13 @@ impl Remote {
         }
     }
 
-    /// The next thing that the operator may want to know.
+    /// Returns the next event for the operator.
     pub fn next_news(&mut self) -> Option<News> {
         self.news.pop_front()
     }
 
-    /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
-    /// has passed. What the turn gave to say leaves in one operation.
+    /// Performs due work: call it at the end of every turn, and when [`Automaton::deadline`] has
+    /// passed. All output of the turn is sent in one operation.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.begin(now);
         self.tell_link(link::Input::Tick, out);
@@ -313,7 +314,7 @@ impl Remote {
         self.say_news();
     }
 
-    /// Messages that have stood in line for long while nothing was answered are given up.
+    /// Fails messages that have been queued for [`LINE_MAX`] without any reply of the server.
     fn clear_line(&mut self, out: &mut Vec<Output>) {
         let (_, waiting) = self.calls.counts();
         if waiting == 0 {
@@ -338,7 +339,8 @@ impl Remote {
         }
     }
 
-    /// Hangs up, for the end of the node; [`Remote::is_closed`] tells when that is done.
+    /// Closes the connection at the end of the node; [`Remote::is_closed`] returns whether this is
+    /// done.
     pub fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.begin(now);
         self.tell_link(link::Input::Close, out);
@@ -347,20 +349,20 @@ impl Remote {
         self.settle(out);
     }
 
-    /// Whether nothing is under way any more, and nothing will be.
+    /// Returns whether no operation is outstanding, and none will be started.
     pub fn is_closed(&self) -> bool {
         self.link.is_over()
     }
 
     fn begin(&mut self, now: Instant) {
         self.now = now;
-        // At the start the server is as good as lost just now.
+        // At the start, the timeout runs as after a loss.
         if self.patient_until.is_none() {
             self.patient_until = Some(now + self.config.patience);
         }
     }
 
-    /// This is so from now on.
+    /// Records a new state of the server for the operator.
     fn tell_news(&mut self, news: News) {
         let ends = matches!(self.link.state(), link::State::Leaving { .. } | link::State::Over);
         if !ends {
@@ -377,12 +379,12 @@ impl Remote {
         self.news.push_back(news);
     }
 
-    /// Whether there is a connection that requests can use.
+    /// Returns whether there is a connection for requests.
     pub fn is_connected(&self) -> bool {
         self.link.is_up()
     }
 
-    /// What the server is called where its news are told.
+    /// Returns the name of the server in events.
     pub fn name(&self) -> String {
         let (to, aname) = (&self.to[0], String::from_utf8_lossy(&self.aname));
         format!("{to} {aname}").trim_end().to_string()
@@ -392,7 +394,7 @@ impl Remote {
         self.dialect == Dialect::Linux
     }
 
-    /// The number by which the server hears of a caller.
+    /// Returns the user number sent to the server for a caller.
     fn user_of(&self, caller: &Caller) -> u32 {
         match (&self.config.user, caller) {
             (Some((_, uid)), _) => *uid,
@@ -401,7 +403,7 @@ impl Remote {
         }
     }
 
-    /// The name by which the server hears of them.
+    /// Returns the user name sent to the server for a user number.
     fn user_name(&self, user: u32) -> Vec<u8> {
         match &self.config.user {
             Some((name, _)) => name.clone(),
@@ -465,7 +467,7 @@ impl Automaton for Remote {
 }
 
 impl Remote {
-    /// Asserts that what is known of the connection agrees with the link.
+    /// Asserts that the state of the connection agrees with the link.
     fn check_connection(&self) {
         self.fids.check();
         let used = !matches!(
@@ -513,7 +515,7 @@ impl Remote {
         self.begin_or_wait(id, request, out);
     }
 
-    /// Whether there is no connection, and none is waited for any more.
+    /// Returns whether there is no connection, and requests no longer wait for one.
     fn unreachable(&self) -> bool {
         !self.link.is_up() && self.patient_until.is_none_or(|until| self.now >= until)
     }
@@ -532,7 +534,7 @@ impl Remote {
         }
     }
 
-    /// Gives a fid back, which nobody waits for.
+    /// Clunks a fid without a waiting request.
     fn clunk(&mut self, fid: u32) {
         let message = calls::Message::new(&wire::ninep::Tmessage::Clunk { fid });
         self.calls.begin(calls::Owner::Clunk(fid), message, &mut self.outbox);
@@ -549,7 +551,7 @@ impl Remote {
             }
             Done::Received(received) => self.received(received, out),
             Done::Sent(sent) => self.sent(sent, out),
-            // The reactor completes every operation with its own shape.
+            // The reactor completes every operation with its own variant.
             other @ (Done::Accepted(_)
             | Done::Read(_)
             | Done::Written(_)

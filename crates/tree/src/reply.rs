@@ -1,17 +1,17 @@
-//! Answers to file requests.
+//! Replies to file requests.
 
 use crate::locks::Lock;
 use crate::{NodeId, OpenId};
 use base::op::{Content, Entry, Listing};
 use base::{Buf, Stat, StatFs, User};
 
-/// Answer of a tree.
+/// A reply of a tree.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// Nothing but success.
+    /// Success without a value.
     Done,
-    /// Attributes of every file on the way; the node if all names were found. Not even the first
-    /// found is an error, unless there were no names.
+    /// Attributes of every file on the way; the node if all names were found. If not even the first
+    /// name was found, the reply is an error.
     Walked(Vec<Stat>, Option<NodeId>),
     /// Attributes, the first bytes, and the open file if there may be more (or it is a directory).
     Fetched(Stat, Buf, Option<OpenId>),
@@ -19,32 +19,32 @@ pub enum Reply {
     Stat(Stat),
     /// An open file.
     Opened(OpenId, Stat),
-    /// A new file, open; without a name if it has no links.
+    /// A new file, open; without a name if its link count is zero.
     Created(NodeId, OpenId, Stat),
-    /// Nothing was replaced or removed, because this is the present state of the entry.
+    /// Nothing was replaced or removed, because the entry is in this other state.
     Unexpected(Option<Stat>),
     /// Bytes read; none: the end of the file.
     Data(Buf),
-    /// Bytes read, in pieces that are shared with a cache; none: the end of the file. Another
-    /// answer to [`Ask::Read`](crate::Ask::Read), which leaves no room for a header.
+    /// Bytes read, in pieces shared with a cache; none: the end of the file. An alternative reply
+    /// to [`Ask::Read`](crate::Ask::Read), without headroom.
     Pieces(Vec<Buf>),
-    /// Offset of the next byte that takes space; `None`: there is none to the end of the file.
+    /// Offset of the next allocated byte; `None` if there is none up to the end of the file.
     DataAt(Option<u64>),
-    /// So many bytes were written.
+    /// Number of bytes written.
     Written(u32),
     /// Entries; none: the end of the directory.
     Entries(Vec<Entry>),
-    /// Directories that were listed, and the processor time that took, ns.
+    /// The directories listed, and the processor time used, ns.
     Listings(Vec<Listing>, u64),
-    /// Files that were read, and the processor time that took, ns.
+    /// The files read, and the processor time used, ns.
     Contents(Vec<Content>, u64),
-    /// A link's target, an attribute's value, the list of attributes.
+    /// The target of a link, the value of an attribute, or the list of attributes.
     Bytes(Vec<u8>),
     /// Space and files of the tree, used and free.
     StatFs(StatFs),
     /// The range is locked (or unlocked).
     Locked,
-    /// Somebody else holds it, and waiting was not asked for.
+    /// A conflicting lock is held, and the request does not wait.
     Blocked,
     /// Conflicting lock, if there is one.
     Conflict(Option<Lock>),
@@ -53,7 +53,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// A node and an open file that are held for whoever gets this.
+    /// Returns the node and the open file handed out by the reply.
     pub fn handed_out(&self) -> (Option<NodeId>, Option<OpenId>) {
         if let Reply::Walked(_, node) = self {
             return (*node, None);

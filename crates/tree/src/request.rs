@@ -1,9 +1,9 @@
-//! File requests: what 9P2000.L, NFSv3, HTTP and FUSE have in common.
+//! File requests: the common core of 9P2000.L, NFSv3, HTTP and FUSE.
 //!
-//! Files are named by [`NodeId`], and what must outlive a name is pinned by an [`OpenId`]. A
-//! reply that carries either hands out one reference; [`Input::Release`] and [`Input::Close`]
-//! give it back. Ids are made by trees and never by clients, so an unknown one is a mistake of
-//! this program and not of a peer.
+//! A [`NodeId`] identifies a file, and an [`OpenId`] pins a file beyond the life of its name. A
+//! reply with either hands out one reference; [`Input::Release`] and [`Input::Close`] return it.
+//! Ids are created by trees and never by clients, so an unknown one is a bug of this program and
+//! not an error of a peer.
 
 use base::op::{Done, Op, OpId, Replacement, Who};
 use base::{Access, Buf, Caller, Error, Expected, Kind, Name, SetStat};
@@ -11,11 +11,11 @@ use base::{Access, Buf, Caller, Error, Expected, Kind, Name, SetStat};
 pub use crate::locks::{Lock, LockKind, Owner};
 pub use crate::reply::Reply;
 
-/// Names one request; chosen by who asks.
+/// Identifier of a request, chosen by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// Bits of a request id that distinguish the calls of one asker.
+/// Number of lower bits of a request id, which distinguish the calls of one caller.
 const CALL_BITS: u32 = 32;
 
 impl RequestId {
@@ -24,38 +24,38 @@ impl RequestId {
         RequestId(u64::from(asker) << CALL_BITS | u64::from(call))
     }
 
-    /// Returns the asker: the same for all requests of one connection.
+    /// Returns the caller: the same for all requests of one connection.
     pub fn asker(self) -> u32 {
         (self.0 >> CALL_BITS) as u32
     }
 }
 
-/// Names a file of a tree for as long as the reference is held.
+/// Identifier of a file in a tree while a reference is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeId(pub u64);
 
-/// Names an open file of a tree for as long as it is open.
+/// Identifier of an open file in a tree while it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpenId(pub u64);
 
-/// How many bits of an id say what it is to its tree.
+/// Number of lower bits of an id, which are local to its tree.
 const LOCAL_BITS: u32 = 48;
 
-/// Both kinds of ids say in their upper sixteen bits which tree made them.
+/// Defines the common layout of ids: the tree's number is in the upper sixteen bits.
 macro_rules! of_tree {
     ($type:ident) => {
         impl $type {
-            /// The id that a tree gives to what it counts as `local`.
+            /// Returns the id of the tree's object `local`.
             pub fn new(tree: u16, local: usize) -> $type {
                 $type(u64::from(tree) << LOCAL_BITS | local as u64)
             }
 
-            /// Which tree.
+            /// Returns the tree's number.
             pub fn tree(self) -> u16 {
                 (self.0 >> LOCAL_BITS) as u16
             }
 
-            /// What it is to that tree.
+            /// Returns the number local to the tree.
             pub fn local(self) -> usize {
                 (self.0 & ((1 << LOCAL_BITS) - 1)) as usize
             }
@@ -76,7 +76,7 @@ pub enum Id {
 }
 
 impl Id {
-    /// Which tree it is of.
+    /// Returns the tree's number.
     pub fn tree(self) -> u16 {
         match self {
             Id::Node(node) => node.tree(),
@@ -85,386 +85,385 @@ impl Id {
     }
 }
 
-/// What can happen to a tree.
+/// An input of a tree.
 #[derive(Debug)]
 pub enum Input {
-    /// Somebody asks; exactly one [`Output::Reply`] follows.
+    /// A request; exactly one [`Output::Reply`] follows.
     Ask(RequestId, Request),
-    /// The reply is no longer wanted; it comes all the same, perhaps as `Cancelled`.
+    /// The reply is no longer wanted; it follows nevertheless, perhaps as `Cancelled`.
     Cancel(RequestId),
-    /// A reference to a node is given back.
+    /// A reference to a node is released.
     Release(NodeId),
-    /// An open file is given back, and its locks with it.
+    /// An open file is closed, and its locks are released.
     Close(OpenId),
-    /// The same, because whoever had it is gone: what was begun with it is not finished.
+    /// Like [`Input::Close`], after the loss of the client: unfinished work on the file is dropped.
     Abandon(OpenId),
-    /// An operation ended.
+    /// The completion of an operation.
     Done(OpId, Done),
-    /// The contents of a service file, as asked for by [`Output::Render`].
+    /// The contents of a service file, in reply to [`Output::Render`].
     Rendered(u64, Vec<u8>),
-    /// What was written to a service file was done, or not: the end of [`Output::Command`].
+    /// The result of an [`Output::Command`].
     Commanded(u64, Result<(), Refusal>),
 }
 
-/// What a tree can ask for.
+/// An output of a tree.
 #[derive(Debug)]
 pub enum Output {
-    /// The answer to a request.
+    /// The reply to a request.
     Reply(RequestId, Result<Reply, Error>),
     /// An operation of the reactor.
     Do(Op),
-    /// The contents of a service file; comes back with the same number.
+    /// A request for the contents of a service file; the reply has the same number.
     Render(u64, Topic),
-    /// Somebody who may wrote lines to a service file; their end comes back with the same number.
+    /// Lines written to a service file by an authorised user; their result has the same number.
     Command {
-        /// The number.
+        /// Number of the command.
         ticket: u64,
-        /// Which line of all that was written the first one is, counted from one.
+        /// Number of the first line in the text written, counted from one.
         line: usize,
         /// The lines.
         text: Vec<u8>,
     },
-    /// Nobody waits for the end of this command any more; it comes all the same, and soon.
+    /// Nobody waits for the result of this command any longer; it follows nevertheless, and soon.
     CancelCommand(u64),
 }
 
-/// Why a command was not carried out, or not all of it.
+/// Reason why a command was not or only partly executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// For programs.
+    /// Error code, for programs.
     pub error: Error,
-    /// For people: the line, what is wrong with it, and what to do.
+    /// Message for people: the line, its error, and the remedy.
     pub why: String,
 }
 
-/// What a service file is about.
+/// Subject of a service file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Every kind of machine, how many are in which state.
+    /// All kinds of machines, with the number in each state.
     Machines,
-    /// Every queue, its length and its limit.
+    /// All queues, with length and limit.
     Queues,
-    /// How long each stage of a request takes.
+    /// Latencies of the stages of a request.
     Stages,
-    /// All of it as Prometheus text.
+    /// All of these as Prometheus text.
     Metrics,
-    /// What is mounted and bound where, in the words of a names file; the same words change it.
+    /// Mounts and binds, in the syntax of a names file; lines of the same syntax change them.
     Names,
 }
 
-/// Who asks for what.
+/// A file request with its caller.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// On whose behalf; every tree enforces permissions.
+    /// Identity of the caller; every tree enforces permissions.
     pub caller: Caller,
-    /// What.
+    /// The request.
     pub ask: Ask,
 }
 
-/// What can be asked of a tree.
+/// A file request.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// Follow names one after the other. No names: one more reference to the same node.
+    /// Walk names one after the other. Without names: one more reference to the same node.
     Walk {
-        /// Where to start.
+        /// First directory.
         from: NodeId,
-        /// At most sixteen.
+        /// The names, at most sixteen.
         names: Vec<Name>,
     },
-    /// Find a file by its path from the root, following links that stay within, and read it.
+    /// Look up a path from the root, following links that stay within, and read the file.
     Fetch {
-        /// Another directory to start from, out of which nothing leads: neither a link that begins
-        /// with `/` nor `..`. `None`: the tree's own root.
+        /// Another directory to start from, which neither a link that begins with `/` nor `..` can
+        /// leave. `None`: the tree's own root.
         root: Option<NodeId>,
         /// Components, none of them `.` or `..`.
         path: Vec<Name>,
-        /// How much to read at once, bytes.
+        /// Maximum number of bytes to read at once.
         read_max: u32,
-        /// How much room to leave in front of the data.
+        /// Headroom in front of the data, bytes.
         headroom: u32,
     },
-    /// The attributes.
+    /// Get the attributes.
     Stat {
-        /// Of what.
+        /// The file.
         node: NodeId,
     },
     /// Change attributes.
     SetStat {
-        /// Of what.
+        /// The file.
         node: NodeId,
         /// The same file, open for writing, which is permission enough to set the size.
         open: Option<OpenId>,
-        /// What.
+        /// The new attributes.
         set: SetStat,
     },
     /// Open a file or directory.
     Open {
-        /// Which.
+        /// The file.
         node: NodeId,
-        /// How.
+        /// Access mode.
         access: Access,
     },
-    /// Make a file and open it.
+    /// Create a file and open it.
     Create {
-        /// Where.
+        /// The directory.
         dir: NodeId,
-        /// Its name.
+        /// Name of the file.
         name: Name,
-        /// How to open it.
+        /// Access mode.
         access: Access,
-        /// Whether it must not be there.
+        /// Whether an existing file is an error.
         exclusive: bool,
         /// Permission bits.
         mode: u32,
         /// Group, if the client chooses it.
         gid: Option<u32>,
     },
-    /// Make a plain file without a name and open it, to be given the name below by
-    /// [`Ask::Replace`]; without that it is gone when it is given back, also after a crash. A tree
-    /// need not know this (`Unsupported`).
+    /// Create an unnamed plain file and open it, to be named by a later [`Ask::Replace`]; otherwise
+    /// it is freed when it is released, also after a crash. Optional for a tree (`Unsupported`).
     CreateUnnamed {
-        /// Directory of the entry whose place it will take.
+        /// Directory of the entry that it will replace.
         dir: NodeId,
-        /// The entry's name.
+        /// Name of that entry.
         name: Name,
-        /// How to open it.
+        /// Access mode.
         access: Access,
         /// Permission bits.
         mode: u32,
     },
     /// Read from an open file.
     Read {
-        /// Which.
+        /// The open file.
         open: OpenId,
-        /// Where.
+        /// Offset, bytes.
         offset: u64,
-        /// How much at most, bytes.
+        /// Maximum number of bytes.
         count: u32,
-        /// How much room to leave in front of the data.
+        /// Headroom in front of the data, bytes.
         headroom: u32,
     },
-    /// The first byte that takes space, of those of an open file from one on: SEEK_DATA of
-    /// lseek(2). A tree need not know this (`Unsupported`); what it reads is the same either way.
+    /// Find the first allocated byte of an open file from an offset on: SEEK_DATA of lseek(2).
+    /// Optional for a tree (`Unsupported`); reads return the same either way.
     NextData {
-        /// Which.
+        /// The open file.
         open: OpenId,
-        /// Offset in bytes.
+        /// Offset, bytes.
         from: u64,
     },
     /// Write to an open file.
     Write {
-        /// Which.
+        /// The open file.
         open: OpenId,
-        /// Where.
+        /// Offset, bytes.
         offset: u64,
-        /// What.
+        /// The data.
         data: Buf,
     },
-    /// Make what was written durable.
+    /// Make completed writes durable.
     Sync {
-        /// Which.
+        /// The open file.
         open: OpenId,
-        /// Only the contents, not the dates.
+        /// Whether only the contents become durable, not the timestamps.
         data_only: bool,
     },
-    /// Entries of an open directory.
+    /// List an open directory.
     List {
-        /// Which.
+        /// The open directory.
         open: OpenId,
-        /// Zero, or the cookie of the last entry seen.
+        /// Zero, or the cookie of the last entry listed.
         cookie: u64,
-        /// About how many bytes of names and 24 bytes for each.
+        /// Approximate size of the result: bytes of names, with 24 bytes of overhead each.
         bytes_max: u32,
-        /// Whether each entry's attributes are wanted.
+        /// Whether to get each entry's attributes.
         with_stat: bool,
     },
-    /// All entries of some directories and of those beneath them, as many whole directories as fit,
-    /// in the order in which somebody looks who goes into each as soon as he meets it. What cannot
-    /// be listed is left out; a tree need not know this (`Unsupported`).
+    /// List directories and those beneath them, as many whole directories as fit, in depth-first
+    /// order. Directories that cannot be listed are left out. Optional for a tree (`Unsupported`).
     ListAll {
-        /// Where the paths start.
+        /// Directory that the paths are relative to.
         from: NodeId,
-        /// Which directories: components joined by `/`, followed by nothing but directories; empty
-        /// means `from` itself.
+        /// Paths of the directories: components joined by `/`, all of them directories; empty means
+        /// `from` itself.
         paths: Vec<Vec<u8>>,
-        /// At most so many bytes of names, and 24 bytes for each and for each directory.
+        /// Maximum size of the result: bytes of names, with 24 bytes of overhead for each and for
+        /// each directory.
         bytes_max: u32,
     },
-    /// Small plain files, each as a whole, as many of the first as fit. What is not there, is
-    /// something else or larger, or cannot be read, is left out; a tree need not know this
-    /// (`Unsupported`).
+    /// Read small plain files as a whole, as many of the first as fit. Files that are missing, of
+    /// another kind, larger or unreadable are left out. Optional for a tree (`Unsupported`).
     ReadAll {
-        /// Where the paths start.
+        /// Directory that the paths are relative to.
         from: NodeId,
-        /// Which files: components joined by `/`, followed by nothing but directories.
+        /// Paths of the files: components joined by `/`, with directories in front of the last
+        /// only.
         paths: Vec<Vec<u8>>,
-        /// The largest of them, bytes.
+        /// Maximum size of a file, bytes.
         size_max: u32,
-        /// At most so many bytes of contents.
+        /// Maximum total size of the contents, bytes.
         bytes_max: u32,
     },
-    /// Make a directory.
+    /// Create a directory.
     MakeDir {
-        /// Where.
+        /// The parent directory.
         dir: NodeId,
-        /// Its name.
+        /// Name of the directory.
         name: Name,
         /// Permission bits.
         mode: u32,
         /// Group, if the client chooses it.
         gid: Option<u32>,
     },
-    /// Make a symbolic link.
+    /// Create a symbolic link.
     Symlink {
-        /// Where.
+        /// The directory.
         dir: NodeId,
-        /// Its name.
+        /// Name of the link.
         name: Name,
-        /// What it says.
+        /// Its target.
         target: Vec<u8>,
         /// Group, if the client chooses it.
         gid: Option<u32>,
     },
-    /// Make a special (or plain) file.
+    /// Create a special (or plain) file.
     MakeNode {
-        /// Where.
+        /// The directory.
         dir: NodeId,
-        /// Its name.
+        /// Name of the file.
         name: Name,
-        /// What it is.
+        /// Its kind.
         kind: Kind,
         /// Permission bits.
         mode: u32,
-        /// For devices: which.
+        /// Device number, for devices.
         device: u64,
         /// Group, if the client chooses it.
         gid: Option<u32>,
     },
-    /// What a symbolic link says.
+    /// Read the target of a symbolic link.
     ReadLink {
-        /// Which.
+        /// The link.
         node: NodeId,
     },
-    /// Give a file one more name.
+    /// Add a hard link to a file.
     Link {
-        /// Which.
+        /// The file.
         node: NodeId,
-        /// Where.
+        /// Directory of the new link.
         dir: NodeId,
-        /// The name.
+        /// Name of the new link.
         name: Name,
     },
-    /// Move an entry.
+    /// Rename an entry.
     Rename {
-        /// From where.
+        /// Old directory.
         from: NodeId,
-        /// Which.
+        /// Old name.
         name: Name,
-        /// To where.
+        /// New directory.
         to: NodeId,
-        /// As what.
+        /// New name.
         new_name: Name,
-        /// Whether what has that name is replaced; else it is an error (`Exists`).
+        /// Whether an existing file of that name is replaced; otherwise it is an error (`Exists`).
         replace: bool,
     },
-    /// Move a file that is known by a node.
+    /// Rename a file given by its node.
     RenameNode {
-        /// Which.
+        /// The file.
         node: NodeId,
-        /// To where; `None`: within its directory.
+        /// New directory; `None`: the present one.
         to: Option<NodeId>,
-        /// As what.
+        /// New name.
         new_name: Name,
-        /// Whether what has that name is replaced; else it is an error (`Exists`).
+        /// Whether an existing file of that name is replaced; otherwise it is an error (`Exists`).
         replace: bool,
     },
     /// Remove an entry.
     Remove {
-        /// From where.
+        /// The directory.
         dir: NodeId,
-        /// Which.
+        /// Name of the entry.
         name: Name,
-        /// Whether it must be a directory or must not be.
+        /// Whether it must be a directory (`Some(true)`) or must not be (`Some(false)`).
         directory: Option<bool>,
     },
-    /// Replace or remove an entry if its present state is as expected, in one step with respect to
-    /// every other change of the entry that goes through this tree. Answered with
-    /// [`Reply::Unexpected`], or with the attributes after the change where the tree knows them.
+    /// Replace or remove an entry if its present state is as expected, atomically with respect to
+    /// every other change of the entry through this tree. The reply is [`Reply::Unexpected`], or
+    /// the attributes after the change where the tree knows them.
     Replace {
         /// Directory of the entry.
         dir: NodeId,
-        /// Its name.
+        /// Name of the entry.
         name: Name,
-        /// The file that takes its place.
+        /// The replacement.
         by: Replacement<NodeId>,
         /// Precondition.
         expected: Expected,
     },
-    /// Remove a file that is known by a node.
+    /// Remove a file given by its node.
     RemoveNode {
-        /// Which.
+        /// The file.
         node: NodeId,
     },
-    /// How full the tree is.
+    /// Get the usage of the tree.
     StatFs {
-        /// Any file of it.
+        /// Any file of the tree.
         node: NodeId,
     },
-    /// The value of an extended attribute.
+    /// Get the value of an extended attribute.
     GetAttr {
-        /// Of what.
+        /// The file.
         node: NodeId,
-        /// Its name.
+        /// Name of the attribute.
         name: Vec<u8>,
     },
     /// Set an extended attribute.
     SetAttr {
-        /// Of what.
+        /// The file.
         node: NodeId,
-        /// Its name.
+        /// Name of the attribute.
         name: Vec<u8>,
-        /// Its value.
+        /// Value of the attribute.
         value: Vec<u8>,
-        /// `Some(true)`: must be new; `Some(false)`: must be there.
+        /// `Some(true)`: must be new; `Some(false)`: must exist.
         create: Option<bool>,
     },
-    /// The names of the extended attributes, each ended by NUL.
+    /// List the names of the extended attributes, each terminated by NUL.
     ListAttrs {
-        /// Of what.
+        /// The file.
         node: NodeId,
     },
     /// Remove an extended attribute.
     RemoveAttr {
-        /// Of what.
+        /// The file.
         node: NodeId,
-        /// Its name.
+        /// Name of the attribute.
         name: Vec<u8>,
     },
     /// Lock or unlock a range.
     Lock {
-        /// Of which open file.
+        /// The open file.
         open: OpenId,
-        /// What.
+        /// Range, type and owner of the lock.
         lock: Lock,
-        /// Whether to wait while somebody else holds it.
+        /// Whether to wait for conflicting locks.
         wait: bool,
     },
-    /// Who is in the way of such a lock.
+    /// Get a lock that conflicts with this one.
     GetLock {
-        /// Of which open file.
+        /// The open file.
         open: OpenId,
-        /// What.
+        /// Range, type and owner of the lock.
         lock: Lock,
     },
-    /// What the host knows about a user.
+    /// Look up a user of the host.
     Identify {
-        /// By number or name.
+        /// User id or name.
         who: Who,
     },
 }
 
 impl Ask {
-    /// The nodes and open files it is about, at most two.
+    /// Returns the nodes and open files of the request, at most two.
     pub fn ids(&self) -> [Option<Id>; 2] {
         let node = |id: &NodeId| Some(Id::Node(*id));
         let open = |id: &OpenId| Some(Id::Open(*id));
@@ -510,7 +509,7 @@ impl Ask {
         }
     }
 
-    /// Shows every node it is about, to be replaced by another name for the same.
+    /// Passes every node of the request to `visit`, to be replaced by another id of the same file.
     pub fn each_node(&mut self, visit: &mut dyn FnMut(&mut NodeId)) {
         match self {
             Ask::Walk { from: one, .. }
@@ -603,7 +602,8 @@ impl Ask {
         }
     }
 
-    /// The entries it would make, move, replace or remove: directory and name.
+    /// Returns the entries that the request would create, rename, replace or remove: directory and
+    /// name.
     pub fn entries(&self) -> [Option<(NodeId, &Name)>; 2] {
         match self {
             Ask::Create { dir, name, .. }
@@ -649,7 +649,7 @@ impl Ask {
         }
     }
 
-    /// Whether this could give out one more node or open file, so that a full tree refuses it.
+    /// Returns whether this could hand out a node or open file, so that a full tree refuses it.
     pub fn hands_out(&self) -> bool {
         match self {
             Ask::Walk { .. }
@@ -687,7 +687,7 @@ impl Ask {
         }
     }
 
-    /// Whether this could change anything, so that a read-only tree refuses it.
+    /// Returns whether this could change anything, so that a read-only tree refuses it.
     pub fn changes(&self) -> bool {
         match self {
             Ask::Open { access, .. } => access.changes(),
@@ -727,8 +727,8 @@ impl Ask {
 }
 
 impl Ask {
-    /// Has each write to a file that this opens wait until it is durable; a file without a name is
-    /// synced before it gets one.
+    /// Makes each write to a file opened by this request wait for durability; an unnamed file is
+    /// synced before it gets a name.
     pub fn write_through(&mut self) {
         if let Ask::Open { access, .. } | Ask::Create { access, .. } = self {
             access.sync |= access.write;

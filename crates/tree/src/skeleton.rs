@@ -1,7 +1,7 @@
-//! A tree of empty directories: places for other trees to be mounted at.
+//! A tree of empty directories, for use as mount points.
 //!
-//! It is the root of a name space that mounts nothing there (the thesis's `fsthread`, §4.2, serves
-//! that from memory). Nobody can change it, so it has no machine but the open directories.
+//! It serves as the root of a name space without a tree at its root (the thesis's `fsthread`, §4.2,
+//! serves that from memory). It is immutable, so its only state is its open directories.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 #[cfg(test)]
 mod tests;
 
-/// Most directories that can be open at once.
+/// Maximum number of open directories.
 pub const OPENS_MAX: usize = 65_536;
 
-/// The device number of these directories; no host has it.
+/// Device number of these directories; no host has it.
 const DEVICE: u64 = u64::MAX - 1;
 const ROOT: usize = 0;
 
@@ -30,7 +30,7 @@ struct Directory {
     children: BTreeMap<Name, usize>,
 }
 
-/// The tree automaton. A node's number is that of its directory.
+/// The tree of empty directories. A node's number is that of its directory.
 #[derive(Debug)]
 pub struct Skeleton {
     index: u16,
@@ -40,7 +40,7 @@ pub struct Skeleton {
 }
 
 impl Skeleton {
-    /// Number `index` among the node's trees, with these directories and all above them.
+    /// Returns the tree with number `index`, with these directories and all above them.
     pub fn new(index: u16, started: Time, paths: &[Vec<Name>]) -> Skeleton {
         let directories = vec![Directory::default()];
         let mut skeleton = Skeleton { index, started, directories, opens: Slab::new() };
@@ -59,17 +59,17 @@ impl Skeleton {
         found
     }
 
-    /// The root.
+    /// Returns the root.
     pub fn root(&self) -> NodeId {
         NodeId::new(self.index, ROOT)
     }
 
-    /// Its attributes.
+    /// Returns the root's attributes.
     pub fn root_stat(&self) -> Stat {
         self.stat(ROOT)
     }
 
-    /// How many directories are open.
+    /// Returns the number of open directories.
     pub fn opens(&self) -> usize {
         self.opens.len()
     }
@@ -168,7 +168,7 @@ impl Automaton for Skeleton {
                 let answer = self.answer(request.ask);
                 out.push(Output::Reply(id, answer));
             }
-            // Everything is answered at once, and nodes are numbers.
+            // All requests are answered at once, and nodes are numbers.
             Input::Cancel(_) | Input::Release(_) => {}
             Input::Close(open) | Input::Abandon(open) => drop(self.opens.remove(open.local())),
             Input::Done(op, done) => unreachable!("{op:?} {done:?}: no operation was asked for"),

@@ -1,10 +1,11 @@
 //! The volume: a file tree in a crash-safe store.
 //!
-//! Every request is planned as a pure function of what is in memory ([`plan`]), then applied as
-//! one transaction of the store; when something is missing it is fetched, and the plan is made
-//! again from the start. So nothing is ever half done, and what one request does is there as a
-//! whole after a crash, or not at all. Ordinary changes are answered at once and are durable soon,
-//! never before what was changed earlier; `Sync`, and writes to files opened so, wait.
+//! Every request is planned as a pure function of the pages in memory ([`plan`]), then applied as
+//! one transaction of the store; if pages are missing, they are fetched and the plan is made again
+//! from the start. So no request is ever half done, and after a crash the effect of each is there
+//! as a whole or not at all. Ordinary changes are answered at once and become durable soon, never
+//! before earlier changes; `Sync`, and writes to files opened for synchronous writes, wait for
+//! durability.
 //!
 //! ```text
 //!   request ──▶ plan ──▶ commit ──▶ reply
@@ -13,23 +14,23 @@
 //!               store ──▶ blocks of the volume's file
 //! ```
 //!
-//! - Records: what is in the store, byte by byte ([`record`], [`names`]).
+//! - Records: the format in the store, byte by byte ([`record`], [`names`]).
 //! - Plans: [`walk`], [`make`], [`remove`], [`data`], [`attrs`], [`quota`], [`list`], [`batch`],
 //!   [`snapshots`].
 //! - Machines: the [`errand`] of each request, the [`reaper`], which frees large storage, and
 //!   [`counting`], which counts files for a new quota.
-//! - [`verify`]: whether all records fit together.
+//! - [`verify`]: checks the consistency of all records.
 //!
-//! Permissions are checked here, as POSIX and Linux have them ([`permission`]). A node keeps the
-//! name by which it was reached last; a file that is held without a name lives until it is let go.
-//! Where POSIX leaves a choice:
+//! Permissions are checked here, as in POSIX and Linux ([`permission`]). A node remembers the name
+//! by which it was last reached; an unlinked file exists until it is released. Where POSIX leaves a
+//! choice:
 //!
-//! - Every change of a file has a date of its own, a nanosecond after the last one if the clock
-//!   says no better. Reading is dated as Linux's `relatime` does it.
-//! - A file may have 2³¹ names, a directory as many directories in it.
-//! - Limits and quotas on files and bytes count inodes and blocks of contents; names and
-//!   attributes have no limit of their own but the volume's size, and 256 attributes for each file.
-//! - What the server makes for itself belongs to the owner of the directory it is made in.
+//! - Every change of a file has a timestamp of its own, at least a nanosecond after the last one.
+//!   Access times are updated as by Linux's `relatime`.
+//! - A file has at most 2³¹ names, a directory at most as many subdirectories.
+//! - Limits and quotas on files and bytes count inodes and blocks of contents; names and attributes
+//!   are limited by the volume's size, and to 256 attributes for each file.
+//! - Files created by the server itself belong to the owner of their directory.
 
 mod appends;
 mod attrs;
@@ -79,87 +80,88 @@ use std::mem;
 use std::time::Duration;
 use store::{Change, Durability, Refusal, Store, Ticket, View};
 
-/// Most nodes, open files and requests under way together.
+/// Maximum number of nodes, open files and pending requests together.
 pub const HANDLES_MAX: usize = 1 << 20;
 
-/// Operations of the reactor that are not the store's have numbers from here on.
+/// First number of the reactor operations that are not the store's.
 const USERS: usize = 1 << 40;
 
-/// The tree automaton.
+/// The volume tree.
 #[derive(Debug)]
 pub struct Volume {
-    /// Set in the upper bits of every id, of nodes as of operations, so that they find this tree.
+    /// Tree number in the upper bits of all ids, of nodes as of operations, for routing to this
+    /// tree.
     index: u16,
-    /// Where the store is.
+    /// File or device of the store.
     file: File,
     store: Store,
-    /// The date when the clock stood at zero.
+    /// Wall-clock time at instant zero.
     wall: Time,
     read_only: bool,
-    /// Whether each change is durable before it is answered.
+    /// Whether each change is durable before its reply.
     write_through: bool,
-    /// Read when it is first needed.
+    /// Loaded on first use.
     settings: Option<Settings>,
-    /// Read before the first change.
+    /// Loaded before the first change.
     quotas: Option<Quotas>,
-    /// Most nodes and open files together.
+    /// Maximum number of nodes and open files together.
     handles_max: usize,
     nodes: Slab<Node>,
     opens: Slab<Open>,
-    /// Which nodes are on which inode of the present.
+    /// Nodes by inode of the present.
     nodes_of: BTreeSet<(u64, usize)>,
-    /// How many open files are on which inode of the present.
+    /// Number of open files by inode of the present.
     opens_of: BTreeMap<u64, usize>,
-    /// How many nodes and open files are in which snapshot.
+    /// Number of nodes and open files by snapshot.
     visits: BTreeMap<u64, usize>,
-    /// Inodes without a name, as far as this life of the volume made them so.
+    /// Inodes that have lost their last name since the volume was opened.
     nameless: BTreeSet<u64>,
     name: String,
     errands: Slab<Errand>,
-    /// Slots of the requests under way.
+    /// Slots of the pending requests.
     slots: BTreeMap<RequestId, usize>,
     appends: Appends,
-    /// Which inodes' old contents must go before which errands go on.
+    /// Inodes whose old contents must be freed first, with the pending requests that wait for it.
     trimming: BTreeSet<(u64, usize)>,
     locks: Table<OpenId, RequestId>,
     reaper: Reaper,
     counting: Counting,
-    /// Reports of what is not a failure of the disk.
+    /// Reports other than disk failures.
     reports: VecDeque<String>,
-    /// Inodes to be told to the reaper.
+    /// Inodes to pass to the reaper.
     due: Vec<u64>,
-    /// What the store said and nobody has heard yet. Empty between steps.
+    /// Outputs of the store not handled yet. Empty between steps.
     heard: Vec<store::Output>,
-    /// Whether the store can be used; until then requests wait.
+    /// Result of opening the store; until then requests wait.
     opened: Option<Result<(), Error>>,
-    /// How closing the store ended.
+    /// Result of closing the store.
     closed: Option<Result<(), Error>>,
-    /// The result of the last growth, until somebody takes it.
+    /// Result of the last growth, until it is taken.
     grown: Option<Result<(), store::Error>>,
 }
 
-/// How much of everything there is, for `/.upcall/`.
+/// Statistics for `/.upcall/`.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Nodes that clients hold.
+    /// Nodes held by clients.
     pub nodes: usize,
     /// Open files.
     pub opens: usize,
-    /// Ranges locked, and requests waiting for one.
+    /// Ranges locked, and requests waiting for a lock.
     pub locks: (usize, usize),
-    /// Errands by what they wait for.
+    /// Pending requests by awaited event.
     pub errands: Vec<(&'static str, usize)>,
-    /// What the reaper is doing, and how many inodes wait for it.
+    /// State of the reaper, and the number of inodes that wait for it.
     pub reaper: (&'static str, usize),
-    /// Files without a name that somebody holds, or that wait for the reaper.
+    /// Files without a name that are held, or that wait for the reaper.
     pub nameless: usize,
     /// State of the machine that counts files for quotas.
     pub counting: &'static str,
 }
 
 impl Volume {
-    /// The tree in `store`, whose blocks are in `file`, as number `index` among the node's trees.
-    /// `wall` is the date when the clock stood at zero.
+    /// Returns the tree in `store`, whose blocks are in `file`, with tree number `index`. `wall` is
+    /// the wall-clock time at instant zero.
     pub fn new(index: u16, file: File, store: Store, wall: Time, read_only: bool) -> Volume {
         let mut nodes = Slab::new();
         for spot in [Spot::File(View::Present, record::ROOT), Spot::Snapshots] {
@@ -198,63 +200,63 @@ impl Volume {
         }
     }
 
-    /// Does what the store said when it was opened. Requests wait until it says that it can be
-    /// used.
+    /// Handles the store's outputs from opening it. Requests wait until the store reports that it
+    /// is open.
     pub fn begin(&mut self, now: Instant, said: Vec<store::Output>, out: &mut Vec<Output>) {
         self.heard.extend(said);
         self.settle(now, out);
     }
 
-    /// Sets whether each change is durable before it is answered, not only what was synced.
+    /// Sets whether each change is durable before its reply, and not only synced ones.
     pub fn set_write_through(&mut self, write_through: bool) {
         self.write_through = write_through;
     }
 
-    /// Sets how many nodes and open files there may be, at most [`HANDLES_MAX`]. What is held
-    /// beyond stays.
+    /// Sets the maximum number of nodes and open files, at most [`HANDLES_MAX`]. Those beyond it
+    /// stay.
     pub fn set_handles_max(&mut self, most: usize) {
         self.handles_max = most.min(HANDLES_MAX);
     }
 
-    /// The root; never released. Every walk that ends there gives this node.
+    /// Returns the root, which is never released. Every walk that ends there returns this node.
     pub fn root(&self) -> NodeId {
         NodeId::new(self.index, hold::ROOT_SLOT)
     }
 
-    /// The attributes of the root, as far as they say which file it is.
+    /// Returns the root's identifying attributes.
     pub fn root_stat(&self) -> Stat {
         let (device, inode) = (self.device(), record::ROOT);
         Stat { kind: Kind::Directory, mode: 0o755, links: 2, device, inode, ..Stat::default() }
     }
 
-    /// A virtual directory with a directory for each snapshot; never released. Making a directory
-    /// in it makes a snapshot, removing one drops it.
+    /// Returns a virtual directory with a directory for each snapshot; never released. Creating a
+    /// directory in it creates a snapshot, removing one drops it.
     pub fn snapshots_root(&self) -> NodeId {
         NodeId::new(self.index, hold::SNAPSHOTS_SLOT)
     }
 
-    /// The number of the device that the present tree is; each snapshot has another one.
+    /// Returns the device number of the present tree; each snapshot has another one.
     pub fn device(&self) -> u64 {
         sight::device(&self.store, View::Present)
     }
 
-    /// The file that it is in.
+    /// Returns the file or device of the store.
     pub fn file(&self) -> File {
         self.file
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Gives the store back, for another volume. Nothing must be under way.
+    /// Returns the store for another volume. Nothing must be pending.
     pub fn into_store(self) -> Store {
         assert!(self.errands.is_empty() && self.heard.is_empty());
         self.store
     }
 
-    /// How much of everything there is.
+    /// Returns the statistics.
     pub fn counts(&self) -> Counts {
         let mut errands: Vec<(&'static str, usize)> = Vec::new();
         for (_, errand) in &self.errands {
@@ -275,15 +277,15 @@ impl Volume {
         }
     }
 
-    /// Quotas, as far as they are known.
+    /// Returns the quotas loaded so far.
     pub fn quotas(&self) -> Vec<Limited> {
         let block = self.store.layout().block as u64;
         let quotas = self.quotas.iter().flatten();
         quotas.map(|(holder, quota)| Limited::new(*holder, quota, block)).collect()
     }
 
-    /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
-    /// has passed.
+    /// Performs due work: call it at the end of every turn, and when [`Automaton::deadline`] has
+    /// passed.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.grant(out);
         self.reap(now, out);
@@ -293,35 +295,35 @@ impl Volume {
         self.settle(now, out);
     }
 
-    /// Whether the volume can be used, or why it never can.
+    /// Returns whether the volume is open, or why it cannot be opened.
     pub fn is_open(&self) -> Option<Result<(), Error>> {
         self.opened
     }
 
-    /// Sets what it is called in reports: the path of its file.
+    /// Sets the volume's name in reports: the path of its file.
     pub fn set_name(&mut self, name: String) {
         self.name = name;
     }
 
-    /// The path of its file, if it was set.
+    /// Returns the path of its file, if it was set.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Uses so many bytes of the file, which is that long already; [`Volume::take_grown`] tells the
-    /// result.
+    /// Extends the volume to this number of bytes of its file, which is that long already;
+    /// [`Volume::take_grown`] returns the result.
     pub fn grow(&mut self, now: Instant, bytes: u64, out: &mut Vec<Output>) {
         let blocks = bytes / self.store.layout().block as u64;
         self.store.grow(GROW, blocks, &mut self.heard);
         self.settle(now, out);
     }
 
-    /// The result of the growth that was begun last, once, when it is known.
+    /// Returns the result of the last growth, once, when it is known.
     pub fn take_grown(&mut self) -> Option<Result<(), store::Error>> {
         self.grown.take()
     }
 
-    /// The next report of a failure of the disk.
+    /// Returns the next report for the operator.
     pub fn next_report(&mut self) -> Option<String> {
         if let Some(report) = self.reports.pop_front() {
             return Some(format!("volume {}: {report}", self.name));
@@ -331,19 +333,20 @@ impl Volume {
         Some(format!("volume {}: {failure}{again}", self.name))
     }
 
-    /// Why nothing can be written any more, if so.
+    /// Returns the failure after which nothing can be written, if there was one.
     pub fn failure(&self) -> Option<String> {
         let error = self.store.broken()?;
         Some(format!("volume {}: {error}", self.name))
     }
 
-    /// Makes everything durable, for the end of the node: [`Volume::is_closed`] tells when.
+    /// Makes everything durable, for the end of the node; [`Volume::is_closed`] returns whether
+    /// this is done.
     pub fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.store.close(now, CLOSE, &mut self.heard);
         self.settle(now, out);
     }
 
-    /// Whether the volume is closed, and how that ended.
+    /// Returns the result of closing the volume, once it is closed.
     pub fn is_closed(&self) -> Option<Result<(), Error>> {
         self.closed
     }
@@ -445,7 +448,7 @@ impl Volume {
         self.grant(out);
     }
 
-    /// Answers those who waited for locks that were released, before others can take them.
+    /// Grants released locks to waiting requests, before others can take them.
     fn grant(&mut self, out: &mut Vec<Output>) {
         let granted = self.locks.advance().into_iter();
         out.extend(granted.map(|id| Output::Reply(id, Ok(Reply::Locked))));
@@ -469,12 +472,12 @@ impl Volume {
         self.store.done(now, id, done, &mut self.heard);
     }
 
-    /// The operation that asks about a user for this errand.
+    /// Returns the id of the operation that looks up a user for this pending request.
     fn user_op(&self, slot: usize) -> OpId {
         OpId(NodeId::new(self.index, USERS + slot).0)
     }
 
-    /// Hears what the store says, until it says nothing more.
+    /// Handles the store's outputs until there are no more.
     fn settle(&mut self, now: Instant, out: &mut Vec<Output>) {
         loop {
             for ino in mem::take(&mut self.due) {
@@ -507,7 +510,7 @@ impl Volume {
                 let failed = |error| self.counting_failed(plain(error));
                 let input = result.map_or_else(failed, |()| counting::Input::Fetched);
                 self.tell_counting(now, input);
-                // At once: others may take the room that it waited for.
+                // At once: others may take the space that it waited for.
                 self.count(now);
             }
             store::Output::Fetched(ticket, result) => {
@@ -525,7 +528,7 @@ impl Volume {
         }
     }
 
-    /// The store can be used, or never can: the requests that came before go on.
+    /// Continues the waiting requests once the store is open, or cannot be opened.
     fn opened(&mut self, now: Instant, result: Result<(), Error>, out: &mut Vec<Output>) {
         self.opened = Some(result);
         let waits = |errand: &Errand| matches!(errand.awaits, Awaits::Plan);
@@ -539,7 +542,7 @@ impl Volume {
         }
     }
 
-    /// The reaper's turn.
+    /// Runs the reaper.
     fn reap(&mut self, now: Instant, out: &mut Vec<Output>) {
         if self.opened != Some(Ok(())) {
             return;
@@ -564,8 +567,8 @@ impl Volume {
         self.tell_reaper(now, input, out);
     }
 
-    /// Whether what failed can never go well: when the volume is about to close, and when nobody
-    /// knows what is on the disk.
+    /// Returns whether a failure is final: when the volume is about to close, and when the state of
+    /// the disk is unknown.
     fn is_over(&self, error: Error) -> bool {
         error == Error::ReadOnly || self.store.is_broken()
     }
@@ -603,7 +606,7 @@ impl Volume {
         }
     }
 
-    /// One view of the volume.
+    /// Returns a read view of the volume.
     fn sight(&self, view: View) -> Result<Sight<'_>, Stop> {
         let settings = match self.settings {
             Some(settings) => settings,
@@ -615,7 +618,7 @@ impl Volume {
         Sight::new(&self.store, settings, view)
     }
 
-    /// Keeps the settings and the quotas, once they are in memory.
+    /// Caches the settings and the quotas, once they are in memory.
     fn learn(&mut self, now: Instant) {
         if self.settings.is_none() {
             self.settings = self.sight(View::Present).ok().map(|sight| sight.settings);
@@ -632,7 +635,7 @@ impl Volume {
         }
     }
 
-    /// An empty transaction on the present.
+    /// Returns an empty write set on the present.
     ///
     /// # Errors
     /// `Missing` until the quotas are in memory.
@@ -644,7 +647,7 @@ impl Volume {
         }
     }
 
-    /// Commits changes, and applies those of quotas to what is in memory.
+    /// Commits changes, and applies those of quotas to the cached quotas.
     fn commit_changes(
         &mut self,
         now: Instant,
@@ -661,7 +664,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Commits changes for which no request waits.
+    /// Commits changes without a waiting request.
     fn commit_loose(&mut self, now: Instant, changes: &[Change]) -> Result<(), Stop> {
         if changes.is_empty() {
             return Ok(());
@@ -674,7 +677,7 @@ impl Volume {
         )
     }
 
-    /// The turn of the counting machine.
+    /// Runs the counting machine.
     fn count(&mut self, now: Instant) {
         if self.opened != Some(Ok(())) {
             return;
@@ -724,7 +727,7 @@ impl Volume {
         }
     }
 
-    /// The date at an instant.
+    /// Returns the wall-clock time of an instant.
     fn date(&self, now: Instant) -> Time {
         let since = Duration::from_nanos(now.0) + Duration::from_nanos(self.wall.nanos.into());
         let secs = self.wall.secs.saturating_add(since.as_secs().cast_signed());
@@ -732,7 +735,7 @@ impl Volume {
     }
 }
 
-/// The translation where no request is concerned.
+/// Translates an error of the store outside of a request.
 fn plain(error: store::Error) -> Error {
     translate(error, None)
 }

@@ -1,4 +1,4 @@
-//! An errand: one request, waiting for the completion of its one operation.
+//! A pending request, waiting for the completion of its one operation.
 
 use super::Host;
 use crate::entry_queue::Ticket;
@@ -6,23 +6,23 @@ use crate::request::{Id, Output, Reply, RequestId};
 use base::op::{Done, PathDone};
 use base::{Error, Kind};
 
-/// A request under way.
+/// A pending request.
 #[derive(Clone, Debug)]
 pub(super) struct Errand {
     pub(super) request: RequestId,
     pub(super) awaits: Awaits,
-    /// Handles that may not be closed before the completion.
+    /// Handles that must stay open until the completion.
     pub(super) pins: [Option<Id>; 2],
-    /// Its place in the queues of the entries that it changes.
+    /// Its ticket in the queues of the entries that it changes.
     pub(super) ticket: Option<Ticket>,
 }
 
-/// What an errand waits for.
+/// Awaited completion of a pending request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
-    /// Attributes of the files on the way, and a handle.
+    /// Attributes of the files walked, and a handle.
     Walk,
-    /// Attributes, first bytes, perhaps the open file.
+    /// Attributes, first bytes, and perhaps the open file.
     Fetch,
     /// An open file.
     Open,
@@ -30,13 +30,13 @@ pub(super) enum Awaits {
     Create,
     /// Bytes of a file.
     Read,
-    /// The count of bytes written.
+    /// Number of bytes written.
     Write,
-    /// That a file is durable.
+    /// Durability of a file.
     Sync,
-    /// That a name is gone, which may leave a file without any.
+    /// Removal of a name, perhaps the last of its file.
     Remove,
-    /// Whatever else a path operation gives.
+    /// Result of any other path operation.
     Path,
 }
 
@@ -62,7 +62,7 @@ impl Errand {
     }
 }
 
-/// Turns a completion into the reply, and what it brought into nodes and open files.
+/// Converts a completion to the reply; registers its handles as nodes and open files.
 pub(super) fn finish(
     host: &mut Host,
     awaits: Awaits,
@@ -82,7 +82,7 @@ pub(super) fn finish(
             | Awaits::Path,
             Done::Path(result),
         ) => result.and_then(|done| finish_path(host, done, out)),
-        // The reactor completes every operation with its own shape.
+        // The reactor completes every operation with its own variant.
         (awaits, done) => unreachable!("{done:?} for {awaits:?}"),
     }
 }

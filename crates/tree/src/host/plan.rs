@@ -1,4 +1,4 @@
-//! Which operation answers which request, and what it needs to stay open meanwhile.
+//! Translation of requests to operations, with the handles that they keep open.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -12,25 +12,25 @@ use crate::request::{Ask, Id, Reply, Request, RequestId};
 use base::op::{Op, OpId, PathOp, Replacement};
 use base::{Buf, Caller, Error, Name};
 
-/// The largest place in a file that Linux knows.
+/// Largest file offset in Linux.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
-/// How a request is going to be answered.
+/// Handling of a request.
 pub(super) enum Plan {
-    /// At once.
+    /// Immediate reply.
     Answer(Result<Reply, Error>),
-    /// When a lock is granted.
+    /// Wait for a lock.
     Wait,
-    /// By an operation.
+    /// Operation of the reactor.
     Run { pins: [Option<Id>; 2], awaits: Awaits, op: Op },
 }
 
-/// Extended attributes that set something on volumes, like quotas. A file system of the host would
-/// keep them, and whoever set them would believe in a limit.
+/// Prefix of extended attributes that configure volumes, such as quotas. A host file system would
+/// store them without effect, so they are refused here.
 const OF_VOLUMES: &[u8] = b"trusted.upcall.";
 
 impl Host {
-    /// The plan for a request; its operation, if any, is going to be called `id`.
+    /// Returns the plan of a request; `id` is the id of its operation, if it has one.
     pub(super) fn plan(&mut self, request_id: RequestId, request: Request, id: OpId) -> Plan {
         let caller = request.caller;
         match request.ask {
@@ -53,7 +53,7 @@ impl Host {
     fn plan_io(&mut self, id: OpId, caller: Caller, ask: Ask) -> Plan {
         let pins = ask.ids();
         let (awaits, op) = match ask {
-            // The kernel takes such an offset for "where the file stands".
+            // The kernel interprets such an offset as the file's current position.
             Ask::Read { offset, headroom, .. } if offset > OFFSET_MAX => {
                 let data = Buf::with_room(headroom as usize, 0);
                 return Plan::Answer(Ok(Reply::Data(data)));
@@ -179,7 +179,7 @@ impl Host {
         }
     }
 
-    /// What makes, moves and removes entries.
+    /// Returns the operation of a request that creates, renames or removes entries.
     fn entry_op(&self, ask: Ask) -> PathOp {
         let file = |node| self.file(node);
         let root = file(self.root());

@@ -15,7 +15,7 @@ fn host(read_only: bool) -> Host {
     Host::new(0, File(3), &Stat { kind: Kind::Directory, ..stat(2) }, read_only)
 }
 
-/// The tree with a world that answers what it is told to; writes down what it sees.
+/// The tree with a scripted world; records outputs.
 struct Lab {
     host: Host,
     text: String,
@@ -136,7 +136,7 @@ fn the_root_is_always_the_same_node_and_is_never_closed() {
     .assert_eq(&lab.text);
 }
 
-/// Looking through all of them for each would take minutes.
+/// A linear search for each cancellation would take minutes.
 #[test]
 fn many_requests_under_way_are_cancelled_one_by_one() {
     const MANY: u64 = 200_000;
@@ -235,7 +235,7 @@ fn what_is_set_on_volumes_is_no_attribute_of_files_of_the_host() {
     .assert_eq(&lab.text);
 }
 
-/// The errands: results of each kind of completion.
+/// Draws the pending requests: the result of each kind of completion.
 #[test]
 fn states_md_is_fresh() {
     let path = |done| Done::Path(Ok(done));

@@ -1,15 +1,15 @@
-//! An interval tree: closed ranges of bytes with their owners.
+//! An interval tree: closed byte ranges with their owners.
 //!
-//! A weight-balanced tree (Adams, 1993) ordered by first byte and owner. Each node knows the
-//! farthest last byte below it, and the farthest of any other owner, so that a range which
-//! overlaps a given one and has *another owner* is found in O(log n), whatever one owner holds.
+//! A weight-balanced tree (Adams, 1993) ordered by first byte and owner. Each node stores the
+//! largest last byte below it, and the largest of any other owner, so that a range which overlaps a
+//! given one and has *another owner* is found in O(log n), however many ranges one owner holds.
 
 use std::cmp::Ordering;
 
-/// An owner's number in the table of locks.
+/// Number of an owner in the lock table.
 pub(super) type OwnerId = u64;
 
-/// A range that is held.
+/// A held range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) start: u64,
@@ -30,28 +30,28 @@ type Link = Option<Box<Node>>;
 struct Node {
     range: Range,
     size: usize,
-    /// The farthest last byte, and whose it is.
+    /// The largest last byte, with its owner.
     far: (u64, OwnerId),
-    /// The farthest last byte of anybody else.
+    /// The largest last byte of any other owner.
     far_other: Option<u64>,
     left: Link,
     right: Link,
 }
 
-/// Ranges of one file that are locked in the same way. One owner's do not overlap.
+/// Ranges of one file with the same lock type. Those of one owner do not overlap.
 #[derive(Debug, Default)]
 pub(super) struct Ranges(Link);
 
-/// A subtree may have so many times the weight of its sibling.
+/// Maximum ratio of the weights of sibling subtrees.
 const DELTA: usize = 3;
-/// A single rotation does if the inner grandchild has less than so many times the outer's weight.
+/// Ratio of the inner to the outer grandchild's weight below which a single rotation suffices.
 const GAMMA: usize = 2;
 
 fn size(link: &Link) -> usize {
     link.as_ref().map_or(0, |node| node.size)
 }
 
-/// The farthest last byte of ranges that have another owner.
+/// Returns the largest last byte of ranges with another owner.
 fn far_except(link: &Link, owner: OwnerId) -> Option<u64> {
     let node = link.as_ref()?;
     if node.far.1 == owner { node.far_other } else { Some(node.far.0) }
@@ -77,7 +77,7 @@ fn node(range: Range, left: Link, right: Link) -> Box<Node> {
     node
 }
 
-/// Whether a subtree is too heavy beside its sibling.
+/// Returns whether a subtree is too heavy compared to its sibling.
 fn outweighs(heavy: &Link, light: &Link) -> bool {
     size(heavy) + 1 > DELTA * (size(light) + 1)
 }
@@ -177,17 +177,17 @@ impl Ranges {
         self.0 = Some(insert(self.0.take(), range));
     }
 
-    /// Removes the range of an owner that begins here, which must be there.
+    /// Removes an owner's range with this first byte, which must exist.
     pub(super) fn remove(&mut self, start: u64, owner: OwnerId) {
         self.0 = remove(self.0.take(), (start, owner));
     }
 
-    /// The first range that has a byte in `start..=last` and another owner than `owner`.
+    /// Returns the first range with a byte in `start..=last` and another owner than `owner`.
     pub(super) fn overlapping(&self, start: u64, last: u64, owner: OwnerId) -> Option<&Range> {
         let mut link = &self.0;
         while let Some(node) = link {
-            // If nothing on the left reaches `start` with an early enough beginning, then whatever
-            // reaches that far begins behind `last`, as all on the right does.
+            // If no range on the left with another owner reaches `start` and begins early enough,
+            // all that reach it begin behind `last`, like everything on the right.
             if far_except(&node.left, owner).is_some_and(|far| far >= start) {
                 link = &node.left;
                 continue;
@@ -204,8 +204,8 @@ impl Ranges {
         None
     }
 
-    /// Shows every range that overlaps this one and has another owner, in order, until `show` has
-    /// enough; whether it has seen all.
+    /// Passes all ranges that overlap this one and have another owner to `show`, in order, until it
+    /// returns `false`; returns whether all were passed.
     pub(super) fn each_overlapping(
         &self,
         want: &Range,

@@ -47,7 +47,7 @@ fn who_waits_is_granted_in_line_and_a_circle_is_refused() {
 #[derive(Default)]
 struct Model {
     held: Vec<Lock>,
-    /// Requests that wait.
+    /// Waiting requests.
     line: Vec<(u32, Lock)>,
 }
 
@@ -85,8 +85,8 @@ impl Model {
     }
 }
 
-/// The table does what a list does: the same requests are granted and refused, the same ranges are
-/// held, and nobody waits whom nobody is in the way of.
+/// The table behaves like a list: the same requests are granted and refused, the same ranges are
+/// held, and no request without a conflict waits.
 #[test]
 fn the_table_is_what_a_list_is() {
     for seed in 0..400 {
@@ -147,8 +147,8 @@ fn the_table_is_what_a_list_is() {
     }
 }
 
-/// Cost of 60,000 ranges and 4,000 waiting requests: each release looks again only at requests
-/// that watched what was released, and no call looks at more than its limit.
+/// Cost with 60,000 ranges and 4,000 waiting requests: each release reconsiders only requests that
+/// watched a released range, and no call exceeds its limit.
 #[test]
 fn a_release_looks_at_few_of_many_that_wait() {
     use LockKind::{Exclusive, None as Unlock, Shared};
@@ -225,7 +225,7 @@ fn one_open_file_holds_a_bounded_number_of_ranges() {
     assert_eq!(table.request(FILE, 1, more, None), Ok(Outcome::Granted));
 }
 
-/// A thousand readers are no chain; a circle through many owners is found.
+/// A thousand readers are no chain; a cycle through many owners is found.
 #[test]
 fn circles_are_found_among_many_who_wait() {
     use LockKind::{Exclusive, Shared};
@@ -246,7 +246,7 @@ fn circles_are_found_among_many_who_wait() {
     }
     let circle = table.request(OTHER, 1, lock(Exclusive, 200, 1, 1), Some(1));
     assert_eq!(circle, Err(Error::WouldDeadlock));
-    // Somebody who holds nothing may wait for all of them.
+    // An owner without locks may wait for all of them.
     let last = table.request(OTHER, 300, lock(Exclusive, 0, 0, 300), Some(300));
     assert_eq!(last, Ok(Outcome::Waits));
     table.check();

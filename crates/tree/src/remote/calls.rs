@@ -1,8 +1,7 @@
-//! The calls: messages that were sent and whose answers have not come, by tag.
+//! Messages sent and not yet answered, by tag.
 //!
-//! At most so many are outstanding at once; what comes beyond stands in line. A call that is
-//! flushed keeps its tag until the server has answered the flush, and an answer that comes before
-//! that counts (flush(5)).
+//! The number of outstanding messages is bounded; further ones are queued. A flushed call keeps its
+//! tag until the reply to the flush, and a reply that arrives before that is valid (flush(5)).
 //!
 #![doc = include_str!("calls/states.md")]
 
@@ -20,18 +19,18 @@ const ERROR: u8 = 107;
 const CLUNK: u8 = 120;
 const REMOVE: u8 = 122;
 
-/// Who waits for an answer.
+/// Recipient of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// An errand, and which of the messages that it has sent at once.
+    /// A pending request, and the number of the message among those that it sent at once.
     Errand(usize, u32),
-    /// A fid on its way.
+    /// A fid being recovered.
     Seek(Target),
-    /// Nobody, but the number of this fid is free afterwards.
+    /// None; this fid is free after the reply.
     Clunk(u32),
 }
 
-/// A whole message without its tag, and data to be sent right behind it.
+/// A whole message without its tag, and data to be sent directly behind it.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     head: Vec<u8>,
@@ -45,13 +44,13 @@ impl Message {
         Message { head, data: None }
     }
 
-    /// A `Twrite` whose data stay where they are.
+    /// Returns a `Twrite` whose data are not copied.
     pub(super) fn write(fid: u32, offset: u64, data: Buf) -> Message {
         let head = wire::ninep::write_header(fid, offset, data.len());
         Message { head, data: Some(data) }
     }
 
-    /// The type byte.
+    /// Returns the type byte.
     pub(super) fn code(&self) -> u8 {
         self.head[4]
     }
@@ -64,53 +63,53 @@ impl Message {
     }
 }
 
-/// What a tag stands for.
+/// State of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Waits for an answer of this type.
+    /// Waiting for a reply of this type.
     Sent(Owner, u8),
-    /// Waits for its answer or for that of the flush.
+    /// Waiting for its reply or for the reply to the flush.
     Flushed(Owner, u8),
-    /// Was answered, and waits for the answer of the flush.
+    /// Replied to, and waiting for the reply to the flush.
     Late,
-    /// Waits for the answer to the flush of this tag.
+    /// Waiting for the reply to the flush of this tag.
     Flush(usize),
 }
 
-/// What an answer was to.
+/// Meaning of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// To a call of this owner's.
+    /// Reply to a call of this owner.
     To(Owner),
-    /// The server will not answer a call of this owner's that was flushed.
+    /// End of a flushed call of this owner, without a reply.
     Never(Owner),
-    /// To a flush that came too late.
+    /// Reply to a flush that was too late.
     Late,
 }
 
-/// All of them.
+/// All calls.
 #[derive(Debug)]
 pub(super) struct Calls {
     tags: Slab<State>,
-    /// Calls that are no flushes.
+    /// Number of calls other than flushes.
     sent: usize,
     sent_max: usize,
     waiting: VecDeque<(Owner, Message)>,
 }
 
 impl Calls {
-    /// Room for so many at once.
+    /// Returns a table with this maximum number of outstanding calls.
     pub(super) fn new(sent_max: usize) -> Calls {
         let sent_max = sent_max.clamp(1, 16_384);
         Calls { tags: Slab::new(), sent: 0, sent_max, waiting: VecDeque::new() }
     }
 
-    /// How many are outstanding, and how many stand in line.
+    /// Returns the numbers of outstanding and of queued messages.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.sent, self.waiting.len())
     }
 
-    /// Sends a message, now or when it is its turn.
+    /// Sends a message, or queues it.
     pub(super) fn begin(&mut self, owner: Owner, message: Message, out: &mut Vec<Buf>) {
         self.waiting.push_back((owner, message));
         self.go_on(out);
@@ -126,7 +125,7 @@ impl Calls {
         }
     }
 
-    /// Takes the first message out of the line that does not give a fid back.
+    /// Removes the first queued message other than a clunk or remove, which free a fid.
     pub(super) fn give_up_first(&mut self) -> Option<Owner> {
         let keeps_fid =
             |(_, message): &(Owner, Message)| ![CLUNK, REMOVE].contains(&message.code());
@@ -134,10 +133,10 @@ impl Calls {
         self.waiting.remove(first).map(|(owner, _)| owner)
     }
 
-    /// An answer has come.
+    /// Handles a reply.
     ///
     /// # Errors
-    /// It answers nothing, or is not of the right type.
+    /// If no message with this tag is outstanding, or the type of the reply is wrong.
     pub(super) fn answered(
         &mut self,
         tag: u16,
@@ -180,7 +179,8 @@ impl Calls {
         Ok(answer)
     }
 
-    /// Asks the server to stop whatever an errand waits for. How many messages were not even sent.
+    /// Flushes all messages of a pending request; returns the number of those that were only
+    /// queued.
     pub(super) fn flush(&mut self, errand: usize, out: &mut Vec<Buf>) -> u32 {
         let of = |owner: &Owner| matches!(owner, Owner::Errand(index, _) if *index == errand);
         let before = self.waiting.len();
@@ -203,7 +203,7 @@ impl Calls {
         u32::try_from(dropped).expect("few messages for an errand")
     }
 
-    /// The connection is lost: nothing will be answered.
+    /// Forgets all calls after the loss of the connection.
     pub(super) fn forget(&mut self) {
         *self = Calls::new(self.sent_max);
     }

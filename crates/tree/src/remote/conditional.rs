@@ -1,8 +1,8 @@
-//! Conditional changes of an entry. 9P has none, so the entry is looked at and then changed.
+//! Conditional changes of an entry. 9P has none, so the entry is read and then changed.
 //!
-//! Changes of one entry that go through this tree are made one after the other, so of several with
-//! one precondition one succeeds. Clients that reach the server in another way can come between
-//! the look and the change: nothing in 9P excludes that.
+//! Changes of one entry through this tree are serialised, so of several with one precondition one
+//! succeeds. Other clients of the server can change the entry in between: 9P offers no way to
+//! exclude that.
 
 use super::errand::{Errand, Next, Outcome, Step};
 use super::transport::one;
@@ -13,7 +13,7 @@ use base::op::Replacement;
 use base::{Error, Name, Stat};
 use wire::ninep::{Rmessage, Tmessage};
 
-/// A change whose entry is being changed by another request.
+/// A change queued behind another one of the same entry.
 #[derive(Debug)]
 pub(super) struct Waiting {
     id: RequestId,
@@ -22,7 +22,7 @@ pub(super) struct Waiting {
 }
 
 impl Remote {
-    /// Begins a request, or lets it wait for the changes of the same entries that came before.
+    /// Starts a request, or queues it behind earlier changes of the same entries.
     pub(super) fn begin_or_wait(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
         let entries = request.ask.entries();
         let key =
@@ -57,7 +57,7 @@ impl Remote {
         self.advance(errand, out);
     }
 
-    /// Begins the changes whose turn has come.
+    /// Starts the changes that are next in their queues.
     pub(super) fn begin_waiting(&mut self, out: &mut Vec<Output>) {
         while let Some(ticket) = self.left.pop() {
             for (next, Waiting { id, request, pins }) in self.changes.leave(ticket) {
@@ -74,7 +74,7 @@ impl Remote {
         }
     }
 
-    /// Cancels a request that waits for its turn; whether it did.
+    /// Cancels a queued request; returns whether it was queued.
     pub(super) fn cancel_waiting(&mut self, id: RequestId, out: &mut Vec<Output>) -> bool {
         let Some(ticket) = self.waiting.remove(&id) else { return false };
         let waiting = self.changes.take(ticket).expect("it waits");
@@ -84,8 +84,8 @@ impl Remote {
         true
     }
 
-    /// The next message of a request to the server: of a conditional one that was checked, the
-    /// change.
+    /// Returns the request that the next message performs: for a conditional change that was
+    /// checked, the change itself.
     pub(super) fn acting(&self, errand: usize) -> Ask {
         match &self.errands[errand].ask {
             Ask::Replace { dir, name, by: Replacement::Nothing, .. } => {
@@ -133,7 +133,7 @@ impl Remote {
                 Some(stat) => Ok(self.checked(errand, Some(stat))),
                 None => self.wrong(),
             },
-            // It is gone since it was found.
+            // It was removed after it was found.
             Err(Error::NotFound | Error::Stale) => Ok(self.checked(errand, None)),
             Err(error) => Err(error),
         }

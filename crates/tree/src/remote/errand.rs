@@ -1,8 +1,8 @@
-//! An errand: one request, and the messages that it takes.
+//! A pending request, and its messages.
 //!
 //! It waits for the link, then for the fids that it needs ([seek](super::seek)), then for the
-//! answers to its messages. What each answer leads to stands in `walk`, `transfer` and `list`,
-//! and in one file for each dialect.
+//! replies to its messages. `walk`, `transfer`, `list` and one file for each dialect handle the
+//! replies.
 //!
 #![doc = include_str!("states.md")]
 
@@ -19,89 +19,89 @@ use base::op::Replacement;
 use base::{Error, Instant, Kind, Name};
 use wire::ninep::Rmessage;
 
-/// A request under way.
+/// A pending request.
 #[derive(Clone, Debug)]
 pub(super) struct Errand {
     pub(super) request: RequestId,
     pub(super) user: u32,
     pub(super) ask: Ask,
     pub(super) step: Step,
-    /// Messages that have not been answered.
+    /// Number of messages without a reply.
     pub(super) outstanding: u32,
-    /// Fids of its own, and whether the server knows them.
+    /// Fids of its own, and whether they are bound on the server.
     pub(super) fids: Vec<(u32, bool)>,
-    /// How far a walk has come.
+    /// Progress of a walk.
     pub(super) hike: Option<Hike>,
-    /// Its last message gives this fid back, whatever comes of it.
+    /// Fid freed by its last message, whatever the result.
     pub(super) removing: Option<u32>,
-    /// It goes the second way, because the server does not know the first.
+    /// Whether it uses the fallback, because the server does not support the first way.
     pub(super) second: bool,
-    /// Its precondition was found to be fulfilled on this connection.
+    /// Whether its precondition was fulfilled on this connection.
     pub(super) checked: bool,
-    /// Its place in the queues of the entries that it changes.
+    /// Its ticket in the queues of the entries that it changes.
     ticket: Option<Ticket>,
-    /// Why the first piece of a write was not written.
+    /// Error of the first piece of a write.
     pub(super) failed: Option<Error>,
-    /// The place whose contents it changes, and the number of the change among those to it.
+    /// The place whose contents it changes, and the number of the change among those of the place.
     pub(super) write: Option<(usize, u64)>,
     pins: [Option<Id>; 2],
-    /// A message that changes something was sent.
+    /// Whether a message that changes something was sent.
     changed: bool,
     cancelled: bool,
     attempts: u8,
 }
 
-/// What it waits for.
+/// Awaited event of a pending request.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     /// A connection.
     Queued,
-    /// A fid.
+    /// Recovery of a fid.
     Seeking(Target),
-    /// A better time.
+    /// The end of a pause.
     Paused(Instant),
-    /// Those who read the same directory.
+    /// Earlier readers of the same directory.
     Behind,
     /// The qids along these names.
     Walk(Vec<Name>),
-    /// What a link says on the way.
+    /// The target of a link on the way.
     Link,
-    /// The attributes of what is fetched.
+    /// The attributes of the file to fetch.
     Look,
-    /// A copy of a fid, with which to go on.
+    /// A copy of a fid for further messages.
     Clone(u32),
-    /// A fid of the entry that the request is about.
+    /// A fid of the entry of the request.
     Child(u32),
-    /// Whether there is such an entry, which there must not be.
+    /// Whether the entry exists, which it must not.
     Free(u32),
-    /// A fid of the entry that a conditional change is about.
+    /// A fid of the entry of a conditional change.
     Present(u32),
     /// The attributes of that entry.
     Compare,
-    /// That this fid is open.
+    /// The open of this fid.
     Opening(u32),
-    /// The attributes of what was opened by this fid, with its largest transfer.
+    /// The attributes of the file opened by this fid, with its maximum transfer size, bytes.
     Regard(u32, u32),
     /// The pieces of a read.
     Reading(Gather),
-    /// The counts of a write's pieces: wanted, and written, once that was answered.
+    /// The counts of a write's pieces: requested, and written, once replied.
     Writing(Vec<(u32, Option<u32>)>),
     /// The reply to an fsync that covers the writes up to this number.
     Syncing(u64),
-    /// The size of an attribute that will be read by this fid.
+    /// The size of an attribute to be read by this fid.
     AttrSize(u32),
-    /// Room for an attribute that is written by this fid.
+    /// The setup of an attribute to be written by this fid.
     AttrRoom(u32),
-    /// Entries, in the so many-th attempt.
+    /// Entries, with the number of the attempt.
     Entries(u32),
     /// The entries' attributes.
     Stats(list::Stats),
-    /// The last answer.
+    /// The last reply.
     Last,
 }
 
 impl Step {
-    /// When to go on, if nothing but time is waited for.
+    /// Returns the end of a pause.
     pub(super) fn paused_until(&self) -> Option<Instant> {
         if let Step::Paused(until) = self { Some(*until) } else { None }
     }
@@ -134,24 +134,24 @@ impl Step {
     }
 }
 
-/// What an errand wants next.
+/// Next action of a pending request.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// To send these at once, and wait for their answers.
+    /// Send these messages at once, and wait for their replies.
     Say(Step, Vec<Message>),
-    /// To send more, each with its number, and wait as before.
+    /// Send more messages, each with its number, and wait as before.
     More(Step, Vec<(u32, Message)>),
-    /// To look again what it needs.
+    /// Check again which fids it needs.
     Again,
-    /// To be begun again at that time.
+    /// Start again at that time.
     Pause(Instant),
-    /// To be begun again when nobody reads the directory any more.
+    /// Start again when the directory has no other reader.
     Behind,
-    /// To answer.
+    /// Reply.
     Reply(Reply),
 }
 
-/// What a message leads to.
+/// Result of a message.
 pub(super) type Outcome = Result<Next, Error>;
 
 impl Errand {
@@ -188,7 +188,7 @@ impl Errand {
     }
 }
 
-/// Requests that make no sense for any tree.
+/// Returns the error of a request that is invalid for any tree, or unsupported by this one.
 pub(super) fn refused(ask: &Ask) -> Option<Error> {
     let special = |name: &Name| !name.plain();
     match ask {
@@ -236,7 +236,7 @@ pub(super) fn refused(ask: &Ask) -> Option<Error> {
     }
 }
 
-/// Whether a message of this type may change something.
+/// Returns whether a message of this type may change something.
 fn changes(code: u8) -> bool {
     const CHANGING: [u8; 14] = [14, 16, 18, 20, 26, 32, 52, 70, 72, 74, 76, 114, 118, 122];
     const TWSTAT: u8 = 126;
@@ -244,14 +244,14 @@ fn changes(code: u8) -> bool {
 }
 
 impl Remote {
-    /// Goes on with an errand for whose messages nobody waits: as far as it can.
+    /// Continues a pending request without outstanding messages as far as possible.
     pub(super) fn advance(&mut self, errand: usize, out: &mut Vec<Output>) {
         if let Some(next) = self.next(errand, out) {
             self.proceed(errand, next, out);
         }
     }
 
-    /// Next wish of an errand; `None`: it waits.
+    /// Returns the next action of a pending request; `None` if it waits.
     fn next(&mut self, errand: usize, out: &mut Vec<Output>) -> Option<Outcome> {
         if !self.link.is_up() {
             self.errands.wait(errand, Step::Queued);
@@ -273,7 +273,7 @@ impl Remote {
         matches!(step, Some(Step::Seeking(sought)) if *sought == target)
     }
 
-    /// The first fid that an errand needs and that is not there.
+    /// Returns the first needed fid that is not bound on this connection.
     fn missing(&mut self, errand: usize) -> Result<Option<Target>, Error> {
         let it = &self.errands[errand];
         let tie = |place| Target::Tie(place, it.user);
@@ -315,7 +315,7 @@ impl Remote {
         Ok(None)
     }
 
-    /// What an errand needs cannot be had; perhaps it goes without.
+    /// Handles a failed recovery of a fid; a list continues without attributes.
     pub(super) fn not_found(&mut self, errand: usize, error: Error, out: &mut Vec<Output>) {
         match &mut self.errands[errand].ask {
             Ask::List { with_stat, .. } if *with_stat && error == Error::Stale => {
@@ -326,17 +326,17 @@ impl Remote {
         }
     }
 
-    /// The fid of a place, which [`Remote::missing`] has found to be there.
+    /// Returns the fid of a place, which [`Remote::missing`] has found to be bound.
     pub(super) fn tie(&self, node: NodeId, user: u32) -> Result<u32, Error> {
         self.places.tie(node.local(), user, self.epoch).ok_or(Error::Stale)
     }
 
-    /// The same for an open file.
+    /// Returns the fid of an open file.
     pub(super) fn open_fid(&self, open: OpenId) -> u32 {
         self.opens[open.local()].fid
     }
 
-    /// A number for a fid of the errand's own.
+    /// Returns a new fid owned by the pending request.
     pub(super) fn new_fid(&mut self, errand: usize) -> u32 {
         let fid = self.fids.take();
         let known = self.errands[errand].fids.iter().any(|(known, _)| *known == fid);
@@ -345,18 +345,18 @@ impl Remote {
         fid
     }
 
-    /// The server knows the fid from now on.
+    /// Records that a fid is bound on the server.
     pub(super) fn bound(&mut self, errand: usize, fid: u32) {
         let fids = &mut self.errands[errand].fids;
         fids.iter_mut().filter(|(known, _)| *known == fid).for_each(|known| known.1 = true);
     }
 
-    /// The fid is no longer the errand's own.
+    /// Takes a fid from its pending request.
     pub(super) fn keep_fid(&mut self, errand: usize, fid: u32) {
         self.errands[errand].fids.retain(|(known, _)| *known != fid);
     }
 
-    /// Numbers a request that changes a file's contents: an fsync has to cover it.
+    /// Numbers a request that changes a file's contents, to be covered by an fsync.
     fn note_write(&mut self, errand: usize) {
         let place = match &self.errands[errand].ask {
             Ask::Write { open, .. } => self.opens[open.local()].place,
@@ -391,7 +391,7 @@ impl Remote {
         }
     }
 
-    /// The answer to one of an errand's messages has come.
+    /// Handles the reply to one of a pending request's messages.
     pub(super) fn answered(
         &mut self,
         errand: usize,
@@ -403,7 +403,7 @@ impl Remote {
         assert!(it.outstanding > 0, "an answer is to something that was sent");
         it.outstanding -= 1;
         match it.removing.take() {
-            // It may have been nothing to the server, and the fid is still there.
+            // The server may not know the message, and the fid is still bound.
             Some(fid) if answer.is_err_and(|error| error == Error::Unsupported) => self.clunk(fid),
             Some(fid) => self.fids.give(fid),
             None => {}
@@ -441,13 +441,13 @@ impl Remote {
         self.proceed(errand, next, out);
     }
 
-    /// What has come answers nothing that was asked: the connection ends.
+    /// Ends the connection after a reply that matches no outstanding message.
     pub(super) fn wrong(&mut self) -> Outcome {
         self.blame("an answer to nothing that was asked");
         Err(Error::Io)
     }
 
-    /// The server will not answer a message that was flushed.
+    /// Handles the end of a flushed message without a reply.
     pub(super) fn never(&mut self, errand: usize, out: &mut Vec<Output>) {
         let it = &mut self.errands[errand];
         assert!(it.outstanding > 0, "a flush is of something that was sent");
@@ -457,8 +457,8 @@ impl Remote {
         }
     }
 
-    /// Carries out what an errand wants next. Clients choose how often it wants to go on at once:
-    /// that takes no stack.
+    /// Performs the next action of a pending request. Clients control the number of immediate
+    /// continuations, so this is a loop and not a recursion.
     fn proceed(&mut self, errand: usize, mut next: Outcome, out: &mut Vec<Output>) {
         while let (Ok(Next::Again), false) = (&next, self.errands[errand].cancelled) {
             match self.next(errand, out) {
@@ -495,7 +495,7 @@ impl Remote {
             Ok(Next::Reply(Reply::Created(node, open, stat))) => {
                 let user = it.user;
                 self.end(errand, Ok(Reply::Created(node, open, stat)), out);
-                // Before anybody can take its name away.
+                // Before another client can remove its name.
                 self.seek(Target::Tie(node.local(), user), Waiter::Nobody, out);
             }
             Ok(Next::Reply(reply)) => self.end(errand, Ok(reply), out),
@@ -514,7 +514,7 @@ impl Remote {
         }
     }
 
-    /// Answers, and gives back what the errand had.
+    /// Replies, and releases everything that the pending request holds.
     pub(super) fn end(
         &mut self,
         errand: usize,
@@ -523,7 +523,7 @@ impl Remote {
     ) {
         let it = self.errands.remove(errand);
         self.places.done(it.user);
-        // A flushed message that was to give a fid back may not have been heard of.
+        // A flushed message that would have freed the fid may not have been processed.
         it.removing.into_iter().for_each(|fid| self.clunk(fid));
         for (fid, bound) in &it.fids {
             if *bound {
@@ -561,7 +561,7 @@ impl Remote {
         }
     }
 
-    /// Begins what has waited for the link.
+    /// Continues requests that wait for the link.
     pub(super) fn resume_queued(&mut self, out: &mut Vec<Output>) {
         for errand in self.errands.queued() {
             if self.errands.get(errand).is_some_and(|it| matches!(it.step, Step::Queued)) {
@@ -570,7 +570,8 @@ impl Remote {
         }
     }
 
-    /// The connection is lost: what may have changed something ends, the rest waits for another.
+    /// Handles the loss of the connection: requests that may have changed something fail, the
+    /// others wait for the next connection.
     pub(super) fn requeue(&mut self, out: &mut Vec<Output>) {
         for errand in self.errands.numbers() {
             self.errands.wait(errand, Step::Queued);
@@ -594,7 +595,7 @@ impl Remote {
         }
     }
 
-    /// Does what has waited for its time.
+    /// Handles expired timeouts and pauses.
     pub(super) fn expire(&mut self, out: &mut Vec<Output>) {
         let patience = self.patient_until.is_some_and(|until| self.now < until);
         if !patience && !self.link.is_up() {

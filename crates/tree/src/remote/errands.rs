@@ -1,5 +1,5 @@
-//! All errands, and which of them wait for anything but a message: a turn looks at those that it
-//! is about, however many there are.
+//! All pending requests, indexed by what they wait for unless that is a message: the cost of a turn
+//! does not depend on their number.
 
 #[cfg(test)]
 mod tests;
@@ -12,20 +12,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::ops::{Index, IndexMut};
 
-/// All of them, by number. Their steps change only here.
+/// Pending requests, by number. Their steps change only here.
 #[derive(Debug, Default)]
 pub(super) struct Errands {
     slab: Slab<Errand>,
     of: BTreeMap<RequestId, usize>,
     /// Those that wait for a connection.
     queued: BTreeSet<usize>,
-    /// Those that wait for nothing but time.
+    /// Those that wait for the end of a pause.
     paused: BTreeSet<(Instant, usize)>,
-    /// How many wait for entries of each open directory.
+    /// Number of readers of each open directory.
     readers: BTreeMap<OpenId, u32>,
     /// Those that wait for these readers.
     behind: BTreeMap<OpenId, BTreeSet<usize>>,
-    /// Those that did, and need not any more.
+    /// Those whose wait for readers is over.
     due: BTreeSet<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Errands {
         self.slab.iter()
     }
 
-    /// The numbers of all.
+    /// Returns the numbers of all.
     pub(super) fn numbers(&self) -> Vec<usize> {
         self.slab.iter().map(|(errand, _)| errand).collect()
     }
@@ -64,12 +64,12 @@ impl Errands {
         it
     }
 
-    /// Whose request this is.
+    /// Returns the number of the pending request with this id.
     pub(super) fn of(&self, request: RequestId) -> Option<usize> {
         self.of.get(&request).copied()
     }
 
-    /// The errand waits for something else from now on; gives what it waited for.
+    /// Sets the step of a pending request; returns the previous one.
     pub(super) fn wait(&mut self, errand: usize, step: Step) -> Step {
         self.leave(errand);
         let before = mem::replace(&mut self.slab[errand].step, step);
@@ -77,7 +77,7 @@ impl Errands {
         before
     }
 
-    /// Those that wait for a connection.
+    /// Returns those that wait for a connection.
     pub(super) fn queued(&self) -> Vec<usize> {
         self.queued.iter().copied().collect()
     }
@@ -86,13 +86,13 @@ impl Errands {
         !self.queued.is_empty()
     }
 
-    /// When the first pause ends.
+    /// Returns the end of the first pause.
     pub(super) fn paused_until(&self) -> Option<Instant> {
         let due = self.due.first().map(|_| Instant(0));
         due.or_else(|| self.paused.first().map(|(until, _)| *until))
     }
 
-    /// One whose pause is over, or who waited behind others, and that waits for nothing then.
+    /// Returns one whose pause or wait for readers is over, with the step set to `Queued`.
     pub(super) fn wake(&mut self, now: Instant) -> Option<usize> {
         let paused = self.paused.first().filter(|(until, _)| now >= *until);
         let errand = self.due.first().copied().or_else(|| paused.map(|(_, errand)| *errand))?;
@@ -100,7 +100,7 @@ impl Errands {
         Some(errand)
     }
 
-    /// Whether anybody waits for entries of this directory.
+    /// Returns whether this directory has a reader.
     pub(super) fn is_read(&self, directory: OpenId) -> bool {
         self.readers.contains_key(&directory)
     }

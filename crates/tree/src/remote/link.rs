@@ -1,8 +1,8 @@
-//! The link: connects, agrees on a dialect, attaches, and begins anew when it is lost.
+//! The link: connects, negotiates a dialect, attaches, and reconnects after a loss.
 //!
-//! It tries for ever, with pauses from 50 ms that double up to 5 s and vary a little, so that many
-//! clients of a server that was away do not all come back at once. A connection that is given up
-//! is hung up first, and its socket given back when nothing is under way on it any more.
+//! It retries for ever, with pauses from 50 ms that double up to 5 s and vary a little, so that the
+//! clients of a restarted server do not all reconnect at once. An abandoned connection is shut down
+//! first, and its socket closed when no operation is in flight on it.
 //!
 #![doc = include_str!("link/states.md")]
 
@@ -18,14 +18,15 @@ use std::time::Duration;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// How long connecting, agreeing and attaching may take, each.
+/// Timeout of connect, version and attach, each.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a server that was never heard may take to agree: some say nothing at all to an offer
-/// that they do not know (go9p). It is less than clients wait for a server that is away.
+/// Timeout of the version message on a server that has never replied: some do not reply to an
+/// unknown version at all (go9p). It is shorter than the time that clients wait for a missing
+/// server.
 const FIRST_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How the two sides speak.
+/// Protocol dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// 9P2000.L.
@@ -34,35 +35,35 @@ pub enum Dialect {
     Plan9,
 }
 
-/// What can happen to the link.
+/// An input of the link.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Input {
-    /// Time passed.
+    /// Time has passed.
     Tick,
-    /// Connecting ended.
+    /// Result of a connect.
     Connected(Result<Socket, Error>),
-    /// The server speaks this dialect.
+    /// The server has accepted this dialect.
     Agreed(Dialect),
-    /// The server does not know what was offered.
+    /// The server does not know the offered version.
     Unknown,
-    /// The server did not answer the offer but with an error.
+    /// The server has replied to the version message with an error.
     Refused,
-    /// The server has let us in, or said why one user is not.
+    /// The server has accepted the attach, or refused it for one user.
     Attached,
-    /// The connection cannot be used any more.
+    /// The connection is unusable, for this reason.
     Broken(&'static str),
-    /// Nothing is under way on the socket any more.
+    /// No operation is in flight on the socket.
     Idle,
-    /// It is not needed any more.
+    /// Shut the link down.
     Close,
 }
 
-/// What the link asks for.
+/// An output of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
     /// Connect.
     Connect,
-    /// Stop connecting; it ends all the same.
+    /// Cancel the connect, which completes nevertheless.
     Cancel,
     /// Use this socket, and offer this dialect on it.
     Offer(Socket, Dialect),
@@ -70,63 +71,64 @@ pub(super) enum Output {
     Attach(Dialect),
     /// Requests can be sent.
     Up,
-    /// What was sent will not be answered.
+    /// Outstanding messages will have no reply, for this reason.
     Lost(&'static str),
-    /// End the connection.
+    /// Shut the connection down.
     Hangup(Socket),
-    /// Give the socket back.
+    /// Close the socket.
     Release(Socket),
 }
 
-/// Where it stands.
+/// State of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Waits for the time of the next attempt.
+    /// Waiting for the time of the next attempt.
     Down { until: Instant },
-    /// Waits for a connection.
+    /// Waiting for the connect.
     Connecting { until: Instant },
-    /// Waits for the end of a connect that took too long.
+    /// Waiting for the end of a connect that timed out.
     Abandoning,
-    /// Waits for the server to agree on a dialect.
+    /// Waiting for the reply to the version message.
     Version { socket: Socket, until: Instant, offered: Dialect },
-    /// Waits to be let in.
+    /// Waiting for the reply to the attach.
     Attaching { socket: Socket, until: Instant },
-    /// Waits for the connection to break.
+    /// Waiting for the loss of the connection.
     Up { socket: Socket },
-    /// Has hung up, and waits for what is under way on the socket.
+    /// Shut down; waiting for the operations in flight on the socket.
     Parting { socket: Socket, until: Instant },
-    /// Closing, and waits for the end of a connect.
+    /// Closing; waiting for the end of a connect.
     Ending,
-    /// Closing, has hung up, and waits for what is under way on the socket.
+    /// Closing and shut down; waiting for the operations in flight on the socket.
     Leaving { socket: Socket },
-    /// Waits for nothing any more.
+    /// Ended.
     Over,
 }
 
-/// Failures after which a server may be another one than it was.
+/// Number of failures after which another server may have replaced the former one.
 const STRANGER: u32 = 3;
 
-/// The machine.
+/// The link of a remote tree.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     state: State,
     rng: Rng,
-    /// Failures since it was last up.
+    /// Number of failures since the link was last up.
     failures: u32,
-    /// What to offer next.
+    /// Dialect to offer next.
     offer: Dialect,
-    /// Whether it ever agreed on a dialect: only who never did may not know what was offered.
+    /// Whether a dialect was ever agreed on: otherwise the server may not know the offered version.
     met: bool,
-    /// Connections on which a server that agrees to 9P2000 is offered 9P2000.L too: it has agreed
-    /// to that before.
+    /// Number of connections left on which a server that accepts 9P2000 is offered 9P2000.L too,
+    /// which it accepted before.
     better_offers: u8,
 }
 
-/// Connections on which a server may leave the offer of what it knew before unanswered.
+/// Number of connections on which a server may ignore the offer of a dialect that it accepted
+/// before.
 const BETTER_OFFERS: u8 = 2;
 
 impl Link {
-    /// A link that connects at the first opportunity.
+    /// Returns a link that connects at the first tick.
     pub(super) fn new(rng: Rng) -> Link {
         let state = State::Down { until: Instant(0) };
         Link { state, rng, failures: 0, offer: Dialect::Linux, met: false, better_offers: 0 }
@@ -144,7 +146,7 @@ impl Link {
         self.state == State::Over
     }
 
-    /// The state in one word.
+    /// Returns the state's name.
     pub(super) fn name(&self) -> &'static str {
         match self.state {
             State::Down { .. } => "down",
@@ -160,7 +162,7 @@ impl Link {
         }
     }
 
-    /// The time of the next attempt.
+    /// Returns the time of the next attempt.
     fn next_attempt(&mut self, now: Instant) -> Instant {
         let pause = PAUSE_MIN.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
         self.failures = self.failures.saturating_add(1);
@@ -184,7 +186,7 @@ impl Link {
         State::Parting { socket, until: self.next_attempt(now) }
     }
 
-    /// It is not needed any more.
+    /// Shuts the link down.
     fn close(state: State, out: &mut Vec<Output>) -> State {
         match state {
             State::Down { .. } | State::Over => State::Over,
@@ -203,7 +205,7 @@ impl Link {
         }
     }
 
-    /// An error for an answer: what was offered is not offered again.
+    /// Handles an error reply: the offered dialect is not offered again.
     fn refused(
         &mut self,
         now: Instant,
@@ -215,8 +217,8 @@ impl Link {
         self.part(now, socket, "the server refused the dialect", out)
     }
 
-    /// No answer: an offer may not have been known, by one that was never met or, after several
-    /// failures, by one that has taken the place of another.
+    /// Handles a timeout: a server that never agreed may not know the offered version, and nor may
+    /// one that has replaced another after several failures.
     fn unanswered(&mut self, now: Instant, socket: Socket, out: &mut Vec<Output>) -> State {
         let is_stranger = !self.met || self.failures >= STRANGER;
         if let (State::Version { offered, .. }, true) = (self.state, is_stranger) {
@@ -225,8 +227,8 @@ impl Link {
         self.part(now, socket, "the server does not answer", out)
     }
 
-    /// An answer: attaches, or offers 9P2000.L to a server that has known it, and that 9P2000 was
-    /// offered to because it did not answer for a while.
+    /// Handles an accepted version: attaches, or offers 9P2000.L to a server that accepted it
+    /// before, and was offered 9P2000 only because of timeouts.
     fn agreed(
         &mut self,
         now: Instant,
@@ -249,7 +251,7 @@ impl Link {
         State::Attaching { socket, until: now + PATIENCE }
     }
 
-    /// Does what it is time for.
+    /// Handles expired timeouts.
     fn tick(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
         match state {
             State::Down { until } if now >= until => {
@@ -346,9 +348,9 @@ impl Automaton for Link {
                 out.push(Output::Release(socket));
                 State::Over
             }
-            // One more thing is wrong with a connection that is given up.
+            // One more failure of an abandoned connection.
             (state, Input::Broken(_) | Input::Idle) => state,
-            // One connect at a time; and only who waits for a server's first words hears them.
+            // There is one connect at a time, and version replies are valid in `Version` only.
             (
                 state,
                 input @ (Input::Connected(_)

@@ -1,4 +1,4 @@
-//! The requests in 9P2000.L.
+//! Requests in 9P2000.L.
 
 use super::calls::Message;
 use super::errand::{Next, Outcome, Step};
@@ -10,16 +10,16 @@ use base::{Buf, Error, Kind, Name};
 use std::time::Duration;
 use wire::ninep::{Qid, Rmessage, Tmessage};
 
-/// The attributes that are asked for (`P9_STATS_BASIC`).
+/// Mask of the requested attributes (`P9_STATS_BASIC`).
 pub(super) const STATS_BASIC: u64 = 0x7ff;
 
-/// Largest extended attribute (Linux `XATTR_SIZE_MAX`).
+/// Maximum size of an extended attribute (Linux `XATTR_SIZE_MAX`), bytes.
 const ATTR_SIZE_MAX: u64 = 65_536;
 
 /// `AT_REMOVEDIR`.
 const REMOVE_DIR: u32 = 0x200;
 
-/// How long until a lock that somebody else holds is asked for again.
+/// Pause between attempts to take a lock that is held by another client.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 fn group(gid: Option<u32>) -> u32 {
@@ -77,7 +77,7 @@ impl Remote {
         }
     }
 
-    /// What makes, moves and removes entries.
+    /// Starts a request that creates, renames or removes entries.
     fn start_entry(&mut self, errand: usize, ask: &Ask) -> Outcome {
         let user = self.errands[errand].user;
         let fid = |node: &NodeId| self.tie(*node, user);
@@ -120,14 +120,14 @@ impl Remote {
         NodeId::new(self.index, self.places.parent(node.local()))
     }
 
-    /// A fid of a node, to be changed or given away.
+    /// Requests a copy of a node's fid, to be modified or handed out.
     pub(super) fn copy(&mut self, errand: usize, node: NodeId) -> Outcome {
         let from = self.tie(node, self.errands[errand].user)?;
         let fid = self.new_fid(errand);
         Ok(Next::Say(Step::Clone(fid), one(&walk(from, fid, &[]))))
     }
 
-    /// A fid of an entry.
+    /// Requests a fid of an entry.
     pub(super) fn look_for(
         &mut self,
         errand: usize,
@@ -210,7 +210,7 @@ impl Remote {
                 Err(error),
             ) => Err(error),
             (Step::Free(_) | Step::Child(_) | Step::AttrSize(_), Ok(_)) => self.wrong(),
-            // Nothing was sent, or its answer was taken elsewhere.
+            // Nothing was sent, or the reply was handled elsewhere.
             (
                 step @ (Step::Queued
                 | Step::Seeking(_)
@@ -233,7 +233,7 @@ impl Remote {
         }
     }
 
-    /// What a copy of the fid is for.
+    /// Continues with a copy of a fid.
     fn copied(&mut self, errand: usize, ask: &Ask, fid: u32) -> Outcome {
         let message = match ask {
             Ask::Open { access, .. } => {
@@ -262,7 +262,7 @@ impl Remote {
                 Tmessage::Xattrcreate { fid, name, size: value.len() as u64, flags }
             }
             Ask::RemoveAttr { name, .. } => Tmessage::Xattrcreate { fid, name, size: 0, flags: 2 },
-            // The fid is gone whatever comes of it (remove(5)).
+            // The fid is freed whatever the result (remove(5)).
             Ask::RemoveNode { .. } => return self.remove_by(errand, fid),
             other => unreachable!("{other:?} needs no copy"),
         };
@@ -300,14 +300,14 @@ impl Remote {
         self.attr_clunk(errand, fid.ok_or(Error::Io)?)
     }
 
-    /// The attribute is set when the fid is given back.
+    /// Clunks a fid, which sets its attribute.
     fn attr_clunk(&mut self, errand: usize, fid: u32) -> Outcome {
         self.keep_fid(errand, fid);
         self.errands[errand].removing = Some(fid);
         last(&Tmessage::Clunk { fid })
     }
 
-    /// The last message failed: there may be another way.
+    /// Tries the fallback after an error of the last message.
     fn otherwise(&mut self, errand: usize, ask: &Ask, error: Error) -> Outcome {
         let is_unknown = error == Error::Unsupported;
         match ask {
@@ -337,7 +337,7 @@ impl Remote {
         }
     }
 
-    /// The same by the name that a node is known by. Its place keeps the directory's.
+    /// Returns the same request by the name of a node, whose place records its directory.
     fn by_name(&self, ask: &Ask, dir: usize, name: Name) -> Ask {
         let dir = NodeId::new(self.index, dir);
         match ask.clone() {
@@ -353,7 +353,7 @@ impl Remote {
         }
     }
 
-    /// By a fid of the entry itself, for servers that know no better way.
+    /// Performs a request by a fid of the entry itself, for older servers.
     fn by_child(&mut self, errand: usize, ask: &Ask, fid: u32) -> Outcome {
         match ask {
             Ask::Rename { to, new_name, .. } => {
@@ -393,14 +393,14 @@ impl Remote {
         Ok(Next::Reply(reply))
     }
 
-    /// The server tells a node's newest qid.
+    /// Records a node's newest qid.
     pub(super) fn learn(&mut self, node: NodeId, qid: Qid) {
         if words::is_same(self.places.qid(node.local()), qid) {
             self.places.set_qid(node.local(), qid);
         }
     }
 
-    /// Something new is there: whatever was known under its name is not.
+    /// Records a new entry: the place formerly known under its name is gone.
     pub(super) fn made(&mut self, ask: &Ask, qid: Qid) -> base::Stat {
         if let [Some((dir, name)), _] = ask.entries() {
             self.places.gone(dir.local(), name);
@@ -408,7 +408,7 @@ impl Remote {
         words::stat_of_qid(qid, self.config.device)
     }
 
-    /// An entry was moved or removed.
+    /// Records the rename or removal of an entry.
     pub(super) fn moved(&mut self, ask: &Ask) {
         match ask {
             Ask::Rename { from, name, to, new_name, .. } => {
@@ -433,7 +433,7 @@ impl Remote {
             }
             1 if wait => Ok(Next::Pause(self.now + LOCK_PAUSE)),
             1 => Ok(Next::Reply(Reply::Blocked)),
-            // The server has been away and lets those who had locks have them back first.
+            // The server is in its grace period: former owners recover their locks first.
             3 => Err(Error::WouldBlock),
             _ => Err(Error::Io),
         }

@@ -10,15 +10,15 @@ use base::op::Entry;
 use base::{Error, Kind, Name};
 use wire::ninep::{IO_HEADER_SIZE, Rmessage, Tmessage, dirents};
 
-/// Most entries whose attributes are asked for at once.
+/// Maximum number of entries whose attributes are requested at once.
 const STATS_MAX: usize = 32;
-/// How often a directory may answer with nothing but `.` and `..`.
+/// Maximum number of replies with nothing but `.` and `..`.
 const ROUNDS_MAX: u32 = 8;
-/// How much is asked for at least and, with attributes, at most, bytes.
+/// Minimum size of a request and, with attributes, its maximum, bytes.
 const BYTES_MIN: u32 = 512;
 const BYTES_WITH_STAT: u32 = 16 << 10;
 
-/// Entries whose attributes are on the way.
+/// Entries whose attributes are outstanding.
 #[derive(Clone, Debug)]
 pub(super) struct Stats {
     entries: Vec<Entry>,
@@ -104,7 +104,7 @@ impl Remote {
         Next::More(Step::Stats(stats), messages)
     }
 
-    /// Looks for the next entry.
+    /// Requests the next entry's attributes.
     fn next_stat(&mut self, errand: usize, stats: &mut Stats) -> Option<(u32, Message)> {
         let entry = stats.entries.get(stats.next)?;
         let Ask::List { open, .. } = self.errands[errand].ask else { return None };
@@ -147,7 +147,7 @@ impl Remote {
         Ok(Next::More(Step::Stats(stats), messages))
     }
 
-    /// A fid of the errand's own is of no use any more.
+    /// Frees a fid owned by a pending request.
     pub(super) fn give_back(&mut self, errand: usize, fid: u32) {
         let bound = self.errands[errand].fids.contains(&(fid, true));
         self.keep_fid(errand, fid);

@@ -1,9 +1,9 @@
-//! What the operator hears of a server: whether it is there, and what is wrong with it.
+//! Events of a remote server for the operator: connections, losses, and their reasons.
 //!
-//! A server that comes and goes, or that is left for the same mistake again and again, is not
-//! worth a line each time: that it is not connected is not said twice within a minute for the same
-//! reason. What is so when the minute is over is said then, if it was not what was said last. That
-//! it is connected again is said at once, if it was said that it was not.
+//! A server that comes and goes, or that fails with the same error again and again, does not
+//! deserve a line each time: the same reason for a loss is not reported twice within a minute. The
+//! state at the end of the minute is reported then, if it differs from the last report. A new
+//! connection is reported at once if a loss was.
 
 use super::Dialect;
 use base::Instant;
@@ -14,25 +14,25 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// For how long the same is not said again.
+/// Time during which the same event is not reported again.
 pub const QUIET: Duration = Duration::from_secs(60);
 
-/// What the operator may want to know.
+/// A state of the connection, for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// There is a connection, with this dialect and message size.
+    /// Connected, with this dialect and message size, bytes.
     Up(Dialect, u32),
-    /// There is none any more, and why.
+    /// Not connected, for this reason.
     Down(&'static str),
 }
 
 impl News {
-    /// Whether there is a connection.
+    /// Returns whether there is a connection.
     pub fn is_up(self) -> bool {
         matches!(self, News::Up(..))
     }
 
-    /// What is the same news, whatever was agreed on.
+    /// Returns the key of events that count as the same, whatever was negotiated.
     fn topic(self) -> Option<&'static str> {
         match self {
             News::Up(..) => None,
@@ -51,22 +51,22 @@ impl fmt::Display for News {
     }
 }
 
-/// What is so, and what was said of it.
+/// The current and the reported states.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     is: Option<News>,
     last: Option<News>,
-    /// When each was said last. Bounded: there are only so many reasons.
+    /// Time of the last report of each topic. Bounded by the number of reasons.
     said: BTreeMap<Option<&'static str>, Instant>,
 }
 
 impl Told {
-    /// This is so from now on.
+    /// Records a new state.
     pub(super) fn note(&mut self, news: News) {
         self.is = Some(news);
     }
 
-    /// What is to be said now.
+    /// Returns the event to report now.
     pub(super) fn next(&mut self, now: Instant) -> Option<News> {
         let news = self.is.filter(|_| self.deadline().is_some_and(|at| now >= at))?;
         self.said.insert(news.topic(), now);
@@ -74,7 +74,7 @@ impl Told {
         Some(news)
     }
 
-    /// When there is something to say.
+    /// Returns the time of the next report.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let news = self.is.filter(|news| self.last != Some(*news))?;
         if news.is_up() && self.last.is_some_and(|last| !last.is_up()) {

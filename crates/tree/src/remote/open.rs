@@ -1,4 +1,4 @@
-//! An open file, which outlives the connection it was opened on.
+//! An open file, which outlives the connection of its open.
 
 use super::Remote;
 use super::places::ROOT;
@@ -7,38 +7,38 @@ use crate::request::OpenId;
 use base::op::Entry;
 use base::{Access, Error, Kind};
 
-/// One of them.
+/// An open file.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
-    /// Which file; the place is pinned.
+    /// The file's place, pinned.
     pub(super) place: usize,
     pub(super) kind: Kind,
     pub(super) user: u32,
     pub(super) access: Access,
-    /// The server's number for it, on this connection.
+    /// Its fid on this connection.
     pub(super) fid: u32,
     pub(super) epoch: u32,
-    /// The largest transfer that the server likes, bytes; zero: whatever fits.
+    /// Preferred maximum transfer size of the server, bytes; zero: the message size is the limit.
     pub(super) iounit: u32,
-    /// The client's use, errands, and a seek.
+    /// References of the client, of pending requests, and of a recovery.
     pub(super) users: u32,
-    /// It cannot be opened again.
+    /// Whether reopening has failed for good.
     pub(super) stale: bool,
-    /// It has held locks on this connection.
+    /// Whether it has held locks on this connection.
     pub(super) locked: bool,
-    /// It has held locks on a connection that is lost.
+    /// Whether it has held locks on a lost connection.
     pub(super) locks_lost: bool,
-    /// The losses of writes to this file that its client knows of.
+    /// Losses of writes to this file that were reported to its client.
     pub(super) losses_seen: u64,
-    /// Where a directory of 9P2000 is read.
+    /// Read position in a directory of 9P2000.
     pub(super) cursor: Cursor,
 }
 
-/// Directories of 9P2000 are read one behind the other: the last entries that were read, and the
-/// offset behind them. An entry's cookie is its number, from one.
+/// Read position in a directory of 9P2000, which can be read only sequentially: the last entries
+/// read, and the offset behind them. The cookie of an entry is its number, from one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cursor {
-    /// The cookie in front of the first entry here.
+    /// Cookie in front of the first of the entries.
     pub(super) before: u64,
     pub(super) entries: Vec<Entry>,
     pub(super) offset: u64,
@@ -63,7 +63,7 @@ impl Open {
         }
     }
 
-    /// It is open on another connection; what the server had kept is gone.
+    /// Records the reopening on another connection; the server's state of the former one is gone.
     pub(super) fn reopened(&mut self, fid: u32, epoch: u32) {
         assert_ne!(self.epoch, epoch, "it is opened once on each connection");
         self.locks_lost |= std::mem::take(&mut self.locked);
@@ -73,7 +73,7 @@ impl Open {
 }
 
 impl Remote {
-    /// Writes to the file that is open.
+    /// Returns the writes to an open file.
     pub(super) fn writes(&mut self, open: OpenId) -> &mut Writes {
         self.places.writes(self.opens[open.local()].place)
     }
@@ -88,7 +88,7 @@ impl Remote {
         }
     }
 
-    /// A file that was opened by `fid`. The place must be pinned, and is the open file's now.
+    /// Adds an open file. The place must be pinned; the pin passes to the open file.
     pub(super) fn add_open(&mut self, open: Open) -> OpenId {
         let losses_seen = self.places.writes(open.place).seen_by_new(self.epoch);
         let open = Open { losses_seen, ..open };
@@ -109,7 +109,7 @@ impl Remote {
         self.unpin_place(it.place);
     }
 
-    /// The place has this fid from now on, for this user.
+    /// Binds a fid to a place for this user.
     pub(super) fn bind(&mut self, place: usize, user: u32, fid: u32) {
         for unneeded in self.places.bind(place, user, self.epoch, fid) {
             self.clunk(unneeded);

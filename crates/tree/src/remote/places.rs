@@ -1,9 +1,8 @@
-//! The places: every file that somebody holds, by where it is and which it is.
+//! Remote inodes in use, by path and qid.
 //!
-//! A place knows its directory, its name there, and the server's qid of it, so that it can be
-//! found again on another connection or for another user; whoever finds something else there
-//! knows that it is [stale](base::Error::Stale). A place lives while it is used or something lies
-//! below it.
+//! A place stores its directory, its name there, and its qid, so that it can be found again on
+//! another connection or for another user; a different qid means that it is
+//! [stale](base::Error::Stale). A place exists while it is in use or has places below it.
 
 #[cfg(test)]
 mod tests;
@@ -15,33 +14,33 @@ use slab::Slab;
 use std::collections::BTreeMap;
 use wire::ninep::Qid;
 
-/// The root's number.
+/// Number of the root.
 pub(super) const ROOT: usize = 0;
 
-/// For how many users a place has fids, besides those for whom something is under way.
+/// Maximum number of users with fids of a place, besides those with requests in flight.
 const TIES_MAX: usize = 64;
 
-/// A fid of the server's that names a place, for one user, on one connection.
+/// A fid of a place, for one user, on one connection.
 #[derive(Clone, Copy, Debug)]
 struct Tie {
     epoch: u32,
     fid: u32,
-    /// When it was used last.
+    /// Time of the last use.
     used: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Place {
-    /// Its directory and its name there; `None`: the root.
+    /// Its directory and its name there; `None` for the root.
     at: Option<(usize, Name)>,
     qid: Qid,
-    /// References given out, and errands under way.
+    /// References handed out, and pending requests.
     users: u32,
-    /// Places below.
+    /// Number of places below.
     children: u32,
-    /// By user.
+    /// Fids by user.
     ties: BTreeMap<u32, Tie>,
-    /// Durability of what was written to it.
+    /// Durability of the writes to it.
     writes: Writes,
 }
 
@@ -52,20 +51,20 @@ impl Place {
     }
 }
 
-/// All of them.
+/// All places.
 #[derive(Debug)]
 pub(super) struct Places {
     slab: Slab<Place>,
-    /// What is known to be where it was found.
+    /// Places by directory and name, as far as their names are current.
     index: BTreeMap<(usize, Name), usize>,
-    /// For whom something is under way, and how much: their fids stay.
+    /// Number of pending requests and recoveries by user; fids of these users are kept.
     busy: BTreeMap<u32, u32>,
-    /// Counts uses of ties.
+    /// Logical time of the last use of a fid.
     clock: u64,
 }
 
 impl Places {
-    /// The root alone, of which nothing is known yet.
+    /// Returns the root alone, with an unknown qid.
     pub(super) fn new() -> Places {
         let qid = Qid { kind: Qid::DIR, ..Qid::default() };
         let mut slab = Slab::new();
@@ -73,7 +72,7 @@ impl Places {
         Places { slab, index: BTreeMap::new(), busy: BTreeMap::new(), clock: 0 }
     }
 
-    /// How many there are, besides the root.
+    /// Returns the number of places, not counting the root.
     pub(super) fn len(&self) -> usize {
         self.slab.len() - 1
     }
@@ -82,22 +81,22 @@ impl Places {
         self.slab[place].qid
     }
 
-    /// The server says that this is its qid now.
+    /// Records the current qid of a place.
     pub(super) fn set_qid(&mut self, place: usize, qid: Qid) {
         self.slab[place].qid = qid;
     }
 
-    /// The directory; the root's is the root.
+    /// Returns the directory of a place; for the root, the root.
     pub(super) fn parent(&self, place: usize) -> usize {
         self.slab[place].at.as_ref().map_or(ROOT, |(parent, _)| *parent)
     }
 
-    /// Its directory and its name there; `None`: the root.
+    /// Returns the directory of a place and its name there; `None` for the root.
     pub(super) fn at(&self, place: usize) -> Option<(usize, Name)> {
         self.slab[place].at.clone()
     }
 
-    /// Durability of what was written to it.
+    /// Returns the durability of the writes to a place.
     pub(super) fn writes(&mut self, place: usize) -> &mut Writes {
         &mut self.slab[place].writes
     }
@@ -106,12 +105,12 @@ impl Places {
         self.slab[place].users
     }
 
-    /// One more use.
+    /// Adds a use.
     pub(super) fn pin(&mut self, place: usize) {
         self.slab[place].users += 1;
     }
 
-    /// One use less; gives the fids that nobody needs any more.
+    /// Removes a use; returns the fids that are no longer needed.
     pub(super) fn unpin(&mut self, place: usize, epoch: u32) -> Vec<u32> {
         let it = &mut self.slab[place];
         assert!(it.users > 0, "a use is given back once");
@@ -137,7 +136,7 @@ impl Places {
         }
     }
 
-    /// The place of what was found at a name, pinned.
+    /// Returns the place of a file found under a name, pinned.
     pub(super) fn enter(&mut self, parent: usize, name: &Name, qid: Qid) -> usize {
         let key = (parent, name.clone());
         if let Some(&known) = self.index.get(&key)
@@ -149,17 +148,17 @@ impl Places {
         }
         let place = self.slab.insert(Place::new(Some(key.clone()), qid));
         self.slab[parent].children += 1;
-        // What was there before is somewhere else now, or nowhere.
+        // The former file of this name was renamed or removed.
         self.index.insert(key, place);
         place
     }
 
-    /// The entry is gone.
+    /// Records the removal of an entry.
     pub(super) fn gone(&mut self, parent: usize, name: &Name) {
         self.index.remove(&(parent, name.clone()));
     }
 
-    /// The entry of a place that is known is gone.
+    /// Records the removal of a place's entry.
     pub(super) fn gone_place(&mut self, place: usize) {
         if let Some(at) = self.at(place)
             && self.index.get(&at) == Some(&place)
@@ -168,19 +167,19 @@ impl Places {
         }
     }
 
-    /// The entry has been moved, and everything below moves with it.
+    /// Records the rename of an entry, with everything below it.
     pub(super) fn moved(&mut self, from: (usize, Name), to: (usize, Name)) {
         let Some(place) = self.index.remove(&from) else {
             return self.gone(to.0, &to.1);
         };
-        // Two names of one file: the move does nothing (`rename(2)`).
+        // Two names of one file: the rename has no effect (`rename(2)`).
         if let Some(&other) = self.index.get(&to)
             && words::is_same(self.slab[other].qid, self.slab[place].qid)
         {
             self.index.insert(from, place);
             return;
         }
-        // A server that says so lies: the place is lost, and the paths stay finite.
+        // Only a faulty server reports this: the name is forgotten, so that paths stay finite.
         if self.is_within(to.0, place) {
             return;
         }
@@ -191,7 +190,7 @@ impl Places {
         self.drop_unused(from.0);
     }
 
-    /// The same for a place that is known.
+    /// Records the rename of a place.
     pub(super) fn moved_place(&mut self, place: usize, to: (usize, Name)) {
         let Some(from) = self.at(place) else { return };
         self.index.insert(from.clone(), place);
@@ -208,12 +207,12 @@ impl Places {
         true
     }
 
-    /// Something is under way for a user: no fid of theirs is given back until it is done.
+    /// Counts a request or recovery of a user, whose fids are kept until its end.
     pub(super) fn begin(&mut self, user: u32) {
         *self.busy.entry(user).or_default() += 1;
     }
 
-    /// One thing less is under way for a user.
+    /// Counts the end of a request or recovery of a user.
     pub(super) fn done(&mut self, user: u32) {
         let busy = self.busy.get_mut(&user).expect("it was begun");
         assert!(*busy > 0, "what is under way for a user is counted");
@@ -223,13 +222,13 @@ impl Places {
         }
     }
 
-    /// The fid of a place for a user.
+    /// Returns the fid of a place for a user.
     pub(super) fn tie(&self, place: usize, user: u32, epoch: u32) -> Option<u32> {
         let tie = self.slab[place].ties.get(&user).filter(|tie| tie.epoch == epoch)?;
         Some(tie.fid)
     }
 
-    /// The same, for somebody who uses it now.
+    /// Like [`Places::tie`], and records the use.
     pub(super) fn use_tie(&mut self, place: usize, user: u32, epoch: u32) -> Option<u32> {
         self.clock += 1;
         let tie = self.slab[place].ties.get_mut(&user).filter(|tie| tie.epoch == epoch)?;
@@ -237,8 +236,8 @@ impl Places {
         Some(tie.fid)
     }
 
-    /// The place has this fid from now on. Gives those that nobody needs any more: this one, if
-    /// the place has one already, and what was used longest ago, if there are too many.
+    /// Binds a fid to a place. Returns unneeded fids: this one if the place has one already, and
+    /// the least recently used one if there are too many.
     pub(super) fn bind(&mut self, place: usize, user: u32, epoch: u32, fid: u32) -> Vec<u32> {
         if self.tie(place, user, epoch).is_some() {
             return vec![fid];
@@ -257,13 +256,13 @@ impl Places {
         unneeded
     }
 
-    /// How much is under way for all users.
+    /// Returns the number of pending requests and recoveries of all users.
     pub(super) fn busy(&self) -> usize {
         self.busy.values().map(|busy| *busy as usize).sum()
     }
 
-    /// From where a user can find a place, by which place and fid, and along which names; `None`:
-    /// the user has nothing on the way, not even the root.
+    /// Returns the nearest place on the path with a fid for the user, that fid, and the names from
+    /// there; `None` if the user has none, not even of the root.
     pub(super) fn way(
         &mut self,
         place: usize,

@@ -1,5 +1,5 @@
-//! The requests in 9P2000, which has no links, no owners by number, no attributes beyond a few,
-//! and whose directories are read like files. Renaming goes by a file's stat, within a directory.
+//! Requests in 9P2000, which has no links, no numeric owners, few attributes, and directories that
+//! are read like files. A rename changes a file's stat, within its directory.
 
 use super::calls::Message;
 use super::errand::{Next, Outcome, Step};
@@ -10,7 +10,7 @@ use base::op::Entry;
 use base::{Access, Error, Kind, Name, SetStat, SetTime};
 use wire::ninep::{Reader, Rmessage, Stat as WireStat, Tmessage};
 
-/// Most messages for one request for entries.
+/// Maximum number of messages for one list request.
 const ROUNDS_MAX: u32 = 1 << 16;
 
 fn last(message: &Tmessage<'_>) -> Outcome {
@@ -29,7 +29,7 @@ impl Remote {
                 };
                 set_stat(fid, set, words::kind(self.places.qid(node.local())))
             }
-            // Nobody would know where the end is.
+            // The client cannot know the offset of the end.
             Ask::Open { access, .. } | Ask::Create { access, .. } if access.append => {
                 Err(Error::Unsupported)
             }
@@ -40,7 +40,7 @@ impl Remote {
             | Ask::Create { dir: node, .. }
             | Ask::MakeDir { dir: node, .. }
             | Ask::RemoveNode { node } => self.copy(errand, *node),
-            // A stat that changes nothing asks for durability (stat(5)).
+            // A wstat that changes nothing requests durability (stat(5)).
             Ask::Sync { open, .. } => {
                 let (fid, stat) = (self.open_fid(*open), WireStat::unchanged());
                 self.sync(*open, &Tmessage::Wstat { fid, stat })
@@ -104,7 +104,7 @@ impl Remote {
                 Ok(Next::Reply(Reply::Done))
             }
             (Step::Child(_) | Step::Clone(_) | Step::Last, _, Err(error)) => Err(error),
-            // Nothing was sent, its answer was taken elsewhere, or 9P2000 does not have it.
+            // Nothing was sent, the reply was handled elsewhere, or 9P2000 does not support it.
             (
                 step @ (Step::Queued
                 | Step::Seeking(_)
@@ -130,7 +130,7 @@ impl Remote {
         }
     }
 
-    /// What a fid of the entry is for.
+    /// Continues with a fid of the entry.
     fn with_child(&mut self, errand: usize, ask: &Ask, fid: u32, kind: Kind) -> Outcome {
         match ask {
             Ask::Create { .. } if kind == Kind::Directory => Err(Error::IsDirectory),
@@ -149,7 +149,7 @@ impl Remote {
         }
     }
 
-    /// What a copy of a fid is for.
+    /// Continues with a copy of a fid.
     fn with_copy(&mut self, errand: usize, ask: &Ask, fid: u32) -> Outcome {
         match ask {
             Ask::Create { name, access, mode, .. } => {
@@ -174,7 +174,7 @@ impl Remote {
         }
     }
 
-    /// Entries behind a cookie: those that were read last, or the next ones.
+    /// Returns the entries behind a cookie: those read last, or the next ones.
     pub(super) fn list_plan9(&mut self, open: OpenId, cookie: u64, bytes_max: u32) -> Outcome {
         let cursor = &mut self.opens[open.local()].cursor;
         if cookie == 0 || cookie < cursor.before {
@@ -205,7 +205,7 @@ impl Remote {
         if !served.is_empty() {
             return Next::Reply(Reply::Entries(served));
         }
-        // Somebody else moves the place where it is read.
+        // Another request advances the read position.
         if self.errands.is_read(open) {
             return Next::Behind;
         }
@@ -244,8 +244,8 @@ impl Remote {
     }
 }
 
-/// The entries without a last one that is cut in two, as some servers have it (pyroute2, against
-/// read(5)): it comes whole when the next ones are asked for.
+/// Cuts off an incomplete last entry, which some servers send (pyroute2, contrary to read(5)): it
+/// is complete in the next reply.
 fn whole_entries(data: &[u8]) -> &[u8] {
     let mut rest = data;
     while let Some((size, body)) = rest.split_first_chunk::<2>()
@@ -257,13 +257,13 @@ fn whole_entries(data: &[u8]) -> &[u8] {
     if whole.is_empty() { data } else { whole }
 }
 
-/// Gives a file another name in its directory; what has that name stays (stat(5)).
+/// Renames a file within its directory; an existing file of that name is not replaced (stat(5)).
 fn rename(fid: u32, name: &Name) -> Outcome {
     let stat = WireStat { name: name.as_bytes(), ..WireStat::unchanged() };
     last(&Tmessage::Wstat { fid, stat })
 }
 
-/// What changes attributes. The server's clock cannot be asked for.
+/// Builds the message that changes attributes. It cannot request the server's current time.
 fn set_stat(fid: u32, set: &SetStat, kind: Kind) -> Outcome {
     let date = |date: Option<SetTime>| match date {
         Some(SetTime::At(time)) => u32::try_from(time.secs.max(0)).unwrap_or(u32::MAX - 1),

@@ -1,9 +1,9 @@
-//! Seeking: getting a fid of the server's for a place or for an open file.
+//! Recovery of fids: obtains a fid for a place or for an open file.
 //!
-//! A place is found by its path, from the nearest place above that the user has a fid of, else
-//! from the user's own root, and must be what it was. An open file of an earlier connection is
-//! opened again, without what opening does but once. Who wants the same fid waits for the same
-//! seek.
+//! A place is found by its path, from the nearest place above with a fid of the user, otherwise
+//! from the user's own root, and must have its former qid. An open file of an earlier connection is
+//! reopened, without one-time effects such as truncation. All requests for the same fid wait for
+//! one recovery.
 
 use super::calls::{Message, Owner};
 use super::places::ROOT;
@@ -13,7 +13,7 @@ use base::op::OpId;
 use base::{Access, Error, Name};
 use wire::ninep::{NO_FID, Names, Qid, Rmessage, Tmessage, WALK_MAX};
 
-/// What is sought.
+/// Target of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     /// A fid of a place for a user.
@@ -22,55 +22,55 @@ pub(super) enum Target {
     Open(usize),
 }
 
-/// Who waits.
+/// A waiter for a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
-    /// An errand.
+    /// A pending request.
     Errand(usize),
-    /// Another seek.
+    /// Another recovery.
     Seek(Target),
-    /// The link, for the first of all.
+    /// The link, whose attach is the first recovery.
     Link,
-    /// Nobody yet.
+    /// None.
     Nobody,
 }
 
-/// What it waits for itself.
+/// Awaited event of a recovery.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Another seek, for the place from where to go on.
+    /// Another recovery, of the place to start from.
     Base,
-    /// To be let in with this fid.
+    /// The attach with this fid.
     Attach(u32),
-    /// A walk on the way.
+    /// A walk on the path.
     Walk(Hike),
     /// A copy of the place's fid.
     Clone(u32),
-    /// The file is open by this fid.
+    /// The open of this fid.
     Open(u32),
 }
 
-/// A walk to `fid` along so many names, and what is left behind them.
+/// A walk to `fid` along the names sent, and the names after those.
 #[derive(Clone, Debug)]
 struct Hike {
     fid: u32,
     sent: usize,
-    /// The fid stands somewhere on the way already.
+    /// Whether the fid is already bound to a place on the path.
     bound: bool,
     rest: Vec<Name>,
 }
 
-/// One of them.
+/// A recovery in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Seek {
     waiters: Vec<Waiter>,
     step: Step,
-    /// From where it walks: pinned, so that nobody gives that fid back before the answer.
+    /// Start of the walk: pinned, so that its fid is kept until the reply.
     base: Option<usize>,
 }
 
 impl Remote {
-    /// Waits for a fid; begins to seek it, if nobody does.
+    /// Waits for a fid; starts a recovery unless there is one.
     pub(super) fn seek(&mut self, target: Target, waiter: Waiter, out: &mut Vec<Output>) {
         if let Some(seek) = self.seeks.get_mut(&target) {
             return seek.waiters.push(waiter);
@@ -84,7 +84,7 @@ impl Remote {
         self.begin_seek(target, out);
     }
 
-    /// Goes from what is there now.
+    /// Starts or restarts a recovery from the fids bound now.
     fn begin_seek(&mut self, target: Target, out: &mut Vec<Output>) {
         let (place, user) = match target {
             Target::Tie(ROOT, user) => return self.attach(target, user),
@@ -134,7 +134,7 @@ impl Remote {
         self.calls.begin(Owner::Seek(target), message, &mut self.outbox);
     }
 
-    /// An answer has come to what a seek sent.
+    /// Handles the reply to a message of a recovery.
     pub(super) fn sought(
         &mut self,
         target: Target,
@@ -206,7 +206,7 @@ impl Remote {
     fn end_seek(&mut self, target: Target, result: Result<(), Error>, out: &mut Vec<Output>) {
         let seek = self.seeks.remove(&target).expect("it is under way");
         let result = result.map_err(|error| match error {
-            // The file was there, under this name.
+            // The file existed under this name before.
             Error::NotFound | Error::NotDirectory if !matches!(target, Target::Tie(ROOT, _)) => {
                 Error::Stale
             }
@@ -229,7 +229,7 @@ impl Remote {
                     let error = if stale { Error::Stale } else { error };
                     self.not_found(errand, error, out);
                 }
-                // It was cancelled meanwhile.
+                // The request was cancelled meanwhile.
                 (Waiter::Errand(_), _) => {}
                 (Waiter::Seek(other), Ok(())) => self.begin_seek(other, out),
                 (Waiter::Seek(other), Err(error)) => self.end_seek(other, Err(error), out),
@@ -238,7 +238,7 @@ impl Remote {
         self.unpin_target(target);
     }
 
-    /// For whom something is sought.
+    /// Returns the user of a recovery.
     fn sought_by(&self, target: Target) -> u32 {
         match target {
             Target::Tie(_, user) => user,
@@ -246,7 +246,7 @@ impl Remote {
         }
     }
 
-    /// Asserts that seeks, those who wait for them, and what they hold agree.
+    /// Asserts that recoveries, their waiters, and what they hold agree.
     pub(super) fn check_seeks(&self) {
         let connected =
             matches!(self.link.state(), link::State::Attaching { .. } | link::State::Up { .. });
@@ -269,7 +269,7 @@ impl Remote {
         assert_eq!(self.places.busy(), busy, "what is under way for users is counted");
     }
 
-    /// Nothing is sought any more: the connection is lost.
+    /// Drops all recoveries after the loss of the connection.
     pub(super) fn forget_seeks(&mut self) {
         for (target, seek) in std::mem::take(&mut self.seeks) {
             if let Some(base) = seek.base {
@@ -287,7 +287,7 @@ impl Remote {
         }
     }
 
-    /// The message that opens a file in the server's dialect.
+    /// Returns the message that opens a file, in the server's dialect.
     pub(super) fn open_message(&self, fid: u32, access: Access) -> Tmessage<'static> {
         if self.is_linux() {
             Tmessage::Lopen { fid, flags: words::linux_flags(access) }
@@ -301,14 +301,14 @@ impl Remote {
     }
 }
 
-/// A walk along at most sixteen names.
+/// Returns a walk along at most sixteen names.
 pub(super) fn walk<'a>(fid: u32, newfid: u32, names: &'a [Name]) -> Tmessage<'a> {
     let names: Vec<&[u8]> = names.iter().map(Name::as_bytes).collect();
     let names = Names::new(&names).expect("no more than sixteen");
     Tmessage::Walk { fid, newfid, names }
 }
 
-/// Whether an error says nothing about the file, but about the moment.
+/// Returns whether an error is transient, so that it does not concern the file itself.
 fn is_passing(error: Error) -> bool {
     matches!(
         error,

@@ -12,11 +12,11 @@ use wire::ninep::{Data, NO_TAG, Qid, Rmessage, Tmessage};
 
 const SOCKET: Socket = Socket(9);
 
-/// The tree with a peer that answers what it is told to; writes down what it hears.
+/// The tree with a scripted peer; records the messages sent.
 struct Lab {
     remote: Remote,
     text: String,
-    /// The tags of what was heard and not answered, in order.
+    /// Tags of unanswered messages, in order.
     tags: VecDeque<u16>,
 }
 
@@ -61,7 +61,7 @@ impl Lab {
         lab
     }
 
-    /// Connected, agreed and attached; nothing is written down.
+    /// Returns a connected and attached tree, with an empty record.
     fn up(dialect: &'static [u8]) -> Lab {
         Lab::up_as(Config::default(), dialect)
     }
@@ -80,7 +80,7 @@ impl Lab {
         self.step(Input::Done(id, Done::Connected(Ok(SOCKET))));
     }
 
-    /// The server ends the connection, and the pause before the next attempt is over.
+    /// Ends the connection on the server's side, and waits for the next attempt.
     fn hang_up(&mut self) {
         let id = OpId(NodeId::new(3, 1).0);
         self.step(Input::Done(id, Done::Received(Ok(Buf::default()))));
@@ -135,7 +135,7 @@ impl Lab {
         }
     }
 
-    /// Answers the oldest message.
+    /// Replies to the oldest message.
     fn say(&mut self, message: &Rmessage<'_>) {
         let tag = self.tags.pop_front().unwrap_or(NO_TAG);
         self.say_to(tag, message);
@@ -159,7 +159,7 @@ impl Lab {
         self.step(Input::Ask(RequestId(id), request));
     }
 
-    /// Opens a file; nothing is written down.
+    /// Opens a file, with an empty record.
     fn open(&mut self) -> (NodeId, OpenId) {
         let root = self.remote.root();
         let access = Access { read: true, write: true, ..Access::default() };
@@ -226,7 +226,7 @@ fn a_directory_that_is_walked_from_keeps_its_fid_until_that_is_answered() {
     lab.say(&Rmessage::Lcreate { qid: qid(5, Qid::FILE), iounit: 0 });
     lab.text.clear();
     lab.say(&getattr());
-    // As a session does whose fid of the directory is the new file's now.
+    // Like a session that rebinds the fid of the directory to the new file.
     lab.step(Input::Release(dir));
     lab.say(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
     expect![[r#"
@@ -290,8 +290,8 @@ fn a_cancelled_request_waits_for_what_the_server_says() {
     .assert_eq(&lab.text);
 }
 
-/// The rest is asked for through the open file, as after any read. A file that claims to be empty
-/// and is not may go on behind any read.
+/// The rest is read through the open file, as after any read. A file of size zero with contents may
+/// continue after any read.
 #[test]
 fn a_short_read_does_not_end_a_fetch() {
     let full = [(3, &b"a"[..], true), (3, b"abc", false), (3, b"abcd", false)];
@@ -329,7 +329,7 @@ fn a_full_tree_serves_the_files_that_are_open() {
     assert!(served, "{}", lab.text);
 }
 
-/// The server answers some of the pieces before it hears of the flush, one of them at last.
+/// The server replies to some of the pieces before it processes the flush, one of them at last.
 #[test]
 fn a_transfer_of_which_a_piece_was_flushed_is_cancelled() {
     let data = vec![1; 8168];
@@ -353,7 +353,7 @@ fn a_transfer_of_which_a_piece_was_flushed_is_cancelled() {
     }
 }
 
-/// The same for pieces that stood in line.
+/// The same for pieces that were queued.
 #[test]
 fn a_transfer_of_which_a_piece_was_never_sent_is_cancelled() {
     let data = vec![1; 8168];
@@ -397,7 +397,8 @@ fn a_server_of_9p2000_is_spoken_to_in_its_own_words() {
     .assert_eq(&lab.text);
 }
 
-/// Two read one directory, one of them from the start: the other's entries keep their numbers.
+/// Two clients read one directory, one of them from the start: the other's entries keep their
+/// numbers.
 #[test]
 fn who_begins_a_directory_anew_waits_for_who_reads_it() {
     let mut lab = Lab::up(b"9P2000");
@@ -501,7 +502,7 @@ fn an_entry_that_is_none_or_two_ends_the_connection() {
     }
 }
 
-/// A receive may complete with data after the connection was given up.
+/// A receive may complete with data after the connection was abandoned.
 #[test]
 fn what_comes_after_the_end_of_a_connection_is_not_looked_at() {
     let endings: [fn(&mut Lab); 2] = [
@@ -527,7 +528,7 @@ fn what_comes_after_the_end_of_a_connection_is_not_looked_at() {
     }
 }
 
-/// Nobody becomes the superuser by not being told who they are.
+/// A missing user number never becomes the superuser.
 #[test]
 fn the_server_itself_is_nobody_unless_it_is_told_who_it_is() {
     for (config, uid) in [
@@ -540,7 +541,7 @@ fn the_server_itself_is_nobody_unless_it_is_told_who_it_is() {
     }
 }
 
-/// The root is never released, and has a fid for each user that comes.
+/// The root is never released, and has a fid for each user.
 #[test]
 fn fids_of_users_who_are_long_gone_are_given_back() {
     let mut lab = Lab::up(b"9P2000.L");
@@ -579,7 +580,7 @@ fn what_may_have_changed_something_is_not_asked_again() {
     .assert_eq(&lab.text);
 }
 
-/// A name may stand for several addresses, of which the first may be of no use.
+/// A name may resolve to several addresses, and the first may be unusable.
 #[test]
 fn all_addresses_of_a_server_are_tried_in_turn() {
     let to = vec![Address::Unix(b"/a".to_vec()), Address::Unix(b"/b".to_vec())];
@@ -598,7 +599,7 @@ fn all_addresses_of_a_server_are_tried_in_turn() {
     assert_eq!(tried, [b"/a", b"/b", b"/a", b"/b"]);
 }
 
-/// A connection that comes although it was cancelled is closed.
+/// A connection that is established in spite of its cancellation is closed.
 #[test]
 fn a_connection_that_nobody_wants_any_more_is_closed() {
     let mut lab = Lab::new(Config::default());
@@ -610,7 +611,7 @@ fn a_connection_that_nobody_wants_any_more_is_closed() {
     assert_eq!(lab.text, "  CloseSocket\n");
 }
 
-/// What stands in line behind requests that are never answered is not waited for for ever.
+/// Messages queued behind requests without a reply do not wait for ever.
 #[test]
 fn a_line_that_does_not_move_is_cleared() {
     let config = Config { calls_max: 2, ..Config::default() };
@@ -624,7 +625,7 @@ fn a_line_that_does_not_move_is_cleared() {
         lab.tick();
     };
     wait(&mut lab, 9);
-    // As long as something is answered, the others wait.
+    // As long as some requests are answered, the others wait.
     lab.say(&Rmessage::Read { data: Data(b"abc") });
     wait(&mut lab, 9);
     assert!(!lab.text.contains("Busy"), "{}", lab.text);
@@ -649,8 +650,7 @@ fn a_line_that_does_not_move_is_cleared() {
     .assert_eq(&lab.text);
 }
 
-/// An error of the moment does not part an open file from its client for good; one of the file
-/// does.
+/// A transient error leaves an open file recoverable; an error of the file makes it stale.
 #[test]
 fn an_open_file_survives_a_server_that_cannot_just_now() {
     for (ecode, stale) in [(16, false), (104, false), (110, false), (116, true), (13, true)] {
@@ -669,7 +669,7 @@ fn an_open_file_survives_a_server_that_cannot_just_now() {
     }
 }
 
-/// The errands: what each kind of answer leads to.
+/// Draws the pending requests: the effect of each kind of reply.
 #[test]
 fn states_md_is_fresh() {
     let mut drawing = Drawing::default();
@@ -711,7 +711,7 @@ fn prepared() -> (Lab, NodeId, OpenId) {
 
 type Script = (fn(NodeId, OpenId) -> Ask, Vec<Rmessage<'static>>);
 
-/// Requests with the answers that they take.
+/// Returns requests with the replies that they take.
 fn scripts() -> Vec<Script> {
     let file = qid(5, Qid::FILE);
     let none = || Rmessage::Walk { qids: [].into_iter().collect() };

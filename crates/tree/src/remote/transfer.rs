@@ -1,4 +1,4 @@
-//! Reads and writes: cut into as many messages as it takes, all sent at once.
+//! Reads and writes, split into messages that are all sent at once.
 
 use super::calls::Message;
 use super::errand::{Next, Outcome, Step};
@@ -7,7 +7,7 @@ use crate::request::{Ask, OpenId, Reply};
 use base::{Buf, Error, Stat};
 use wire::ninep::{IO_HEADER_SIZE, Rmessage, Tmessage};
 
-/// Who wants smaller pieces is not heard, bytes.
+/// Minimum piece size, bytes; a smaller `iounit` of the server is ignored.
 const PIECE_MIN: u32 = 512;
 
 /// The pieces of a read.
@@ -20,7 +20,7 @@ pub(super) struct Gather {
 }
 
 impl Gather {
-    /// All pieces, up to the first that is short; none if one failed, or was flushed.
+    /// Returns all pieces up to the first short one; an error if a piece failed or was flushed.
     fn join(self) -> Result<Buf, Error> {
         assert_eq!(self.asked.len(), self.got.len(), "each piece has its place");
         let mut whole = Buf::with_room(self.headroom as usize, 0);
@@ -41,14 +41,14 @@ impl Gather {
 }
 
 impl Remote {
-    /// The most data that a message may have.
+    /// Returns the maximum data size of a message, bytes.
     pub(super) fn piece_max(&self, iounit: u32) -> u32 {
         assert!(self.msize > IO_HEADER_SIZE, "less is not agreed");
         let fits = self.msize - IO_HEADER_SIZE;
         if iounit < PIECE_MIN { fits } else { fits.min(iounit) }
     }
 
-    /// What reads so much.
+    /// Returns the messages that read `count` bytes.
     pub(super) fn read(
         &self,
         fid: u32,
@@ -90,8 +90,8 @@ impl Remote {
         let (fid, iounit, appends) = (it.fid, it.iounit, it.access.append);
         let most = self.piece_max(iounit) as usize;
         if appends && data.len() > most {
-            // The server takes pieces in any order, each at the end that it finds. Of what does not
-            // fit one message the client is told that it was not written.
+            // The server may process appends in any order, each at the end of the file at that
+            // time. Only one message is sent; the rest is reported as not written.
             data.truncate(most);
         }
         let (mut messages, mut parts, mut at) = (Vec::new(), Vec::new(), offset);
@@ -119,7 +119,7 @@ impl Remote {
         Ok(Next::Say(Step::Syncing(covered), vec![Message::new(message)]))
     }
 
-    /// The reply to an fsync has come.
+    /// Handles the reply to an fsync.
     pub(super) fn synced(
         &mut self,
         errand: usize,
@@ -185,7 +185,7 @@ impl Remote {
                 parts[part].1 = Some(0);
             }
             Ok(Rmessage::Write { count }) => parts[part].1 = Some(*count),
-            // Nothing of this piece; what is in front of it may be there.
+            // Nothing of this piece; earlier pieces may be written.
             Ok(_) => parts[part].1 = Some(0),
             Err(error) => {
                 parts[part].1 = Some(0);
@@ -202,7 +202,7 @@ impl Remote {
         }
         let mut total = 0;
         for (wanted, written) in parts {
-            // What was flushed may be there or not.
+            // A flushed piece may be written or not.
             let written = written.ok_or(Error::Cancelled)?;
             total += written;
             if written < wanted {
@@ -215,7 +215,7 @@ impl Remote {
         }
     }
 
-    /// Attributes in either dialect; `None`: another message.
+    /// Returns the attributes of a reply in either dialect; `None` for another message.
     pub(super) fn stat_of(&self, message: &Rmessage<'_>) -> Option<Stat> {
         match message {
             Rmessage::Stat { stat } => Some(words::stat_of_wire(stat, self.config.device)),
@@ -223,7 +223,7 @@ impl Remote {
         }
     }
 
-    /// A file has been opened.
+    /// Handles the reply to an open.
     pub(super) fn opened(
         &mut self,
         errand: usize,
@@ -247,7 +247,7 @@ impl Remote {
         Ok(Next::Say(Step::Regard(fid, iounit), vec![Message::new(&message)]))
     }
 
-    /// The attributes of what was opened or made have come: it is handed out.
+    /// Handles the attributes of a file opened or created, and hands it out.
     pub(super) fn regarded(
         &mut self,
         errand: usize,

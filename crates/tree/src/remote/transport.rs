@@ -1,4 +1,4 @@
-//! What the link asks for, and the bytes of its connection.
+//! Outputs of the link, and the bytes of its connection.
 
 use super::calls::{Answer, Message, Owner};
 use super::link::{self, Dialect};
@@ -12,16 +12,16 @@ use base::{Automaton, Buf, Caller, Error};
 use std::mem;
 use wire::ninep::{HEADER_SIZE, NO_TAG, Rmessage, Tmessage, frame_size};
 
-/// The local numbers of the three operations that can be under way.
+/// Local numbers of the three operations that can be in flight.
 const CONNECT: usize = 0;
 const RECEIVE: usize = 1;
 const SEND: usize = 2;
 
-/// A message from this size on is received into memory of its own, bytes.
+/// Size from which on a message is received into a buffer of its own, bytes.
 const RECEIVE_INTO_MIN: usize = 32 << 10;
 
 impl Remote {
-    /// Steps the link and does what it asks for.
+    /// Steps the link and performs its outputs.
     pub(super) fn tell_link(&mut self, input: link::Input, out: &mut Vec<Output>) {
         let mut asked = Vec::new();
         self.link.step(self.now, input, &mut asked);
@@ -55,7 +55,7 @@ impl Remote {
             link::Output::Up => {
                 self.connections += 1;
                 self.was_up = true;
-                // Where it was found it is looked for first.
+                // The next connection tries the same address first.
                 self.tries = self.tries.wrapping_sub(1);
                 self.tell_news(News::Up(self.dialect, self.msize));
                 self.resume_queued(out);
@@ -63,7 +63,7 @@ impl Remote {
             link::Output::Lost(why) => self.lost(why, out),
             link::Output::Hangup(socket) => out.push(Output::Do(Op::Hangup { socket })),
             link::Output::Release(socket) => {
-                // One that came when nobody wanted it any more was never taken into use.
+                // A connection established after a cancellation was never used.
                 let is_it = self.socket.is_none_or(|it| it == socket);
                 assert!(is_it, "there is one connection at a time");
                 self.socket = None;
@@ -72,7 +72,7 @@ impl Remote {
         }
     }
 
-    /// Tells the link when nothing is under way on a socket that it has hung up.
+    /// Notifies the link when no operation is in flight on a socket that it has shut down.
     fn rest(&mut self, out: &mut Vec<Output>) {
         let is_waiting =
             matches!(self.link.state(), link::State::Parting { .. } | link::State::Leaving { .. });
@@ -85,7 +85,7 @@ impl Remote {
         self.tell_link(link::Input::Attached, out);
     }
 
-    /// Ends the connection if something was found to be wrong with it.
+    /// Ends the connection after a protocol error.
     pub(super) fn settle(&mut self, out: &mut Vec<Output>) {
         if let Some(why) = self.blame.take() {
             self.tell_link(link::Input::Broken(why), out);
@@ -93,7 +93,7 @@ impl Remote {
         self.begin_waiting(out);
     }
 
-    /// Whatever was under way on the connection will not be answered.
+    /// Handles the loss of the connection for everything in flight on it.
     fn lost(&mut self, why: &'static str, out: &mut Vec<Output>) {
         if mem::take(&mut self.was_up) {
             self.patient_until = Some(self.now + self.config.patience);
@@ -120,7 +120,7 @@ impl Remote {
         self.outbox.push(Buf::from(bytes));
     }
 
-    /// Sends what there is to say.
+    /// Sends the queued messages.
     pub(super) fn send(&mut self, out: &mut Vec<Output>) {
         let Some(socket) = self.socket.filter(|_| !self.outbox.is_empty() && !self.is_sending)
         else {
@@ -176,7 +176,7 @@ impl Remote {
         }
     }
 
-    /// Whether what the server says counts: nothing does on a connection that is given up.
+    /// Returns whether messages of the server are processed: none are on an abandoned connection.
     fn is_listening(&self) -> bool {
         match self.link.state() {
             link::State::Version { .. }
@@ -192,7 +192,7 @@ impl Remote {
         }
     }
 
-    /// Takes whole messages off the input.
+    /// Processes the complete messages of the input.
     fn take_messages(&mut self, out: &mut Vec<Output>) {
         let mut input = mem::take(&mut self.input);
         let epoch = self.epoch;
@@ -267,7 +267,7 @@ impl Remote {
         }
     }
 
-    /// The server's word on the dialect.
+    /// Handles the reply to the version message.
     fn answered_version(&mut self, message: &Rmessage<'_>, out: &mut Vec<Output>) {
         let input = match *message {
             Rmessage::Version { version: b"unknown", .. } => link::Input::Unknown,
@@ -289,7 +289,7 @@ impl Remote {
     }
 }
 
-/// Messages that are sent at once, numbered from zero.
+/// Returns a message as a list of messages sent at once.
 pub(super) fn one(message: &Tmessage<'_>) -> Vec<Message> {
     vec![Message::new(message)]
 }

@@ -1,4 +1,4 @@
-//! Walks, and what begins with one: finding a file by its path, and reading it at once.
+//! Walks, and fetches, which begin with a walk by path.
 
 use super::errand::{Next, Outcome, Step};
 use super::open::Open;
@@ -11,30 +11,30 @@ use base::{Access, Buf, Error, Kind, Name, Stat};
 use std::collections::VecDeque;
 use wire::ninep::{Rmessage, Tmessage, WALK_MAX};
 
-/// Most links on a path.
+/// Maximum number of links on a path.
 const LINKS_MAX: u8 = 40;
-/// Longest path that links can make, names.
+/// Maximum length of a path after the substitution of links, names.
 const PATH_MAX: usize = 4096;
 
-/// How far a walk has come.
+/// Progress of a walk.
 #[derive(Clone, Debug)]
 pub(super) struct Hike {
-    /// Where it is; pinned.
+    /// Current place, pinned.
     pub(super) at: usize,
     rest: VecDeque<Name>,
-    /// Of every file on the way.
+    /// Attributes of every file on the way.
     stats: Vec<Stat>,
-    /// Nothing above is walked to.
+    /// Place that `..` does not leave.
     floor: usize,
     links: u8,
-    /// So many names of the rest stand in front of the link that is read.
+    /// Number of names in front of the link being read.
     depth: usize,
-    /// Of the file that was fetched.
+    /// Attributes of the fetched file.
     found: Option<Stat>,
 }
 
 impl Remote {
-    /// Goes from where the walk is, for which there is a fid.
+    /// Continues a walk at its current place, which has a fid.
     pub(super) fn walk_on(&mut self, errand: usize) -> Outcome {
         if self.errands[errand].hike.is_none() {
             self.set_out(errand);
@@ -79,7 +79,7 @@ impl Remote {
         self.errands[errand].hike = Some(hike);
     }
 
-    /// Stands at a place that is pinned, by way of a name that is no entry.
+    /// Moves to a pinned place, by a name that is no entry.
     fn step_to(&mut self, errand: usize, to: usize) -> Outcome {
         let stat = words::stat_of_qid(self.places.qid(to), self.config.device);
         self.move_to(errand, to, [stat]);
@@ -93,7 +93,7 @@ impl Remote {
         self.unpin_place(from);
     }
 
-    /// The last of the errand's own fids, which a walk was to bind.
+    /// Returns the last fid of the pending request, to be bound by the walk.
     fn last_fid(&self, errand: usize) -> u32 {
         self.errands[errand].fids.last().expect("the walk was given one").0
     }
@@ -151,7 +151,7 @@ impl Remote {
         Ok(Next::Again)
     }
 
-    /// The walk ends before its end.
+    /// Ends a walk before its last name.
     fn stopped(&mut self, errand: usize, error: Error) -> Outcome {
         let it = &mut self.errands[errand];
         let hike = it.hike.as_mut().expect("it has set out");
@@ -163,12 +163,12 @@ impl Remote {
         }
     }
 
-    /// A path leads to a link: reads it, once there is a fid of it.
+    /// Handles a link on a path: reads it, once there is a fid of it.
     fn meet_link(&mut self, errand: usize, fid: u32, names: &[Name], whole: bool) -> Outcome {
         assert!(!names.is_empty(), "a link has a name");
         if whole {
             let hike = self.errands[errand].hike.as_mut().expect("it has set out");
-            // The names in front of the link are walked again, together with what it says.
+            // The names in front of the link are walked again, together with its target.
             hike.depth = names.len() - 1;
             hike.rest.remove(hike.depth);
             hike.links += 1;
@@ -210,13 +210,13 @@ impl Remote {
         Ok(Next::Again)
     }
 
-    /// All names were found.
+    /// Handles the end of a walk along all names.
     fn arrive(&mut self, errand: usize) -> Outcome {
         let hike = self.errands[errand].hike.as_mut().expect("it has set out");
         let node = NodeId::new(self.index, hike.at);
         if matches!(self.errands[errand].ask, Ask::Walk { .. }) {
             let hike = self.errands[errand].hike.take().expect("it has set out");
-            // The pin is the client's from now on.
+            // The pin passes to the client.
             return Ok(Next::Reply(Reply::Walked(hike.stats, Some(node))));
         }
         let fid = self.tie(node, self.errands[errand].user)?;
@@ -247,7 +247,7 @@ impl Remote {
         }
     }
 
-    /// What was fetched is open: reads it, or hands a directory out.
+    /// Handles the open of a fetched file: reads it, or hands out a directory.
     pub(super) fn fetch_opened(&mut self, errand: usize, fid: u32, iounit: u32) -> Outcome {
         let stat = self.fetched(errand);
         if stat.kind == Kind::Directory {
@@ -264,10 +264,10 @@ impl Remote {
         hike.and_then(|hike| hike.found.clone()).unwrap_or_default()
     }
 
-    /// The first bytes have come; if they are not all, who fetches reads on.
+    /// Handles the first bytes; the client reads the rest, if there is more.
     pub(super) fn fetch_read(&mut self, errand: usize, iounit: u32, data: Buf) -> Next {
         let stat = self.fetched(errand);
-        // What calls itself empty and is not may go on behind any read.
+        // A file of size zero with contents may continue after any read.
         let known = stat.size > 0 || data.is_empty();
         if known && data.len() as u64 >= stat.size {
             let stat = Stat { size: data.len() as u64, ..stat };

@@ -1,13 +1,13 @@
-//! Between the words of 9P and of file requests, seen from the client.
+//! Conversion between 9P and file requests, on the client's side.
 
 use crate::request::LockKind;
 use base::{Access, Error, Kind, SetStat, SetTime, Stat, StatFs, Time};
 use wire::ninep::{Qid, Rmessage, Stat as WireStat, Tmessage};
 
-/// Who owns what has no numeric owner (Linux's `nobody`).
+/// Owner of files without a numeric owner (Linux's `nobody`).
 const NOBODY: u32 = 65_534;
 
-/// The error of a Linux `errno` (9P2000.L sends it as it is). What is not listed is `Io`.
+/// Returns the error of a Linux `errno` (9P2000.L sends it as is). An unknown one is `Io`.
 pub(super) fn error_of_errno(errno: u32) -> Error {
     match errno {
         1 => Error::NotPermitted,
@@ -44,8 +44,8 @@ pub(super) fn error_of_errno(errno: u32) -> Error {
     }
 }
 
-/// Sentences of 9P2000 servers (Plan 9, plan9port, go9p, diod, Linux's `strerror`), in lower case,
-/// by a part that tells them; the first that is found counts.
+/// Error strings of 9P2000 servers (Plan 9, plan9port, go9p, diod, Linux's `strerror`), in lower
+/// case, by a characteristic part; the first match counts.
 const SENTENCES: [(&str, Error); 70] = [
     ("does not exist", Error::NotFound),
     ("no such file", Error::NotFound),
@@ -119,7 +119,8 @@ const SENTENCES: [(&str, Error); 70] = [
     ("unknown user", Error::Denied),
 ];
 
-/// The error of a 9P2000 sentence: our own words, else the table, else `Io`.
+/// Returns the error of a 9P2000 error string: by this server's own strings, else by the table,
+/// else `Io`.
 pub(super) fn error_of_sentence(sentence: &[u8]) -> Error {
     let text = String::from_utf8_lossy(sentence).to_lowercase();
     let own = Error::ALL.into_iter().find(|error| error.text() == text);
@@ -127,7 +128,7 @@ pub(super) fn error_of_sentence(sentence: &[u8]) -> Error {
     own.or_else(told).unwrap_or(Error::Io)
 }
 
-/// What a qid says of the kind.
+/// Returns the kind of file of a qid.
 pub(super) fn kind(qid: Qid) -> Kind {
     match qid.kind {
         bits if bits & Qid::DIR != 0 => Kind::Directory,
@@ -136,13 +137,13 @@ pub(super) fn kind(qid: Qid) -> Kind {
     }
 }
 
-/// Whether two qids are of the same file, whatever its version.
+/// Returns whether two qids are of the same file, whatever its version.
 pub(super) fn is_same(one: Qid, other: Qid) -> bool {
     (one.path, kind(one)) == (other.path, kind(other))
 }
 
-/// What is known of a file by its qid alone. The version stands where
-/// [`Stat::version`] looks for it.
+/// Returns the attributes known from a qid alone. The version is in a field that [`Stat::version`]
+/// uses.
 pub(super) fn stat_of_qid(qid: Qid, device: u64) -> Stat {
     let changed = Time::from_secs(qid.version.into());
     Stat { kind: kind(qid), inode: qid.path, device, links: 1, changed, ..Stat::default() }
@@ -153,14 +154,14 @@ fn time(secs: u64, nanos: u64) -> Time {
     Time { secs: secs.cast_signed(), nanos }
 }
 
-/// Largest file that Linux knows, bytes. A server that tells of a larger one is not believed.
+/// Maximum size of a file in Linux, bytes. Larger sizes reported by a server are not trusted.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
 fn small(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// Attributes, and the qid they came with; `None`: another message.
+/// Returns the qid and the attributes of a reply; `None` for another message.
 pub(super) fn stat_of_getattr(message: &Rmessage<'_>, device: u64) -> Option<(Qid, Stat)> {
     let Rmessage::Getattr { qid, mode, uid, gid, nlink, rdev, size, blksize, blocks, .. } =
         *message
@@ -190,8 +191,8 @@ pub(super) fn stat_of_getattr(message: &Rmessage<'_>, device: u64) -> Option<(Qi
     Some((qid, stat))
 }
 
-/// Attributes of 9P2000. Owners that are no numbers belong to nobody here. A version that differs
-/// is a change, however coarse the dates are.
+/// Converts attributes of 9P2000. Owners that are no numbers become `nobody`. A different version
+/// counts as a change, however coarse the timestamps are.
 pub(super) fn stat_of_wire(wire: &WireStat<'_>, device: u64) -> Stat {
     let number = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     let modified = Time::from_secs(wire.mtime.into());
@@ -213,7 +214,7 @@ pub(super) fn stat_of_wire(wire: &WireStat<'_>, device: u64) -> Stat {
     }
 }
 
-/// How full the server is; `None`: another message.
+/// Returns the usage of the server's file system; `None` for another message.
 pub(super) fn statfs(message: &Rmessage<'_>) -> Option<StatFs> {
     let Rmessage::Statfs { kind, bsize, blocks, bfree, bavail, files, ffree, fsid, namelen } =
         *message
@@ -233,7 +234,7 @@ pub(super) fn statfs(message: &Rmessage<'_>) -> Option<StatFs> {
     })
 }
 
-/// The flags of `Tlopen` and `Tlcreate` (Linux's of `open(2)` on most machines).
+/// Returns the flags of `Tlopen` and `Tlcreate` (those of Linux's `open(2)` on most architectures).
 pub(super) fn linux_flags(access: Access) -> u32 {
     let how = match (access.read, access.write) {
         (true, true) => 2,
@@ -246,7 +247,7 @@ pub(super) fn linux_flags(access: Access) -> u32 {
         | flag(access.sync, 0o4_010_000)
 }
 
-/// The mode of `Topen` and `Tcreate` (open(5)).
+/// Returns the mode of `Topen` and `Tcreate` (open(5)).
 pub(super) fn plan9_mode(access: Access) -> u8 {
     let how = match (access.read, access.write) {
         (true, true) => 2,
@@ -256,7 +257,7 @@ pub(super) fn plan9_mode(access: Access) -> u8 {
     how | if access.truncate { 0x10 } else { 0 }
 }
 
-/// What changes attributes of a file in 9P2000.L.
+/// Returns the 9P2000.L message that changes attributes.
 pub(super) fn setattr(fid: u32, set: &SetStat) -> Tmessage<'static> {
     let bit = |on: bool, bits: u32| if on { bits } else { 0 };
     let date = |set: Option<SetTime>, now: u32, at: u32| match set {
@@ -286,7 +287,7 @@ pub(super) fn setattr(fid: u32, set: &SetStat) -> Tmessage<'static> {
     }
 }
 
-/// The type byte of `Tlock` and `Tgetlock`.
+/// Returns the type byte of `Tlock` and `Tgetlock`.
 pub(super) fn lock_type(kind: LockKind) -> u8 {
     match kind {
         LockKind::Shared => 0,
@@ -295,7 +296,7 @@ pub(super) fn lock_type(kind: LockKind) -> u8 {
     }
 }
 
-/// The halves of a device number in Linux's encoding (`major(3)`, `minor(3)`).
+/// Returns major and minor of a device number in Linux's encoding (`major(3)`, `minor(3)`).
 pub(super) fn device_halves(device: u64) -> (u32, u32) {
     let major = device >> 32 & 0xffff_f000 | device >> 8 & 0xfff;
     let minor = device >> 12 & 0xffff_ff00 | device & 0xff;

@@ -1,18 +1,18 @@
 //! Durability of the writes to one file of a remote server.
 //!
-//! A server that fails may lose every write, or change of the length, that no fsync has covered.
-//! Writes are remembered while the file is held: a client that closes it and has no other
-//! reference hears of no loss. An fsync covers the writes
-//! whose replies had come when it was sent: 9P does not order requests that are outstanding
-//! together, so the server may take a later or a pending write after the fsync.
+//! A server that fails may lose every write, or change of the length, not covered by an fsync.
+//! Writes are recorded while the file is held: a client that closes it and has no other reference
+//! gets no report of a loss. An fsync covers the writes whose replies arrived before it was sent:
+//! 9P does not order outstanding requests, so the server may perform a later or a pending write
+//! after the fsync.
 
 use std::collections::BTreeSet;
 use std::mem;
 
-/// Writes to one file, on the connection that is in use.
+/// Writes to one file, on the current connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
-    /// The connection that the writes were made on.
+    /// Number of the connection of the writes.
     epoch: u32,
     /// Number of the next write.
     next: u64,
@@ -20,14 +20,14 @@ pub(super) struct Writes {
     pending: BTreeSet<u64>,
     /// Number of the first write that may not be durable.
     durable: u64,
-    /// How often a connection was lost with writes that may not be durable.
+    /// Number of lost connections with writes that may not be durable.
     losses: u64,
-    /// The losses that were reported to a client.
+    /// Number of losses that were reported to a client.
     reported: u64,
 }
 
 impl Writes {
-    /// Counts a loss if this is another connection and writes of the one before may not be durable.
+    /// Counts a loss if this is another connection and writes on the one before may not be durable.
     fn connect(&mut self, epoch: u32) {
         if mem::replace(&mut self.epoch, epoch) != epoch {
             self.losses += u64::from(self.durable < self.next);
@@ -36,7 +36,7 @@ impl Writes {
         }
     }
 
-    /// Notes a write that is about to be sent; gives its number.
+    /// Records a write that is about to be sent; returns its number.
     pub(super) fn begin(&mut self, epoch: u32) -> u64 {
         self.connect(epoch);
         let number = self.next;
@@ -46,32 +46,32 @@ impl Writes {
         number
     }
 
-    /// Notes the end of a write, whatever its reply was. A write of a lost connection is unknown by
-    /// then.
+    /// Records the end of a write, whatever its reply was. A write of a lost connection is already
+    /// unknown.
     pub(super) fn end(&mut self, number: u64) {
         self.pending.remove(&number);
     }
 
-    /// The number up to which an fsync covers the writes if it is sent now.
+    /// Returns the number up to which an fsync sent now covers the writes.
     pub(super) fn covered(&mut self, epoch: u32) -> u64 {
         self.connect(epoch);
         self.pending.first().copied().unwrap_or(self.next)
     }
 
-    /// Notes that an fsync has succeeded which covered the writes up to this number.
+    /// Records the success of an fsync that covered the writes up to this number.
     pub(super) fn synced(&mut self, covered: u64) {
         assert!(covered <= self.next, "an fsync covers writes that were made");
         self.durable = self.durable.max(covered);
     }
 
-    /// The losses that an open file made now has no part in: a loss that nobody knows of yet is
-    /// reported to it.
+    /// Returns the losses that do not concern a file opened now: it gets a report of those that
+    /// nobody has been told of.
     pub(super) fn seen_by_new(&mut self, epoch: u32) -> u64 {
         self.connect(epoch);
         self.reported
     }
 
-    /// Whether there is a loss that an open file has not seen; it has seen all afterwards.
+    /// Returns whether there is a loss not reported to an open file, and marks all as reported.
     pub(super) fn report(&mut self, epoch: u32, seen: &mut u64) -> bool {
         self.connect(epoch);
         if mem::replace(seen, self.losses) == self.losses {

@@ -1,44 +1,44 @@
-//! An open control file: what is written to it is a text of lines, however it is cut into writes.
+//! An open control file: the writes to it form a text of lines, however it is split.
 //!
-//! Whole lines are carried out when they have come. The beginning of a line waits for its end: for
-//! the next write, a sync, or the close; who is gone without one may have wanted to write more, and
-//! half a line may mean something else. What fails ends the whole text: what was written behind
-//! it is not carried out.
+//! Complete lines are executed on arrival. The beginning of a line waits for its end: for the next
+//! write, a sync, or the close; a client lost without one may have had more to write, and half a
+//! line may mean something else. A failure ends the whole text: lines written after it are not
+//! executed.
 
 use base::Error;
 
-/// The longest line, bytes.
+/// Maximum length of a line, bytes.
 pub(super) const LINE_MAX: usize = 64 << 10;
 
-/// Lines to be carried out, and the number of the first of them.
+/// Lines to execute, and the number of the first of them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lines {
     pub(super) first: usize,
     pub(super) text: Vec<u8>,
 }
 
-/// The open file.
+/// An open control file.
 #[derive(Debug, Default)]
 pub(super) struct Control {
     /// The beginning of a line.
     tail: Vec<u8>,
-    /// How many lines have come since the beginning of the file was written.
+    /// Number of lines since the last write at offset zero.
     lines: usize,
-    /// What was written here failed: what is written behind it belongs to it.
+    /// Offset of a write that failed: writes behind it belong to the same text.
     failed_at: Option<u64>,
-    /// What was wrong with what was written last, if anything.
+    /// Error message of the last text; empty if there was none.
     complaint: String,
-    /// How many commands are under way.
+    /// Number of commands in execution.
     pub(super) commands: usize,
-    /// It was given back: it goes with the end of its last command.
+    /// Whether it is closed; it is removed at the end of its last command.
     pub(super) closed: bool,
 }
 
 impl Control {
-    /// Takes what is written; gives the lines that are whole now.
+    /// Handles a write; returns the lines that are complete now.
     ///
     /// # Errors
-    /// `Cancelled` behind what failed; `FileTooLarge` if a line is longer than [`LINE_MAX`].
+    /// `Cancelled` behind a failed write; `FileTooLarge` if a line is longer than [`LINE_MAX`].
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<Option<Lines>, Error> {
         if self.failed_at.is_some_and(|at| offset > at) {
             return Err(Error::Cancelled);
@@ -62,7 +62,7 @@ impl Control {
         Ok(self.take(whole))
     }
 
-    /// Who writes at the beginning of the file begins a line.
+    /// Starts a new line and text for a write at offset zero.
     fn begin_anew(&mut self) {
         self.lines = 0;
         if !self.tail.is_empty() {
@@ -70,7 +70,7 @@ impl Control {
         }
     }
 
-    /// The line whose end has not come.
+    /// Returns the incomplete last line.
     pub(super) fn rest(&mut self) -> Option<Lines> {
         let rest = std::mem::take(&mut self.tail);
         self.take(rest)
@@ -82,7 +82,7 @@ impl Control {
         (!text.is_empty()).then_some(Lines { first, text })
     }
 
-    /// Something that was written at `offset` failed.
+    /// Records the failure of a write at `offset`.
     pub(super) fn fail(&mut self, why: &str, offset: Option<u64>) {
         self.tail.clear();
         self.failed_at = offset;
@@ -91,13 +91,13 @@ impl Control {
         }
     }
 
-    /// Asserts what always holds.
+    /// Asserts all invariants.
     pub(super) fn check(&self) {
         assert!(self.tail.len() <= LINE_MAX, "a line is limited");
         assert!(!self.tail.contains(&b'\n'), "what is whole was taken");
     }
 
-    /// What was wrong with what was written last; empty if nothing was.
+    /// Returns the error message of the last text; empty if there was none.
     pub(super) fn complaint(&self) -> &[u8] {
         self.complaint.as_bytes()
     }

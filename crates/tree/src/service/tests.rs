@@ -68,7 +68,7 @@ fn commands_are_taken_from_root_and_the_owner_only() {
         (as_user(7), true),
         (as_user(8), false),
         (Caller::Server, false),
-        // Who did not ask for it, or is not known.
+        // Without the request for administration, or not authenticated.
         (caller(0, false), false),
         (caller(7, false), false),
     ] {
@@ -115,11 +115,11 @@ fn refused(error: Error) -> Result<(), Refusal> {
     Err(Refusal { error, why: format!("line 1: {error}") })
 }
 
-/// A control file that somebody has opened.
+/// An open control file.
 struct Desk {
     service: Service,
     open: OpenId,
-    /// How many requests there were.
+    /// Number of requests.
     asked: u64,
     out: Vec<Output>,
 }
@@ -162,7 +162,7 @@ impl Desk {
         self.step(Input::Commanded(ticket, refused(error)));
     }
 
-    /// What it has said since somebody looked.
+    /// Returns and clears the outputs so far, as text.
     fn said(&mut self) -> String {
         let words: Vec<String> = self.out.drain(..).map(|output| said(&output)).collect();
         words.join(", ")
@@ -238,7 +238,7 @@ fn what_fails_takes_along_what_was_written_behind_it() {
     desk.write(24, "nd /e /f\n");
     assert_eq!(desk.said(), "2 failed: interrupted, 3 failed: interrupted");
     assert_eq!(desk.read(), "line 1: file does not exist\n");
-    // Who tries again begins where it failed, or at the beginning.
+    // A retry starts at the failed write, or at the beginning.
     for offset in [11, 0] {
         let mut desk = Desk::new();
         desk.write(0, "#\n");
@@ -285,7 +285,7 @@ fn a_line_has_an_end() {
     assert_eq!((desk.said().as_str(), desk.service.opens()), ("", 0));
 }
 
-/// Opens a file that has so many bytes then.
+/// Opens a file with contents of this size, bytes.
 fn open_page(service: &mut Service, bytes: usize) -> OpenId {
     let access = base::Access::READ;
     let out = ask(service, Ask::Open { node: NodeId::new(1, 1), access });
@@ -314,12 +314,12 @@ fn clients_that_keep_files_open_do_not_keep_others_from_reading() {
     let readable: Vec<bool> = readable.map(|reply| reply == Ok(9)).collect();
     assert_eq!(readable, (0..40).map(|at| at >= 24).collect::<Vec<_>>(), "the newest 16 MiB");
     assert_eq!(read(&mut service, kept[0]), Err(Error::Stale));
-    // What is read stays longer than what is only kept.
+    // Contents that were read are kept longer than others.
     assert_eq!(read(&mut service, kept[24]), Ok(9));
     let more = open_page(&mut service, 1 << 20);
     assert_eq!(read(&mut service, kept[24]), Ok(9));
     assert_eq!(read(&mut service, kept[25]), Err(Error::Stale));
-    // One that is larger than all of it is there alone.
+    // Contents larger than the limit are kept alone.
     let large = open_page(&mut service, CONTENTS_MAX + 1);
     assert_eq!((read(&mut service, large), service.contents.len()), (Ok(9), 1));
     for open in kept.into_iter().chain([more, large]) {

@@ -1,26 +1,26 @@
-//! Appends whose data is being placed, and the requests that wait for them.
+//! Appends with blocks being placed, and the requests that wait for them.
 //!
-//! A large append chooses its offset, the file's end, before its blocks go to the disk, and
-//! becomes part of the file when they are there. A block holds the data of that offset only, so
-//! the end must not move in between: whatever would move it waits its turn here.
+//! A large append determines its offset, the end of the file, before its blocks are written to the
+//! disk, and becomes part of the file afterwards. The blocks are valid for that offset only, so the
+//! end must not move in between: requests that would move it wait here.
 
 use std::collections::BTreeMap;
 
 /// One append at a time for each file, and the requests that wait for it, in order.
 #[derive(Debug, Default)]
 pub(super) struct Appends {
-    /// By inode: the pending request that is placing blocks for the file's end.
+    /// Pending request that is placing blocks at the end, by inode.
     placing: BTreeMap<u64, usize>,
-    /// By inode and number of arrival: pending requests that would move the end.
+    /// Pending requests that would move the end, by inode and number of arrival.
     waiting: BTreeMap<(u64, u64), usize>,
-    /// The next number of arrival.
+    /// Next number of arrival.
     next: u64,
-    /// Files whose append is over, and for which requests may wait.
+    /// Files whose append has ended, possibly with waiting requests.
     released: Vec<u64>,
 }
 
 impl Appends {
-    /// Whether the end of a file stands still for a pending request other than `slot`.
+    /// Returns whether a pending request other than `slot` holds the end of a file.
     pub(super) fn is_held_from(&self, ino: u64, slot: usize) -> bool {
         self.placing.get(&ino).is_some_and(|holder| *holder != slot)
     }
@@ -31,7 +31,7 @@ impl Appends {
         assert!(before.is_none_or(|holder| holder == slot), "one append of {ino} at a time");
     }
 
-    /// Lets the end of a file move again, if this pending request held it.
+    /// Releases the end of a file, if this pending request holds it.
     pub(super) fn release(&mut self, ino: u64, slot: usize) {
         if self.placing.get(&ino) == Some(&slot) {
             self.placing.remove(&ino);
@@ -39,7 +39,7 @@ impl Appends {
         }
     }
 
-    /// Adds a pending request to those that wait for a file; gives its number.
+    /// Queues a pending request for a file; returns its number.
     pub(super) fn wait(&mut self, ino: u64, slot: usize) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -47,20 +47,20 @@ impl Appends {
         number
     }
 
-    /// Removes a pending request from those that wait.
+    /// Removes a pending request from the queue.
     pub(super) fn leave(&mut self, ino: u64, number: u64) {
         assert!(number < self.next, "numbers of arrival are given in order");
         let slot = self.waiting.remove(&(ino, number));
         assert!(slot.is_some(), "request {number} waits for {ino}");
     }
 
-    /// A file whose append has ended, once.
+    /// Returns a file whose append has ended, once.
     pub(super) fn pop_released(&mut self) -> Option<u64> {
         self.released.pop()
     }
 
-    /// The next pending request that may go on with a file. Asked again after each one, because
-    /// that one may hold the end of the file in its turn.
+    /// Returns the next pending request of a file that can continue. To be called again after each
+    /// one, because that one may hold the end of the file itself.
     pub(super) fn pop(&mut self, ino: u64) -> Option<usize> {
         if self.placing.contains_key(&ino) {
             return None;
@@ -70,7 +70,7 @@ impl Appends {
         self.waiting.remove(&key)
     }
 
-    /// Panics unless every request that waits has an append to wait for.
+    /// Panics unless there is an append for every waiting request.
     pub(super) fn check(&self) {
         assert!(self.released.is_empty(), "files are released at once");
         for (ino, _) in self.waiting.keys() {
@@ -79,7 +79,7 @@ impl Appends {
         assert!(self.waiting.keys().all(|(_, number)| *number < self.next), "all have arrived");
     }
 
-    /// Files whose end is held, with the slot of the pending append.
+    /// Iterates over files whose end is held, with the slot of the pending append.
     pub(super) fn holders(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
         self.placing.iter().map(|(ino, slot)| (*ino, *slot))
     }

@@ -1,4 +1,4 @@
-//! Attributes: those that every file has, and extended ones; how full the volume is.
+//! Attributes: those of every file, and extended ones; usage of the volume.
 
 use super::Spot;
 use super::draft::Draft;
@@ -12,18 +12,18 @@ use base::{Error, Kind, NAME_MAX, SetStat, SetTime, StatFs, Time};
 use std::ops::ControlFlow;
 use store::View;
 
-/// Longest value of an extended attribute, bytes (Linux `XATTR_SIZE_MAX`).
+/// Maximum length of the value of an extended attribute, bytes (Linux `XATTR_SIZE_MAX`).
 const VALUE_MAX: usize = 64 << 10;
-/// Longest name of an extended attribute, bytes (Linux `XATTR_NAME_MAX`).
+/// Maximum length of the name of an extended attribute, bytes (Linux `XATTR_NAME_MAX`).
 const ATTR_NAME_MAX: usize = 255;
-/// Most extended attributes of one file: their names fit the longest list that Linux takes.
+/// Maximum number of extended attributes of a file: their names fit the longest list in Linux.
 const ATTRS_MAX: u32 = 256;
 
-/// What this file system calls itself (`statfs(2)`): "Upca".
+/// Magic number of this file system (`statfs(2)`): "Upca".
 const MAGIC: u32 = 0x5570_6361;
 
 impl Scene<'_> {
-    /// Changes attributes: size and owner first, because both take set-id bits away.
+    /// Changes attributes: size and owner first, because both clear set-id bits.
     pub(super) fn set_stat(&self, node: NodeId, open: Option<OpenId>, set: &SetStat) -> Planned {
         let ino = self.changeable(node)?;
         let (mut draft, mut effects) = (self.draft()?, Effects::default());
@@ -71,7 +71,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Only root gives files away; owners choose among their groups.
+    /// Changes owner and group: only root changes owners; owners choose among their groups.
     fn set_owner(
         &self,
         draft: &mut Draft<'_>,
@@ -113,7 +113,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Dates of the client's choosing are for owners; "now" is for whoever may write.
+    /// Changes timestamps: chosen ones for owners only; the current time for all who may write.
     fn set_times(
         &self,
         draft: &mut Draft<'_>,
@@ -146,8 +146,8 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// How full the volume is, as far as its own limits let it become; in a directory with a quota,
-    /// and beneath it, how much of that is used.
+    /// Returns the usage of the volume with respect to its own limits; in a directory with a quota,
+    /// and beneath it, the usage of the quota.
     pub(super) fn stat_fs(&self, node: NodeId) -> Planned {
         let draft = self.draft()?;
         let sight = &draft.sight;
@@ -161,7 +161,7 @@ impl Scene<'_> {
         let limit = sight.settings.bytes_max / sight.block;
         let blocks = space.blocks.min(limit);
         let left = blocks.saturating_sub(counters.blocks);
-        // Without a limit there is room for about as many files as there are free blocks.
+        // Without a limit, each free block allows about one more file.
         let most = counters.inodes.saturating_add(space.blocks_available);
         let files = sight.settings.inodes_max.min(most);
         let mut stat = StatFs {
@@ -200,7 +200,7 @@ impl Scene<'_> {
         answer(Reply::Bytes(value))
     }
 
-    /// The names of the attributes that the caller may know of.
+    /// Returns the names of the attributes visible to the caller.
     pub(super) fn list_attrs(&self, node: NodeId) -> Planned {
         let Spot::File(view, ino) = self.volume.spot(node) else {
             return answer(Reply::Bytes(Vec::new()));
@@ -274,7 +274,7 @@ impl Scene<'_> {
         self.commit(draft, Reply::Done, Effects::default())
     }
 
-    /// Who may read or write which attribute (`xattr(7)`).
+    /// Checks the permission to read or write an attribute (`xattr(7)`).
     fn may_attr(&self, inode: &Inode, name: &[u8], want: u32) -> Result<(), Error> {
         if name.is_empty() || name.len() > ATTR_NAME_MAX {
             return Err(Error::AttributeTooLarge);
@@ -295,7 +295,7 @@ impl Scene<'_> {
         }
         match inode.kind {
             Kind::File => {}
-            // In a directory for everybody they would be a place to put things without a quota.
+            // In a directory writable for all they would be storage without a quota.
             Kind::Directory if write && inode.mode & 0o1000 != 0 && !self.who.owns(inode) => {
                 return Err(Error::NotPermitted);
             }

@@ -1,8 +1,7 @@
-//! Many at once: whole directories, and small files, for those who look through a tree.
+//! Batches: whole directories and small files, for traversals of a tree.
 //!
-//! What is not in memory is fetched for all of it together. A plan is made in one go, before
-//! anybody else has a turn, so it is kept small: of directories the answer may hold fewer than
-//! would fit.
+//! Missing pages are fetched for the whole batch at once. A plan is made in one go, before other
+//! requests have a turn, so it is kept small: a reply may have fewer directories than would fit.
 
 use super::Spot;
 use super::data::{self, Bounds};
@@ -17,34 +16,34 @@ use base::{Error, Kind, Name};
 use std::ops::ControlFlow::{self, Break, Continue};
 use store::{Change, Missing, View};
 
-/// Behind so much no further directory is listed, bytes as protocols count; and what each directory
-/// counts besides its entries.
+/// Size of the listings, in bytes as protocols count, after which no further directory is listed;
+/// and the size of each directory besides its entries.
 const LISTED: usize = 32 << 10;
 const LISTING: usize = 128;
 
-/// How deep is gone beneath each directory asked for.
+/// Maximum depth beneath each requested directory.
 const DEPTH_MAX: usize = 24;
 
-/// Most places where something is missing that are looked for before it is fetched.
+/// Maximum number of places with missing pages that are gathered before a fetch.
 const MISSING_MAX: usize = 64;
 
-/// Somebody who looks through a tree.
+/// A traversal of a tree.
 struct Tour<'a> {
     scene: Scene<'a>,
     sight: Sight<'a>,
     view: View,
     start: u64,
-    /// Bytes that still fit, and what was done for the answer so far, in bytes.
+    /// Bytes left, and bytes of the reply so far.
     left: usize,
     done: usize,
-    /// What has to be fetched before, of how many places.
+    /// Pages to fetch first, and the number of places that need them.
     missing: (Option<Missing>, usize),
-    /// What notes that something was read.
+    /// Changes of access times.
     touched: Vec<Change>,
 }
 
 impl Scene<'_> {
-    /// All entries of directories and of those beneath them.
+    /// Lists directories and those beneath them.
     pub(super) fn list_all(&self, from: NodeId, paths: &[Vec<u8>], bytes_max: u32) -> Planned {
         let mut tour = self.tour(from, bytes_max)?;
         let mut listings = Vec::new();
@@ -59,7 +58,7 @@ impl Scene<'_> {
         tour.end(Reply::Listings(listings, 0))
     }
 
-    /// Small plain files, each as a whole.
+    /// Reads small plain files as a whole.
     pub(super) fn read_all(
         &self,
         from: NodeId,
@@ -96,7 +95,7 @@ impl Tour<'_> {
         self.scene.who
     }
 
-    /// What stands at a path with nothing but directories on the way.
+    /// Returns the file at a path, which leads through directories only.
     fn find(&self, path: &[u8]) -> Result<(u64, Inode), Stop> {
         let (mut ino, mut inode) = (self.start, self.sight.inode(self.start)?);
         for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
@@ -111,8 +110,8 @@ impl Tour<'_> {
         Ok((ino, inode))
     }
 
-    /// Takes what was found. What is missing is fetched before there is an answer, and what failed
-    /// is left out.
+    /// Unwraps a result: missing pages are noted for the fetch, and failures are left out of the
+    /// reply.
     fn settle<T>(&mut self, found: Result<T, Stop>) -> Option<T> {
         match found {
             Ok(found) => Some(found),
@@ -133,7 +132,7 @@ impl Tour<'_> {
         *count += 1;
     }
 
-    /// Whether enough is missing to fetch that first.
+    /// Returns whether enough pages are missing to fetch them first.
     fn lacks_enough(&self) -> bool {
         self.missing.1 >= MISSING_MAX
     }
@@ -210,7 +209,7 @@ impl Tour<'_> {
         Continue(())
     }
 
-    /// The answer, unless something is to be fetched before.
+    /// Returns the reply, unless pages must be fetched first.
     fn end(self, reply: Reply) -> Planned {
         match self.missing.0 {
             Some(missing) => Err(missing.into()),
@@ -219,7 +218,7 @@ impl Tour<'_> {
     }
 }
 
-/// What entries count, bytes.
+/// Returns the size of entries as protocols count, bytes.
 fn bytes(entries: &[Entry]) -> usize {
     entries.iter().map(|entry| entry.name.as_bytes().len() + list::OVERHEAD).sum()
 }

@@ -1,14 +1,14 @@
-//! The counting machine: counts files that are there already for a quota.
+//! The counting machine: counts existing files for a quota.
 //!
-//! For a user it looks at all inodes in their order, and notes how far it has come in the quota:
-//! changes of files before that place count at once, those behind it are found when it comes
-//! there. For a directory it goes through all that is beneath, and gives each inode the number of
-//! the project, with which it counts. New files have the number of their directory, and a name
-//! that crosses brings its file along (`quota.rs`), so what it has passed stays complete. Both is
-//! done in small transactions, in the node's spare turns, and goes on after a crash: for a user
-//! where it was, for a directory from its beginning, without counting twice.
+//! For a user it visits all inodes in order, and stores its position in the quota: changes of files
+//! before that position are counted at once, those behind it when it arrives there. For a directory
+//! it visits everything beneath, and gives each inode the number of the project, with which it
+//! counts. New files have the number of their directory, and a rename between projects counts the
+//! file for its new one (`quota.rs`), so visited directories stay complete. Both use small
+//! transactions, in idle turns of the node, and continue after a crash: for a user at the stored
+//! position, for a directory from the beginning, without counting twice.
 //!
-//! A quota that cannot be counted now is tried again behind the others, after a pause that grows.
+//! After a failure, a quota is retried behind the others, after a pause that grows.
 //!
 #![doc = include_str!("counting/states.md")]
 
@@ -26,58 +26,57 @@ use store::Change;
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of inodes looked at in one transaction, and of those that it changes: few, so
-/// that it does not wait for room while smaller ones take it.
+/// Maximum number of inodes visited in one transaction, and of those that it changes: few, so that
+/// it need not wait for space while smaller transactions take it.
 const LOOK_MAX: usize = 256;
 const MARK_MAX: usize = 16;
 
-/// Maximum number of directories that are being gone through or wait for that.
+/// Maximum number of directories being visited or waiting for it.
 const PATH_MAX: usize = 1 << 20;
 
-/// Pause after the first failure, and the longest; twice as long after each.
+/// Pause after the first failure, doubled after each, and its maximum.
 const REST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
-/// Directories of a project that are being gone through, the current one last, each with the next
-/// cookie.
+/// Directories of a project being visited, the current one last, each with the next cookie.
 pub(super) type Path = Vec<(u64, u64)>;
 
 /// Pending work for one quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) holder: Holder,
-    /// Empty: all beneath the project's directory.
+    /// Empty for everything beneath the project's directory.
     pub(super) path: Path,
 }
 
 /// State of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Waits for a quota.
+    /// Waiting for a quota.
     Idle,
-    /// Waits for its turn.
+    /// Waiting for its turn.
     Working(Task),
-    /// Waits for blocks.
+    /// Waiting for blocks.
     Waiting(Task),
-    /// Something failed: waits until then.
+    /// Waiting for the end of the pause after a failure.
     Resting(Instant),
-    /// Nothing can be changed any more.
+    /// Ended: no changes are possible.
     Over,
 }
 
 /// Input of the machine.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// Files beneath this directory have to be counted for this quota; all files for a user's.
+    /// Files beneath this directory are to be counted for this quota; all files for a user's.
     Due(Holder, u64),
-    /// Blocks were asked for.
+    /// Blocks have been requested.
     Missing,
-    /// The blocks are there.
+    /// The blocks are in memory.
     Fetched,
-    /// A part was counted; the path, unless that was all.
+    /// A part was counted; the path to continue with, unless it was the last part.
     Counted(Option<Path>),
-    /// It cannot be done now.
+    /// A transient failure.
     Failed(Error),
-    /// Nothing can be changed any more.
+    /// No changes are possible.
     Ended,
     /// Time has passed.
     Tick,
@@ -86,17 +85,17 @@ pub(super) enum Input {
 /// Output of the machine.
 #[derive(Debug)]
 pub(super) enum Output {
-    /// A quota was not counted, for the first time since something went well.
+    /// A quota was not counted; reported for the first failure after a success.
     Failed(Holder, Error),
 }
 
-/// The machine.
+/// The counting machine.
 #[derive(Debug)]
 pub(super) struct Counting {
     state: State,
-    /// Work whose turn comes later.
+    /// Tasks for later turns.
     queue: VecDeque<Task>,
-    /// Failures since something went well.
+    /// Number of failures since the last success.
     failures: u32,
 }
 
@@ -106,7 +105,7 @@ impl Counting {
         Counting { state, queue: VecDeque::new(), failures: 0 }
     }
 
-    /// The work to be done now, if it is its turn.
+    /// Returns the task to continue now, if it has its turn.
     pub(super) fn task(&self) -> Option<&Task> {
         match &self.state {
             State::Working(task) => Some(task),
@@ -128,7 +127,7 @@ impl Counting {
         self.queue.pop_front().map_or(State::Idle, State::Working)
     }
 
-    /// Adds a directory to the work for a quota, or begins that.
+    /// Adds a directory to the task of a quota, or creates the task.
     fn due(&mut self, mut state: State, holder: Holder, directory: u64) -> State {
         let is_of_user = matches!(holder, Holder::User(_));
         assert_eq!(is_of_user, directory == 0, "a project has a directory");
@@ -138,9 +137,9 @@ impl Counting {
         };
         let mut pending = current.into_iter().chain(&mut self.queue);
         match pending.find(|task| task.holder == holder) {
-            // Everything is still to be done.
+            // Everything is still to be counted.
             Some(task) if task.path.is_empty() => {}
-            // Last, or renames could keep it from going on with the others.
+            // Last, or else renames could keep it from finishing the others.
             Some(task) => task.path.insert(0, (directory, 0)),
             None => {
                 let path = match holder {
@@ -153,7 +152,7 @@ impl Counting {
         if state == State::Idle { self.next() } else { state }
     }
 
-    /// Tries it again when all others had their turn.
+    /// Queues a failed task behind all others.
     fn put_off(&mut self, now: Instant, task: Task, error: Error, out: &mut Vec<Output>) -> State {
         if self.failures == 0 {
             out.push(Output::Failed(task.holder, error));
@@ -191,7 +190,7 @@ impl Automaton for Counting {
             }
             (State::Resting(until), Input::Tick) if until <= now => self.next(),
             (state, Input::Tick) => state,
-            // Only what it asked for comes back, and once.
+            // Each request of its own is completed once, and nothing else arrives.
             (
                 state @ (State::Idle | State::Resting(_) | State::Over),
                 input @ (Input::Missing
@@ -225,17 +224,17 @@ impl Automaton for Counting {
     }
 }
 
-/// The next part of a task.
+/// Result of one step of a task.
 pub(super) struct Counted {
     pub(super) changes: Vec<Change>,
-    /// The path to go on with, unless that was all.
+    /// Path to continue with, unless this was the last step.
     pub(super) path: Option<Path>,
 }
 
 /// Counts the next files for a quota; `path` is that of the task.
 pub(super) fn count(mut draft: Draft<'_>, holder: Holder, mut path: Path) -> Result<Counted, Stop> {
     let Some(quota) = draft.quota(holder).filter(|quota| !quota.is_counted()) else {
-        // It was removed.
+        // The quota was removed.
         return Ok(Counted { changes: draft.finish(), path: None });
     };
     match holder {
@@ -286,10 +285,10 @@ fn look(draft: &mut Draft<'_>, uid: u32, mut quota: Quota) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Counts the next entries of a project's directories, and goes down into the first directory.
+/// Counts the next entries of a project's directories, and descends into the first directory.
 fn mark(draft: &mut Draft<'_>, project: u64, path: &mut Path) -> Result<(), Stop> {
     let Some((dir, from)) = path.last_mut() else { return Ok(()) };
-    // It may be gone, or have gone to another project.
+    // It may have been removed, or moved to another project.
     let is_counted = match draft.look(*dir) {
         Ok(inode) => inode.project == project,
         Err(Stop::Failed(Error::Stale)) => false,
@@ -332,12 +331,12 @@ fn mark(draft: &mut Draft<'_>, project: u64, path: &mut Path) -> Result<(), Stop
             draft.set_quota(holder, quota);
         }
     }
-    // A directory with a quota of its own counts for that one alone.
+    // A directory with a quota of its own counts for that one only.
     if let Some(below) = below
         && draft.look(below)?.project == project
     {
         if path.len() >= PATH_MAX {
-            // A circle that damage made.
+            // A cycle, caused by damage.
             return Err(Error::Io.into());
         }
         path.push((below, 0));

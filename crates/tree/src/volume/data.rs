@@ -1,4 +1,4 @@
-//! Contents: reading, writing, changing the length.
+//! File contents: reads, writes, changes of the length.
 
 use super::Spot;
 use super::draft::{self, Draft};
@@ -9,19 +9,19 @@ use crate::request::{OpenId, Reply};
 use base::{Buf, Error, Kind};
 use store::{Block, Change, Extent, Layout, Piece, View};
 
-/// The largest file, bytes: what protocols' clients can count to.
+/// Maximum size of a file, bytes: the largest in clients of the protocols.
 pub(super) const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// Up to this size what is read is copied into one buffer, bytes.
+/// Maximum size of a read that is copied into one buffer, bytes.
 const COPY_MAX: usize = 16 << 10;
 
-/// Most blocks that are freed within the transaction that makes them superfluous.
+/// Maximum number of blocks freed in the transaction that makes them unused.
 pub(super) const CUT_MAX: u64 = 256;
 
-/// What the records of a write take in the journal besides the data, at most, bytes.
+/// Maximum size of the records of a write in the journal besides the data, bytes.
 const WRITE_OVERHEAD: usize = 1024;
 
-/// Which part of a file is read.
+/// A range of a file to read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) offset: u64,
@@ -53,7 +53,8 @@ impl Scene<'_> {
         Ok(Plan::Answer(Answer::Read { reply, open, part, size: inode.size }, touched))
     }
 
-    /// Offset of the next byte that is not in a hole. Bytes kept in a page of the index are data.
+    /// Returns the offset of the next byte outside of holes. Bytes kept in a page of the index are
+    /// data.
     pub(super) fn next_data(&self, open: OpenId, from: u64) -> Planned {
         let what = self.volume.open(open).what;
         let (view, ino) = match (what.spot, what.kind) {
@@ -111,7 +112,7 @@ impl Scene<'_> {
             }
             (Some(_), Progress::None | Progress::Made) => {
                 if draft.has_quotas() {
-                    // Before the disk has it.
+                    // Before the data goes to the disk.
                     self.grow(&mut draft, ino, offset, data.len())?;
                 }
                 let blocks = data[cuts.head..cuts.tail].chunks(layout.block);
@@ -128,7 +129,7 @@ impl Scene<'_> {
         Ok(Plan::Commit(Commit { changes, durable: access.sync, answer, effects }))
     }
 
-    /// Notes what a write of `count` bytes does to the inode.
+    /// Updates the inode for a write of `count` bytes.
     fn grow(&self, draft: &mut Draft<'_>, ino: u64, offset: u64, count: usize) -> Result<(), Stop> {
         assert!(count > 0, "a write of nothing changes nothing");
         let (block, end) = (draft.sight.block, offset + count as u64);
@@ -150,8 +151,8 @@ impl Scene<'_> {
         }
     }
 
-    /// Changes a file's length. What is cut off and is too much to be freed at once is left to the
-    /// reaper; until it is done the file cannot grow again, so old bytes never come back.
+    /// Changes a file's length. If too much is cut off to be freed at once, the reaper frees it;
+    /// until then the file cannot grow again, so old bytes never reappear.
     pub(super) fn resize(
         &self,
         draft: &mut Draft<'_>,
@@ -181,13 +182,13 @@ impl Scene<'_> {
     }
 }
 
-/// How a write is taken apart: `[..head]` and `[tail..]` ride in the journal, what is between
-/// them goes straight to its place.
+/// The parts of a write: `[..head]` and `[tail..]` go into the journal, the blocks between them
+/// directly to their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cuts {
     head: usize,
     tail: usize,
-    /// All that is written: what does not fit a transaction is left to the next write.
+    /// End of the write: data that does not fit a transaction is left to the next write.
     end: usize,
 }
 
@@ -205,12 +206,12 @@ impl Cuts {
         Cuts { head: end, tail: end, end }
     }
 
-    /// Where in the file the middle begins, if there is one.
+    /// Returns the offset of the middle part in the file, if there is one.
     fn middle(self, offset: u64) -> Option<u64> {
         (self.head < self.tail).then_some(offset + self.head as u64)
     }
 
-    /// Writes head and tail; gives how many bytes are written in all.
+    /// Writes head and tail; returns the number of bytes written in all.
     fn write(self, draft: &mut Draft<'_>, object: u64, offset: u64, data: &[u8]) -> usize {
         for range in [0..self.head, self.tail..self.end] {
             if !range.is_empty() {
@@ -222,7 +223,7 @@ impl Cuts {
     }
 }
 
-/// Makes blocks that were placed part of a file.
+/// Attaches placed blocks to a file.
 fn attach(draft: &mut Draft<'_>, object: u64, mut offset: u64, extents: &[Extent]) {
     assert!(offset.is_multiple_of(draft.sight.block), "whole blocks are attached");
     let block = draft.sight.block;
@@ -237,7 +238,7 @@ fn shorten(draft: &mut Draft<'_>, ino: u64, size: u64, effects: &mut Effects) ->
     assert!(size < inode.size, "the file gets shorter");
     let few = inode.blocks <= CUT_MAX || (inode.size - size) / block <= CUT_MAX;
     if inode.trimming || !few {
-        // One without a name is noted already, and goes as a whole some day.
+        // An unlinked file has an orphan record already, and is freed as a whole later.
         if inode.links > 0 {
             draft.orphan(ino, Why::Trimming)?;
         }
@@ -253,8 +254,8 @@ fn shorten(draft: &mut Draft<'_>, ino: u64, size: u64, effects: &mut Effects) ->
     draft.give_blocks(ino, freed)
 }
 
-/// How many blocks of a range of a file's contents are counted. A beginning so short that the
-/// store keeps it in a page counts as one.
+/// Returns the number of blocks counted in a range of a file's contents. A beginning that the store
+/// keeps in a page counts as one.
 pub(super) fn covered(sight: &Sight<'_>, ino: u64, from: u64, to: u64) -> Result<u64, Stop> {
     let blocks = sight.reader.allocated(DATA, ino, from, to)?;
     if from >= sight.block || sight.reader.allocated(DATA, ino, 0, sight.block)? > 0 {
@@ -265,7 +266,7 @@ pub(super) fn covered(sight: &Sight<'_>, ino: u64, from: u64, to: u64) -> Result
     Ok(blocks + u64::from(inline))
 }
 
-/// What a symbolic link says.
+/// Returns the target of a symbolic link.
 pub(super) fn target(sight: &Sight<'_>, ino: u64, inode: &Inode) -> Result<Vec<u8>, Stop> {
     if !draft::has_contents(inode) {
         return Ok(inode.target.clone());
@@ -274,7 +275,7 @@ pub(super) fn target(sight: &Sight<'_>, ino: u64, inode: &Inode) -> Result<Vec<u
     Ok(copied(sight, ino, Bounds { offset: 0, count, headroom: 0 })?.to_vec())
 }
 
-/// A part of a file, copied behind room for a header.
+/// Returns a part of a file, copied behind headroom.
 pub(super) fn copied(sight: &Sight<'_>, ino: u64, bounds: Bounds) -> Result<Buf, Stop> {
     let Bounds { offset, count, headroom } = bounds;
     let pieces = sight.reader.read(DATA, ino, offset, count)?;
@@ -289,7 +290,7 @@ pub(super) fn copied(sight: &Sight<'_>, ino: u64, bounds: Bounds) -> Result<Buf,
     Ok(buf)
 }
 
-/// A part of a file: small ones copied, of larger ones the very blocks that the cache holds.
+/// Returns a part of a file: a small one copied, a larger one as shared blocks of the cache.
 fn contents(sight: &Sight<'_>, ino: u64, bounds: Bounds) -> Result<Reply, Stop> {
     if bounds.count <= COPY_MAX {
         return copied(sight, ino, bounds).map(Reply::Data);

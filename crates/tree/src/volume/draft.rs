@@ -1,8 +1,8 @@
-//! A transaction being planned: what it changes, on top of what is there.
+//! A write set: the changes of a transaction being planned, on top of a read view.
 //!
-//! Inodes and counters that were changed are kept at hand and looked at first, so that one plan
-//! may change the same inode twice; they become changes when the draft is finished. Entries and
-//! attributes become changes at once: no plan looks for one that it has just changed.
+//! Changed inodes and counters are kept and read first, so that one plan can change the same inode
+//! twice; they become changes of the store at the end. Entries and attributes become changes at
+//! once: no plan reads one that it has changed.
 
 use super::data::SIZE_MAX;
 use super::quota::{Quotas, Usage};
@@ -16,23 +16,23 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use store::{Change, Table};
 
-/// Most names of one inode, and most directories in one. The numbers of links that protocols
-/// carry end at 2³².
+/// Maximum number of names of an inode, and of subdirectories of a directory. Link counts in
+/// protocols are limited to 2³².
 pub(super) const LINKS_MAX: u32 = 1 << 31;
 
-/// Changes being gathered.
+/// A write set.
 pub(super) struct Draft<'a> {
     pub(super) sight: Sight<'a>,
     now: Time,
     inodes: Vec<(u64, Inode)>,
     counters: Option<Counters>,
-    /// Quotas as they are without the draft, and those that it changes or removes.
+    /// Quotas before the transaction, and those that it changes or removes.
     pub(super) known: &'a Quotas,
     pub(super) quotas: BTreeMap<Holder, Option<Quota>>,
     changes: Vec<Change>,
 }
 
-/// A date that is later than `past`, at or as little as possible after `now`.
+/// Returns a timestamp later than `past`: `now`, or else the first after `past`.
 pub(super) fn after(past: Time, now: Time) -> Time {
     let next = match past.nanos {
         999_999_999.. => Time::from_secs(past.secs.saturating_add(1)),
@@ -42,14 +42,14 @@ pub(super) fn after(past: Time, now: Time) -> Time {
 }
 
 impl Inode {
-    /// Something but the contents is changed. No two changes have the same date, whatever the
-    /// clock says, so whoever compares dates sees every change.
+    /// Updates the change time. No two changes of a file have the same timestamp, whatever the
+    /// clock, so a comparison of timestamps detects every change.
     pub(super) fn touch(&mut self, now: Time) -> Time {
         self.changed = after(self.changed, now);
         self.changed
     }
 
-    /// The contents are changed.
+    /// Updates the times of a change of the contents.
     pub(super) fn touch_contents(&mut self, now: Time) {
         self.modified = self.touch(now);
     }
@@ -65,7 +65,7 @@ impl<'a> Draft<'a> {
         self.now
     }
 
-    /// An inode as the draft leaves it.
+    /// Returns an inode as changed by the write set.
     pub(super) fn look(&self, ino: u64) -> Result<Inode, Stop> {
         match self.inodes.iter().find(|(known, _)| *known == ino) {
             Some((_, inode)) => Ok(inode.clone()),
@@ -73,7 +73,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// An inode, to be changed.
+    /// Returns an inode for modification.
     pub(super) fn inode(&mut self, ino: u64) -> Result<&mut Inode, Stop> {
         let at = match self.inodes.iter().position(|(known, _)| *known == ino) {
             Some(at) => at,
@@ -93,11 +93,11 @@ impl<'a> Draft<'a> {
         Ok(self.counters.get_or_insert_default())
     }
 
-    /// Adds a new inode; gives its number.
+    /// Adds a new inode; returns its number.
     ///
     /// # Errors
-    /// `NoSpace` if there are as many as there may be, `QuotaExceeded` if its owner or its project
-    /// has as many.
+    /// `NoSpace` at the volume's maximum number of inodes, `QuotaExceeded` at that of its owner or
+    /// project.
     pub(super) fn add(&mut self, inode: Inode) -> Result<u64, Stop> {
         let most = self.sight.settings.inodes_max;
         if self.counters()?.inodes >= most {
@@ -111,21 +111,21 @@ impl<'a> Draft<'a> {
         Ok(ino)
     }
 
-    /// A number that no inode and no project has, nor had.
+    /// Returns a number that was never used for an inode or a project.
     pub(super) fn number(&mut self) -> Result<u64, Stop> {
         let counters = self.counters()?;
         if counters.next >= u64::MAX >> 1 {
             return Err(Error::NoSpace.into());
         }
         if counters.next <= ROOT {
-            // Damage, or somebody else's work.
+            // Damage, or a record of another program.
             return Err(Error::Io.into());
         }
         counters.next += 1;
         Ok(counters.next - 1)
     }
 
-    /// Counts blocks that a file's contents take from now on.
+    /// Counts blocks added to a file's contents.
     ///
     /// # Errors
     /// `NoSpace` past the limit of the volume, `QuotaExceeded` past that of the file's owner or
@@ -150,7 +150,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Counts blocks that a file's contents do not take any more.
+    /// Counts blocks freed from a file's contents.
     pub(super) fn give_blocks(&mut self, ino: u64, blocks: u64) -> Result<(), Stop> {
         if blocks > 0 {
             let counters = self.counters()?;
@@ -165,7 +165,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Puts a name into a directory.
+    /// Adds an entry to a directory.
     pub(super) fn enter(
         &mut self,
         dir: u64,
@@ -182,13 +182,13 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Makes an entry lead to another inode.
+    /// Makes an entry refer to another inode.
     pub(super) fn put_entry(&mut self, dir: u64, cookie: u64, name: &Name, ino: u64, kind: Kind) {
         let entry = Entry { ino, kind, name: name.clone() };
         self.put(ENTRIES, pair(dir, cookie).to_vec(), entry.encode());
     }
 
-    /// Takes a name out of a directory.
+    /// Removes an entry from a directory.
     pub(super) fn leave(&mut self, dir: u64, cookie: u64) -> Result<(), Stop> {
         self.delete(ENTRIES, pair(dir, cookie).to_vec());
         let now = self.now;
@@ -198,14 +198,14 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// One directory more (or less) in this one.
+    /// Adds or removes a subdirectory in the link count of a directory.
     pub(super) fn count_directory(&mut self, dir: u64, more: bool) -> Result<(), Stop> {
         let links = &mut self.inode(dir)?.links;
         *links = if more { links.saturating_add(1) } else { links.saturating_sub(1) };
         Ok(())
     }
 
-    /// Notes why an inode waits for storage to be freed.
+    /// Records that an inode waits for its storage to be freed, and why.
     pub(super) fn orphan(&mut self, ino: u64, why: Why) -> Result<(), Stop> {
         let inode = self.look(ino)?;
         let end = match inode.trimming {
@@ -216,12 +216,12 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// An inode waits for nothing any more.
+    /// Removes the orphan record of an inode.
     pub(super) fn settle(&mut self, ino: u64) {
         self.delete(ORPHANS, key(ino).to_vec());
     }
 
-    /// Removes an inode with all that belongs to it, but at most `attrs_max` attributes; whether
+    /// Removes an inode with all its records, but at most `attrs_max` attributes; returns whether
     /// it is gone.
     pub(super) fn erase(&mut self, ino: u64, attrs_max: usize) -> Result<bool, Stop> {
         let inode = self.look(ino)?;
@@ -274,7 +274,7 @@ impl<'a> Draft<'a> {
         self.changes.push(change);
     }
 
-    /// Everything that is to be committed.
+    /// Returns the changes to commit.
     pub(super) fn finish(mut self) -> Vec<Change> {
         for (ino, inode) in std::mem::take(&mut self.inodes) {
             self.put(INODES, key(ino).to_vec(), inode.encode());
@@ -293,7 +293,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Whether there may be something in the table of contents.
+/// Returns whether the inode may have an object in the table of contents.
 pub(super) fn has_contents(inode: &Inode) -> bool {
     let plain = inode.kind == Kind::File;
     let link = inode.kind == Kind::Symlink && inode.target.is_empty();

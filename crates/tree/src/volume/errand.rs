@@ -1,4 +1,4 @@
-//! An errand: one request, planned again and again until nothing is missing, then committed.
+//! A pending request, planned repeatedly until no pages are missing, then committed.
 //!
 #![doc = include_str!("states.md")]
 
@@ -12,22 +12,22 @@ use base::op::{Op, PathDone, PathOp, Who};
 use base::{Caller, Error, Instant};
 use store::{Change, Durability, Extent, Missing, Refusal, Ticket, View};
 
-/// How often a request may be planned. Each time something is missing it is fetched, so more can
-/// only mean that the cache is too small for the request.
+/// Maximum number of plans of a request. Missing pages are fetched after each, so more plans
+/// mean that the cache is too small for the request.
 const PLANS_MAX: u32 = 10_000;
 
-/// What nobody waits for. Errands' tickets are their slots.
+/// Ticket of commits without a waiting request. Tickets of pending requests are their slots.
 pub(super) const LOOSE: Ticket = Ticket(1 << 62);
-/// What the reaper waits for.
+/// Ticket of the reaper.
 pub(super) const REAPER: Ticket = Ticket(1 << 62 | 1);
-/// The end.
+/// Ticket of closing the store.
 pub(super) const CLOSE: Ticket = Ticket(1 << 62 | 2);
-/// A growth.
+/// Ticket of growing the store.
 pub(super) const GROW: Ticket = Ticket(1 << 62 | 3);
 /// Ticket of the counting machine.
 pub(super) const COUNTING: Ticket = Ticket(1 << 62 | 4);
 
-/// A request under way.
+/// A pending request.
 #[derive(Debug)]
 pub(super) struct Errand {
     pub(super) request: RequestId,
@@ -35,31 +35,31 @@ pub(super) struct Errand {
     pub(super) ask: Ask,
     pub(super) awaits: Awaits,
     pub(super) progress: Progress,
-    /// Nobody wants the answer any more.
+    /// Whether it was cancelled.
     pub(super) cancelled: bool,
-    /// How often it was planned.
+    /// Number of plans so far.
     pub(super) plans: u32,
 }
 
-/// What an errand waits for.
+/// Awaited event of a pending request. After all but `Durable` and `User` it is planned (again).
 #[derive(Debug)]
 pub(super) enum Awaits {
-    /// Its first plan, and before that, that the store is open.
+    /// Its first plan, after the store is open.
     Plan,
-    /// Blocks, or room: then it is planned again.
+    /// Blocks, or space.
     Blocks,
-    /// Its data on the disk: then it is planned again.
+    /// The write of its data to the disk.
     Place(Placing),
-    /// The end of an append to this inode, as this one of those who wait: then it is planned again.
+    /// The end of an append to this inode, with its number in the queue.
     Append(u64, u64),
-    /// That this inode's old contents are gone: then it is planned again.
+    /// The removal of this inode's old contents.
     Trim(u64),
-    /// That everything so far is durable: then this is the answer, which has handed out what it
-    /// names.
+    /// The durability of all changes so far, before this reply, whose node or open file is handed
+    /// out already.
     Durable(Reply),
-    /// That the snapshot is made: then it is planned again.
+    /// The creation of the snapshot.
     Snapshot,
-    /// What the host knows about a user.
+    /// The lookup of a user on the host.
     User,
 }
 
@@ -84,14 +84,14 @@ impl Errand {
         Errand { request, caller, ask, awaits, progress, cancelled: false, plans: 0 }
     }
 
-    /// What may not go before the errand is over.
+    /// Returns the nodes and open files needed until its end.
     pub(super) fn pins(&self) -> impl Iterator<Item = Id> + use<> {
         self.ask.ids().into_iter().flatten()
     }
 }
 
 impl Volume {
-    /// Plans an errand (again), and does what the plan says.
+    /// Plans a pending request (again), and executes the plan.
     pub(super) fn go(&mut self, now: Instant, slot: usize, out: &mut Vec<Output>) {
         self.learn(now);
         let errand = &self.errands[slot];
@@ -139,7 +139,7 @@ impl Volume {
         }
     }
 
-    /// Makes changes that nobody would miss.
+    /// Commits changes whose loss does not matter.
     fn note(&mut self, now: Instant, touched: &[Change]) {
         if !touched.is_empty() {
             let soon = Durability::Soon;
@@ -158,7 +158,7 @@ impl Volume {
         let durable = durable || self.write_through && !changes.is_empty();
         let durability = if durable { Durability::Durable } else { Durability::Soon };
         if changes.is_empty() && durable {
-            // What it stands on may not be durable yet.
+            // Changes that the reply is based on may not be durable yet.
             self.store.sync(now, ticket(slot), &mut self.heard);
         } else if !changes.is_empty() {
             let ticket = ticket(slot);
@@ -197,7 +197,7 @@ impl Volume {
         self.store.fetch(now, ticket(slot), missing, &mut self.heard);
     }
 
-    /// What a transaction means to those who hold files.
+    /// Applies the effects of a transaction to nodes and open files.
     fn take_effect(&mut self, now: Instant, effects: Effects, out: &mut Vec<Output>) {
         let Effects { gone, moved, nameless, named, trimming, uncounted, attached: _ } = effects;
         if let Some((holder, directory)) = uncounted {
@@ -229,7 +229,7 @@ impl Volume {
         self.finish(slot, Ok(reply), out);
     }
 
-    /// Returns the reply, and holds what it hands out.
+    /// Returns the reply, and registers the node and open file that it hands out.
     fn hand_out(&mut self, slot: usize, answer: Answer) -> Reply {
         match answer {
             Answer::Reply(reply) => reply,
@@ -251,7 +251,7 @@ impl Volume {
         }
     }
 
-    /// Takes back what a reply has handed out that is not sent.
+    /// Releases the node and open file of a reply that is not sent.
     fn take_back(&mut self, reply: &Reply, out: &mut Vec<Output>) {
         let (node, open) = reply.handed_out();
         if let Some(open) = open {
@@ -262,7 +262,7 @@ impl Volume {
         }
     }
 
-    /// The end of an errand: the one reply.
+    /// Ends a pending request with its one reply.
     pub(super) fn finish(
         &mut self,
         slot: usize,
@@ -278,14 +278,14 @@ impl Volume {
         errand.pins().for_each(|pin| self.unpin(pin));
     }
 
-    /// Lets the end of the file move that a pending append has held.
+    /// Releases the end of the file held by a pending append.
     fn release_end(&mut self, slot: usize) {
         if let Some(ino) = self.appended(slot) {
             self.appends.release(ino, slot);
         }
     }
 
-    /// The file that a pending write is for.
+    /// Returns the file of a pending write.
     pub(super) fn appended(&self, slot: usize) -> Option<u64> {
         let Ask::Write { open, .. } = self.errands[slot].ask else { return None };
         match self.open(open).what.spot {
@@ -294,9 +294,9 @@ impl Volume {
         }
     }
 
-    /// Goes on with requests that waited for appends that are over.
+    /// Continues requests whose append has ended.
     pub(super) fn resume_waiting(&mut self, now: Instant, out: &mut Vec<Output>) {
-        // Whoever goes on may hold the end of a file in its turn, and fail at once.
+        // A continued request may hold the end of a file itself, and fail at once.
         while let Some(ino) = self.appends.pop_released() {
             while let Some(slot) = self.appends.pop(ino) {
                 let awaits = &self.errands[slot].awaits;
@@ -309,7 +309,7 @@ impl Volume {
         }
     }
 
-    /// What was placed for an errand is not wanted any more.
+    /// Frees blocks placed for a pending request and no longer needed.
     fn forget_placed(&mut self, slot: usize) {
         let progress = &mut self.errands[slot].progress;
         match std::mem::replace(progress, Progress::None) {
@@ -318,7 +318,7 @@ impl Volume {
         }
     }
 
-    /// What was missing is there.
+    /// Handles the end of a fetch.
     pub(super) fn fetched(
         &mut self,
         now: Instant,
@@ -338,7 +338,7 @@ impl Volume {
         }
     }
 
-    /// What was committed is durable.
+    /// Handles the durability of a commit.
     pub(super) fn committed(
         &mut self,
         now: Instant,
@@ -370,7 +370,7 @@ impl Volume {
         }
     }
 
-    /// Data is on the disk.
+    /// Handles the end of a placement of data.
     pub(super) fn placed(
         &mut self,
         now: Instant,
@@ -395,7 +395,7 @@ impl Volume {
         }
     }
 
-    /// Those who waited for an inode's old contents to go.
+    /// Continues requests that wait for the removal of an inode's old contents.
     pub(super) fn trimmed(
         &mut self,
         now: Instant,
@@ -415,7 +415,7 @@ impl Volume {
         }
     }
 
-    /// Asks the host about a user.
+    /// Starts the lookup of a user on the host.
     pub(super) fn identify(&mut self, slot: usize, who: Who, out: &mut Vec<Output>) {
         assert!(matches!(self.errands[slot].awaits, Awaits::Plan), "a request begins once");
         self.errands[slot].awaits = Awaits::User;
@@ -425,7 +425,7 @@ impl Volume {
         out.push(Output::Do(Op::Path { id, caller, asker, within: None, op }));
     }
 
-    /// What the host knows.
+    /// Handles the result of the lookup of a user.
     pub(super) fn identified(
         &mut self,
         slot: usize,
@@ -451,7 +451,7 @@ impl Volume {
         let Some(&slot) = self.slots.get(&id) else { return };
         self.errands[slot].cancelled = true;
         match self.errands[slot].awaits {
-            // Nothing comes back for this one.
+            // There is no completion for this one.
             Awaits::Trim(ino) => {
                 let waited = self.trimming.remove(&(ino, slot));
                 assert!(waited, "who waits for a trim is indexed");
@@ -462,7 +462,7 @@ impl Volume {
                 self.finish(slot, Err(Error::Cancelled), out);
             }
             Awaits::User => out.push(Output::Do(Op::Cancel { id: self.user_op(slot) })),
-            // Something comes back soon.
+            // A completion follows soon.
             Awaits::Plan
             | Awaits::Blocks
             | Awaits::Place(_)
@@ -476,7 +476,7 @@ fn ticket(slot: usize) -> Ticket {
     Ticket(slot as u64)
 }
 
-/// The whole translation; `ask`: what was asked for, if anything was.
+/// Translates an error of the store; `ask` is the request, if there is one.
 pub(super) fn translate(error: store::Error, ask: Option<&Ask>) -> Error {
     match error {
         store::Error::NoSpace | store::Error::DiskFull => Error::NoSpace,

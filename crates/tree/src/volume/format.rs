@@ -1,4 +1,4 @@
-//! What an empty tree is.
+//! The format of an empty tree.
 
 use super::record::{
     COUNTERS_KEY, Counters, INODES, Inode, ROOT, SETTINGS, SETTINGS_KEY, Settings, key,
@@ -6,7 +6,7 @@ use super::record::{
 use base::{Kind, Time};
 use store::Change;
 
-/// What is chosen when a tree is made.
+/// Parameters of a new tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     /// Owner of the root directory.
@@ -15,17 +15,17 @@ pub struct Format {
     pub gid: u32,
     /// Permission bits of the root directory.
     pub mode: u32,
-    /// Date of the root directory.
+    /// Timestamps of the root directory.
     pub date: Time,
-    /// A random number: makes places in directories unpredictable, and is the volume's identity.
+    /// A random number: makes cookies in directories unpredictable, and identifies the volume.
     pub seed: u64,
-    /// Most files of every kind; `u64::MAX`: as many as fit.
+    /// Maximum number of files of every kind; `u64::MAX`: no limit.
     pub inodes_max: u64,
-    /// Most bytes of contents; `u64::MAX`: as many as fit.
+    /// Maximum number of bytes of contents; `u64::MAX`: no limit.
     pub bytes_max: u64,
 }
 
-/// The changes that make an empty tree in an empty store.
+/// Returns the changes that create an empty tree in an empty store.
 pub fn format(format: &Format) -> Vec<Change> {
     let Format { uid, gid, mode, date, seed, inodes_max, bytes_max } = *format;
     let settings = Settings { quotas: false, seed, inodes_max, bytes_max };

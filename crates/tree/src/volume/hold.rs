@@ -1,4 +1,4 @@
-//! What clients hold: nodes and open files, and what that keeps alive.
+//! Handles: nodes and open files of clients, and the inodes and snapshots that they keep alive.
 
 use super::record::{DATA, ROOT};
 use super::{Volume, sight};
@@ -9,16 +9,15 @@ use std::collections::{BTreeMap, btree_map};
 use std::ops::Range;
 use store::{SnapshotId, View};
 
-/// The slot of the root's node.
+/// Slot of the root's node.
 pub(super) const ROOT_SLOT: usize = 0;
-/// The slot of the directory of snapshots.
+/// Slot of the directory of snapshots.
 pub(super) const SNAPSHOTS_SLOT: usize = 1;
 
-/// How far is read ahead of somebody who reads one piece after the other, bytes: at first, and
-/// at most.
+/// Initial and maximum read-ahead of sequential reads, bytes.
 const AHEAD: (u64, u64) = (128 << 10, 2 << 20);
 
-/// What a node or an open file is on.
+/// Object of a node or an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spot {
     /// An inode of a view.
@@ -34,13 +33,13 @@ pub(super) type Place = (u64, Name);
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) spot: Spot,
-    /// By which name it was reached; it may be gone, or lead elsewhere by now.
+    /// Name by which it was reached; it may be removed, or be another file's by now.
     pub(super) place: Option<Place>,
-    /// References given out and errands under way.
+    /// References handed out and pending requests.
     pub(super) users: u32,
 }
 
-/// What is opened, and how.
+/// An object with its access mode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
     pub(super) spot: Spot,
@@ -52,26 +51,26 @@ pub(super) struct Opening {
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) what: Opening,
-    /// One for its client and one for each errand under way.
+    /// One for the client and one for each pending request.
     pub(super) users: u32,
-    /// Given back by its client.
+    /// Whether the client has closed it.
     pub(super) closed: bool,
     ahead: Ahead,
 }
 
-/// How somebody reads.
+/// State of the read-ahead.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ahead {
-    /// Where the next read is if they read one piece after the other.
+    /// Offset of the next read if reads are sequential.
     next: u64,
-    /// How far is read ahead; zero if they do not.
+    /// Size of the read-ahead, bytes; zero if reads are not sequential.
     window: u64,
-    /// Up to where that was done.
+    /// Offset up to which data was read ahead.
     until: u64,
 }
 
 impl Ahead {
-    /// Takes note of a read; gives what should be read ahead.
+    /// Records a read; returns the range to read ahead.
     fn note(&mut self, part: Range<u64>, size: u64) -> Option<Range<u64>> {
         assert!(part.start <= part.end, "a read does not end before it begins");
         let goes_on = part.start == self.next;
@@ -88,7 +87,7 @@ impl Ahead {
         (from < to).then_some(from..to)
     }
 
-    /// Up to here it is on its way.
+    /// Records that data up to this offset is being fetched.
     fn reaches(&mut self, until: u64) {
         self.until = self.until.max(until);
     }
@@ -99,7 +98,7 @@ impl Volume {
         self.nodes[node.local()].spot
     }
 
-    /// By which name a node was reached.
+    /// Returns the name by which a node was reached.
     pub(super) fn place(&self, node: NodeId) -> Option<&Place> {
         self.nodes[node.local()].place.as_ref()
     }
@@ -108,18 +107,18 @@ impl Volume {
         &self.opens[open.local()]
     }
 
-    /// Whether an inode of the present may not go even without a name.
+    /// Returns whether nodes or open files keep an inode of the present alive.
     pub(super) fn is_held(&self, ino: u64) -> bool {
         let nodes = self.nodes_of.range((ino, 0)..=(ino, usize::MAX)).next().is_some();
         nodes || self.opens_of.contains_key(&ino)
     }
 
-    /// Whether somebody holds anything in a snapshot.
+    /// Returns whether a node or open file is in a snapshot.
     pub(super) fn is_visited(&self, id: SnapshotId) -> bool {
         self.visits.contains_key(&id.0)
     }
 
-    /// The node where the walk of an errand arrived.
+    /// Returns the node at the end of a pending walk.
     pub(super) fn arrive(&mut self, slot: usize, spot: Spot, place: Option<Place>) -> NodeId {
         let known = match spot {
             Spot::Snapshots => Some(SNAPSHOTS_SLOT),
@@ -135,7 +134,7 @@ impl Volume {
         }
     }
 
-    /// A walk without names gives one more reference to the same node.
+    /// Returns the slot of a walk without names, which adds a reference to the same node.
     fn same_node(&self, slot: usize) -> Option<usize> {
         let Ask::Walk { from, names } = &self.errands[slot].ask else { return None };
         names.is_empty().then(|| from.local())
@@ -179,7 +178,7 @@ impl Volume {
         }
     }
 
-    /// Gives back one use, and after the last one what it kept alive.
+    /// Removes a use, and releases the object after the last one.
     pub(super) fn unpin(&mut self, id: Id) {
         let users = match id {
             Id::Node(node) => &mut self.nodes[node.local()].users,
@@ -222,7 +221,7 @@ impl Volume {
         }
     }
 
-    /// An entry was moved, or is gone: nodes that were reached by it go with it.
+    /// Records that an entry was renamed or removed, in the nodes that were reached by it.
     pub(super) fn move_places(&mut self, ino: u64, from: &Place, to: Option<&Place>) {
         for (_, slot) in self.nodes_of.range((ino, 0)..=(ino, usize::MAX)) {
             let node = &mut self.nodes[*slot];
@@ -232,7 +231,7 @@ impl Volume {
         }
     }
 
-    /// A file that had no name has this one: so have its nodes.
+    /// Records the name of a formerly unnamed file in its nodes.
     pub(super) fn set_place(&mut self, ino: u64, place: &Place) {
         assert!(!self.nameless.contains(&ino), "the file has a name");
         for (_, slot) in self.nodes_of.range((ino, 0)..=(ino, usize::MAX)) {
@@ -240,7 +239,7 @@ impl Volume {
         }
     }
 
-    /// Which file an open file is on, for locks.
+    /// Returns the identity of an open file, for locks.
     pub(super) fn file_key(&self, open: OpenId) -> FileKey {
         match self.open(open).what.spot {
             Spot::File(view, ino) => (sight::device(&self.store, view), ino),
@@ -248,7 +247,7 @@ impl Volume {
         }
     }
 
-    /// Takes note of a read, and reads ahead of who reads one piece after the other.
+    /// Records a read, and reads ahead if reads are sequential.
     pub(super) fn read_ahead(&mut self, open: OpenId, part: Range<u64>, size: u64) {
         let open = &mut self.opens[open.local()];
         let Some(next) = open.ahead.note(part, size) else { return };

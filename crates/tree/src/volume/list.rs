@@ -1,5 +1,5 @@
-//! Listing directories: entries in the order of their cookies, the virtual directory of snapshots
-//! among them.
+//! Directory listings: entries in the order of their cookies, including the virtual directory of
+//! snapshots.
 
 use super::Spot;
 use super::permission::SEARCH;
@@ -12,14 +12,15 @@ use base::{Error, Kind, Name};
 use std::ops::ControlFlow;
 use store::{Missing, View};
 
-/// What an entry costs besides its name, bytes; as the protocols count.
+/// Size of an entry besides its name, in bytes as protocols count.
 pub(super) const OVERHEAD: usize = 24;
 
-/// Most bytes of one list.
+/// Maximum size of one listing, bytes.
 const BYTES_MAX: usize = 1 << 20;
 
 impl Scene<'_> {
-    /// Entries behind a cookie: about so many bytes of them, but at least one if there is one.
+    /// Lists the entries behind a cookie: about `bytes_max` bytes of them, but at least one if
+    /// there is one.
     pub(super) fn list(
         &self,
         open: OpenId,
@@ -75,7 +76,7 @@ impl Scene<'_> {
 fn entries(sight: &Sight<'_>, dir: u64, cookie: u64, bytes_max: usize) -> Result<Vec<Entry>, Stop> {
     let Some(from) = cookie.checked_add(1) else { return Ok(Vec::new()) };
     match scan(sight, dir, from, bytes_max) {
-        // What is there already is an answer, too.
+        // A partial listing is a reply, too.
         (entries, _) if !entries.is_empty() => Ok(entries),
         (none, End::All | End::Full) => Ok(none),
         (_, End::Missing(missing)) => Err(missing.into()),
@@ -83,20 +84,20 @@ fn entries(sight: &Sight<'_>, dir: u64, cookie: u64, bytes_max: usize) -> Result
     }
 }
 
-/// Why there are no more entries.
+/// Reason for the end of a listing.
 pub(super) enum End {
-    /// These are all.
+    /// The end of the directory.
     All,
-    /// No more fit.
+    /// No more entries fit.
     Full,
-    /// The next one is not in memory.
+    /// The next entry is not in memory.
     Missing(Missing),
-    /// The next one makes no sense.
+    /// The next entry is damaged.
     Damaged,
 }
 
-/// Entries of a directory from a cookie on: about so many bytes of them, and at least one if there
-/// is one.
+/// Returns the entries of a directory from a cookie on: about `bytes_max` bytes of them, and at
+/// least one if there is one.
 pub(super) fn scan(sight: &Sight<'_>, dir: u64, from: u64, bytes_max: usize) -> (Vec<Entry>, End) {
     let (mut entries, mut bytes, mut end) = (Vec::new(), 0, End::All);
     let scanned = sight.scan(ENTRIES, dir, from, &mut |cookie, value| {
@@ -118,7 +119,7 @@ pub(super) fn scan(sight: &Sight<'_>, dir: u64, from: u64, bytes_max: usize) -> 
     }
 }
 
-/// Looks at every entry's inode; what is not in memory is fetched all at once.
+/// Adds the attributes of all entries; missing inodes are fetched all at once.
 fn add_stats(sight: &Sight<'_>, entries: &mut [Entry]) -> Result<(), Stop> {
     assert!(entries.iter().all(|entry| entry.stat.is_none()), "nothing was looked at yet");
     let mut missing: Option<Missing> = None;

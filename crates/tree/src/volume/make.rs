@@ -1,4 +1,4 @@
-//! Making files of every kind, and more names for them.
+//! Creation of files of every kind, and hard links.
 
 use super::data;
 use super::draft::{Draft, LINKS_MAX};
@@ -12,13 +12,13 @@ use crate::request::{NodeId, Reply};
 use base::{Access, Error, Kind, Name};
 use store::{Change, View};
 
-/// Longest target of a symbolic link, bytes (Linux `PATH_MAX` without the NUL).
+/// Maximum length of the target of a symbolic link, bytes (Linux `PATH_MAX` without the NUL).
 pub(super) const TARGET_MAX: usize = 4095;
 
-/// Longest target that stands in the inode's record, bytes.
+/// Maximum length of a target stored in the inode's record, bytes.
 const TARGET_SHORT: usize = 255;
 
-/// What is to be made.
+/// Parameters of a new file.
 struct New<'n> {
     kind: Kind,
     /// Permission bits, and the group if the client chooses it.
@@ -34,7 +34,7 @@ impl New<'_> {
 }
 
 impl Scene<'_> {
-    /// Makes a file and opens it, or opens the one that is there.
+    /// Creates a file and opens it, or opens an existing one.
     pub(super) fn create(
         &self,
         dir: NodeId,
@@ -71,8 +71,8 @@ impl Scene<'_> {
         self.commit_as(draft, Answer::Created(opening(ino), Some(place), stat), effects)
     }
 
-    /// Makes a file that has no name and opens it. It is an orphan from the start: who has it last
-    /// frees it, or the next life of the volume does.
+    /// Creates an unnamed file and opens it. It is an orphan from the start: it is freed after its
+    /// last use, or after the next opening of the volume.
     pub(super) fn create_unnamed(&self, dir: NodeId, access: Access, mode: u32) -> Planned {
         let dir = self.changeable(dir)?;
         let mut draft = self.draft()?;
@@ -149,7 +149,7 @@ impl Scene<'_> {
         self.commit(draft, Reply::Stat(stat), Effects::default())
     }
 
-    /// What a name leads to, if the caller may look for it.
+    /// Returns the inode of a name, if the caller may search the directory.
     pub(super) fn search(
         &self,
         draft: &Draft<'_>,
@@ -168,7 +168,7 @@ impl Scene<'_> {
     }
 
     /// # Errors
-    /// Unless something could be made under this name.
+    /// Unless a file could be created under this name.
     fn expect_vacant(&self, draft: &Draft<'_>, dir: u64, name: &Name) -> Result<(), Stop> {
         if self.search(draft, dir, name)?.is_some() {
             return Err(Error::Exists.into());
@@ -177,7 +177,7 @@ impl Scene<'_> {
     }
 
     /// # Errors
-    /// Unless the caller may put a name into this directory.
+    /// Unless the caller may add an entry to this directory.
     pub(super) fn expect_writable(&self, draft: &Draft<'_>, dir: u64) -> Result<(), Stop> {
         let inode = draft.look(dir)?;
         if inode.links == 0 {
@@ -186,7 +186,7 @@ impl Scene<'_> {
         Ok(self.who.may(&inode, WRITE | SEARCH)?)
     }
 
-    /// Makes an inode and a name for it, which must be vacant.
+    /// Creates an inode and an entry for it; the name must be vacant.
     fn make(
         &self,
         draft: &mut Draft<'_>,
@@ -203,7 +203,7 @@ impl Scene<'_> {
         Ok(ino)
     }
 
-    /// Adds an inode as it is for something new in a directory.
+    /// Adds an inode with the initial attributes of a new file in a directory.
     fn add(&self, draft: &mut Draft<'_>, dir: u64, new: &New<'_>) -> Result<u64, Stop> {
         assert!(new.target.len() <= TARGET_MAX, "longer targets are refused");
         let directory = draft.look(dir)?;
@@ -239,7 +239,7 @@ impl Scene<'_> {
         Ok(ino)
     }
 
-    /// Gives a file one more name.
+    /// Adds a hard link to a file.
     pub(super) fn link(&self, node: NodeId, dir: NodeId, name: &Name) -> Planned {
         let (ino, dir) = (self.changeable(node)?, self.changeable(dir)?);
         let mut draft = self.draft()?;
@@ -264,7 +264,7 @@ impl Scene<'_> {
         self.commit(draft, Reply::Done, Effects { uncounted, ..Effects::default() })
     }
 
-    /// What a symbolic link says.
+    /// Returns the target of a symbolic link.
     pub(super) fn read_link(&self, node: NodeId) -> Planned {
         let Spot::File(view, ino) = self.volume.spot(node) else {
             return Err(Error::Invalid.into());

@@ -1,23 +1,24 @@
-//! Where a name stands in its directory: at its *cookie*.
+//! Cookies: positions of names in their directory.
 //!
-//! A cookie is the upper bits of a hash of the name, seeded for each volume, with a few low bits
-//! to tell names apart that hash alike. So an entry is found by its name and by its cookie with
-//! one record, directories are listed in the order of cookies, and a cookie stays what it is
-//! whatever else comes and goes. Cookies are nonzero and below 2⁶³, which is what the protocols'
-//! clients take for a place in a directory. Extended attributes stand at cookies likewise.
+//! A cookie is the upper bits of a hash of the name, seeded for each volume, with a few low bits to
+//! distinguish names with the same hash. So an entry is found by its name and by its cookie with
+//! one record, directories are listed in the order of cookies, and a cookie is stable whatever
+//! other entries are added and removed. Cookies are nonzero and below 2⁶³, a valid directory offset
+//! for the protocols' clients. Extended attributes have cookies, too.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Names of one directory that may hash alike. Without knowing the seed nobody finds so many.
+/// Maximum number of names with the same hash in a directory. Without the seed such collisions are
+/// infeasible to find.
 pub(super) const ALIKE_MAX: u64 = 256;
 
-/// The first of the [`ALIKE_MAX`] cookies that a name may have.
+/// Returns the first of the [`ALIKE_MAX`] cookies possible for a name.
 pub(super) fn first_cookie(seed: u64, name: &[u8]) -> u64 {
     let hash = xxh3_64_with_seed(name, seed);
     (hash & i64::MAX.cast_unsigned() & !(ALIKE_MAX - 1)).max(ALIKE_MAX)
 }
 
-/// The number of the device that a volume is, or a snapshot of it.
+/// Returns the device number of a volume, or of a snapshot of it.
 pub(super) fn device(volume: u64, snapshot: Option<u64>) -> u64 {
     match snapshot {
         None => xxh3_64_with_seed(b"device", volume),

@@ -1,22 +1,22 @@
-//! Who may do what: the rules of POSIX, with Linux's answers where POSIX leaves a choice.
+//! Permission checks: the rules of POSIX, with Linux's choices where POSIX leaves them open.
 
 use super::record::Inode;
 use base::{Caller, Error, Kind};
 
-/// To read.
+/// Permission to read.
 pub(super) const READ: u32 = 4;
-/// To write.
+/// Permission to write.
 pub(super) const WRITE: u32 = 2;
-/// To execute; of a directory: to look up names in it.
+/// Permission to execute a file, or to look up names in a directory.
 pub(super) const SEARCH: u32 = 1;
 
 const SET_UID: u32 = 0o4000;
-/// Of a directory: what is made in it gets its group.
+/// Mode bit of a directory whose new files get its group.
 pub(super) const SET_GID: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
 const GROUP_EXECUTE: u32 = 0o010;
 
-/// On whose behalf something is done. The server itself may do what root may.
+/// Identity of a caller. The server itself has the rights of root.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Person<'a>(pub(super) &'a Caller);
 
@@ -35,7 +35,7 @@ impl Person<'_> {
         }
     }
 
-    /// Whether this group is one of theirs, or groups do not matter.
+    /// Returns whether the caller is in this group, or exempt from group checks.
     pub(super) fn is_member(self, gid: u32) -> bool {
         match self.0 {
             Caller::Server => true,
@@ -43,14 +43,14 @@ impl Person<'_> {
         }
     }
 
-    /// Whether they own a file, or may act as if they did.
+    /// Returns whether the caller owns a file, or has the rights of its owner.
     pub(super) fn owns(self, inode: &Inode) -> bool {
         self.is_root() || self.uid() == inode.uid
     }
 
     /// # Errors
-    /// `Denied` unless the mode allows all of `want`. Root may do everything but execute what
-    /// nobody may.
+    /// `Denied` unless the mode allows all of `want`. Root may do everything but execute files
+    /// without any execute bit.
     pub(super) fn may(self, inode: &Inode, want: u32) -> Result<(), Error> {
         let granted = if self.is_root() {
             let executable = inode.is_directory() || inode.mode & 0o111 != 0;
@@ -66,7 +66,8 @@ impl Person<'_> {
     }
 
     /// # Errors
-    /// Unless they may take `victim`'s name out of the directory `dir`.
+    /// `Denied` or `NotPermitted` unless the caller may remove `victim`'s name from the directory
+    /// `dir`.
     pub(super) fn may_unname(self, dir: &Inode, victim: &Inode) -> Result<(), Error> {
         self.may(dir, WRITE | SEARCH)?;
         let sticky = dir.mode & STICKY != 0;
@@ -77,8 +78,8 @@ impl Person<'_> {
     }
 
     /// # Errors
-    /// Unless they may give a file one more name: their own, or a plain one that they may read and
-    /// write (Linux's `protected_hardlinks`, docs/decisions/0013).
+    /// `NotPermitted` unless the caller may add a hard link to a file: their own, or a plain
+    /// one that they may read and write (Linux's `protected_hardlinks`, docs/decisions/0013).
     pub(super) fn may_link(self, inode: &Inode) -> Result<(), Error> {
         let runs_as_group = inode.mode & (SET_GID | GROUP_EXECUTE) == SET_GID | GROUP_EXECUTE;
         let plain = inode.kind == Kind::File && inode.mode & SET_UID == 0 && !runs_as_group;
@@ -86,9 +87,10 @@ impl Person<'_> {
         if theirs { Ok(()) } else { Err(Error::NotPermitted) }
     }
 
-    /// Owner and group of what they make in `dir`: its group if it says so, else the one they
-    /// choose if it is theirs. What the server makes for itself belongs to whom the directory
-    /// belongs to: the server's own number means nothing in a volume.
+    /// Returns owner and group of a new file in `dir`: the directory's group if it has the
+    /// set-group-id bit, otherwise the chosen one if the caller is in it. Files created by the
+    /// server itself belong to the owner of the directory, because the server's own uid is
+    /// meaningless in a volume.
     pub(super) fn owner_in(self, dir: &Inode, chosen: Option<u32>) -> (u32, u32) {
         let (uid, gid) = match self.0 {
             Caller::Server => (dir.uid, dir.gid),
@@ -100,7 +102,7 @@ impl Person<'_> {
         (uid, if dir.mode & SET_GID != 0 { dir.gid } else { gid })
     }
 
-    /// The mode of what they make in `dir`, of that group.
+    /// Returns the mode of a new file in `dir` with this group.
     pub(super) fn mode_in(self, dir: &Inode, kind: Kind, mode: u32, gid: u32) -> u32 {
         match kind {
             Kind::Directory => (mode & 0o1777) | (dir.mode & SET_GID),
@@ -113,17 +115,17 @@ impl Person<'_> {
         }
     }
 
-    /// The mode that `chmod(2)` leaves: nobody gives a file a group's rights that they lack.
+    /// Returns the mode after `chmod(2)`: only members of a file's group set its set-group-id bit.
     pub(super) fn mode_after_chmod(self, mode: u32, gid: u32) -> u32 {
         if self.is_member(gid) { mode & 0o7777 } else { mode & 0o7777 & !SET_GID }
     }
 
-    /// The mode that changing the contents leaves.
+    /// Returns the mode after a change of the contents.
     pub(super) fn mode_after_write(self, inode: &Inode) -> u32 {
         if self.is_root() { inode.mode } else { self.mode_after_chown(inode) }
     }
 
-    /// The mode that a change of owner or group leaves, also one by root (Linux since 2.2.13).
+    /// Returns the mode after a change of owner or group, also one by root (Linux since 2.2.13).
     pub(super) fn mode_after_chown(self, inode: &Inode) -> u32 {
         if inode.is_directory() {
             return inode.mode;

@@ -1,7 +1,7 @@
-//! What a request comes to: a pure function of what is in memory.
+//! Planning of requests: a pure function of the pages in memory.
 //!
-//! A plan is made from the start each time; nothing is half done in between. Making one changes
-//! nothing, as the compiler knows (`&Volume`).
+//! Each plan is made from the start, so nothing is half done in between. Planning changes nothing,
+//! as the compiler checks (`&Volume`).
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -19,41 +19,41 @@ use std::ops::Range;
 use std::time::Duration;
 use store::{Block, Change, Extent, View};
 
-/// How a request is going to be answered.
+/// Handling of a request.
 pub(super) enum Plan {
-    /// At once. What is read notes so; these changes may be lost.
+    /// Reply at once. The changes record access times and may be lost.
     Answer(Answer, Vec<Change>),
-    /// When these changes are made.
+    /// Commit these changes, then reply.
     Commit(Commit),
-    /// After these blocks are on the disk.
+    /// Write these blocks to the disk, then plan again.
     Place(Placing, Vec<Block>),
-    /// When everything is durable.
+    /// Make everything durable, then reply.
     Sync,
-    /// When there is a snapshot of this name.
+    /// Create a snapshot of this name, then plan again.
     Snapshot(Name),
-    /// When there is no snapshot of this name any more.
+    /// Drop the snapshot of this name, then reply.
     DropSnapshot(Name),
 }
 
-/// The write that blocks are placed for.
+/// A write whose blocks are being placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placing {
-    /// The offset in the file at which the write begins.
+    /// Offset of the write in the file.
     pub(super) offset: u64,
-    /// The file whose end that offset is, for an append.
+    /// The file whose end is that offset, for an append.
     pub(super) appends_to: Option<u64>,
 }
 
-/// Changes and what follows from them.
+/// Changes with their effects.
 pub(super) struct Commit {
     pub(super) changes: Vec<Change>,
-    /// Whether the answer waits until they survive power loss.
+    /// Whether the reply waits for their durability.
     pub(super) durable: bool,
     pub(super) answer: Answer,
     pub(super) effects: Effects,
 }
 
-/// What an answer hands out besides the reply.
+/// A reply with the node and open file to hand out.
 pub(super) enum Answer {
     /// Nothing.
     Reply(Reply),
@@ -61,62 +61,62 @@ pub(super) enum Answer {
     Walked(Vec<Stat>, Spot, Option<Place>),
     /// An open file.
     Opened(Opening, Stat),
-    /// Both; no place: the file has no name.
+    /// Both; without a place if the file has no name.
     Created(Opening, Option<Place>, Stat),
-    /// An open file, if there is more to read.
+    /// An open file, if there are more bytes to read.
     Fetched(Stat, Buf, Option<Opening>),
-    /// Nothing, but what comes behind this part of the file may be read ahead.
+    /// Nothing, but data behind this part of the file may be read ahead.
     Read { reply: Reply, open: OpenId, part: Range<u64>, size: u64 },
 }
 
-/// What the volume has to know of a transaction.
+/// Effects of a transaction on the state of the volume.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    /// An entry that led to this inode is there no more.
+    /// An entry of this inode was removed.
     pub(super) gone: Option<(u64, Place)>,
-    /// An entry that led to this inode is somewhere else now.
+    /// An entry of this inode was renamed.
     pub(super) moved: Option<(u64, Place, Place)>,
-    /// An inode without a name, that still is there.
+    /// An inode that has lost its last name, but still exists.
     pub(super) nameless: Option<u64>,
-    /// An inode that had no name has one now.
+    /// An inode that has got its first name.
     pub(super) named: Option<(u64, Place)>,
     /// An inode with contents behind its end.
     pub(super) trimming: Option<u64>,
-    /// Directory beneath which files have to be counted, and the quota; zero for a user's.
+    /// Directory beneath which files must be counted, and the quota; zero for a user's.
     pub(super) uncounted: Option<(Holder, u64)>,
-    /// The blocks that were placed are part of the file.
+    /// Whether placed blocks were attached to the file.
     pub(super) attached: bool,
 }
 
 pub(super) type Planned = Result<Plan, Stop>;
 
-/// What an earlier plan of the same request has brought about.
+/// Result of an earlier plan of the same request.
 #[derive(Debug)]
 pub(super) enum Progress {
     /// Nothing.
     None,
-    /// Blocks were placed for a write that begins at this offset of the file. They hold its data
-    /// for that offset and are useless at any other.
+    /// Blocks were placed for a write at this offset of the file. They are valid for that offset
+    /// only.
     Placed(u64, Vec<Extent>),
     /// The snapshot was made.
     Made,
 }
 
-/// What a plan is made of.
+/// Inputs of a plan.
 #[derive(Clone, Copy)]
 pub(super) struct Scene<'a> {
     pub(super) volume: &'a Volume,
-    /// The slot of the request in the table of pending requests.
+    /// Slot of the pending request.
     pub(super) slot: usize,
     pub(super) who: Person<'a>,
     pub(super) now: Time,
 }
 
-/// A changed inode's dates say so to whoever reads it less often than that.
+/// Age from which on an access time is updated by a read.
 const ACCESS_SPAN: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl<'a> Scene<'a> {
-    /// The plan for a request that has to do with records.
+    /// Returns the plan of a request.
     pub(super) fn plan(&self, ask: &Ask, progress: &Progress) -> Planned {
         match ask {
             Ask::Walk { from, names } => self.walk(*from, names),
@@ -183,8 +183,8 @@ impl<'a> Scene<'a> {
                 self.set_attr(*node, name, value, *create)
             }
             Ask::RemoveAttr { node, name } => self.remove_attr(*node, name),
-            // The rest has been planned, or has nothing to do with records. Whoever adds a
-            // request decides here which.
+            // The rest is planned already, or does not concern records. A new request must be added
+            // here or above.
             Ask::Walk { .. }
             | Ask::Fetch { .. }
             | Ask::Stat { .. }
@@ -206,17 +206,17 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// One view of the volume.
+    /// Returns a read view of the volume.
     pub(super) fn sight(&self, view: View) -> Result<Sight<'a>, Stop> {
         self.volume.sight(view)
     }
 
-    /// Changes of the present.
+    /// Returns an empty write set on the present.
     pub(super) fn draft(&self) -> Result<Draft<'a>, Stop> {
         self.volume.draft(self.now)
     }
 
-    /// The inode that a node is, which must be one that can change.
+    /// Returns the inode of a node, which must be one of the present.
     pub(super) fn changeable(&self, node: NodeId) -> Result<u64, Error> {
         match self.volume.spot(node) {
             Spot::File(View::Present, ino) => Ok(ino),
@@ -224,14 +224,14 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// The answer `reply`, when these changes are made.
+    /// Returns the plan that commits these changes, then sends `reply`.
     pub(super) fn commit(&self, draft: Draft<'_>, reply: Reply, effects: Effects) -> Planned {
         self.commit_as(draft, Answer::Reply(reply), effects)
     }
 
     /// # Errors
-    /// `Appending` while an append to this file by another request has blocks being placed for
-    /// the offset that is the file's end now: until then the end must not move.
+    /// `Appending` while an append to this file by another request has blocks being placed at the
+    /// present end of the file: until then the end must not move.
     pub(super) fn expect_end_movable(&self, ino: u64) -> Result<(), Stop> {
         match self.volume.appends.is_held_from(ino, self.slot) {
             true => Err(Stop::Appending(ino)),
@@ -244,22 +244,22 @@ impl<'a> Scene<'a> {
         Ok(Plan::Commit(Commit { changes, durable: false, answer, effects }))
     }
 
-    /// What notes that a file was read, if that is worth a change: the date of the last read
-    /// must not be before that of a change, nor a day old (Linux's `relatime`).
+    /// Returns the change of the access time, if it is due: when the last one is not later than the
+    /// last change of the file, or a day old (Linux's `relatime`).
     pub(super) fn note_access(&self, view: View, ino: u64, inode: &Inode) -> Vec<Change> {
         let old = Time { secs: self.now.secs - ACCESS_SPAN.as_secs() as i64, ..self.now };
         let told = inode.accessed > inode.modified && inode.accessed > inode.changed;
         if self.volume.read_only || view != View::Present || (told && inode.accessed > old) {
             return Vec::new();
         }
-        // Later than the last change, or the next read would note it again.
+        // Later than the last change, or the next read would update it again.
         let accessed = draft::after(inode.changed, self.now);
         let inode = Inode { accessed, ..inode.clone() };
         vec![Change::Put { table: INODES, key: key(ino).to_vec(), value: inode.encode() }]
     }
 }
 
-/// An answer without changes.
+/// Returns the plan of a reply without changes.
 pub(super) fn answer(reply: Reply) -> Planned {
     Ok(Plan::Answer(Answer::Reply(reply), Vec::new()))
 }

@@ -1,13 +1,13 @@
 //! Quotas: limits on the bytes and files of a user, or of a directory with all beneath it.
 //!
-//! A directory's quota counts a *project*, as in XFS: each inode has the number of its
-//! project, new ones that of their directory. A file or an empty directory that is renamed into
-//! another project counts for that from then on; directories with entries and files with several
-//! names do not cross (`EXDEV`, as in Linux; programs copy instead), so that the number stays true.
-//! A directory that has a quota counts for that one alone, not for one of a directory above. Quotas
-//! hold for everybody, root as well.
+//! A directory's quota counts a *project*, as in XFS: each inode has the number of its project, new
+//! ones that of their directory. A file or an empty directory renamed into another project counts
+//! for the new one from then on; directories with entries and files with several names cannot be
+//! renamed between projects (`EXDEV`, as in Linux; programs copy instead), so that the count stays
+//! exact. A directory with a quota of its own counts for that one only, not for one of a directory
+//! above. Quotas apply to all users, root included.
 //!
-//! Quotas are set by extended attributes, which only root may do:
+//! Quotas are set by extended attributes, by root only:
 //!
 //! | attribute | of | value |
 //! |---|---|---|
@@ -15,12 +15,12 @@
 //! | `trusted.upcall.quota.user.UID` | the root | that of a user |
 //! | `trusted.upcall.quotas`, `.1` … | the root | all, a line each, 256 in each; read-only |
 //!
-//! A value is words like `max_bytes=1000000 max_inodes=none`; without one there is no limit. A
-//! value that is read says as well how much is used. Lists of attributes do not name them, so that
-//! copying a directory with its attributes does not copy a quota.
+//! A value is a list of words such as `max_bytes=1000000 max_inodes=none`; a missing word means no
+//! limit. A value that is read includes the usage. Lists of attributes do not include quotas,
+//! so that copying a directory with its attributes does not copy a quota.
 //!
-//! A quota that is set for files that are there is not a limit before they are counted, which the
-//! [`counting`](super::counting) machine does.
+//! A quota set for existing files is enforced only after the [`counting`](super::counting) machine
+//! has counted them.
 
 use super::draft::Draft;
 use super::plan::{Effects, Planned, Scene, answer};
@@ -35,29 +35,30 @@ use store::{Change, View};
 
 /// Attribute of a directory's quota.
 const OF_DIRECTORY: &[u8] = b"trusted.upcall.quota";
-/// Attributes of users' quotas begin so, and end with the uid.
+/// Prefix of the attributes of users' quotas, followed by the uid.
 const OF_USER: &[u8] = b"trusted.upcall.quota.user.";
-/// Attribute of the root with all quotas; those of further parts end with a dot and a number.
+/// Attribute of the root with all quotas; further parts are followed by a dot and a number.
 const ALL: &[u8] = b"trusted.upcall.quotas";
-/// Beginning of all attributes that have a meaning of their own.
+/// Prefix of all reserved attributes.
 const OWN: &[u8] = b"trusted.upcall.";
 
-/// Quotas in one attribute: as many as Linux reads of one (`XATTR_SIZE_MAX`).
+/// Number of quotas in one attribute: as many as fit Linux's limit (`XATTR_SIZE_MAX`).
 const PART: usize = 256;
 
-/// `counted` of a project whose limits hold while some of its files are counted again.
+/// Value of `counted` for a project whose limits are enforced during a recount.
 const RECOUNT: u64 = u64::MAX - 1;
 
-/// Maximum number of directories that a rename counts at once.
+/// Maximum number of directories counted at once by a rename.
 const CHAIN_MAX: usize = 64;
 
-/// Maximum number of quotas of a volume: all are in memory, and read before the first change.
+/// Maximum number of quotas of a volume: all are kept in memory, and loaded before the first
+/// change.
 const QUOTAS_MAX: usize = 4096;
 
 /// All quotas of a volume.
 pub(super) type Quotas = BTreeMap<Holder, Quota>;
 
-/// Reads all quotas.
+/// Loads all quotas.
 pub(super) fn load(sight: &Sight<'_>) -> Result<Quotas, Stop> {
     let mut quotas = Quotas::new();
     if !sight.settings.quotas {
@@ -102,7 +103,7 @@ pub(super) fn note(quotas: &mut Quotas, changes: &[Change]) -> bool {
     is_of_settings
 }
 
-/// Blocks and files that are counted.
+/// Usage: counted blocks and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) blocks: u64,
@@ -110,17 +111,18 @@ pub(super) struct Usage {
 }
 
 impl Quota {
-    /// Whether it can be that of this holder: projects have a directory, users have none.
+    /// Returns whether the directory fits the type of the holder: projects have one, users have
+    /// none.
     pub(super) fn fits(&self, holder: Holder) -> bool {
         matches!(holder, Holder::User(_)) == (self.directory == 0)
     }
 
-    /// Whether all files are counted.
+    /// Returns whether all files are counted.
     pub(super) fn is_counted(&self) -> bool {
         self.counted == u64::MAX
     }
 
-    /// Whether the limits hold.
+    /// Returns whether the limits are enforced.
     pub(super) fn is_enforced(&self) -> bool {
         self.counted >= RECOUNT
     }
@@ -135,7 +137,7 @@ impl Quota {
         self.inodes = self.inodes.saturating_sub(usage.inodes);
     }
 
-    /// Whether more of what is taken would be beyond a limit.
+    /// Returns whether this additional usage would exceed a limit.
     fn is_exceeded_by(&self, usage: Usage, block: u64) -> bool {
         let mut after = *self;
         after.add(usage);
@@ -144,7 +146,7 @@ impl Quota {
         self.is_enforced() && (blocks || usage.inodes > 0 && after.inodes > self.inodes_max)
     }
 
-    /// Blocks and files that there may be, of so many.
+    /// Returns the limits on blocks and files, given those of the volume.
     pub(super) fn limits(&self, block: u64, blocks: u64, inodes: u64) -> Usage {
         Usage { blocks: blocks.min(self.bytes_max / block), inodes: inodes.min(self.inodes_max) }
     }
@@ -163,12 +165,12 @@ impl Draft<'_> {
         self.quotas.insert(holder, quota);
     }
 
-    /// Whether there is any quota, now or as the draft leaves it.
+    /// Returns whether there is any quota, before or after the write set.
     pub(super) fn has_quotas(&self) -> bool {
         !self.known.is_empty() || !self.quotas.is_empty()
     }
 
-    /// Counts what an inode takes more, for its owner and its project.
+    /// Adds usage of an inode to its owner and its project.
     ///
     /// # Errors
     /// `QuotaExceeded` past a limit of one of them.
@@ -177,7 +179,7 @@ impl Draft<'_> {
         self.charge_to(Holder::Project(inode.project), ino, usage)
     }
 
-    /// Counts what an inode takes no more.
+    /// Removes usage of an inode from its owner and its project.
     pub(super) fn release(&mut self, ino: u64, inode: &Inode, usage: Usage) {
         self.release_from(Holder::User(inode.uid), ino, usage);
         self.release_from(Holder::Project(inode.project), ino, usage);
@@ -200,7 +202,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The quota that an inode has been counted for.
+    /// Returns the quota of a holder, if the inode is already counted for it.
     fn counted(&self, holder: Holder, ino: u64) -> Option<Quota> {
         self.quota(holder).filter(|quota| match holder {
             Holder::User(_) => ino < quota.counted,
@@ -211,7 +213,7 @@ impl Draft<'_> {
     /// Counts a file for its new owner.
     ///
     /// # Errors
-    /// `QuotaExceeded` past a limit of that one.
+    /// `QuotaExceeded` past a limit of the new owner.
     pub(super) fn change_owner(&mut self, ino: u64, uid: u32) -> Result<(), Stop> {
         let inode = self.look(ino)?;
         if self.has_quotas() && inode.uid != uid {
@@ -223,10 +225,10 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Gives a directory a project of its own; the quota without limits.
+    /// Gives a directory a project of its own; returns a quota without limits.
     ///
     /// # Errors
-    /// `Invalid` beneath a directory with a quota, from which it would take files.
+    /// `Invalid` beneath a directory with a quota, from which files would be taken.
     fn new_project(&mut self, ino: u64) -> Result<(Holder, Quota), Stop> {
         let inode = self.look(ino)?;
         if !inode.is_directory() {
@@ -245,7 +247,7 @@ impl Draft<'_> {
         Ok((Holder::Project(project), quota))
     }
 
-    /// The project that an inode counts for; zero if it has none, or none any more.
+    /// Returns the project that an inode counts for; zero if it has none, or its quota was removed.
     pub(super) fn project(&self, inode: &Inode) -> u64 {
         match self.quota(Holder::Project(inode.project)) {
             Some(_) => inode.project,
@@ -253,7 +255,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The project of the place where an inode has its names.
+    /// Returns the project of the directory of an inode.
     fn project_around(&self, ino: u64) -> Result<u64, Stop> {
         let inode = self.look(ino)?;
         match self.quota(Holder::Project(inode.project)) {
@@ -263,9 +265,9 @@ impl Draft<'_> {
         }
     }
 
-    /// Counts an inode that gets a name in the directory `to` for the project of that. It has a
-    /// name in `from`, if any, which it loses or keeps. Returns the directory beneath which files
-    /// have to be counted, with its quota, if any.
+    /// Counts an inode that gets a name in the directory `to` for that directory's project. Its
+    /// name in `from`, if any, is removed or kept. Returns the directory beneath which files must
+    /// be counted, with its quota, if any.
     ///
     /// # Errors
     /// `CrossDevice` if more than this inode would have to be counted, or it has other names;
@@ -281,7 +283,7 @@ impl Draft<'_> {
             return Ok(None);
         }
         let (old, new) = (self.project_around(ino)?, self.project(&self.look(to)?));
-        // A file of another project stays in its directory, whatever its name.
+        // A file of another project stays there when renamed within its directory.
         if old == new || old != 0 && from == Some(to) {
             return Ok(None);
         }
@@ -299,7 +301,7 @@ impl Draft<'_> {
             return Ok(None);
         }
         if new == 0 {
-            // What is counted stays so: it is in a directory that is counted as well.
+            // A counted file stays so: its new directory is counted as well.
             self.count_directories(to, old)?;
             return Ok(None);
         }
@@ -316,8 +318,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Counts a directory, and those above it up to the first that is counted, for a project.
-    /// Their entries are found when the counting comes there.
+    /// Counts a directory, and those above it up to the first counted one, for a project. The
+    /// counting machine finds their entries later.
     fn count_directories(&mut self, mut dir: u64, project: u64) -> Result<(), Stop> {
         for _ in 0..CHAIN_MAX {
             let inode = self.look(dir)?;
@@ -330,8 +332,8 @@ impl Draft<'_> {
         Err(Error::CrossDevice.into())
     }
 
-    /// Whether two places differ in their projects only because the files of the directory in which
-    /// both are have not all been counted yet.
+    /// Returns whether the projects of two directories differ only because the common directory has
+    /// not been counted completely.
     fn are_being_counted(
         &self,
         old: u64,
@@ -348,7 +350,7 @@ impl Draft<'_> {
             && self.sight.is_beneath(to, quota.directory)?)
     }
 
-    /// Whether a directory, or one above it, has a quota.
+    /// Returns whether a directory, or one above it, has a quota.
     fn is_within_quota(&self, mut dir: u64) -> Result<bool, Stop> {
         for _ in 0..=DEPTH_MAX {
             let inode = self.look(dir)?;
@@ -363,7 +365,7 @@ impl Draft<'_> {
         Err(Error::NameTooLong.into())
     }
 
-    /// Removes the quota of a directory that has no name any more.
+    /// Removes the quota of a directory that has lost its name.
     pub(super) fn drop_quota_of(&mut self, ino: u64, inode: &Inode) {
         let holder = Holder::Project(inode.project);
         if self.quota(holder).is_some_and(|quota| quota.directory == ino) {
@@ -372,18 +374,18 @@ impl Draft<'_> {
     }
 }
 
-/// Use and limits of one quota, for reports.
+/// Usage and limits of one quota, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
-    /// Owner of the files, by uid; `None`: the quota is that of a directory.
+    /// Owner of the files, by uid; `None` for the quota of a directory.
     pub uid: Option<u32>,
     /// Inode of the directory; zero for a user.
     pub directory: u64,
     /// Bytes and files in use.
     pub used: Limits,
-    /// Maximum numbers of both.
+    /// Maximum numbers of bytes and files.
     pub most: Limits,
-    /// Whether the limits hold: all files that were there are counted.
+    /// Whether the limits are enforced: all existing files are counted.
     pub is_enforced: bool,
 }
 
@@ -400,7 +402,7 @@ impl Limited {
     }
 }
 
-/// Bytes of contents and files of every kind; `u64::MAX` as a limit: none.
+/// Numbers of bytes and files; `u64::MAX` as a limit means none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of contents, in whole blocks.
@@ -410,7 +412,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Words other than the limits are passed over, so that a value that was read can be set.
+    /// Parses limits; ignores the other words of a value, so that a value that was read can be set.
     fn parse(value: &[u8]) -> Option<Limits> {
         let mut limits = Limits { bytes: u64::MAX, inodes: u64::MAX };
         for word in str::from_utf8(value).ok()?.split_ascii_whitespace() {
@@ -431,7 +433,7 @@ fn limit(text: &str) -> Option<u64> {
     if text == "none" { Some(u64::MAX) } else { text.parse().ok().filter(|_| digits) }
 }
 
-/// A limit in a value.
+/// A limit in the text of a value.
 struct Limit(u64);
 
 impl fmt::Display for Limit {
@@ -443,7 +445,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Value of an attribute.
+/// Returns the value of a quota's attribute.
 fn value(quota: &Quota, block: u64) -> String {
     format!(
         "max_bytes={} max_inodes={} used_bytes={} used_inodes={} state={}",
@@ -455,19 +457,19 @@ fn value(quota: &Quota, block: u64) -> String {
     )
 }
 
-/// Quota that an attribute stands for.
+/// Meaning of a reserved attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Named {
     Directory,
     User(u32),
-    /// A part of all.
+    /// A part of the list of all quotas.
     All(usize),
-    /// None.
+    /// No quota.
     Nothing,
 }
 
 impl Named {
-    /// `None`: an attribute like any other.
+    /// Returns the meaning of an attribute; `None` if it is not reserved.
     pub(super) fn of(name: &[u8]) -> Option<Named> {
         let number = |digits: &[u8]| -> Option<u32> {
             let number: u32 = str::from_utf8(digits).ok()?.parse().ok()?;
@@ -488,7 +490,7 @@ impl Named {
 }
 
 impl Scene<'_> {
-    /// Value of a quota's attribute, for root.
+    /// Returns the value of a quota's attribute, for root.
     pub(super) fn get_quota(&self, view: View, ino: u64, named: Named) -> Planned {
         if view != View::Present {
             return Err(Error::NoAttribute.into());
@@ -512,7 +514,8 @@ impl Scene<'_> {
         answer(Reply::Bytes(value(&quota, block).into_bytes()))
     }
 
-    /// Sets a quota, or changes its limits; `create`: only a new one, or only one that is there.
+    /// Sets a quota or changes its limits; `create`: `Some(true)` for a new one only, `Some(false)`
+    /// for an existing one only.
     pub(super) fn limit(
         &self,
         ino: u64,
@@ -546,12 +549,12 @@ impl Scene<'_> {
         }
         let now = draft.now();
         draft.inode(ino)?.touch(now);
-        // One that was there is being counted already.
+        // An existing one is being counted already.
         let uncounted = before.is_none().then_some((holder, quota.directory));
         self.commit(draft, Reply::Done, Effects { uncounted, ..Effects::default() })
     }
 
-    /// Removes a quota. Files keep the number of its project, which counts for nothing then; if a
+    /// Removes a quota. Files keep the number of its project, which has no effect then; if a
     /// directory above has a quota, they are counted for that one.
     pub(super) fn remove_quota(&self, ino: u64, named: Named) -> Planned {
         let mut draft = self.draft()?;
@@ -576,7 +579,7 @@ impl Scene<'_> {
     }
 }
 
-/// Holder of the quota that an attribute of an inode stands for; `None`: it has no such quota.
+/// Returns the holder of the quota of an inode's attribute; `None` if there is no such quota.
 fn holder(draft: &Draft<'_>, ino: u64, named: Named) -> Result<Option<Holder>, Stop> {
     match named {
         Named::User(uid) => Ok((ino == ROOT).then_some(Holder::User(uid))),

@@ -1,12 +1,12 @@
-//! The reaper: frees the storage of what was removed or cut off, a bounded piece at a time.
+//! The reaper: frees the storage of removed and truncated files, a bounded piece at a time.
 //!
-//! The request that removes a large file only takes its name away, and notes that it waits for
-//! its storage to be freed; the rest is done here, in the node's spare turns, and goes on after a
-//! crash. The machine only knows whose turn it is; what to do is planned like any request.
+//! The request that removes a large file only unlinks it, and records that its storage must be
+//! freed; the reaper does that in idle turns of the node, and continues after a crash. The machine
+//! only does the scheduling; the work itself is planned like a request.
 //!
-//! What fails is tried again: it goes to the end of the queue, and the reaper rests for a while,
-//! longer after each failure. Only when nothing can be changed any more in this life of the volume
-//! the rest is left to the next one.
+//! After a failure, a task goes to the end of the queue, and the reaper pauses, longer after each
+//! failure. If no further changes are possible, the rest is left for the next opening of the
+//! volume.
 //!
 #![doc = include_str!("reaper/states.md")]
 
@@ -25,80 +25,80 @@ use store::Change;
 #[cfg(test)]
 mod tests;
 
-/// Most blocks that one transaction frees.
+/// Maximum number of blocks freed by one transaction.
 const BLOCKS_MAX: u64 = 2048;
 
-/// Most orphans that are noted at once when looking for those of an earlier life.
+/// Maximum number of orphans read at once when scanning for those of an earlier opening.
 const LOOK_MAX: usize = 1024;
 
-/// How long the reaper rests after the first failure, and at most; twice as long after each.
+/// Pause after the first failure, doubled after each, and its maximum.
 const REST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
-/// What the reaper is doing.
+/// State of the reaper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Waits for somebody to die.
+    /// Waiting for an orphan.
     Idle,
-    /// Waits for its turn to do this.
+    /// Waiting for its turn to continue this task.
     Working(Task),
-    /// Waits for blocks, or for room, to do this.
+    /// Waiting for blocks, or for space, for this task.
     Waiting(Task),
-    /// Something failed: waits until then, or for somebody in a hurry.
+    /// Waiting for the end of the pause after a failure, or for an urgent task.
     Resting(Instant),
-    /// Nothing can be changed here (any more), for this reason.
+    /// Ended: no changes are possible, for this reason.
     Over(Error),
 }
 
-/// What can happen to it.
+/// An input of the reaper.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// This inode waits for storage to be freed.
+    /// The storage of this inode is to be freed.
     Due(u64),
-    /// So it does, and somebody waits for that.
+    /// Like [`Input::Due`], and requests wait for it.
     Urgent(u64),
-    /// These inodes wait; where to look on, unless that were all.
+    /// Orphans found, and where to continue the scan, unless it is complete.
     Found(Vec<u64>, Option<u64>),
-    /// Blocks were asked for.
+    /// Blocks have been requested.
     Missing,
-    /// They are there.
+    /// The blocks are in memory.
     Fetched,
     /// A part was freed, up to this byte.
     Freed(u64),
-    /// There is nothing left to be freed (now).
+    /// Nothing is left to free (now).
     Done,
-    /// It cannot be done now.
+    /// A transient failure.
     Failed(Error),
-    /// Nothing can be done here any more.
+    /// No changes are possible.
     Ended(Error),
     /// Time has passed.
     Tick,
 }
 
-/// What it says.
+/// An output of the reaper.
 #[derive(Debug)]
 pub(super) enum Output {
-    /// Whoever waits for this inode may try again.
+    /// Requests that wait for this inode can be retried.
     Over(u64),
-    /// Whoever waits for this inode waits in vain.
+    /// Requests that wait for this inode fail.
     Failed(u64, Error),
 }
 
-/// What is to be done when it is its turn.
+/// A task of the reaper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Look who is an orphan, from this inode on.
+    /// Scan for orphans, from this inode on.
     Look(u64),
     /// Free a part of this inode, from this byte of its contents on.
     Cut(u64, u64),
 }
 
-/// The machine.
+/// The reaper.
 #[derive(Debug)]
 pub(super) struct Reaper {
     state: State,
-    /// Whose turn is next.
+    /// Tasks for later turns.
     queue: VecDeque<Task>,
-    /// How often in a row something failed.
+    /// Number of consecutive failures.
     failures: u32,
 }
 
@@ -109,7 +109,7 @@ impl Reaper {
         Reaper { state, queue: VecDeque::new(), failures: 0 }
     }
 
-    /// What to do, if it is its turn.
+    /// Returns the task to continue now, if it has its turn.
     pub(super) fn task(&self) -> Option<Task> {
         match self.state {
             State::Working(task) => Some(task),
@@ -117,7 +117,7 @@ impl Reaper {
         }
     }
 
-    /// How many inodes wait.
+    /// Returns the number of waiting inodes.
     pub(super) fn waiting(&self) -> usize {
         self.queue.iter().filter(|task| matches!(task, Task::Cut(..))).count()
     }
@@ -134,13 +134,12 @@ impl Reaper {
         }
     }
 
-    /// Whoever is first in the queue.
+    /// Returns the state of the first queued task.
     fn next(&mut self) -> State {
         self.queue.pop_front().map_or(State::Idle, State::Working)
     }
 
-    /// This failed: it is tried again from its beginning when all others had their turn. Gives when
-    /// to go on.
+    /// Queues a failed task, from its beginning, behind all others. Returns the end of the pause.
     fn put_off(
         &mut self,
         now: Instant,
@@ -163,7 +162,7 @@ impl Reaper {
         now + rest.min(REST.1)
     }
 
-    /// Nothing can be done any more: whoever waits, waits in vain.
+    /// Fails all tasks when no changes are possible.
     fn give_up(&mut self, task: Task, error: Error, out: &mut Vec<Output>) {
         self.queue.push_front(task);
         for task in mem::take(&mut self.queue) {
@@ -173,7 +172,7 @@ impl Reaper {
         }
     }
 
-    /// Somebody's blocks are to be freed some time.
+    /// Queues an inode.
     fn due(&mut self, state: State, ino: u64) -> State {
         match state {
             State::Idle => State::Working(Task::Cut(ino, 0)),
@@ -185,17 +184,17 @@ impl Reaper {
         }
     }
 
-    /// The same, and somebody waits for it.
+    /// Queues an inode that requests wait for.
     fn urgent(&mut self, state: State, ino: u64, out: &mut Vec<Output>) -> State {
         match state {
-            // Nobody grows a file where nothing can be changed, so nobody waits long.
+            // No file can grow where no changes are possible, so the wait ends at once.
             State::Over(error) => {
                 out.push(Output::Failed(ino, error));
                 State::Over(error)
             }
-            // Somebody in a hurry does not wait until another's failure has passed.
+            // An urgent task does not wait for the end of a pause.
             State::Idle | State::Resting(_) => State::Working(Task::Cut(ino, 0)),
-            // The turn goes to whom somebody waits for; the other one begins again later.
+            // The urgent task preempts the current one, which starts again later.
             State::Working(Task::Cut(other, _)) if other != ino => {
                 self.queue.push_front(Task::Cut(other, 0));
                 State::Working(Task::Cut(ino, 0))
@@ -207,13 +206,13 @@ impl Reaper {
         }
     }
 
-    /// These wait too.
+    /// Queues orphans found by a scan.
     fn line_up(&mut self, found: Vec<u64>) {
         self.failures = 0;
         self.queue.extend(found.into_iter().map(|ino| Task::Cut(ino, 0)));
     }
 
-    /// What was begun went well.
+    /// Records the success of a task.
     fn went(&mut self, over: Option<u64>, out: &mut Vec<Output>) {
         self.failures = 0;
         out.extend(over.map(Output::Over));
@@ -251,7 +250,7 @@ impl Automaton for Reaper {
             }
             (State::Resting(until), Input::Tick) if until <= now => self.next(),
             (state, Input::Tick) => state,
-            // Only what it asked for comes back, and once.
+            // Each request of its own is completed once, and nothing else arrives.
             (
                 state @ (State::Idle | State::Resting(_) | State::Over(_)),
                 input @ (Input::Found(..)
@@ -295,12 +294,12 @@ impl Automaton for Reaper {
     }
 }
 
-/// A part of the work on an inode.
+/// Result of one step of freeing an inode.
 pub(super) struct Cut {
     pub(super) changes: Vec<Change>,
-    /// Up to where its contents are freed; `None`: there is nothing left to be done.
+    /// Offset up to which its contents are freed; `None` if nothing is left to free.
     pub(super) freed: Option<u64>,
-    /// There is no such inode any more.
+    /// Whether the inode was removed.
     pub(super) gone: bool,
 }
 
@@ -310,7 +309,7 @@ impl Cut {
     }
 }
 
-/// The orphans from an inode on, and where to look on.
+/// Returns the orphans from an inode on, and where to continue the scan.
 pub(super) fn look(sight: &Sight<'_>, from: u64) -> Result<(Vec<u64>, Option<u64>), Stop> {
     let mut found = Vec::new();
     sight.reader.scan(ORPHANS, &key(from), &mut |key, _value| {
@@ -322,8 +321,8 @@ pub(super) fn look(sight: &Sight<'_>, from: u64) -> Result<(Vec<u64>, Option<u64
     Ok((found, next))
 }
 
-/// The next part of freeing an inode, from a byte of its contents on. `held`: somebody still
-/// uses it, so only what is behind its end goes.
+/// Plans the next step of freeing an inode, from a byte of its contents on. `held`: it is still in
+/// use, so only contents behind its end are freed.
 pub(super) fn cut(mut draft: Draft<'_>, ino: u64, at: u64, held: bool) -> Result<Cut, Stop> {
     let Some(Orphan { why, end }) = draft.sight.orphan(ino)? else { return Ok(Cut::nothing()) };
     let (block, inode) = (draft.sight.block, draft.look(ino)?);

@@ -1,6 +1,6 @@
-//! The bytes of the file tree's records.
+//! Format of the file tree's records.
 //!
-//! Numbers in keys are big-endian, so that keys stand in the order of numbers; numbers in values
+//! Numbers in keys are big-endian, so that keys sort in the order of numbers; numbers in values
 //! are little-endian. Lengths are bytes. A date is seconds since 1970 (8, signed) and nanoseconds
 //! (4).
 //!
@@ -34,25 +34,26 @@
 //!   | bytes_max | inodes_max | blocks | inodes | counted | directory |
 //! ```
 //!
-//! A *cookie* is a hash of the name ([`super::names`]). *Kind* counts as [`Kind::ALL`] does.
+//! A *cookie* is a hash of the name ([`super::names`]). *Kind* is an index in [`Kind::ALL`].
 //! *Flags*: bit 0, contents behind the end are still there, and must be cut before the file may
-//! grow; bit 1, it has a project. *Blocks* are the volume's blocks that the contents take. *Parent*
-//! and *entries* are zero but for directories, *device* but for devices. *Target* is a symbolic
-//! link's, if it is short; longer ones are contents. *Generation* is zero: numbers of inodes are
-//! not used again.
-//! *Why* is 0 if no name is left, 1 if contents behind the file's end are still there; nothing is
-//! behind *end*, bytes.
+//! grow; bit 1, it has a project. *Blocks* are the volume's blocks of the contents. *Parent* and
+//! *entries* are zero but for directories, *device* but for devices. *Target* is that of a symbolic
+//! link, if it is short; longer ones are contents. *Generation* is zero: inode numbers are not
+//! reused.
+//! *Why* is 0 if no name is left, 1 if contents behind the file's end are still there; there are
+//! none behind *end*, bytes.
 //!
-//! *Version* is 1, or 2 once there was a quota: older programs do not count for it. A *project* is
-//! what counts for the quota of one directory; it has a number of its own from *next inode*. Files
-//! of a project whose quota was removed keep its number. *Blocks* and *inodes* of a quota are those
-//! of files whose inode is below *counted*, of a project those that have its number; it is a limit
-//! once *counted* is the largest number, or the one before while files are counted again.
+//! *Version* is 1, or 2 once there was a quota: older programs do not maintain quotas. A *project*
+//! is the set of files that count for the quota of one directory; its number is taken from *next
+//! inode*. Files of a project whose quota was removed keep its number. *Blocks* and *inodes* of a
+//! quota are those of files whose inode is below *counted*, for a project those with its number;
+//! the limits are enforced once *counted* is the largest number, or the one before while files are
+//! counted again.
 
 use base::{Kind, Name, Time};
 use store::Table;
 
-/// What the volume as a whole is told and counts.
+/// Settings and counters of the volume.
 pub(super) const SETTINGS: Table = Table(256);
 /// Files of every kind.
 pub(super) const INODES: Table = Table(257);
@@ -60,9 +61,9 @@ pub(super) const INODES: Table = Table(257);
 pub(super) const ENTRIES: Table = Table(258);
 /// Extended attributes.
 pub(super) const ATTRS: Table = Table(259);
-/// What plain files hold.
+/// Contents of plain files.
 pub(super) const DATA: Table = Table(260);
-/// Inodes that wait for storage to be freed.
+/// Inodes whose storage is to be freed.
 pub(super) const ORPHANS: Table = Table(261);
 /// Quotas of users and directories.
 pub(super) const QUOTAS: Table = Table(262);
@@ -70,7 +71,7 @@ pub(super) const QUOTAS: Table = Table(262);
 /// The inode of the root directory.
 pub(super) const ROOT: u64 = 1;
 
-/// Versions of this format: without quotas, and since there was one.
+/// Versions of this format: without quotas, and with quotas since there was one.
 pub(super) const VERSIONS: [u32; 2] = [1, 2];
 
 /// Key of [`Settings`].
@@ -78,64 +79,64 @@ pub(super) const SETTINGS_KEY: [u8; 1] = [0];
 /// Key of [`Counters`].
 pub(super) const COUNTERS_KEY: [u8; 1] = [1];
 
-/// Bytes of an inode's record before the target.
+/// Size of an inode's record before the target, bytes.
 const INODE_BYTES: usize = 100;
-/// In an inode's flags.
+/// Bits of an inode's flags.
 const TRIMMING: u8 = 1;
 const PROJECT: u8 = 2;
 
-/// What is chosen when a tree is made. Limits may be changed later.
+/// Parameters of a new tree. The limits can be changed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// Whether there was a quota.
+    /// Whether there ever was a quota.
     pub(super) quotas: bool,
     pub(super) seed: u64,
     pub(super) inodes_max: u64,
     pub(super) bytes_max: u64,
 }
 
-/// What there is.
+/// Counters of the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
-    /// The number that the next new file gets.
+    /// Number of the next new inode.
     pub(super) next: u64,
-    /// Files of every kind, with those that have no name left.
+    /// Number of files of every kind, including those without a name.
     pub(super) inodes: u64,
-    /// Blocks of contents.
+    /// Number of blocks of contents.
     pub(super) blocks: u64,
 }
 
-/// What is known about a file.
+/// The record of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Inode {
     pub(super) kind: Kind,
-    /// Contents behind the end are still there.
+    /// Whether contents behind the end are still there.
     pub(super) trimming: bool,
     /// Permission bits, below `0o10000`.
     pub(super) mode: u32,
-    /// Names; for a directory two and one for each directory in it, as Linux counts.
+    /// Number of names; for a directory two and one for each subdirectory, as in Linux.
     pub(super) links: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// Bytes of contents, or of a link's target.
+    /// Length of the contents, or of a link's target, bytes.
     pub(super) size: u64,
-    /// Blocks of the volume that the contents take.
+    /// Number of the volume's blocks of the contents.
     pub(super) blocks: u64,
     pub(super) accessed: Time,
     pub(super) modified: Time,
     pub(super) changed: Time,
-    /// Which device this stands for.
+    /// Device number of a device file.
     pub(super) special: u64,
-    /// The directory that a directory is in.
+    /// Parent of a directory.
     pub(super) parent: u64,
-    /// Names in a directory.
+    /// Number of entries of a directory.
     pub(super) entries: u64,
-    /// Extended attributes.
+    /// Number of extended attributes.
     pub(super) attrs: u32,
     pub(super) generation: u32,
-    /// Project that it counts for; zero: none.
+    /// Project that it counts for; zero for none.
     pub(super) project: u64,
-    /// What a link says, if that is short.
+    /// Target of a link, if it is short.
     pub(super) target: Vec<u8>,
 }
 
@@ -154,18 +155,18 @@ pub(super) struct Attr<'a> {
     pub(super) value: &'a [u8],
 }
 
-/// An inode that waits for storage to be freed.
+/// An inode whose storage is to be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Orphan {
     pub(super) why: Why,
-    /// No contents are behind this, bytes.
+    /// Offset behind which there are no contents, bytes.
     pub(super) end: u64,
 }
 
-/// Why an inode waits for storage to be freed.
+/// Reason why an inode's storage is to be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// It has no name left: all of it goes when nobody holds it any more.
+    /// No name is left: all of it is freed after its last use.
     Nameless,
     /// Contents behind its end are still there.
     Trimming,
@@ -176,34 +177,34 @@ pub(super) enum Why {
 pub(super) enum Holder {
     /// Owner of files, by uid.
     User(u32),
-    /// Number of a project: what is in one directory and beneath.
+    /// Number of a project: the files in one directory and beneath.
     Project(u64),
 }
 
-/// Limits of a holder, and what is used of them.
+/// Limits and usage of a holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Quota {
-    /// Maximum number of bytes of contents; `u64::MAX`: none.
+    /// Maximum number of bytes of contents; `u64::MAX` for none.
     pub(super) bytes_max: u64,
-    /// Maximum number of files of every kind; `u64::MAX`: none.
+    /// Maximum number of files of every kind; `u64::MAX` for none.
     pub(super) inodes_max: u64,
     /// Blocks and files in use, of inodes below `counted`.
     pub(super) blocks: u64,
     pub(super) inodes: u64,
-    /// All files below this inode have been counted; `u64::MAX`: all, and the limits hold. Of a
-    /// project zero until all files have its number, or the largest number but one if the limits
-    /// hold meanwhile.
+    /// Inode below which all files have been counted; `u64::MAX` when all are, and the limits are
+    /// enforced. For a project zero until all files have its number, or the largest number but one
+    /// if the limits are enforced meanwhile.
     pub(super) counted: u64,
     /// Directory of a project; zero for a user.
     pub(super) directory: u64,
 }
 
-/// A key of one number.
+/// Returns a key of one number.
 pub(super) fn key(ino: u64) -> [u8; 8] {
     ino.to_be_bytes()
 }
 
-/// A key of two numbers.
+/// Returns a key of two numbers.
 pub(super) fn pair(ino: u64, cookie: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&ino.to_be_bytes());
@@ -211,18 +212,18 @@ pub(super) fn pair(ino: u64, cookie: u64) -> [u8; 16] {
     key
 }
 
-/// The number that a key is.
+/// Returns the number of a key.
 pub(super) fn of_key(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.try_into().ok()?))
 }
 
-/// The two numbers that a key is.
+/// Returns the two numbers of a key.
 pub(super) fn of_pair(key: &[u8]) -> Option<(u64, u64)> {
     let (ino, cookie) = key.split_at_checked(8)?;
     Some((of_key(ino)?, of_key(cookie)?))
 }
 
-/// Takes fields off the front of a record.
+/// Decodes fields from the front of a record.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -288,7 +289,7 @@ impl Settings {
         bytes
     }
 
-    /// `None` also for a version that is not known.
+    /// Decodes the settings; `None` also for an unknown version.
     pub(super) fn decode(bytes: &[u8]) -> Option<Settings> {
         let mut fields = Fields(bytes);
         let version = fields.u32()?;
@@ -388,7 +389,7 @@ impl Entry {
         Some(Entry { ino, kind, name })
     }
 
-    /// The name in an entry's record, without looking at the rest.
+    /// Returns the name in an entry's record, without checking the rest.
     pub(super) fn name_of(bytes: &[u8]) -> &[u8] {
         bytes.get(9..).unwrap_or_default()
     }
@@ -608,13 +609,13 @@ mod tests {
             bytes[at] = byte;
             Inode::decode(&bytes)
         };
-        // Kinds, flags, modes, sizes and dates that cannot be.
+        // Invalid kinds, flags, modes, sizes and timestamps.
         for (at, byte) in [(0, 7), (1, 4), (3, 0x10), (23, 0x80), (43, 0xff)] {
             assert_eq!(with(at, byte), None, "{at}");
         }
         assert_eq!(Entry::decode(&entry().encode()[..9]), None);
         assert_eq!(Attr::decode(&[0]), None);
-        // A user that is none, no project, and another kind.
+        // An invalid user, no project, and an unknown kind.
         for key in [[0, 0, 0, 0, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0, 0], [2; 9]] {
             assert_eq!(Holder::of_key(&key), None);
         }

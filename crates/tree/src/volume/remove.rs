@@ -1,4 +1,4 @@
-//! Taking names away and moving them.
+//! Removal and renaming of entries.
 
 use super::Place;
 use super::data::CUT_MAX;
@@ -14,13 +14,13 @@ use base::{Error, Expected, Kind, Name};
 use std::ops::ControlFlow;
 use store::View;
 
-/// Most attributes that go within the transaction that makes them superfluous.
+/// Maximum number of attributes removed in the transaction that makes them unused.
 pub(super) const ATTRS_AT_ONCE: usize = 16;
 
-/// Most entries that are looked through for a directory whose name is not known.
+/// Maximum number of entries searched for a directory whose name is unknown.
 const SEARCHED_MAX: usize = 10_000;
 
-/// Both ends of a move.
+/// Both ends of a rename.
 struct Move<'n> {
     from: u64,
     name: &'n Name,
@@ -73,7 +73,7 @@ impl Scene<'_> {
         self.rename((dir, &name), (to, new_name), replace)
     }
 
-    /// Replaces or removes an entry if it is what is expected: one transaction.
+    /// Replaces or removes an entry if it is as expected, in one transaction.
     pub(super) fn replace(
         &self,
         dir: NodeId,
@@ -112,7 +112,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Gives a file that has no name this one, in the place of what has it.
+    /// Gives an unnamed file this name, replacing a present file.
     fn give_name(
         &self,
         mut draft: Draft<'_>,
@@ -141,7 +141,7 @@ impl Scene<'_> {
             }
             None => draft.enter(dir, name, ino, inode.kind)?,
         }
-        // What was replaced counts no more.
+        // The replaced file no longer counts.
         draft.adopt(ino, None, dir, false)?;
         match inode.trimming {
             true => draft.orphan(ino, Why::Trimming)?,
@@ -155,13 +155,13 @@ impl Scene<'_> {
         self.commit(draft, Reply::Stat(stat), effects)
     }
 
-    /// Moves an entry.
+    /// Renames an entry.
     pub(super) fn rename(&self, from: (u64, &Name), to: (u64, &Name), replace: bool) -> Planned {
         let (draft, effects) = self.moved(from, to, replace)?;
         self.commit(draft, Reply::Done, effects)
     }
 
-    /// The changes that move an entry. The order of the checks is Linux's.
+    /// Returns the changes of a rename. The order of the checks is Linux's.
     fn moved(
         &self,
         (from, name): (u64, &Name),
@@ -189,8 +189,8 @@ impl Scene<'_> {
     }
 
     /// # Errors
-    /// `Invalid` if a directory would become its own descendant, `NotEmpty` if what is replaced
-    /// holds what is moved.
+    /// `Invalid` if a directory would become its own descendant, `NotEmpty` if the replaced
+    /// directory contains the renamed file.
     fn expect_no_circle(&self, draft: &Draft<'_>, ends: &Move<'_>) -> Result<(), Stop> {
         let Move { from, to, source, target, .. } = ends;
         let directory = source.kind == Kind::Directory;
@@ -225,7 +225,7 @@ impl Scene<'_> {
             }
         }
         if moved.is_directory() && from != to {
-            // What is in it under the name `..` is changed.
+            // The rename changes its `..` entry.
             self.who.may(&moved, WRITE)?;
             if target.is_none() && new.links >= LINKS_MAX {
                 return Err(Error::TooManyLinks.into());
@@ -246,7 +246,7 @@ impl Scene<'_> {
             }
             None => draft.enter(*to, new_name, source.ino, source.kind)?,
         }
-        // What was replaced counts no more.
+        // The replaced file no longer counts.
         effects.uncounted = draft.adopt(source.ino, Some(*from), *to, false)?;
         draft.leave(*from, source.cookie)?;
         let moved = draft.inode(source.ino)?;
@@ -261,8 +261,7 @@ impl Scene<'_> {
         Ok(effects)
     }
 
-    /// An inode has a name less, which stood in `dir`; with the last one it goes, as soon as
-    /// nobody holds it.
+    /// Removes a name of an inode in `dir`; without names the inode is removed after its last use.
     fn unname(
         &self,
         draft: &mut Draft<'_>,
@@ -291,7 +290,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// What a name leads to, if the caller may look for it.
+    /// Returns the inode of a name, if the caller may search the directory.
     fn find(&self, draft: &Draft<'_>, dir: u64, name: &Name) -> Result<Option<Found>, Stop> {
         let inode = draft.look(dir)?;
         if !inode.is_directory() {
@@ -301,7 +300,7 @@ impl Scene<'_> {
         draft.sight.lookup(dir, name)
     }
 
-    /// The name by which a node was reached, if it still leads there.
+    /// Returns the name by which a node was reached, if it still refers to the node.
     fn locate(&self, node: NodeId) -> Result<Place, Stop> {
         let ino = self.changeable(node)?;
         if ino == ROOT {
@@ -311,7 +310,7 @@ impl Scene<'_> {
         let inode = sight.inode(ino)?;
         let place = match self.volume.place(node) {
             Some(place) => place.clone(),
-            // It was reached as the directory above another one.
+            // It was reached by `..` from a subdirectory.
             None if inode.is_directory() && inode.links > 0 => self.seek(ino, inode.parent)?,
             None => return Err(Error::NotFound.into()),
         };
@@ -321,10 +320,10 @@ impl Scene<'_> {
         }
     }
 
-    /// Looks for the name of a directory in the one above it.
+    /// Searches a directory for the name of its subdirectory.
     ///
     /// # Errors
-    /// `Unsupported` if it is not among the first [`SEARCHED_MAX`].
+    /// `Unsupported` if it is not among the first [`SEARCHED_MAX`] entries.
     fn seek(&self, ino: u64, parent: u64) -> Result<Place, Stop> {
         let (mut name, mut seen) = (None, 0);
         self.sight(View::Present)?.scan(ENTRIES, parent, 0, &mut |_cookie, value| {
@@ -341,7 +340,7 @@ impl Scene<'_> {
     }
 }
 
-/// Whether freeing all of an inode is little work.
+/// Returns whether freeing all of an inode is little work.
 fn goes_at_once(inode: &Inode) -> bool {
     let little = inode.blocks <= CUT_MAX && inode.attrs as usize <= ATTRS_AT_ONCE;
     little && !inode.trimming

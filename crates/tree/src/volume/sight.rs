@@ -1,4 +1,4 @@
-//! Looking at the tree as it is: the records of one view of the store.
+//! Read views of the tree: the records of one view of the store.
 
 use super::names::{self, ALIKE_MAX};
 use super::record::{
@@ -9,23 +9,23 @@ use base::{Error, Kind, Name, Stat};
 use std::ops::ControlFlow;
 use store::{Missing, Reader, SnapshotId, Store, Table, Value, View};
 
-/// What directories say of their size, bytes.
+/// Reported size of directories, bytes.
 const DIRECTORY_SIZE: u64 = 4096;
 
-/// Deepest directory that is climbed from: a plan is made in one go, and damage could make a
-/// circle.
+/// Maximum depth of a directory for upward traversals: a plan is made in one go, and damage could
+/// cause a cycle.
 pub(super) const DEPTH_MAX: usize = 4096;
 
-/// Why a plan cannot be made (now).
+/// Reason why a plan cannot be made (now).
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// Blocks have to be fetched first.
+    /// Blocks must be fetched first.
     Missing(Missing),
-    /// This file's old contents have to be cut first.
+    /// The old contents of this file must be freed first.
     Trimming(u64),
-    /// The end of this file must not move until an append by another request is over.
+    /// An append to this file by another request must end first.
     Appending(u64),
-    /// It cannot be done.
+    /// The request fails.
     Failed(Error),
 }
 
@@ -41,7 +41,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// An entry that was found.
+/// An entry found by a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) cookie: u64,
@@ -49,7 +49,7 @@ pub(super) struct Found {
     pub(super) kind: Kind,
 }
 
-/// One view of a volume.
+/// A read view of a volume.
 pub(super) struct Sight<'a> {
     pub(super) reader: Reader<'a>,
     pub(super) settings: Settings,
@@ -58,7 +58,7 @@ pub(super) struct Sight<'a> {
     pub(super) block: u64,
 }
 
-/// What the volume was told when it was made.
+/// Reads the settings of the volume.
 pub(super) fn settings(reader: &Reader<'_>) -> Result<Settings, Stop> {
     let value = reader.get(SETTINGS, &SETTINGS_KEY)?;
     let settings = value.and_then(|value| Settings::decode(&value.bytes()));
@@ -86,13 +86,13 @@ impl<'a> Sight<'a> {
         Ok(Counters::decode(&value.bytes()).ok_or(Error::Io)?)
     }
 
-    /// Why an inode waits for storage to be freed, if it does.
+    /// Returns the orphan record of an inode, if it has one.
     pub(super) fn orphan(&self, ino: u64) -> Result<Option<Orphan>, Stop> {
         let Some(value) = self.reader.get(ORPHANS, &key(ino))? else { return Ok(None) };
         Ok(Some(Orphan::decode(&value.bytes()).ok_or(Error::Io)?))
     }
 
-    /// Finds a name in a directory.
+    /// Looks up a name in a directory.
     pub(super) fn lookup(&self, dir: u64, name: &Name) -> Result<Option<Found>, Stop> {
         let (mut found, mut damaged) = (None, false);
         self.alike(ENTRIES, dir, name.as_bytes(), &mut |cookie, value| {
@@ -109,7 +109,7 @@ impl<'a> Sight<'a> {
         if damaged { Err(Error::Io.into()) } else { Ok(found) }
     }
 
-    /// Finds an extended attribute: cookie and value.
+    /// Looks up an extended attribute: cookie and value.
     pub(super) fn attr(&self, ino: u64, name: &[u8]) -> Result<Option<(u64, Vec<u8>)>, Stop> {
         let (mut found, mut damaged) = (None, false);
         self.alike(ATTRS, ino, name, &mut |cookie, value| match Attr::decode(&value.bytes()) {
@@ -126,10 +126,10 @@ impl<'a> Sight<'a> {
         if damaged { Err(Error::Io.into()) } else { Ok(found) }
     }
 
-    /// A cookie that is free for a name which is not there.
+    /// Returns a free cookie for a name that does not exist.
     ///
     /// # Errors
-    /// `NoSpace` if too many names hash alike.
+    /// `NoSpace` if too many names have the same hash.
     pub(super) fn vacant(&self, table: Table, ino: u64, name: &[u8]) -> Result<u64, Stop> {
         let first = names::first_cookie(self.settings.seed, name);
         assert!(first.is_multiple_of(ALIKE_MAX), "places of one hash are not those of another");
@@ -144,7 +144,7 @@ impl<'a> Sight<'a> {
         if vacant < first + ALIKE_MAX { Ok(vacant) } else { Err(Error::NoSpace.into()) }
     }
 
-    /// Visits everything that stands where a name could.
+    /// Visits all records at the possible cookies of a name.
     fn alike(
         &self,
         table: Table,
@@ -161,7 +161,7 @@ impl<'a> Sight<'a> {
         })
     }
 
-    /// Visits what stands in a table under an inode, from a cookie on.
+    /// Visits the records of an inode in a table, from a cookie on.
     pub(super) fn scan(
         &self,
         table: Table,
@@ -175,7 +175,7 @@ impl<'a> Sight<'a> {
         })
     }
 
-    /// Whether the directory `ino` is `above` or beneath it.
+    /// Returns whether the directory `ino` is `above` or beneath it.
     ///
     /// # Errors
     /// `NameTooLong` if it is deeper than [`DEPTH_MAX`].
@@ -192,7 +192,7 @@ impl<'a> Sight<'a> {
         Err(Error::NameTooLong.into())
     }
 
-    /// The attributes as everybody sees them.
+    /// Returns the attributes as reported to clients.
     pub(super) fn stat(&self, ino: u64, inode: &Inode) -> Stat {
         Stat {
             kind: inode.kind,
@@ -213,9 +213,9 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// The number of the device that a view is.
+/// Returns the device number of a view.
 pub(super) fn device(store: &Store, view: View) -> u64 {
-    // Clients see it, and from the volume's number they could forge what the journal holds.
+    // Clients see it, and with the volume's own number they could forge records of the journal.
     let created = store.superblock().created;
     let volume = (created.secs as u64).rotate_left(30) ^ u64::from(created.nanos);
     match view {

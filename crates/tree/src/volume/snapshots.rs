@@ -1,4 +1,4 @@
-//! The virtual directory of snapshots: each is a whole old tree, and cannot be changed.
+//! The virtual directory of snapshots: each is a whole, immutable former tree.
 
 use super::plan::{Plan, Planned, Progress, Scene, answer};
 use super::record::ROOT;
@@ -7,11 +7,11 @@ use crate::request::Reply;
 use base::{Error, Kind, Name, Stat};
 use store::{SnapshotId, View};
 
-/// The inode of the directory of snapshots. No file gets so far.
+/// Inode number of the directory of snapshots, which no file reaches.
 const SNAPSHOTS_INODE: u64 = u64::MAX - 1;
 
 impl Scene<'_> {
-    /// Finds a snapshot.
+    /// Returns a snapshot by name.
     pub(super) fn snapshot(&self, name: &Name) -> Option<SnapshotId> {
         let mut all = self.volume.store.snapshots();
         all.find(|(known, ..)| *known == name.as_bytes()).map(|(_, id, _)| id)
@@ -37,7 +37,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Making a directory there makes a snapshot.
+    /// Creates a snapshot, as the creation of a directory.
     pub(super) fn make_snapshot(&self, name: &Name, progress: &Progress) -> Planned {
         let found = self.snapshot(name);
         match (progress, found) {
@@ -57,13 +57,13 @@ impl Scene<'_> {
     }
 
     /// # Errors
-    /// Unless they own the volume, which is who owns its root; or are root.
+    /// `NotPermitted` unless the caller owns the volume, that is, its root, or is root.
     fn expect_owner(&self) -> Result<(), Stop> {
         let root = self.sight(View::Present)?.inode(ROOT)?;
         if self.who.owns(&root) { Ok(()) } else { Err(Error::NotPermitted.into()) }
     }
 
-    /// Removing a directory there drops the snapshot, unless somebody is in it.
+    /// Drops a snapshot, as the removal of a directory, unless it is in use.
     pub(super) fn drop_snapshot(&self, name: &Name, directory: Option<bool>) -> Planned {
         if !name.plain() {
             return Err(Error::Invalid.into());

@@ -1,4 +1,4 @@
-//! A volume in a world that answers at once: a disk in memory, one request at a time.
+//! A volume in a simulated world: a disk in memory, one request at a time.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test says what it expects")]
 
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use store::drive::{Disk, Memory};
 use store::{Config, Geometry};
 
-/// Starts when the clock of the tests stands at zero.
+/// Wall-clock time at instant zero of the tests.
 const WALL: Time = Time { secs: 1_000_000, nanos: 0 };
 
 const WRITE: Access = Access { read: true, write: true, ..NONE };
@@ -69,13 +69,13 @@ fn usual() -> Format {
 struct Lab {
     volume: Volume,
     world: World,
-    /// Nanoseconds; each request takes some.
+    /// Current time, ns; each request takes some.
     now: u64,
     asked: u64,
-    /// As whom requests are made.
+    /// Identity of the caller.
     caller: Caller,
     replies: Vec<(RequestId, Result<Reply, Error>)>,
-    /// Operations under way.
+    /// Operations in flight.
     ops: VecDeque<Op>,
 }
 
@@ -98,7 +98,7 @@ impl Lab {
         Lab { volume, world, now: 0, asked: 0, caller: root(), replies, ops }
     }
 
-    /// The volume as the next life finds it after the power failed, when all was durable.
+    /// Makes everything durable, then reopens the volume after a power failure.
     fn reopen(mut self) -> Lab {
         self.idle();
         let root = self.volume.root();
@@ -107,7 +107,7 @@ impl Lab {
         self.crash()
     }
 
-    /// The volume as the next life finds it after the power failed.
+    /// Reopens the volume after a power failure.
     fn crash(mut self) -> Lab {
         self.world.disk.lose_power();
         let (now, asked) = (self.now, self.asked);
@@ -141,7 +141,7 @@ impl Lab {
         }
     }
 
-    /// Does one operation; whether there was one.
+    /// Performs one operation; returns whether there was one.
     fn operate(&mut self) -> bool {
         let Some(op) = self.ops.pop_front() else { return false };
         let (id, done) = self.world.perform(op);
@@ -149,7 +149,7 @@ impl Lab {
         true
     }
 
-    /// One tick, if one is due soon; whether there was one.
+    /// Performs one tick, if one is due; returns whether it was.
     fn tick(&mut self) -> bool {
         let Some(deadline) = self.volume.deadline() else { return false };
         self.now = self.now.max(deadline.0);
@@ -160,7 +160,7 @@ impl Lab {
         true
     }
 
-    /// Lets everything happen that is going to happen by itself.
+    /// Runs all pending and background work.
     fn idle(&mut self) {
         for _ in 0..100_000 {
             let quiet = ["idle", "over"];
@@ -244,7 +244,7 @@ impl Lab {
         self.walk_from(self.volume.root(), path)
     }
 
-    /// Does something with the node that a path leads to.
+    /// Runs a function on the node of a path.
     fn at<T>(
         &mut self,
         path: &str,
@@ -353,7 +353,7 @@ impl Lab {
         }
     }
 
-    /// Writes all of it, in as many requests as it takes.
+    /// Writes all of it, in as many requests as necessary.
     fn write(&mut self, path: &str, offset: u64, data: &[u8]) -> Result<(), Error> {
         let open = self.open(path, WRITE)?;
         let mut written = 0;
@@ -419,7 +419,7 @@ impl Lab {
         }
     }
 
-    /// All names in a directory, sorted.
+    /// Returns all names in a directory, sorted.
     fn list(&mut self, path: &str) -> Vec<String> {
         let open = self.open(path, Access::READ).unwrap();
         let (mut names, mut cookie) = (Vec::new(), 0);
@@ -441,7 +441,7 @@ impl Lab {
         }
     }
 
-    /// Asserts that all records fit together.
+    /// Asserts the consistency of all records.
     fn verify(&mut self) {
         self.idle();
         let findings = self.findings();
@@ -450,7 +450,7 @@ impl Lab {
         assert!(self.replies.is_empty(), "{:?}", self.replies);
     }
 
-    /// Everything that the pass over all records finds.
+    /// Returns all findings of the verifier.
     fn findings(&mut self) -> Vec<String> {
         let block = self.volume.store.layout().block;
         let (mut verifier, mut files) = (Verifier::new(block), Vec::new());
@@ -469,7 +469,7 @@ impl Lab {
         verifier.finish().iter().map(ToString::to_string).collect()
     }
 
-    /// Closes the volume and checks it as it is on the disk.
+    /// Closes the volume and checks its disk.
     fn check_disk(mut self) -> Lab {
         self.idle();
         let (now, mut out) = (self.instant(), Vec::new());
@@ -489,7 +489,7 @@ impl Lab {
         self.crash()
     }
 
-    /// Looks at the store until nothing is missing.
+    /// Reads the store until no pages are missing.
     fn look<T>(&mut self, mut at: impl FnMut(&Sight<'_>) -> Result<T, Stop>) -> T {
         loop {
             let result = self.volume.sight(View::Present).and_then(|sight| at(&sight));
@@ -507,12 +507,12 @@ impl Lab {
         }
     }
 
-    /// How many blocks of contents are counted.
+    /// Returns the number of counted blocks of contents.
     fn blocks(&mut self) -> u64 {
         self.look(|sight| sight.counters()).blocks
     }
 
-    /// All records of a table.
+    /// Returns all records of a table.
     fn records(&mut self, table: store::Table) -> Vec<(Vec<u8>, Vec<u8>)> {
         let (mut all, mut from) = (Vec::new(), Vec::new());
         loop {
@@ -533,7 +533,7 @@ impl Lab {
         }
     }
 
-    /// Tells where the contents of a file are, by halves.
+    /// Passes the allocated ranges of a file to the verifier, by bisection.
     fn runs(&mut self, ino: u64, from: u64, to: u64, verifier: &mut Verifier) {
         let block = self.volume.store.layout().block as u64;
         let count = self.look(|sight| super::data::covered(sight, ino, from, to));
@@ -548,13 +548,13 @@ impl Lab {
     }
 }
 
-/// What is outside: the disk, and the host's users.
+/// The environment: the disk, and the host's users.
 struct World {
     disk: Memory,
     config: Config,
-    /// The error that every write fails with, if they fail.
+    /// Error of every write, if writes fail.
     failing: Option<Error>,
-    /// Every read fails.
+    /// Whether every read fails.
     unreadable: bool,
 }
 
@@ -563,7 +563,8 @@ impl World {
         World::with(4096, 1 << 15)
     }
 
-    /// Blocks of so many bytes, so many of them. The cache is so small that plans miss things.
+    /// Returns a disk with this number of blocks of this size, bytes. The cache is so small that
+    /// plans miss pages.
     fn with(block: usize, blocks: u64) -> World {
         let geometry = Geometry { block, blocks, journal: 2048, segment: 1024 };
         let disk = Memory::formatted(&geometry).unwrap();
@@ -573,7 +574,7 @@ impl World {
         World { disk, config, failing: None, unreadable: false }
     }
 
-    /// Opens the store, and runs what it needs for that.
+    /// Opens the store, and runs it until it is open.
     fn open(&mut self) -> Store {
         let mut said = Vec::new();
         let head = self.disk.head().unwrap();
@@ -586,7 +587,7 @@ impl World {
         store
     }
 
-    /// Does what a store asks for until it says what is waited for.
+    /// Runs a store until it has the wanted output.
     fn run<T>(
         &mut self,
         store: &mut Store,

@@ -1,9 +1,9 @@
-//! Whether all records of a volume fit together: a pass over everything, in the order of tables.
+//! Consistency of all records of a volume: a pass over everything, in the order of tables.
 //!
-//! The store has made sure of pages and checksums; here it is about what the records say: that
-//! every name leads somewhere, every file has as many names as it says, directories are a tree,
-//! and the counters are right. Nothing is repaired. What is found is told by path, and so is what
-//! others find ([`Verifier::path_of`]). Takes memory for each inode and one of its names.
+//! The store checks pages and checksums; this pass checks the records: that every name refers to an
+//! inode, every file has the recorded number of names, directories form a tree, and the counters
+//! are right. It repairs nothing. Findings are reported by path, and so can be those of others
+//! ([`Verifier::path_of`]). It takes memory for each inode and one of its names.
 
 use super::names::{ALIKE_MAX, first_cookie};
 use super::quota::{Quotas, Usage};
@@ -17,24 +17,24 @@ use std::fmt;
 use store::Table;
 use store::check::{Content, Watcher};
 
-/// Most findings that are told; the rest is only counted.
+/// Maximum number of findings reported; the rest is only counted.
 pub const FINDINGS_MAX: usize = 1000;
 
-/// Most names of a path that is told.
+/// Maximum number of names in a reported path.
 const DEPTH_MAX: usize = 1000;
 
-/// The tables to be visited, in this order. Of [`CONTENTS`] the extents are wanted, not records.
+/// Tables to visit, in this order. For [`CONTENTS`], extents are visited instead of records.
 pub const RECORDS: [Table; 6] = [SETTINGS, INODES, ENTRIES, ATTRS, ORPHANS, QUOTAS];
 
 /// The table of files' contents: raw objects by inode.
 pub const CONTENTS: Table = DATA;
 
-/// Something that does not fit.
+/// An inconsistency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Of which file; a number, if it has no path.
+    /// Path of the file; its inode number if it has no path.
     pub path: String,
-    /// What.
+    /// Description.
     pub what: String,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// An inode and what was found of it.
+/// An inode with the data found about it.
 #[derive(Debug)]
 struct Seen {
     kind: Kind,
@@ -54,16 +54,16 @@ struct Seen {
     uid: u32,
     project: u64,
     size: u64,
-    /// What its record says.
+    /// Numbers in its record.
     says: Numbers,
-    /// What there is.
+    /// Numbers found.
     has: Numbers,
     names: u64,
     directories: u64,
     orphan: Option<Orphan>,
-    /// The end of its last block of contents, bytes.
+    /// End of its last block of contents, bytes.
     end: u64,
-    /// The first name that was found: directory and bytes.
+    /// First name found: directory and bytes.
     name: Option<(u64, Box<[u8]>)>,
 }
 
@@ -74,7 +74,7 @@ struct Numbers {
     blocks: u64,
 }
 
-/// The pass.
+/// The pass over all records.
 #[derive(Debug)]
 pub struct Verifier {
     /// Size of a block, bytes.
@@ -84,14 +84,15 @@ pub struct Verifier {
     inodes: BTreeMap<u64, Seen>,
     quotas: Quotas,
     findings: Vec<(u64, String)>,
-    /// Findings beyond [`FINDINGS_MAX`].
+    /// Number of findings beyond [`FINDINGS_MAX`].
     untold: u64,
-    /// The names that may hash like the last one: where they begin, and they themselves.
+    /// Names with the same possible cookies as the last one: directory, first cookie, and the
+    /// names.
     alike: (u64, u64, Vec<Box<[u8]>>),
 }
 
 impl Verifier {
-    /// For a volume with blocks of so many bytes.
+    /// Returns a verifier of a volume with blocks of this size, bytes.
     pub fn new(block: usize) -> Verifier {
         Verifier {
             block: block as u64,
@@ -105,7 +106,7 @@ impl Verifier {
         }
     }
 
-    /// A record of a table. All of [`RECORDS`] in order, each in the order of its keys.
+    /// Visits a record. All of [`RECORDS`] in order, each in the order of its keys.
     pub fn record(&mut self, table: Table, key: &[u8], value: &[u8]) {
         match table {
             SETTINGS => self.setting(key, value),
@@ -118,7 +119,8 @@ impl Verifier {
         }
     }
 
-    /// Blocks of a file's contents, from this byte on. Contents that stand in a page are one.
+    /// Visits blocks of a file's contents, from this byte on. Contents stored in a page are one
+    /// block.
     pub fn data(&mut self, object: u64, offset: u64, blocks: u64) {
         let end = offset.saturating_add(blocks.saturating_mul(self.block));
         match self.inodes.get_mut(&object) {
@@ -130,7 +132,7 @@ impl Verifier {
         }
     }
 
-    /// The file that a record of one of the tables is about.
+    /// Returns the path of the file that a record of one of the tables belongs to.
     pub fn path_of_key(&self, table: Table, key: &[u8]) -> Option<String> {
         let ino = key.first_chunk().map(|ino| u64::from_be_bytes(*ino))?;
         let about =
@@ -138,7 +140,7 @@ impl Verifier {
         about.then(|| self.path_of(ino))
     }
 
-    /// Where a file is.
+    /// Returns the path of a file.
     pub fn path_of(&self, ino: u64) -> String {
         let (mut names, mut at) = (Vec::new(), ino);
         while at != ROOT && names.len() < DEPTH_MAX {
@@ -158,7 +160,7 @@ impl Verifier {
             + if names.is_empty() { "/" } else { "" }
     }
 
-    /// What does not fit, now that everything was seen.
+    /// Returns the findings, after everything was visited.
     pub fn finish(&mut self) -> Vec<Finding> {
         if self.settings.is_none() {
             self.find(0, "no settings of a version that is known".to_string());
@@ -263,7 +265,7 @@ impl Verifier {
         }
     }
 
-    /// Whether a name stands where its hash says, and only once.
+    /// Checks that a name has one of its possible cookies, and is unique.
     fn stands_right(&mut self, under: u64, cookie: u64, name: &[u8]) {
         let Some(settings) = self.settings else { return };
         let first = first_cookie(settings.seed, name);
@@ -313,7 +315,7 @@ impl Verifier {
         }
     }
 
-    /// Compares what quotas say is used with the inodes.
+    /// Compares the usage of quotas with the inodes.
     fn judge_quotas(&mut self) {
         let mut used: BTreeMap<Holder, Usage> = BTreeMap::new();
         for (ino, seen) in &self.inodes {
@@ -366,14 +368,14 @@ impl Verifier {
         }
     }
 
-    /// Inodes that count for another quota than the directory that they are in: whether something
-    /// does not count although all was counted, or a directory counts for another one.
+    /// Returns inodes that count for another quota than their directory: those that do not count
+    /// although all files were counted, and directories that count for another one.
     fn miscounted(&self) -> Vec<(u64, &'static str)> {
         let quota = |seen: &Seen| self.quotas.get(&Holder::Project(seen.project));
         let judge = |(ino, seen): (&u64, &Seen)| {
             let above = self.inodes.get(&seen.name.as_ref()?.0)?;
             match (quota(above), quota(seen)) {
-                // A file may have been counted for a quota that is gone, under another name.
+                // A file may have been counted under another name for a quota removed since.
                 (Some(above), None)
                     if above.is_counted()
                         && (seen.kind == Kind::Directory || seen.project == 0) =>
@@ -417,7 +419,7 @@ impl Verifier {
         }
     }
 
-    /// What is wrong with one inode.
+    /// Returns the inconsistencies of one inode.
     fn judge(&self, ino: u64) -> Vec<String> {
         let seen = &self.inodes[&ino];
         let mut wrong = Vec::new();
@@ -455,7 +457,7 @@ impl Verifier {
         wrong
     }
 
-    /// Finds directories from which nothing leads up to the root.
+    /// Finds directories that are not connected to the root.
     fn judge_circles(&mut self) {
         let mut good: BTreeMap<u64, bool> = BTreeMap::from([(ROOT, true)]);
         let directories = self.inodes.iter().filter(|(_, seen)| seen.kind == Kind::Directory);
@@ -463,11 +465,11 @@ impl Verifier {
         for ino in directories {
             let (mut path, mut at) = (Vec::new(), ino);
             while !good.contains_key(&at) {
-                // In doubt for as long as it is on the way.
+                // Uncertain while it is on the path.
                 good.insert(at, false);
                 path.push(at);
                 at = match self.inodes.get(&at) {
-                    // Removed ones that somebody holds lead nowhere, rightly.
+                    // Removed directories that are still held rightly lead nowhere.
                     Some(seen) if seen.links == 0 => ROOT,
                     Some(seen) => seen.parent,
                     None => break,
@@ -483,7 +485,7 @@ impl Verifier {
     }
 }
 
-/// Looks on while the store checks itself: one pass over the disk for both.
+/// Follows the store's own check: one pass over the disk for both.
 impl Watcher for Verifier {
     fn entry(&mut self, table: Table, key: &[u8], value: Content<'_>) {
         match (table, value) {
@@ -498,7 +500,7 @@ impl Watcher for Verifier {
                 self.data(object, block.saturating_mul(self.block), blocks);
             }
             (_, Content::Bytes(bytes)) => self.record(table, key, bytes),
-            // What cannot be read makes no sense.
+            // Unreadable contents are invalid.
             (_, Content::Blocks(_) | Content::Damaged(_)) => self.record(table, key, &[]),
         }
     }

@@ -1,4 +1,4 @@
-//! From name to name, by nodes and by paths; opening what is found.
+//! Walks by nodes and by paths; opening of files.
 
 use super::data::{self, Bounds};
 use super::draft::Draft;
@@ -11,22 +11,22 @@ use crate::request::{NodeId, Reply};
 use base::{Access, Buf, Error, Kind, Name, Stat};
 use store::View;
 
-/// Most symbolic links that one path leads through.
+/// Maximum number of symbolic links followed on one path.
 const LINKS_FOLLOWED_MAX: usize = 40;
-/// Most names that one path comes to with the links that it leads through.
+/// Maximum number of names on one path, including those of the links followed.
 const NAMES_MAX: usize = 4096;
 
-/// Where a walk stands.
+/// Position of a walk.
 struct Here {
     spot: Spot,
     place: Option<Place>,
     stat: Stat,
-    /// `None`: the directory of snapshots.
+    /// `None` for the directory of snapshots.
     inode: Option<Inode>,
 }
 
 impl<'a> Scene<'a> {
-    /// Follows names from a node. All that fails after the first name only ends the walk.
+    /// Walks names from a node. A failure after the first name only ends the walk.
     pub(super) fn walk(&self, from: NodeId, names: &[Name]) -> Planned {
         let mut here = self.here(self.volume.spot(from))?;
         here.place = self.volume.place(from).cloned();
@@ -123,7 +123,7 @@ impl<'a> Scene<'a> {
         self.commit_as(draft, Answer::Opened(opening, stat), effects)
     }
 
-    /// The draft that takes a file's contents away.
+    /// Returns the write set that truncates a file to zero.
     pub(super) fn emptied(&self, ino: u64) -> Result<(Stat, Draft<'a>, Effects), Stop> {
         let (mut draft, mut effects) = (self.draft()?, Effects::default());
         self.resize(&mut draft, ino, 0, &mut effects)?;
@@ -131,9 +131,9 @@ impl<'a> Scene<'a> {
         Ok((draft.sight.stat(ino, &inode), draft, effects))
     }
 
-    /// Finds a file by its path from a directory, and reads the beginning of it. Links are
-    /// followed. From the volume's root nothing leads above that, and what a link says begins there
-    /// if it begins with `/`. From a directory that stands for it, either fails.
+    /// Looks up a file by its path from a directory, following links, and reads its beginning. From
+    /// the volume's root, `..` does not lead above it, and a link that begins with `/` starts
+    /// there. From another directory, either fails.
     pub(super) fn fetch(
         &self,
         from: Option<NodeId>,
@@ -179,7 +179,7 @@ impl<'a> Scene<'a> {
         Ok(Plan::Answer(Answer::Fetched(stat, data, more.then_some(opening)), touched))
     }
 
-    /// Follows a path from a directory, within it or from where it is the root of all.
+    /// Resolves a path from a directory, confined to it or with it as the root.
     fn resolve(
         &self,
         sight: &Sight<'_>,
@@ -188,7 +188,7 @@ impl<'a> Scene<'a> {
     ) -> Result<(u64, Inode), Stop> {
         let (mut ino, mut inode) = (top, sight.inode(top)?);
         let (mut links, mut passed) = (0, 0);
-        // What is still to be walked, the next name last.
+        // Names to walk, the next one last.
         let mut rest: Vec<Name> = path.iter().rev().cloned().collect();
         while let Some(name) = rest.pop() {
             passed += 1;
@@ -227,7 +227,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// An entry leads to an inode, unless the volume is damaged.
+/// Converts an error of an entry's inode, which exists unless the volume is damaged.
 pub(super) fn damaged(stop: Stop) -> Stop {
     match stop {
         Stop::Failed(Error::Stale) => Stop::Failed(Error::Io),
@@ -238,7 +238,7 @@ pub(super) fn damaged(stop: Stop) -> Stop {
 }
 
 /// # Errors
-/// Unless this is something that can be opened like that.
+/// Unless a file of this kind can be opened in this mode.
 pub(super) fn expect_plain(inode: &Inode, access: Access) -> Result<(), Error> {
     match inode.kind {
         Kind::File => Ok(()),
@@ -249,7 +249,7 @@ pub(super) fn expect_plain(inode: &Inode, access: Access) -> Result<(), Error> {
     }
 }
 
-/// The permissions that opening a file like that takes.
+/// Returns the permissions required for opening a file in this mode.
 pub(super) fn wanted(access: Access) -> u32 {
     let write = if access.changes() { WRITE } else { 0 };
     let read = if access.read || !(access.write || access.append) { READ } else { 0 };

@@ -5,7 +5,7 @@ use base::{Automaton, Instant};
 
 const ERRAND: usize = 3;
 
-/// One call as a machine, for its drawing: what happens to its tag.
+/// One call as a machine, for its drawing: the states of its tag.
 #[derive(Debug)]
 struct Call {
     calls: Calls,
@@ -114,7 +114,7 @@ fn what_is_too_much_stands_in_line_and_is_dropped_by_a_flush() {
     calls.check();
 }
 
-/// Whatever is sent, flushed and answered in whatever order: each call ends once.
+/// Each call ends once, in whatever order messages are sent, flushed and answered.
 #[test]
 fn every_call_ends_once() {
     for seed in 0..500 {

@@ -9,7 +9,7 @@ fn errand(request: u64, open: usize) -> Errand {
     Errand::new(RequestId(request), 0, Request { caller: Caller::Server, ask }, None)
 }
 
-/// Whoever waits for a connection, for time, or for entries is known, and nobody else.
+/// Exactly those that wait for a connection, for time, or for readers are in the indices.
 #[test]
 fn who_waits_for_what_is_known_without_looking_through_all() {
     let (mut rng, mut errands) = (seeded(1), Errands::default());

@@ -12,7 +12,7 @@ fn state(link: &Link) -> String {
     link.name().to_string()
 }
 
-/// A link in each of its states.
+/// Returns a link in each of its states.
 fn samples() -> Vec<Link> {
     let until = Instant(0);
     let (linux, plan9) = (Dialect::Linux, Dialect::Plan9);
@@ -29,7 +29,7 @@ fn samples() -> Vec<Link> {
         State::Leaving { socket: SOCKET },
         State::Over,
     ];
-    // Who attaches has agreed on a dialect.
+    // An attach follows an accepted version.
     let met = |state: &State| matches!(state, State::Attaching { .. } | State::Up { .. });
     states.into_iter().map(|state| Link { met: met(&state), state, ..link() }).collect()
 }
@@ -61,7 +61,7 @@ fn states_md_is_fresh() {
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/remote/link/states.md"));
 }
 
-/// Feeds inputs, each at its time in milliseconds; gives what was asked for.
+/// Feeds inputs, each at its time in milliseconds; returns the outputs.
 fn run(link: &mut Link, inputs: &[(u64, Input)]) -> Vec<Output> {
     let mut out = Vec::new();
     for (millis, input) in inputs {
@@ -98,7 +98,7 @@ fn agree(at: u64, dialect: Dialect) -> [(u64, Input); 2] {
     [(at, Input::Agreed(dialect)), (at, Input::Attached)]
 }
 
-/// An error that one connection was told does not leave a server of 9P2000.L with 9P2000.
+/// An error on one connection does not downgrade a server of 9P2000.L to 9P2000.
 #[test]
 fn a_server_that_agreed_to_the_first_offer_hears_it_again_after_an_error_on_a_later_connection() {
     let mut link = link();
@@ -120,7 +120,7 @@ fn a_server_that_agreed_to_the_first_offer_hears_it_again_after_an_error_on_a_la
     assert_eq!(out, [Output::Attach(Dialect::Linux), Output::Up]);
 }
 
-/// One that has taken the place of another may know less.
+/// A server that has replaced another may support less.
 #[test]
 fn a_server_that_answers_again_with_the_other_dialect_is_believed() {
     let plan9 = Input::Agreed(Dialect::Plan9);
@@ -132,7 +132,7 @@ fn a_server_that_answers_again_with_the_other_dialect_is_believed() {
     let expected = [Output::Connect].into_iter().chain(offers);
     assert!(out.into_iter().eq(expected.chain([Output::Attach(Dialect::Plan9)])));
 
-    // Or says nothing to the better offer, twice: it hears the other one on the next connection.
+    // The better offer may also be ignored, twice: the next connection offers 9P2000.
     let mut link = stranger();
     for start in [0, 20_000] {
         let inputs = [(start, Input::Tick), (start + 1, connected), (start + 2, plan9)];
@@ -145,13 +145,13 @@ fn a_server_that_answers_again_with_the_other_dialect_is_believed() {
     assert!(out.ends_with(&plain), "{out:?}");
 }
 
-/// A link to a server that knew 9P2000.L, which is offered 9P2000 after several failures.
+/// Returns a link to a server that accepted 9P2000.L, and is offered 9P2000 after several failures.
 fn stranger() -> Link {
     let (offer, better_offers) = (Dialect::Plan9, BETTER_OFFERS);
     Link { offer, better_offers, met: true, failures: STRANGER, ..link() }
 }
 
-/// The better offer has a time of its own, however late the answer to the first one was.
+/// The better offer has a timeout of its own, however late the reply to the first one was.
 #[test]
 fn a_late_answer_leaves_time_for_the_better_offer() {
     let connected = Input::Connected(Ok(SOCKET));
@@ -162,7 +162,7 @@ fn a_late_answer_leaves_time_for_the_better_offer() {
     assert_eq!(out, [Output::Attach(Dialect::Linux), Output::Up]);
 }
 
-/// Some servers say nothing to what they do not know; those that were heard once do know.
+/// Some servers ignore an unknown version; those that have accepted one before know it.
 #[test]
 fn a_server_that_says_nothing_hears_the_other_offer_unless_it_was_heard_before() {
     let connected = Input::Connected(Ok(SOCKET));
@@ -214,8 +214,8 @@ fn it_pauses_longer_and_longer() {
     assert!(link.deadline().unwrap().since(now) <= PAUSE_MIN);
 }
 
-/// Whatever happens in whatever order: each socket is hung up or not, and given back once; and
-/// after it is closed the link comes to its end.
+/// For any sequence of inputs, each socket is shut down at most once and closed exactly once; and
+/// after a close the link ends.
 #[test]
 fn every_socket_is_given_back_once() {
     for seed in 0..2000 {

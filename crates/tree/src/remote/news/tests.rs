@@ -5,7 +5,7 @@ const UP: News = News::Up(Dialect::Linux, 8192);
 const LOST: News = News::Down("the connection broke");
 const WRONG: News = News::Down("an answer of the wrong type");
 
-/// What is said when this happens at these seconds, second by second.
+/// Returns the reports, second by second, of these events at these seconds.
 fn play(happens: &[(u64, News)]) -> String {
     let (mut told, mut text) = (Told::default(), String::new());
     for second in 0..1000 {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A place with fids of as many users as may be; the fid is the user's number.
+/// Returns a place with fids of the maximum number of users; each fid is the user's number.
 fn full() -> Places {
     let mut places = Places::new();
     for user in 0..TIES_MAX as u32 {

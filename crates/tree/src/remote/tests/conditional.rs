@@ -21,7 +21,7 @@ fn a_conditional_change_looks_when_those_before_it_are_over() {
     lab.say(&found());
     lab.say(&getattr());
     lab.say(&Rmessage::Renameat {});
-    // The first one's fid is given back, and the second one begins.
+    // The first one's fid is clunked, and the second one starts.
     lab.say(&Rmessage::Clunk {});
     lab.say(&Rmessage::Error { ename: b"" });
     let text = std::mem::take(&mut lab.text);

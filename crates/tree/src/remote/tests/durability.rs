@@ -1,4 +1,4 @@
-//! Writes, and what an fsync says of them.
+//! Writes, and the result of an fsync.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn write(open: OpenId, count: usize) -> Ask {
 }
 
 impl Lab {
-    /// The server fails and is there again; nothing is written down.
+    /// Loses the connection and reconnects, with an empty record.
     fn restart(&mut self) {
         self.hang_up();
         self.connect();
@@ -16,8 +16,8 @@ impl Lab {
         self.text.clear();
     }
 
-    /// Whether an fsync after a failure of the server reports that writes may be lost. The
-    /// answers to opening the file again come by themselves.
+    /// Returns whether an fsync after a loss of the connection reports lost writes. Supplies the
+    /// replies to the reopening of the file.
     fn reports_loss(&mut self, id: u64, open: OpenId) -> bool {
         self.ask(id, Ask::Sync { open, data_only: false });
         let none = || Rmessage::Walk { qids: [].into_iter().collect() };

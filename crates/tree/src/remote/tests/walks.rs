@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn names_that_lead_nowhere_take_no_stack() {
-    // On the stack of a thread as small as they come.
+    // On a thread with the smallest stack.
     let walk = || {
         let mut lab = Lab::up(b"9P2000.L");
         let names = vec![name("."); 100_000];

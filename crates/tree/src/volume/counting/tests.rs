@@ -11,7 +11,7 @@ fn task(holder: Holder) -> Task {
     Task { holder, path: Vec::new() }
 }
 
-/// Feeds inputs one after the other; tells each state and output.
+/// Feeds inputs one after the other; returns each state and output.
 fn script(machine: &mut Counting, inputs: Vec<Input>) -> String {
     let task = |task: &Task| match task.holder {
         Holder::User(uid) => format!("u{uid}{:?}", task.path),

@@ -9,7 +9,7 @@ fn show(reaper: &Reaper) -> String {
     format!("{} [{}]", reaper.name(), queue.join(", "))
 }
 
-/// Feeds inputs one after the other; tells each state and what is said.
+/// Feeds inputs one after the other; returns each state and output.
 fn script(reaper: &mut Reaper, inputs: Vec<Input>) -> String {
     let mut text = String::new();
     for input in inputs {
@@ -180,7 +180,7 @@ fn states_md_is_fresh() {
     drawing.assert_fresh(file);
 }
 
-/// Whatever comes in whatever order, everybody who was due gets a turn.
+/// Every due inode gets a turn, whatever the order of inputs.
 #[test]
 fn everybody_gets_a_turn() {
     for seed in 0..200 {

@@ -1,4 +1,4 @@
-//! Directories and small files by the dozen.
+//! Batches of directories and small files.
 
 use super::*;
 use base::op::{Content, Listing};
@@ -31,13 +31,13 @@ pub(super) fn text(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// Every directory with its names.
+/// Returns every directory with its names.
 fn shown(all: &[Listing]) -> Vec<(String, Vec<String>)> {
     let names = |listing: &Listing| listing.entries.iter().map(|it| it.name.to_string()).collect();
     all.iter().map(|listing| (text(&listing.path), names(listing))).collect()
 }
 
-/// Three directories of three with ten files each; and what is no directory.
+/// Returns three directories of three, with ten files each; and entries that are no directories.
 fn forest() -> Lab {
     let mut lab = Lab::new();
     for dir in 0..3 {
@@ -57,7 +57,7 @@ fn forest() -> Lab {
 
 #[test]
 fn whole_directories_are_listed_with_those_beneath_them_also_from_the_disk() {
-    // What is in memory afterwards is little.
+    // After reopening, few pages are in memory.
     for mut lab in [forest(), forest().reopen()] {
         let all = lab.list_all(&[""], MANY);
         assert_eq!(all.len(), 13);
@@ -69,7 +69,7 @@ fn whole_directories_are_listed_with_those_beneath_them_also_from_the_disk() {
             names.sort();
             assert_eq!(names, wanted, "{path}");
         }
-        // In the order in which somebody comes to them who goes into each as he meets it.
+        // In depth-first order.
         let mut way = vec![String::new()];
         for first in &listings[0].1 {
             if first != "link" {
@@ -100,7 +100,7 @@ fn what_does_not_fit_or_cannot_be_listed_is_left_out() {
     let seen = ["d1", "d1/0", "d2", "d2/0", "d0/0", "d0/1"];
     assert_eq!(paths(lab.list_all(&seen, MANY)), ["d2", "d0/1"]);
     assert_eq!(lab.read_all(&["d1/0/f1", "d2/0/f1", "d0/0/f1"], (MANY, MANY)).len(), 1);
-    // Much at once takes several requests.
+    // A large listing takes several requests.
     lab.caller = root();
     for dir in 0..5 {
         lab.make_dir(&format!("/wide{dir}"), 0o755).unwrap();

@@ -1,4 +1,4 @@
-//! Requests for one file that overlap in time, against every serial order of them.
+//! Requests for one file that overlap in time, compared with every serial order of them.
 
 use super::*;
 use base::rng::{Rng, seeded};
@@ -7,20 +7,20 @@ use base::serial::{self, Call, Edit, Fate};
 /// Groups of requests in one run.
 const GROUPS: u64 = 3000;
 
-/// A request that is pending, and when it was made.
+/// A pending request with its start time.
 struct Begun {
     id: RequestId,
     edit: Edit,
     at: u64,
 }
 
-/// A file that is open in every way, and requests for it that overlap.
+/// A file that is open in every mode, and requests for it that overlap.
 struct Bench {
     lab: Lab,
     rng: Rng,
     begun: Vec<Begun>,
     calls: Vec<Call>,
-    /// The next byte to be written: neighbouring writes differ.
+    /// Next byte to write: neighbouring writes differ.
     salt: u8,
 }
 
@@ -47,7 +47,7 @@ impl Bench {
         }
     }
 
-    /// Begins a request for the file that is open to append and to write.
+    /// Starts a request for the file, which is open to append and to write.
     fn begin(&mut self, node: NodeId, append: OpenId, write: OpenId) {
         let (edit, at) = (self.edit(), self.lab.now);
         let ask = match &edit {
@@ -71,7 +71,7 @@ impl Bench {
         self.begun.push(Begun { id, edit, at });
     }
 
-    /// Takes the replies that have come.
+    /// Takes the replies so far.
     fn collect(&mut self) {
         let end = self.lab.now;
         for begun in mem::take(&mut self.begun) {
@@ -102,7 +102,7 @@ impl Bench {
         }
     }
 
-    /// Something happens to what is pending: a random operation is done, a request is cancelled.
+    /// Performs a random operation, or cancels a random request.
     fn happen(&mut self) {
         if self.rng.u8(..16) == 0 && !self.begun.is_empty() {
             let at = self.rng.usize(..self.begun.len());
@@ -119,7 +119,7 @@ impl Bench {
         self.collect();
     }
 
-    /// One group: requests that overlap, then what the file is compared with every order.
+    /// Runs one group: requests that overlap, then a comparison of the file with every order.
     fn group(&mut self, before: Vec<u8>) -> Vec<u8> {
         let node = self.lab.walk("/f").unwrap();
         let append = self.lab.open_node(node, APPEND).unwrap();

@@ -1,8 +1,8 @@
-//! Reading, writing, holes and lengths.
+//! Reads, writes, holes and lengths.
 
 use super::*;
 
-/// Bytes that tell where they belong.
+/// Returns bytes that depend on their offset.
 fn pattern(count: usize, salt: u8) -> Vec<u8> {
     (0..count).map(|at| (at % 251) as u8 ^ (at / 4096) as u8 ^ salt).collect()
 }
@@ -94,7 +94,7 @@ fn a_large_file_is_cut_piece_by_piece_and_grows_only_then() {
     assert!(matches!(lab.answered(asked), Some(Ok(Reply::Done))));
     let stat = lab.stat_node(node).unwrap();
     assert!(stat.size == 1000 && stat.blocks > 8, "{stat:?}");
-    // Within the file anything goes; beyond its end whoever writes waits.
+    // Within the file, writes are possible; behind its end they wait.
     assert_eq!(lab.write_open(open, 0, b"head"), Ok(4));
     assert_eq!(lab.volume.counts().reaper.0, "cutting");
     let data = Buf::from(&b"tail"[..]);
@@ -128,7 +128,7 @@ fn cutting_goes_on_after_a_crash() {
     let open = lab.open("/f", WRITE).unwrap();
     lab.begin(Ask::SetStat { node, open: None, set });
     lab.begin(Ask::Sync { open, data_only: false });
-    // The reaper has no turn before the power fails.
+    // The reaper has no turn before the power failure.
     lab.replies.clear();
     while lab.replies.is_empty() {
         if !lab.operate() {

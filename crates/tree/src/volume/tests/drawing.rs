@@ -1,4 +1,4 @@
-//! The drawing of the errands, and what each does with what comes back.
+//! The drawing of pending requests, and their handling of completions.
 
 use super::super::errand::Errand;
 use super::super::plan::Placing;
@@ -8,7 +8,7 @@ use store::Ticket;
 
 const PLACING: Placing = Placing { offset: 0, appends_to: None };
 
-/// What comes back to an errand.
+/// A completion for a pending request.
 enum Back {
     Opened(Result<(), store::Error>),
     Fetched(Result<(), store::Error>),
@@ -20,7 +20,7 @@ enum Back {
     Cancel,
 }
 
-/// An errand that waits for something, in a volume with a file that is open as number 0.
+/// Returns a volume with a pending request, and with a file that is open as number 0.
 fn waiting(awaits: Awaits, ask: Ask, cancelled: bool) -> Lab {
     let mut lab = Lab::new();
     let (node, _open) = lab.create_with("/f", WRITE, true, 0o644).unwrap();
@@ -68,7 +68,7 @@ fn come_back(lab: &mut Lab, back: Back) {
     lab.perform(out);
 }
 
-/// Where the file does not reach.
+/// An offset behind the end of the file.
 const BEHIND: u64 = 1 << 20;
 
 /// A write that moves the end of the file.

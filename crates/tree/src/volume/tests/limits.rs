@@ -13,7 +13,7 @@ fn files_and_bytes_end_at_their_limits() {
     assert_eq!(lab.create("/d", 0o644), Err(Error::NoSpace));
     lab.write("/a", 0, &[1; 8 * 4096]).unwrap();
     assert_eq!(lab.write("/b", 0, &[1; 3 * 4096]), Err(Error::NoSpace));
-    // In place of what is there it takes nothing more.
+    // Overwriting takes no more space.
     lab.write("/a", 100, &[2; 4096]).unwrap();
     lab.write("/b", 0, &[1; 2 * 4096]).unwrap();
     assert_eq!(lab.write("/c", 0, b"x"), Err(Error::NoSpace));
@@ -37,7 +37,7 @@ fn large_writes_beyond_the_limit_leave_nothing_behind() {
     assert_eq!(lab.write_open(open, 0, &vec![1; 500_000]), Err(Error::NoSpace));
     assert_eq!(lab.write_open(open, 0, &vec![1; 400_000]), Ok(400_000));
     lab.close(open);
-    // The rest of what is taken is pages of the store's own.
+    // The rest of the used blocks is pages of the store itself.
     let taken = free - lab.volume.store.space().blocks_free;
     assert!((98..105).contains(&taken), "{taken}");
     assert_eq!(lab.blocks(), 98);
@@ -53,7 +53,7 @@ fn there_are_only_so_many_handles() {
     let one = lab.walk("/f").unwrap();
     let two = lab.walk("/f").unwrap();
     assert_eq!(lab.walk("/f"), Err(Error::TooManyOpen));
-    // Those who have their files go on with them.
+    // Open files stay usable.
     assert_eq!(lab.write_open(open, 0, b"abc"), Ok(3));
     assert_eq!(lab.read_open(open, 0, 9), Ok(b"abc".to_vec()));
     assert_eq!(lab.done(Ask::Sync { open, data_only: false }), Ok(()));
@@ -152,7 +152,7 @@ fn a_full_volume_can_be_emptied_again() {
     };
     assert_eq!(error, Error::NoSpace);
     lab.verify();
-    // What is kept for deletions is free, but not available.
+    // Space reserved for deletions is free, but not available.
     let stat = lab.stat_fs();
     assert_eq!(stat.blocks_free - stat.blocks_available, stat.blocks / 16);
     for n in 0..files {
@@ -167,7 +167,7 @@ fn a_full_volume_can_be_emptied_again() {
     lab.verify();
 }
 
-/// Puts a record into the store behind the volume's back.
+/// Writes a record to the store, bypassing the volume.
 fn forge(lab: &mut Lab, ino: u64, record: Vec<u8>) {
     let change =
         store::Change::Put { table: INODES, key: ino.to_be_bytes().to_vec(), value: record };

@@ -1,4 +1,4 @@
-//! Directories while they change.
+//! Directories that change during a listing.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ fn cookies_stay_the_same_for_other_readers_and_later() {
     let again = lab.list_open(open, 0, 10_000);
     assert!(again.iter().all(|entry| all.contains(entry)));
     assert_eq!(again.len(), 19);
-    // At least one, however little room there is; and nothing behind the last.
+    // At least one, however small the limit; and none behind the last.
     assert_eq!(lab.list_open(open, 0, 1).len(), 1);
     assert_eq!(lab.list_open(open, u64::MAX, 100).len(), 0);
     lab.close(open);

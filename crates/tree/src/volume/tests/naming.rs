@@ -1,4 +1,4 @@
-//! Making, walking, moving and removing names.
+//! Creation, walks, renaming and removal of names.
 
 use super::*;
 
@@ -96,7 +96,7 @@ fn hard_links_are_the_same_file() {
     assert!(lab.stat("/f").unwrap().is_same(&lab.stat("/d/g").unwrap()));
     assert_eq!(lab.stat("/f").unwrap().links, 2);
     assert_eq!(lab.link("/f", "/d/g"), Err(Error::Exists));
-    // Onto another name of itself: nothing happens.
+    // Onto another name of itself: no effect.
     lab.rename("/f", "/d/g").unwrap();
     assert_eq!((lab.list("/"), lab.list("/d")), (vec!["d".into(), "f".into()], vec!["g".into()]));
     lab.remove("/f").unwrap();
@@ -155,7 +155,7 @@ fn a_node_keeps_its_name_through_renames() {
     lab.release(node);
     let root = lab.volume.root();
     assert_eq!(lab.done(Ask::RemoveNode { node: root }), Err(Error::NotPermitted));
-    // Reached as the directory above another one.
+    // Reached by `..` from a subdirectory.
     lab.make_dir("/e/i", 0o755).unwrap();
     let node = lab.walk("/e/i/..").unwrap();
     lab.done(Ask::RenameNode { node, to: None, new_name: name("j"), replace: true }).unwrap();
@@ -228,7 +228,7 @@ fn fetch_follows_links_within_the_tree() {
     assert_eq!(stat.kind, Kind::Directory);
     assert_eq!(lab.list_open(open, 0, 1000).len(), 2);
     lab.close(open);
-    // From another directory nothing leads out of that.
+    // From another directory no path leads out of that.
     let root = lab.walk("/d").unwrap();
     lab.symlink("/d/in", "./x/../f").unwrap();
     lab.symlink("/d/out", "../d/f").unwrap();

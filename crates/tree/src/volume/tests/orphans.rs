@@ -74,7 +74,7 @@ fn holes_cost_the_reaper_nothing_in_a_file_of_any_size() {
         lab.write_open(open, far(n), &vec![n as u8; 512 << 10]).unwrap();
     }
     assert!(lab.blocks() > 65_536);
-    // First what is cut off a file that lives, then the rest.
+    // First the truncated part of a file that still has a name, then the rest.
     lab.resize("/f", far(35) + 5).unwrap();
     let mut turns = 0;
     for gone in [false, true] {
@@ -172,8 +172,8 @@ fn a_file_without_a_name_is_cut_and_grows_like_any_other() {
     assert_eq!(lab.blocks(), 0);
 }
 
-/// What was not asked to be durable may be lost, but never in part: after every failure of power
-/// the records fit together.
+/// Changes that were not synced may be lost, but never in part: after every power failure the
+/// records are consistent.
 #[test]
 fn a_volume_whose_power_failed_at_any_time_fits_together() {
     let mut rng = base::rng::seeded(77);

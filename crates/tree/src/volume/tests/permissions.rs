@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Permission checks.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn every_directory_on_the_way_must_let_the_caller_through() {
     become_user(&mut lab, 11, &[]);
     let from = lab.volume.root();
     let ask = Ask::Walk { from, names: names("home/a/b") };
-    // The walk ends in front of what may not be searched.
+    // The walk ends in front of a directory that may not be searched.
     assert!(matches!(lab.ask(ask), Ok(Reply::Walked(stats, None)) if stats.len() == 2));
     let node = lab.walk("/home/a").unwrap();
     let ask = Ask::Walk { from: node, names: names(".") };
@@ -52,7 +52,7 @@ fn modes_decide_who_opens_what() {
     assert_eq!(lab.open("/home/f", Access::READ), Err(Error::Denied));
     assert_eq!(lab.create_with("/home/f", WRITE, false, 0o666), Err(Error::Denied));
     assert_eq!(lab.resize("/home/f", 0), Err(Error::Denied));
-    // What somebody makes they may use as they opened it, whatever its mode.
+    // The creator may use a new file as opened, whatever its mode.
     let (node, open) = lab.create_with("/home/mine", WRITE, true, 0).unwrap();
     assert_eq!(lab.write_open(open, 0, b"x"), Ok(1));
     assert_eq!(lab.open_node(node, Access::READ), Err(Error::Denied));
@@ -82,7 +82,7 @@ fn names_are_changed_by_those_who_may_write_the_directory() {
     assert_eq!(lab.link("/home/d/f", "/home/mine/f"), Err(Error::Denied));
     lab.link("/home/d/f", "/home/theirs/f").unwrap();
     assert_eq!(lab.link("/home/d/secret", "/home/theirs/s"), Err(Error::NotPermitted));
-    // Into another directory goes only who could change the `..` of what goes there.
+    // Only who could change the `..` of a directory can move it into another one.
     assert_eq!(lab.rename("/home/mine", "/home/theirs/mine"), Err(Error::Denied));
     lab.rename("/home/mine", "/home/same").unwrap();
     lab.verify();
@@ -126,7 +126,7 @@ fn owners_change_modes_and_only_root_gives_files_away() {
     lab.caller = root();
     lab.chown("/home/f", 10, 99).unwrap();
     become_user(&mut lab, 10, &[]);
-    // Not a member of that group any more.
+    // No longer a member of that group.
     lab.chmod("/home/f", 0o2755).unwrap();
     assert_eq!(lab.stat("/home/f").unwrap().mode, 0o755);
     let set = SetStat { uid: Some(u32::MAX), ..SetStat::default() };

@@ -54,10 +54,10 @@ fn a_directory_with_all_beneath_it_ends_at_its_quota() {
     assert_eq!(lab.write("/d/e/b", 0, &[1; 3 * 4096]), Err(Error::QuotaExceeded));
     lab.write("/d/e/b", 0, &[1; 2 * 4096]).unwrap();
     assert_eq!(used(&mut lab, "/d", QUOTA), (10 * 4096, 5));
-    // Elsewhere there is room.
+    // Elsewhere there is space.
     lab.create("/f", 0o644).unwrap();
     lab.write("/f", 0, &[1; 20 * 4096]).unwrap();
-    // It is known after the next start as well.
+    // The quota is known after the next opening as well.
     let mut lab = lab.reopen();
     assert_eq!(lab.write("/d/e/c", 0, b"x"), Err(Error::QuotaExceeded));
     lab.remove("/d/a").unwrap();
@@ -81,7 +81,7 @@ fn files_that_were_there_before_are_counted() {
     }
     set(&mut lab, "/d", QUOTA, "max_inodes=1").unwrap();
     assert!(get(&mut lab, "/d", QUOTA).unwrap().ends_with(" state=counting"));
-    // Until then the limit does not hold, and what is changed is counted once.
+    // Until then the limit is not enforced, and changed files are counted once.
     lab.create("/d/new", 0o644).unwrap();
     lab.remove("/d/3/3").unwrap();
     lab.write("/d/4/4", 0, &[1; 5000]).unwrap();
@@ -95,8 +95,8 @@ fn files_that_were_there_before_are_counted() {
     lab.check_disk();
 }
 
-/// The volume as the next life finds it when power fails after all so far was durable, while files
-/// are being counted.
+/// Makes everything durable, then reopens the volume after a power failure while files are being
+/// counted.
 fn interrupted(mut lab: Lab) -> Lab {
     let root = lab.volume.root();
     let open = lab.open_node(root, Access::READ).unwrap();
@@ -107,7 +107,7 @@ fn interrupted(mut lab: Lab) -> Lab {
     Lab { now, asked, ..Lab::of(store, lab.world) }
 }
 
-/// Lets the volume have its turns, so many.
+/// Gives the volume this number of turns.
 fn turns(lab: &mut Lab, count: usize) {
     for _ in 0..count {
         while lab.operate() {}
@@ -162,7 +162,7 @@ fn a_user_ends_at_the_quota_wherever_the_files_are() {
     lab.create("/b", 0o666).unwrap();
     assert_eq!(lab.create("/c", 0o644), Err(Error::QuotaExceeded));
     lab.write("/a", 0, &[1; 4096]).unwrap();
-    // Whoever writes it, the file is the owner's.
+    // The file counts for its owner, whoever writes it.
     lab.caller = user(8, &[]);
     lab.write("/b", 0, &[1; 4096]).unwrap();
     assert_eq!(lab.write("/b", 4096, &[1; 1]), Err(Error::QuotaExceeded));
@@ -196,7 +196,7 @@ fn names_cross_only_where_one_inode_is_counted() {
     assert_eq!(used(&mut lab, "/d", QUOTA), (4 * 4096, 5));
     lab.rename("/d/b", "/f/g/b").unwrap();
     assert_eq!(used(&mut lab, "/d", QUOTA), (2 * 4096, 4));
-    // The directory itself goes where it likes, with its quota.
+    // The directory itself can be moved anywhere, with its quota.
     lab.rename("/d", "/f/d").unwrap();
     lab.write("/f/g/big", 0, &[1; 1]).unwrap_err();
     lab.create("/f/g/big", 0o644).unwrap();
@@ -225,7 +225,7 @@ fn within_a_directory_names_move_while_its_files_are_counted() {
             ("/d/a/a", "/d/b/a"),
             ("/d/b/b", "/d/c/b"),
             ("/d/c/c", "/d/a/c"),
-            // Names in one directory change their places in it.
+            // Renames within one directory.
             ("/d/a", "/d/n"),
             ("/d/b", "/d/a"),
             ("/d/n", "/d/b"),
@@ -259,7 +259,7 @@ fn what_leaves_a_directory_while_it_is_counted_is_not_counted() {
         lab.rename("/d/x", "/out/x").unwrap();
         lab.rename("/out/big", "/out/x/big").unwrap();
         lab.rename("/d/m", "/d/u/m").unwrap();
-        // As long as nothing of it is counted it may go.
+        // While none of it is counted, it can be moved.
         let went = lab.rename("/d/u", "/out/u");
         counted += usize::from(went == Err(Error::CrossDevice));
         lab.idle();
@@ -330,7 +330,7 @@ fn a_file_with_several_names_counts_for_one_directory() {
     assert_eq!(used(&mut lab, "/a", QUOTA), (0, 2));
     assert_eq!(used(&mut lab, "/b", QUOTA), (0, 1));
     lab.verify();
-    // For none, until the other one is set anew.
+    // It counts for none, until the other quota is set anew.
     remove(&mut lab, "/a", QUOTA).unwrap();
     lab.verify();
     remove(&mut lab, "/b", QUOTA).unwrap();
@@ -355,7 +355,7 @@ fn writes_past_a_quota_are_refused_before_they_are_on_the_disk() {
     lab.verify();
 }
 
-/// Records that no volume of ours has are errors, not panics.
+/// Records that this program never writes are errors, not panics.
 #[test]
 fn quotas_that_make_no_sense_are_damage() {
     let good = Quota { bytes_max: 9, inodes_max: 9, ..Quota::default() };
@@ -472,7 +472,7 @@ fn without_its_quota_a_directory_is_like_others() {
     assert_eq!(used(&mut lab, "/d", QUOTA), (0, 1), "the one beneath counts for itself");
     assert_eq!(lab.create("/d/e/b", 0o644), Err(Error::QuotaExceeded));
     remove(&mut lab, "/d/e", QUOTA).unwrap();
-    // The limit above holds while these are counted for it.
+    // The limit above is enforced while these are counted for it.
     assert_eq!(lab.create("/d/more", 0o644), Err(Error::QuotaExceeded));
     lab.idle();
     assert_eq!(used(&mut lab, "/d", QUOTA), (0, 3));
@@ -480,7 +480,7 @@ fn without_its_quota_a_directory_is_like_others() {
     remove(&mut lab, "/d", QUOTA).unwrap();
     lab.create("/d/e/b", 0o644).unwrap();
     lab.rename("/d/e", "/f/e").unwrap();
-    // With a directory goes its quota.
+    // The removal of a directory removes its quota.
     limit(&mut lab, "/d", QUOTA, "max_inodes=2");
     lab.remove("/d").unwrap();
     assert_eq!(get(&mut lab, "/", "trusted.upcall.quotas").unwrap(), "");
@@ -493,7 +493,7 @@ fn somewhere(rng: &mut Rng) -> String {
     (0..depth).map(|_| format!("/{}", ["a", "b", "c"][rng.usize(..3)])).collect()
 }
 
-/// Any request; many are refused, which is as good.
+/// Performs a random request; many fail, which is just as good a test.
 fn step(lab: &mut Lab, rng: &mut Rng) -> Result<(), Error> {
     let (one, two) = (somewhere(rng), somewhere(rng));
     let count = rng.usize(..3);

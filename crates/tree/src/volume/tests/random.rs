@@ -4,11 +4,11 @@ use super::*;
 use base::rng::{Rng, seeded};
 use std::collections::BTreeMap;
 
-/// What a tree should be: by path, all of it in memory.
+/// The expected tree: by path, all of it in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Thing {
     Directory,
-    /// An identity, that links share.
+    /// An identity shared by hard links.
     File(u64),
     Link(String),
 }
@@ -33,7 +33,7 @@ impl Model {
         !self.things.keys().any(|known| known.starts_with(&format!("{path}/")))
     }
 
-    /// Whether something could be made there.
+    /// Checks that a file could be created there.
     fn vacant(&self, path: &str) -> Result<(), Error> {
         match (self.is_directory(parent(path)), self.things.contains_key(path)) {
             (false, _) => Err(self.missing(parent(path))),
@@ -42,7 +42,7 @@ impl Model {
         }
     }
 
-    /// Why a directory cannot be walked into.
+    /// Returns the error of a walk into a directory.
     fn missing(&self, dir: &str) -> Error {
         match self.things.get(dir) {
             Some(_) => Error::NotDirectory,
@@ -132,7 +132,7 @@ fn path(rng: &mut Rng) -> String {
     (0..depth).map(|_| format!("/{}", ["a", "b", "c", "d"][rng.usize(..4)])).collect()
 }
 
-/// One random request, to both; the answers must be the same.
+/// Performs one random request on both; the replies must be the same.
 fn step(lab: &mut Lab, model: &mut Model, rng: &mut Rng) {
     let (one, two) = (path(rng), path(rng));
     let (what, got, wanted) = match rng.u8(..12) {
@@ -158,7 +158,7 @@ fn step(lab: &mut Lab, model: &mut Model, rng: &mut Rng) {
                 None => Err(Error::NotFound),
                 Some(source) => model.vacant(&two).and_then(|()| match source {
                     Thing::Directory => Err(Error::NotPermitted),
-                    // Two links that say the same would look like one to the model.
+                    // Two links with the same target would look like one to the model.
                     Thing::Link(_) => Err(Error::Cancelled),
                     Thing::File(_) => model.make(&two, source),
                 }),
@@ -189,7 +189,7 @@ fn step(lab: &mut Lab, model: &mut Model, rng: &mut Rng) {
             ("write", lab.write(&one, offset as u64, &data), wanted)
         }
     };
-    // Which of several reasons is told first does not matter for missing parents.
+    // The order of checks does not matter for missing parents.
     let same = got == wanted
         || (got.is_err() && wanted == Err(Error::NotFound))
         || (got.is_err() && wanted == Err(Error::NotDirectory))
@@ -218,7 +218,7 @@ fn compare(lab: &mut Lab, model: &mut Model) {
     assert_eq!(seen, model.things.len());
 }
 
-/// The same by the dozen: all directories, and all files.
+/// Compares all directories and all files, read in batches.
 fn compare_batches(lab: &mut Lab, model: &Model) {
     let mut missing: Vec<&str> = vec![""];
     let is_dir = |(_, thing): &(&String, &Thing)| **thing == Thing::Directory;
@@ -249,7 +249,7 @@ fn compare_batches(lab: &mut Lab, model: &Model) {
     }
 }
 
-/// Whatever is asked in whatever order, the tree is what the model is, also after a restart.
+/// For any sequence of requests, the tree equals the model, also after a restart.
 fn runs_with(seed: u64, world: World, steps: usize) {
     let mut rng = seeded(seed);
     let (mut lab, mut model) = (Lab::made(&usual(), world), Model::default());

@@ -1,4 +1,4 @@
-//! Files that get their name in one step with the check of what has it.
+//! Unnamed files that replace an entry in one step with the check of it.
 
 use super::*;
 use base::Expected;

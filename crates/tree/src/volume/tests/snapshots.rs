@@ -1,4 +1,4 @@
-//! Old trees.
+//! Snapshots.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Changes that are durable before they are answered.
+//! Write-through: changes that are durable before their replies.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn written_through(mut lab: Lab) -> Lab {
     lab
 }
 
-/// The volume after a change and a power failure at its answer.
+/// Returns the volume after a change and a power failure at its reply.
 fn after(mut lab: Lab, change: impl FnOnce(&mut Lab) -> Result<(), Error>) -> Lab {
     change(&mut lab).unwrap();
     written_through(lab.crash())

@@ -1,4 +1,4 @@
-//! Dates.
+//! Timestamps.
 
 use super::*;
 use base::SetTime;
@@ -35,7 +35,7 @@ fn each_operation_dates_what_it_changes() {
     lab.create("/d/f", 0o644).unwrap();
     type Step = fn(&mut Lab);
     let steps: [(&str, Step, [bool; 2], [bool; 2]); 7] = [
-        // What changes: of the directory and of the file, each contents and attributes.
+        // The changed times: of the directory and of the file, each of contents and attributes.
         ("write", |lab| lab.write("/d/f", 0, b"x").unwrap(), [false; 2], [true; 2]),
         ("chmod", |lab| lab.chmod("/d/f", 0o600).unwrap(), [false; 2], [false, true]),
         ("chown", |lab| lab.chown("/d/f", 1, 1).unwrap(), [false; 2], [false, true]),
