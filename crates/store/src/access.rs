@@ -1,14 +1,14 @@
-//! Access methods: what a table can be to its users.
+//! Access methods: the kinds of tables.
 //!
 //! | kind | for | key of an entry |
 //! |---|---|---|
-//! | [`tree`] | keys in order | the key |
-//! | [`record`] | values that have a number | the number |
-//! | [`hash`] | keys of any length, in no order | hash and a number among equal hashes |
-//! | [`raw`] | ranges of bytes | the object's number and a block's |
+//! | [`tree`] | ordered keys | the key |
+//! | [`record`] | numbered values | the number |
+//! | [`hash`] | keys of any length, unordered | hash and a number among equal hashes |
+//! | [`raw`] | byte ranges | the object's number and a block's |
 //!
-//! Each is a view of a table that turns what is wanted into [`Call`]s, and plans what such a call
-//! does; the engine does the rest. Tables have names in the [`catalog`].
+//! Each is a view of a table that converts operations to [`Call`]s, and plans such calls; the
+//! engine does the rest. Tables have names in the [`catalog`].
 
 pub mod catalog;
 pub mod hash;
@@ -22,7 +22,7 @@ use crate::transaction::request::{Call, Reply};
 use crate::transaction::sight::{Sight, Stop};
 use crate::{Change, transaction::Failure};
 
-/// Does a call, as far as that is possible now.
+/// Performs a call, as far as possible now.
 pub(crate) fn perform(call: &Call, sight: &mut Sight<'_>) -> Result<Reply, Stop> {
     match call {
         Call::Get { table, key } => Ok(Reply::Value(sight.get(*table, key)?)),
@@ -73,7 +73,7 @@ fn apply(changes: &[Change], sight: &mut Sight<'_>) -> Result<(), Stop> {
             Change::Cut { table, object, from, to } => {
                 sight.raw_cut(*table, *object, *from, *to)?;
             }
-            // Placed blocks belong to who uses the store itself.
+            // Placed blocks are for users of the store itself.
             Change::Attach { .. } | Change::Free { .. } => return Err(Failure::Invalid.into()),
         }
     }

@@ -1,13 +1,12 @@
 //! The copy-on-write B+tree: pure functions of cached pages, and changes that cannot fail.
 //!
-//! A change makes every page on its path *dirty*: the page leaves its block and lives in the cache
-//! alone, and its parent's pointer names the frame. A checkpoint gives dirty pages their new
-//! blocks. So a page on the disk is never overwritten, and until the next checkpoint a page is
-//! copied only once.
+//! A change makes every page on its path *dirty*: the page leaves its block and exists in the cache
+//! only, and its parent's pointer names the frame. A checkpoint assigns new blocks to dirty pages.
+//! So a page on the disk is never overwritten, and a page is copied only once between checkpoints.
 //!
-//! A page that is full leans on a neighbour before it splits, so that pages are about four fifths
-//! full after random insertions. Neighbours that are not cached are left alone: a change never
-//! waits.
+//! A full page first balances with a neighbour before it splits, so that pages are about four
+//! fifths full after random insertions. Neighbours that are not cached are left alone: a change
+//! never waits.
 
 use crate::cache::{Cache, State};
 use crate::page::{self, Ptr};
@@ -20,7 +19,7 @@ mod tests;
 
 pub(crate) use look::{find, last_at_or_before, seek, way_to};
 
-/// Blocks that are not part of the present tree any more.
+/// Blocks that are no longer part of the present tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Freed {
     pub(crate) at: u64,
@@ -32,42 +31,42 @@ pub(crate) struct Freed {
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) root: Ptr,
-    /// What changes have left behind.
+    /// Blocks freed by changes.
     pub(crate) freed: Vec<Freed>,
-    /// Keys that were taken out: their pages may be too empty.
+    /// Keys that were removed: their pages may be too empty.
     taken: Vec<Vec<u8>>,
 }
 
-/// A page on the way to a leaf, and which child the way goes through.
+/// A page on the path to a leaf, with the index of the child on the path.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     frame: u32,
     child: usize,
 }
 
-/// The way to a leaf; all of it is dirty.
+/// The path to a leaf; all of it is dirty.
 #[derive(Debug, Default)]
 struct Path {
     inner: Vec<Step>,
     leaf: u32,
 }
 
-/// Cells of pages that are laid out anew.
+/// Cells of pages to be laid out anew.
 type Cells = Vec<Vec<u8>>;
 
 impl Tree {
-    /// A tree without entries.
+    /// Returns an empty tree.
     pub(crate) fn empty(cache: &mut Cache) -> Tree {
         let root = new_page(cache, 0);
         Tree::at(Ptr::dirty(root))
     }
 
-    /// The tree with this root.
+    /// Returns the tree with this root.
     pub(crate) fn at(root: Ptr) -> Tree {
         Tree { root, freed: Vec::new(), taken: Vec::new() }
     }
 
-    /// Gives a key its value, in place of the one it had; gives that if it was an extent.
+    /// Sets the value of a key; returns the previous one if it was an extent.
     pub(crate) fn put(
         &mut self,
         cache: &mut Cache,
@@ -97,10 +96,10 @@ impl Tree {
         replaced
     }
 
-    /// Takes a key out; gives its value, and whether that is an extent. Its page stays, even empty,
-    /// until [`Tree::tidy`]: whatever else belongs there must find the page that was planned.
+    /// Removes a key; returns its value, and whether that is an extent. Its page stays, even empty,
+    /// until [`Tree::tidy`]: further changes of the transaction must find the planned page.
     pub(crate) fn take(&mut self, cache: &mut Cache, key: &[u8]) -> Option<(Vec<u8>, bool)> {
-        // A key that is not there makes nothing dirty.
+        // An absent key makes nothing dirty.
         find(cache, self.root, key).ok()??;
         let path = self.dirty_path(cache, key);
         let leaf = cache.change(path.leaf);
@@ -114,18 +113,18 @@ impl Tree {
         Some((value, extent))
     }
 
-    /// After a transaction: gives up empty pages, and joins pages with their neighbours where one
-    /// is enough.
+    /// Removes empty pages after a transaction, and merges pages with their neighbours where one
+    /// suffices.
     pub(crate) fn tidy(&mut self, cache: &mut Cache) {
         for key in std::mem::take(&mut self.taken) {
-            // What was tidied before may have led the way to a page that is not cached.
+            // An earlier merge may have led the path to a page that is not cached.
             if let Some(path) = self.known_path(cache, &key) {
                 self.thin_out(cache, &path, path.inner.len());
             }
         }
     }
 
-    /// The way to a key, if all of it is dirty.
+    /// Returns the path to a key, if all of it is dirty.
     fn known_path(&self, cache: &Cache, key: &[u8]) -> Option<Path> {
         let mut frame = self.root.frame()?;
         let mut inner = Vec::with_capacity(6);
@@ -145,7 +144,7 @@ impl Tree {
         extent::set_sum(page::value_mut(leaf, cell), index, sum);
     }
 
-    /// Makes every page on the way to a key dirty. They are all cached: that was planned.
+    /// Makes every page on the path to a key dirty. They are all cached, according to the plan.
     fn dirty_path(&mut self, cache: &mut Cache, key: &[u8]) -> Path {
         let mut frame = self.dirty_root(cache);
         let mut inner = Vec::with_capacity(6);
@@ -187,7 +186,7 @@ impl Tree {
         Some(frame)
     }
 
-    /// A cell does not fit into the leaf of a path.
+    /// Inserts a cell that does not fit into the leaf of a path.
     fn overflow(&mut self, cache: &mut Cache, path: &Path, index: usize, cell: Vec<u8>) {
         let leaf = cache.block(path.leaf);
         if index > 0 && index == page::count(leaf) {
@@ -198,8 +197,8 @@ impl Tree {
         self.spread(cache, path, path.inner.len(), cells);
     }
 
-    /// A cell begins a page of its own behind the leaf of a path: keys that come in order leave
-    /// full pages behind.
+    /// Starts a new page with a cell behind the leaf of a path: ascending keys leave full pages
+    /// behind.
     fn append(&mut self, cache: &mut Cache, path: &Path, cell: &[u8]) {
         let leaf = cache.block(path.leaf);
         let separator = separator(page::key(leaf, page::count(leaf) - 1), key_of(cell, 0));
@@ -218,8 +217,8 @@ impl Tree {
         }
     }
 
-    /// Lays the cells of the page at `depth` out anew: with a neighbour's, if there is one in the
-    /// cache, on as few pages as leave some room.
+    /// Lays out the cells of the page at `depth` anew: together with those of a cached neighbour,
+    /// if there is one, on as few pages as leave some room.
     fn spread(&mut self, cache: &mut Cache, path: &Path, depth: usize, mut cells: Cells) {
         assert!(!cells.is_empty(), "an empty page is given up, not laid out");
         let capacity = page::capacity(cache.block_size());
@@ -245,15 +244,15 @@ impl Tree {
         self.lay_out(cache, path, depth, (first, group), parts);
     }
 
-    /// The first cell of an inner page has an empty key; behind other cells it gets the one that
-    /// its parent knows.
+    /// Restores the key of an inner page's first cell, which is empty there, from the parent.
     fn unhide_first(&self, page: &[u8], parent: &[u8], child: usize, cells: &mut Cells) {
         if page::level(page) > 0 {
             cells[0] = page::rekeyed(&cells[0], page::key(parent, child));
         }
     }
 
-    /// A cached neighbour of the page at `depth`, made dirty; and whether it is the left one.
+    /// Returns a cached neighbour of the page at `depth`, made dirty, and whether it is the left
+    /// one.
     fn neighbour(&mut self, cache: &mut Cache, path: &Path, depth: usize) -> Option<(u32, bool)> {
         let up = path.inner[depth.checked_sub(1)?];
         let count = page::count(cache.block(up.frame));
@@ -272,8 +271,8 @@ impl Tree {
         self.dirty_child(cache, up.frame, child).map(|frame| (frame, is_left))
     }
 
-    /// Puts parts into pages, in place of the `old.1` children from `old.0` on; at depth zero, of
-    /// the root.
+    /// Fills pages with the parts, in place of the `old.1` children from `old.0` on; at depth zero,
+    /// of the root.
     fn lay_out(
         &mut self,
         cache: &mut Cache,
@@ -337,7 +336,7 @@ impl Tree {
         }
     }
 
-    /// The root has become several pages: a new one goes on top.
+    /// Adds a new root above the pages that the root was split into.
     fn raise_root(&mut self, cache: &mut Cache, level: u8, mut cells: Cells) {
         if cells.len() > 1 {
             let root = new_page(cache, level + 1);
@@ -347,7 +346,7 @@ impl Tree {
         }
     }
 
-    /// Gives up the page at `depth` if it is empty, or joins it with a neighbour if together they
+    /// Removes the page at `depth` if it is empty, or merges it with a neighbour if together they
     /// fill one page well.
     fn thin_out(&mut self, cache: &mut Cache, path: &Path, depth: usize) {
         let frame = frame_at(path, depth);
@@ -368,7 +367,7 @@ impl Tree {
         }
     }
 
-    /// The child on the way has become empty.
+    /// Removes the child on the path, which has become empty.
     fn remove_child(&mut self, cache: &mut Cache, path: &Path, up: usize) {
         let Step { frame, child } = path.inner[up];
         let parent = cache.change(frame);
@@ -384,7 +383,7 @@ impl Tree {
         self.thin_out(cache, path, up);
     }
 
-    /// A root with one child is not needed; one without any is an empty leaf.
+    /// Removes a root with one child; turns one without children into an empty leaf.
     fn lower_root(&mut self, cache: &mut Cache) {
         while let Some(frame) = self.root.frame() {
             let bytes = cache.block(frame);
@@ -425,12 +424,12 @@ fn fill(page: &mut [u8], level: u8, cells: &[Vec<u8>]) {
     }
 }
 
-/// Bytes that cells take with their slots.
+/// Returns the size of cells with their slots, bytes.
 fn size(cells: &[Vec<u8>]) -> usize {
     cells.iter().map(|cell| cell.len() + page::SLOT).sum()
 }
 
-/// Divides cells into pages that are about equally full.
+/// Divides cells into about equally full pages.
 fn divide(cells: Cells, pages: usize, capacity: usize) -> Vec<Cells> {
     let count = cells.len();
     let share = size(&cells).div_ceil(pages);
@@ -457,8 +456,8 @@ fn key_of(cell: &[u8], level: u8) -> &[u8] {
     &cell[start..start + length]
 }
 
-/// What stands in the parent before a part: for leaves the shortest key that does; an inner page's
-/// first key moves up. The first part keeps what it has.
+/// Returns the separator in the parent before a part: for leaves the shortest possible key; an
+/// inner page's first key moves up. The first part keeps its own.
 fn separate(level: u8, before: Option<&[u8]>, part: &mut Cells) -> Vec<u8> {
     let Some(before) = before else { return Vec::new() };
     assert!(!part.is_empty(), "every page gets cells");
@@ -470,7 +469,7 @@ fn separate(level: u8, before: Option<&[u8]>, part: &mut Cells) -> Vec<u8> {
     separator(before, &first)
 }
 
-/// The shortest key that stands between two.
+/// Returns the shortest key that separates two.
 fn separator(before: &[u8], first: &[u8]) -> Vec<u8> {
     let same = before.iter().zip(first).take_while(|(a, b)| a == b).count();
     first[..(same + 1).min(first.len())].to_vec()

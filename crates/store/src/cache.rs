@@ -1,10 +1,9 @@
-//! The buffer manager: the blocks of the volume that are in memory, pages and data alike.
+//! The buffer manager: cached blocks of the volume, pages and data alike.
 //!
-//! A frame holds one block. Clean frames stand in two queues after S3-FIFO (Yang et al., SOSP '23):
-//! newcomers wait in a short one, and only those looked at meanwhile pass to the long one, so that
-//! a scan of everything pushes out nothing that is in use. Changed frames are in no queue: they
-//! stay until a checkpoint has written them. Pinned frames stay as long as somebody waits for
-//! more.
+//! A frame holds one block. Clean frames are in two queues after S3-FIFO (Yang et al., SOSP '23):
+//! newcomers wait in a short one, and only those accessed meanwhile pass to the long one, so that a
+//! scan of everything evicts nothing in use. Changed frames are in no queue: they stay until a
+//! checkpoint has written them. Pinned frames stay as long as a fetch of further blocks is pending.
 
 use crate::page::Ptr;
 use base::Block;
@@ -16,50 +15,51 @@ use std::collections::VecDeque;
 #[cfg(test)]
 mod tests;
 
-/// A table whose order depends on nothing but its history.
+/// A hash table whose iteration order depends on its history only.
 pub(crate) type Map<K, V> = HashMap<K, V, FixedState>;
 
-/// How far a frame is.
+/// State of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Holds nothing.
+    /// Empty.
     Free,
-    /// The same as on the disk.
+    /// Equal to the block on the disk.
     Clean,
-    /// A changed page, nowhere yet but here.
+    /// A changed page, which exists in the cache only.
     DirtyPage,
-    /// Changed data; its block is chosen, and is written at the next checkpoint.
+    /// Changed data; its block is allocated, and is written at the next checkpoint.
     DirtyData,
-    /// On its way to the disk: must not be read from there.
+    /// Being written: must not be read from the disk.
     Writing,
 }
 
-/// A block in memory.
+/// A cached block.
 #[derive(Debug)]
 struct Frame {
     block: Block,
-    /// Which block of the volume; of changed pages none.
+    /// Its block number; none for changed pages.
     at: u64,
     state: State,
-    /// It is a page; else data. A pointer of the other kind is wrong, and finds nothing here.
+    /// Whether it is a page, or else data. A pointer of the other kind is wrong, and finds nothing
+    /// here.
     page: bool,
-    /// Looked at since it last was at the end of its queue, counted up to three.
+    /// Number of accesses since it was last at the end of its queue, at most three.
     touched: Cell<u8>,
     pins: u32,
-    /// Told apart from earlier users of the frame, by entries of the queues.
+    /// Number that distinguishes it from earlier users of the frame, in entries of the queues.
     stamp: u32,
 }
 
-/// All frames.
+/// The cache: all frames.
 #[derive(Debug)]
 pub(crate) struct Cache {
     frames: Vec<Frame>,
     free: Vec<u32>,
     by_block: Map<u64, u32>,
-    /// Newcomers, and those that were looked at again: frame and stamp.
+    /// Newcomers, and those accessed again: frame and stamp.
     small: VecDeque<(u32, u32)>,
     main: VecDeque<(u32, u32)>,
-    /// Who was pushed out of the short queue lately; back again, they pass to the long one.
+    /// Blocks recently evicted from the short queue; when they return, they pass to the long one.
     ghosts: VecDeque<u64>,
     ghost_set: HashSet<u64, FixedState>,
     capacity: usize,
@@ -70,7 +70,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Room for `capacity` blocks of `block` bytes, more if they are changed or pinned.
+    /// Returns a cache for `capacity` blocks of `block` bytes, more if they are changed or pinned.
     pub(crate) fn new(capacity: usize, block: usize) -> Cache {
         assert!(block.is_power_of_two(), "blocks have a size that disks know");
         Cache {
@@ -89,12 +89,12 @@ impl Cache {
         }
     }
 
-    /// Size of a block, bytes.
+    /// Returns the size of a block, bytes.
     pub(crate) fn block_size(&self) -> usize {
         self.block
     }
 
-    /// Frames that hold something.
+    /// Returns the number of frames in use.
     pub(crate) fn len(&self) -> usize {
         self.frames.len() - self.free.len()
     }
@@ -103,28 +103,28 @@ impl Cache {
         self.capacity
     }
 
-    /// Changed pages, which have no block yet.
+    /// Returns the number of changed pages, which have no block yet.
     pub(crate) fn dirty_pages(&self) -> usize {
         self.dirty_pages
     }
 
-    /// Frames that cannot be given up because the disk does not have them yet.
+    /// Returns the number of frames that cannot be evicted because the disk does not have them yet.
     pub(crate) fn unwritten(&self) -> usize {
         self.dirty_pages + self.dirty_data + self.writing
     }
 
-    /// Frames changed since the last checkpoint began.
+    /// Returns the number of frames changed since the last checkpoint began.
     pub(crate) fn dirty(&self) -> usize {
         self.dirty_pages + self.dirty_data
     }
 
-    /// The contents of the page that a pointer leads to, if they are here.
+    /// Returns the contents of a pointer's page, if it is cached.
     #[inline]
     pub(crate) fn page(&self, ptr: Ptr) -> Option<&[u8]> {
         self.page_block(ptr).map(|block| &**block)
     }
 
-    /// The same, to be shared.
+    /// Returns the shareable block of a pointer's page, if it is cached.
     #[inline]
     pub(crate) fn page_block(&self, ptr: Ptr) -> Option<&Block> {
         let index = match ptr.frame() {
@@ -136,20 +136,20 @@ impl Cache {
         Some(&frame.block)
     }
 
-    /// The contents of a block of data, if they are here.
+    /// Returns the contents of a data block, if it is cached.
     pub(crate) fn data(&self, at: u64) -> Option<&Block> {
         let frame = &self.frames[*self.by_block.get(&at)? as usize];
         touch(frame);
         (!frame.page).then_some(&frame.block)
     }
 
-    /// Which frame holds the page at a block.
+    /// Returns the frame of the page at a block.
     #[inline]
     pub(crate) fn page_at(&self, at: u64) -> Option<u32> {
         self.frame_of(at).filter(|index| self.frames[*index as usize].page)
     }
 
-    /// Which frame holds a block.
+    /// Returns the frame of a block.
     pub(crate) fn frame_of(&self, at: u64) -> Option<u32> {
         self.by_block.get(&at).copied()
     }
@@ -166,7 +166,7 @@ impl Cache {
         &self.frames[frame as usize].block
     }
 
-    /// The contents of a changed frame, to be changed again.
+    /// Returns the contents of a changed frame for further changes.
     #[inline]
     pub(crate) fn change(&mut self, frame: u32) -> &mut [u8] {
         let frame = &mut self.frames[frame as usize];
@@ -174,7 +174,7 @@ impl Cache {
         frame.block.bytes_mut()
     }
 
-    /// Takes in what was read, or is on the disk otherwise.
+    /// Adds a block that is also on the disk.
     pub(crate) fn add_clean(&mut self, at: u64, block: Block, page: bool) -> u32 {
         if let Some(frame) = self.frame_of(at) {
             return frame;
@@ -185,13 +185,13 @@ impl Cache {
         frame
     }
 
-    /// A new page that is nowhere yet.
+    /// Adds a new page that is not on the disk.
     pub(crate) fn add_page(&mut self, block: Block) -> u32 {
         self.dirty_pages += 1;
         self.add(0, block, State::DirtyPage, true)
     }
 
-    /// Changed data whose block has been chosen.
+    /// Adds changed data whose block is allocated.
     pub(crate) fn add_data(&mut self, at: u64, block: Block) {
         assert_ne!(at, 0, "block zero has a superblock");
         self.forget(at);
@@ -200,8 +200,8 @@ impl Cache {
         self.by_block.insert(at, frame);
     }
 
-    /// The page at a clean frame is going to be changed: it leaves its block. A page that is on
-    /// its way to the disk leaves its contents there.
+    /// Makes the page of a clean frame dirty: it leaves its block. A page that is being written
+    /// leaves its contents to the write.
     pub(crate) fn make_dirty(&mut self, index: u32) -> u32 {
         let frame = &mut self.frames[index as usize];
         let at = frame.at;
@@ -225,14 +225,14 @@ impl Cache {
         }
     }
 
-    /// A changed page is given up.
+    /// Drops a changed page.
     pub(crate) fn drop_page(&mut self, frame: u32) {
         assert_eq!(self.state(frame), State::DirtyPage);
         self.dirty_pages -= 1;
         self.release(frame);
     }
 
-    /// A changed page gets its block and is on its way there.
+    /// Assigns a block to a changed page and returns its contents for the write.
     pub(crate) fn start_page(&mut self, index: u32, at: u64) -> Block {
         assert_ne!(at, 0, "block zero has a superblock");
         self.forget(at);
@@ -246,7 +246,7 @@ impl Cache {
         self.frames[index as usize].block.clone()
     }
 
-    /// All changed data, now on its way to the disk, in the order of blocks.
+    /// Marks all changed data as being written; returns it in the order of blocks.
     pub(crate) fn start_data(&mut self) -> Vec<(u64, Block)> {
         let mut found = Vec::with_capacity(self.dirty_data);
         for frame in self.frames.iter_mut().filter(|frame| frame.state == State::DirtyData) {
@@ -260,7 +260,7 @@ impl Cache {
         found
     }
 
-    /// The blocks from `at` on are on the disk.
+    /// Marks the blocks from `at` on as written.
     pub(crate) fn written(&mut self, at: u64, count: usize) {
         for at in at..at + count as u64 {
             let Some(index) = self.frame_of(at) else { continue };
@@ -273,7 +273,7 @@ impl Cache {
         }
     }
 
-    /// The block is free, or is going to hold something else.
+    /// Drops a block that is freed, or gets other contents.
     pub(crate) fn forget(&mut self, at: u64) {
         let Some(index) = self.by_block.remove(&at) else { return };
         let state = self.frames[index as usize].state;
@@ -291,7 +291,7 @@ impl Cache {
         self.frames[frame as usize].pins += 1;
     }
 
-    /// The frame may be given up again. It may have been given up already, if its block was freed.
+    /// Unpins a frame, which may have been dropped already, if its block was freed.
     pub(crate) fn unpin(&mut self, at: u64) {
         if let Some(frame) = self.frame_of(at) {
             let pins = &mut self.frames[frame as usize].pins;
@@ -322,7 +322,7 @@ impl Cache {
         self.free.push(index);
     }
 
-    /// Puts a clean frame into the queue where it belongs.
+    /// Adds a clean frame to its queue.
     fn enqueue(&mut self, index: u32) {
         let frame = &self.frames[index as usize];
         assert_eq!(frame.state, State::Clean, "what the disk lacks is in no queue");
@@ -332,7 +332,7 @@ impl Cache {
         } else {
             self.small.push_back(entry);
         }
-        // What was changed since it was queued leaves its old entry behind.
+        // A frame changed since it was queued leaves its old entry behind.
         if self.small.len() + self.main.len() > 2 * self.frames.len() + 64 {
             let frames = &self.frames;
             let current = |entry: &(u32, u32)| frames[entry.0 as usize].stamp == entry.1;
@@ -341,7 +341,7 @@ impl Cache {
         }
     }
 
-    /// Gives up clean frames until there is room, as far as that is possible. Never between a plan
+    /// Evicts clean frames down to the capacity, as far as possible. Never called between a plan
     /// and its application.
     pub(crate) fn evict(&mut self) {
         let mut patience = self.small.len() + 4 * self.main.len();
@@ -378,7 +378,7 @@ impl Cache {
         }
     }
 
-    /// Asserts what always holds.
+    /// Asserts all invariants.
     pub(crate) fn check(&self) {
         let counted = |state| self.frames.iter().filter(|frame| frame.state == state).count();
         assert_eq!(self.dirty_pages, counted(State::DirtyPage));

@@ -1,5 +1,5 @@
-//! A mistake that can be planted, for the simulation, which must find it; and what only a store can
-//! make, for the fuzzers.
+//! A fault to be injected for the simulation, which must find it; and functions of the store for
+//! fuzzers.
 
 use crate::Superblock;
 use crate::journal::batch;
@@ -9,7 +9,7 @@ thread_local! {
     static BELIEVE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on this thread takes every page and every block for what was wanted, or no longer.
+/// Disables or enables the checks of pages and blocks in this thread.
 pub fn believe_everything(believe: bool) {
     BELIEVE.set(believe);
 }
@@ -18,8 +18,8 @@ pub(crate) fn believes() -> bool {
     BELIEVE.get()
 }
 
-/// Puts checksums that fit under the batches of a journal ring, however its bytes were changed, as
-/// far as batches can be told from their numbers.
+/// Makes the batches of a journal ring valid by new checksums, however its bytes were modified, as
+/// far as batches can be recognised by their numbers.
 pub fn seal_journal(superblock: &Superblock, ring: &mut [u8]) {
     let mut place = superblock.tail;
     // Each batch has a number of its own, so this ends with the ring.

@@ -1,65 +1,65 @@
-//! What a transaction changes.
+//! Changes of a transaction.
 
 use crate::{Layout, Table};
 
-/// One change. A transaction is a list of them, applied whole or not at all.
+/// One change. A transaction is a list of changes, applied as a whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The key has this value from now on.
+    /// Set the value of a key.
     Put {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// At most [`crate::Layout::key_max`] bytes.
+        /// The key, at most [`crate::Layout::key_max`] bytes.
         key: Vec<u8>,
-        /// At most [`crate::Layout::value_max`] bytes; what does not fit a page gets an extent.
+        /// The value, at most [`crate::Layout::value_max`] bytes; one that does not fit a page gets
+        /// an extent.
         value: Vec<u8>,
     },
-    /// The key is gone. No error if it was not there.
+    /// Delete a key. An absent key is no error.
     Delete {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which.
+        /// The key.
         key: Vec<u8>,
     },
-    /// Bytes of a raw object, which need not exist before. They ride in the journal.
+    /// Write bytes of a raw object, which need not exist before. They go through the journal.
     Write {
-        /// Of which table; it holds nothing but raw objects.
+        /// The table, which holds raw objects only.
         table: Table,
-        /// Which object.
+        /// The object.
         object: u64,
-        /// Where, bytes.
+        /// Offset, bytes.
         offset: u64,
-        /// What.
+        /// The data.
         data: Vec<u8>,
     },
-    /// Blocks that were placed on the disk before ([`crate::Store::place`]) become part of a raw
-    /// object, in place of what was there.
+    /// Attach placed blocks ([`crate::Store::place`]) to a raw object, in place of its former ones.
     Attach {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which object.
+        /// The object.
         object: u64,
-        /// Where, bytes; a multiple of the block size.
+        /// Offset, bytes; a multiple of the block size.
         offset: u64,
-        /// Which blocks.
+        /// The blocks.
         extent: Extent,
     },
-    /// A range of a raw object becomes a hole: reads as zeros and takes no space.
+    /// Punch a hole in a raw object: the range reads as zeros and takes no space.
     Cut {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which object.
+        /// The object.
         object: u64,
-        /// First byte.
+        /// Offset of the first byte.
         from: u64,
-        /// Byte behind the last; `u64::MAX`: to the end.
+        /// Offset behind the last byte; `u64::MAX`: to the end.
         to: u64,
     },
-    /// Blocks that a dropped snapshot held are free. For the store itself.
+    /// Free blocks that a dropped snapshot held. For the store itself.
     Free {
-        /// The first block.
+        /// First block.
         at: u64,
-        /// How many.
+        /// Number of blocks.
         count: u32,
     },
 }
@@ -67,25 +67,25 @@ pub enum Change {
 /// A run of data blocks with a checksum each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The first block.
+    /// First block.
     pub at: u64,
-    /// The epoch in which they were written.
+    /// Epoch of their write.
     pub birth: u64,
-    /// Their checksums, one a block.
+    /// Their checksums, one for each block.
     pub sums: Vec<u64>,
 }
 
-/// When a commit is acknowledged.
+/// Time of the acknowledgement of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// When it survives power loss.
     Durable,
-    /// At once; it is durable soon, and not before anything committed earlier.
+    /// At once; it becomes durable soon, and not before anything committed earlier.
     Soon,
 }
 
 impl Change {
-    /// Of which table.
+    /// Returns the table.
     pub(crate) fn table(&self) -> Option<Table> {
         match self {
             Change::Put { table, .. }
@@ -97,7 +97,7 @@ impl Change {
         }
     }
 
-    /// Whether everything is of a size and in a place that a volume takes.
+    /// Returns whether all sizes and positions are within the limits of the volume.
     pub(crate) fn is_fair(&self, layout: &Layout) -> bool {
         let block = layout.block as u64;
         let within = |at: u64, count: u64| {

@@ -1,8 +1,7 @@
-//! Checks a volume as it is on the disk: every checksum, every block's use, every order.
+//! Checks a volume on its disk: every checksum, the use of every block, every order of keys.
 //!
-//! Straight-line code over a function that reads blocks: a check has nothing else to do meanwhile.
-//! It repairs nothing. The journal is looked at but not applied, so a volume that was not closed
-//! is opened and closed first.
+//! Straight-line code over a function that reads blocks. It repairs nothing. The journal is checked
+//! but not applied, so a volume that was not closed is opened and closed first.
 
 use crate::btree::extent;
 use crate::journal::{batch, record};
@@ -15,61 +14,60 @@ use std::collections::BTreeSet;
 
 mod walk;
 
-/// Reads so many blocks from one on. `None`: they cannot be read.
+/// Reads this number of blocks from one on; `None` if they cannot be read.
 pub type Read<'a> = dyn FnMut(u64, u32) -> Option<Vec<Block>> + 'a;
 
-/// Something that is not as it should be.
+/// An inconsistency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// One of the eight superblocks is damaged. One that was being written when power failed may
-    /// be; the others say what counts.
+    /// One of the eight superblocks is damaged. One being written during a power failure may be;
+    /// the others are valid then.
     Superblock(u64),
-    /// The map of what is in use is damaged; of which segment, or its index.
+    /// The allocation map is damaged; at this segment, or its index.
     Map(Option<u64>),
     /// Acknowledged transactions behind this batch have been lost.
     Journal(u64),
     /// A page is damaged, and with it all keys from the first to before the second (with their
-    /// tables' numbers in front; none: to the end).
+    /// tables' numbers in front; `None`: to the end).
     Page(u64, Vec<u8>, Option<Vec<u8>>),
-    /// A block of data is damaged: where it is, of which table and key, and which of the blocks of
-    /// that value it is.
+    /// A data block is damaged: its number, table and key, and its index in the value.
     Data(u64, Table, Vec<u8>, u64),
     /// A block is used twice.
     Twice(u64),
-    /// Blocks in the dead list of the snapshot of this epoch that the present tree, a newer
-    /// snapshot or another dead list has: how many, and the first. They would be freed while they
-    /// are in use.
+    /// Blocks in the dead list of the snapshot of this epoch that are also in the present tree, a
+    /// newer snapshot or another dead list: their number, and the first. They would be freed
+    /// while they are in use.
     DeadInUse(u64, u64, u64),
-    /// A block is used, but the map says it is free.
+    /// A block is used, but free according to the map.
     NotInMap(u64),
-    /// So many blocks are in use according to the map, and nobody uses them; the first of them.
+    /// This number of blocks are in use according to the map, but unused; the first of them.
     Unused(u64, u64),
-    /// A snapshot's record makes no sense.
+    /// A snapshot's record is invalid.
     Snapshot(Vec<u8>),
 }
 
-/// What a check looked at.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Pages, each once.
+    /// Number of pages, each counted once.
     pub pages: u64,
-    /// Blocks of data, each once.
+    /// Number of data blocks, each counted once.
     pub data: u64,
-    /// Entries of the present state.
+    /// Number of entries of the present state.
     pub entries: u64,
-    /// Snapshots.
+    /// Number of snapshots.
     pub snapshots: u64,
-    /// Transactions in the journal that no checkpoint has.
+    /// Number of transactions in the journal that no checkpoint includes.
     pub journaled: u64,
-    /// Pages, blocks of data and parts of the map that a later checkpoint replaced before they
-    /// were read. They are not checked, and neither is which blocks are in use.
+    /// Number of pages, data blocks and parts of the map that a later checkpoint replaced
+    /// before they were read. They are not checked, and neither is the use of blocks then.
     pub outdated: u64,
-    /// What is wrong.
+    /// Inconsistencies.
     pub findings: Vec<Finding>,
 }
 
 impl Checked {
-    /// Notes that a block is not what was written, unless it may have been used again.
+    /// Records that a block is not as written, unless it may have been reused.
     fn note(&mut self, finding: Finding, watcher: &mut dyn Watcher) {
         if watcher.is_current() {
             self.findings.push(finding);
@@ -79,35 +77,35 @@ impl Checked {
     }
 }
 
-/// Who looks on while a volume is checked.
+/// Observer of a check.
 pub trait Watcher {
-    /// An entry of the present state; of values with an extent the bytes are read only for tables
-    /// that [`Watcher::wants`].
+    /// Visits an entry of the present state; the bytes of values with an extent are read only for
+    /// tables that [`Watcher::wants`].
     fn entry(&mut self, table: Table, key: &[u8], value: Content<'_>);
 
-    /// Whether the contents of large values of a table are wanted.
+    /// Returns whether the contents of large values of a table are wanted.
     fn wants(&self, table: Table) -> bool;
 
-    /// Whether blocks of data are read that nobody wants, to see whether they are damaged.
+    /// Returns whether unwanted data blocks are read, too, to find damage.
     fn reads_data(&self) -> bool {
         true
     }
 
-    /// So many blocks of so many in use have been read.
+    /// Reports the numbers of blocks read and of all blocks in use.
     fn progress(&mut self, done: u64, all: u64);
 
-    /// Whether the superblock that is checked is still the newest. Asked after a block was read
-    /// that is not what was written: if another process has written a checkpoint meanwhile, the
-    /// block may have been used again, and nothing is known about it.
+    /// Returns whether the superblock being checked is still the newest. Called after a block was
+    /// found not to be as written: if another process has written a checkpoint meanwhile, the block
+    /// may have been reused, and its state is unknown.
     fn is_current(&mut self) -> bool {
         true
     }
 }
 
-/// Blocks of data that earlier checks of a volume in use have found right.
+/// Data blocks that earlier checks of a volume in use have found correct.
 #[derive(Clone, Debug, Default)]
 pub struct Verified {
-    /// The volume's number: another volume may have taken its place.
+    /// The volume's number: another volume may have replaced it.
     volume: u64,
     /// Epoch of the last check.
     epoch: u64,
@@ -115,14 +113,14 @@ pub struct Verified {
     blocks: Vec<u64>,
 }
 
-/// What an entry holds.
+/// Contents of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
-    /// These bytes.
+    /// Bytes.
     Bytes(&'a [u8]),
-    /// So many blocks of data.
+    /// This number of data blocks.
     Blocks(u64),
-    /// So many blocks of data, of which some are damaged.
+    /// This number of data blocks, some of them damaged.
     Damaged(u64),
 }
 
@@ -140,8 +138,8 @@ pub fn check(
 
 /// Checks the newest checkpoint of a volume that another process may be writing to.
 ///
-/// Nothing that the newest superblock leads to is overwritten, so what is read while
-/// [`Watcher::is_current`] holds is what that superblock leads to. If [`Checked::outdated`] is not
+/// Nothing reachable from the newest superblock is overwritten, so blocks read while
+/// [`Watcher::is_current`] holds belong to that superblock's state. If [`Checked::outdated`] is not
 /// zero, the check is to be repeated; blocks in `verified` are not read again then.
 ///
 /// # Errors
@@ -196,7 +194,7 @@ fn check_superblocks(head: &[u8], checked: &mut Checked) {
     }
 }
 
-/// The blocks in use as the map says.
+/// Returns the blocks in use according to the map.
 fn read_map(
     superblock: &Superblock,
     read: &mut Read<'_>,
@@ -238,7 +236,7 @@ fn read_bytes(at: u64, count: u64, layout: &Layout, read: &mut Read<'_>) -> Opti
     Some(bytes)
 }
 
-/// Follows the journal and looks whether something is missing in it.
+/// Follows the journal and checks that no batch is missing.
 fn check_journal(superblock: &Superblock, read: &mut Read<'_>, checked: &mut Checked) {
     let layout = &superblock.layout;
     let Some(ring) = read_bytes(layout.journal_at, layout.journal, layout, read) else {
@@ -261,7 +259,7 @@ fn check_journal(superblock: &Superblock, read: &mut Read<'_>, checked: &mut Che
     }
 }
 
-/// Compares what is used with what the map says.
+/// Compares the used blocks with the map.
 fn compare(layout: &Layout, used: &[u64], live: &[u64], checked: &mut Checked) {
     let mut unused = (0, 0);
     for (index, (used, live)) in used.iter().zip(live).enumerate() {
@@ -277,13 +275,13 @@ fn compare(layout: &Layout, used: &[u64], live: &[u64], checked: &mut Checked) {
         unused.0 += u64::from(lost.count_ones());
     }
     let mapped = !checked.findings.iter().any(|finding| matches!(finding, Finding::Page(..)));
-    // What a damaged page leads to is not known, so nothing can be said about the rest.
+    // Blocks below a damaged page are unknown, so nothing can be said about the rest.
     if unused.0 > 0 && mapped {
         checked.findings.push(Finding::Unused(unused.0, unused.1));
     }
 }
 
-/// Whether a value is an extent; for [`walk`].
+/// Decodes an extent; for [`walk`].
 fn extent_of(value: &[u8]) -> extent::View<'_> {
     extent::View::new(value)
 }

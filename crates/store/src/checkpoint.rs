@@ -1,10 +1,10 @@
-//! The checkpoint: from time to time everything changed is written to fresh blocks, and a
-//! superblock says so.
+//! The checkpoint: from time to time all changes are written to fresh blocks, followed by a
+//! superblock.
 //!
-//! What is written was fixed at one moment, synchronously ([`freeze`]): every dirty page got its
-//! block and its parent its checksum. Work goes on meanwhile; a page that is changed while it is
-//! being written is copied first. The superblock is written when all else is durable, so a crash
-//! finds either the checkpoint before or this one.
+//! The state to write is fixed at one moment, synchronously ([`freeze`]): every dirty page gets its
+//! block and its parent its checksum. Work continues meanwhile; a page changed while it is being
+//! written is copied first. The superblock is written when everything else is durable, so after a
+//! crash either the previous checkpoint or this one is found.
 //!
 #![doc = include_str!("checkpoint/states.md")]
 
@@ -14,15 +14,15 @@ mod tests;
 
 use base::{Automaton, Instant};
 
-/// What can happen to a checkpoint.
+/// An input of the checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// It is time for one.
+    /// Start a checkpoint.
     Begin,
-    /// Every page is cached that writing down what was freed will change.
+    /// Every page that recording the freed blocks will change is cached.
     Prepared,
-    /// Everything to be written is fixed: so many segments have to be closed, and so many other
-    /// writes done.
+    /// The state to write is fixed: this number of segments must be closed, and of other writes
+    /// done.
     Frozen(u32),
     /// A segment is closed, or another write is done.
     Written,
@@ -30,41 +30,41 @@ pub(crate) enum Input {
     Flushed,
     /// The superblock is durable.
     Sealed,
-    /// The disk failed.
+    /// The disk has failed.
     Failed,
 }
 
-/// What a checkpoint can ask for.
+/// An output of the checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Bring the pages into the cache that freezing will change.
+    /// Fetch the pages that freezing will change.
     Prepare,
-    /// Fix what is to be written, and write it.
+    /// Fix the state to write, and write it.
     Freeze,
-    /// Make it durable.
+    /// Flush the disk.
     Flush,
     /// Write the superblock, durably.
     Seal,
-    /// What the checkpoint before had is free, and so is the journal before this one.
+    /// Free the blocks of the previous checkpoint only, and the journal before this one.
     Release,
 }
 
-/// How far the checkpoint is.
+/// State of the checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// None is under way.
+    /// No checkpoint in progress.
     Idle,
-    /// Waits for pages.
+    /// Waiting for pages.
     Preparing,
-    /// Waits to be frozen, in the same turn.
+    /// Waiting for the freeze, in the same turn.
     Freezing,
-    /// Waits for so many writes.
+    /// Waiting for this number of writes.
     Writing(u32),
-    /// Waits for the flush.
+    /// Waiting for the flush.
     Flushing,
-    /// Waits for the superblock.
+    /// Waiting for the superblock.
     Sealing,
-    /// The disk failed: there will be no other.
+    /// Ended after a failure of the disk.
     Broken,
 }
 
@@ -81,12 +81,12 @@ impl Default for Checkpoint {
 }
 
 impl Checkpoint {
-    /// Whether one could begin.
+    /// Returns whether a checkpoint could begin.
     pub(crate) fn is_idle(&self) -> bool {
         self.state == State::Idle
     }
 
-    /// Closed segments and other writes that it waits for.
+    /// Returns the number of segments and other writes that it waits for.
     pub(crate) fn writes(&self) -> usize {
         match self.state {
             State::Writing(writes) => writes as usize,
@@ -99,12 +99,12 @@ impl Checkpoint {
         }
     }
 
-    /// Whether it waits for the flush, and for the superblock.
+    /// Returns whether it waits for the flush, and for the superblock.
     pub(crate) fn waits(&self) -> (bool, bool) {
         (self.state == State::Flushing, self.state == State::Sealing)
     }
 
-    /// The state, for people.
+    /// Returns the state's name, for people.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.state {
             State::Idle => "idle",
@@ -146,7 +146,8 @@ impl Automaton for Checkpoint {
                 out.push(Output::Release);
                 State::Idle
             }
-            // The journal may have met the failure; then nothing may be made durable either.
+            // The failure may have been found by the journal; then nothing may become durable here
+            // either.
             (
                 State::Idle
                 | State::Preparing
@@ -157,7 +158,7 @@ impl Automaton for Checkpoint {
                 | State::Broken,
                 Input::Failed,
             ) => State::Broken,
-            // What was under way ends.
+            // Operations in flight end.
             (
                 State::Broken,
                 Input::Begin
@@ -167,7 +168,7 @@ impl Automaton for Checkpoint {
                 | Input::Flushed
                 | Input::Sealed,
             ) => State::Broken,
-            // Each answer comes once, to who asked; one begins only when none is under way.
+            // Each completion arrives once; a checkpoint begins only when none is in progress.
             (
                 state @ (State::Idle
                 | State::Preparing

@@ -1,8 +1,8 @@
-//! Volumes for straight-line code: every operation on the disk is done at once.
+//! Volumes for straight-line code: every operation on the disk is performed at once.
 //!
-//! A [`Disk`] is whatever holds blocks: a file, a device, [`Memory`]. A [`Driver`] owns an engine
-//! and its disk, and answers each request before it returns. It neither waits nor reads a clock
-//! itself: the time is given with every request.
+//! A [`Disk`] is anything that holds blocks: a file, a device, [`Memory`]. A [`Driver`] owns an
+//! engine and its disk, and completes each request before it returns. It neither waits nor reads a
+//! clock itself: every request includes the time.
 
 use crate::transaction::{Engine, Failure, Output, Reply, Request};
 use crate::{Config, Error, Geometry, HEAD_BYTES, Io, IoDone, IoId, Ticket, format};
@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, VecDeque};
 #[cfg(test)]
 mod tests;
 
-/// Something that holds blocks.
+/// A container of blocks.
 pub trait Disk {
-    /// The first [`HEAD_BYTES`] bytes.
+    /// Returns the first [`HEAD_BYTES`] bytes.
     ///
     /// # Errors
-    /// If they cannot be read, or there are not so many.
+    /// If they cannot be read, or there are fewer.
     fn head(&mut self) -> Result<Vec<u8>, base::Error>;
 
     /// Reads `count` blocks from block `at` on.
@@ -26,20 +26,20 @@ pub trait Disk {
     /// If one cannot be read.
     fn read(&mut self, at: u64, count: u32) -> Result<Vec<Block>, base::Error>;
 
-    /// Writes blocks from block `at` on. `durable`: they are when this returns.
+    /// Writes blocks from block `at` on. `durable`: they are durable when this returns.
     ///
     /// # Errors
-    /// If one cannot be written. Then nobody knows what is there.
+    /// If one cannot be written; the contents are unknown then.
     fn write(&mut self, at: u64, blocks: &[Block], durable: bool) -> Result<(), base::Error>;
 
-    /// Makes durable what was written.
+    /// Makes completed writes durable.
     ///
     /// # Errors
-    /// If that failed. Then nobody knows what is on the disk.
+    /// If that failed; the contents of the disk are unknown then.
     fn flush(&mut self) -> Result<(), base::Error>;
 }
 
-/// Does one operation.
+/// Performs one operation.
 pub fn perform(disk: &mut impl Disk, io: &Io) -> (IoId, IoDone) {
     let done = match io {
         Io::Read { at, count, .. } => IoDone::Read(disk.read(*at, *count)),
@@ -49,10 +49,10 @@ pub fn perform(disk: &mut impl Disk, io: &Io) -> (IoId, IoDone) {
     (io.id(), done)
 }
 
-/// Makes an empty volume on a disk.
+/// Creates an empty volume on a disk.
 ///
 /// # Errors
-/// `TooLarge` if the geometry makes no sense, `DiskFailed`, `DiskFull`.
+/// `TooLarge` if the geometry is invalid, `DiskFailed`, `DiskFull`.
 pub fn create(
     disk: &mut impl Disk,
     geometry: &Geometry,
@@ -79,7 +79,7 @@ impl<D: Disk> Driver<D> {
     /// Opens the volume on a disk.
     ///
     /// # Errors
-    /// As [`crate::Store::open`], or what recovery found.
+    /// As [`crate::Store::open`], or the error of recovery.
     pub fn open(mut disk: D, config: Config, now: Instant) -> Result<Driver<D>, Error> {
         let head = disk.head().map_err(|_| Error::NotAVolume)?;
         let mut said = Vec::new();
@@ -98,11 +98,11 @@ impl<D: Disk> Driver<D> {
         }
     }
 
-    /// Asks for something and gives the answer, when everything that was to be done is done.
+    /// Performs a request and all work due, and returns the reply.
     ///
     /// # Errors
-    /// As the request's. `WouldDeadlock` if it has to wait for a lock: there is nobody else who
-    /// could give it back.
+    /// As the request's. `WouldDeadlock` if it has to wait for a lock: there is no one else to
+    /// release it.
     pub fn ask(&mut self, now: Instant, request: Request) -> Result<Reply, Failure> {
         self.next += 1;
         let ticket = Ticket(self.next);
@@ -115,7 +115,7 @@ impl<D: Disk> Driver<D> {
         answer.expect("who waits for nothing is answered")
     }
 
-    /// Does what is due, until there is nothing more to be done at this time.
+    /// Performs work due, until nothing is left to do at this time.
     pub fn run(&mut self, now: Instant) {
         self.run_for(now, None);
     }
@@ -129,7 +129,7 @@ impl<D: Disk> Driver<D> {
                     match said {
                         Output::Io(io) => self.to_do.push_back(io),
                         Output::Reply(of, result) if Some(of) == ticket => answer = Some(result),
-                        // Who asked for that one has been told something else long ago.
+                        // The request was refused long ago.
                         Output::Reply(..) => {}
                         Output::Opened(_) => unreachable!("it was open"),
                     }
@@ -144,7 +144,7 @@ impl<D: Disk> Driver<D> {
         }
     }
 
-    /// Does one operation; whether there was one.
+    /// Performs one operation; returns whether there was one.
     fn step(&mut self, now: Instant) -> bool {
         let Some(io) = self.to_do.pop_front() else { return false };
         let (id, done) = perform(&mut self.disk, &io);
@@ -153,24 +153,24 @@ impl<D: Disk> Driver<D> {
         true
     }
 
-    /// The engine, to look at.
+    /// Returns the engine.
     #[inline]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// The disk.
+    /// Returns the disk.
     pub fn disk(&self) -> &D {
         &self.disk
     }
 
-    /// The disk, as it is now; the volume is not closed.
+    /// Returns the disk in its present state; the volume is not closed.
     pub fn into_disk(self) -> D {
         self.disk
     }
 }
 
-/// A disk in memory, with a cache that a power failure empties.
+/// A disk in memory, with a volatile cache.
 #[derive(Clone, Debug)]
 pub struct Memory {
     block: usize,
@@ -180,12 +180,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// So many blocks of zeros of so many bytes.
+    /// Returns a disk of this number of blocks of zeros, of this size in bytes.
     pub fn new(block: usize, blocks: u64) -> Memory {
         Memory { block, blocks, durable: BTreeMap::new(), cached: BTreeMap::new() }
     }
 
-    /// One with an empty volume on it.
+    /// Returns a disk with an empty volume.
     ///
     /// # Errors
     /// As [`create`].
@@ -195,7 +195,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// The power fails: what was not made durable is gone.
+    /// Simulates a power failure: writes that were not made durable are lost.
     pub fn lose_power(&mut self) {
         self.cached.clear();
     }

@@ -5,13 +5,13 @@ use base::Error;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-/// Most failures that wait to be reported; more are counted only.
+/// Maximum number of failures waiting to be reported; more are counted only.
 const REPORTS_MAX: usize = 64;
 
-/// Most kinds of failures that are told apart; others are counted only.
+/// Maximum number of kinds of failures distinguished; others are counted only.
 const KINDS_MAX: usize = 4096;
 
-/// Something that the disk did not do, or did wrong.
+/// A failure or an error of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failure {
     /// An operation failed.
@@ -20,12 +20,12 @@ pub enum Failure {
         name: &'static str,
         /// The host's error.
         error: Error,
-        /// Nothing is written any more until the volume is opened again.
+        /// Whether all writing stops until the volume is opened again.
         stops: bool,
     },
     /// This block does not have the checksum that it was written with.
     Damaged {
-        /// Its number.
+        /// Number of the block.
         block: u64,
     },
 }
@@ -58,14 +58,14 @@ impl fmt::Display for Failure {
 pub(crate) struct Failures {
     count: u64,
     reports: VecDeque<(Failure, u64)>,
-    /// How often each kind of failure has happened.
+    /// Number of failures of each kind.
     kinds: BTreeMap<Failure, u64>,
-    /// Why the last operation failed.
+    /// Error of the last failed operation.
     last: Option<Error>,
 }
 
 impl Failures {
-    /// Notes how an operation ended.
+    /// Records the result of an operation.
     pub(crate) fn note(&mut self, done: &IoDone, stops: bool) {
         let (name, error) = match done {
             IoDone::Read(Err(error)) => ("read", *error),
@@ -84,31 +84,31 @@ impl Failures {
         }
         let times = self.kinds.entry(failure).or_default();
         *times += 1;
-        // A client can make the same thing fail again and again: ever fewer lines tell of it.
+        // A client can cause the same failure again and again: ever fewer lines report it.
         if times.is_power_of_two() && self.reports.len() < REPORTS_MAX {
             self.reports.push_back((failure, *times));
         }
     }
 
-    /// Asserts what always holds.
+    /// Asserts all invariants.
     pub(crate) fn check(&self) {
         assert!(self.reports.len() <= REPORTS_MAX, "few reports wait");
         assert!(self.kinds.len() <= KINDS_MAX, "few kinds are told apart");
         assert!(self.kinds.values().sum::<u64>() <= self.count, "each kind is counted");
     }
 
-    /// The next failure that was not reported, and how often it has happened: the first, second,
+    /// Returns the next failure to report, with its number of occurrences: the first, second,
     /// fourth, eighth … time.
     pub(crate) fn next(&mut self) -> Option<(Failure, u64)> {
         self.reports.pop_front()
     }
 
-    /// Failures since the volume was opened.
+    /// Returns the number of failures since the volume was opened.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The error of a request whose operation failed last.
+    /// Returns the error of a request whose operation failed last.
     pub(crate) fn last(&self) -> crate::Error {
         self.last.map_or(crate::Error::DiskFailed, crate::Error::of_disk)
     }

@@ -1,4 +1,4 @@
-//! Makes an empty volume.
+//! Creation of an empty volume.
 
 use crate::journal::Place;
 use crate::layout::{Geometry, HEAD_BYTES};
@@ -7,13 +7,13 @@ use crate::space::Space;
 use crate::{Error, Superblock};
 use base::{Block, Time, op::BLOCKS_MAX};
 
-/// What has to be written, and then flushed, to make an empty volume: where, and what. The last
-/// one makes it a volume.
+/// Returns the writes, to be followed by a flush, that create an empty volume: block number and
+/// contents. The last one makes it a volume.
 ///
 /// The journal ring is written with zeros, so that later writes to it need no new space.
 ///
 /// # Errors
-/// `TooLarge` if the geometry makes no sense.
+/// `TooLarge` if the geometry is invalid.
 pub fn format(
     geometry: &Geometry,
     volume: u64,

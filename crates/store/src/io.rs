@@ -1,8 +1,8 @@
-//! What a store asks of its disk.
+//! Operations of a store on its disk.
 
 use base::Block;
 
-/// Names one operation on the disk.
+/// Identifier of an operation on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IoId(pub u32);
 
@@ -11,44 +11,44 @@ pub struct IoId(pub u32);
 pub enum Io {
     /// Read `count` whole blocks from block `at` on, at most [`base::op::BLOCKS_MAX`].
     Read {
-        /// Comes back with [`IoDone::Read`].
+        /// Completes with [`IoDone::Read`].
         id: IoId,
-        /// The first block.
+        /// First block.
         at: u64,
-        /// How many.
+        /// Number of blocks.
         count: u32,
     },
     /// Write whole blocks from block `at` on.
     Write {
-        /// Comes back with [`IoDone::Written`].
+        /// Completes with [`IoDone::Written`].
         id: IoId,
-        /// The first block.
+        /// First block.
         at: u64,
-        /// At most [`base::op::BLOCKS_MAX`].
+        /// The blocks, at most [`base::op::BLOCKS_MAX`].
         blocks: Vec<Block>,
         /// Whether it completes only when these blocks are durable.
         durable: bool,
     },
-    /// Make everything durable whose write has completed.
+    /// Make all completed writes durable.
     Flush {
-        /// Comes back with [`IoDone::Flushed`].
+        /// Completes with [`IoDone::Flushed`].
         id: IoId,
     },
 }
 
-/// How an operation on the disk ended.
+/// Result of an operation on the disk.
 #[derive(Debug)]
 pub enum IoDone {
-    /// Every block asked for.
+    /// All requested blocks.
     Read(Result<Vec<Block>, base::Error>),
-    /// All is written.
+    /// Everything is written.
     Written(Result<(), base::Error>),
-    /// All is durable.
+    /// Everything is durable.
     Flushed(Result<(), base::Error>),
 }
 
 impl Io {
-    /// Its id.
+    /// Returns its id.
     pub fn id(&self) -> IoId {
         match self {
             Io::Read { id, .. } | Io::Write { id, .. } | Io::Flush { id } => *id,

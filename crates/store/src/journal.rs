@@ -1,9 +1,9 @@
 //! The journal: makes transactions durable, many with one write (group commit).
 //!
-//! While one batch is on its way to the disk the next one gathers, so a slow disk makes batches
-//! larger instead of making the queue longer. The ring was allocated when the volume was created:
-//! a commit overwrites blocks and never makes a file grow. Data that transactions refer to is
-//! flushed before the batch that has their records.
+//! While one batch is being written the next one gathers, so a slow disk makes batches larger
+//! instead of the queue longer. The ring was allocated when the volume was created: a commit
+//! overwrites blocks and never makes a file grow. Data referred to by transactions is flushed
+//! before the batch with their records.
 //!
 #![doc = include_str!("journal/states.md")]
 
@@ -19,34 +19,34 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
-/// How long a transaction that nobody waits for may stay in memory.
+/// Maximum time that a transaction without a waiter stays in memory.
 pub(crate) const SOON: Duration = Duration::from_millis(500);
 
-/// A batch that has gathered so much goes to the disk although nobody waits, bytes.
+/// Size from which on a gathering batch is written without a waiter, bytes.
 const EAGER: usize = 256 << 10;
 
-/// A place in the journal: which block of the ring, and what has to be found there.
+/// A position in the journal: a block of the ring, and the identity of the batch expected there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) block: u64,
     pub(crate) sequence: u64,
-    /// The checksum of the batch before.
+    /// Checksum of the previous batch.
     pub(crate) chain: u64,
 }
 
-/// What can happen to the journal.
+/// An input of the journal.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// A transaction was applied: its record, and who wants to know when it is durable.
+    /// A transaction was applied: its record, and the ticket to notify when it is durable.
     Append {
         record: Vec<u8>,
         waiter: Option<Ticket>,
-        /// It refers to data that has been written but not flushed.
+        /// Whether it refers to data that is written but not flushed.
         flush: bool,
     },
-    /// Somebody wants to know when everything appended so far is durable.
+    /// A request for a notification when everything appended so far is durable.
     Sync(Ticket),
-    /// What has gathered is complete: a checkpoint begins, and after it this epoch.
+    /// Complete the gathering batch: a checkpoint begins, and after it this epoch.
     Seal(u64),
     /// Time has passed, or a turn ends.
     Tick,
@@ -54,20 +54,20 @@ pub(crate) enum Input {
     Flushed,
     /// One write of the batch is durable.
     Written,
-    /// The disk failed.
+    /// The disk has failed.
     Failed,
 }
 
-/// What the journal can ask for.
+/// An output of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Make the data durable that has been written.
+    /// Flush completed writes of data.
     Flush,
     /// Write durably, at this block of the ring.
     Write(u64, Vec<Block>),
-    /// Everything that this one waits for is durable.
+    /// Everything that this ticket waits for is durable.
     Durable(Ticket),
-    /// What this one waits for may or may not survive.
+    /// The durability of what this ticket waits for is unknown.
     Unknown(Ticket),
 }
 
@@ -80,16 +80,16 @@ struct Batch {
     flush: bool,
 }
 
-/// Where the first batch is.
+/// State of the oldest batch.
 #[derive(Clone, Debug)]
 enum State {
-    /// Nothing is under way.
+    /// Nothing in flight.
     Idle,
-    /// Waits until the data before the batch is durable.
+    /// Waiting for the flush of the data before the batch.
     Flushing(Batch),
-    /// Waits for so many writes; and who waits for them.
+    /// Waiting for this number of writes, with the tickets to notify.
     Writing(u32, Vec<Ticket>),
-    /// The disk failed: nothing is written any more until recovery.
+    /// Ended after a failure of the disk, until recovery.
     Broken,
 }
 
@@ -99,22 +99,22 @@ pub(crate) struct Journal {
     state: State,
     volume: u64,
     block: usize,
-    /// Blocks of the ring.
+    /// Size of the ring, blocks.
     ring: u64,
     /// Records for the next batch.
     gathering: Gathering,
-    /// Complete batches that wait for the one under way.
+    /// Complete batches that wait for the one in flight.
     sealed: VecDeque<Batch>,
-    /// Where the next batch goes, and the last one's checksum.
+    /// Position of the next batch, with the last one's checksum.
     head: Place,
-    /// The epoch of what gathers.
+    /// Epoch of the gathering batch.
     epoch: u64,
-    /// Blocks in use, counted since the beginning: written, and given back by checkpoints.
+    /// Total numbers of blocks written, and of blocks released by checkpoints.
     written: u64,
     released: u64,
 }
 
-/// Records that have not got a place yet.
+/// Records without a position yet.
 #[derive(Clone, Debug, Default)]
 struct Gathering {
     payload: Vec<u8>,
@@ -125,7 +125,7 @@ struct Gathering {
 }
 
 impl Journal {
-    /// A journal that goes on at `head`; from `tail` to there the ring is in use.
+    /// Returns a journal that continues at `head`; the ring is in use from `tail` to there.
     pub(crate) fn new(layout: &Layout, volume: u64, epoch: u64, tail: u64, head: Place) -> Journal {
         let ring = layout.journal;
         assert!(tail < ring && head.block < ring, "the journal begins and ends in its ring");
@@ -144,30 +144,30 @@ impl Journal {
         }
     }
 
-    /// Where the next batch goes. Nothing must be gathering.
+    /// Returns the position of the next batch. Nothing must be gathering.
     pub(crate) fn head(&self) -> Place {
         assert!(self.gathering.records == 0, "it was sealed");
         self.head
     }
 
-    /// How many blocks were written so far, counted for [`Journal::release`].
+    /// Returns the total number of blocks written, for [`Journal::release`].
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// A checkpoint is durable: what was written before it is not needed any more.
+    /// Releases the blocks written before a durable checkpoint.
     pub(crate) fn release(&mut self, written: u64) {
         assert!(self.released <= written, "checkpoints follow each other");
         assert!(written <= self.written, "a checkpoint knows what was written");
         self.released = written;
     }
 
-    /// After a replay: the epoch of what comes.
+    /// Sets the epoch of further records, after a replay.
     pub(crate) fn set_epoch(&mut self, epoch: u64) {
         self.epoch = epoch;
     }
 
-    /// Flushes and writes under way, unless the disk has failed.
+    /// Returns the numbers of flushes and writes in flight, unless the disk has failed.
     pub(crate) fn under_way(&self) -> (usize, usize) {
         match &self.state {
             State::Flushing(_) => (1, 0),
@@ -176,18 +176,18 @@ impl Journal {
         }
     }
 
-    /// Whether nothing is under way or waiting.
+    /// Returns whether nothing is in flight or waiting.
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(self.state, State::Idle) && self.is_empty()
     }
 
-    /// Whether a record of so many bytes fits.
+    /// Returns whether a record of this size, bytes, fits.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let blocks = self.blocks(self.gathering.payload.len() + bytes);
         self.written - self.released + self.skip(blocks) + blocks < self.ring
     }
 
-    /// How full the ring is, in blocks: used and all.
+    /// Returns the numbers of blocks of the ring in use and in all.
     pub(crate) fn fill(&self) -> (u64, u64) {
         let gathering = match self.gathering.records {
             0 => 0,
@@ -196,7 +196,7 @@ impl Journal {
         (self.written - self.released + gathering, self.ring)
     }
 
-    /// The state, for people.
+    /// Returns the state's name, for people.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.state {
             State::Idle => "idle",
@@ -210,7 +210,8 @@ impl Journal {
         (batch::HEAD + payload).div_ceil(self.block) as u64
     }
 
-    /// Blocks at the end of the ring that stay unused, because a batch stands in one piece.
+    /// Returns the number of blocks at the end of the ring that stay unused, because a batch is
+    /// contiguous.
     fn skip(&self, blocks: u64) -> u64 {
         let left = self.ring - self.head.block;
         if blocks <= left { 0 } else { left }
@@ -269,7 +270,7 @@ impl Automaton for Journal {
                 self.begin(now, out)
             }
             (State::Writing(left, waiters), Input::Written) => State::Writing(left - 1, waiters),
-            // A checkpoint has met the failure: nothing may be made durable any more.
+            // A checkpoint has found the failure: nothing may become durable any more.
             (State::Idle, Input::Failed) => self.fail(Vec::new(), out),
             (State::Flushing(batch), Input::Failed) => self.fail(batch.waiters, out),
             (State::Writing(_, waiters), Input::Failed) => self.fail(waiters, out),
@@ -280,7 +281,7 @@ impl Automaton for Journal {
             (State::Broken, Input::Seal(_) | Input::Flushed | Input::Written | Input::Failed) => {
                 State::Broken
             }
-            // The disk answers only what is under way.
+            // Completions arrive for operations in flight only.
             (state @ State::Idle, input @ (Input::Flushed | Input::Written))
             | (state @ State::Flushing(_), input @ Input::Written)
             | (state @ State::Writing(..), input @ Input::Flushed) => {
@@ -323,7 +324,7 @@ impl Automaton for Journal {
 }
 
 impl Gathering {
-    /// When it should be written if nothing else happens.
+    /// Returns the time of the write if nothing else happens.
     fn due(&self) -> Instant {
         let urgent = !self.waiters.is_empty() || self.payload.len() >= EAGER;
         if urgent { Instant(0) } else { self.since + SOON }
@@ -331,7 +332,7 @@ impl Gathering {
 }
 
 impl Journal {
-    /// Whether nothing waits to be written.
+    /// Returns whether nothing waits to be written.
     fn is_empty(&self) -> bool {
         self.gathering.records == 0 && self.sealed.is_empty()
     }
@@ -358,7 +359,7 @@ impl Journal {
         }
     }
 
-    /// Gives what has gathered its place.
+    /// Assigns a position to the gathered records.
     fn seal(&mut self) {
         if self.gathering.records == 0 {
             return;
@@ -384,7 +385,7 @@ impl Journal {
         self.sealed.push_back(Batch { at, blocks, waiters, flush });
     }
 
-    /// Begins with the next batch, if one is due.
+    /// Starts the next batch, if one is due.
     fn begin(&mut self, now: Instant, out: &mut Vec<Output>) -> State {
         if self.sealed.is_empty() && self.gathering.records > 0 && self.gathering.due() <= now {
             self.seal();
@@ -407,7 +408,7 @@ impl Journal {
     }
 }
 
-/// Asks for the writes of a batch.
+/// Requests the writes of a batch.
 fn write(batch: Batch, out: &mut Vec<Output>) -> State {
     assert!(!batch.blocks.is_empty(), "a batch has its header");
     let mut at = batch.at;

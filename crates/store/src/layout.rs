@@ -1,88 +1,90 @@
-//! Where everything is in a volume, and how large things may be.
+//! Layout of a volume, and limits on sizes.
 //!
 //! ```text
 //! | superblocks | journal ring | map A | map B | pages and data ...            |
 //! 0             8 × 4 KiB
 //! ```
 //!
-//! A volume that has grown may need larger maps than there is room for before its data. They stand
-//! where it ended before then; the rest stays where it is.
+//! A volume that has grown may need larger maps than fit before its data. They are at its former
+//! end then; everything else stays in place.
 
 use crate::Error;
 use std::ops::Range;
 
-/// How many superblocks there are.
+/// Number of superblocks.
 pub(crate) const SUPERBLOCKS: u64 = 8;
 
-/// Distance of superblocks, bytes: what every disk writes at least as a whole.
+/// Distance of superblocks, bytes: at least the atomic write unit of every disk.
 pub(crate) const SUPERBLOCK_STRIDE: u64 = 4096;
 
-/// How much of a volume's beginning has to be read to find out what it is, bytes.
+/// Size of the beginning of a volume that identifies it, bytes.
 pub const HEAD_BYTES: usize = (SUPERBLOCKS * SUPERBLOCK_STRIDE) as usize;
 
-/// Most blocks that one extent's record describes.
+/// Maximum number of blocks of one extent's record.
 const EXTENT_BLOCKS_MAX: usize = 32;
 
-/// Largest map that a volume may grow to if its segments are not the largest, bytes. A map that
-/// moves is built in memory and written as a whole, and read each time the volume is opened.
+/// Maximum size of a map that a volume may grow to unless its segments are the largest, bytes. A
+/// map that moves is built in memory and written as a whole, and read at each opening of the
+/// volume.
 const GROWN_MAP_MAX: u64 = 256 << 20;
 
-/// What is chosen when a volume is created.
+/// Parameters of a new volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Size of a block, and of a page: 512, 1024, 2048 or 4096 bytes.
     pub block: usize,
-    /// Blocks in all.
+    /// Total number of blocks.
     pub blocks: u64,
-    /// Blocks of the journal ring.
+    /// Number of blocks of the journal ring.
     pub journal: u64,
-    /// Blocks of a segment: a multiple of 64, at most eight a byte of a block.
+    /// Number of blocks of a segment: a multiple of 64, at most the number of bits of a block.
     pub segment: u64,
 }
 
-/// Where everything is in a volume.
+/// Layout of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Size of a block, bytes.
     pub block: usize,
-    /// Blocks in all.
+    /// Total number of blocks.
     pub blocks: u64,
     /// First block of the journal ring.
     pub journal_at: u64,
-    /// Blocks of the journal ring.
+    /// Number of blocks of the journal ring.
     pub journal: u64,
     /// First block of the first of two maps.
     pub map_at: u64,
-    /// Blocks of one map's index; the map itself has one block for each segment.
+    /// Number of blocks of one map's index; the map itself has one block for each segment.
     pub index: u64,
-    /// Segments that each map has room for.
+    /// Number of segments that each map has room for.
     pub map_segments: u64,
     /// First block that can be allocated.
     pub data_at: u64,
-    /// Blocks of a segment. The last may be shorter.
+    /// Number of blocks of a segment. The last may be shorter.
     pub segment: u64,
 }
 
 impl Geometry {
-    /// What suits a volume of so many bytes: blocks of 4 KiB, a journal of a 128th, but at least
-    /// 4 MiB and at most 128 MiB.
+    /// Returns suitable parameters for a volume of this size, bytes: blocks of 4 KiB, a journal of
+    /// a 128th, but at least 4 MiB and at most 128 MiB.
     pub fn for_bytes(bytes: u64) -> Geometry {
         let blocks = bytes / 4096;
         let segment = Geometry::segment_for(4096, blocks);
         Geometry { block: 4096, blocks, journal: (blocks / 128).clamp(1024, 32_768), segment }
     }
 
-    /// Blocks of a segment that suit a volume of so many blocks: a 16th, rounded down to a power of
-    /// two, but at least 1024 and at most as many as a block has bits. So it can grow 2048 times.
+    /// Returns a suitable number of blocks of a segment for a volume of this number of blocks: a
+    /// 16th, rounded down to a power of two, but at least 1024 and at most the number of bits of a
+    /// block. So the volume can grow 2048 times.
     pub fn segment_for(block: usize, blocks: u64) -> u64 {
         let most = (block as u64 * 8).max(1024);
         1 << (blocks / 16).clamp(1024, most).ilog2()
     }
 
-    /// Where everything goes.
+    /// Returns the layout.
     ///
     /// # Errors
-    /// `TooLarge` if it makes no sense, or nothing would be left for data.
+    /// `TooLarge` if it is invalid, or nothing would be left for data.
     pub fn layout(&self) -> Result<Layout, Error> {
         let fair = [512, 1024, 2048, 4096].contains(&self.block)
             && self.blocks < 1 << 48
@@ -95,7 +97,7 @@ impl Geometry {
         let Some(rest) = self.blocks.checked_sub(map_at).filter(|rest| fair && *rest >= 32) else {
             return Err(Error::TooLarge);
         };
-        // A few segments too many are described, those of the maps themselves.
+        // A few segments too many are included, those of the maps themselves.
         let (map_segments, index) = self.map_of(rest);
         let data_at = map_at + 2 * (index + map_segments);
         if data_at + 16 > self.blocks {
@@ -115,16 +117,17 @@ impl Geometry {
         })
     }
 
-    /// Segments in so many blocks, and blocks of the index of a map of them.
+    /// Returns the number of segments in this number of blocks, and of blocks of the index of their
+    /// map.
     fn map_of(&self, blocks: u64) -> (u64, u64) {
         let segments = blocks.div_ceil(self.segment);
         (segments, (segments * 8).div_ceil(self.block as u64))
     }
 
-    /// The same with data from one block on, and maps from another one on, behind it.
+    /// Returns the layout with data from one block on, and maps from another one on, behind it.
     ///
     /// # Errors
-    /// `TooLarge` if it makes no sense.
+    /// `TooLarge` if it is invalid.
     pub(crate) fn layout_with(&self, map_at: u64, data_at: u64) -> Result<Layout, Error> {
         let usual = self.layout()?;
         let rest = self.blocks.checked_sub(data_at).filter(|rest| *rest >= 16);
@@ -138,52 +141,52 @@ impl Geometry {
 }
 
 impl Layout {
-    /// The geometry it comes from.
+    /// Returns the geometry of the layout.
     pub fn geometry(&self) -> Geometry {
         let Layout { block, blocks, journal, segment, .. } = *self;
         Geometry { block, blocks, journal, segment }
     }
 
-    /// Segments, counted from the first block that can be allocated.
+    /// Returns the number of segments, counted from the first block that can be allocated.
     pub fn segments(&self) -> u64 {
         (self.blocks - self.data_at).div_ceil(self.segment)
     }
 
-    /// First block of the index of map 0 or 1; its segments' blocks follow the index.
+    /// Returns the first block of the index of map 0 or 1; its segments' blocks follow the index.
     pub(crate) fn map(&self, which: u64) -> u64 {
         assert!(which < 2, "there are two maps");
         self.map_at + which * (self.index + self.map_segments)
     }
 
-    /// Blocks of both maps.
+    /// Returns the number of blocks of both maps.
     fn map_blocks(&self) -> u64 {
         2 * (self.index + self.map_segments)
     }
 
-    /// Blocks for pages and data.
+    /// Returns the number of blocks for pages and data.
     pub(crate) fn data_blocks(&self) -> u64 {
         let maps = self.maps_in_data();
         self.blocks - self.data_at - (maps.end - maps.start)
     }
 
-    /// Whether the maps stand among the data, because the volume has grown.
+    /// Returns whether the maps are among the data, because the volume has grown.
     pub(crate) fn is_moved(&self) -> bool {
         self.map_at >= self.data_at
     }
 
-    /// The blocks among the data that the maps take: both are written in turn, so they need storage
-    /// also where the rest is sparse.
+    /// Returns the blocks of the maps among the data: both maps are written alternately, so they
+    /// need storage even where the rest is sparse.
     pub fn maps_in_data(&self) -> Range<u64> {
         let blocks = if self.is_moved() { self.map_blocks() } else { 0 };
         self.map_at..self.map_at + blocks
     }
 
-    /// Where everything is when the volume has grown to so many blocks. Superblocks, journal, data
-    /// and what is at the beginning of segments stay; the maps go behind the present end if there
-    /// are more segments than they have room for.
+    /// Returns the layout of the volume when it has grown to this number of blocks. Superblocks,
+    /// journal, data and the start of segments stay in place; the maps go behind the present end if
+    /// there are more segments than they have room for.
     ///
     /// # Errors
-    /// `TooLarge` if it is not larger than it was, there is no room for its maps, or it would have
+    /// `TooLarge` if it is not larger than before, there is no room for its maps, or it would have
     /// more blocks than [`Layout::grown_max`].
     pub fn grown(&self, blocks: u64) -> Result<Layout, Error> {
         let geometry = Geometry { blocks, ..self.geometry() };
@@ -205,8 +208,9 @@ impl Layout {
         geometry.layout_with(self.blocks, self.data_at)
     }
 
-    /// Most blocks that the volume can have when it has grown. Segments keep their size, so small
-    /// ones would take maps far larger than those of a new volume; the largest ones take no more.
+    /// Returns the maximum number of blocks that the volume can grow to. Segments keep their size,
+    /// so small ones would need maps far larger than those of a new volume; the largest ones need
+    /// no more.
     pub fn grown_max(&self) -> u64 {
         let all = (1 << 48) - 1;
         let segments = GROWN_MAP_MAX / self.block as u64;
@@ -216,8 +220,8 @@ impl Layout {
         (self.data_at + segments * self.segment).min(all)
     }
 
-    /// Number of blocks of the smallest volume that this one can become and that has so many at
-    /// least: where the maps have to move, what is added must have room for them.
+    /// Returns the number of blocks of the smallest volume with at least `blocks` blocks that this
+    /// one can grow to: where the maps have to move, the added blocks must have room for them.
     pub fn least_grown(&self, blocks: u64) -> Option<u64> {
         let mut blocks = blocks.max(self.blocks + 1);
         while blocks <= self.grown_max() {
@@ -230,43 +234,43 @@ impl Layout {
         None
     }
 
-    /// Longest key, bytes, without its table's number.
+    /// Returns the maximum length of a key, bytes, without its table's number.
     pub fn key_max(&self) -> usize {
         self.block / 8 - 4
     }
 
-    /// Longest name of a snapshot, bytes.
+    /// Returns the maximum length of the name of a snapshot, bytes.
     pub fn snapshot_name_max(&self) -> usize {
         self.key_max().min(255)
     }
 
-    /// Largest key and value together that stand in a page, bytes.
+    /// Returns the maximum total size of key and value stored in a page, bytes.
     pub fn inline_max(&self) -> usize {
         self.block / 4 - 16
     }
 
-    /// Most blocks of one extent.
+    /// Returns the maximum number of blocks of one extent.
     pub(crate) fn extent_max(&self) -> usize {
         EXTENT_BLOCKS_MAX.min((self.block / 8 - 20) / 8)
     }
 
-    /// Largest value, bytes.
+    /// Returns the maximum size of a value, bytes.
     pub fn value_max(&self) -> usize {
         self.extent_max() * self.block
     }
 
-    /// From this size on it pays to place data before it is committed, bytes.
+    /// Returns the size, bytes, from which on placing data before the commit is worthwhile.
     pub fn direct_min(&self) -> usize {
         16 * self.block
     }
 
-    /// Largest transaction, bytes as the journal has it.
+    /// Returns the maximum size of a transaction in the journal, bytes.
     pub fn transaction_max(&self) -> usize {
         let ring = usize::try_from(self.journal).unwrap_or(usize::MAX).saturating_mul(self.block);
         (ring / 8).min(16 << 20)
     }
 
-    /// Blocks that only deletions may use, so that a full volume can be emptied.
+    /// Returns the number of blocks reserved for deletions, so that a full volume can be emptied.
     pub(crate) fn reserve(&self) -> u64 {
         ((self.blocks - self.data_at) / 16).clamp(32, 4096)
     }

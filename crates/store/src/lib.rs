@@ -4,19 +4,18 @@
 //! front of them. It does not know what a file is: the file tree is one of its users.
 //!
 //! ```text
-//!   commit(changes) ──▶ journal (one write, shared by all who came meanwhile) ──▶ Committed
+//!   commit(changes) ──▶ journal (one write, shared by all commits meanwhile) ──▶ Committed
 //!        │
 //!        └──▶ pages in the cache ──checkpoint──▶ segments ──flush──▶ superblock
 //! ```
 //!
-//! Who uses a store in its own thread *plans*, then *applies*: [`Store::reader`] looks at the
-//! cached pages and gives an answer or says what is [`Missing`]; [`Store::fetch`] brings that, and
-//! the plan is made again from the start; nothing was changed in between. [`Store::commit`] then
-//! applies all changes or none, without waiting.
+//! A user of a store in its own thread *plans*, then *applies*: [`Store::reader`] reads the cached
+//! pages and returns a result or the [`Missing`] ones; [`Store::fetch`] reads these, and the plan
+//! is made again from the start; nothing was changed in between. [`Store::commit`] then applies all
+//! changes or none, without waiting.
 //!
-//! What was acknowledged as durable survives power loss at any moment. What was not may or may
-//! not be there, but never half. After a failed write or flush the store writes no more until it
-//! is recovered.
+//! Changes acknowledged as durable survive power loss at any moment. Others may or may not survive,
+//! but never in part. After a failed write or flush the store writes nothing until it is recovered.
 
 pub mod access;
 pub mod drive;
@@ -63,7 +62,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Table(pub u32);
 
-/// Names something that was asked for; chosen by who asks and given back with the answer.
+/// Identifier of a request, chosen by the caller and returned with the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -71,40 +70,40 @@ pub struct Ticket(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SnapshotId(pub u64);
 
-/// Which state of the volume is looked at.
+/// State of the volume to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// Everything committed so far.
     Present,
-    /// What a snapshot keeps.
+    /// The state of a snapshot.
     Snapshot(SnapshotId),
 }
 
-/// Why a store refused or failed, named by what the caller can do.
+/// An error of the store, named by the caller's possible reaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Error {
     /// The volume is full: delete something, or drop a snapshot.
     NoSpace,
-    /// A key, a value or a transaction is larger than the volume takes.
+    /// A key, a value or a transaction exceeds the volume's limits.
     TooLarge,
-    /// What is on the disk is not what was written: restore it from elsewhere.
+    /// The contents of the disk are not as written: restore them from elsewhere.
     Damaged,
-    /// The disk failed; nothing is written any more until the volume is opened again.
+    /// The disk failed; nothing is written until the volume is opened again.
     DiskFailed,
-    /// The disk that holds the volume is full: free space there. Where a write of the journal or of
-    /// a checkpoint failed, nothing is written any more until the volume is opened again.
+    /// The disk that holds the volume is full: free space there. If a write of the journal or of a
+    /// checkpoint failed, nothing is written until the volume is opened again.
     DiskFull,
-    /// The volume was opened for reading only, or is being closed.
+    /// The volume was opened read-only, or is being closed.
     ReadOnly,
     /// There is no such snapshot.
     NotFound,
     /// There is a snapshot of that name.
     Exists,
-    /// Waiting for a lock would never end: roll back and try again.
+    /// The wait for a lock would never end: roll back and try again.
     WouldDeadlock,
-    /// This is no volume, or one of a version that is not known.
+    /// This is no volume, or one of an unknown version.
     NotAVolume,
-    /// The last block of the new size cannot be read: make the file or device longer first.
+    /// The last block of the new size cannot be read: extend the file or device first.
     TooShort,
 }
 
@@ -115,7 +114,7 @@ impl Error {
         if full { Error::DiskFull } else { Error::DiskFailed }
     }
 
-    /// The sentence a person reads.
+    /// Returns the message for people.
     pub fn text(self) -> &'static str {
         match self {
             Error::NoSpace => "the volume is full",

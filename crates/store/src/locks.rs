@@ -1,15 +1,14 @@
-//! The lock manager: who may read or write which keys until its transaction ends.
+//! The lock manager: locks on keys, held by transactions until their end.
 //!
 //! A lock is on one key or on a range of keys, shared or exclusive. Keys are those of the tree,
 //! with the table's number in front, so that a range may be a table, a prefix, or the bytes of a
-//! raw object. There are many locks on keys and few on ranges.
+//! raw object. Locks on keys are numerous, locks on ranges few.
 //!
-//! Who must wait stands in line behind everybody who wants the same and came before; so a waiting
-//! exclusive request is not starved by shared ones that come later. Two pass the line: who holds
-//! the key shared already and now wants it exclusive, and who would otherwise wait for somebody
-//! that waits for them. A wait that would close a circle is refused, so there never is one. Only
-//! the beginning of a wait can close one: what is granted later makes others wait for somebody
-//! who does not wait.
+//! A waiting request queues behind all earlier conflicting requests; so a waiting exclusive request
+//! is not starved by later shared ones. Two kinds of requests pass the queue: an upgrade by a
+//! holder of the key's shared lock, and a request that would otherwise wait for an owner that waits
+//! for it. A wait that would close a cycle is refused, so there never is one. Only the start of a
+//! wait can close a cycle: a later grant makes others wait for an owner that does not wait.
 //!
 //! The states of one key, found by running them:
 //!
@@ -25,47 +24,48 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// Most locks that can be held.
+/// Maximum number of locks held.
 pub(crate) const LOCKS_MAX: usize = 1 << 20;
 
-/// Most requests that can wait.
+/// Maximum number of waiting requests.
 pub(crate) const WAITING_MAX: usize = 16_384;
 
-/// Most owners that are looked at for a circle; a longer chain is taken for one.
+/// Maximum number of owners searched for a cycle; a longer chain counts as one.
 const CHAIN_MAX: usize = 4096;
 
-/// Longer than every key.
+/// Length greater than that of every key.
 const PAST_ALL_KEYS: usize = 1024;
 
-/// Who holds and waits: a transaction. Each waits for one lock at a time.
+/// Owner of locks and waiting requests: a transaction. Each waits for one lock at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Owner(pub(crate) u64);
 
-/// How something is locked. The greater allows everything that the lesser does.
+/// Mode of a lock. The greater one includes the lesser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mode {
-    /// Many may hold it.
+    /// Any number of owners may hold it.
     Shared,
-    /// One may hold it.
+    /// One owner may hold it.
     Exclusive,
 }
 
-/// What is locked.
+/// Extent of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
-    /// One key, whether it is there or not.
+    /// One key, whether it exists or not.
     Key(Vec<u8>),
-    /// The keys from the first on and before the second, and the gaps between them.
+    /// The keys from the first on and before the second, including the gaps between them.
     Range(Vec<u8>, Vec<u8>),
 }
 
 impl Span {
-    /// One key of a table.
+    /// Returns the span of one key of a table.
     pub(crate) fn key(table: Table, key: &[u8]) -> Span {
         Span::Key(full_key(table, key))
     }
 
-    /// The keys of a table from one on and before another; `None`: to the table's end.
+    /// Returns the span of the keys of a table from one on and before another; `None`: to the
+    /// table's end.
     pub(crate) fn range(table: Table, from: &[u8], to: Option<&[u8]>) -> Span {
         let end = match to {
             Some(to) => full_key(table, to),
@@ -96,7 +96,7 @@ impl Span {
     }
 }
 
-/// What is greater than every key of a table, and not greater than any of the next.
+/// Returns a key greater than every key of a table, and not greater than any of the next.
 pub(crate) fn after_table(table: Table) -> Vec<u8> {
     match table.0.checked_add(1) {
         Some(next) => full_key(Table(next), b""),
@@ -104,16 +104,16 @@ pub(crate) fn after_table(table: Table) -> Vec<u8> {
     }
 }
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is held.
+    /// The lock is held.
     Granted,
-    /// It stands in line; [`Locks::release`] of somebody else names its owner when it is held.
+    /// Queued; [`Locks::release`] of another owner returns this one when the lock is held.
     Waits,
 }
 
-/// Why a request was refused.
+/// Reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The wait would never end.
@@ -122,15 +122,15 @@ pub(crate) enum Refused {
     Full,
 }
 
-/// One key.
+/// State of one key.
 #[derive(Debug, Default)]
 struct Point {
     holders: Vec<(Owner, Mode)>,
-    /// Who waits for this very key, in order.
+    /// Requests that wait for this very key, in order.
     line: Vec<u64>,
 }
 
-/// A range that is held.
+/// A range lock.
 #[derive(Debug)]
 struct Range {
     owner: Owner,
@@ -155,17 +155,17 @@ impl Range {
     }
 }
 
-/// A request in line.
+/// A queued request.
 #[derive(Debug)]
 struct Waiting {
     owner: Owner,
     span: Span,
     mode: Mode,
-    /// Waits for holders only, not for who stands before it.
+    /// Whether it waits for holders only, not for earlier requests.
     passes: bool,
 }
 
-/// What one owner has.
+/// Locks and the waiting request of one owner.
 #[derive(Debug, Default)]
 struct Owned {
     points: Vec<Arc<[u8]>>,
@@ -176,12 +176,12 @@ struct Owned {
 /// All locks of a volume.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
-    /// Keys that nobody holds or waits for are not kept.
+    /// Keys with holders or waiting requests.
     points: BTreeMap<Arc<[u8]>, Point>,
     ranges: Vec<Range>,
-    /// Everybody who waits, in the order of arrival.
+    /// All waiting requests, in the order of arrival.
     line: BTreeMap<u64, Waiting>,
-    /// Those of them who wait for ranges.
+    /// Those that wait for ranges.
     line_ranges: BTreeSet<u64>,
     owners: BTreeMap<Owner, Owned>,
     next: u64,
@@ -189,29 +189,29 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Whether nothing is held and nobody waits.
+    /// Returns whether there are no locks and no waiting requests.
     pub(crate) fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
 
-    /// How many locks are held and how many requests wait.
+    /// Returns the numbers of locks held and of waiting requests.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.held, self.line.len())
     }
 
-    /// Whether an owner waits for a lock.
+    /// Returns whether an owner waits for a lock.
     pub(crate) fn is_waiting(&self, owner: Owner) -> bool {
         self.owners.get(&owner).is_some_and(|owned| owned.waits.is_some())
     }
 
-    /// The owners that hold something or wait.
+    /// Iterates over the owners with locks or a waiting request.
     pub(crate) fn owners(&self) -> impl Iterator<Item = Owner> {
         self.owners.keys().copied()
     }
 
-    /// Whether somebody who holds nothing would get this lock at once.
+    /// Returns whether an owner without locks would get this lock at once.
     pub(crate) fn is_free(&self, span: &Span, mode: Mode) -> bool {
-        // No transaction has this number.
+        // This number is not used by any transaction.
         self.is_empty() || !self.is_blocked(Owner(u64::MAX), span, mode, self.next)
     }
 
@@ -251,8 +251,8 @@ impl Locks {
         Ok(Outcome::Waits)
     }
 
-    /// Drops everything that an owner holds and waits for; gives those who hold now what they
-    /// waited for.
+    /// Releases all locks and the waiting request of an owner; returns the owners whose requests
+    /// are granted by it.
     pub(crate) fn release(&mut self, owner: Owner) -> Vec<Owner> {
         let Some(owned) = self.owners.remove(&owner) else { return Vec::new() };
         let mut candidates = BTreeSet::new();
@@ -280,7 +280,7 @@ impl Locks {
         self.grant(candidates)
     }
 
-    /// Takes an owner out of the line; gives those who hold now what they waited for.
+    /// Removes an owner's waiting request; returns the owners whose requests are granted by it.
     pub(crate) fn withdraw(&mut self, owner: Owner) -> Vec<Owner> {
         let Some(place) = self.owners.get_mut(&owner).and_then(|owned| owned.waits.take()) else {
             return Vec::new();
@@ -297,7 +297,8 @@ impl Locks {
         self.grant(candidates)
     }
 
-    /// Somebody leaves the line: collects who stood behind, or says that it may be anybody.
+    /// Removes a request from the queue: collects those behind it, or returns `true` if these may
+    /// be any.
     fn give_up(&mut self, place: u64, candidates: &mut BTreeSet<u64>) -> bool {
         match self.leave_line(place).span {
             Span::Key(key) => {
@@ -308,7 +309,7 @@ impl Locks {
         }
     }
 
-    /// Whether an owner holds all of this already.
+    /// Returns whether an owner already holds all of this.
     fn holds(&self, owner: Owner, span: &Span, mode: Mode) -> bool {
         if !self.owners.contains_key(&owner) {
             return false;
@@ -324,7 +325,7 @@ impl Locks {
         by_key || self.ranges.iter().any(covers)
     }
 
-    /// Whether somebody is in the way: a holder, or a waiter who came before.
+    /// Returns whether there is a conflict with a holder, or with an earlier waiting request.
     fn is_blocked(&self, owner: Owner, span: &Span, mode: Mode, before: u64) -> bool {
         let (points, ranges) = self.in_way(owner, span, mode);
         let mut holders = points.chain(ranges);
@@ -336,7 +337,7 @@ impl Locks {
         points.chain(ranges).collect()
     }
 
-    /// Who else holds what does not go with this: keys, and ranges.
+    /// Returns the other owners with conflicting locks: on keys, and on ranges.
     fn in_way(
         &self,
         owner: Owner,
@@ -353,7 +354,7 @@ impl Locks {
         (points.map(|(other, _)| *other), ranges)
     }
 
-    /// Who else waits, since before a place in the line, for what does not go with this.
+    /// Returns the other owners with conflicting waiting requests before a position in the queue.
     fn waiters_in_way(&self, owner: Owner, span: &Span, mode: Mode, before: u64) -> Vec<Owner> {
         if self.line.is_empty() || before == 0 {
             return Vec::new();
@@ -369,9 +370,9 @@ impl Locks {
         waiting.map(|other| other.owner).collect()
     }
 
-    /// Whether one of these waits, directly or not, for an owner.
+    /// Returns whether one of these waits, directly or not, for an owner.
     fn closes_circle(&self, owner: Owner, first: &[Owner]) -> bool {
-        // Nobody waits for who has nothing.
+        // Nobody waits for an owner without locks and requests.
         if first.is_empty() || !self.owners.contains_key(&owner) {
             return false;
         }
@@ -420,7 +421,7 @@ impl Locks {
         waiting
     }
 
-    /// Grants those whom nobody is in the way of any more, in order.
+    /// Grants requests without a remaining conflict, in order.
     fn grant(&mut self, candidates: BTreeSet<u64>) -> Vec<Owner> {
         let mut granted = Vec::new();
         for place in candidates {
@@ -453,7 +454,8 @@ impl Locks {
         }
     }
 
-    /// Takes a range; joins it with those of its owner that it touches, as a scan in steps does.
+    /// Adds a range lock; merges it with adjacent ones of its owner, such as those of a scan in
+    /// steps.
     fn take_range(&mut self, mut new: Range) {
         let mut joined = 0;
         self.ranges.retain(|old| {
@@ -490,7 +492,7 @@ impl Locks {
         }
     }
 
-    /// Asserts what always holds.
+    /// Asserts all invariants.
     pub(crate) fn check(&self) {
         let on_keys: usize = self.points.values().map(|point| point.holders.len()).sum();
         assert_eq!(self.held, on_keys + self.ranges.len());
@@ -516,7 +518,7 @@ impl Locks {
         self.check_line();
     }
 
-    /// Asserts that what owners have agrees with the locks.
+    /// Asserts that the records of owners agree with the locks.
     fn check_owners(&self) {
         for (owner, Owned { points, ranges, waits }) in &self.owners {
             let has = !points.is_empty() || *ranges > 0 || waits.is_some();
@@ -535,7 +537,7 @@ impl Locks {
         assert!(self.ranges.iter().all(|range| range.from < range.to), "no range is empty");
     }
 
-    /// Asserts that the indices of the line agree with it.
+    /// Asserts that the indices of the queue agree with it.
     fn check_line(&self) {
         assert!(self.line.len() <= WAITING_MAX, "{} requests wait", self.line.len());
         assert!(self.line.keys().all(|place| *place < self.next), "places are given in order");
@@ -559,7 +561,7 @@ fn conflicts(one: Mode, other: Mode) -> bool {
     one == Mode::Exclusive || other == Mode::Exclusive
 }
 
-/// The keys of a span, for a search in order. An empty range has none.
+/// Returns the keys of a span as bounds of a search. An empty range has none.
 fn bounds(span: &Span) -> (Bound<&[u8]>, Bound<&[u8]>) {
     match span {
         Span::Key(key) => (Bound::Included(key), Bound::Included(key)),

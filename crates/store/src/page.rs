@@ -1,4 +1,4 @@
-//! The bytes of one page of a tree.
+//! Format of a page of a tree.
 //!
 //! ```text
 //! 0       1        2       4      6         8       16
@@ -6,52 +6,52 @@
 //! ```
 //!
 //! A slot is the offset of a cell (2) and the *head* of its key (4); slots are in the order of
-//! keys. All keys of a page have their first `prefix` bytes in common (at least), and the head is
-//! what comes next, as a number: so a search looks at heads, which stand together, and at one or
-//! two keys, which do not. Cells fill the page from its end. A leaf's cell is `key length (2),
-//! value length (2, upper bit: an extent), key, value`; an inner page's is `key length (2), pointer
-//! (24), key`, and the key of its first cell is empty: child *i* has the keys from key *i* on.
-//! Numbers are little-endian.
+//! keys. All keys of a page have (at least) their first `prefix` bytes in common, and the head is
+//! the next four, as a number: so a search reads heads, which are contiguous, and one or two keys,
+//! which are not. Cells fill the page from its end. A leaf's cell is
+//! `key length (2), value length (2, upper bit: an extent), key, value`; an inner page's is
+//! `key length (2), pointer (24), key`, and the key of its first cell is empty: child *i* has the
+//! keys from key *i* on. Numbers are little-endian.
 //!
-//! A page is looked at only after its checksum was right and [`is_sound`] held, so that no bytes
-//! from a disk can make these functions panic.
+//! A page is used only after its checksum was right and [`is_sound`] held, so that no bytes from a
+//! disk can make these functions panic.
 
 use std::cmp::Ordering;
 
-/// Bytes before the first slot.
+/// Size of the page header, bytes.
 const HEADER: usize = 16;
-/// Bytes of a slot.
+/// Size of a slot, bytes.
 pub(crate) const SLOT: usize = 6;
-/// Longest prefix that heads skip.
+/// Maximum length of the prefix skipped by heads, bytes.
 const PREFIX_MAX: usize = 255;
-/// Bytes of a pointer to a page.
+/// Size of a pointer to a page, bytes.
 pub(crate) const PTR: usize = 24;
-/// In a value's length: the value is an extent.
+/// Bit of a value's length that marks an extent.
 const EXTENT: u16 = 1 << 15;
-/// Deepest tree; a tree of that many levels does not fit any disk.
+/// Maximum level; a tree of that depth does not fit any disk.
 pub(crate) const LEVEL_MAX: u8 = 24;
 
-/// Leads to a page.
+/// Pointer to a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ptr {
-    /// Its block; with [`Ptr::DIRTY`], its frame in the cache.
+    /// Block number; with [`Ptr::DIRTY`], frame number in the cache.
     pub(crate) at: u64,
-    /// The epoch in which it was written.
+    /// Epoch of its write.
     pub(crate) birth: u64,
-    /// Its checksum.
+    /// Checksum of the page.
     pub(crate) sum: u64,
 }
 
 impl Ptr {
-    /// The page has been changed and is nowhere yet but in the cache.
+    /// Bit that marks a changed page, which exists in the cache only.
     const DIRTY: u64 = 1 << 63;
 
-    /// Leads to a changed page in the cache.
+    /// Returns a pointer to a changed page in the cache.
     pub(crate) fn dirty(frame: u32) -> Ptr {
         Ptr { at: Ptr::DIRTY | u64::from(frame), birth: 0, sum: 0 }
     }
 
-    /// The frame, if the page is changed.
+    /// Returns the frame, if the page is changed.
     #[inline]
     pub(crate) fn frame(self) -> Option<u32> {
         (self.at & Ptr::DIRTY != 0).then_some(self.at as u32)
@@ -91,7 +91,7 @@ fn set_u16(bytes: &mut [u8], at: usize, value: usize) {
     bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Makes an empty page.
+/// Initialises an empty page.
 pub(crate) fn clear(page: &mut [u8], level: u8) {
     page.fill(0);
     page[0] = level;
@@ -99,13 +99,13 @@ pub(crate) fn clear(page: &mut [u8], level: u8) {
     set_u16(page, 4, page.len());
 }
 
-/// How many bytes all keys have in common, as far as heads skip them.
+/// Returns the length of the common prefix of all keys that heads skip, bytes.
 #[inline]
 fn prefix(page: &[u8]) -> usize {
     usize::from(page[1])
 }
 
-/// Says how many bytes the keys to come have in common. The page must be empty.
+/// Sets the common prefix of the keys to be inserted. The page must be empty.
 pub(crate) fn set_prefix(page: &mut [u8], first: &[u8], last: &[u8]) {
     assert!(count(page) == 0);
     page[1] = common(first, last).min(PREFIX_MAX) as u8;
@@ -115,7 +115,7 @@ fn common(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// The head of a key: its bytes behind the prefix, as a number in the order of keys.
+/// Returns the head of a key: the bytes behind the prefix, as a number in the order of keys.
 #[inline]
 fn head_of(key: &[u8], prefix: usize) -> u32 {
     match key.get(prefix..prefix + 4) {
@@ -140,7 +140,7 @@ fn set_head(page: &mut [u8], index: usize) {
     page[at..at + 4].copy_from_slice(&head.to_le_bytes());
 }
 
-/// The first cell that has a key to be compared: an inner page's first key is empty.
+/// Returns the first cell with a key for comparisons: an inner page's first key is empty.
 #[inline]
 fn first(page: &[u8]) -> usize {
     usize::from(page[0] > 0)
@@ -156,7 +156,7 @@ pub(crate) fn count(page: &[u8]) -> usize {
     u16_at(page, 2)
 }
 
-/// The epoch in which the page was written.
+/// Returns the epoch of the page's write.
 pub(crate) fn birth(page: &[u8]) -> u64 {
     u64_at(page, 8)
 }
@@ -178,7 +178,7 @@ fn offset(page: &[u8], index: usize) -> usize {
     u16_at(page, HEADER + SLOT * index)
 }
 
-/// The key of a cell.
+/// Returns the key of a cell.
 #[inline]
 pub(crate) fn key(page: &[u8], index: usize) -> &[u8] {
     let at = offset(page, index);
@@ -187,7 +187,7 @@ pub(crate) fn key(page: &[u8], index: usize) -> &[u8] {
     &page[start..start + length]
 }
 
-/// The value of a leaf's cell, and whether it is an extent.
+/// Returns the value of a leaf's cell, and whether it is an extent.
 #[inline]
 pub(crate) fn value(page: &[u8], index: usize) -> (&[u8], bool) {
     let at = offset(page, index);
@@ -196,7 +196,7 @@ pub(crate) fn value(page: &[u8], index: usize) -> (&[u8], bool) {
     (&page[at + 4 + keys..at + 4 + keys + length], extent)
 }
 
-/// The key and the value of a leaf's cell, and whether that is an extent.
+/// Returns the key and the value of a leaf's cell, and whether that is an extent.
 #[inline]
 pub(crate) fn entry(page: &[u8], index: usize) -> (&[u8], &[u8], bool) {
     let at = offset(page, index);
@@ -206,14 +206,14 @@ pub(crate) fn entry(page: &[u8], index: usize) -> (&[u8], &[u8], bool) {
     (key, value, extent)
 }
 
-/// A value to be changed in place.
+/// Returns a value for modification in place.
 pub(crate) fn value_mut(page: &mut [u8], index: usize) -> &mut [u8] {
     let at = offset(page, index);
     let (keys, length) = (u16_at(page, at), u16_at(page, at + 2) & usize::from(!EXTENT));
     &mut page[at + 4 + keys..at + 4 + keys + length]
 }
 
-/// The child of an inner page.
+/// Returns the child pointer of an inner page.
 #[inline]
 pub(crate) fn child(page: &[u8], index: usize) -> Ptr {
     let at = offset(page, index) + 2;
@@ -226,7 +226,7 @@ pub(crate) fn set_child(page: &mut [u8], index: usize, ptr: Ptr) {
     page[at..at + PTR].copy_from_slice(&ptr.encode());
 }
 
-/// The bytes of a whole cell.
+/// Returns the bytes of a whole cell.
 pub(crate) fn cell(page: &[u8], index: usize) -> &[u8] {
     let at = offset(page, index);
     &page[at..at + cell_len(page, at)]
@@ -240,7 +240,7 @@ fn cell_len(page: &[u8], at: usize) -> usize {
     }
 }
 
-/// The cells whose heads are those of a key: from the first to behind the last.
+/// Returns the range of cells with the same head as a key.
 #[inline]
 fn same_head(page: &[u8], wanted: &[u8]) -> (usize, usize) {
     let wanted = head_of(wanted, prefix(page));
@@ -260,15 +260,16 @@ fn same_head(page: &[u8], wanted: &[u8]) -> (usize, usize) {
     (low, high)
 }
 
-/// Which cell has exactly this key.
+/// Returns the cell with exactly this key.
 #[inline]
 pub(crate) fn find(page: &[u8], wanted: &[u8]) -> Option<usize> {
     let (low, high) = same_head(page, wanted);
-    // A key with another prefix may have come as far as this, but is not here.
+    // A key with another prefix may get here, but is not in the page.
     (low..high).find(|index| key(page, *index) == wanted)
 }
 
-/// Where a key is, or where it would be. In an inner page it is never before the first.
+/// Returns the position of a key, or where to insert it. In an inner page it is never before the
+/// first.
 #[inline]
 pub(crate) fn search(page: &[u8], wanted: &[u8]) -> Result<usize, usize> {
     let (start, end) = (first(page), count(page));
@@ -295,7 +296,7 @@ pub(crate) fn search(page: &[u8], wanted: &[u8]) -> Result<usize, usize> {
     Err(low)
 }
 
-/// Which child of an inner page has a key.
+/// Returns the child of an inner page for a key.
 #[inline]
 pub(crate) fn child_of(page: &[u8], wanted: &[u8]) -> usize {
     match search(page, wanted) {
@@ -304,7 +305,7 @@ pub(crate) fn child_of(page: &[u8], wanted: &[u8]) -> usize {
     }
 }
 
-/// The cell of a leaf.
+/// Encodes a cell of a leaf.
 pub(crate) fn leaf_cell(key: &[u8], value: &[u8], extent: bool) -> Vec<u8> {
     assert!(value.len() < usize::from(EXTENT), "the bit for extents is free");
     let mut cell = Vec::with_capacity(4 + key.len() + value.len());
@@ -316,7 +317,7 @@ pub(crate) fn leaf_cell(key: &[u8], value: &[u8], extent: bool) -> Vec<u8> {
     cell
 }
 
-/// The cell of an inner page.
+/// Encodes a cell of an inner page.
 pub(crate) fn inner_cell(key: &[u8], ptr: Ptr) -> Vec<u8> {
     let mut cell = Vec::with_capacity(2 + PTR + key.len());
     cell.extend(u16::try_from(key.len()).expect("keys are short").to_le_bytes());
@@ -325,32 +326,32 @@ pub(crate) fn inner_cell(key: &[u8], ptr: Ptr) -> Vec<u8> {
     cell
 }
 
-/// An inner page's cell with another key.
+/// Returns an inner page's cell with another key.
 pub(crate) fn rekeyed(cell: &[u8], key: &[u8]) -> Vec<u8> {
     inner_cell(key, Ptr::decode(&cell[2..2 + PTR]))
 }
 
-/// Bytes that cells and their slots can still take.
+/// Returns the space left for cells and their slots, bytes.
 pub(crate) fn room(page: &[u8]) -> usize {
     heap(page) - HEADER - SLOT * count(page) + garbage(page)
 }
 
-/// Bytes that the cells and slots take.
+/// Returns the space used by cells and slots, bytes.
 pub(crate) fn used(page: &[u8]) -> usize {
     page.len() - HEADER - room(page)
 }
 
-/// Bytes that cells and slots can take in an empty page.
+/// Returns the space for cells and slots in an empty page, bytes.
 pub(crate) fn capacity(block: usize) -> usize {
     block - HEADER
 }
 
-/// Puts a cell in; `false`: there is no room.
+/// Inserts a cell; returns `false` if it does not fit.
 pub(crate) fn insert(page: &mut [u8], index: usize, cell: &[u8]) -> bool {
     insert_with(page, index, cell.len(), |place| place.copy_from_slice(cell))
 }
 
-/// Puts an entry into a leaf: its key, its value, and whether that is an extent.
+/// Inserts an entry into a leaf: its key, its value, and whether that is an extent.
 pub(crate) fn insert_entry(
     page: &mut [u8],
     index: usize,
@@ -393,7 +394,7 @@ fn insert_with(
     true
 }
 
-/// A new key may have less in common with the others.
+/// Shortens the prefix for a new key, which may have less in common with the others.
 fn shorten_prefix(page: &mut [u8], index: usize) {
     let (start, last) = (first(page), count(page) - 1);
     if index < start {
@@ -407,7 +408,7 @@ fn shorten_prefix(page: &mut [u8], index: usize) {
     }
 }
 
-/// Takes a cell out.
+/// Removes a cell.
 pub(crate) fn remove(page: &mut [u8], index: usize) {
     assert!(index < count(page), "the cell is there");
     let at = offset(page, index);
@@ -429,7 +430,7 @@ pub(crate) fn remove(page: &mut [u8], index: usize) {
     }
 }
 
-/// Moves the cells together, so that all room is in one piece.
+/// Compacts the cells, so that all free space is contiguous.
 fn compact(page: &mut [u8]) {
     let old = page.to_vec();
     let mut at = page.len();
@@ -444,7 +445,7 @@ fn compact(page: &mut [u8]) {
     set_u16(page, 6, 0);
 }
 
-/// Whether these bytes are a page that the functions above can work with.
+/// Returns whether these bytes are a page that the functions above can handle.
 pub(crate) fn is_sound(page: &[u8]) -> bool {
     let (slots, heap) = (count(page), heap(page));
     let front = HEADER + SLOT * slots;
@@ -467,13 +468,14 @@ pub(crate) fn is_sound(page: &[u8]) -> bool {
     ordered && hidden && whole && (0..slots).all(sound) && heads_are_sound(page)
 }
 
-/// Whether these bytes are a sound page that leads to pages on the disk, and not to frames.
+/// Returns whether these bytes are a sound page whose pointers are to pages on the disk, and not to
+/// frames.
 pub(crate) fn is_sound_on_disk(page: &[u8]) -> bool {
     let within = |index| (1..1 << 48).contains(&child(page, index).at);
     is_sound(page) && (level(page) == 0 || (0..count(page)).all(within))
 }
 
-/// Whether the heads are those of the keys, and the keys have their prefix in common.
+/// Returns whether the heads are those of the keys, and the keys have the prefix in common.
 fn heads_are_sound(page: &[u8]) -> bool {
     let (start, end, prefix) = (first(page), count(page), prefix(page));
     let Some(last) = end.checked_sub(1) else { return true };

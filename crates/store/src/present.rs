@@ -1,10 +1,10 @@
-//! The present state of a volume: its tree, its cache, its space; and how a transaction is planned
-//! and applied.
+//! The present state of a volume: its tree, its cache, its space; planning and applying of
+//! transactions.
 //!
-//! [`Present::plan`] looks whether everything that a transaction touches is cached and says what it
-//! costs; nothing is changed. [`Present::apply`] then cannot fail and does not wait. What it was
-//! given of the disk is written into the transaction's record, so that a replay after a crash does
-//! exactly the same.
+//! [`Present::plan`] checks whether all pages touched by a transaction are cached and returns its
+//! cost; it changes nothing. [`Present::apply`] then can neither fail nor wait. The blocks assigned
+//! to it are part of the transaction's record, so that a replay after a crash has exactly the same
+//! effect.
 
 use crate::btree::extent;
 use crate::btree::look::Way;
@@ -20,55 +20,55 @@ use std::collections::VecDeque;
 
 mod raw;
 
-/// The tree, and the memory and the disk that it lives in.
+/// The tree, with its memory and disk space.
 #[derive(Debug)]
 pub(crate) struct Present {
     pub(crate) layout: Layout,
     pub(crate) cache: Cache,
     pub(crate) tree: Tree,
     pub(crate) space: Space,
-    /// The epoch whose checkpoint will have what is changed now.
+    /// Epoch of the checkpoint that will include present changes.
     pub(crate) epoch: u64,
 }
 
-/// What a transaction needs, at most.
+/// Maximum cost of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// Pages that are copied or split off.
+    /// Number of pages copied or split off.
     pub(crate) pages: u64,
-    /// Blocks for data.
+    /// Number of blocks for data.
     pub(crate) data: u64,
-    /// Extents that leave the tree.
+    /// Number of extents that leave the tree.
     pub(crate) freed: u64,
 }
 
 /// Blocks for the changes of one transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
-    /// Given in advance: of a replay all of them, else the runs for values.
+    /// Runs allocated in advance: in a replay all of them, otherwise those for values.
     given: VecDeque<Run>,
     replay: bool,
-    /// Used, in order: what the record says.
+    /// Runs used, in order, for the record.
     pub(crate) used: Vec<Run>,
 }
 
 impl Grants {
-    /// Of a transaction that happened before a crash.
+    /// Returns the blocks of a transaction that happened before a crash.
     pub(crate) fn replayed(runs: Vec<Run>) -> Grants {
         Grants { given: runs.into(), replay: true, used: Vec::new() }
     }
 }
 
 impl Present {
-    /// A reader of the present state.
+    /// Returns a reader of the present state.
     pub(crate) fn reader(&self) -> Reader<'_> {
         Reader { cache: &self.cache, root: self.tree.root, layout: &self.layout }
     }
 
-    /// What applying these changes would need.
+    /// Returns the maximum cost of applying these changes.
     ///
     /// # Errors
-    /// What has to be fetched first.
+    /// `Missing`: the pages and blocks to fetch first.
     pub(crate) fn plan(&self, changes: &[Change]) -> Result<Cost, Missing> {
         let (mut cost, mut missing) = (Cost::default(), Vec::new());
         let mut way = None;
@@ -87,7 +87,7 @@ impl Present {
         if missing.is_empty() { Ok(cost) } else { Err(Missing(missing)) }
     }
 
-    /// `way`: the one to the key before, which is often the same.
+    /// Plans one change. `way` is the path to the previous key, which is often the same.
     fn plan_change<'a>(
         &'a self,
         change: &Change,
@@ -121,12 +121,13 @@ impl Present {
         }
     }
 
-    /// Levels of the tree: on each, a page that overflows or gets thin makes a neighbour dirty.
+    /// Returns the number of levels of the tree: on each, a page that overflows or becomes thin
+    /// makes a neighbour dirty.
     fn depth(&self) -> u64 {
         self.cache.page(self.tree.root).map_or(0, |root| u64::from(page::level(root)) + 1)
     }
 
-    /// Pages that are copied on the way to a key, and as many as it has levels.
+    /// Returns the number of pages copied on the path to a key, plus its number of levels.
     fn plan_key<'a>(
         &'a self,
         table: Table,
@@ -142,7 +143,7 @@ impl Present {
         Ok(found.clean + found.levels)
     }
 
-    /// Whether a value stands in its page.
+    /// Returns whether a value is stored in its page.
     fn is_inline(&self, key: &[u8], value: &[u8]) -> bool {
         4 + key.len() + value.len() <= self.layout.inline_max()
     }
@@ -151,10 +152,10 @@ impl Present {
         bytes.div_ceil(self.layout.block) as u64
     }
 
-    /// Gets the runs for values that do not fit into pages; each needs one run. All or none.
+    /// Allocates the runs for values that do not fit into pages; each needs one run. All or none.
     ///
     /// # Errors
-    /// There is no run of so many blocks.
+    /// The number of blocks of a run that is not available.
     pub(crate) fn grant(&mut self, changes: &[Change]) -> Result<Grants, u32> {
         let mut grants = Grants::default();
         for change in changes {
@@ -175,7 +176,7 @@ impl Present {
     /// Applies the changes of one transaction.
     ///
     /// # Errors
-    /// `Damaged` if a replayed record contradicts the volume. What was planned does not fail.
+    /// `Damaged` if a replayed record contradicts the volume. Planned changes do not fail.
     pub(crate) fn apply(&mut self, changes: &[Change], grants: &mut Grants) -> Result<(), Error> {
         let result = changes.iter().try_for_each(|change| self.apply_change(change, grants));
         self.tree.tidy(&mut self.cache);
@@ -205,7 +206,7 @@ impl Present {
             }
             Change::Free { at, count } => {
                 let live = (*at..*at + u64::from(*count)).all(|at| self.space.is_block_live(at));
-                // Nobody has them any more, whenever they were born.
+                // No tree contains them any more, whatever their epoch.
                 self.tree.freed.push(Freed { at: *at, count: *count, birth: u64::MAX });
                 if live { Ok(()) } else { Err(Error::Damaged) }
             }
@@ -236,7 +237,8 @@ impl Present {
         Ok(())
     }
 
-    /// The next run for data: from a replayed record, from those given in advance, or any.
+    /// Returns the next run for data: from a replayed record, from those allocated in advance, or
+    /// any.
     fn take_run(
         &mut self,
         grants: &mut Grants,
@@ -264,7 +266,7 @@ impl Present {
         Ok(run)
     }
 
-    /// Puts changed data into the cache; the next checkpoint writes it.
+    /// Adds changed data to the cache; the next checkpoint writes it.
     fn add_data(&mut self, run: Run, blocks: Vec<Block>) -> Extent {
         assert_eq!(blocks.len(), run.count as usize, "every block of a run gets its contents");
         let sums = blocks.iter().map(|block| sum(block)).collect();
@@ -275,7 +277,7 @@ impl Present {
         Extent { at: run.at, birth: self.epoch, sums }
     }
 
-    /// The blocks of an extent leave the tree.
+    /// Frees the blocks of an extent that leaves the tree.
     fn free_extent(&mut self, value: &[u8]) {
         let view = extent::View::new(value);
         self.free_blocks(view.at(), view.count(), view.birth());
@@ -284,7 +286,7 @@ impl Present {
     fn free_blocks(&mut self, at: u64, count: usize, birth: u64) {
         for at in at..at + count as u64 {
             let dirty = self.cache.frame_of(at);
-            // What was never written need not be.
+            // Data not written yet need not be written.
             if dirty.is_some_and(|frame| self.cache.state(frame) == State::DirtyData) {
                 self.cache.forget(at);
             }
@@ -298,8 +300,8 @@ impl Present {
         raw::Raw { present: self, table, object }
     }
 
-    /// What a change of a raw object costs if it gives a range (bytes) new blocks; at worst each is
-    /// an extent of its own.
+    /// Returns the cost of a change of a raw object that assigns new blocks to a range (bytes); in
+    /// the worst case each is an extent of its own.
     fn filled(&self, cost: Cost, from: u64, to: u64) -> Cost {
         assert!(from <= to, "a range does not end before it begins");
         let size = self.layout.block as u64;
@@ -307,7 +309,8 @@ impl Present {
         Cost { pages: cost.pages + blocks / 2, data: blocks, ..cost }
     }
 
-    /// Whether everything is cached that writing or cutting a range of a raw object touches.
+    /// Plans writing or cutting a range of a raw object: checks that all pages and blocks touched
+    /// are cached.
     fn plan_raw(
         &self,
         table: Table,
@@ -355,7 +358,7 @@ impl Present {
 
 impl From<Want> for Error {
     fn from(_: Want) -> Error {
-        // Only a replayed record that contradicts the volume leads to pages that were not planned.
+        // Only a replayed record that contradicts the volume leads to pages outside the plan.
         Error::Damaged
     }
 }

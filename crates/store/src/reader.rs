@@ -1,4 +1,4 @@
-//! What a volume says, as far as it is in memory.
+//! Readers of a volume, as far as it is in memory.
 
 use crate::btree;
 use crate::btree::extent::View as ExtentView;
@@ -11,30 +11,30 @@ use base::Block;
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Deref, Range};
 
-/// How many leaves behind a missing one are asked for together with it, at most.
+/// Maximum number of leaves behind a missing one that are fetched together with it.
 pub(crate) const AHEAD: usize = 7;
 
-/// Something that has to be read before an answer can be given.
+/// Something that must be available before a plan can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     /// A page.
     Page {
         ptr: Ptr,
-        /// The level it must have, if that is known.
+        /// Level that it must have, if known.
         level: Option<u8>,
     },
-    /// A block of data.
+    /// A data block.
     Data { at: u64, sum: u64 },
-    /// That a checkpoint makes room: in the journal, in memory, or on the disk.
+    /// Space made by a checkpoint: in the journal, in memory, or on the disk.
     Room,
 }
 
-/// What a plan needs and the cache has not: to be given to [`crate::Store::fetch`].
+/// Pages and blocks that a plan needs and the cache lacks, for [`crate::Store::fetch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing(pub(crate) Vec<Want>);
 
 impl Missing {
-    /// Both, to be fetched together.
+    /// Merges two of them, to be fetched together.
     #[must_use]
     pub fn merge(mut self, other: Missing) -> Missing {
         self.0.extend(other.0);
@@ -48,17 +48,17 @@ impl From<Want> for Missing {
     }
 }
 
-/// A value, where it is in memory.
+/// A value in memory.
 #[derive(Clone, Debug)]
 pub enum Value<'a> {
-    /// It stands in its page.
+    /// Bytes in its page.
     Inline(&'a [u8]),
-    /// It has blocks of its own: these, and so many bytes of them.
+    /// Blocks of its own, with the length of the value, bytes.
     Blocks(Vec<Block>, usize),
 }
 
 impl<'a> Value<'a> {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> Cow<'a, [u8]> {
         match self {
             Value::Inline(bytes) => Cow::Borrowed(bytes),
@@ -71,7 +71,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How many bytes.
+    /// Returns the length, bytes.
     pub fn len(&self) -> usize {
         match self {
             Value::Inline(bytes) => bytes.len(),
@@ -79,25 +79,25 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether the value is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Bytes of a raw object, one piece behind the other.
+/// A piece of a raw object's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// A range of a block, shared with the cache.
     Data(Block, Range<usize>),
-    /// Bytes that stand in a page.
+    /// Bytes stored in a page.
     Inline(Vec<u8>),
-    /// So many zeros.
+    /// This number of zeros.
     Hole(usize),
 }
 
 impl Piece {
-    /// How many bytes.
+    /// Returns the length, bytes.
     pub fn len(&self) -> usize {
         match self {
             Piece::Data(_, range) => range.len(),
@@ -106,13 +106,13 @@ impl Piece {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether the piece is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Looks at one state of a volume.
+/// Reads one state of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     pub(crate) cache: &'a Cache,
@@ -120,7 +120,7 @@ pub struct Reader<'a> {
     pub(crate) layout: &'a Layout,
 }
 
-/// A key as the tree has it: its table's number in front.
+/// Returns a key of the tree: with its table's number in front.
 pub(crate) fn full_key(table: Table, key: &[u8]) -> Vec<u8> {
     let mut full = Vec::with_capacity(4 + key.len());
     full.extend(table.0.to_be_bytes());
@@ -128,14 +128,14 @@ pub(crate) fn full_key(table: Table, key: &[u8]) -> Vec<u8> {
     full
 }
 
-/// The same for who needs it but for a moment: it takes no memory of its own, unless it is long.
+/// A key of the tree for short use: it allocates no memory, unless it is long.
 pub(crate) struct BriefKey {
     short: [u8; BRIEF],
     length: usize,
     long: Vec<u8>,
 }
 
-/// Keys up to here are short.
+/// Maximum size of a short key, bytes.
 const BRIEF: usize = 64;
 
 impl BriefKey {
@@ -160,7 +160,7 @@ impl Deref for BriefKey {
     }
 }
 
-/// The key of a raw object's cell for a block.
+/// Returns the key of a raw object's cell for a block.
 pub(crate) fn raw_key(table: Table, object: u64, block: u64) -> [u8; 20] {
     let mut key = [0; 20];
     key[..4].copy_from_slice(&table.0.to_be_bytes());
@@ -169,7 +169,7 @@ pub(crate) fn raw_key(table: Table, object: u64, block: u64) -> [u8; 20] {
     key
 }
 
-/// The block number in a raw object's key.
+/// Returns the block number in a raw object's key.
 pub(crate) fn raw_block(key: &[u8]) -> u64 {
     u64::from_be_bytes(key[12..20].try_into().expect("raw keys have twenty bytes"))
 }
@@ -177,17 +177,17 @@ pub(crate) fn raw_block(key: &[u8]) -> u64 {
 /// A cell of a raw object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RawCell<'a> {
-    /// The first bytes of its first block; the rest of that is zeros.
+    /// First bytes of its first block; the rest of that is zeros.
     Inline(&'a [u8]),
     /// Blocks from this one of the object on.
     Extent(u64, ExtentView<'a>),
 }
 
 impl<'a> Reader<'a> {
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// What has to be fetched first.
+    /// `Missing`: the pages and blocks to fetch first.
     #[inline]
     pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Value<'a>>, Missing> {
         let full = BriefKey::new(table, key);
@@ -197,10 +197,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The first entry of a table with this key or a greater one.
+    /// Returns the first entry of a table with this key or a greater one.
     ///
     /// # Errors
-    /// What has to be fetched first.
+    /// `Missing`: the pages and blocks to fetch first.
     pub fn seek(&self, table: Table, key: &[u8]) -> Result<Option<Entry<'a>>, Missing> {
         match btree::seek(self.cache, self.root, &full_key(table, key))? {
             Some((page, index)) => self.entry(table, page, index),
@@ -208,10 +208,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The last entry of a table with this key or a lesser one.
+    /// Returns the last entry of a table with this key or a lesser one.
     ///
     /// # Errors
-    /// What has to be fetched first.
+    /// `Missing`: the pages and blocks to fetch first.
     pub fn seek_back(&self, table: Table, key: &[u8]) -> Result<Option<Entry<'a>>, Missing> {
         match btree::last_at_or_before(self.cache, self.root, &full_key(table, key))? {
             Some((page, index)) => self.entry(table, page, index),
@@ -219,18 +219,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The last entry of a table.
+    /// Returns the last entry of a table.
     ///
     /// # Errors
-    /// What has to be fetched first.
+    /// `Missing`: the pages and blocks to fetch first.
     pub fn last(&self, table: Table) -> Result<Option<Entry<'a>>, Missing> {
         self.seek_back(table, &vec![0xff; self.layout.key_max()])
     }
 
-    /// Visits the entries of a table from a key on, in order, until told to stop.
+    /// Visits the entries of a table from a key on, in order, until `visit` breaks.
     ///
     /// # Errors
-    /// What has to be fetched first; what was visited before is as good as not visited.
+    /// `Missing`: the pages and blocks to fetch first; earlier visits are to be discarded.
     pub fn scan(
         &self,
         table: Table,
@@ -249,10 +249,11 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Visits the keys of a table, in order, until told to stop; whether it was. Fetches no values.
+    /// Visits the keys of a table, in order, until `visit` breaks; returns whether it did. Fetches
+    /// no values.
     ///
     /// # Errors
-    /// What has to be fetched first; what was visited before is as good as not visited.
+    /// `Missing`: the pages and blocks to fetch first; earlier visits are to be discarded.
     pub fn keys(
         &self,
         table: Table,
@@ -268,7 +269,7 @@ impl<'a> Reader<'a> {
         Ok(stopped)
     }
 
-    /// Visits leaves, each with the cells that are meant, until told to stop.
+    /// Visits leaves, each with its cells within the bounds, until `visit` breaks.
     pub(crate) fn leaves(
         &self,
         bounds: &Bounds<'_>,
@@ -277,10 +278,10 @@ impl<'a> Reader<'a> {
         look::leaves(self.cache, self.root, bounds, visit)
     }
 
-    /// Bytes of a raw object. It knows no size: behind its last byte is a hole without end.
+    /// Reads bytes of a raw object. It has no size: behind its last byte is an endless hole.
     ///
     /// # Errors
-    /// What has to be fetched first, all of it.
+    /// `Missing`: all pages and blocks to fetch first.
     pub fn read(
         &self,
         table: Table,
@@ -313,9 +314,9 @@ impl<'a> Reader<'a> {
         if missing.is_empty() { Ok(pieces) } else { Err(Missing(missing)) }
     }
 
-    /// What somebody who reads on will need of a raw object, and up to where that is all: behind
-    /// that place it is only the page that has to be fetched before more can be said. The next
-    /// such page up to `behind` is among it, so that the range after this one can be foreseen.
+    /// Returns what a reader that continues will need of a raw object, and the offset up to
+    /// which that is complete: behind it, a page must be fetched before more is known. The next
+    /// such page up to `behind` is included, so that the range after this one can be prefetched.
     pub fn foresee(
         &self,
         table: Table,
@@ -340,7 +341,7 @@ impl<'a> Reader<'a> {
         (Missing(missing), reached)
     }
 
-    /// Adds what a read wants of one block of an object, and the hole before it.
+    /// Adds the part of a read in one block of an object, with the hole before it.
     fn add_piece(
         &self,
         index: u64,
@@ -363,10 +364,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How many blocks of a range of a raw object (bytes) take space.
+    /// Returns the number of allocated blocks in a range of a raw object (bytes).
     ///
     /// # Errors
-    /// What has to be fetched first.
+    /// `Missing`: the pages and blocks to fetch first.
     pub fn allocated(&self, table: Table, object: u64, from: u64, to: u64) -> Result<u64, Missing> {
         let size = self.layout.block as u64;
         let (first, last) = (from / size, to.div_ceil(size));
@@ -380,11 +381,11 @@ impl<'a> Reader<'a> {
         Ok(blocks)
     }
 
-    /// How far a raw object has `most` blocks that take space, from a byte on; `None`: it has no
-    /// more than so many to its end. Holes cost nothing, however long they are.
+    /// Returns the offset up to which a raw object has `most` allocated blocks, from a byte on;
+    /// `None` if it has no more to its end. Holes cost nothing, however long they are.
     ///
     /// # Errors
-    /// What has to be fetched first.
+    /// `Missing`: the pages and blocks to fetch first.
     pub fn reach(
         &self,
         table: Table,
@@ -418,7 +419,7 @@ impl<'a> Reader<'a> {
         Ok(reach)
     }
 
-    /// Visits the cells of a raw object that have bytes of a range, in order.
+    /// Visits the cells of a raw object with bytes of a range, in order.
     pub(crate) fn raw_cells(
         &self,
         table: Table,
@@ -467,7 +468,7 @@ impl<'a> Reader<'a> {
         Ok(Some((&key[4..], self.value(page, index)?)))
     }
 
-    /// The value of a leaf's cell.
+    /// Returns the value of a leaf's cell.
     #[inline]
     pub(crate) fn value(&self, page: &'a [u8], index: usize) -> Result<Value<'a>, Missing> {
         let (bytes, is_extent) = page::value(page, index);
@@ -489,13 +490,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A block of data, if it is cached.
+    /// Returns a data block, if it is cached.
     pub(crate) fn data(&self, at: u64, sum: u64) -> Result<Block, Want> {
         self.cache.data(at).cloned().ok_or(Want::Data { at, sum })
     }
 }
 
-/// Which blocks of an extent have bytes of a range, when the first of them is `first`.
+/// Returns the blocks of an extent with bytes of a range, when the first of them is `first`.
 fn within(first: u64, extent: ExtentView<'_>, (at, end): (u64, u64), size: u64) -> Range<usize> {
     let from = (at / size).saturating_sub(first).min(extent.count() as u64);
     let to = end.div_ceil(size).saturating_sub(first).min(extent.count() as u64);

@@ -1,9 +1,8 @@
 //! The recovery manager: from the newest superblock to the state before the crash.
 //!
-//! It reads the map that belongs to the superblock, then the journal ring, and finds the batches
-//! that continue the superblock's place one after the other. The first one missing is the end: it
-//! was never acknowledged. But if a later one is there, an acknowledged one has been lost by the
-//! disk, and that is said rather than passed over.
+//! It reads the map of the superblock, then the journal ring, and follows the batches from the
+//! superblock's position on. The first missing one is the end: it was never acknowledged. But if a
+//! later one exists, the disk has lost an acknowledged one, and recovery reports that.
 //!
 #![doc = include_str!("recovery/states.md")]
 
@@ -18,84 +17,84 @@ use std::mem;
 #[cfg(test)]
 mod tests;
 
-/// What can happen to a recovery.
+/// An input of the recovery.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// It can begin.
+    /// Start.
     Begin,
-    /// The blocks that were asked for.
+    /// The requested blocks.
     Read(Vec<Block>),
-    /// A block that was to be erased is.
+    /// A block was erased.
     Erased,
-    /// They could not be read, or not be erased.
+    /// A read or an erasure failed.
     Failed,
-    /// All records have been applied again.
+    /// All records were applied again.
     Replayed,
-    /// The snapshots are known.
+    /// The snapshots were loaded.
     Loaded,
 }
 
-/// What a recovery can ask for.
+/// An output of the recovery.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Read so many blocks from this one on.
+    /// Read this number of blocks from this one on.
     Read(u64, u32),
-    /// Write zeros over this block, durably: it holds what comes behind a loss that was accepted,
-    /// and must not be found the next time.
+    /// Write zeros over this block, durably: it holds a batch behind an accepted loss, which must
+    /// not be found the next time.
     Erase(u64),
-    /// Apply these again, in this order; the journal goes on behind them.
+    /// Apply these records again, in this order; the journal continues behind them.
     Replay(Box<Found>),
-    /// Find out which snapshots there are.
+    /// Load the list of snapshots.
     Load,
-    /// The volume is as it was.
+    /// The former state is restored.
     Recovered,
-    /// It cannot be recovered.
+    /// The volume cannot be recovered.
     Broken(Error),
 }
 
-/// What the disk had.
+/// Contents of the disk.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) space: Space,
     /// Transactions with their epochs.
     pub(crate) records: VecDeque<(u64, Record)>,
-    /// Where the journal goes on.
+    /// Position where the journal continues.
     pub(crate) head: Place,
 }
 
-/// How far it is.
+/// State of the recovery.
 #[derive(Debug)]
 enum State {
-    /// Nothing was asked for yet.
+    /// Waiting for the start.
     New,
-    /// Waits for the rest of the map's index.
+    /// Waiting for the rest of the map's index.
     Index(Vec<u8>),
-    /// Waits for segments' bits, from this segment on; the index says their checksums.
+    /// Waiting for segments' bits, from this segment on; the index has their checksums.
     Bits(Box<Space>, Vec<u8>, u64),
-    /// Waits for the rest of the journal ring.
+    /// Waiting for the rest of the journal ring.
     Ring(Box<Space>, Vec<u8>),
-    /// Waits to see once more where the journal ends: a read that came from elsewhere looks like an
-    /// end.
+    /// Waiting for a second read of the journal's end: a misdirected read looks like an end.
     End(Box<Space>, Box<Walked>),
-    /// Waits until so many blocks are erased.
+    /// Waiting for the erasure of this number of blocks.
     Erasing(Box<Found>, usize),
-    /// Waits until the records have been applied.
+    /// Waiting for the replay.
     Replaying,
-    /// Waits for the snapshots.
+    /// Waiting for the snapshots.
     Loading,
-    /// All is said.
+    /// Ended.
     Over,
 }
 
-/// What the journal ring has.
+/// Contents of the journal ring.
 #[derive(Debug)]
 struct Walked {
     records: VecDeque<(u64, Record)>,
-    /// Where it ends.
+    /// End of the journal.
     head: Place,
-    /// Where in the ring the next batch would begin, and was not found, and what is there.
+    /// Positions in the ring where the next batch could begin but was not found, with their
+    /// contents.
     ends: Vec<(u64, Vec<u8>)>,
-    /// Where batches behind the end begin.
+    /// Positions of batches behind the end.
     beyond: Vec<u64>,
 }
 
@@ -104,9 +103,9 @@ struct Walked {
 pub(crate) struct Recovery {
     state: State,
     superblock: Superblock,
-    /// Go on with what is there if acknowledged batches are lost.
+    /// Whether to continue in spite of lost acknowledged batches.
     accept_loss: bool,
-    /// Nothing may be written.
+    /// Whether nothing may be written.
     read_only: bool,
 }
 
@@ -115,7 +114,7 @@ impl Recovery {
         Recovery { state: State::New, superblock, accept_loss, read_only }
     }
 
-    /// The state, for people.
+    /// Returns the state's name, for people.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.state {
             State::New => "new",
@@ -171,7 +170,7 @@ impl Automaton for Recovery {
                 | State::Loading,
                 Input::Failed,
             ) => give_up(Error::DiskFailed, out),
-            // Each answer comes once, to who asked.
+            // Each completion arrives once.
             (
                 state @ (State::New
                 | State::Index(_)
@@ -238,8 +237,8 @@ fn joined(mut bytes: Vec<u8>, blocks: &[Block]) -> Vec<u8> {
 }
 
 impl Recovery {
-    /// Asks for more of a stretch of blocks of which so many bytes are there; `false`: it is all
-    /// there.
+    /// Requests more of a range of blocks of which `bytes` bytes have been read; returns `false` if
+    /// it is complete.
     fn read_more(&self, first: u64, count: u64, bytes: usize, out: &mut Vec<Output>) -> bool {
         let done = (bytes / self.superblock.layout.block) as u64;
         assert!(done <= count, "no more is read than was asked for");
@@ -310,15 +309,15 @@ impl Recovery {
         self.look_again(space, Box::new(walked), out)
     }
 
-    /// Looks once more at where the journal seems to end.
+    /// Reads the apparent end of the journal again.
     fn look_again(&self, space: Box<Space>, walked: Box<Walked>, out: &mut Vec<Output>) -> State {
         let Some((at, _)) = walked.ends.last() else { return self.end(*space, *walked, out) };
         out.push(Output::Read(self.superblock.layout.journal_at + at, 1));
         State::End(space, walked)
     }
 
-    /// An end of the journal has been read again: if something else is there now, nothing of what
-    /// was read is believed. Both reads may have come from elsewhere, but hardly from one place.
+    /// Handles the second read of an end of the journal: if the contents differ, nothing that was
+    /// read is trusted. Both reads may have been misdirected, but hardly to the same place.
     fn looked_again(
         &self,
         space: Box<Space>,
@@ -333,7 +332,7 @@ impl Recovery {
         self.look_again(space, walked, out)
     }
 
-    /// The journal ends there.
+    /// Handles the confirmed end of the journal.
     fn end(&self, space: Space, walked: Walked, out: &mut Vec<Output>) -> State {
         let Walked { records, head, mut beyond, .. } = walked;
         if !beyond.is_empty() && !self.accept_loss {
@@ -349,8 +348,8 @@ impl Recovery {
     }
 }
 
-/// Follows the journal from the superblock's place on; and whether there are batches behind its
-/// end. `None`: a batch has records that are none.
+/// Follows the journal from the superblock's position on, and finds batches behind its end. `None`
+/// if a batch has invalid records.
 fn walk(superblock: &Superblock, ring: &[u8]) -> Option<Walked> {
     let layout = &superblock.layout;
     let (mut records, mut head) = (VecDeque::new(), superblock.tail);
@@ -366,8 +365,8 @@ fn walk(superblock: &Superblock, ring: &[u8]) -> Option<Walked> {
         let block = (at + blocks) % layout.journal;
         head = Place { block, sequence: head.sequence + 1, chain: sum };
     }
-    // One that does not fit before the end of the ring begins at its beginning. A torn one begins
-    // where it should, so there is no need to look again.
+    // A batch that does not fit before the end of the ring begins at its start. A torn one begins
+    // at the expected position, so no second read is needed.
     let mut ends = vec![0, head.block];
     ends.dedup();
     let block = |at: u64| &ring[at as usize * layout.block..][..layout.block];
@@ -376,9 +375,9 @@ fn walk(superblock: &Superblock, ring: &[u8]) -> Option<Walked> {
     if ends.iter().any(|(_, block)| batch::begins(block, head)) {
         ends.clear();
     }
-    // Twice: an end that is empty looks like most places of a disk.
+    // Twice: an empty end looks like most places of a disk.
     ends.extend_from_within(..);
-    // What users wrote may look like anything.
+    // Data of users may look like anything.
     let beyond = batch::beyond(superblock, ring, head.sequence);
     let beyond = beyond.filter(|at| !followed.contains(at)).collect();
     Some(Walked { records, head, ends, beyond })

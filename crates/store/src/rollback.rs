@@ -1,13 +1,13 @@
-//! Plans a rollback: the present state of a volume becomes that of a snapshot.
+//! Planning of a rollback: the present state of a volume becomes that of a snapshot.
 //!
-//! The snapshot's root becomes that of the present tree. The list of snapshots stays as it is, and
-//! so do the dead lists, with two exceptions: blocks that the snapshot has are in the present tree
-//! again, and are taken out of them; blocks of the present tree that the snapshot does not have
-//! leave it, and are added to the newest.
+//! The snapshot's root becomes that of the present tree. The list of snapshots stays unchanged, and
+//! so do the dead lists, with two exceptions: blocks of the snapshot are in the present tree again,
+//! and are removed from them; blocks of the present tree that are not in the snapshot leave it, and
+//! are added to the newest.
 //!
-//! So it stays true, however often volumes are rolled back, that the present tree has no block of a
-//! dead list, and no snapshot newer than that of the list has one: when the list's snapshot is
-//! dropped, those of its blocks are free that are younger than the snapshot before.
+//! This preserves the invariant, through any number of rollbacks, that the present tree contains no
+//! block of a dead list, and nor does a snapshot newer than that of the list: when the list's
+//! snapshot is dropped, those of its blocks are free that are younger than the previous snapshot.
 //!
 //! Straight-line code over a function that reads blocks, like a check. The volume is closed.
 
@@ -19,15 +19,15 @@ use crate::sum::sum;
 use crate::{Change, Error, Layout, Superblock, Table};
 use std::collections::BTreeMap;
 
-/// The store's own tables that stay as they are.
+/// Tables of the store itself that stay unchanged.
 const OWN: [Table; 3] = [SNAPSHOTS, DEAD, DROPPING];
 
-/// Number of the first entry of a dead list that is divided: no checkpoint has so many of its own.
-/// So those of the rollback's checkpoint come before it, all in one leaf: see
+/// Number of the first entry of a divided dead list: no checkpoint has so many of its own. So those
+/// of the rollback's checkpoint precede it, all in one leaf: see
 /// [`crate::checkpoint::freeze::keys`].
 const DIVIDED: u32 = 1 << 31;
 
-/// Bytes that an entry takes in a page beside its key and value, at most.
+/// Maximum size of an entry in a page beside its key and value, bytes.
 const OVERHEAD: usize = 16;
 
 /// Entries of the store's own tables by table and key.
@@ -39,20 +39,20 @@ type Place = (Table, Vec<u8>);
 /// Changes that make the present state that of a snapshot.
 #[derive(Debug)]
 pub struct Rollback {
-    /// The checkpoint on which it is based.
+    /// Epoch of the checkpoint that it is based on.
     pub(crate) epoch: u64,
-    /// The snapshot's root.
+    /// Root of the snapshot.
     pub(crate) root: Ptr,
     /// Blocks that leave the present tree.
     pub(crate) freed: Vec<Freed>,
     /// Changes of the tree with that root.
     pub(crate) changes: Vec<Change>,
-    /// Pages of that tree that may have entries of the store's own tables.
+    /// Number of pages of that tree that may have entries of the store's own tables.
     pub(crate) pages: u64,
 }
 
 impl Rollback {
-    /// Blocks for the pages that the changes and the checkpoint may write, at most.
+    /// Returns the maximum number of blocks for pages written by the changes and the checkpoint.
     pub(crate) fn blocks(&self, layout: &Layout) -> u64 {
         let bytes = |change: &Change| match change {
             Change::Put { key, value, .. } => (key.len() + value.len() + OVERHEAD) as u64,
@@ -63,22 +63,21 @@ impl Rollback {
             | Change::Free { .. } => 0,
         };
         let added: u64 = self.changes.iter().map(bytes).sum();
-        // What leaves the tree goes to the newest list; an entry takes a quarter of a page.
+        // Blocks that leave the tree go to the newest list; an entry takes a quarter of a page.
         let runs = self.freed.len() as u64 + self.pages;
         let entries = 1 + runs.div_ceil(snapshots::chunk_max(layout) as u64);
         let block = layout.block as u64;
-        // A page that is changed may take a neighbour with it; new ones are at least half full.
+        // A changed page may include a neighbour; new ones are at least half full.
         2 * self.pages + 2 * (added + entries * block / 4).div_ceil(block)
     }
 }
 
-/// Plans to go back to the snapshot with this name. The volume has to be closed: what only its
-/// journal has is not seen, and [`crate::Store::roll_back`] refuses a plan that is not of its
-/// state.
+/// Plans a rollback to the snapshot with this name. The volume must be closed: transactions only in
+/// its journal are not seen, and [`crate::Store::roll_back`] refuses a plan of another state.
 ///
 /// # Errors
-/// `NotAVolume`; `NotFound` if there is no such snapshot; `Damaged` or `DiskFailed` if one of both
-/// states cannot be read.
+/// `NotAVolume`; `NotFound` if there is no such snapshot; `Damaged` or `DiskFailed` if one of the
+/// two states cannot be read.
 pub fn plan(read: &mut Read<'_>, head: &[u8], name: &[u8]) -> Result<Rollback, Error> {
     let superblock = Superblock::newest(head)?;
     let layout = superblock.layout;
@@ -101,7 +100,7 @@ pub fn plan(read: &mut Read<'_>, head: &[u8], name: &[u8]) -> Result<Rollback, E
             _ => drop(wanted.insert((table, key), value)),
         }
     }
-    // What is below a page that both trees have is in both.
+    // Everything below a page shared by both trees is in both.
     let mut present = Tree::listing(&layout);
     let is_shared = |at: u64, _: &[u8]| old.has(at);
     present.walk(read, superblock.root, &is_shared, &mut |_, _, _| {})?;
@@ -117,7 +116,7 @@ pub fn plan(read: &mut Read<'_>, head: &[u8], name: &[u8]) -> Result<Rollback, E
     })
 }
 
-/// Changes that turn the old entries into the new ones; those equal in both stay.
+/// Returns the changes that turn the old entries into the new ones; equal ones stay.
 fn difference(mut old: Entries, new: Entries) -> Vec<Change> {
     let mut puts = Vec::new();
     for ((table, key), value) in new {
@@ -132,19 +131,19 @@ fn difference(mut old: Entries, new: Entries) -> Vec<Change> {
     deletes.chain(puts).collect()
 }
 
-/// The first key behind the store's own tables, which are the first.
+/// Returns the first key behind the store's own tables, which are the first.
 fn behind_own() -> [u8; 4] {
     (DROPPING.0 + 1).to_be_bytes()
 }
 
-/// A key and a value of a table that stays as it is.
+/// Returns a key and a value of a table that stays unchanged.
 fn own_entry(key: &[u8], value: &[u8]) -> Option<(Place, Vec<u8>)> {
     let (table, rest) = key.split_first_chunk::<4>()?;
     let table = Table(u32::from_be_bytes(*table));
     OWN.contains(&table).then(|| ((table, rest.to_vec()), value.to_vec()))
 }
 
-/// Sees an entry of a leaf: key, value, and whether that is an extent.
+/// Visitor of the entries of leaves: key, value, and whether that is an extent.
 type Entry<'a> = dyn FnMut(&[u8], &[u8], bool) + 'a;
 
 /// The blocks of a tree.
@@ -152,9 +151,9 @@ struct Tree {
     layout: Layout,
     /// A bit for each block that can be allocated.
     blocks: Vec<u64>,
-    /// The same as runs, if they are wanted.
+    /// The blocks as runs, if wanted.
     runs: Option<Vec<Freed>>,
-    /// Pages that may have entries of the store's own tables, or lead to them.
+    /// Number of pages that may have entries of the store's own tables, or lead to them.
     own_pages: u64,
 }
 
@@ -164,13 +163,13 @@ impl Tree {
         Tree { layout: *layout, blocks: vec![0; words], runs: None, own_pages: 0 }
     }
 
-    /// One that lists its blocks as runs, too.
+    /// Returns one that lists its blocks as runs, too.
     fn listing(layout: &Layout) -> Tree {
         Tree { runs: Some(Vec::new()), ..Tree::new(layout) }
     }
 
-    /// Walks the tree with this root. `skip` is asked for each page, with its block and a key that
-    /// is not behind its first; `entry` sees what is in leaves.
+    /// Walks the tree with this root. `skip` is called for each page, with its block and a key that
+    /// is not behind its first; `entry` visits the entries of leaves.
     fn walk(
         &mut self,
         read: &mut Read<'_>,
@@ -234,7 +233,7 @@ impl Tree {
         self.blocks.get((bit / 64) as usize).is_some_and(|word| word & 1 << (bit % 64) != 0)
     }
 
-    /// The parts of a run that it does not have.
+    /// Returns the parts of a run that are not in the tree.
     fn lacks(&self, run: Freed) -> Vec<Freed> {
         let mut parts: Vec<Freed> = Vec::new();
         for at in (run.at..run.at + u64::from(run.count)).filter(|at| !self.has(*at)) {
@@ -255,7 +254,8 @@ struct Divided {
 }
 
 impl Divided {
-    /// An entry of a dead list without the blocks of a tree; where it was, as far as it fits.
+    /// Adds an entry of a dead list without the blocks of a tree; under its own key, as far as it
+    /// fits.
     fn without(
         &mut self,
         key: &[u8],

@@ -1,8 +1,8 @@
-//! One segment: a stretch of the volume whose blocks are written, and closed, together.
+//! One segment: a range of blocks of the volume that are written, and closed, together.
 //!
-//! This is the paper's segment close machine (BUDS §4.3.2, figure 5): to close a segment that is
-//! not dirty takes nothing; a dirty one is flushed first. A checkpoint closes every segment, and
-//! is durable when all are closed and the disk was flushed once.
+//! This is the paper's segment close machine (BUDS §4.3.2, figure 5): closing a clean segment needs
+//! nothing; a dirty one is flushed first. A checkpoint closes every segment, and is durable when
+//! all are closed and the disk was flushed once.
 //!
 #![doc = include_str!("segment/states.md")]
 
@@ -11,46 +11,46 @@ use base::{Automaton, Instant};
 #[cfg(test)]
 mod tests;
 
-/// What can happen to a segment.
+/// An input of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// Blocks of it were given out, to be written.
+    /// Blocks of it were allocated, to be written.
     Open,
-    /// Something in memory differs from what is on the disk.
+    /// Its contents in memory differ from the disk.
     Change,
-    /// A checkpoint wants it closed; so many writes bring it up to date.
+    /// A checkpoint closes it; this number of writes brings it up to date.
     Close(u32),
-    /// One of those writes has been done.
+    /// One of those writes is done.
     Written,
-    /// One of them failed.
+    /// One of those writes failed.
     Failed,
 }
 
-/// What a segment can ask for.
+/// An output of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Its writes can begin.
+    /// Start its writes.
     Flush,
-    /// Everything it had is on the disk.
+    /// All its changes are on the disk.
     Closed,
     /// It cannot be closed: the disk failed.
     Broken,
 }
 
-/// How far a segment is.
+/// State of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing to do.
+    /// Nothing to write.
     Closed,
-    /// Blocks were given out, but nothing was changed since the last checkpoint.
+    /// Blocks were allocated, but nothing was changed since the last checkpoint.
     Open,
-    /// Waits for a checkpoint to write its changes.
+    /// Waiting for a checkpoint to write its changes.
     Dirty,
-    /// Waits for so many writes.
+    /// Waiting for this number of writes.
     Flushing(u32),
-    /// The same, and there are changes for the checkpoint after this one.
+    /// Like [`State::Flushing`], with changes for the next checkpoint.
     FlushingDirty(u32),
-    /// The disk failed.
+    /// Ended after a failure of the disk.
     Broken,
 }
 
@@ -67,7 +67,7 @@ impl Default for Segment {
 }
 
 impl Segment {
-    /// The state, for people.
+    /// Returns the state's name, for people.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.state {
             State::Closed => "closed",
@@ -79,7 +79,7 @@ impl Segment {
         }
     }
 
-    /// Writes under way, unless the disk has failed.
+    /// Returns the number of writes in flight, unless the disk has failed.
     pub(crate) fn writes(&self) -> usize {
         match self.state {
             State::Flushing(writes) | State::FlushingDirty(writes) => writes as usize,
@@ -87,12 +87,12 @@ impl Segment {
         }
     }
 
-    /// Whether no writes are under way.
+    /// Returns whether no writes are in flight.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state, State::Closed | State::Open | State::Dirty)
     }
 
-    /// Whether a checkpoint has something to do with it.
+    /// Returns whether a checkpoint has to close it.
     pub(crate) fn is_open(&self) -> bool {
         self.state != State::Closed
     }
@@ -107,12 +107,12 @@ impl Automaton for Segment {
             (State::Closed | State::Open, Input::Open) => State::Open,
             (State::Closed | State::Open | State::Dirty, Input::Change)
             | (State::Dirty, Input::Open) => State::Dirty,
-            // Not dirty: closed at once.
+            // Clean: closed at once.
             (State::Closed | State::Open, Input::Close(0)) => {
                 out.push(Output::Closed);
                 State::Closed
             }
-            // Dirty, but the changes were undone by later ones.
+            // Dirty, but later changes have undone the earlier ones.
             (State::Dirty, Input::Close(0)) => {
                 out.push(Output::Closed);
                 State::Closed
@@ -138,12 +138,12 @@ impl Automaton for Segment {
                 out.push(Output::Broken);
                 State::Broken
             }
-            // What was under way ends; nothing begins any more.
+            // Operations in flight end; none begins any more.
             (
                 State::Broken,
                 Input::Open | Input::Change | Input::Close(_) | Input::Written | Input::Failed,
             ) => State::Broken,
-            // Only its own writes are reported to it, and one checkpoint comes after the other.
+            // It gets completions of its own writes only, and checkpoints are sequential.
             (
                 state @ (State::Closed | State::Open | State::Dirty),
                 input @ (Input::Written | Input::Failed),

@@ -1,11 +1,10 @@
-//! Snapshots: kept roots, and what only they still have.
+//! Snapshots: retained roots, and the blocks that only they contain.
 //!
-//! A snapshot is the checkpoint of its epoch. Blocks that the present tree leaves behind and that
-//! are not younger than the newest snapshot stay in use; they are written down in that snapshot's
-//! *dead list*. When a snapshot is dropped, its own list alone tells what becomes of them: what is
-//! younger than the snapshot before is free, the rest belongs to that one's list from then on
-//! (as ZFS does it). So dropping takes time in proportion to what it frees, in steps, and nothing
-//! waits for it.
+//! A snapshot is the checkpoint of its epoch. Blocks that leave the present tree and are not
+//! younger than the newest snapshot stay in use; they are recorded in that snapshot's *dead list*.
+//! When a snapshot is dropped, its own list alone determines their fate: blocks younger than the
+//! previous snapshot are free, the rest goes to that one's list (as in ZFS). So a drop takes time
+//! in proportion to the blocks that it frees, in steps, and nothing waits for it.
 
 use crate::btree::Freed;
 use crate::page::{Ptr, u32_at, u64_at};
@@ -15,17 +14,18 @@ use base::Time;
 #[cfg(test)]
 mod tests;
 
-/// Name → epoch, root, date.
+/// Table of snapshots: name → epoch, root, date.
 pub(crate) const SNAPSHOTS: Table = Table(2);
-/// Epoch of the snapshot, epoch and number of the entry → blocks that have left the tree.
+/// Table of dead lists: epoch of the snapshot, epoch and number of the entry → blocks that left the
+/// tree.
 pub(crate) const DEAD: Table = Table(3);
-/// Epoch → nothing: snapshots that are being dropped.
+/// Table of the epochs of snapshots being dropped, without values.
 pub(crate) const DROPPING: Table = Table(4);
 
-/// Most snapshots of a volume.
+/// Maximum number of snapshots of a volume.
 pub(crate) const SNAPSHOTS_MAX: usize = 4096;
 
-/// One snapshot.
+/// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     pub(crate) name: Vec<u8>,
@@ -38,22 +38,22 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshots {
     all: Vec<Snapshot>,
-    /// A checkpoint that is about to become a snapshot.
+    /// Checkpoint that is about to become a snapshot.
     coming: Option<SnapshotId>,
 }
 
 impl Snapshots {
-    /// The newest, or the one that is being made: what is not younger than it stays in use.
+    /// Returns the newest snapshot, or the one being made: blocks not younger than it stay in use.
     pub(crate) fn newest(&self) -> Option<SnapshotId> {
         self.coming.or_else(|| self.all.last().map(|snapshot| snapshot.id))
     }
 
-    /// The one that is being made.
+    /// Returns the one being made.
     pub(crate) fn coming(&self) -> Option<SnapshotId> {
         self.coming
     }
 
-    /// The one before an epoch.
+    /// Returns the last one before an epoch.
     pub(crate) fn before(&self, epoch: u64) -> Option<SnapshotId> {
         let older = self.all.iter().rev().find(|snapshot| snapshot.id.0 < epoch);
         older.map(|snapshot| snapshot.id)
@@ -75,13 +75,13 @@ impl Snapshots {
         self.all.len()
     }
 
-    /// From now on nothing of this epoch is freed.
+    /// Prevents blocks of this epoch from being freed.
     pub(crate) fn expect(&mut self, id: SnapshotId) {
         assert!(self.coming.is_none(), "snapshots are made one after the other");
         self.coming = Some(id);
     }
 
-    /// The expected one is there, or will not be.
+    /// Ends the making of the expected one, with or without success.
     pub(crate) fn settle(&mut self, snapshot: Option<Snapshot>) {
         self.coming = None;
         self.all.extend(snapshot);
@@ -94,7 +94,7 @@ impl Snapshots {
 }
 
 impl Snapshot {
-    /// The bytes: `epoch, root (24), seconds, nanoseconds (4)`.
+    /// Encodes the snapshot: `epoch, root (24), seconds, nanoseconds (4)`.
     pub(crate) fn to_change(&self) -> Change {
         let mut value = Vec::with_capacity(44);
         value.extend(self.id.0.to_le_bytes());
@@ -119,7 +119,7 @@ impl Snapshot {
     }
 }
 
-/// The key of an entry of a snapshot's dead list.
+/// Returns the key of an entry of a snapshot's dead list.
 pub(crate) fn dead_key(owner: u64, epoch: u64, number: u32) -> Vec<u8> {
     let mut key = owner.to_be_bytes().to_vec();
     key.extend(epoch.to_be_bytes());
@@ -127,12 +127,12 @@ pub(crate) fn dead_key(owner: u64, epoch: u64, number: u32) -> Vec<u8> {
     key
 }
 
-/// How many runs one entry has at most.
+/// Returns the maximum number of runs in one entry.
 pub(crate) fn chunk_max(layout: &Layout) -> usize {
     (layout.inline_max() - 24) / RUN
 }
 
-/// Bytes of one run: block, birth, count.
+/// Size of one run, bytes: block, birth, count.
 const RUN: usize = 20;
 
 pub(crate) fn encode_dead(runs: &[Freed]) -> Vec<u8> {
@@ -155,7 +155,7 @@ pub(crate) fn decode_dead(value: &[u8]) -> Option<Vec<Freed>> {
     whole.then(|| runs.collect())
 }
 
-/// One step of dropping a snapshot: what becomes of one entry of its dead list.
+/// Returns the changes of one step of a drop, which processes one entry of the dead list.
 pub(crate) fn reap(key: &[u8], runs: &[Freed], before: Option<SnapshotId>) -> Vec<Change> {
     let oldest = before.map_or(0, |id| id.0);
     let (free, kept): (Vec<Freed>, Vec<Freed>) = runs.iter().partition(|run| run.birth > oldest);

@@ -1,10 +1,10 @@
-//! The segment manager: which blocks are in use, who gets which, and when they are free again.
+//! The segment manager: allocation and freeing of blocks.
 //!
-//! A block is *busy* from when it is given out until a superblock is durable that does not know it
-//! any more, and *live* while the present tree or a snapshot has it. Live blocks are what the maps
-//! on the disk say; there are two, written in turn, so that the one of the newest superblock is
-//! never touched. Each map has a block of bits for each segment, and an index of their checksums
-//! whose own checksum stands in the superblock.
+//! A block is *busy* from its allocation until a superblock is durable that does not refer to it,
+//! and *live* while the present tree or a snapshot contains it. The maps on the disk record live
+//! blocks; there are two, written alternately, so that the one of the newest superblock is never
+//! touched. Each map has a block of bits for each segment, and an index of their checksums whose
+//! own checksum is in the superblock.
 
 use crate::segment::{self, Segment};
 use crate::sum::sum;
@@ -17,8 +17,8 @@ use std::ops::Range;
 #[cfg(test)]
 mod tests;
 
-/// What blocks are wanted for: each purpose has an open segment of its own, so that pages stay
-/// near pages and data near data.
+/// Purpose of an allocation: each has an open segment of its own, so that pages stay near pages and
+/// data near data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Pages,
@@ -38,26 +38,26 @@ pub(crate) struct Space {
     layout: Layout,
     busy: Vec<u64>,
     live: Vec<u64>,
-    /// How many blocks of each segment are not busy.
+    /// Number of blocks of each segment that are not busy.
     free: Vec<u32>,
     free_total: u64,
     segments: Vec<Segment>,
     /// Segments that are not closed.
     open: BTreeSet<usize>,
-    /// Segments whose bits changed since map 0, or map 1, was written.
+    /// Segments whose bits changed since the write of map 0, or map 1.
     changed: [BTreeSet<usize>; 2],
-    /// Checksums of the segments' bits as of the last map that was written.
+    /// Checksums of the segments' bits as of the last written map.
     sums: Vec<u64>,
-    /// No longer live, but the superblock on the disk still knows them.
+    /// Blocks no longer live, but still referred to by the superblock on the disk.
     releasing: Vec<Run>,
-    /// Blocks that the superblock on the disk does not know yet, because the volume is growing.
+    /// Blocks unknown to the superblock on the disk, because the volume is growing.
     grown: Range<u64>,
-    /// Where to look next, for pages and for data.
+    /// Positions of the next search, for pages and for data.
     cursors: [u64; 2],
 }
 
 impl Space {
-    /// A volume where nothing is in use.
+    /// Returns the state of a volume without blocks in use.
     pub(crate) fn empty(layout: &Layout) -> Space {
         let segments = layout.segments() as usize;
         let words = segments * layout.segment as usize / 64;
@@ -76,7 +76,7 @@ impl Space {
             grown: 0..0,
             cursors: [0, blocks / 2 / layout.segment * layout.segment],
         };
-        // What the last segment lacks is busy for ever, and so are maps among the data.
+        // Blocks missing in the last segment are busy for ever, and so are maps among the data.
         for bit in blocks..segments as u64 * layout.segment {
             space.set_busy(bit);
         }
@@ -86,8 +86,8 @@ impl Space {
         space
     }
 
-    /// The volume has grown. The new blocks can be given out, and those of the maps before, when
-    /// the next superblock is durable: it is the first that says so.
+    /// Grows the volume. The new blocks, and those of the former maps, can be allocated when the
+    /// next superblock is durable, which is the first that includes them.
     pub(crate) fn grow(&mut self, layout: &Layout) {
         let before = self.layout;
         assert!(layout.data_at == before.data_at && layout.blocks > before.blocks, "it grows");
@@ -111,7 +111,7 @@ impl Space {
         }
     }
 
-    /// The superblock is durable that knows of the new blocks.
+    /// Makes the new blocks available, when the superblock that includes them is durable.
     fn open_grown(&mut self) {
         let (maps, grown) = (self.layout.maps_in_data(), mem::take(&mut self.grown));
         let before = grown.start..grown.end.min(maps.start);
@@ -122,7 +122,7 @@ impl Space {
         }
     }
 
-    /// Gives back busy bits, word by word: a volume may grow by billions.
+    /// Clears busy bits, word by word: a volume may grow by billions.
     fn clear_all(&mut self, bits: Range<u64>) {
         let mut bit = bits.start;
         while bit < bits.end {
@@ -137,10 +137,10 @@ impl Space {
         }
     }
 
-    /// Takes in a segment's bits as they were on the disk.
+    /// Loads a segment's bits from the disk.
     ///
     /// # Errors
-    /// `Damaged` if blocks are said to be in use that do not exist.
+    /// `Damaged` if bits of nonexistent blocks are set.
     pub(crate) fn load(&mut self, segment: usize, bits: &[u8]) -> Result<(), Error> {
         let words = self.layout.segment as usize / 64;
         for (index, word) in bits.chunks_exact(8).take(words).enumerate() {
@@ -158,22 +158,22 @@ impl Space {
         Ok(())
     }
 
-    /// After loading, map `which` is known to be right.
+    /// Marks map `which` as up to date, after loading.
     pub(crate) fn loaded(&mut self, which: usize) {
         self.changed[which].clear();
     }
 
-    /// Blocks that can be given out.
+    /// Returns the number of blocks that can be allocated.
     pub(crate) fn free_blocks(&self) -> u64 {
         self.free_total
     }
 
-    /// Blocks that become free when the next superblock is durable.
+    /// Returns the number of blocks that become free when the next superblock is durable.
     pub(crate) fn releasing_blocks(&self) -> u64 {
         self.releasing.iter().map(|run| u64::from(run.count)).sum()
     }
 
-    /// Gives out up to `want` blocks in one run.
+    /// Allocates up to `want` blocks in one run.
     pub(crate) fn allocate(&mut self, purpose: Purpose, want: u32) -> Option<Run> {
         assert!(want > 0, "nobody wants no blocks");
         let cursor = self.cursors[purpose as usize];
@@ -193,7 +193,7 @@ impl Space {
         Some(Run { at: start + self.layout.data_at, count })
     }
 
-    /// Gives out exactly so many blocks in one run.
+    /// Allocates exactly `count` blocks in one run.
     pub(crate) fn allocate_exactly(&mut self, count: u32) -> Option<Run> {
         assert!(count > 0, "nobody wants no blocks");
         let cursor = self.cursors[Purpose::Data as usize];
@@ -204,8 +204,8 @@ impl Space {
         Some(Run { at: start + self.layout.data_at, count })
     }
 
-    /// Whether there will be a run of `count` free blocks that is not free now, when these runs
-    /// are, and those that are being released.
+    /// Returns whether there will be a run of `count` free blocks when these runs, and those being
+    /// released, are free.
     pub(crate) fn will_have_run(&self, more: impl Iterator<Item = Run>, count: u32) -> bool {
         let bits = |run: Run| self.bit(run.at).map(|bit| (bit, bit + u64::from(run.count)));
         let mut coming: Vec<(u64, u64)> =
@@ -215,7 +215,7 @@ impl Space {
             let before = coming.partition_point(|(start, _)| *start <= bit);
             coming[..before].last().is_some_and(|(_, end)| bit < *end)
         };
-        // It would have a block of one of them, so it is looked for around each.
+        // It would include a block of one of them, so the search is around each.
         let end = self.layout.blocks - self.layout.data_at;
         coming.iter().any(|(start, stop)| {
             let around = start.saturating_sub(u64::from(count))..(stop + u64::from(count)).min(end);
@@ -229,7 +229,7 @@ impl Space {
         })
     }
 
-    /// Gives out this very block, if it is free.
+    /// Allocates this very block, if it is free.
     pub(crate) fn allocate_at(&mut self, at: u64) -> bool {
         let Some(bit) = self.bit(at) else { return false };
         if self.is_busy(bit) {
@@ -240,11 +240,12 @@ impl Space {
         true
     }
 
-    /// Blocks have become part of the tree. After a crash they may not have been given out yet.
+    /// Marks blocks that have become part of the tree as live. After a crash they may not be
+    /// allocated yet.
     ///
     /// # Errors
-    /// `Damaged` if there are no such blocks, or they are part of it: only a replayed record that
-    /// contradicts the volume says so.
+    /// `Damaged` if there are no such blocks, or they are live already, which only a replayed
+    /// record that contradicts the volume can cause.
     pub(crate) fn set_live(&mut self, run: Run) -> Result<(), Error> {
         for at in run.at..run.at + u64::from(run.count) {
             let bit = self.bit(at).filter(|bit| !self.is_live(*bit)).ok_or(Error::Damaged)?;
@@ -257,7 +258,7 @@ impl Space {
         Ok(())
     }
 
-    /// Blocks that were given out and never used are free at once.
+    /// Frees blocks that were allocated and never used.
     pub(crate) fn give_back(&mut self, run: Run) {
         for at in run.at..run.at + u64::from(run.count) {
             let Some(bit) = self.bit(at) else { continue };
@@ -266,8 +267,8 @@ impl Space {
         }
     }
 
-    /// Blocks have left the tree: the next map says so, and when its superblock is durable they
-    /// are free.
+    /// Marks blocks that have left the tree: the next map records that, and when its superblock is
+    /// durable they are free.
     ///
     /// # Errors
     /// `Damaged` if they were not in use.
@@ -281,7 +282,7 @@ impl Space {
         Ok(())
     }
 
-    /// The superblock is durable: what was retired before it is free.
+    /// Frees the blocks retired before the superblock that is now durable.
     pub(crate) fn release(&mut self) -> Vec<Run> {
         self.open_grown();
         let runs = mem::take(&mut self.releasing);
@@ -295,8 +296,8 @@ impl Space {
         runs
     }
 
-    /// The blocks that bring map `which` up to date, with their places; and the checksum of its
-    /// index.
+    /// Returns the blocks that bring map `which` up to date, with their positions; and the checksum
+    /// of its index.
     pub(crate) fn map_writes(&mut self, which: usize) -> (Vec<(u64, Vec<Block>)>, u64) {
         let base = self.layout.map(which as u64);
         let mut writes: Vec<(u64, Vec<Block>)> = Vec::new();
@@ -325,7 +326,7 @@ impl Space {
         (writes, index_sum)
     }
 
-    /// The bytes of the index: the checksum of every segment's bits, in whole blocks.
+    /// Returns the index: the checksum of every segment's bits, in whole blocks.
     fn index(&self) -> Vec<u8> {
         assert_eq!(self.sums.len(), self.segments.len(), "each segment has a checksum");
         let mut bytes: Vec<u8> = self.sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
@@ -335,7 +336,7 @@ impl Space {
         bytes
     }
 
-    /// A segment's bits as they stand on the disk.
+    /// Returns a segment's bits in the disk format.
     fn bits(&self, segment: usize) -> Block {
         let words = self.layout.segment as usize / 64;
         let mut block = Block::zeroed(self.layout.block);
@@ -346,19 +347,19 @@ impl Space {
         block
     }
 
-    /// Whether a block is in use, as the next map will say.
+    /// Returns whether a block is in use, according to the next map.
     pub(crate) fn is_block_live(&self, at: u64) -> bool {
         self.bit(at).is_some_and(|bit| self.is_live(bit))
     }
 
-    /// Which segment a block belongs to.
+    /// Returns the segment of a block.
     pub(crate) fn segment_of(&self, at: u64) -> usize {
         assert!(at >= self.layout.data_at, "superblocks, journal and maps are in no segment");
         assert!(at < self.layout.blocks, "a block is within the volume");
         ((at - self.layout.data_at) / self.layout.segment) as usize
     }
 
-    /// Tells one segment something; gives what it says.
+    /// Steps one segment; returns its outputs.
     pub(crate) fn step_segment(
         &mut self,
         index: usize,
@@ -381,18 +382,18 @@ impl Space {
         }
     }
 
-    /// Segments that a checkpoint has to close.
+    /// Returns the segments that a checkpoint has to close.
     pub(crate) fn open_segments(&self) -> Vec<usize> {
         self.open.iter().copied().collect()
     }
 
-    /// Writes under way of each segment that has some.
+    /// Returns the number of writes in flight of each segment that has some.
     pub(crate) fn writing(&self) -> BTreeMap<usize, usize> {
         let writes = self.open.iter().map(|index| (*index, self.segments[*index].writes()));
         writes.filter(|(_, writes)| *writes > 0).collect()
     }
 
-    /// Segments by state, those that are not closed.
+    /// Iterates over the states of the segments that are not closed.
     pub(crate) fn states(&self) -> impl Iterator<Item = &'static str> {
         self.open.iter().map(|index| self.segments[*index].state_name())
     }
@@ -401,7 +402,7 @@ impl Space {
         self.step_segment((bit / self.layout.segment) as usize, input);
     }
 
-    /// Something in memory differs from the disk at this block.
+    /// Records that the contents of this block in memory differ from the disk.
     pub(crate) fn note_change(&mut self, at: u64) {
         let index = self.segment_of(at);
         self.step_segment(index, segment::Input::Change);
@@ -440,7 +441,7 @@ impl Space {
         self.free_total += 1;
     }
 
-    /// The first free bit at or behind one.
+    /// Returns the first free bit at or behind one.
     fn next_free(&self, from: u64) -> Option<u64> {
         let mut bit = from;
         let end = self.busy.len() as u64 * 64;
@@ -458,7 +459,7 @@ impl Space {
         None
     }
 
-    /// The first run of `count` free bits within one segment, at or behind `from`.
+    /// Returns the first run of `count` free bits within one segment, at or behind `from`.
     fn find_run(&self, from: u64, count: u32) -> Option<u64> {
         let mut at = from;
         loop {
@@ -478,7 +479,7 @@ impl Space {
         }
     }
 
-    /// Asserts what always holds.
+    /// Asserts all invariants.
     pub(crate) fn check(&self) {
         let zeros: u64 = self.busy.iter().map(|word| u64::from(word.count_zeros())).sum();
         assert_eq!(zeros, self.free_total);

@@ -1,7 +1,7 @@
 //! The store: all managers of one volume, composed.
 //!
-//! Who uses it in the same thread calls its methods and routes what comes out; the states that
-//! wait for the disk are those of the machines it is made of.
+//! A user in the same thread calls its methods and routes its outputs; states that wait for the
+//! disk are those of its machines.
 
 use crate::cache::Map;
 use crate::checkpoint::{self, Checkpoint};
@@ -31,23 +31,23 @@ mod snapshotting;
 #[cfg(test)]
 mod tests;
 
-/// How a volume is kept.
+/// Parameters of an open volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Most blocks in memory, unless more are changed or needed at once.
+    /// Maximum number of cached blocks, unless more are changed or needed at once.
     pub cache: usize,
-    /// Most blocks in memory that the disk does not have yet.
+    /// Maximum number of cached blocks that the disk does not have yet.
     pub dirty: usize,
-    /// How long a change may wait for a checkpoint.
+    /// Maximum time that a change waits for a checkpoint.
     pub interval: Duration,
-    /// Change nothing; what the journal has is applied in memory only.
+    /// Whether to write nothing; the journal is then applied in memory only.
     pub read_only: bool,
-    /// Open the volume although the disk has lost acknowledged transactions.
+    /// Whether to open the volume in spite of lost acknowledged transactions.
     pub accept_loss: bool,
 }
 
 impl Config {
-    /// For so many bytes of memory.
+    /// Returns the parameters for this amount of memory, bytes.
     pub fn for_memory(bytes: usize, layout: &Layout) -> Config {
         let cache = (bytes / layout.block).max(64);
         let interval = Duration::from_secs(30);
@@ -55,116 +55,116 @@ impl Config {
     }
 }
 
-/// What can happen to a store.
+/// An input of the store.
 #[derive(Debug)]
 pub enum Input {
-    /// An operation on the disk ended.
+    /// The completion of an operation on the disk.
     Done(IoId, IoDone),
-    /// Bring what a plan needs; [`Output::Fetched`] follows.
+    /// Fetch what a plan needs; [`Output::Fetched`] follows.
     Fetch(Ticket, Missing),
-    /// Tell when everything committed so far is durable; [`Output::Committed`] follows.
+    /// Wait until everything committed so far is durable; [`Output::Committed`] follows.
     Sync(Ticket),
-    /// Keep the present state under a name; [`Output::Committed`] follows.
+    /// Create a snapshot of the present state with this name; [`Output::Committed`] follows.
     Snapshot(Ticket, Vec<u8>, Time),
-    /// Give a snapshot up; [`Output::Committed`] follows.
+    /// Drop a snapshot; [`Output::Committed`] follows.
     DropSnapshot(Ticket, Vec<u8>),
-    /// Use so many blocks in all; [`Output::Committed`] follows.
+    /// Grow to this number of blocks in all; [`Output::Committed`] follows.
     Grow(Ticket, u64),
     /// Make the present state that of a snapshot; [`Output::Committed`] follows.
     RollBack(Ticket, Rollback),
-    /// Make everything durable and accept no more; [`Output::Closed`] follows.
+    /// Make everything durable and close the store; [`Output::Closed`] follows.
     Close(Ticket),
     /// A turn ends, or time has passed.
     Tick,
 }
 
-/// What a store can ask for, and say.
+/// An output of the store.
 #[derive(Clone, Debug)]
 pub enum Output {
     /// An operation on the disk.
     Io(Io),
-    /// The volume can be used; or why not.
+    /// The volume is open, or cannot be opened.
     Opened(Result<(), Error>),
-    /// What a plan needed is there, or cannot be had: plan again.
+    /// The needs of a plan are fetched, or unavailable: plan again.
     Fetched(Ticket, Result<(), Error>),
-    /// It is durable; after an error nobody knows until the volume is opened again.
+    /// A commit is durable; after an error that is unknown until the volume is opened again.
     Committed(Ticket, Result<(), Error>),
     /// The blocks are on the disk, to be attached.
     Placed(Ticket, Result<Vec<Extent>, Error>),
-    /// The volume is as it will be found.
+    /// The store is closed.
     Closed(Ticket, Result<(), Error>),
 }
 
-/// Why a commit changed nothing.
+/// Reason why a commit changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// This has to be fetched; then plan again.
+    /// This must be fetched; then plan again.
     Missing(Missing),
-    /// It cannot be done.
+    /// The commit is impossible.
     Failed(Error),
 }
 
-/// How full a volume is.
+/// Usage of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Size of a block, bytes.
     pub block: usize,
-    /// Blocks for pages and data.
+    /// Number of blocks for pages and data.
     pub blocks: u64,
-    /// Those that are free, or will be after the next checkpoint.
+    /// Number of free blocks, including those free after the next checkpoint.
     pub blocks_free: u64,
-    /// Those of them that anything may use: the others are kept for deletions, so that a full
-    /// volume can be emptied.
+    /// Number of free blocks available for any purpose: the others are reserved for deletions,
+    /// so that a full volume can be emptied.
     pub blocks_available: u64,
 }
 
-/// How much of everything there is, for people.
+/// Statistics, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Blocks in memory, and their limit.
+    /// Number of cached blocks, and their limit.
     pub cache: (usize, usize),
-    /// Blocks that the disk does not have yet, and their limit.
+    /// Number of blocks that the disk does not have yet, and their limit.
     pub dirty: (usize, usize),
-    /// Blocks of the journal ring in use, and all.
+    /// Numbers of blocks of the journal ring in use, and in all.
     pub journal: (u64, u64),
-    /// Operations on the disk under way.
+    /// Number of operations on the disk in flight.
     pub operations: usize,
-    /// Those who wait for pages, or for room.
+    /// Number of requests that wait for pages, or for space.
     pub waiting: usize,
-    /// Checkpoints since the volume was created.
+    /// Number of checkpoints since the volume was created.
     pub checkpoints: u64,
-    /// Failures of the disk since the volume was opened.
+    /// Number of failures of the disk since the volume was opened.
     pub failures: u64,
-    /// Each machine's kind and state.
+    /// Kind and state of each machine.
     pub machines: Vec<(&'static str, &'static str)>,
 }
 
-/// What a store does altogether.
+/// State of the store as a whole.
 #[derive(Debug)]
 enum Phase {
-    /// Reads the volume.
+    /// Reading the volume.
     Recovering(Box<Recovery>),
-    /// Works.
+    /// Open.
     Open,
-    /// Writes its last checkpoint; who wants to know.
+    /// Writing the last checkpoint, with the ticket to notify.
     Closing(Ticket),
-    /// Has ended, or could not begin.
+    /// Closed, or failed to open.
     Over(Error),
 }
 
-/// An operation on the disk under way, and whose it is.
+/// An operation on the disk in flight, with its purpose.
 #[derive(Debug)]
 enum Job {
     Fetch(fetching::Reading),
     Recovery,
     JournalFlush,
     JournalWrite,
-    /// Blocks of a segment: which, from where, how many.
+    /// Blocks of a segment: the segment, the first block, their number.
     Segment(usize, u64, usize),
     Map,
     CheckpointFlush,
     Superblock,
-    /// Part of what is being placed.
+    /// A part of blocks being placed.
     Place(usize),
     /// The last block of a volume that is to grow.
     Probe,
@@ -179,32 +179,32 @@ pub struct Store {
     present: Present,
     journal: Journal,
     checkpoint: Checkpoint,
-    /// What the checkpoint under way will say.
+    /// State of the checkpoint in progress.
     sealing: Option<checkpointing::Sealing>,
-    /// The growth under way.
+    /// The growth in progress.
     growing: Option<growing::Growing>,
-    /// The rollback under way.
+    /// The rollback in progress.
     rolling: Option<rolling::Rolling>,
     snapshots: Snapshots,
     snapshotting: snapshotting::Snapshotting,
     jobs: Slab<Job>,
-    /// Who closes the store and how that ended: to be said when nothing is under way any more.
+    /// Result of closing, with its ticket, to be reported when no operation is in flight.
     farewell: Option<(Ticket, Result<(), Error>)>,
     fetching: fetching::Fetching,
     placing: Slab<committing::Placing>,
     /// Records to be applied again.
     replay: VecDeque<(u64, journal::record::Record)>,
-    /// How many of them there were.
+    /// Total number of records applied again.
     recovered: usize,
-    /// When the first change came that no checkpoint has.
+    /// Time of the first change that no checkpoint includes.
     changed_since: Option<Instant>,
-    /// A write or a flush failed with this: nothing is written any more.
+    /// Error of a failed write or flush, after which nothing is written.
     broken: Option<Error>,
     failures: Failures,
 }
 
 impl Store {
-    /// Opens the volume that begins with `head`, its first [`crate::HEAD_BYTES`]. It can be used
+    /// Opens the volume that begins with `head`, its first [`crate::HEAD_BYTES`]. It is usable
     /// after [`Output::Opened`].
     ///
     /// # Errors
@@ -253,17 +253,17 @@ impl Store {
         Ok(store)
     }
 
-    /// Where everything is, and how large things may be.
+    /// Returns the layout of the volume.
     pub fn layout(&self) -> &Layout {
         &self.present.layout
     }
 
-    /// The superblock of the newest checkpoint.
+    /// Returns the superblock of the newest checkpoint.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// Looks at a state of the volume.
+    /// Returns a reader of a state of the volume.
     ///
     /// # Errors
     /// `NotFound` if there is no such snapshot (any more).
@@ -276,7 +276,7 @@ impl Store {
         Ok(Reader { cache: &self.present.cache, root, layout: &self.present.layout })
     }
 
-    /// How full the volume is. What was freed counts from the next checkpoint on.
+    /// Returns the usage of the volume. Freed blocks count from the next checkpoint on.
     pub fn space(&self) -> Space {
         let layout = &self.present.layout;
         let space = &self.present.space;
@@ -291,7 +291,7 @@ impl Store {
         }
     }
 
-    /// How much of everything there is.
+    /// Returns the statistics.
     pub fn counts(&self) -> Counts {
         let cache = &self.present.cache;
         let mut machines = vec![
@@ -314,45 +314,46 @@ impl Store {
         }
     }
 
-    /// How many transactions the journal had that no checkpoint has: what recovery applied again.
+    /// Returns the number of transactions in the journal that no checkpoint included, and that
+    /// recovery applied again.
     pub fn recovered(&self) -> usize {
         self.recovered
     }
 
-    /// Whether it was opened for reading only.
+    /// Returns whether it was opened read-only.
     pub fn is_read_only(&self) -> bool {
         self.config.read_only
     }
 
-    /// Whether a checkpoint is due or under way, so that room in memory and in the journal is for
-    /// those who cannot wait.
+    /// Returns whether a checkpoint is due or in progress, so that space in memory and in the
+    /// journal should be left to urgent work.
     pub fn is_pressed(&self) -> bool {
         !self.checkpoint.is_idle() || self.wants_checkpoint(Instant(0))
     }
 
-    /// Whether a write or a flush failed, so that nothing is written any more.
+    /// Returns whether a write or a flush failed, so that nothing is written any more.
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// Why nothing is written any more, if so.
+    /// Returns the error after which nothing is written, if there was one.
     pub fn broken(&self) -> Option<Error> {
         self.broken
     }
 
-    /// The next failure of the disk that was not reported yet, and how often it has happened.
+    /// Returns the next failure of the disk to report, with its number of occurrences.
     pub fn next_failure(&mut self) -> Option<(Failure, u64)> {
         self.failures.next()
     }
 
-    /// An operation on the disk ended.
+    /// Handles the completion of an operation on the disk.
     ///
     /// # Panics
-    /// If no such operation is under way.
+    /// If no such operation is in flight.
     pub fn done(&mut self, now: Instant, io: IoId, done: IoDone, out: &mut Vec<Output>) {
         self.unpin();
         let job = self.jobs.remove(io.0 as usize);
-        // A block that is not there is no failure of the disk.
+        // A missing block is no failure of the disk.
         if !matches!(job, Job::Probe) {
             self.failures.note(&done, !matches!(job, Job::Fetch(_) | Job::Place(_)));
         }
@@ -387,14 +388,13 @@ impl Store {
             }
             (Job::Place(place), IoDone::Written(result)) => self.placed(place, result, out),
             (Job::Probe, IoDone::Read(result)) => self.probed(now, result.is_ok(), out),
-            // Every operation completes with its own shape.
+            // Every operation completes with its own variant.
             (job, done) => unreachable!("{done:?} for {job:?}"),
         }
         self.end_closing(out);
     }
 
-    /// Begins what is due: to be called at the end of every turn, and when [`Store::deadline`]
-    /// has passed.
+    /// Starts work due: call it at the end of every turn, and when [`Store::deadline`] has passed.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.unpin();
         if !matches!(self.phase, Phase::Open | Phase::Closing(_)) {
@@ -407,7 +407,7 @@ impl Store {
         self.present.cache.evict();
     }
 
-    /// When [`Store::tick`] has to be called if nothing else happens.
+    /// Returns the time for [`Store::tick`] if nothing else happens.
     pub fn deadline(&self) -> Option<Instant> {
         if self.is_broken() || !matches!(self.phase, Phase::Open | Phase::Closing(_)) {
             return None;
@@ -420,7 +420,7 @@ impl Store {
         self.journal.deadline().into_iter().chain(timed).chain(self.next_step()).min()
     }
 
-    /// Makes everything durable and accepts no more changes.
+    /// Makes everything durable and refuses further changes.
     pub fn close(&mut self, now: Instant, ticket: Ticket, out: &mut Vec<Output>) {
         match self.phase {
             Phase::Open => {
@@ -442,8 +442,8 @@ impl Store {
         }
     }
 
-    /// Says that the volume is closed, when all is written and nothing is under way on the disk:
-    /// its file may be given back then.
+    /// Reports the end of closing, when everything is written and no operation on the disk is in
+    /// flight: its file may be closed then.
     fn end_closing(&mut self, out: &mut Vec<Output>) {
         let quiet = self.checkpoint.is_idle() && self.journal.is_quiet();
         let asked = self.growing.is_some() || self.rolling.is_some();
@@ -463,7 +463,7 @@ impl Store {
         }
     }
 
-    /// Nothing is written any more: nobody knows what is on the disk.
+    /// Stops all writing: the state of the disk is unknown.
     fn fail(&mut self, now: Instant, out: &mut Vec<Output>) {
         if self.is_broken() {
             return;
@@ -500,7 +500,7 @@ impl Store {
         assert!(self.present.epoch > self.superblock.epoch, "what is changed is not durable");
     }
 
-    /// Asserts that each machine waits for the operations that are under way for it.
+    /// Asserts that each machine waits for the operations in flight for it.
     fn check_operations(&self) {
         let count = |is: fn(&Job) -> bool| self.jobs.iter().filter(|(_, job)| is(job)).count();
         let flushes = count(|job| matches!(job, Job::JournalFlush));
@@ -570,8 +570,8 @@ impl Automaton for Store {
     }
 }
 
-/// Tickets of the store's own.
+/// First ticket of the store itself.
 pub(crate) const OWN: u64 = 1 << 63;
 
-/// A snapshot as its users see it: name, id, date.
+/// A snapshot for users: name, id, date.
 pub type SnapshotEntry<'a> = (&'a [u8], SnapshotId, Time);

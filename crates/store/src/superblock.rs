@@ -1,12 +1,12 @@
-//! The superblocks: where a volume's newest state is found.
+//! The superblocks: entry points of a volume's newest state.
 //!
 //! There are eight, 4 KiB apart; the one of epoch *e* is number *e* mod 8. The valid one with the
 //! highest epoch wins. Each is 512 bytes, which disks write as a whole, and has a checksum for
 //! those that do not.
 //!
-//! Programs that know version 1 alone would open a volume whose maps have moved at the last of its
-//! checkpoints before. So its first checkpoint of version 2 is written to all eight places, last to
-//! that of the checkpoint before, and counts when no superblock of version 1 is left.
+//! Programs that know version 1 only would open a volume with moved maps at its last checkpoint
+//! before the move. So its first checkpoint of version 2 is written to all eight positions, last
+//! to that of the previous checkpoint, and counts when no superblock of version 1 is left.
 
 use crate::layout::{Geometry, HEAD_BYTES, Layout, SUPERBLOCK_STRIDE, SUPERBLOCKS};
 use crate::page::{Ptr, u32_at, u64_at};
@@ -18,56 +18,57 @@ use std::cmp::Reverse;
 #[cfg(test)]
 mod tests;
 
-/// Bytes of a superblock.
+/// Size of a superblock, bytes.
 const BYTES: usize = 512;
-/// What it begins with.
+/// Magic number.
 const MAGIC: &[u8; 8] = b"upcall\x00V";
-/// Version of everything in a volume as it is made.
+/// Version of the format of a new volume.
 const VERSION: u32 = 1;
-/// Version of a volume that has grown so that its maps had to move. Another one is not opened.
+/// Version of a volume that has grown so that its maps had to move. Volumes of other versions are
+/// not opened.
 const VERSION_MOVED: u32 = 2;
 
-/// What a superblock says.
+/// Contents of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Tells volumes apart.
+    /// Number that identifies the volume.
     pub volume: u64,
-    /// How often a checkpoint was made.
+    /// Number of checkpoints made.
     pub epoch: u64,
-    /// Where everything is.
+    /// Layout of the volume.
     pub layout: Layout,
-    /// When the volume was created.
+    /// Time of the volume's creation.
     pub created: Time,
-    /// Which of the two maps belongs to it: 0 or 1.
+    /// The map that belongs to it: 0 or 1.
     pub(crate) map: u64,
-    /// The checksum of the map's index.
+    /// Checksum of the map's index.
     pub(crate) index_sum: u64,
-    /// The root of the tree; at block zero: it is empty.
+    /// Root of the tree; at block zero if it is empty.
     pub(crate) root: Ptr,
-    /// Where the journal goes on behind it.
+    /// Position where the journal continues behind it.
     pub(crate) tail: Place,
 }
 
 impl Superblock {
-    /// Which block of the volume it goes to.
+    /// Returns its block in the volume.
     pub(crate) fn at(&self) -> u64 {
         self.epoch % SUPERBLOCKS * (SUPERBLOCK_STRIDE / self.layout.block as u64)
     }
 
-    /// Which version a program has to know to open it.
+    /// Returns the version that a program must know to open it.
     pub fn version(&self) -> u32 {
         if self.layout.is_moved() { VERSION_MOVED } else { VERSION }
     }
 
-    /// Places of all superblocks but that of the checkpoint before: the first superblock of its
-    /// version is written to them, and then in the place of that one.
+    /// Returns the positions of all superblocks but that of the previous checkpoint: the first
+    /// superblock of its version is written to them, and then to the position of that one.
     pub(crate) fn copies(&self, before: &Superblock) -> Vec<u64> {
         let stride = SUPERBLOCK_STRIDE / self.layout.block as u64;
         let places = (0..SUPERBLOCKS).map(|index| index * stride);
         places.filter(|at| *at != before.at()).collect()
     }
 
-    /// Its bytes, as a block.
+    /// Encodes it as a block.
     pub(crate) fn encode(&self) -> Block {
         assert!(self.map < 2, "there are two maps");
         assert!(self.tail.block < self.layout.journal, "the journal begins in its ring");
@@ -104,11 +105,11 @@ impl Superblock {
         block
     }
 
-    /// Reads one.
+    /// Decodes a superblock.
     ///
     /// # Errors
-    /// `NotAVolume` if it does not begin like one or is of another version, `Damaged` if its
-    /// checksum is wrong or it makes no sense.
+    /// `NotAVolume` if the magic number or the version is unknown, `Damaged` if its checksum is
+    /// wrong or its contents are invalid.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Superblock, Error> {
         if bytes.len() < BYTES || &bytes[..8] != MAGIC {
             return Err(Error::NotAVolume);
@@ -145,12 +146,12 @@ impl Superblock {
         if sound { Ok(superblock) } else { Err(Error::Damaged) }
     }
 
-    /// Whether a file or device of so many bytes is long enough.
+    /// Returns whether a file or device of this size, bytes, is long enough.
     pub fn fits(&self, bytes: u64) -> bool {
         self.layout.blocks <= bytes / self.layout.block as u64
     }
 
-    /// The newest valid one among the first [`HEAD_BYTES`] of a volume.
+    /// Returns the newest valid one among the first [`HEAD_BYTES`] of a volume.
     ///
     /// # Errors
     /// `NotAVolume` if nothing there looks like one, `Damaged` if some do but none is valid.
@@ -161,7 +162,7 @@ impl Superblock {
         let slots = head.chunks(SUPERBLOCK_STRIDE as usize).take(SUPERBLOCKS as usize);
         let found: Vec<_> = slots.map(Superblock::decode).collect();
         let damaged = found.contains(&Err(Error::Damaged));
-        // The lower version counts: where there are both, the volume's growth was interrupted.
+        // The lower version counts: if there are both, the volume's growth was interrupted.
         let valid = found.into_iter().flatten();
         let newest = valid.max_by_key(|found| (Reverse(found.version()), found.epoch));
         newest.ok_or(if damaged { Error::Damaged } else { Error::NotAVolume })

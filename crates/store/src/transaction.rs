@@ -1,20 +1,20 @@
-//! The transaction manager: many users of one store, as if each were alone.
+//! The transaction manager: isolation of many users of one store.
 //!
 //! An [`Engine`] owns the store of a volume. Its users begin transactions, read and write in them,
-//! and commit; or they do one thing by itself. What a transaction writes it alone sees, until it
-//! commits: then everybody sees all of it at once.
+//! and commit; or they make single calls. Writes of a transaction are visible to itself only, until
+//! it commits: then all of them become visible to all users at once.
 //!
-//! Transactions exclude each other with locks that they keep until they commit (strict two-phase
-//! locking; scans lock the range that they saw, so nothing appears in it). Why not let them run and
-//! refuse at the end who met another? Because the flush, which costs most, is shared by all who
-//! commit meanwhile: to stand in line for a lock costs less than to do everything again. The only
-//! one who has to is who would close a circle of waiting transactions
+//! Transactions exclude each other by locks that they hold until they commit (strict two-phase
+//! locking; scans lock the range that they saw, so nothing appears in it). The alternative,
+//! optimistic execution with validation at commit, is worse here: the flush, which costs most, is
+//! shared by all concurrent commits, so waiting for a lock costs less than repeating a transaction.
+//! Only a transaction that would close a cycle of waiting transactions has to be repeated
 //! ([`crate::Error::WouldDeadlock`]).
-//! Locks are given back when the changes are visible, before they are durable: who sees them then
-//! is behind them in the journal, and so is never durable without them.
+//! Locks are released when the changes are visible, before they are durable: a transaction that
+//! sees them follows them in the journal, and so is never durable without them.
 //!
-//! Snapshots are read without locks. So is what is done by itself: it happens at one moment, and
-//! only waits if it would write what somebody has locked.
+//! Snapshots are read without locks. So are single calls: each takes effect at one moment, and
+//! waits only if it would write something locked.
 
 pub(crate) mod course;
 pub mod request;
@@ -45,47 +45,47 @@ use std::time::Duration;
 use sweeper::Sweeper;
 use writes::Writes;
 
-/// How long a transaction may wait for its owner; then it is rolled back.
+/// Maximum time that a transaction waits for its owner, before it is rolled back.
 pub const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// Most transactions at a time.
+/// Maximum number of transactions at a time.
 pub const TRANSACTIONS_MAX: usize = 16_384;
 
-/// Most bytes that all transactions together may have written and not committed.
+/// Maximum size of the uncommitted writes of all transactions together, bytes.
 pub const WRITTEN_MAX: usize = 256 << 20;
 
-/// Most requests that can be under way.
+/// Maximum number of requests in flight.
 pub const REQUESTS_MAX: usize = 65_536;
 
-/// Most bytes of one answer, about.
+/// Approximate maximum size of one reply, bytes.
 pub const ANSWER_MAX: usize = 1 << 20;
 
-/// Record numbers of each table that are reserved and not given out.
+/// Record numbers of each table that are reserved and not assigned.
 pub(crate) type Sequences = BTreeMap<Table, Range<u64>>;
 
-/// Names a transaction; never used again while the volume is open.
+/// Identifier of a transaction; never reused while the volume is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TransactionId(pub u64);
 
-/// What can happen to an engine.
+/// An input of the engine.
 #[derive(Debug)]
 pub enum Input {
-    /// A user wants something. [`Output::Reply`] follows, exactly once.
+    /// A request of a user. [`Output::Reply`] follows, exactly once.
     Request(Ticket, Request),
-    /// An operation on the disk ended.
+    /// The completion of an operation on the disk.
     Done(IoId, IoDone),
     /// A turn ends, or time has passed.
     Tick,
 }
 
-/// What an engine can ask for, and say.
+/// An output of the engine.
 #[derive(Debug)]
 pub enum Output {
     /// An operation on the disk.
     Io(Io),
-    /// The volume can be used; or why not. Requests before this are refused.
+    /// The volume is open, or cannot be opened. Requests before this are refused.
     Opened(Result<(), Error>),
-    /// An answer.
+    /// The reply to a request.
     Reply(Ticket, Result<Reply, Failure>),
 }
 
@@ -96,16 +96,16 @@ struct Transaction {
     view: View,
     writable: bool,
     writes: Writes,
-    /// All of it in order, once it is to be applied.
+    /// All its changes in order, once it is being applied.
     changes: Vec<Change>,
-    /// Where the store's answer to it goes, and whether there will be one.
+    /// Slot of the store's reply to it, and whether one is outstanding.
     errand: Option<usize>,
     outstanding: bool,
-    /// Under what it stands among the idle ones.
+    /// Its key among the idle transactions.
     idle: Option<Instant>,
 }
 
-/// A call that is done by itself.
+/// A single call outside of transactions.
 #[derive(Debug)]
 struct Once {
     ticket: Ticket,
@@ -114,18 +114,18 @@ struct Once {
     call: Call,
 }
 
-/// What an answer of the store is for. Its place in the table is the store's ticket.
+/// Recipient of a reply of the store. Its index in the table is the store's ticket.
 #[derive(Debug)]
 enum Errand {
     /// The next step of a transaction.
     Transaction(TransactionId),
-    /// To try again.
+    /// A single call, to be retried.
     Once(Once),
-    /// To sweep on.
+    /// The sweeper.
     Sweeper,
-    /// The answer to somebody.
+    /// A request, with its reply.
     Answer(Ticket, Reply),
-    /// Nobody wants to know any more.
+    /// None.
     Nobody,
 }
 
@@ -135,29 +135,29 @@ pub struct Engine {
     store: Store,
     locks: Locks,
     transactions: BTreeMap<TransactionId, Transaction>,
-    /// Those who wait for their owners, longest first.
+    /// Transactions that wait for their owners, longest first.
     idle: BTreeSet<(Instant, TransactionId)>,
-    /// Who got the lock that they waited for, and goes on now.
+    /// Owners whose locks were granted, to be continued now.
     granted: VecDeque<Owner>,
     next: u64,
-    /// Bytes that all of them have written.
+    /// Total size of their uncommitted writes, bytes.
     written: usize,
     sequences: Sequences,
-    /// Tables that were dropped in this life of the volume: nobody uses them any more.
+    /// Tables dropped since the volume was opened: they are no longer usable.
     gone: BTreeSet<Table>,
     sweeper: Sweeper,
-    /// Where its errand is, and how many entries it takes away at once.
+    /// Slot of its pending fetch, and the number of entries that it removes at once.
     sweeps: Option<usize>,
     piece: usize,
     errands: Slab<Errand>,
-    /// What the store said and nobody has looked at.
+    /// Outputs of the store not handled yet.
     said: Vec<Said>,
-    /// What those see as written who have written nothing.
+    /// Empty writes, for calls outside of transactions.
     nothing: Writes,
     phase: Phase,
 }
 
-/// What is done with requests.
+/// Handling of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Opening,
@@ -166,7 +166,7 @@ enum Phase {
 }
 
 impl Engine {
-    /// Opens the volume that begins with `head`, its first [`crate::HEAD_BYTES`]. It can be used
+    /// Opens the volume that begins with `head`, its first [`crate::HEAD_BYTES`]. It is usable
     /// after [`Output::Opened`].
     ///
     /// # Errors
@@ -201,13 +201,14 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The store, to look at without a request.
+    /// Returns the store, for access without a request.
     #[inline]
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Locks held, requests that wait for locks, transactions by state.
+    /// Returns the numbers of locks held, of requests that wait for locks, and of transactions by
+    /// state.
     pub fn counts(&self) -> (usize, usize, BTreeMap<&'static str, usize>) {
         let (held, waiting) = self.locks.counts();
         let mut states = BTreeMap::new();
@@ -217,7 +218,7 @@ impl Engine {
         (held, waiting, states)
     }
 
-    /// A user wants something; exactly one [`Output::Reply`] follows.
+    /// Handles a request of a user; exactly one [`Output::Reply`] follows.
     pub fn request(
         &mut self,
         now: Instant,
@@ -281,14 +282,13 @@ impl Engine {
         }
     }
 
-    /// An operation on the disk ended.
+    /// Handles the completion of an operation on the disk.
     pub fn done(&mut self, now: Instant, io: IoId, done: IoDone, out: &mut Vec<Output>) {
         self.store.done(now, io, done, &mut self.said);
         self.settle(now, out);
     }
 
-    /// Begins what is due: to be called at the end of every turn, and when the deadline has
-    /// passed.
+    /// Starts work due: call it at the end of every turn, and when the deadline has passed.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         while let Some(&(since, id)) = self.idle.first()
             && since + IDLE_MAX <= now
@@ -303,20 +303,20 @@ impl Engine {
         self.settle(now, out);
     }
 
-    /// When [`Engine::tick`] has to be called if nothing else happens.
+    /// Returns the time for [`Engine::tick`] if nothing else happens.
     pub fn deadline(&self) -> Option<Instant> {
         let idle = self.idle.first().map(|(since, _)| *since + IDLE_MAX);
         let sweep = self.sweeper.deadline().filter(|_| self.phase == Phase::Open);
         self.store.deadline().into_iter().chain(idle).chain(sweep).min()
     }
 
-    /// Refuses everybody who waits for a lock (`WouldDeadlock`). For those who are alone with the
-    /// engine, so that no other could end meanwhile.
+    /// Refuses all requests that wait for a lock (`WouldDeadlock`). For a sole user of the engine,
+    /// for whom no other could release the lock meanwhile.
     pub fn refuse_waiting(&mut self, now: Instant, out: &mut Vec<Output>) {
         let waits = |one: &&TransactionId| self.transactions[one].course.is_waiting();
         let waiting: Vec<TransactionId> = self.transactions.keys().filter(waits).copied().collect();
         for id in waiting {
-            // Who left the line before may have made room for this one.
+            // A request refused before may have unblocked this one.
             if self.transactions.get(&id).is_some_and(|one| one.course.is_waiting()) {
                 let granted = self.locks.withdraw(Owner(id.0));
                 self.drive(now, id, Event::Refused(Error::WouldDeadlock), out);
@@ -326,7 +326,7 @@ impl Engine {
         }
     }
 
-    /// Rolls everybody back and closes the volume.
+    /// Rolls all transactions back and closes the volume.
     fn close(&mut self, now: Instant, ticket: Ticket, out: &mut Vec<Output>) {
         self.phase = Phase::Closing;
         for id in self.transactions.keys().copied().collect::<Vec<_>>() {
@@ -369,7 +369,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// What is seen in a snapshot has been durable for long.
+    /// Returns the durability to wait for: the contents of a snapshot are durable already.
     fn durability(&self, id: TransactionId, wanted: Durability) -> Durability {
         match self.transactions.get(&id).map(|transaction| transaction.view) {
             Some(View::Snapshot(_)) => Durability::Soon,
@@ -377,7 +377,7 @@ impl Engine {
         }
     }
 
-    /// A transaction's owner wants something of it.
+    /// Handles a request of a transaction's owner.
     fn ask(
         &mut self,
         now: Instant,
@@ -393,13 +393,13 @@ impl Engine {
         }
     }
 
-    /// A ticket of the store's whose answer is the answer to somebody.
+    /// Returns a ticket of the store whose reply answers a request.
     fn errand(&mut self, ticket: Ticket) -> Ticket {
         Ticket(self.errands.insert(Errand::Answer(ticket, Reply::Done)) as u64)
     }
 
-    /// Looks at what the store said, and lets those go on who got their locks, until nothing
-    /// happens any more.
+    /// Handles outputs of the store, and continues transactions with granted locks, until there is
+    /// nothing left to do.
     fn settle(&mut self, now: Instant, out: &mut Vec<Output>) {
         loop {
             for said in mem::take(&mut self.said) {
@@ -408,7 +408,7 @@ impl Engine {
             match self.granted.pop_front() {
                 Some(owner) => {
                     let id = TransactionId(owner.0);
-                    // When the volume is closed it may be over before it gets to know.
+                    // If the volume is being closed, it may have ended already.
                     if self.transactions.contains_key(&id) {
                         self.drive(now, id, Event::Granted, out);
                     }
@@ -433,7 +433,7 @@ impl Engine {
             Said::Committed(ticket, result) | Said::Closed(ticket, result) => {
                 self.committed(now, ticket, result, out);
             }
-            // Only who uses the store itself places blocks.
+            // Blocks are placed only by users of the store itself.
             Said::Placed(ticket, result) => unreachable!("{ticket:?} {result:?}"),
         }
     }

@@ -1,39 +1,39 @@
-//! Which tables there are: name, number, kind.
+//! The catalog of tables: name, number, kind.
 
 use crate::transaction::request::{Failure, Scan};
 use crate::transaction::sight::{Sight, Stop};
 use crate::{Change, Error, Missing, Reader, Table};
 use std::ops::ControlFlow;
 
-/// Where the names of tables are. The empty key has the number of the next one.
+/// The table of table names. The empty key has the number of the next table.
 const CATALOG: Table = Table(1);
 
-/// Lesser numbers are for the store itself and for the file tree.
+/// First number of named tables; lesser numbers are for the store itself and for the file tree.
 pub const TABLES_FROM: u32 = 1024;
 
-/// Tables that were dropped and still have entries: the number of each is a key.
+/// Dropped tables that still have entries, with their numbers as keys.
 pub(crate) const DROPPED: Table = Table(5);
 
-/// What a deletion takes in the journal beyond its key, bytes.
+/// Size of a deletion in the journal beyond its key, bytes.
 const ENTRY_OVERHEAD: usize = 24;
 
-/// How a table is used. It is chosen when the table is made.
+/// Kind of a table, chosen at its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Keys in order.
+    /// Ordered keys.
     Tree,
-    /// Values by number.
+    /// Numbered values.
     Records,
-    /// Keys of any length in no order.
+    /// Unordered keys of any length.
     Hash,
-    /// Ranges of bytes.
+    /// Byte ranges.
     Raw,
 }
 
 impl Kind {
     const ALL: [Kind; 4] = [Kind::Tree, Kind::Records, Kind::Hash, Kind::Raw];
 
-    /// As it stands on the disk.
+    /// Returns the kind's code on the disk.
     fn byte(self) -> u8 {
         match self {
             Kind::Tree => 1,
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// The number of a table; it is made if there is none of that name and this call may write.
+/// Returns the number of a table; creates the table if the name is free and this call may write.
 pub(crate) fn open(sight: &mut Sight<'_>, name: &[u8], kind: Kind) -> Result<Table, Stop> {
     if name.is_empty() {
         return Err(Failure::Invalid.into());
@@ -56,7 +56,7 @@ pub(crate) fn open(sight: &mut Sight<'_>, name: &[u8], kind: Kind) -> Result<Tab
     if !sight.is_writable() {
         return Err(Error::NotFound.into());
     }
-    // Whoever makes tables does so one after the other, and looks again whose name it is.
+    // Creations of tables are serialised, and look up the name again.
     let next = sight.get_for_update(CATALOG, b"")?;
     let number = next.map_or(Ok(TABLES_FROM), |bytes| number_from(&bytes))?;
     let next = number.checked_add(1).ok_or(Error::NoSpace)?;
@@ -66,8 +66,8 @@ pub(crate) fn open(sight: &mut Sight<'_>, name: &[u8], kind: Kind) -> Result<Tab
     Ok(Table(number))
 }
 
-/// Takes a table's name away, and notes that its entries have to go; whether there was one. Waits
-/// for everybody who uses it.
+/// Removes a table's name, and records that its entries must be removed; returns whether there was
+/// one. Waits for all users of the table.
 pub(crate) fn drop(sight: &mut Sight<'_>, name: &[u8]) -> Result<bool, Stop> {
     if name.is_empty() {
         return Err(Failure::Invalid.into());
@@ -80,7 +80,7 @@ pub(crate) fn drop(sight: &mut Sight<'_>, name: &[u8]) -> Result<bool, Stop> {
     Ok(true)
 }
 
-/// The tables that these changes drop.
+/// Returns the tables dropped by these changes.
 pub(crate) fn dropped(changes: &[Change]) -> impl Iterator<Item = Table> {
     changes.iter().filter_map(|change| match change {
         Change::Put { table: DROPPED, key, .. } => number_from(key).ok().map(Table),
@@ -93,8 +93,8 @@ pub(crate) fn dropped(changes: &[Change]) -> impl Iterator<Item = Table> {
     })
 }
 
-/// What takes away a piece of a table that was dropped: so many entries, and not more bytes of
-/// their keys. `None`: nothing is left of any.
+/// Returns the changes that remove a piece of a dropped table: at most this number of entries, and
+/// of bytes of their keys. `None` if nothing is left of any.
 pub(crate) fn sweep(
     reader: &Reader<'_>,
     entries: usize,
@@ -102,7 +102,7 @@ pub(crate) fn sweep(
 ) -> Result<Option<Vec<Change>>, Missing> {
     let Some((number, _)) = reader.seek(DROPPED, b"")? else { return Ok(None) };
     let (mut changes, mut left) = (Vec::new(), bytes);
-    // What is no number has no entries.
+    // An invalid number has no entries.
     let rest = number_from(number).ok().map_or(Ok(false), |table| {
         reader.keys(Table(table), &mut |key| {
             if changes.len() >= entries || key.len() > left && !changes.is_empty() {
@@ -119,7 +119,7 @@ pub(crate) fn sweep(
     Ok(Some(changes))
 }
 
-/// Every table.
+/// Returns all tables.
 pub(crate) fn list(sight: &mut Sight<'_>) -> Result<Vec<(Vec<u8>, Table, Kind)>, Stop> {
     let mut tables = Vec::new();
     let mut from = vec![0];

@@ -1,7 +1,7 @@
-//! Keys of any length, in no order.
+//! Unordered keys of any length.
 //!
 //! An entry is found by the XXH3 of its key; those with the same hash are numbered without gaps.
-//! Key and value stand together in the entry:
+//! Key and value are together in the entry:
 //!
 //! ```text
 //! key:   | hash, 8 | number, 2 |      big-endian
@@ -13,36 +13,36 @@ use crate::transaction::sight::{Sight, Stop};
 use crate::transaction::{Call, Scan};
 use crate::{Error, Table, access::tree::Tree};
 
-/// A table of keys in no order.
+/// A table of unordered keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hash(pub Table);
 
 impl Hash {
-    /// The value of a key: [`crate::transaction::Reply::Value`].
+    /// Gets the value of a key: [`crate::transaction::Reply::Value`].
     pub fn get(self, key: &[u8]) -> Call {
         Call::HashGet { table: self.0, key: key.to_vec() }
     }
 
-    /// Gives a key a value.
+    /// Sets the value of a key.
     pub fn put(self, key: &[u8], value: &[u8]) -> Call {
         Call::HashPut { table: self.0, key: key.to_vec(), value: value.to_vec() }
     }
 
-    /// Takes a key away: [`crate::transaction::Reply::Found`].
+    /// Deletes a key: [`crate::transaction::Reply::Found`].
     pub fn delete(self, key: &[u8]) -> Call {
         Call::HashDelete { table: self.0, key: key.to_vec() }
     }
 
-    /// All entries as they are stored; [`decode`] tells key and value.
+    /// Scans all entries as they are stored; [`decode`] returns key and value.
     pub fn scan(self) -> Scan {
         Tree(self.0).range(b"", None)
     }
 }
 
-/// The key and the value of an entry as it is stored.
+/// Returns the key and the value of a stored entry.
 ///
 /// # Errors
-/// `Damaged` if it is none.
+/// `Damaged` if it is invalid.
 pub fn decode(stored: &[u8]) -> Result<Entry, Error> {
     let (key, value) = parts(stored)?;
     Ok((key.to_vec(), value.to_vec()))
@@ -58,7 +58,7 @@ fn encode(key: &[u8], value: &[u8]) -> Result<Vec<u8>, Error> {
     Ok([&length.to_le_bytes()[..], key, value].concat())
 }
 
-/// Where the entry with this hash and number is.
+/// Returns the key of the entry with this hash and number.
 fn place(hash: u64, number: u16) -> [u8; 10] {
     let mut place = [0; 10];
     place[..8].copy_from_slice(&hash.to_be_bytes());
@@ -71,13 +71,13 @@ fn hash_of(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
 
-/// Few values, so that tests meet collisions.
+/// Returns one of few values, so that tests have collisions.
 #[cfg(test)]
 fn hash_of(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key) % 16
 }
 
-/// Where a key is, or else where it would be; and what is stored there.
+/// Returns the entry of a key, or else the place for it.
 fn find(sight: &mut Sight<'_>, table: Table, key: &[u8], write: bool) -> Result<Found, Stop> {
     let hash = hash_of(key);
     for number in 0..=u16::MAX {
@@ -121,7 +121,7 @@ pub(crate) fn put(
     sight.put(table, &place(found.hash, found.number), stored)
 }
 
-/// The last one of the same hash takes the place of who goes, so that there are no gaps.
+/// Deletes a key; the last entry of the same hash takes its place, so that there are no gaps.
 pub(crate) fn delete(sight: &mut Sight<'_>, table: Table, key: &[u8]) -> Result<bool, Stop> {
     let found = find(sight, table, key, true)?;
     if found.stored.is_none() {

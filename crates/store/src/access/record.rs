@@ -1,58 +1,58 @@
-//! Values that have a number: it only grows, and is never used again.
+//! Numbered values: the numbers increase, and are never reused.
 //!
-//! Numbers are reserved in advance, with a commit of their own, and given out from memory: so two
-//! transactions that insert do not wait for each other. The price is that numbers are skipped
-//! when a transaction is rolled back, or the volume is closed.
+//! Numbers are reserved in advance, with a commit of their own, and assigned from memory, so that
+//! inserting transactions do not wait for each other. The price is that numbers are skipped when a
+//! transaction is rolled back, or the volume is closed.
 
 use crate::transaction::sight::{Sight, Stop};
 use crate::transaction::{Call, Scan};
 use crate::{Table, access::tree::Tree};
 
-/// How many numbers are reserved at once.
+/// Number of numbers reserved at once.
 pub(crate) const RESERVED: u64 = 256;
 
-/// A table of values by number.
+/// A table of numbered values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Records(pub Table);
 
 impl Records {
-    /// A new record: [`crate::transaction::Reply::Id`].
+    /// Inserts a record: [`crate::transaction::Reply::Id`].
     pub fn insert(self, value: &[u8]) -> Call {
         Call::RecordInsert { table: self.0, value: value.to_vec() }
     }
 
-    /// A record: [`crate::transaction::Reply::Value`].
+    /// Gets a record: [`crate::transaction::Reply::Value`].
     pub fn get(self, id: u64) -> Call {
         Tree(self.0).get(&key(id))
     }
 
-    /// A record that is going to be updated.
+    /// Gets a record to be updated.
     pub fn get_for_update(self, id: u64) -> Call {
         Tree(self.0).get_for_update(&key(id))
     }
 
-    /// Gives a record that is there another value: [`crate::transaction::Reply::Found`].
+    /// Updates an existing record: [`crate::transaction::Reply::Found`].
     pub fn update(self, id: u64, value: &[u8]) -> Call {
         Call::RecordUpdate { table: self.0, id, value: value.to_vec() }
     }
 
-    /// Takes a record away.
+    /// Deletes a record.
     pub fn delete(self, id: u64) -> Call {
         Tree(self.0).delete(&key(id))
     }
 
-    /// All records from one on, in order.
+    /// Scans all records from one on, in order.
     pub fn scan(self, from: u64) -> Scan {
         Tree(self.0).range(&key(from), None)
     }
 }
 
-/// A record's key. The empty key has the first number that is not reserved.
+/// Returns a record's key. The empty key has the first number that is not reserved.
 pub fn key(id: u64) -> [u8; 8] {
     id.to_be_bytes()
 }
 
-/// The number in a record's key.
+/// Returns the number in a record's key.
 pub fn id(key: &[u8]) -> Option<u64> {
     key.try_into().ok().map(u64::from_be_bytes)
 }

@@ -1,46 +1,46 @@
-//! Keys in order: get, put, delete, and scans of ranges and prefixes both ways.
+//! Ordered keys: get, put, delete, and scans of ranges and prefixes in both directions.
 
 use crate::Table;
 use crate::transaction::{Call, Scan};
 
-/// A table of keys in order.
+/// A table of ordered keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree(pub Table);
 
 impl Tree {
-    /// The value of a key: [`crate::transaction::Reply::Value`].
+    /// Gets the value of a key: [`crate::transaction::Reply::Value`].
     pub fn get(self, key: &[u8]) -> Call {
         Call::Get { table: self.0, key: key.to_vec() }
     }
 
-    /// The value of a key that is going to be written.
+    /// Gets the value of a key to be written.
     pub fn get_for_update(self, key: &[u8]) -> Call {
         Call::GetForUpdate { table: self.0, key: key.to_vec() }
     }
 
-    /// Gives a key a value.
+    /// Sets the value of a key.
     pub fn put(self, key: &[u8], value: &[u8]) -> Call {
         Call::Put { table: self.0, key: key.to_vec(), value: value.to_vec() }
     }
 
-    /// Takes a key away.
+    /// Deletes a key.
     pub fn delete(self, key: &[u8]) -> Call {
         Call::Delete { table: self.0, key: key.to_vec() }
     }
 
-    /// All entries from a key on and before another; `None`: to the end.
+    /// Scans all entries from a key on and before another; `None`: to the end.
     pub fn range(self, from: &[u8], to: Option<&[u8]>) -> Scan {
         let (from, to) = (from.to_vec(), to.map(<[u8]>::to_vec));
         Scan { table: self.0, from, to, reverse: false, limit: usize::MAX }
     }
 
-    /// All entries whose keys begin like this.
+    /// Scans all entries with this prefix.
     pub fn prefix(self, prefix: &[u8]) -> Scan {
         self.range(prefix, after_prefix(prefix).as_deref())
     }
 }
 
-/// What is greater than everything that begins with a prefix; `None`: nothing is.
+/// Returns the least key greater than all keys with a prefix; `None` if there is none.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|byte| *byte < 0xff)?;
     let mut after = prefix[..=kept].to_vec();
@@ -49,28 +49,28 @@ pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Scan {
-    /// The same entries, the last one first.
+    /// Returns a scan of the same entries, the last one first.
     #[must_use]
     pub fn reversed(mut self) -> Scan {
         self.reverse = !self.reverse;
         self
     }
 
-    /// At most so many of them.
+    /// Returns a scan of at most `limit` of the entries.
     #[must_use]
     pub fn limited(mut self, limit: usize) -> Scan {
         self.limit = limit;
         self
     }
 
-    /// What is left behind this key.
+    /// Returns a scan of the rest behind this key.
     #[must_use]
     pub fn after(mut self, key: &[u8]) -> Scan {
         self.go_on_after(key);
         self
     }
 
-    /// Leaves out what comes up to this key.
+    /// Leaves out the entries up to this key.
     pub fn go_on_after(&mut self, key: &[u8]) {
         if self.reverse {
             self.to = Some(key.to_vec());

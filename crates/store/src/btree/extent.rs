@@ -1,18 +1,18 @@
-//! The value of a cell that stands for an extent.
+//! The value of a cell with an extent.
 //!
 //! ```text
 //! 0       4       12      20
 //! | bytes | block | birth | sum 0 | sum 1 ...
 //! ```
 //!
-//! `bytes` is how long the contents are; of raw objects it is the extent's blocks as a whole.
+//! `bytes` is the length of the contents; for raw objects it is that of all blocks of the extent.
 
 use crate::change::Extent;
 use crate::page::{u32_at, u64_at};
 
 const HEADER: usize = 20;
 
-/// The extent in a cell, read where it stands.
+/// The extent in a cell, decoded in place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a>(&'a [u8]);
 
@@ -21,7 +21,7 @@ impl<'a> View<'a> {
         View(value)
     }
 
-    /// How many bytes the contents have.
+    /// Returns the length of the contents, bytes.
     pub(crate) fn bytes(self) -> usize {
         u32_at(self.0, 0) as usize
     }
@@ -48,7 +48,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The value for an extent.
+/// Encodes an extent as a value.
 pub(crate) fn encode(extent: &Extent, bytes: usize) -> Vec<u8> {
     let mut value = Vec::with_capacity(HEADER + 8 * extent.sums.len());
     value.extend(u32::try_from(bytes).expect("extents are small").to_le_bytes());
@@ -58,12 +58,12 @@ pub(crate) fn encode(extent: &Extent, bytes: usize) -> Vec<u8> {
     value
 }
 
-/// Changes one checksum where it stands.
+/// Changes one checksum in place.
 pub(crate) fn set_sum(value: &mut [u8], index: usize, sum: u64) {
     value[HEADER + 8 * index..HEADER + 8 * index + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Whether these bytes are an extent that [`View`] can read.
+/// Returns whether these bytes are an extent that [`View`] can decode.
 pub(crate) fn is_sound(value: &[u8], block: usize) -> bool {
     if value.len() <= HEADER || !(value.len() - HEADER).is_multiple_of(8) {
         return false;

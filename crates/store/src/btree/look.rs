@@ -1,4 +1,4 @@
-//! Looking: what a tree says about keys, as far as its pages are cached.
+//! Lookups in a tree, as far as its pages are cached.
 
 use crate::cache::Cache;
 use crate::page::{self, Ptr};
@@ -6,16 +6,16 @@ use crate::reader::{Missing, Want};
 use base::Block;
 use std::ops::{ControlFlow, Range};
 
-/// Where an entry stands: the page and the cell in it.
+/// Position of an entry: the page and the cell in it.
 pub(crate) type Place<'a> = (&'a [u8], usize);
 
-/// A page, if it is cached.
+/// Returns a page, if it is cached.
 #[inline]
 fn get(cache: &Cache, ptr: Ptr, level: Option<u8>) -> Result<&[u8], Want> {
     cache.page(ptr).ok_or(Want::Page { ptr, level })
 }
 
-/// The entry with exactly this key.
+/// Returns the entry with exactly this key.
 #[inline]
 pub(crate) fn find<'a>(cache: &'a Cache, root: Ptr, key: &[u8]) -> Result<Option<Place<'a>>, Want> {
     let mut page = get(cache, root, None)?;
@@ -28,26 +28,26 @@ pub(crate) fn find<'a>(cache: &'a Cache, root: Ptr, key: &[u8]) -> Result<Option
     }
 }
 
-/// The way to a leaf.
+/// The path to a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way<'a> {
-    /// How many pages on it would have to be copied.
+    /// Number of pages on it that would have to be copied.
     pub(crate) clean: u64,
-    /// How many pages there are on it.
+    /// Number of pages on it.
     pub(crate) levels: u64,
-    /// The leaf has the keys from this one on, and before that one.
+    /// Range of the leaf's keys: from this one on, and before that one.
     from: &'a [u8],
     to: Option<&'a [u8]>,
 }
 
 impl Way<'_> {
-    /// Whether it is the way to this key too.
+    /// Returns whether this is the path to the key, too.
     pub(crate) fn leads_to(&self, key: &[u8]) -> bool {
         self.from <= key && self.to.is_none_or(|to| key < to)
     }
 }
 
-/// The way to a key, if all of it is cached.
+/// Returns the path to a key, if all of it is cached.
 pub(crate) fn way_to<'a>(cache: &'a Cache, root: Ptr, key: &[u8]) -> Result<Way<'a>, Want> {
     let mut way = Way { clean: 0, levels: 0, from: b"", to: None };
     let (mut ptr, mut level) = (root, None);
@@ -68,7 +68,7 @@ pub(crate) fn way_to<'a>(cache: &'a Cache, root: Ptr, key: &[u8]) -> Result<Way<
     }
 }
 
-/// The first entry with this key or a greater one.
+/// Returns the first entry with this key or a greater one.
 pub(crate) fn seek<'a>(
     cache: &'a Cache,
     root: Ptr,
@@ -83,24 +83,24 @@ pub(crate) fn seek<'a>(
     Ok(found)
 }
 
-/// Which leaves are looked at, and in which order.
+/// The leaves to visit, and their order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds<'k> {
-    /// From this key on.
+    /// First key.
     pub(crate) from: &'k [u8],
-    /// Before this key; `None`: to the end.
+    /// End of the range, exclusive; `None`: to the end.
     pub(crate) to: Option<&'k [u8]>,
-    /// The last one first.
+    /// Whether to start at the end.
     pub(crate) reverse: bool,
-    /// How many leaves behind a missing one are asked for together with it.
+    /// Number of leaves behind a missing one that are fetched together with it.
     pub(crate) ahead: usize,
 }
 
-/// Is shown a leaf, and which of its cells are meant.
+/// Visitor of leaves, with the range of cells within the bounds.
 pub(crate) type Visit<'v, 'a> =
     &'v mut dyn FnMut(&'a Block, Range<usize>) -> Result<ControlFlow<()>, Missing>;
 
-/// Visits the leaves that can have keys within bounds, until told to stop. Needs no others.
+/// Visits the leaves that can have keys within bounds, until it breaks. Needs no others.
 pub(crate) fn leaves<'a>(
     cache: &'a Cache,
     root: Ptr,
@@ -114,7 +114,7 @@ pub(crate) fn leaves<'a>(
     leaves_below(cache, root, (Some(bounds.from), bounds.to), bounds, visit).map(|_| ())
 }
 
-/// The bounds are `None` where all of the page is within.
+/// Visits the leaves below a page. A bound is `None` if the whole page is within it.
 fn leaves_below<'a>(
     cache: &'a Cache,
     page: &'a Block,
@@ -143,7 +143,7 @@ fn leaves_below<'a>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// A child that is not cached, and as many of those behind it as are not either.
+/// Returns a child that is not cached, with the uncached ones among those behind it.
 fn children(cache: &Cache, page: &[u8], (index, last): (usize, usize), more: usize) -> Missing {
     let level = page::level(page).checked_sub(1);
     let range = if last < index {
@@ -191,7 +191,7 @@ fn range_below<'a>(
     Ok(())
 }
 
-/// The last entry with this key or a lesser one.
+/// Returns the last entry with this key or a lesser one.
 pub(crate) fn last_at_or_before<'a>(
     cache: &'a Cache,
     root: Ptr,

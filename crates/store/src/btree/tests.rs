@@ -15,7 +15,7 @@ fn all(cache: &Cache, root: Ptr) -> BTreeMap<Vec<u8>, Vec<u8>> {
     found
 }
 
-/// How many leaves there are, and how full they are together.
+/// Returns the number of leaves and of bytes used in them.
 fn leaves(cache: &Cache, ptr: Ptr) -> (usize, usize) {
     let page = cache.page(ptr).unwrap();
     if page::level(page) == 0 {
@@ -25,7 +25,8 @@ fn leaves(cache: &Cache, ptr: Ptr) -> (usize, usize) {
     children.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
-/// All leaves are at the same depth, no page but the root is empty, and keys are where they belong.
+/// Checks that all leaves are at the same depth, no page but the root is empty, and keys are in
+/// their pages.
 fn expect_well_formed(cache: &Cache, ptr: Ptr, level: Option<u8>, from: &[u8], to: Option<&[u8]>) {
     let page = cache.page(ptr).unwrap();
     assert!(page::is_sound(page));
@@ -126,8 +127,7 @@ fn looking_in_every_direction_agrees() {
     }
 }
 
-/// Each leaf is shown to whom its keys belong, with all of its cells that are within the bounds;
-/// no other is needed.
+/// Each leaf is visited if it has keys within the bounds, with all such cells; no other is needed.
 #[test]
 fn a_stretch_needs_the_leaves_between_its_bounds() {
     let mut cache = Cache::new(10_000, 512);

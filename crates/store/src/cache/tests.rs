@@ -57,7 +57,7 @@ fn changed_and_pinned_blocks_stay() {
     cache.unpin(6);
     for at in 200..300 {
         cache.add_clean(at, block(4), false);
-        // Newcomers that are in use pass to the long queue, and push out what stands there.
+        // Newcomers in use pass to the long queue, and evict its frames.
         (0..2).for_each(|_| _ = cache.data(at));
         cache.evict();
     }
@@ -83,7 +83,7 @@ fn a_page_that_is_being_written_is_copied_before_it_is_changed() {
     cache.check();
 }
 
-/// Whatever happens, the counters are right and the queues do not grow without end.
+/// For any sequence of operations, the counters are right and the queues do not grow without end.
 #[test]
 fn the_books_are_kept() {
     let mut rng = rng::seeded(2);

@@ -1,4 +1,4 @@
-//! Walks all trees of a volume, every page once.
+//! A walk of all trees of a volume, every page once.
 
 use super::{Checked, Content, Finding, Read, Verified, Watcher};
 use crate::btree::{Freed, extent};
@@ -12,32 +12,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::ops::Range;
 
-/// A walk under way.
+/// A walk in progress.
 pub(super) struct Walk<'a, 'b> {
     layout: Layout,
     read: &'a mut Read<'b>,
     watcher: &'a mut dyn Watcher,
     pub(super) checked: Checked,
-    /// Blocks that something leads to.
+    /// Reachable blocks.
     used: Vec<u64>,
-    /// Data found right by earlier checks: as of which epoch, and which blocks.
+    /// Data found correct by earlier checks: the epoch of the last one, and the blocks.
     before: (u64, Vec<u64>),
-    /// Data found right, if that is to be remembered.
+    /// Data found correct, if it is to be remembered.
     right: Vec<u64>,
-    /// How many there should be.
+    /// Expected number of blocks.
     all: u64,
     snapshots: Vec<(Vec<u8>, Option<Snapshot>)>,
-    /// Epochs of dropped snapshots whose dead lists are not worked off yet.
+    /// Epochs of dropped snapshots whose dead lists are not completely processed.
     dropping: BTreeSet<u64>,
     /// Dead lists by the epoch of their snapshot.
     dead: BTreeMap<u64, Vec<Freed>>,
     /// Blocks of dead lists.
     listed: Vec<u64>,
-    /// Looks at the present state; snapshots share most of their pages with it.
+    /// Whether the present state is being walked; snapshots share most of their pages with it.
     present: bool,
 }
 
-/// The keys that belong below a page.
+/// Range of the keys below a page.
 struct Bounds<'k> {
     from: &'k [u8],
     to: Option<&'k [u8]>,
@@ -72,7 +72,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// Reads no data that an earlier check has found right, and notes what is.
+    /// Skips data that an earlier check has found correct, and records correct data.
     pub(super) fn remember<'v>(&mut self, verified: &'v mut Verified) -> &'v mut Verified {
         self.before = (verified.epoch, std::mem::take(&mut verified.blocks));
         self.right = vec![0; self.used.len()];
@@ -80,7 +80,7 @@ impl<'a, 'b> Walk<'a, 'b> {
     }
 
     /// Walks the trees of all snapshots, from the newest to the oldest, and compares each dead list
-    /// with the trees that must have none of its blocks: the present one, and those of snapshots
+    /// with the trees that must not contain its blocks: the present one, and those of snapshots
     /// newer than that of the list. These are the trees walked before it.
     pub(super) fn snapshots(&mut self) {
         let (known, damaged): (Vec<_>, Vec<_>) =
@@ -96,13 +96,13 @@ impl<'a, 'b> Walk<'a, 'b> {
             self.tree(snapshot.root, false);
         }
         self.lists_from(0, &owners);
-        // They are in use until their snapshot is dropped, and that worked off: no tree has them
-        // if others that had them were dropped before.
+        // Listed blocks are in use until their snapshot is dropped and its list processed: they are
+        // in no tree if other snapshots that contained them were dropped before.
         self.used.iter_mut().zip(&self.listed).for_each(|(used, listed)| *used |= listed);
     }
 
-    /// Looks at the dead lists of snapshots of this epoch and of later ones. Lists of others than
-    /// `owners` will never be worked off, so nothing is in use because of them.
+    /// Checks the dead lists of snapshots of this epoch and of later ones. Lists of others than
+    /// `owners` will never be processed, so nothing is in use because of them.
     fn lists_from(&mut self, epoch: u64, owners: &BTreeSet<u64>) {
         for (owner, runs) in self.dead.split_off(&epoch) {
             if owners.contains(&owner) {
@@ -111,8 +111,8 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// Looks whether the blocks of a dead list are in a tree walked so far, or in a list already
-    /// seen: they would be freed while they are in use, or twice.
+    /// Checks whether blocks of a dead list are in a tree walked so far, or in another list: they
+    /// would be freed while they are in use, or twice.
     fn list(&mut self, owner: u64, runs: &[Freed]) {
         let (mut wrong, mut first) = (0, 0);
         let end = |run: &Freed| run.at.saturating_add(run.count.into()).min(self.layout.blocks);
@@ -132,7 +132,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// Which blocks are used, which data is right, and everything else.
+    /// Returns the used blocks, the correct data, and the result.
     pub(super) fn end(self) -> (Vec<u64>, Vec<u64>, Checked) {
         (self.used, self.right, self.checked)
     }
@@ -188,7 +188,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// Reads many blocks, neighbours together.
+    /// Reads many blocks, adjacent ones together.
     fn read_many(&mut self, mut wanted: Vec<u64>) -> Vec<(u64, Option<Block>)> {
         wanted.sort_unstable();
         wanted.retain(|at| *at < self.layout.blocks);
@@ -228,7 +228,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// Notes which snapshots there are, which are being dropped, and their dead lists.
+    /// Records snapshots, those being dropped, and their dead lists.
     fn own_entry(&mut self, table: Table, key: &[u8], value: &[u8]) {
         let owner = key.first_chunk().map(|epoch| u64::from_be_bytes(*epoch));
         match (table, owner) {
@@ -278,8 +278,8 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// Whether an earlier check has found all of an extent right, and it was there then: what is
-    /// older than that check and still in a tree was in use all the time.
+    /// Returns whether an earlier check has found all of an extent correct: an extent older
+    /// than that check and still in a tree was in use all the time.
     fn is_right(&mut self, view: &extent::View<'_>) -> bool {
         let (epoch, blocks) = &self.before;
         let mut all = view.at()..view.at() + view.count() as u64;
@@ -291,7 +291,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         known
     }
 
-    /// Notes that a block of data is what was written.
+    /// Records that a data block is as written.
     fn note_right(&mut self, at: u64) {
         let bit = at.wrapping_sub(self.layout.data_at);
         if let Some(word) = self.right.get_mut((bit / 64) as usize) {
@@ -299,7 +299,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// Notes that a block of data is used; `false`: that was known.
+    /// Records that a data block is used; returns `false` if that was known.
     fn mark_data(&mut self, at: u64) -> bool {
         let known = self.is_marked(at);
         if known && self.present {
@@ -313,7 +313,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         is_set(&self.layout, &self.used, at)
     }
 
-    /// Notes that a block is used. `false`: there is no need to look at it, or no such block.
+    /// Records that a block is used; returns `false` if it need not be read, or does not exist.
     fn mark(&mut self, at: u64) -> bool {
         let bit = at.wrapping_sub(self.layout.data_at);
         let known = self.is_marked(at);
@@ -330,13 +330,13 @@ impl<'a, 'b> Walk<'a, 'b> {
     }
 }
 
-/// Whether the bit of a block is set.
+/// Returns whether the bit of a block is set.
 fn is_set(layout: &Layout, bits: &[u64], at: u64) -> bool {
     let bit = at.wrapping_sub(layout.data_at);
     bits.get((bit / 64) as usize).is_some_and(|word| word & 1 << (bit % 64) != 0)
 }
 
-/// Whether all keys of a page are where its parent says.
+/// Returns whether all keys of a page are within the range of its parent.
 fn in_bounds(page: &[u8], bounds: &Bounds<'_>) -> bool {
     let first = usize::from(page::level(page) > 0);
     (first..page::count(page)).all(|index| {

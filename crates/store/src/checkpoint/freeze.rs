@@ -1,4 +1,4 @@
-//! Fixes what a checkpoint writes.
+//! Fixes the state that a checkpoint writes.
 
 use crate::btree::Freed;
 use crate::cache::{Cache, State};
@@ -11,37 +11,37 @@ use crate::{Error, reader};
 use base::{Block, op::BLOCKS_MAX};
 use std::mem;
 
-/// Blocks that follow each other: where, and what.
+/// Consecutive blocks: number of the first, and contents.
 pub(crate) type Write = (u64, Vec<Block>);
 
-/// What a checkpoint writes, and what its superblock will say.
+/// The writes of a checkpoint, and the contents of its superblock.
 #[derive(Debug)]
 pub(crate) struct Frozen {
-    /// Pages and data: the segment, where, and what.
+    /// Pages and data, by segment.
     pub(crate) segments: Vec<(usize, Vec<Write>)>,
-    /// The map.
+    /// The allocation map.
     pub(crate) map: Vec<Write>,
     pub(crate) index_sum: u64,
     pub(crate) root: Ptr,
 }
 
-/// The keys under which freezing will write down what snapshots still have; their pages have to be
-/// cached.
+/// Returns the keys under which freezing will record blocks still held by snapshots; their pages
+/// must be cached.
 ///
-/// The way to the first of them is that to all. No entry of this epoch is there yet, but those that
-/// a rollback has divided; their numbers are greater than any that freezing uses. So no key that is
-/// there, or was, lies between two that freezing writes, and neither does a key of an inner page.
-/// Nothing else is taken for granted: other leaves of the list may be clean, and not cached.
+/// The path to the first of them is the path to all. There are no entries of this epoch yet, except
+/// those divided by a rollback, whose numbers are greater than any used by freezing. So no present
+/// or former key is between two that freezing writes, and neither is a key of an inner page.
+/// Nothing else is assumed: other leaves of the list may be clean, and not cached.
 pub(crate) fn keys(snapshots: &Snapshots, present: &Present) -> Vec<Vec<u8>> {
     let Some(newest) = snapshots.newest() else { return Vec::new() };
     let key = snapshots::dead_key(newest.0, present.epoch, 0);
     vec![reader::full_key(snapshots::DEAD, &key)]
 }
 
-/// Gives every changed page its block. What was changed belongs to this epoch; the next begins.
+/// Assigns a block to every changed page. The changes belong to this epoch; the next begins.
 ///
 /// # Errors
-/// `Damaged` if blocks were freed that were not in use, `NoSpace` if there are too few for pages.
+/// `Damaged` if freed blocks were not in use, `NoSpace` if there are too few for pages.
 pub(crate) fn freeze(
     present: &mut Present,
     snapshots: &Snapshots,
@@ -66,14 +66,14 @@ pub(crate) fn freeze(
     Ok(Frozen { segments, map, index_sum, root })
 }
 
-/// What changes left behind is free after this checkpoint; or belongs to the newest snapshot, and
-/// that is written down in the tree.
+/// Frees the blocks left behind by changes after this checkpoint, or records them in the tree as
+/// held by the newest snapshot.
 fn retire(present: &mut Present, snapshots: &Snapshots) -> Result<(), Error> {
     assert!(present.epoch > 0, "the first epoch is that of the format");
     let newest = snapshots.newest().map_or(0, |id| id.0);
     let mut number = 0;
     let mut dead: Vec<Freed> = Vec::new();
-    // Writing down changes pages, which leaves others behind; on the second round few, then none.
+    // Recording changes pages, which frees others; in the second round few, then none.
     loop {
         for freed in mem::take(&mut present.tree.freed) {
             if freed.birth <= newest {
@@ -95,7 +95,7 @@ fn retire(present: &mut Present, snapshots: &Snapshots) -> Result<(), Error> {
     }
 }
 
-/// Gives a page its block, after all changed pages below it.
+/// Assigns a block to a page, after all changed pages below it.
 fn freeze_page(
     cache: &mut Cache,
     space: &mut Space,
@@ -113,7 +113,7 @@ fn freeze_page(
         }
     }
     page::set_birth(cache.change(frame), epoch);
-    // Every commit leaves room for its pages; if that was wrong, nothing may be written.
+    // Every commit reserves blocks for its pages; if that was wrong, nothing may be written.
     let run = space.allocate(Purpose::Pages, 1).ok_or(Error::NoSpace)?;
     space.set_live(run)?;
     let block = cache.start_page(frame, run.at);
@@ -122,7 +122,7 @@ fn freeze_page(
     Ok(ptr)
 }
 
-/// Puts writes together that follow each other, by segment.
+/// Merges adjacent writes, by segment.
 fn by_segment(space: &Space, writes: Vec<(u64, Block)>) -> Vec<(usize, Vec<Write>)> {
     let mut segments: Vec<(usize, Vec<Write>)> = Vec::new();
     for (at, block) in writes {

@@ -1,12 +1,12 @@
-//! The bytes of a batch.
+//! Format of a batch.
 //!
 //! ```text
 //! 0       8        16         24      32      36        40            48      56           64
 //! | magic | volume | sequence | chain | bytes | records | payload sum | epoch | header sum | ...
 //! ```
 //!
-//! The payload follows. `chain` is the header's checksum of the batch before, so that a batch left
-//! over from an earlier life of the ring never follows one that it does not belong to. A batch
+//! The payload follows. `chain` is the header checksum of the previous batch, so that a batch left
+//! over from an earlier round of the ring never follows one that it does not belong to. A batch
 //! takes whole blocks.
 
 use super::Place;
@@ -15,22 +15,22 @@ use crate::page::{u32_at, u64_at};
 use crate::sum::sum;
 use base::Block;
 
-/// Bytes of the header.
+/// Size of the header, bytes.
 pub(crate) const HEAD: usize = 64;
 const MAGIC: &[u8; 8] = b"upcall\x00J";
 
-/// What a batch says about itself.
+/// Header of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) volume: u64,
     pub(crate) sequence: u64,
     pub(crate) chain: u64,
-    /// The epoch whose checkpoint will have its transactions.
+    /// Epoch of the checkpoint that will include its transactions.
     pub(crate) epoch: u64,
     pub(crate) records: u32,
 }
 
-/// The blocks of a batch, and its header's checksum.
+/// Encodes a batch; returns its blocks, and its header's checksum.
 pub(crate) fn encode(head: &Head, payload: &[u8], block: usize) -> (Vec<Block>, u64) {
     assert!(block > HEAD, "a header fits a block");
     let mut header = [0; HEAD];
@@ -53,7 +53,7 @@ pub(crate) fn encode(head: &Head, payload: &[u8], block: usize) -> (Vec<Block>, 
     (blocks, chain)
 }
 
-/// Reads a header: what it says, how long the payload is, and both checksums.
+/// Decodes a header: its fields, the length of the payload, and both checksums.
 fn decode_head(bytes: &[u8]) -> Option<(Head, usize, u64, u64)> {
     if bytes.len() < HEAD || &bytes[..8] != MAGIC || u64_at(bytes, 56) != sum(&bytes[..56]) {
         return None;
@@ -68,26 +68,26 @@ fn decode_head(bytes: &[u8]) -> Option<(Head, usize, u64, u64)> {
     Some((head, u32_at(bytes, 32) as usize, u64_at(bytes, 40), u64_at(bytes, 56)))
 }
 
-/// Reads the batch that begins with these bytes, if it is a whole one: its header, its payload,
-/// and its header's checksum.
+/// Decodes the batch at the start of these bytes, if it is complete: its header, its payload, and
+/// its header's checksum.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(Head, &[u8], u64)> {
     let (head, length, payload_sum, header_sum) = decode_head(bytes)?;
     let payload = bytes[HEAD..].get(..length)?;
     (sum(payload) == payload_sum).then_some((head, payload, header_sum))
 }
 
-/// Whether the batch of a place begins with these bytes, whole or not.
+/// Returns whether the batch of a position starts with these bytes, complete or not.
 pub(crate) fn begins(bytes: &[u8], place: Place) -> bool {
     decode_head(bytes)
         .is_some_and(|(head, ..)| head.sequence == place.sequence && head.chain == place.chain)
 }
 
-/// How many blocks a batch with such a payload takes.
+/// Returns the number of blocks of a batch with a payload of this size, bytes.
 pub(crate) fn blocks(payload: usize, block: usize) -> u64 {
     (HEAD + payload).div_ceil(block) as u64
 }
 
-/// The batch that belongs to a place: there, or at the ring's beginning if it did not fit.
+/// Returns the batch of a position: there, or at the start of the ring if it did not fit.
 pub(crate) fn follow<'a>(
     superblock: &Superblock,
     ring: &'a [u8],
@@ -102,7 +102,7 @@ pub(crate) fn follow<'a>(
     })
 }
 
-/// Where a ring has batches behind the one with this number, so that it must have been there.
+/// Returns the positions of batches behind the one with this number, which show that it existed.
 pub(crate) fn beyond(
     superblock: &Superblock,
     ring: &[u8],
@@ -115,8 +115,8 @@ pub(crate) fn beyond(
     (0..ring.len() / block).filter(move |at| is_beyond(&ring[at * block..])).map(|at| at as u64)
 }
 
-/// Changes the batch with this place's number, there or at the ring's beginning, so that it follows
-/// the one before and its checksums fit; gives the place behind it.
+/// Changes the batch with this position's number, there or at the start of the ring, so that it
+/// follows the previous one and its checksums are valid; returns the position behind it.
 #[cfg(feature = "canary")]
 pub(crate) fn seal_again(block: usize, ring: &mut [u8], place: Place) -> Option<Place> {
     let is_it = |at: &u64| {

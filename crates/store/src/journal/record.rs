@@ -1,4 +1,4 @@
-//! The bytes of a transaction in the journal.
+//! Format of a transaction in the journal.
 //!
 //! ```text
 //! | length (4) | runs (4) | run: block (8), count (4) | ... | change | change | ...
@@ -11,14 +11,14 @@
 //!   6 free    block (8), count (4)
 //! ```
 //!
-//! The runs are those that the changes were given when they were applied, in that order: a replay
-//! gives them the same blocks.
+//! The runs are those assigned to the changes when they were applied, in that order: a replay
+//! assigns the same blocks.
 
 use crate::page::u32_at;
 use crate::space::Run;
 use crate::{Change, Extent, Layout, Table};
 
-/// A transaction as the journal has it.
+/// A transaction as recorded in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) runs: Vec<Run>,
@@ -26,7 +26,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Whether it says nothing that a volume cannot be told.
+    /// Returns whether all values are within the limits of the volume.
     pub(crate) fn is_fair(&self, layout: &Layout) -> bool {
         let within = |run: &Run| {
             let end = run.at.checked_add(u64::from(run.count));
@@ -36,7 +36,7 @@ impl Record {
     }
 }
 
-/// A transaction's record.
+/// Encodes a transaction's record.
 pub(crate) fn encode(runs: &[Run], changes: &[Change]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(size(changes) + 12 * runs.len());
     bytes.extend([0; 4]);
@@ -54,7 +54,7 @@ pub(crate) fn encode(runs: &[Run], changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// How long a transaction's record is without its runs, bytes.
+/// Returns the size of a transaction's record without its runs, bytes.
 pub(crate) fn size(changes: &[Change]) -> usize {
     let of = |change: &Change| match change {
         Change::Put { key, value, .. } => 11 + key.len() + value.len(),
@@ -118,7 +118,7 @@ fn encode_change(change: &Change, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Splits a batch's payload into transactions. `None`: these are no records.
+/// Decodes a batch's payload into transactions; `None` if it is invalid.
 pub(crate) fn decode_all(mut payload: &[u8]) -> Option<Vec<Record>> {
     let mut transactions = Vec::new();
     while !payload.is_empty() {
@@ -174,7 +174,7 @@ fn decode_change(from: &mut Source<'_>) -> Option<Change> {
     })
 }
 
-/// Bytes that are taken from the front.
+/// Bytes decoded from the front.
 struct Source<'a>(&'a [u8]);
 
 impl<'a> Source<'a> {

@@ -24,7 +24,7 @@ fn play(journal: &mut Journal, input: Input, out: &mut Vec<Output>) {
     journal.check();
 }
 
-/// A journal in a state that inputs lead to.
+/// Returns a journal in a state reached by inputs.
 fn at(name: &str) -> Journal {
     let (mut journal, mut out) = (journal(), Vec::new());
     let inputs: Vec<Input> = match name {
@@ -173,8 +173,8 @@ fn no_bytes_make_a_decoder_panic() {
     }
 }
 
-/// Every waiter hears exactly once, in order, and what was written can be followed again, however
-/// often the ring goes round.
+/// Every waiter is notified exactly once, in order, and the batches written can be followed again,
+/// through any number of rounds of the ring.
 #[test]
 fn the_ring_goes_round_and_can_be_followed() {
     let layout = LAYOUT.layout().unwrap();

@@ -71,7 +71,7 @@ fn a_circle_of_three_is_refused() {
     assert_eq!(locks.release(Owner(2)), [Owner(1)]);
 }
 
-/// Who stands before me waits for me: then I need not wait for them.
+/// A request does not queue behind one that waits for its owner.
 #[test]
 fn who_is_waited_for_passes_the_line() {
     let mut locks = Locks::default();
@@ -96,8 +96,8 @@ fn the_ranges_of_a_scan_in_steps_become_one() {
     assert_eq!(locks.request(Owner(2), key(100), Mode::Exclusive), GRANTED);
 }
 
-/// No two owners ever hold what does not go together, who can go on does, and when everybody
-/// ends, everybody was answered.
+/// No two owners ever hold conflicting locks, every request without a conflict is granted, and when
+/// all owners have ended, every request was answered.
 #[test]
 fn locks_exclude_each_other_and_nobody_waits_for_ever() {
     for seed in 0..400 {
@@ -119,7 +119,7 @@ fn locks_exclude_each_other_and_nobody_waits_for_ever() {
             }
             locks.check();
         }
-        // Holders end, in any order: nobody is left, so there was no circle.
+        // Holders end, in any order: nobody is left, so there was no cycle.
         while !locks.is_empty() {
             let idle: Vec<Owner> =
                 locks.owners.keys().filter(|owner| !waiting.contains(owner)).copied().collect();

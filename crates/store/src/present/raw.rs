@@ -1,10 +1,9 @@
 //! Raw objects: bytes by offset, without a size.
 //!
-//! An object has cells that each describe an extent; but the first block stands in the page itself
-//! as long as only its first bytes are not zero, so that a small object needs no extent.
-//! A block that was changed since the last checkpoint is changed again in place; any other change
-//! gets fresh blocks, because nothing that a checkpoint, a snapshot or the journal refers to is
-//! ever overwritten.
+//! Each cell of an object describes an extent; but the first block is stored in the page itself as
+//! long as only its first bytes are not zero, so that a small object needs no extent. A block
+//! changed since the last checkpoint is changed in place; any other change gets fresh blocks,
+//! because nothing referred to by a checkpoint, a snapshot or the journal is ever overwritten.
 
 use super::{Grants, Present};
 use crate::btree::{extent, look};
@@ -54,7 +53,7 @@ impl Raw<'_> {
         self.put_inline(&bytes)
     }
 
-    /// Takes blocks in that are on the disk already.
+    /// Attaches blocks that are on the disk already.
     pub(super) fn attach(&mut self, offset: u64, extent: &Extent) -> Result<(), Error> {
         if !offset.is_multiple_of(self.block()) {
             return Err(Error::Damaged);
@@ -74,7 +73,7 @@ impl Raw<'_> {
         Ok(())
     }
 
-    /// Makes a hole.
+    /// Punches a hole.
     pub(super) fn cut(&mut self, from: u64, to: u64, grants: &mut Grants) -> Result<(), Error> {
         if from >= to {
             return Ok(());
@@ -110,7 +109,7 @@ impl Raw<'_> {
         if first < last { self.carve(first, last) } else { Ok(()) }
     }
 
-    /// The bytes of the first block that stand in the page.
+    /// Returns the bytes of the first block that are stored in the page.
     fn inline(&self) -> Result<Vec<u8>, Error> {
         let key = raw_key(self.table, self.object, 0);
         let found = look::find(&self.present.cache, self.present.tree.root, &key)?;
@@ -161,7 +160,7 @@ impl Raw<'_> {
         Ok(())
     }
 
-    /// The cell and the frame of a block that can be changed where it is.
+    /// Returns the cell and the frame of a block that can be changed in place.
     fn in_place(&self, index: u64) -> Result<Option<(Cell, u32)>, Error> {
         let Some(cell) = self.covering(index)? else { return Ok(None) };
         let at = cell.extent.at + (index - cell.first);
@@ -183,7 +182,7 @@ impl Raw<'_> {
         self.present.tree.set_sum(&mut self.present.cache, &key, place, sum);
     }
 
-    /// What a block will contain: what it contains, with the data over it.
+    /// Returns the new contents of a block: the old ones overlaid with the data.
     fn patched(&self, index: u64, offset: u64, data: &[u8]) -> Result<Block, Error> {
         let size = self.block();
         let covered = offset <= index * size && (index + 1) * size <= offset + data.len() as u64;
@@ -201,7 +200,7 @@ impl Raw<'_> {
         Ok(block)
     }
 
-    /// Gives blocks of the object new contents, in fresh blocks of the volume.
+    /// Replaces the contents of blocks of the object, in fresh blocks of the volume.
     fn replace(
         &mut self,
         index: u64,
@@ -237,7 +236,7 @@ impl Raw<'_> {
         Ok(())
     }
 
-    /// Blocks of the object become a hole.
+    /// Turns blocks of the object into a hole.
     fn carve(&mut self, first: u64, stop: u64) -> Result<(), Error> {
         assert!(first <= stop, "a range does not end before it begins");
         if first == 0 {
@@ -267,12 +266,12 @@ impl Raw<'_> {
         Ok(())
     }
 
-    /// The extent that has a block of the object.
+    /// Returns the extent with a block of the object.
     fn covering(&self, index: u64) -> Result<Option<Cell>, Error> {
         self.next(index, index + 1)
     }
 
-    /// The first extent that has one of these blocks of the object.
+    /// Returns the first extent with one of these blocks of the object.
     fn next(&self, first: u64, stop: u64) -> Result<Option<Cell>, Error> {
         let longest = self.present.layout.extent_max() as u64;
         let from = raw_key(self.table, self.object, (first + 1).saturating_sub(longest));
@@ -302,7 +301,7 @@ impl Raw<'_> {
     }
 }
 
-/// Lays the part of `data` (at `offset` of the object) that belongs to block `index` over it.
+/// Overlays block `index` with the part of `data` (at `offset` of the object) that belongs to it.
 fn lay_over(block: &mut [u8], index: u64, offset: u64, data: &[u8]) {
     let start = index * block.len() as u64;
     let from = offset.max(start);

@@ -21,7 +21,7 @@ fn read(disk: &BTreeMap<u64, Block>, at: u64, count: u32) -> Vec<Block> {
     (at..at + u64::from(count)).map(|at| disk[&at].clone()).collect()
 }
 
-/// Steps until it says something other than a read; or so many reads.
+/// Steps until the first output other than a read; at most this number of reads.
 fn run(recovery: &mut Recovery, disk: &BTreeMap<u64, Block>, reads: usize) -> Option<Output> {
     let mut out = Vec::new();
     recovery.step(Instant(0), Input::Begin, &mut out);
@@ -117,7 +117,7 @@ fn a_batch_behind_the_end_means_that_one_was_lost() {
     assert!(matches!(out[..], [Output::Replay(_)]));
 }
 
-/// Steps until everything is read; the first read of block `wrong` of the ring finds zeros.
+/// Steps until everything is read; the first read of block `wrong` of the ring returns zeros.
 fn run_with_a_wrong_read(
     superblock: &Superblock,
     disk: &BTreeMap<u64, Block>,

@@ -70,7 +70,7 @@ fn it_knows_which_runs_there_will_be() {
     space.release();
     assert!(!will(&space, &[], 1), "it is free now");
     assert!(will(&space, &runs[11..12], 3) && !will(&space, &runs[11..12], 4));
-    // Runs do not go from one segment to the next.
+    // Runs do not cross segments.
     assert!(will(&space, &runs[60..68], 4) && !will(&space, &runs[60..68], 5));
     let last = &runs[runs.len() - 3..];
     assert!(will(&space, last, 3) && !will(&space, last, 4));

@@ -1,4 +1,4 @@
-//! Makes checkpoints.
+//! Checkpoints.
 
 use super::{Job, OWN, Output, Phase, Store};
 use crate::checkpoint::{self, freeze};
@@ -8,19 +8,19 @@ use crate::segment;
 use crate::{Io, SnapshotId, Superblock, Ticket};
 use base::{Automaton, Instant};
 
-/// The ticket under which pages are fetched before a freeze.
+/// Ticket of the fetch of pages before a freeze.
 pub(super) const PREPARE: Ticket = Ticket(OWN | 1);
 
-/// A checkpoint under way.
+/// A checkpoint in progress.
 #[derive(Debug)]
 pub(super) struct Sealing {
     superblock: Superblock,
-    /// What the journal had written when everything was fixed.
+    /// Number of blocks written by the journal before the state was fixed.
     journal: u64,
 }
 
 impl Store {
-    /// Whether a checkpoint should begin.
+    /// Returns whether a checkpoint should begin.
     pub(super) fn wants_checkpoint(&self, now: Instant) -> bool {
         let waits = self.snapshotting.is_coming() || self.is_applying_rollback();
         if self.config.read_only || self.is_broken() || waits {
@@ -30,7 +30,7 @@ impl Store {
         let (used, ring) = self.journal.fill();
         let late = self.changed_since.is_some_and(|at| at + self.config.interval <= now);
         let closing = matches!(self.phase, Phase::Closing(_)) && self.changed_since.is_some();
-        // What comes while it is written still has a quarter.
+        // A quarter is left for changes during the checkpoint.
         used > ring - ring / 4
             || cache.dirty() > self.config.dirty / 2
             || !self.fetching.room.is_empty()
@@ -47,7 +47,7 @@ impl Store {
         }
     }
 
-    /// Tells the checkpoint something, and does what it says.
+    /// Steps the checkpoint machine, and performs its outputs.
     pub(super) fn step_checkpoint(
         &mut self,
         now: Instant,
@@ -73,7 +73,7 @@ impl Store {
         }
     }
 
-    /// Brings the pages into memory that freezing will change.
+    /// Fetches the pages that freezing will change.
     pub(super) fn prepare(&mut self, now: Instant, out: &mut Vec<Output>) {
         let mut missing = Missing(Vec::new());
         for key in freeze::keys(&self.snapshots, &self.present) {
@@ -88,7 +88,7 @@ impl Store {
         }
     }
 
-    /// Fixes what is to be written, and writes it.
+    /// Fixes the state to write, and writes it.
     fn freeze(&mut self, now: Instant, out: &mut Vec<Output>) {
         assert!(self.sealing.is_none(), "checkpoints follow each other");
         self.step_journal(now, journal::Input::Seal(self.present.epoch + 1), out);
@@ -110,7 +110,7 @@ impl Store {
         self.step_checkpoint(now, true, checkpoint::Input::Frozen(writes), out);
     }
 
-    /// Begins the writes; gives how many segments are to be closed and other writes to be done.
+    /// Starts the writes; returns the number of segments to close and of other writes.
     fn write_frozen(&mut self, frozen: freeze::Frozen, out: &mut Vec<Output>) -> u32 {
         let mut waits = 0;
         for (segment, runs) in frozen.segments {
@@ -133,7 +133,7 @@ impl Store {
         waits
     }
 
-    /// Blocks of a segment have been written.
+    /// Handles the completion of a write of a segment's blocks.
     pub(super) fn segment_written(
         &mut self,
         now: Instant,
@@ -166,7 +166,7 @@ impl Store {
         self.submit(Job::Superblock, |id| Io::Write { id, at, blocks, durable: true }, out);
     }
 
-    /// The checkpoint is durable.
+    /// Completes the checkpoint when it is durable.
     fn release(&mut self, now: Instant, out: &mut Vec<Output>) {
         let Sealing { superblock, journal } = self.sealing.take().expect("it was frozen");
         assert!(self.checkpoint.is_idle(), "the superblock is durable");
@@ -185,7 +185,8 @@ impl Store {
         if self.fetching.room.is_empty() {
             self.step_snapshots(now, out);
         }
-        // The room is for those who waited for it; the store's own steps come with the next tick.
+        // The space is for requests that waited for it; the store's own steps follow with the next
+        // tick.
         self.give_room(out);
         self.run_own(now, out);
         self.end_closing(out);

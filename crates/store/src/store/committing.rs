@@ -1,4 +1,4 @@
-//! Commits transactions.
+//! Commits of transactions.
 
 use super::{Job, Output, Phase, Refusal, Store};
 use crate::journal::{self, record};
@@ -9,24 +9,24 @@ use crate::sum::sum;
 use crate::{Block, Change, Durability, Error, Extent, Io, Ticket, snapshots};
 use base::{Automaton, Instant, op::BLOCKS_MAX};
 
-/// Blocks that even deletions leave free, for the pages that a checkpoint changes itself.
+/// Number of blocks that even deletions leave free, for the pages that a checkpoint changes itself.
 const FLOOR: u64 = 8;
 
-/// Blocks of the journal that are kept for the store's own transactions.
+/// Number of blocks of the journal reserved for the store's own transactions.
 const OWN_BLOCKS: usize = 4;
 
-/// How much of a full disk a transaction may use.
+/// Share of a full disk that a transaction may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
     /// All but the reserve.
     Usual,
-    /// It deletes something: half of the reserve too.
+    /// Half of the reserve too, for deletions.
     Shrinking,
-    /// The store's own, which makes or gives up snapshots: all, whatever is under way.
+    /// All of it, in any state, for the store's own transactions, which make or drop snapshots.
     Own,
 }
 
-/// Data on its way to fresh blocks.
+/// Data being written to fresh blocks.
 #[derive(Debug)]
 pub(super) struct Placing {
     ticket: Ticket,
@@ -37,12 +37,12 @@ pub(super) struct Placing {
 }
 
 impl Store {
-    /// Applies all changes, or none. Visible to readers at once; [`Output::Committed`] follows
-    /// when it is durable, if that was asked for.
+    /// Applies all changes, or none. They are visible to readers at once; [`Output::Committed`]
+    /// follows when they are durable, if that was requested.
     ///
     /// # Errors
     /// `Missing`: fetch that and plan again. `Failed`: with `NoSpace`, `TooLarge`, `ReadOnly`,
-    /// `DiskFailed`. Nothing was changed then.
+    /// `DiskFailed`. Nothing was changed in either case.
     pub fn commit(
         &mut self,
         now: Instant,
@@ -76,8 +76,8 @@ impl Store {
             Err(count) => return Err(self.no_run(count)),
         };
         if let Err(error) = self.present.apply(changes, &mut grants) {
-            // What was planned does not fail, unless the tree contradicts itself. Then nothing of
-            // it may reach the disk.
+            // Planned changes do not fail, unless the tree is inconsistent. Then none of them may
+            // reach the disk.
             self.fail(now, out);
             return Err(Refusal::Failed(error));
         }
@@ -89,7 +89,7 @@ impl Store {
         Ok(())
     }
 
-    /// Tells when everything committed so far is durable.
+    /// Notifies `ticket` when everything committed so far is durable.
     pub fn sync(&mut self, now: Instant, ticket: Ticket, out: &mut Vec<Output>) {
         self.step_journal(now, journal::Input::Sync(ticket), out);
     }
@@ -129,7 +129,7 @@ impl Store {
         Ok(())
     }
 
-    /// Part of what is placed has been written.
+    /// Handles the completion of one write of a placement.
     pub(super) fn placed(
         &mut self,
         place: usize,
@@ -146,7 +146,7 @@ impl Store {
         }
         let Placing { ticket, extents, blocks, failed, .. } = self.placing.remove(place);
         if let Some(error) = failed {
-            // The blocks hold nobody's data, so only this request is lost.
+            // No data refers to these blocks, so only this request is lost.
             self.abandon(extents);
             return out.push(Output::Placed(ticket, Err(error)));
         }
@@ -160,7 +160,7 @@ impl Store {
         out.push(Output::Placed(ticket, Ok(extents)));
     }
 
-    /// Asserts that what is being placed waits for its writes.
+    /// Asserts that placements wait for their writes.
     pub(super) fn check_placing(&self) {
         let places = self.jobs.iter().filter_map(|(_, job)| match job {
             Job::Place(place) => Some(*place),
@@ -184,7 +184,7 @@ impl Store {
         }
     }
 
-    /// Gives blocks back that were placed and will not be attached.
+    /// Frees blocks that were placed and will not be attached.
     pub fn abandon(&mut self, extents: Vec<Extent>) {
         for Extent { at, sums, .. } in extents {
             let count = u32::try_from(sums.len()).expect("extents are small");
@@ -204,11 +204,11 @@ impl Store {
         }
     }
 
-    /// Whether everything is of a size that the volume takes; and how long the record will be.
+    /// Checks that all sizes are within the volume's limits; returns the size of the record, bytes.
     fn expect_fair(&self, changes: &[Change]) -> Result<usize, Error> {
         let layout = &self.present.layout;
         let fair = changes.iter().all(|change| change.is_fair(layout));
-        // At worst every block of a write is a run of its own.
+        // In the worst case every block of a write is a run of its own.
         let runs = |change: &Change| match change {
             Change::Write { data, .. } => 12 * (data.len() / layout.block + 2),
             Change::Put { .. } | Change::Cut { .. } => 24,
@@ -218,7 +218,7 @@ impl Store {
         if fair && size <= layout.transaction_max() { Ok(size) } else { Err(Error::TooLarge) }
     }
 
-    /// Whether there is room in the journal, in memory, and on the disk.
+    /// Checks that there is space in the journal, in memory, and on the disk.
     fn expect_room(&self, claim: Claim, size: usize, cost: Cost) -> Result<(), Refusal> {
         let (cache, layout) = (&self.present.cache, &self.present.layout);
         let more = usize::try_from(cost.pages + cost.data).unwrap_or(usize::MAX);
@@ -228,7 +228,7 @@ impl Store {
             Claim::Shrinking => (OWN_BLOCKS * layout.block, layout.reserve() / 2),
             Claim::Own => (0, 0),
         };
-        // Who does not fit beside others fits alone; and nobody overtakes those who wait.
+        // A request that does not fit beside others fits alone; and none overtakes those that wait.
         let behind = !self.fetching.room.is_empty();
         let waits = (behind || full && cache.unwritten() > 0) && claim != Claim::Own;
         if !self.journal.has_room(size + kept) || waits {
@@ -240,14 +240,14 @@ impl Store {
         self.expect_blocks(needed)
     }
 
-    /// Asserts that the checkpoint to come has room for every page.
+    /// Asserts that the next checkpoint has space for every page.
     pub(super) fn check_room(&self) {
         let pages = self.present.cache.dirty_pages() as u64 + self.dead_pages(0);
         let free = self.present.space.free_blocks();
         assert!(pages <= free, "{pages} pages have to be written, and {free} blocks are free");
     }
 
-    /// Pages that writing down what snapshots still have may take.
+    /// Returns the number of pages that recording blocks held by snapshots may take.
     fn dead_pages(&self, more: u64) -> u64 {
         if self.snapshots.newest().is_none() {
             return 0;
@@ -257,7 +257,7 @@ impl Store {
         8 + runs.div_ceil(entry)
     }
 
-    /// Whether so many blocks are free; if not, whether they will be after a checkpoint.
+    /// Checks that this number of blocks is free, or will be after a checkpoint.
     fn expect_blocks(&self, needed: u64) -> Result<(), Refusal> {
         let space = &self.present.space;
         if space.free_blocks() >= needed {
@@ -267,8 +267,8 @@ impl Store {
         Err(no_space(space.free_blocks() + space.releasing_blocks() + left >= needed))
     }
 
-    /// How many bytes pages and data may still take, once all is free that was freed: it looks at
-    /// everything that was freed since the last checkpoint.
+    /// Returns the number of bytes that pages and data may still take, once all freed blocks are
+    /// available: it examines everything freed since the last checkpoint.
     pub fn room(&self) -> u64 {
         let (space, layout) = (&self.present.space, &self.present.layout);
         let left: u64 = self.left_behind().map(|run| u64::from(run.count)).sum();
@@ -277,20 +277,20 @@ impl Store {
         free.saturating_sub(pages + layout.reserve() + FLOOR) * layout.block as u64
     }
 
-    /// No run of so many blocks is free; but perhaps one is after a checkpoint.
+    /// Refuses a run of blocks that is not available, perhaps until after a checkpoint.
     fn no_run(&self, count: u32) -> Refusal {
         no_space(self.present.space.will_have_run(self.left_behind(), count))
     }
 
-    /// What the next checkpoint gives back, besides what the present one does: what was left
-    /// behind since and no snapshot has.
+    /// Returns the blocks freed by the next checkpoint in addition to the present one: those freed
+    /// since and not held by a snapshot.
     fn left_behind(&self) -> impl Iterator<Item = Run> {
         let newest = self.snapshots.newest().map_or(0, |id| id.0);
         let freed = self.present.tree.freed.iter().filter(move |freed| freed.birth > newest);
         freed.map(|freed| Run { at: freed.at, count: freed.count })
     }
 
-    /// Tells the journal something, and does what it says.
+    /// Steps the journal, and performs its outputs.
     pub(super) fn step_journal(
         &mut self,
         now: Instant,
@@ -317,7 +317,7 @@ impl Store {
         }
     }
 
-    /// Something of the journal's was done, or has failed.
+    /// Handles a completion or a failure of an operation of the journal.
     pub(super) fn written(
         &mut self,
         now: Instant,
@@ -333,7 +333,7 @@ impl Store {
     }
 }
 
-/// The disk is full, now or for good.
+/// Refuses for lack of space, for now or for good.
 fn no_space(hope: bool) -> Refusal {
     if hope { Refusal::Missing(Missing::from(Want::Room)) } else { Refusal::Failed(Error::NoSpace) }
 }

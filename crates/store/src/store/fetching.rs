@@ -1,4 +1,4 @@
-//! Brings into memory what plans need.
+//! Fetches of pages and blocks needed by plans.
 
 use super::{Job, Map, Missing, Output, Phase, Store, Want};
 use crate::page;
@@ -8,38 +8,38 @@ use base::{Block, Instant};
 use std::collections::BTreeMap;
 use std::mem;
 
-/// Most blocks of one read.
+/// Maximum number of blocks of one read.
 const READ_MAX: usize = 128;
 
-/// Who waits for what.
+/// Pending fetches.
 #[derive(Debug, Default)]
 pub(super) struct Fetching {
     waiters: BTreeMap<Ticket, Waiter>,
-    /// Blocks being read, and who waits for them.
+    /// Blocks being read, with the tickets that wait for them.
     reading: Map<u64, Vec<Ticket>>,
-    /// Who waits for a checkpoint to make room: first come, first answered.
+    /// Tickets that wait for a checkpoint to make space, in order.
     pub(super) room: Vec<Ticket>,
-    /// Pages that stay in memory for somebody who fetches one after the other.
+    /// Blocks pinned in memory for tickets with consecutive fetches.
     pinned: BTreeMap<Ticket, Vec<u64>>,
-    /// Who was answered since the last input, and may fetch more.
+    /// Tickets notified since the last input, which may fetch more.
     answered: Vec<Ticket>,
 }
 
-/// Somebody who waits.
+/// A pending fetch.
 #[derive(Debug, Default)]
 struct Waiter {
     left: usize,
     error: Option<Error>,
 }
 
-/// Blocks being read.
+/// A read in flight.
 #[derive(Debug)]
 pub(super) struct Reading {
     at: u64,
     wants: Vec<Want>,
-    /// It is the second try.
+    /// Whether it is the second attempt.
     again: bool,
-    /// Blocks that got new owners meanwhile: what comes is not what is there now.
+    /// Blocks reallocated meanwhile: their contents in this read are outdated.
     void: Vec<u64>,
 }
 
@@ -49,7 +49,7 @@ impl Fetching {
     }
 }
 
-/// Which block a want is about.
+/// Returns the block of a want.
 fn block_of(want: &Want) -> Option<u64> {
     match want {
         Want::Page { ptr, .. } => ptr.frame().is_none().then_some(ptr.at),
@@ -59,10 +59,10 @@ fn block_of(want: &Want) -> Option<u64> {
 }
 
 impl Store {
-    /// Brings what a plan needs; exactly one [`Output::Fetched`] follows. What was fetched for a
-    /// ticket stays in memory until the first [`Store::done`] or [`Store::tick`] that finds it
-    /// answered and not fetching again: so a plan that needs many pages gets them all, and who
-    /// never ticks keeps them all.
+    /// Fetches what a plan needs; exactly one [`Output::Fetched`] follows. The blocks fetched for a
+    /// ticket stay in memory until the first [`Store::done`] or [`Store::tick`] that finds it
+    /// notified and without a further fetch: so a plan that needs many pages gets them all, and a
+    /// caller that never ticks keeps them all.
     pub fn fetch(
         &mut self,
         _now: Instant,
@@ -91,7 +91,7 @@ impl Store {
         self.read(wanted, out);
     }
 
-    /// Reads ahead: as fetch, but nobody waits.
+    /// Reads ahead: like a fetch, but nobody waits.
     pub fn prefetch(&mut self, missing: Missing, out: &mut Vec<Output>) {
         let mut wanted = Vec::new();
         if matches!(self.phase, Phase::Over(_)) {
@@ -107,7 +107,7 @@ impl Store {
         self.read(wanted, out);
     }
 
-    /// Lets somebody wait for what is not here; gives what is not on its way either.
+    /// Adds a waiter for uncached blocks; returns those that are not being read yet.
     fn enlist(
         &mut self,
         missing: &Missing,
@@ -118,7 +118,7 @@ impl Store {
         for want in &missing.0 {
             let Some(at) = block_of(want) else { continue };
             if self.present.cache.has(at) {
-                // Data where a page should be, or a page where data should be.
+                // Data in place of a page, or a page in place of data.
                 let page = matches!(want, Want::Page { .. });
                 let other = page != self.present.cache.page_at(at).is_some();
                 waiter.error = waiter.error.or(other.then_some(Error::Damaged));
@@ -140,7 +140,7 @@ impl Store {
         wanted
     }
 
-    /// Reads blocks, neighbours together.
+    /// Reads blocks, adjacent ones together.
     fn read(&mut self, mut wanted: Vec<(u64, Want)>, out: &mut Vec<Output>) {
         wanted.sort_unstable_by_key(|(at, _)| *at);
         let mut start = 0;
@@ -158,7 +158,7 @@ impl Store {
         assert!(!reading.wants.is_empty(), "a read is for something");
         let (at, count) = (reading.at, reading.wants.len() as u32);
         if at + u64::from(count) > self.present.layout.blocks {
-            // A pointer that leads out of the volume: only a damaged page has one.
+            // A pointer out of the volume: only a damaged page has one.
             for at in at..at + u64::from(count) {
                 self.finish(at, Err(Error::Damaged), out);
             }
@@ -167,7 +167,7 @@ impl Store {
         self.submit(Job::Fetch(reading), |id| Io::Read { id, at, count }, out);
     }
 
-    /// A read has ended. What is wrong is read once more, each block by itself.
+    /// Handles the completion of a read. Wrong blocks are read once more, each by itself.
     pub(super) fn fetched(
         &mut self,
         now: Instant,
@@ -206,7 +206,7 @@ impl Store {
         self.read_run(Reading { at, wants: vec![want], again: true, void: Vec::new() }, out);
     }
 
-    /// A block is here, or cannot be had.
+    /// Completes the fetch of a block, or fails it.
     fn finish(&mut self, at: u64, result: Result<(), Error>, out: &mut Vec<Output>) {
         for ticket in self.fetching.reading.remove(&at).unwrap_or_default() {
             if let Some(frame) = self.present.cache.frame_of(at) {
@@ -217,7 +217,7 @@ impl Store {
         }
     }
 
-    /// One of the things that somebody waits for is settled.
+    /// Completes one of the blocks or conditions that a ticket waits for.
     pub(super) fn advance(
         &mut self,
         ticket: Ticket,
@@ -244,7 +244,7 @@ impl Store {
         }
     }
 
-    /// Blocks have new owners: what is being read there is not what will be there.
+    /// Marks reads of a reallocated block as outdated.
     pub(super) fn void(&mut self, at: u64, out: &mut Vec<Output>) {
         if !self.fetching.reading.contains_key(&at) {
             return;
@@ -259,7 +259,7 @@ impl Store {
         self.finish(at, Ok(()), out);
     }
 
-    /// Lets go of what was kept for those who have not fetched again.
+    /// Unpins the blocks of tickets without a further fetch.
     pub(super) fn unpin(&mut self) {
         for ticket in mem::take(&mut self.fetching.answered) {
             if self.fetching.waiters.contains_key(&ticket) {
@@ -271,7 +271,7 @@ impl Store {
         }
     }
 
-    /// Asserts that those who wait, what they wait for, and what is being read agree.
+    /// Asserts that waiters, their blocks, and reads in flight agree.
     pub(super) fn check_fetching(&self) {
         let Fetching { waiters, reading, room, pinned, answered } = &self.fetching;
         let mut left: BTreeMap<Ticket, usize> = BTreeMap::new();
@@ -295,14 +295,14 @@ impl Store {
         }
     }
 
-    /// A checkpoint has made room, as far as it could.
+    /// Notifies those that wait for space, which a checkpoint has made as far as possible.
     pub(super) fn give_room(&mut self, out: &mut Vec<Output>) {
         for ticket in mem::take(&mut self.fetching.room) {
             self.advance(ticket, Ok(()), out);
         }
     }
 
-    /// There will be no room.
+    /// Fails those that wait for space.
     pub(super) fn refuse_room(&mut self, out: &mut Vec<Output>) {
         for ticket in mem::take(&mut self.fetching.room) {
             self.advance(ticket, Err(self.failures.last()), out);
@@ -310,7 +310,7 @@ impl Store {
     }
 }
 
-/// Whether a block is the one that was wanted.
+/// Returns whether a block is the wanted one.
 fn is_right(block: &Block, want: &Want) -> bool {
     match want {
         Want::Page { ptr, level } => {

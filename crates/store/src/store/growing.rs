@@ -1,14 +1,14 @@
-//! Grows a volume.
+//! Growth of a volume.
 //!
-//! A checkpoint has the new size, and larger maps if they are needed; until its superblock is
-//! durable nothing is given out beyond the old end. So a crash finds the old size or the new one,
+//! A checkpoint has the new size, and larger maps if necessary; until its superblock is durable
+//! nothing is allocated beyond the old end. So after a crash the size is the old or the new one,
 //! with the same contents.
 
 use super::{Job, Output, Store};
 use crate::{Error, Io, Layout, Superblock, Ticket};
 use base::Instant;
 
-/// Larger than it was.
+/// A growth in progress.
 #[derive(Debug)]
 pub(super) struct Growing {
     ticket: Ticket,
@@ -18,19 +18,19 @@ pub(super) struct Growing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Read of the new last block, which the disk may not have.
+    /// Waiting for the read of the new last block, which may not exist.
     Probing,
-    /// Pause until the checkpoint under way has ended.
+    /// Waiting for the end of the checkpoint in progress.
     Waiting,
-    /// Checkpoint with the new size.
+    /// Waiting for the checkpoint with the new size.
     Frozen,
 }
 
 impl Store {
-    /// Uses `blocks` blocks in all: the file or device has to be so long already.
+    /// Grows the volume to `blocks` blocks in all: the file or device must be that long already.
     /// [`Output::Committed`] follows, with `TooLarge` if the volume is not smaller, cannot be so
     /// large, or has no room for larger maps behind its present end; `TooShort` if the new last
-    /// block cannot be read; `Exists` if the volume is growing.
+    /// block cannot be read; `Exists` if the volume is growing already.
     pub fn grow(&mut self, ticket: Ticket, blocks: u64, out: &mut Vec<Output>) {
         let layout = match self.expect_writable() {
             Ok(()) if self.growing.is_some() => Err(Error::Exists),
@@ -47,9 +47,9 @@ impl Store {
         }
     }
 
-    /// The new last block was read, or is not there.
+    /// Handles the read of the new last block.
     pub(super) fn probed(&mut self, now: Instant, is_there: bool, out: &mut Vec<Output>) {
-        // After a failure of the disk it is not wanted any more.
+        // A failure of the disk has ended the growth.
         let Some(growing) = &mut self.growing else { return };
         assert_eq!(growing.phase, Phase::Probing, "it is read once");
         if !is_there {
@@ -59,12 +59,12 @@ impl Store {
         self.begin_checkpoint(now, out);
     }
 
-    /// Whether a growth waits for a checkpoint.
+    /// Returns whether a growth waits for a checkpoint.
     pub(super) fn is_growth_due(&self) -> bool {
         self.growing.as_ref().is_some_and(|growing| growing.phase == Phase::Waiting)
     }
 
-    /// The checkpoint that is being fixed has the new size, if a growth waits for one.
+    /// Applies a waiting growth to the checkpoint being frozen.
     pub(super) fn begin_growth(&mut self) {
         let is_due = self.is_growth_due();
         if let Some(growing) = self.growing.as_mut().filter(|_| is_due) {
@@ -74,7 +74,7 @@ impl Store {
         }
     }
 
-    /// The checkpoint is durable.
+    /// Ends the growth when its checkpoint is durable.
     pub(super) fn end_growth(&mut self, out: &mut Vec<Output>) {
         if let Some(growing) = self.growing.take_if(|growing| growing.phase == Phase::Frozen) {
             assert_eq!(self.superblock.layout, growing.layout, "the superblock says so");
@@ -82,14 +82,14 @@ impl Store {
         }
     }
 
-    /// It will not grow.
+    /// Fails the growth.
     pub(super) fn refuse_growth(&mut self, error: Error, out: &mut Vec<Output>) {
         let refused = self.growing.take();
         out.extend(refused.map(|growing| Output::Committed(growing.ticket, Err(error))));
     }
 
-    /// Begins to write the first superblock of its version to all places but that of the present
-    /// one, which is the last to be overwritten; how many writes that takes.
+    /// Starts the writes of the first superblock of its version to all positions but that of the
+    /// present one, which is overwritten last; returns their number.
     pub(super) fn write_copies(&mut self, superblock: &Superblock, out: &mut Vec<Output>) -> u32 {
         if superblock.version() == self.superblock.version() {
             return 0;

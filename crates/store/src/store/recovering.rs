@@ -1,4 +1,4 @@
-//! Opens a volume: recovery, replay, and what there is to know.
+//! Opening of a volume: recovery, replay, and loading of snapshots.
 
 use super::{Job, OWN, Output, Phase, Store, checkpointing, rolling, snapshotting};
 use crate::journal::Journal;
@@ -8,9 +8,9 @@ use crate::{Error, Io, Ticket};
 use base::{Automaton, Block, Instant};
 use std::mem;
 
-/// The ticket under which a replay fetches pages.
+/// Ticket of the fetches of a replay.
 const REPLAY: Ticket = Ticket(OWN | 2);
-/// The ticket under which the list of snapshots is fetched.
+/// Ticket of the fetch of the list of snapshots.
 const LOAD: Ticket = Ticket(OWN | 3);
 
 impl Store {
@@ -41,7 +41,7 @@ impl Store {
         }
     }
 
-    /// Whether nobody has closed it before it was open.
+    /// Returns whether the volume is being recovered, and was not closed meanwhile.
     fn is_recovering(&self) -> bool {
         matches!(self.phase, Phase::Recovering(_))
     }
@@ -79,7 +79,7 @@ impl Store {
                 }
                 recovery::Output::Load => self.load(now, out),
                 recovery::Output::Recovered if self.config.read_only => self.opened(out),
-                // What was replayed may stand in the disk's cache alone, and is acknowledged.
+                // Replayed batches may be in the disk's cache only, and are acknowledged.
                 recovery::Output::Recovered => {
                     self.submit(Job::Recovery, |id| Io::Flush { id }, out);
                 }
@@ -91,7 +91,7 @@ impl Store {
         }
     }
 
-    /// Applies what the journal has, as far as the pages are there.
+    /// Applies the records of the journal, as far as the pages are cached.
     fn replay(&mut self, now: Instant, out: &mut Vec<Output>) {
         while let Some((epoch, mut record)) = self.replay.pop_front() {
             if let Err(missing) = self.present.plan(&record.changes) {
@@ -110,7 +110,7 @@ impl Store {
         self.step_recovery(now, recovery::Input::Replayed, out);
     }
 
-    /// Finds out which snapshots there are, and which are being dropped.
+    /// Loads the list of snapshots, and of those being dropped.
     fn load(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self.load_snapshots() {
             Ok(Some(())) => self.step_recovery(now, recovery::Input::Loaded, out),
@@ -128,12 +128,12 @@ impl Store {
         out.push(Output::Opened(Err(error)));
     }
 
-    /// Something that the store fetched for itself is here: noted, and done when it is safe.
+    /// Records the end of a fetch of the store itself, to be handled when it is safe.
     pub(super) fn own_fetched(&mut self, ticket: Ticket, result: Result<(), Error>) {
         self.snapshotting.fetched.push((ticket, result));
     }
 
-    /// Goes on with what waited for pages of the store's own.
+    /// Continues work that waited for pages of the store itself.
     pub(super) fn run_own(&mut self, now: Instant, out: &mut Vec<Output>) {
         for (ticket, result) in mem::take(&mut self.snapshotting.fetched) {
             match (ticket, result) {
@@ -142,9 +142,9 @@ impl Store {
                 (REPLAY, Ok(())) => self.replay(now, out),
                 (LOAD, Ok(())) => self.load(now, out),
                 (checkpointing::PREPARE, Ok(())) => self.prepare(now, out),
-                // Without that page nothing can be written down: as good as a failed write.
+                // Without that page nothing can be recorded: equivalent to a failed write.
                 (checkpointing::PREPARE, Err(_)) => self.fail(now, out),
-                // What was there stays on the disk; nothing of the rest may be written.
+                // The former state stays on the disk; nothing of the rest may be written.
                 (rolling::ROLL, Ok(())) => self.apply_rollback(now, out),
                 (rolling::ROLL, Err(_)) => self.fail(now, out),
                 (snapshotting::STEP, result) => self.stepped(now, result, out),

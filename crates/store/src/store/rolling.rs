@@ -1,8 +1,8 @@
-//! Makes the present state that of a snapshot.
+//! Rollback of the present state to a snapshot.
 //!
 //! The snapshot's root becomes the present tree's in memory, then the changes of the plan are
-//! applied to it, and one checkpoint has all of that: a crash before leaves what was there. The
-//! journal knows nothing of it, so nobody may commit meanwhile.
+//! applied to it, and one checkpoint includes all of that: a crash before it leaves the former
+//! state. The journal has no record of it, so no commits are possible meanwhile.
 
 use super::{OWN, Output, Phase, Store};
 use crate::btree::Tree;
@@ -12,13 +12,13 @@ use crate::{Change, Error, Ticket};
 use base::Instant;
 use std::collections::VecDeque;
 
-/// The ticket under which pages are fetched.
+/// Ticket of the fetches of a rollback.
 pub(super) const ROLL: Ticket = Ticket(OWN | 5);
 
-/// Blocks that are left free beside what a rollback may take.
+/// Number of blocks left free beside those that a rollback may take.
 const FLOOR: u64 = 64;
 
-/// A rollback under way.
+/// A rollback in progress.
 #[derive(Debug)]
 pub(super) struct Rolling {
     ticket: Ticket,
@@ -27,14 +27,14 @@ pub(super) struct Rolling {
 }
 
 impl Store {
-    /// Makes the present state that of a snapshot; [`Output::Committed`] follows. The plan was made
-    /// on the volume as it is now: opened, and not changed since.
+    /// Makes the present state that of a snapshot; [`Output::Committed`] follows. The plan must be
+    /// of the present state of the volume: opened, and not changed since.
     ///
     /// # Errors
     /// In [`Output::Committed`]: `ReadOnly` if it has changed, or was not closed before; `NoSpace`
-    /// if there is no room for what snapshots still have. Then nothing is changed. `Damaged` or
-    /// `DiskFailed`: nothing is written any more, and what was there is found when the volume is
-    /// opened again.
+    /// if there is no space for the blocks held by snapshots. Nothing is changed in these cases.
+    /// `Damaged` or `DiskFailed`: nothing is written any more, and the former state is found when
+    /// the volume is opened again.
     pub fn roll_back(
         &mut self,
         now: Instant,
@@ -66,14 +66,13 @@ impl Store {
         self.apply_rollback(now, out);
     }
 
-    /// Blocks that have to be free for a rollback.
+    /// Returns the number of free blocks needed for a rollback.
     fn needed(&self, plan: &Rollback) -> u64 {
         let layout = &self.present.layout;
         plan.blocks(layout) + layout.reserve().min(FLOOR)
     }
 
-    /// Applies what is still to be changed, as far as the pages are there; then it is time for the
-    /// checkpoint.
+    /// Applies the remaining changes, as far as the pages are cached; then the checkpoint is due.
     pub(super) fn apply_rollback(&mut self, now: Instant, out: &mut Vec<Output>) {
         while let Some(change) = self.rolling.as_mut().and_then(|all| all.changes.pop_front()) {
             if let Err(missing) = self.present.plan(std::slice::from_ref(&change)) {
@@ -92,24 +91,24 @@ impl Store {
         self.begin_checkpoint(now, out);
     }
 
-    /// Whether changes of a rollback are still to be applied: no checkpoint may begin.
+    /// Returns whether changes of a rollback remain to be applied: no checkpoint may begin.
     pub(super) fn is_applying_rollback(&self) -> bool {
         self.rolling.as_ref().is_some_and(|rolling| !rolling.changes.is_empty())
     }
 
-    /// Whether all changes of a rollback are applied, and its checkpoint is left.
+    /// Returns whether all changes of a rollback are applied, and its checkpoint remains.
     pub(super) fn is_rollback_applied(&self) -> bool {
         self.rolling.as_ref().is_some_and(|rolling| rolling.changes.is_empty())
     }
 
-    /// The checkpoint is durable.
+    /// Ends the rollback when its checkpoint is durable.
     pub(super) fn end_rollback(&mut self, out: &mut Vec<Output>) {
         assert!(!self.is_applying_rollback(), "all was changed before the checkpoint");
         let ended = self.rolling.take();
         out.extend(ended.map(|rolling| Output::Committed(rolling.ticket, Ok(()))));
     }
 
-    /// It is not known whether it was done.
+    /// Fails the rollback; its effect is unknown.
     pub(super) fn refuse_rollback(&mut self, error: Error, out: &mut Vec<Output>) {
         let refused = self.rolling.take();
         out.extend(refused.map(|rolling| Output::Committed(rolling.ticket, Err(error))));

@@ -1,4 +1,4 @@
-//! Makes and drops snapshots.
+//! Creation and dropping of snapshots.
 
 use super::committing::Claim;
 use super::{OWN, Output, Phase, Refusal, SnapshotEntry, Store};
@@ -9,13 +9,13 @@ use base::{Instant, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 
-/// The ticket under which a step fetches pages.
+/// Ticket of the fetches of a step.
 pub(super) const STEP: Ticket = Ticket(OWN | 4);
 
-/// How many entries of dead lists one turn works off at most.
+/// Maximum number of dead list entries processed in one turn.
 const STEPS: usize = 16;
 
-/// A snapshot that is wanted.
+/// A requested snapshot.
 #[derive(Debug)]
 struct Wanted {
     ticket: Ticket,
@@ -23,33 +23,33 @@ struct Wanted {
     date: Time,
 }
 
-/// What waits for pages.
+/// A step that waits for pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Writing the coming snapshot down.
+    /// Recording of the coming snapshot.
     Make,
-    /// Dropping the first that is to be dropped.
+    /// Dropping of the first snapshot to be dropped.
     Drop,
-    /// Freeing what only dropped ones had.
+    /// Freeing of blocks that only dropped snapshots contained.
     Reap,
 }
 
-/// Where making and dropping is.
+/// State of the creation and dropping of snapshots.
 #[derive(Debug, Default)]
 pub(super) struct Snapshotting {
-    /// Wait for a checkpoint to begin.
+    /// Requests that wait for a checkpoint to begin.
     asked: VecDeque<Wanted>,
-    /// Its checkpoint is under way, or durable and not yet written down.
+    /// The snapshot whose checkpoint is in progress, or durable and not yet recorded.
     coming: Option<(Wanted, SnapshotId)>,
-    /// Wait to be dropped.
+    /// Snapshots to be dropped.
     drops: VecDeque<(Ticket, Vec<u8>)>,
-    /// Dropped; what only they had is being freed.
+    /// Epochs of dropped snapshots whose blocks are being freed.
     dropping: BTreeSet<u64>,
-    /// A step waits for pages.
+    /// The step that waits for pages.
     waiting: Option<Step>,
-    /// Freeing failed: it is tried again then, or after the next checkpoint if that is earlier.
+    /// Time of the next attempt to free blocks after a failure; earlier after a checkpoint.
     resting: Option<Instant>,
-    /// What was fetched for the store itself and not been looked at yet.
+    /// Ended fetches of the store itself, not handled yet.
     pub(super) fetched: Vec<(Ticket, Result<(), Error>)>,
 }
 
@@ -62,13 +62,13 @@ impl Snapshotting {
         self.coming.is_some()
     }
 
-    /// Whether all that dropped ones had is freed.
+    /// Returns whether all blocks of dropped snapshots are freed.
     #[cfg(test)]
     pub(super) fn dropping_is_over(&self) -> bool {
         self.dropping.is_empty()
     }
 
-    /// A checkpoint was fixed: it becomes the snapshot that was asked for first.
+    /// Makes a frozen checkpoint the first requested snapshot.
     pub(super) fn frozen(&mut self, id: SnapshotId, snapshots: &mut Snapshots) {
         if let Some(wanted) = self.asked.pop_front() {
             assert!(self.coming.is_none(), "snapshots are made one after the other");
@@ -77,14 +77,14 @@ impl Snapshotting {
         }
     }
 
-    /// A checkpoint has made room.
+    /// Resumes freeing after a checkpoint, which has made space.
     pub(super) fn wake(&mut self) {
         self.resting = None;
     }
 }
 
 impl Store {
-    /// Keeps the present state under a name; [`Output::Committed`] follows, with `Exists` if the
+    /// Creates a snapshot of the present state; [`Output::Committed`] follows, with `Exists` if the
     /// name is taken, `TooLarge` if it is too long, `NoSpace` if there are too many.
     pub fn snapshot(
         &mut self,
@@ -116,8 +116,8 @@ impl Store {
         }
     }
 
-    /// Gives a snapshot up; [`Output::Committed`] follows, with `NotFound` if there is none of that
-    /// name. What only it had becomes free in steps.
+    /// Drops a snapshot; [`Output::Committed`] follows, with `NotFound` if there is none of that
+    /// name. Blocks that only it contained become free in steps.
     pub fn drop_snapshot(
         &mut self,
         now: Instant,
@@ -129,12 +129,12 @@ impl Store {
         self.step_snapshots(now, out);
     }
 
-    /// The snapshots, oldest first.
+    /// Iterates over the snapshots, oldest first.
     pub fn snapshots(&self) -> impl Iterator<Item = SnapshotEntry<'_>> {
         self.snapshots.iter().map(|snapshot| (&snapshot.name[..], snapshot.id, snapshot.date))
     }
 
-    /// When there is something to do that waits for nothing else.
+    /// Returns the time of the next step that waits for nothing else.
     pub(super) fn next_step(&self) -> Option<Instant> {
         let state = &self.snapshotting;
         let open = matches!(self.phase, Phase::Open) && state.waiting.is_none();
@@ -145,13 +145,13 @@ impl Store {
         reaping.then(|| state.resting.unwrap_or_default())
     }
 
-    /// Whether the checkpoint of the coming snapshot is durable.
+    /// Returns whether the checkpoint of the coming snapshot is durable.
     fn is_durable(&self) -> bool {
         let coming = self.snapshotting.coming.as_ref();
         coming.is_some_and(|(_, id)| self.superblock.epoch >= id.0)
     }
 
-    /// Goes on with making and dropping, as far as nothing has to be waited for.
+    /// Continues creation and dropping, as far as possible without waiting.
     pub(super) fn step_snapshots(&mut self, now: Instant, out: &mut Vec<Output>) {
         if self.is_durable() && self.snapshotting.waiting.is_none() {
             self.write_down(now, out);
@@ -170,15 +170,15 @@ impl Store {
         }
     }
 
-    /// Whether dead lists may be worked off. Who waits for room comes first. And what a checkpoint
-    /// under way has written down in them would not be there after a crash, but the journal would
-    /// say that it was worked off.
+    /// Returns whether dead lists may be processed. Requests that wait for space come first. And
+    /// entries recorded by a checkpoint in progress would be missing after a crash, but the journal
+    /// would claim that they were processed.
     fn may_reap(&self) -> bool {
         let open = matches!(self.phase, Phase::Open) && self.expect_writable().is_ok();
         open && !self.is_broken() && self.checkpoint.is_idle() && self.fetching.room.is_empty()
     }
 
-    /// The checkpoint is durable: from now on it has a name.
+    /// Records the name of the coming snapshot, whose checkpoint is durable.
     fn write_down(&mut self, now: Instant, out: &mut Vec<Output>) {
         let Some((wanted, id)) = self.snapshotting.coming.take() else { return };
         let (root, date) = (self.superblock.root, wanted.date);
@@ -192,7 +192,8 @@ impl Store {
                 self.wait(now, Step::Make, missing, out);
             }
             Err(refusal) => {
-                // No other checkpoint can be made before this is settled, so there is no hope.
+                // No other checkpoint is possible before this is settled, so a retry would be
+                // futile.
                 let error = match refusal {
                     Refusal::Failed(error) => error,
                     Refusal::Missing(_) => Error::NoSpace,
@@ -202,7 +203,7 @@ impl Store {
         }
     }
 
-    /// A checkpoint becomes no snapshot after all; what was kept for it is freed.
+    /// Abandons the coming snapshot, and frees the blocks held for it.
     fn unmake(&mut self, coming: (Wanted, SnapshotId), error: Error, out: &mut Vec<Output>) {
         let (wanted, id) = coming;
         self.snapshots.settle(None);
@@ -233,7 +234,7 @@ impl Store {
         }
     }
 
-    /// Works off one entry of a dead list, or ends the dropping.
+    /// Processes one entry of a dead list, or ends the drop.
     fn reap(&mut self, now: Instant, epoch: u64, out: &mut Vec<Output>) {
         let changes = match self.plan_reap(epoch) {
             Ok(changes) => changes,
@@ -254,12 +255,12 @@ impl Store {
         let Some((key, value)) = found.filter(|(key, _)| key.starts_with(&owner)) else {
             return Ok(vec![Change::Delete { table: DROPPING, key: owner.to_vec() }]);
         };
-        // What cannot be understood stays in use; a check of the volume tells.
+        // The blocks of an invalid entry stay in use; a check of the volume reports them.
         let runs = snapshots::decode_dead(&value.bytes()).unwrap_or_default();
         Ok(snapshots::reap(key, &runs, self.snapshots.before(epoch)))
     }
 
-    /// Freeing goes on when there may be more room, or the disk may be better.
+    /// Pauses freeing until there may be more space, or the disk may work again.
     fn rest(&mut self, now: Instant) {
         self.snapshotting.resting = Some(now + self.config.interval);
     }
@@ -271,7 +272,7 @@ impl Store {
         self.run_own(now, out);
     }
 
-    /// After opening: which snapshots there are. `None`: the list makes no sense.
+    /// Loads the snapshots after opening; `None` if the list is invalid.
     pub(super) fn load_snapshots(&mut self) -> Result<Option<()>, Missing> {
         let (mut found, mut dropping) = (Vec::new(), BTreeSet::new());
         let reader = self.present.reader();
@@ -291,7 +292,7 @@ impl Store {
         Ok(Some(()))
     }
 
-    /// A page for a step is there; or cannot be had, and only that step fails.
+    /// Handles the fetch of a page for a step; a failure concerns that step only.
     pub(super) fn stepped(
         &mut self,
         now: Instant,
@@ -310,12 +311,12 @@ impl Store {
                 out.extend(first.map(|(ticket, _)| Output::Committed(ticket, Err(error))));
             }
             Some(Step::Reap) => self.rest(now),
-            // The disk failed, and everybody has been told.
+            // The disk failed, and all requests were answered.
             None => {}
         }
     }
 
-    /// Asserts that what waits agrees with what there is, while the disk works.
+    /// Asserts that waiting requests agree with the snapshots, while the disk works.
     pub(super) fn check_snapshotting(&self) {
         let state = &self.snapshotting;
         let coming = state.coming.as_ref().map(|(_, id)| *id);
@@ -331,7 +332,7 @@ impl Store {
         assert!(wanted <= SNAPSHOTS_MAX, "{wanted} snapshots are wanted");
     }
 
-    /// Nobody's wish can be fulfilled any more.
+    /// Fails all pending requests.
     pub(super) fn refuse_snapshots(&mut self, error: Error, out: &mut Vec<Output>) {
         let state = &mut self.snapshotting;
         let coming = state.coming.take().map(|(wanted, _)| wanted.ticket);

@@ -1,5 +1,5 @@
-//! The whole store on a disk in memory that answers out of order, forgets what was not flushed,
-//! and tears what was under way.
+//! The whole store on a disk in memory that completes out of order, loses writes that were not
+//! flushed, and tears those in flight.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "tests name what they wait for")]
 
@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 const TREE: Table = Table(300);
 const RAW: Table = Table(301);
 
-/// A disk: what is durable, and what is written but not flushed.
+/// A disk: durable blocks, and writes that are not flushed.
 #[derive(Clone)]
 struct Disk {
     block: usize,
@@ -43,7 +43,8 @@ impl Disk {
         }
     }
 
-    /// Power fails: of what was not flushed any part may be there, in pieces of 512 bytes.
+    /// Simulates a power failure: any part of the unflushed writes may survive, in pieces of 512
+    /// bytes.
     fn crash(&mut self, rng: &mut rng::Rng, under_way: Vec<(u64, Vec<Block>)>) {
         let all = std::mem::take(&mut self.volatile);
         for (at, blocks) in all.into_iter().chain(under_way) {
@@ -66,7 +67,7 @@ impl Disk {
     }
 }
 
-/// A store, its disk, and what should be in it.
+/// A store, its disk, and its expected contents.
 struct Rig {
     rng: rng::Rng,
     disk: Disk,
@@ -75,13 +76,13 @@ struct Rig {
     under_way: Vec<Io>,
     now: u64,
     model: Model,
-    /// What was committed since the disk is known to have the first.
+    /// States committed, from the last one known to be durable.
     history: Vec<Model>,
     durable: usize,
     waiting: BTreeMap<u64, usize>,
     next: u64,
     said: Vec<Output>,
-    /// Every read fails.
+    /// Whether every read fails.
     unreadable: bool,
 }
 
@@ -108,7 +109,7 @@ impl Rig {
         Rig::with_number(seed, 77)
     }
 
-    /// One whose volume has this number.
+    /// Returns a rig whose volume has this number.
     fn with_number(seed: u64, volume: u64) -> Rig {
         let mut disk = Disk { block: 512, durable: BTreeMap::new(), volatile: Vec::new() };
         for (at, blocks) in format(&GEOMETRY, volume, Time::default()).unwrap() {
@@ -166,7 +167,7 @@ impl Rig {
         }
     }
 
-    /// One operation of the disk ends, whichever.
+    /// Completes a random operation of the disk.
     fn progress(&mut self) {
         self.now += self.rng.u64(0..200_000_000);
         let now = Instant(self.now);
@@ -203,7 +204,7 @@ impl Rig {
         self.sort_out();
     }
 
-    /// Until this has been said.
+    /// Runs until an output is accepted by `wanted`.
     fn until(&mut self, wanted: impl Fn(&Output) -> bool) {
         for _ in 0..100_000 {
             if let Some(index) = self.said.iter().position(&wanted) {
@@ -223,7 +224,7 @@ impl Rig {
         self.until(|said| matches!(said, Output::Fetched(found, _) if *found == ticket));
     }
 
-    /// Commits; `false`: the volume is full.
+    /// Commits; returns `false` if the volume is full.
     fn commit(&mut self, changes: &[Change], durability: Durability) -> bool {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -321,7 +322,7 @@ impl Rig {
     }
 }
 
-/// Looks at nothing itself.
+/// An observer that ignores everything.
 struct Nobody;
 
 impl crate::check::Watcher for Nobody {
@@ -335,7 +336,7 @@ impl crate::check::Watcher for Nobody {
 }
 
 impl Rig {
-    /// Closes the volume; then its disk must be in order.
+    /// Closes the volume and checks its disk.
     fn close_and_check(&mut self) -> crate::check::Checked {
         let ticket = Ticket(1 << 41);
         self.store.close(Instant(self.now), ticket, &mut self.out);
@@ -379,7 +380,7 @@ impl Model {
     }
 }
 
-/// Everything in the store, as a model.
+/// Returns the contents of the store as a model.
 fn look(store: &Store, view: View) -> Result<Model, Missing> {
     let reader = store.reader(view).unwrap();
     let mut model = Model::default();

@@ -1,7 +1,7 @@
-//! The course of one transaction, from its beginning until it is over.
+//! State of one transaction, from its beginning until its end.
 //!
-//! Its owner asks for one thing at a time. What it has locked it keeps until its changes are
-//! applied, or until it is rolled back (strict two-phase locking).
+//! Its owner makes one request at a time. It holds its locks until its changes are applied, or
+//! until it is rolled back (strict two-phase locking).
 //!
 #![doc = include_str!("states.md")]
 
@@ -13,71 +13,71 @@ use std::mem;
 #[cfg(test)]
 mod tests;
 
-/// What can happen to a transaction.
+/// An input of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
-    /// Its owner wants something.
+    /// A request of its owner.
     Asked(Ticket, Wish),
     /// It was idle for too long, or the volume is being closed.
     Expire,
-    /// The call was done, or refused.
+    /// Result of the call.
     Answered(Result<Reply, Failure>),
-    /// The call needs a lock that somebody else holds.
+    /// The call needs a lock that another owner holds.
     Blocked,
     /// The call needs pages that are not in memory.
     Missing,
-    /// It holds the lock now.
+    /// The lock is granted.
     Granted,
-    /// The pages are there, or the disk failed.
+    /// The pages are fetched, or the disk failed.
     Fetched(Result<(), Error>),
-    /// Its changes are visible, and durable later.
+    /// Its changes are visible; they become durable later.
     Applied,
-    /// Its changes cannot be made, or it will not get the lock.
+    /// Its changes are impossible, or the lock is refused.
     Refused(Error),
-    /// Its changes are durable, or nobody knows.
+    /// Its changes are durable, or that is unknown.
     Committed(Result<(), Error>),
 }
 
-/// What its owner can want of a transaction.
+/// A request to a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum Wish {
-    /// To do something.
+    /// Perform a call.
     Call(Call),
-    /// To make visible what it wrote.
+    /// Make its writes visible.
     Commit(Durability),
-    /// To forget it.
+    /// Discard its writes.
     Rollback,
 }
 
-/// What a transaction can ask for.
+/// An output of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum Output {
-    /// Do the call that it is at.
+    /// Perform the present call.
     Perform,
     /// Apply its changes.
     Apply(Durability),
-    /// It needs its locks and its changes no more.
+    /// Release its locks and drop its changes.
     End,
-    /// The answer to a request of its owner.
+    /// The reply to a request of its owner.
     Reply(Ticket, Result<Reply, Failure>),
 }
 
-/// How far a transaction is.
+/// State of a transaction.
 #[derive(Debug)]
 enum State {
-    /// Waits for its owner, since then.
+    /// Waiting for its owner, since then.
     Active(Instant),
-    /// Its call is being done; it waits for nothing.
+    /// Performing a call, without waiting.
     Calling(Ticket, Call),
-    /// Waits for a lock.
+    /// Waiting for a lock.
     Waiting(Ticket, Call),
-    /// Waits for pages.
+    /// Waiting for pages.
     Fetching(Ticket, Call),
-    /// Waits until its changes are applied, perhaps for pages; then this will be the answer.
+    /// Waiting until its changes are applied, perhaps for pages; with the reply after that.
     Applying(Ticket, Durability, Reply),
-    /// Waits until its changes are durable. It holds no locks any more.
+    /// Waiting until its changes are durable, without locks.
     Committing(Ticket, Reply),
-    /// Nothing can happen to it any more.
+    /// Ended.
     Over,
 }
 
@@ -85,17 +85,17 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Course {
     state: State,
-    /// It consists of one call, and is committed with it.
+    /// Whether it consists of one call, and is committed with it, with this durability.
     once: Option<Durability>,
 }
 
 impl Course {
-    /// One that begins now. `once`: it consists of one call, and is committed with it.
+    /// Returns a new transaction. `once`: it consists of one call, and is committed with it.
     pub(crate) fn new(now: Instant, once: Option<Durability>) -> Course {
         Course { state: State::Active(now), once }
     }
 
-    /// The state, for people.
+    /// Returns the state's name, for people.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.state {
             State::Active(_) => "active",
@@ -108,7 +108,7 @@ impl Course {
         }
     }
 
-    /// The call to be done.
+    /// Returns the call to perform.
     pub(crate) fn call(&self) -> Option<&Call> {
         match &self.state {
             State::Calling(_, call) => Some(call),
@@ -121,7 +121,7 @@ impl Course {
         }
     }
 
-    /// Since when it waits for its owner.
+    /// Returns the time since which it waits for its owner.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         match self.state {
             State::Active(since) => Some(since),
@@ -142,7 +142,7 @@ impl Course {
         matches!(self.state, State::Over)
     }
 
-    /// The call was done: the next one may come, unless it was the only one.
+    /// Handles the result of the call: the next one may follow, unless it was the only one.
     fn answer(
         &self,
         now: Instant,
@@ -164,7 +164,7 @@ impl Course {
     }
 }
 
-/// Its owner wants something.
+/// Handles a request of its owner.
 fn asked(state: State, ticket: Ticket, wish: Wish, out: &mut Vec<Output>) -> State {
     match (state, wish) {
         (State::Active(_), Wish::Call(call)) => {
@@ -176,12 +176,12 @@ fn asked(state: State, ticket: Ticket, wish: Wish, out: &mut Vec<Output>) -> Sta
             State::Applying(ticket, durability, Reply::Done)
         }
         (State::Active(_), Wish::Rollback) => end(ticket, Ok(Reply::Done), out),
-        // Who waits is told, so that no request stays without its answer.
+        // The waiting request is answered, so that none stays without a reply.
         (State::Waiting(waits, _) | State::Fetching(waits, _), Wish::Rollback) => {
             out.push(Output::Reply(waits, Err(Failure::Over)));
             end(ticket, Ok(Reply::Done), out)
         }
-        // One thing at a time; and what is being committed cannot be taken back.
+        // One request at a time; and a commit in progress cannot be undone.
         (state @ (State::Waiting(..) | State::Fetching(..)), Wish::Call(_) | Wish::Commit(_))
         | (
             state @ (State::Applying(..) | State::Committing(..)),
@@ -190,7 +190,8 @@ fn asked(state: State, ticket: Ticket, wish: Wish, out: &mut Vec<Output>) -> Sta
             out.push(Output::Reply(ticket, Err(Failure::Busy)));
             state
         }
-        // A call is done before anything else happens, and who is over is not asked.
+        // A call is performed before anything else happens, and an ended transaction gets no
+        // requests.
         (state @ (State::Calling(..) | State::Over), wish) => {
             unreachable!("{wish:?} in {state:?}")
         }
@@ -251,9 +252,10 @@ impl Automaton for Course {
                 out.push(Output::Reply(ticket, result.map(|()| reply).map_err(Failure::from)));
                 State::Over
             }
-            // What is being committed cannot be taken back.
+            // A commit in progress cannot be undone.
             (state @ (State::Applying(..) | State::Committing(..)), Input::Expire) => state,
-            // Each answer comes to who waits for it; a call is done before anything else happens.
+            // Each completion matches a state that waits for it; a call is performed before
+            // anything else happens.
             (state @ State::Calling(..), input @ Input::Expire)
             | (state @ State::Over, input)
             | (

@@ -1,4 +1,4 @@
-//! What can be asked of an engine, and what it answers.
+//! Requests to an engine, and its replies.
 
 use crate::access::Kind;
 use crate::transaction::{Stretch, TransactionId};
@@ -12,49 +12,50 @@ use std::fmt;
 pub enum Request {
     /// Begin a transaction; [`Reply::Begun`].
     Begin {
-        /// What it sees. A snapshot is only read, and takes no locks.
+        /// The state that it reads. Transactions on snapshots are read-only, and take no locks.
         view: View,
         /// Whether it may write.
         writable: bool,
     },
-    /// Do one thing, in a transaction or by itself.
+    /// Perform a call, in a transaction or by itself.
     Call(On, Call),
-    /// Make what a transaction wrote visible, all of it at once; [`Reply::Done`]. The transaction
-    /// is over, also after an error, and then nothing was written.
+    /// Make the writes of a transaction visible, all of them at once; [`Reply::Done`]. The
+    /// transaction ends, also after an error, in which case nothing was written.
     Commit {
-        /// Which.
+        /// The transaction.
         transaction: TransactionId,
-        /// When to answer. One that wrote nothing waits for what it may have seen.
+        /// Time of the reply. A transaction without writes waits for the durability of what it may
+        /// have read.
         durability: Durability,
     },
-    /// Forget a transaction; [`Reply::Done`].
+    /// Discard a transaction; [`Reply::Done`].
     Rollback {
-        /// Which.
+        /// The transaction.
         transaction: TransactionId,
     },
-    /// Answer when everything committed before is durable; [`Reply::Done`].
+    /// Wait until everything committed before is durable; [`Reply::Done`].
     Sync,
-    /// Keep everything as it is now under a name; [`Reply::Done`].
+    /// Create a snapshot of the present state; [`Reply::Done`].
     Snapshot {
-        /// Which no other snapshot has.
+        /// Name, unique among snapshots.
         name: Vec<u8>,
-        /// For people.
+        /// Date, for people.
         date: Time,
     },
-    /// Give a snapshot up; [`Reply::Done`].
+    /// Drop a snapshot; [`Reply::Done`].
     DropSnapshot {
-        /// Which.
+        /// Name of the snapshot.
         name: Vec<u8>,
     },
-    /// Which snapshots there are; [`Reply::Snapshots`].
+    /// List the snapshots; [`Reply::Snapshots`].
     Snapshots,
-    /// How full the volume is; [`Reply::Space`].
+    /// Get the usage of the volume; [`Reply::Space`].
     Space,
-    /// Make everything durable and end; [`Reply::Done`]. Transactions are rolled back.
+    /// Make everything durable and close the volume; [`Reply::Done`]. Transactions are rolled back.
     Close,
 }
 
-/// Where a call is done.
+/// Context of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// In a transaction.
@@ -63,135 +64,135 @@ pub enum On {
     Once(View, Durability),
 }
 
-/// One thing to be done with the contents of a volume.
+/// An operation on the contents of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// [`Reply::Value`].
+    /// Get the value of a key; [`Reply::Value`].
     Get {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which.
+        /// The key.
         key: Vec<u8>,
     },
-    /// The same, by who is going to write it: locks it exclusively at once, so that two who do so
-    /// do not get in each other's way.
+    /// Get the value of a key to be written: locks it exclusively at once, so that two such
+    /// transactions do not deadlock.
     GetForUpdate {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which.
+        /// The key.
         key: Vec<u8>,
     },
-    /// [`Reply::Done`].
+    /// Set the value of a key; [`Reply::Done`].
     Put {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which.
+        /// The key.
         key: Vec<u8>,
-        /// What.
+        /// The value.
         value: Vec<u8>,
     },
-    /// [`Reply::Done`], also if it was not there.
+    /// Delete a key; [`Reply::Done`], also if it was absent.
     Delete {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which.
+        /// The key.
         key: Vec<u8>,
     },
-    /// [`Reply::Entries`]. The range that was seen is locked.
+    /// Scan a range, which is locked as far as it was seen; [`Reply::Entries`].
     Scan(Scan),
-    /// Bytes of a raw object, zeros where nothing was written; [`Reply::Bytes`].
+    /// Read bytes of a raw object, zeros where nothing was written; [`Reply::Bytes`].
     RawRead {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which object.
+        /// The object.
         object: u64,
-        /// From where, bytes.
+        /// Offset, bytes.
         offset: u64,
-        /// How many, at most [`crate::transaction::ANSWER_MAX`].
+        /// Number of bytes, at most [`crate::transaction::ANSWER_MAX`].
         count: usize,
     },
-    /// [`Reply::Done`].
+    /// Write bytes of a raw object; [`Reply::Done`].
     RawWrite {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which object.
+        /// The object.
         object: u64,
-        /// From where, bytes.
+        /// Offset, bytes.
         offset: u64,
-        /// What.
+        /// The data.
         data: Vec<u8>,
     },
-    /// A range of a raw object becomes a hole; [`Reply::Done`].
+    /// Punch a hole in a raw object; [`Reply::Done`].
     RawCut {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which object.
+        /// The object.
         object: u64,
-        /// First byte.
+        /// Offset of the first byte.
         from: u64,
-        /// Byte behind the last; `u64::MAX`: to the end.
+        /// Offset behind the last byte; `u64::MAX`: to the end.
         to: u64,
     },
-    /// Several changes at once; [`Reply::Done`].
+    /// Apply several changes at once; [`Reply::Done`].
     Apply(Vec<Change>),
-    /// The number of a table, which is made if there is none of that name; [`Reply::Table`].
+    /// Get the number of a table, which is created if the name is free; [`Reply::Table`].
     OpenTable {
-        /// Not empty, at most a key long.
+        /// Name, not empty, with at most the length of a key.
         name: Vec<u8>,
-        /// How it is used.
+        /// Kind of the table.
         kind: Kind,
     },
-    /// The table of that name is not there any more, and its storage is freed by and by;
-    /// [`Reply::Found`]. Waits for who uses it; who does so later is refused.
+    /// Drop a table; its storage is freed gradually; [`Reply::Found`]. Waits for its present users;
+    /// later ones are refused.
     DropTable {
-        /// Which.
+        /// Name of the table.
         name: Vec<u8>,
     },
-    /// Names of tables, with number and kind; [`Reply::Tables`].
+    /// List the tables with name, number and kind; [`Reply::Tables`].
     Tables,
-    /// A new record; [`Reply::Id`].
+    /// Insert a record; [`Reply::Id`].
     RecordInsert {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// What.
+        /// The value.
         value: Vec<u8>,
     },
-    /// A record that is there becomes another; [`Reply::Found`].
+    /// Update an existing record; [`Reply::Found`].
     RecordUpdate {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which.
+        /// Number of the record.
         id: u64,
-        /// What.
+        /// The value.
         value: Vec<u8>,
     },
-    /// [`Reply::Value`].
+    /// Get the value of a key of a hash table; [`Reply::Value`].
     HashGet {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which.
+        /// The key.
         key: Vec<u8>,
     },
-    /// [`Reply::Done`].
+    /// Set the value of a key of a hash table; [`Reply::Done`].
     HashPut {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which; as long as it fits a value together with the value.
+        /// The key; together with the value it must fit a value.
         key: Vec<u8>,
-        /// What.
+        /// The value.
         value: Vec<u8>,
     },
-    /// [`Reply::Found`].
+    /// Delete a key of a hash table; [`Reply::Found`].
     HashDelete {
-        /// Of which table.
+        /// The table.
         table: Table,
-        /// Which.
+        /// The key.
         key: Vec<u8>,
     },
 }
 
 impl Call {
-    /// Whether it is about one of these tables.
+    /// Returns whether it accesses one of these tables.
     pub(crate) fn is_about(&self, tables: &BTreeSet<Table>) -> bool {
         match self {
             Call::Get { table, .. }
@@ -215,36 +216,37 @@ impl Call {
     }
 }
 
-/// A part of a table, in order.
+/// A range of a table, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// Of which table.
+    /// The table.
     pub table: Table,
-    /// From this key on.
+    /// First key.
     pub from: Vec<u8>,
-    /// Before this key; `None`: to the end.
+    /// End of the range, exclusive; `None`: to the end.
     pub to: Option<Vec<u8>>,
-    /// Whether it begins at the end.
+    /// Whether to start at the end.
     pub reverse: bool,
-    /// Most entries. Fewer come if they are large, and then the reply says that there may be more.
+    /// Maximum number of entries. Fewer are returned if they are large; then the reply says that
+    /// there may be more.
     pub limit: usize,
 }
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// An answer.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It is done.
+    /// Success without a value.
     Done,
-    /// The transaction's number.
+    /// The new transaction.
     Begun(TransactionId),
     /// The value, if there is one.
     Value(Option<Vec<u8>>),
-    /// Entries in the order asked for.
+    /// Entries in the requested order.
     Entries {
-        /// At most as many as asked for.
+        /// The entries, at most the requested number.
         entries: Stretch,
         /// Whether there may be more behind the last one.
         more: bool,
@@ -253,37 +255,38 @@ pub enum Reply {
     Bytes(Vec<u8>),
     /// A table.
     Table(Table),
-    /// Every table: name, number, kind.
+    /// All tables: name, number, kind.
     Tables(Vec<(Vec<u8>, Table, Kind)>),
-    /// The new record.
+    /// Number of the new record.
     Id(u64),
-    /// Whether it was there.
+    /// Whether it existed.
     Found(bool),
-    /// Every snapshot.
+    /// All snapshots.
     Snapshots(Vec<(Vec<u8>, SnapshotId, Time)>),
-    /// How full the volume is.
+    /// Usage of the volume.
     Space(Space),
 }
 
-/// Why a request was refused or failed, named by what the caller can do.
+/// A failure of a request, named by the caller's possible reaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The store says why. After [`Error::WouldDeadlock`] the transaction still holds its locks.
+    /// An error of the store. After [`Error::WouldDeadlock`] the transaction still holds its locks.
     Store(Error),
-    /// The transaction is over, perhaps because it was idle too long: begin another.
+    /// The transaction has ended, perhaps because it was idle too long: begin another.
     Over,
-    /// Too much is under way, or the transaction's last request is not answered yet: try later.
+    /// There are too many requests in flight, or the transaction's last request is outstanding:
+    /// retry later.
     Busy,
     /// The table is of another kind: use another name.
     OtherKind,
     /// The table was dropped: open one of its name again.
     Dropped,
-    /// The request makes no sense.
+    /// The request is invalid.
     Invalid,
 }
 
 impl Failure {
-    /// The sentence a person reads.
+    /// Returns the message for people.
     pub fn text(self) -> &'static str {
         match self {
             Failure::Store(error) => error.text(),

@@ -1,9 +1,8 @@
-//! What one call sees and writes.
+//! The read view and the writes of one call.
 //!
-//! A call is a plan: straight-line code that looks, and notes what it would write. Where it needs
-//! a lock that somebody else holds, or a page that is not in memory, it stops, and is made again
-//! from the start when it can go on. What it locked it keeps; what it noted counts only if it
-//! comes to its end.
+//! A call is a plan: straight-line code that reads, and records its writes. Where it needs a lock
+//! held by another owner, or a page that is not in memory, it stops, and is made again from the
+//! start when it can continue. It keeps its locks; its writes count only if it completes.
 
 mod scanning;
 
@@ -14,16 +13,16 @@ use crate::locks::{Locks, Mode, Outcome, Owner, Refused, Span, after_table};
 use crate::reader::full_key;
 use crate::{Change, Error, Missing, Piece, Reader, Table};
 
-/// Why a call stopped.
+/// Reason why a call stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// Fetch this first.
+    /// This must be fetched first.
     Missing(Missing),
-    /// Somebody holds a lock that it needs.
+    /// Another owner holds a lock that it needs.
     Blocked,
-    /// Record numbers of this table have to be reserved first, from this one on.
+    /// Record numbers of this table must be reserved first, from this one on.
     Reserve(Table, u64),
-    /// It cannot be done.
+    /// The call fails.
     Failed(Failure),
 }
 
@@ -45,27 +44,27 @@ impl From<Failure> for Stop {
     }
 }
 
-/// What is done about locks.
+/// Locking of a call.
 #[derive(Debug)]
 pub(crate) enum Guard<'a> {
-    /// Nothing changes what is seen, and nothing is written.
+    /// None: the state is immutable, and nothing is written.
     Snapshot,
-    /// Everything is seen and written at one moment: it only must not write what is locked.
+    /// None: all reads and writes happen at one moment; only writes of locked keys must wait.
     Moment(&'a Locks),
-    /// Everything seen and written is locked.
+    /// All keys read and written are locked.
     Lock(&'a mut Locks, Owner),
-    /// The same, and nothing is written.
+    /// All keys read are locked, and nothing is written.
     LockShared(&'a mut Locks, Owner),
 }
 
-/// What one call sees and writes.
+/// The read view and the writes of one call.
 #[derive(Debug)]
 pub(crate) struct Sight<'a> {
     reader: Reader<'a>,
     guard: Guard<'a>,
-    /// What its transaction wrote before.
+    /// Earlier writes of its transaction.
     written: &'a Writes,
-    /// What it writes itself.
+    /// Its own writes.
     draft: Writes,
     sequences: &'a mut Sequences,
 }
@@ -80,23 +79,23 @@ impl<'a> Sight<'a> {
         Sight { reader, guard, written, draft: Writes::default(), sequences }
     }
 
-    /// What the call wrote.
+    /// Returns the writes of the call.
     pub(crate) fn into_draft(self) -> Writes {
         self.draft
     }
 
-    /// Whether this call writes, or may.
+    /// Returns whether this call may write.
     pub(crate) fn is_writable(&self) -> bool {
         matches!(self.guard, Guard::Moment(_) | Guard::Lock(..))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(crate) fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
         self.lock(Mode::Shared, || Span::key(table, key))?;
         self.look(table, key)
     }
 
-    /// The same, of a key that is going to be written.
+    /// Returns the value of a key to be written.
     pub(crate) fn get_for_update(
         &mut self,
         table: Table,
@@ -106,7 +105,7 @@ impl<'a> Sight<'a> {
         self.look(table, key)
     }
 
-    /// Waits until nobody uses a table.
+    /// Locks a whole table against other users.
     pub(crate) fn lock_table(&mut self, table: Table) -> Result<(), Stop> {
         self.lock(Mode::Exclusive, || Span::range(table, b"", None))
     }
@@ -121,7 +120,7 @@ impl<'a> Sight<'a> {
         Ok(self.reader.get(table, key)?.map(|value| value.bytes().into_owned()))
     }
 
-    /// Gives a key a value.
+    /// Sets the value of a key.
     pub(crate) fn put(&mut self, table: Table, key: &[u8], value: Vec<u8>) -> Result<(), Stop> {
         let layout = self.reader.layout;
         if key.len() > layout.key_max() || value.len() > layout.value_max() {
@@ -132,7 +131,7 @@ impl<'a> Sight<'a> {
         self.expect_room()
     }
 
-    /// Takes a key away.
+    /// Deletes a key.
     pub(crate) fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), Stop> {
         if key.len() > self.reader.layout.key_max() {
             return Err(Error::TooLarge.into());
@@ -142,7 +141,7 @@ impl<'a> Sight<'a> {
         self.expect_room()
     }
 
-    /// Bytes of a raw object.
+    /// Reads bytes of a raw object.
     pub(crate) fn raw_read(
         &mut self,
         table: Table,
@@ -167,7 +166,7 @@ impl<'a> Sight<'a> {
         Ok(bytes)
     }
 
-    /// Changes bytes of a raw object.
+    /// Writes bytes of a raw object.
     pub(crate) fn raw_write(
         &mut self,
         table: Table,
@@ -181,7 +180,7 @@ impl<'a> Sight<'a> {
         self.expect_room()
     }
 
-    /// Makes a range of a raw object a hole.
+    /// Punches a hole in a raw object.
     pub(crate) fn raw_cut(
         &mut self,
         table: Table,
@@ -194,7 +193,7 @@ impl<'a> Sight<'a> {
         self.expect_room()
     }
 
-    /// A number that no other record of this table ever has.
+    /// Returns a record number that is unique in this table for ever.
     pub(crate) fn next_id(&mut self, table: Table) -> Result<u64, Stop> {
         if !self.is_writable() {
             return Err(Error::ReadOnly.into());
@@ -238,12 +237,12 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// A record number as it stands on the disk.
+/// Decodes a record number.
 pub(crate) fn id_from(bytes: &[u8]) -> Result<u64, Error> {
     bytes.try_into().map(u64::from_be_bytes).map_err(|_| Error::Damaged)
 }
 
-/// The ends of a scan as keys with their table in front.
+/// Returns the ends of a scan as keys with their table in front.
 fn ends(scan: &Scan) -> (Vec<u8>, Vec<u8>) {
     let to = match &scan.to {
         Some(to) => full_key(scan.table, to),
@@ -252,7 +251,7 @@ fn ends(scan: &Scan) -> (Vec<u8>, Vec<u8>) {
     (full_key(scan.table, &scan.from), to)
 }
 
-/// Bytes of a raw object, as a range of keys that it would have if each byte had one.
+/// Returns a range of bytes of a raw object as a range of virtual keys, one for each byte.
 fn raw_span(table: Table, object: u64, from: u64, to: u64) -> Span {
     let key = |at: u64| [object.to_be_bytes(), at.to_be_bytes()].concat();
     let mut end = key(to);
@@ -262,7 +261,7 @@ fn raw_span(table: Table, object: u64, from: u64, to: u64) -> Span {
     Span::range(table, &key(from), Some(&end))
 }
 
-/// Shows in bytes read at an offset what a transaction did to them later.
+/// Overlays bytes read at an offset with a later change of the transaction.
 fn overlay(change: &Change, (table, object): (Table, u64), offset: u64, bytes: &mut [u8]) {
     let end = offset + bytes.len() as u64;
     let (of, from, to, data) = match change {

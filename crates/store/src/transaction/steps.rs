@@ -1,4 +1,4 @@
-//! What the engine does for its transactions, one step after the other.
+//! Work of the engine for its transactions, step by step.
 
 use super::course::{Input as Event, Output as Ask, Wish};
 use super::sight::{Sight, Stop};
@@ -11,15 +11,15 @@ use crate::{Change, Durability, Error, Missing, Refusal, Table, Ticket, View};
 use base::{Automaton, Instant};
 use std::mem;
 
-/// How a call that is done by itself went.
+/// Result of a single call.
 enum Went {
-    /// To its end.
+    /// It completed.
     Over(Result<Reply, Failure>),
-    /// This is the answer as soon as it is durable.
+    /// It completed, with this reply as soon as it is durable.
     Durable(Reply),
-    /// This has to be fetched first.
+    /// This must be fetched first.
     Missing(Missing),
-    /// Somebody has locked what it would write.
+    /// It would write something locked.
     Blocked,
 }
 
@@ -33,7 +33,7 @@ impl From<Refusal> for Went {
 }
 
 impl Engine {
-    /// Tells a transaction something, and does what it asks for.
+    /// Steps a transaction, and performs its outputs.
     pub(super) fn drive(
         &mut self,
         now: Instant,
@@ -60,7 +60,7 @@ impl Engine {
         self.transactions.get_mut(&id).expect("it is removed when it is over")
     }
 
-    /// Keeps the list of those who wait for their owners; removes who is over.
+    /// Updates the list of idle transactions; removes an ended one.
     fn note_idle(&mut self, id: TransactionId) {
         let transaction = self.transaction(id);
         let (was, is) = (transaction.idle, transaction.course.idle_since());
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// A transaction's locks and changes are not needed any more.
+    /// Releases a transaction's locks and drops its changes.
     fn end(&mut self, id: TransactionId) {
         let transaction = self.transaction(id);
         let bytes = transaction.writes.bytes();
@@ -95,7 +95,7 @@ impl Engine {
         self.granted.extend(self.locks.release(Owner(id.0)));
     }
 
-    /// Does the call that a transaction is at, as far as that is possible now.
+    /// Performs the present call of a transaction, as far as possible now.
     fn perform(&mut self, now: Instant, id: TransactionId) -> Event {
         let transaction = &self.transactions[&id];
         let call = transaction.course.call().expect("it asked for this");
@@ -146,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// Makes visible what a transaction wrote. `None`: pages are fetched first.
+    /// Makes the writes of a transaction visible; returns `None` while pages are being fetched.
     fn apply(&mut self, now: Instant, id: TransactionId, durability: Durability) -> Option<Event> {
         let ticket = self.ticket(id);
         let transaction = self.transactions.get_mut(&id).expect("it asked for this");
@@ -157,7 +157,8 @@ impl Engine {
         let durable = durability == Durability::Durable;
         transaction.outstanding = durable;
         if transaction.changes.is_empty() {
-            // What it saw may not be durable yet; what its owner concludes from it is meant to be.
+            // The state that it read may not be durable yet, and its owner's conclusions depend
+            // on that.
             if durable {
                 self.store.sync(now, ticket, &mut self.said);
             }
@@ -180,8 +181,8 @@ impl Engine {
         }
     }
 
-    /// Fetches for a transaction; always under the same ticket, so that the store keeps what it
-    /// has brought until the transaction has all that it needs.
+    /// Fetches for a transaction; always under the same ticket, so that the store keeps the fetched
+    /// pages until the transaction has all that it needs.
     fn fetch(&mut self, now: Instant, id: TransactionId, missing: Missing) {
         let ticket = self.ticket(id);
         self.transaction(id).outstanding = true;
@@ -201,14 +202,14 @@ impl Engine {
     fn reserve(&mut self, now: Instant, table: Table, from: u64) -> Result<(), Refusal> {
         let to = from.checked_add(RESERVED).ok_or(Refusal::Failed(Error::NoSpace))?;
         let change = Change::Put { table, key: Vec::new(), value: to.to_be_bytes().to_vec() };
-        // Nobody waits for it, so its ticket comes back never.
+        // Nobody waits for it, so the ticket is never returned.
         let (ticket, soon) = (Ticket(0), Durability::Soon);
         self.store.commit(now, ticket, &[change], soon, &mut self.said)?;
         self.sequences.insert(table, from..to);
         Ok(())
     }
 
-    /// Does a call by itself. `key`: it stands there among the errands.
+    /// Performs a single call. `key` is its slot in the table of recipients.
     pub(super) fn once(
         &mut self,
         now: Instant,
@@ -234,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// Makes a call that was done by itself a transaction, which waits for its locks.
+    /// Converts a blocked single call to a transaction, which waits for its locks.
     fn stand_in_line(&mut self, now: Instant, once: Once, out: &mut Vec<Output>) {
         assert_eq!(once.view, View::Present, "nothing in a snapshot is locked");
         let Once { ticket, view, durability, call } = once;
@@ -245,7 +246,7 @@ impl Engine {
     }
 
     fn try_once(&mut self, now: Instant, ticket: Ticket, once: &Once) -> Went {
-        // Nobody to mind, and nothing to look at: as it is.
+        // No locks to respect, and nothing to read: commit directly.
         if let (Call::Apply(changes), View::Present) = (&once.call, once.view)
             && self.locks.is_empty()
             && self.gone.is_empty()

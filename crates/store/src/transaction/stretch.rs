@@ -1,4 +1,4 @@
-//! What a scan found: cells of pages that are shared with the cache, so that nothing is copied.
+//! Result of a scan: cells of pages that are shared with the cache, so that nothing is copied.
 
 use super::request::Entry;
 use crate::page;
@@ -6,32 +6,31 @@ use base::Block;
 use std::fmt;
 use std::ops::Range;
 
-/// A stretch of entries, in the order asked for.
+/// Entries of a scan, in the requested order.
 ///
-/// They stay as they are, whatever is written later: a page that is changed meanwhile is copied
-/// first.
+/// Entries are immutable, whatever is written later: a page changed meanwhile is copied first.
 #[derive(Clone, Default)]
 pub struct Stretch {
     parts: Vec<Part>,
-    /// The first part that was not taken.
+    /// First part not taken yet.
     at: usize,
     len: usize,
     reverse: bool,
 }
 
-/// Entries that stand together, and which of them were not taken.
+/// Entries stored together, with the range of those not taken yet.
 #[derive(Clone)]
 struct Part {
     stand: Stand,
     cells: Range<usize>,
 }
 
-/// Where entries stand.
+/// Storage of entries.
 #[derive(Clone)]
 enum Stand {
-    /// In a leaf; each has its value beside it.
+    /// A leaf, with inline values.
     Leaf(Block),
-    /// A single one by itself: its key and its value.
+    /// A single entry: its key and its value.
     Alone(Vec<u8>, Vec<u8>),
 }
 
@@ -49,7 +48,7 @@ impl Part {
 }
 
 impl Stretch {
-    /// One without entries, to be filled forwards or backwards.
+    /// Returns an empty result, to be filled forwards or backwards.
     pub(crate) fn new(reverse: bool) -> Stretch {
         Stretch { reverse, ..Stretch::default() }
     }
@@ -69,17 +68,17 @@ impl Stretch {
         self.parts.push(Part { stand: Stand::Alone(key.to_vec(), value), cells: 0..1 });
     }
 
-    /// How many entries were not taken yet.
+    /// Returns the number of entries not taken yet.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no more.
+    /// Returns whether all entries were taken.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Takes the next entry, key and value; nothing is copied.
+    /// Takes the next entry, key and value, without copying.
     #[inline]
     pub fn advance(&mut self) -> Option<(&[u8], &[u8])> {
         while self.parts.get(self.at)?.cells.is_empty() {
@@ -91,7 +90,7 @@ impl Stretch {
         next(&mut part.cells, self.reverse).map(|index| part.entry(index))
     }
 
-    /// The entries that were not taken yet.
+    /// Iterates over the entries not taken yet.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let reverse = self.reverse;
         self.parts[self.at..].iter().flat_map(move |part| {
@@ -101,19 +100,19 @@ impl Stretch {
         })
     }
 
-    /// The last entry.
+    /// Returns the last entry.
     pub fn last(&self) -> Option<(&[u8], &[u8])> {
         let part = self.parts.last().filter(|part| !part.cells.is_empty())?;
         Some(part.entry(if self.reverse { part.cells.start } else { part.cells.end - 1 }))
     }
 
-    /// The same, where each entry stands by itself.
+    /// Returns copies of the entries not taken yet.
     pub fn to_vec(&self) -> Vec<Entry> {
         self.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
     }
 }
 
-/// Takes the next one of some cells.
+/// Takes the next of some cells.
 #[inline]
 pub(super) fn next(cells: &mut Range<usize>, reverse: bool) -> Option<usize> {
     if reverse { cells.next_back() } else { cells.next() }

@@ -1,8 +1,8 @@
-//! The sweeper: takes away the entries of tables that were dropped, a bounded piece at a time.
+//! The sweeper: removes the entries of dropped tables, a bounded piece at a time.
 //!
-//! Who drops a table only takes its name away and notes its number; the rest is done here, between
-//! the requests of others, and goes on when the volume is opened the next time. The machine only
-//! knows when a piece is due; what that is, is planned like any call.
+//! Dropping a table only removes its name and records its number; the rest is done here, between
+//! requests, and continues after the next opening of the volume. The machine only schedules the
+//! pieces; their contents are planned like a call.
 //!
 #![doc = include_str!("sweeper/states.md")]
 
@@ -12,48 +12,48 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// How long others have the store for themselves after each piece.
+/// Pause after each piece, for other users of the store.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How long it rests after a failure.
+/// Pause after a failure.
 const REST: Duration = Duration::from_secs(10);
 
-/// What can happen to the sweeper.
+/// An input of the sweeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// A table was dropped, or the volume was opened, and nobody knows whether one was before.
+    /// A table was dropped, or the volume was opened, perhaps with tables dropped before.
     Dropped,
     /// A turn ends.
     Tick,
-    /// A piece is gone; there may be more.
+    /// A piece was removed; there may be more.
     Swept,
     /// Nothing is left.
     Clean,
-    /// It takes pages that are not in memory, or room.
+    /// The piece needs pages that are not in memory, or space.
     Missing,
-    /// They are there.
+    /// The pages are fetched.
     Fetched,
-    /// It cannot be done now.
+    /// A transient failure.
     Failed,
 }
 
-/// What it can ask for.
+/// An output of the sweeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Take a piece away.
+    /// Remove a piece.
     Sweep,
 }
 
-/// What it is doing.
+/// State of the sweeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing is left of any table that was dropped.
+    /// Nothing is left of any dropped table.
     Clean,
-    /// Waits until then.
+    /// Waiting for this time.
     Due(Instant),
-    /// A piece is being taken away; it waits for nothing.
+    /// Removing a piece, without waiting.
     Sweeping,
-    /// Waits for pages, or for room.
+    /// Waiting for pages, or for space.
     Waiting,
 }
 
@@ -87,7 +87,8 @@ impl Automaton for Sweeper {
             (State::Sweeping, Input::Missing) => State::Waiting,
             (State::Waiting, Input::Fetched) => State::Due(now),
             (State::Sweeping | State::Waiting, Input::Failed) => State::Due(now + REST),
-            // A piece is done before anything else happens, and each answer comes to who waits.
+            // A piece is removed before anything else happens, and each completion matches a
+            // waiting state.
             (state @ State::Sweeping, input @ (Input::Dropped | Input::Tick | Input::Fetched))
             | (
                 state @ (State::Clean | State::Due(_)),

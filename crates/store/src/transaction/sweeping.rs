@@ -1,4 +1,4 @@
-//! What the engine does about tables that were dropped.
+//! The engine's handling of dropped tables.
 
 use super::sweeper::{Input as Event, Output as Ask};
 use super::{Call, Engine, Errand, Failure, Output};
@@ -6,14 +6,14 @@ use crate::access::catalog;
 use crate::{Change, Durability, Error, Missing, Reader, Refusal, Table, Ticket, View};
 use base::{Automaton, Instant};
 
-/// Most entries of one piece.
+/// Maximum number of entries of one piece.
 pub(super) const PIECE_MAX: usize = 256;
 
 impl Engine {
-    /// Looks at a table as it is now, without a request.
+    /// Returns a reader of a table in its present state, without a request.
     ///
     /// # Errors
-    /// `Dropped`.
+    /// `Dropped` if the table was dropped.
     #[inline]
     pub fn look(&self, table: Table) -> Result<Reader<'_>, Failure> {
         if self.gone.contains(&table) {
@@ -22,12 +22,12 @@ impl Engine {
         Ok(self.store.reader(View::Present)?)
     }
 
-    /// Whether a call is about a table that was dropped. Snapshots still have it.
+    /// Returns whether a call accesses a dropped table. Snapshots still contain it.
     pub(super) fn is_gone(&self, view: View, call: &Call) -> bool {
         !self.gone.is_empty() && view == View::Present && call.is_about(&self.gone)
     }
 
-    /// Tables that these changes drop are gone; what they have is taken away from now on.
+    /// Records the tables dropped by these changes, whose entries are removed from now on.
     pub(super) fn note_dropped(&mut self, now: Instant, changes: &[Change]) {
         for table in catalog::dropped(changes) {
             self.gone.insert(table);
@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// Takes a piece away, if one is due.
+    /// Removes a piece, if one is due.
     pub(super) fn step_sweeper(&mut self, now: Instant, event: Event, out: &mut Vec<Output>) {
         let (mut next, mut asks) = (Some(event), Vec::new());
         while let Some(event) = next.take() {
@@ -56,7 +56,7 @@ impl Engine {
             Ok(None) => return Event::Clean,
             Err(missing) => return self.fetch_to_sweep(now, missing),
         };
-        // Nobody waits for it, so its ticket comes back never.
+        // Nobody waits for it, so the ticket is never returned.
         let (ticket, soon) = (Ticket(0), Durability::Soon);
         match self.store.commit(now, ticket, &changes, soon, &mut self.said) {
             Ok(()) => {
@@ -64,7 +64,7 @@ impl Engine {
                 Event::Swept
             }
             Err(Refusal::Missing(missing)) => self.fetch_to_sweep(now, missing),
-            // On a full disk a smaller piece may go.
+            // On a full disk a smaller piece may be possible.
             Err(Refusal::Failed(Error::NoSpace)) if self.piece > 1 => {
                 self.piece /= 2;
                 Event::Swept
@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Always under the same ticket, so that the store keeps what it has brought.
+    /// Fetches always under the same ticket, so that the store keeps the fetched pages.
     fn fetch_to_sweep(&mut self, now: Instant, missing: Missing) -> Event {
         let errands = &mut self.errands;
         let key = *self.sweeps.get_or_insert_with(|| errands.insert(Errand::Sweeper));

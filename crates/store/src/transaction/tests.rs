@@ -9,7 +9,7 @@ mod contention;
 
 pub(crate) const TABLE: Table = Table(300);
 
-/// An engine on a disk in memory, and what was answered.
+/// An engine on a disk in memory, with its replies.
 pub(crate) struct Bench {
     pub(crate) engine: Engine,
     disk: Memory,
@@ -18,7 +18,7 @@ pub(crate) struct Bench {
     next: Cell<u64>,
     pub(crate) now: Instant,
     config: Config,
-    /// The disk ends operations in an order of its own.
+    /// Source of the order in which the disk completes operations.
     rng: Rng,
 }
 
@@ -44,7 +44,7 @@ impl Bench {
         bench
     }
 
-    /// The power fails, and the volume is opened again.
+    /// Simulates a power failure, and opens the volume again.
     pub(crate) fn crash(mut self) -> Bench {
         self.disk.lose_power();
         Bench::open(self.disk, self.config)
@@ -72,7 +72,8 @@ impl Bench {
         ticket
     }
 
-    /// One operation on the disk, or the end of a turn; whether there was anything to do.
+    /// Performs one operation on the disk, or the end of a turn; returns whether there was work to
+    /// do.
     pub(crate) fn step(&mut self) -> bool {
         let mut out = Vec::new();
         let which = self.rng.usize(0..self.io.len().max(1));
@@ -213,7 +214,7 @@ fn a_transaction_may_be_only_for_reading() {
     let Ok(Reply::Begun(tx)) = bench.ask(begin) else { panic!() };
     assert_eq!(bench.ask(within(tx, get(b"a"))), NONE);
     assert_eq!(bench.ask(within(tx, put(b"a", b"1"))), Err(Error::ReadOnly.into()));
-    // What it has seen does not change until it ends.
+    // The keys that it has read do not change until it ends.
     let waits = bench.submit(alone(put(b"a", b"1")));
     bench.run();
     assert_eq!(bench.answer(waits), None);

@@ -1,17 +1,17 @@
-//! What a transaction wrote and nobody else sees yet.
+//! Writes of a transaction that are not visible to others.
 
 use crate::{Change, Table};
 use std::collections::BTreeMap;
 use std::mem;
 use std::ops::Bound;
 
-/// What one change costs beyond its key and value, bytes, in memory and in the journal.
+/// Size of one change beyond its key and value, bytes, in memory and in the journal.
 const OVERHEAD: usize = 64;
 
 /// Changes by key; those of raw objects in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writes {
-    /// Keys have their table in front; `None`: deleted.
+    /// Values by key with its table in front; `None`: deleted.
     keys: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     raw: Vec<Change>,
     bytes: usize,
@@ -22,22 +22,22 @@ impl Writes {
         self.keys.is_empty() && self.raw.is_empty()
     }
 
-    /// About how much memory it takes, bytes.
+    /// Returns the approximate memory used, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether no key was written; raw objects may be.
+    /// Returns whether no key was written; raw objects may be.
     pub(crate) fn has_no_keys(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// What was written to a key, if anything: `Some(None)` if it was deleted.
+    /// Returns the value written to a key, if any: `Some(None)` if it was deleted.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         self.keys.get(key).map(Option::as_deref)
     }
 
-    /// The keys written, from one on and before another.
+    /// Returns the keys written, from one on and before another.
     pub(crate) fn range(
         &self,
         from: &[u8],
@@ -48,12 +48,12 @@ impl Writes {
         self.keys.range::<[u8], _>(range).map(|(key, value)| (&key[..], value.as_deref()))
     }
 
-    /// What was done to raw objects, in order.
+    /// Returns the changes of raw objects, in order.
     pub(crate) fn raw(&self) -> &[Change] {
         &self.raw
     }
 
-    /// A key has this value now, or none.
+    /// Sets or deletes a key.
     pub(crate) fn put(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
         let (key_bytes, value_bytes) = (key.len() + OVERHEAD, value.as_ref().map_or(0, Vec::len));
         match self.keys.insert(key, value) {
@@ -62,13 +62,13 @@ impl Writes {
         }
     }
 
-    /// A raw object was changed.
+    /// Adds a change of a raw object.
     pub(crate) fn push_raw(&mut self, change: Change) {
         self.bytes += raw_bytes(&change) + OVERHEAD;
         self.raw.push(change);
     }
 
-    /// Adds what was written later.
+    /// Adds later writes.
     pub(crate) fn absorb(&mut self, later: Writes) {
         later.raw.into_iter().for_each(|change| self.push_raw(change));
         later.keys.into_iter().for_each(|(key, value)| self.put(key, value));
@@ -84,7 +84,7 @@ impl Writes {
         assert_eq!(self.bytes, keys.chain(raw).sum::<usize>(), "all bytes are counted");
     }
 
-    /// All of it, as one list; nothing stays.
+    /// Takes all writes as one list of changes.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         let writes = mem::take(self);
         let changes = writes.keys.into_iter().map(|(mut key, value)| {

@@ -8,14 +8,14 @@ use crate::page;
 use crate::reader::full_key;
 use crate::snapshots::{DEAD, dead_key, encode_dead};
 
-/// Length of a value that takes three blocks of its own.
+/// Length of a value with three blocks of its own, bytes.
 const LARGE: usize = 1500;
 
 /// An entry of a dead list: key and value.
 type Entry = (Vec<u8>, Vec<u8>);
 
 impl Rig {
-    /// Makes a snapshot; its epoch.
+    /// Creates a snapshot; returns its epoch.
     fn make_named(&mut self, name: &[u8]) -> u64 {
         let ticket = Ticket(1 << 44 | self.next);
         self.next += 1;
@@ -31,7 +31,7 @@ impl Rig {
         self.committed(ticket);
     }
 
-    /// Blocks of a value that was put just now.
+    /// Returns the blocks of a value that was just put.
     fn blocks_of(&self, number: u32) -> Freed {
         let present = &self.store.present;
         let key = full_key(TREE, &number.to_be_bytes());
@@ -57,7 +57,7 @@ impl Rig {
         }
     }
 
-    /// Takes all entries out of the dead list of the snapshot with this epoch.
+    /// Removes and returns all entries of the dead list of the snapshot with this epoch.
     fn take_list(&mut self, owner: u64) -> Vec<Entry> {
         let mut list = Vec::new();
         loop {
@@ -80,7 +80,7 @@ impl Rig {
         list
     }
 
-    /// Findings of a check of the closed volume, which is opened again.
+    /// Returns the findings of a check of the closed volume, which is opened again.
     fn findings(&mut self) -> Vec<Finding> {
         let checked = self.close_and_check();
         self.reopen();
@@ -107,7 +107,7 @@ fn blocks_of_a_newer_snapshot_in_a_dead_list_are_reported() {
     let newer = rig.make_named(b"b");
     assert!(rig.try_commit(delete(1)));
     assert_eq!(rig.findings(), []);
-    // Would be freed with the older one, while the newer one has them.
+    // These would be freed with the older one, while the newer one contains them.
     rig.move_list(newer, older);
     let findings = rig.findings();
     let expected = matches!(findings[..], [Finding::DeadInUse(owner, 3.., _)] if owner == older);

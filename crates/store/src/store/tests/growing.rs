@@ -1,4 +1,4 @@
-//! Volumes that grow, and crashes meanwhile.
+//! Growing volumes, and crashes meanwhile.
 
 use super::tight::put;
 use super::*;
@@ -15,7 +15,7 @@ impl Rig {
         Superblock::newest(&self.disk.head()).unwrap().layout.blocks
     }
 
-    /// The superblock that a program finds which knows version 1 alone.
+    /// Returns the superblock found by a program that knows version 1 only.
     fn newest_of_version_1(&self) -> Option<Superblock> {
         let head = self.disk.head();
         let slots = head.chunks(4096).filter_map(|slot| Superblock::decode(slot).ok());
@@ -62,7 +62,7 @@ fn a_crash_while_a_volume_grows_leaves_the_old_or_the_new_size() {
     assert!(versions.iter().all(|count| *count > 30), "{versions:?}");
 }
 
-/// Whether somebody was told that it is done.
+/// Search for a successful commit in outputs.
 trait Said {
     fn contains_committed(&self, ticket: Ticket) -> bool;
 }
@@ -123,7 +123,8 @@ fn new_blocks_are_given_out_when_the_superblock_knows_them() {
         rig.begin_to_grow(6000);
         for _ in 0..rig.rng.usize(20..80) {
             rig.progress();
-            // What needs new blocks waits: after a crash its record would be for the old size.
+            // A commit that needs new blocks waits: after a crash its record would be for the old
+            // size.
             let (now, change) = (Instant(rig.now), [put(number, 2500)]);
             let (ticket, out) = (Ticket(9), &mut rig.out);
             match rig.store.commit(now, ticket, &change, Durability::Durable, out) {
@@ -171,7 +172,7 @@ fn a_growth_beyond_the_end_of_the_disk_is_refused() {
     rig.store.done(now, id, IoDone::Read(Err(base::Error::Io)), &mut out);
     assert!(matches!(out[..], [Output::Committed(Ticket(7), Err(Error::TooShort))]), "{out:?}");
     assert_eq!((rig.store.layout().blocks, rig.store.next_failure()), (3000, None));
-    // The volume goes on, and grows when the disk is longer.
+    // The volume stays usable, and grows when the disk is longer.
     assert!(rig.try_commit(put(1, 100)));
     let ticket = rig.begin_to_grow(4000);
     rig.committed(ticket);

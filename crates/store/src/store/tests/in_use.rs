@@ -4,7 +4,7 @@ use super::*;
 use crate::check::{self, Checked, Content, Finding, Verified, Watcher};
 use std::cell::RefCell;
 
-/// Looks whether the superblock is still the newest.
+/// An observer that checks whether the superblock is still the newest.
 struct Looker<'a> {
     rig: &'a RefCell<Rig>,
     epoch: u64,
@@ -24,7 +24,7 @@ impl Watcher for Looker<'_> {
     }
 }
 
-/// Checks while one in so many reads is preceded by commits; the reads of data and pages, too.
+/// Checks while one in `rarity` reads is preceded by commits, including reads of data and pages.
 fn check_once(rig: &RefCell<Rig>, rarity: u32, verified: &mut Verified) -> (Checked, u64) {
     let head = rig.borrow().disk.head();
     let superblock = Superblock::newest(&head).unwrap();
@@ -78,7 +78,7 @@ fn writes_during_a_check_are_not_damage() {
 fn damage_is_found_while_a_store_writes() {
     for seed in 0..40 {
         let rig = filled(seed);
-        // The superblock does not move meanwhile: the state that it leads to must be whole.
+        // The superblock does not change meanwhile: its state must be complete.
         let mut verified = Verified::default();
         let (before, reads) = check_once(&rig, u32::MAX, &mut verified);
         assert_eq!((&before.findings[..], before.outdated), (&[][..], 0));
@@ -98,7 +98,7 @@ fn damage_is_found_while_a_store_writes() {
 
 #[test]
 fn data_of_another_volume_in_its_place_is_read() {
-    // The same in both, but for the number and the damage.
+    // Equal contents, except for the number and the damage.
     let (rig, other) = (filled_with_number(1, 77), filled_with_number(1, 78));
     let mut verified = Verified::default();
     let (before, reads) = check_once(&rig, u32::MAX, &mut verified);

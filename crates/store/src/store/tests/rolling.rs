@@ -37,7 +37,7 @@ impl Rig {
         rollback::plan(&mut read, &disk.head(), name)
     }
 
-    /// Begins to go back to a snapshot, without a snapshot of the present state.
+    /// Starts a rollback to a snapshot, without a snapshot of the present state.
     fn begin_rollback(&mut self, name: &[u8]) -> Ticket {
         self.close();
         let plan = self.plan(name).unwrap();
@@ -49,8 +49,8 @@ impl Rig {
         ticket
     }
 
-    /// Goes back to a snapshot, after making one of the present state. `true`: power failed
-    /// meanwhile.
+    /// Rolls back to a snapshot, after making one of the present state. Returns `true` if power
+    /// failed meanwhile.
     fn roll_back(&mut self, models: &mut Models, name: &[u8]) -> bool {
         self.make_snapshot(models);
         let ticket = self.begin_rollback(name);
@@ -122,7 +122,7 @@ fn a_rollback_is_there_or_not_and_no_snapshot_changes() {
         while let Some(name) = rig.any_name(&models) {
             rig.drop_snapshot(&mut models, &name);
         }
-        // What only they had is given back: else the check says that nobody uses it.
+        // Blocks that only they contained are freed: otherwise the check reports them as unused.
         rig.settle();
         assert!(rig.store.snapshotting.dropping_is_over(), "seed {seed}");
         rig.close();
@@ -133,8 +133,7 @@ fn a_rollback_is_there_or_not_and_no_snapshot_changes() {
 }
 
 impl Rig {
-    /// Writes to fifty objects: from where on, and how many bytes. Five blocks at once become one
-    /// extent.
+    /// Writes to fifty objects: offset, and number of bytes. Five blocks at once become one extent.
     fn write_objects(&mut self, pieces: &[(u64, usize)]) {
         for object in 10..60 {
             for (offset, length) in pieces.iter().copied() {
@@ -144,14 +143,14 @@ impl Rig {
         }
     }
 
-    /// Makes a snapshot; its name.
+    /// Creates a snapshot; returns its name.
     fn snapshot_named(&mut self, models: &mut Models) -> Vec<u8> {
         self.make_snapshot(models);
         self.store.snapshots().last().unwrap().0.to_vec()
     }
 }
 
-/// Entries of dead lists that a plan changes.
+/// Returns the entries of dead lists that a plan changes.
 fn changes_of_lists(plan: &Rollback) -> Vec<&[u8]> {
     let keys = plan.changes.iter().filter_map(|change| match change {
         Change::Put { table: DEAD, key, .. } | Change::Delete { table: DEAD, key } => {
@@ -172,7 +171,7 @@ fn a_list_with_divided_entries_takes_those_of_the_checkpoint() {
     let third_blocks = rig.snapshot_named(&mut models);
     let ticket = rig.begin_rollback(&whole);
     rig.committed(ticket);
-    // The newest snapshot's list gets whole extents, of which it has the third block only.
+    // The newest snapshot's list gets whole extents, of which it contains the third block only.
     for object in (10..60).step_by(2) {
         let cut = Change::Cut { table: RAW, object, from: 0, to: u64::MAX };
         assert!(rig.try_commit(cut));
@@ -201,7 +200,7 @@ fn entries_of_lists_that_both_states_have_stay() {
     let newest = rig.store.snapshots().last().unwrap().0.to_vec();
     rig.write_objects(&[(0, 512)]);
     rig.close();
-    // All lists but the newest are the same, and that one is empty in both states.
+    // All lists but the newest are equal, and that one is empty in both states.
     let plan = rig.plan(&newest).unwrap();
     assert_eq!(changes_of_lists(&plan), [[0_u8; 0]; 0], "{:?}", plan.changes);
     assert!(plan.pages > 10, "there are lists");
@@ -226,13 +225,13 @@ fn no_checkpoint_begins_before_all_changes_of_a_rollback_are_applied() {
         rig.make_snapshot(&mut models);
     }
     let newest = rig.store.snapshots().last().unwrap().0.to_vec();
-    // The newest has their lists, which have to be taken out of its state again.
+    // The newest has their lists, which must be removed from its state again.
     for name in models.keys().filter(|name| **name != newest).cloned().collect::<Vec<_>>() {
         rig.drop_snapshot(&mut models, &name);
     }
     rig.settle();
     let ticket = rig.begin_rollback(&newest);
-    // From now on a checkpoint is due whenever something has changed.
+    // From now on a checkpoint is due after every change.
     rig.store.config.dirty = 0;
     let mut due = 0;
     while rig.store.is_applying_rollback() {
@@ -258,7 +257,7 @@ fn a_rollback_asks_for_room_for_the_bytes_that_it_writes() {
     let root = crate::page::Ptr::default();
     let plan = Rollback { epoch: 1, root, freed: Vec::new(), changes, pages: 0 };
     let blocks = plan.blocks(&layout);
-    // 35 entries fit into a page, so 286 pages would do.
+    // 35 entries fit into a page, so 286 pages would suffice.
     assert!((300..700).contains(&blocks), "{blocks} blocks");
 }
 

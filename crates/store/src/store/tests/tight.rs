@@ -1,4 +1,4 @@
-//! Full volumes, thin pages, and users who write what looks like the store's own.
+//! Full volumes, thin pages, and user data that look like the store's own.
 
 use super::*;
 use crate::journal::batch::{self, Head};
@@ -12,7 +12,7 @@ pub(super) fn delete(number: u32) -> Change {
 }
 
 impl Rig {
-    /// Commits without a model; whether there was room.
+    /// Commits without a model; returns whether there was space.
     pub(super) fn try_commit(&mut self, change: Change) -> bool {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -43,7 +43,7 @@ impl Rig {
         }
     }
 
-    /// Until all that was committed is in the journal.
+    /// Waits until everything committed is in the journal.
     pub(super) fn settle_journal(&mut self) {
         let ticket = Ticket(1 << 42);
         self.store.sync(Instant(self.now), ticket, &mut self.out);
@@ -83,7 +83,8 @@ fn a_full_volume_with_a_snapshot_can_be_emptied() {
         keys += 1;
     }
     rig.settle();
-    // What the snapshot keeps is not freed, so at some point deleting takes more than it gives.
+    // Blocks held by the snapshot are not freed, so at some point deletions take more than they
+    // free.
     let stuck = (0..keys).find(|number| !rig.try_commit(delete(*number)));
     let now = Instant(rig.now);
     rig.store.drop_snapshot(now, drop, b"kept", &mut rig.out);
@@ -100,7 +101,7 @@ fn what_users_write_is_not_taken_for_a_batch() {
     let mut rig = Rig::new(4);
     let head = Head { volume: 77, sequence: 1 << 40, chain: 5, epoch: 1, records: 0 };
     let (blocks, _) = batch::encode(&head, b"", 512);
-    // Wherever it comes to stand in the journal, one of them begins a block.
+    // Whatever its position in the journal, one of them begins a block.
     for shift in 0..64 {
         let mut data = vec![1; shift];
         (0..30).for_each(|_| data.extend_from_slice(&blocks[0][..64]));

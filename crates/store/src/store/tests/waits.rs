@@ -1,4 +1,4 @@
-//! What waits, for pages and for room, and in which order it goes on.
+//! Waiting for pages and for space, and the order of continuation.
 
 use super::tight::put;
 use super::*;
@@ -56,7 +56,7 @@ fn snapshots_that_are_still_to_be_made_count_too() {
 }
 
 impl Rig {
-    /// One try of a commit that nobody waits for.
+    /// Tries one commit without a waiter.
     fn once(&mut self, changes: &[Change]) -> Result<(), Refusal> {
         let (now, ticket) = (Instant(self.now), Ticket(1 << 50));
         let tried = self.store.commit(now, ticket, changes, Durability::Soon, &mut self.out);
@@ -64,8 +64,8 @@ impl Rig {
         tried
     }
 
-    /// Commits as soon as that is possible, while others never stop to write; gives how often
-    /// that had to wait.
+    /// Commits as soon as possible, while others never stop writing; returns the number of
+    /// times that it had to wait.
     fn through_the_crowd(&mut self, changes: &[Change]) -> u32 {
         let (mut next, mut waits, mut waited) = (0, false, 0);
         for _ in 0..2000 {
@@ -156,7 +156,7 @@ fn nobody_hopes_for_what_a_checkpoint_does_not_give() {
         }
     };
     assert_eq!(refusal, Err(Refusal::Failed(Error::NoSpace)));
-    // What fits into the holes is still taken.
+    // Data that fits into the holes is still accepted.
     assert!(rig.try_commit(one(0)));
     assert_eq!(rig.close_and_check().findings, []);
 }

@@ -105,7 +105,7 @@ fn a_call_waits_for_its_lock_and_for_pages_and_is_then_done() {
     assert_eq!(trace, expected);
 }
 
-/// Whatever happens in whatever order: each wish is answered once, and the end comes once.
+/// For any sequence of inputs, each request is answered once, and the end is reported once.
 #[test]
 fn each_wish_is_answered_once() {
     for seed in 0..2000 {
@@ -132,7 +132,7 @@ fn each_wish_is_answered_once() {
     }
 }
 
-/// Something that can happen in a state; `None`: nothing can any more.
+/// Returns an input that is possible in a state; `None` if there is none.
 fn next(state: &State, rng: &mut base::rng::Rng, only: bool) -> Option<Input> {
     let wishes = [Wish::Call(call()), Wish::Commit(Durability::Soon), Wish::Rollback];
     let wish = Input::Asked(TICKET, rng.choice(&wishes).unwrap().clone());

@@ -1,4 +1,4 @@
-//! Scans: leaf by leaf, between what the transaction wrote itself.
+//! Scans: leaf by leaf, merged with the transaction's own writes.
 
 use super::{Sight, Stop, ends};
 use crate::btree::look::Bounds;
@@ -10,10 +10,10 @@ use crate::{Block, Missing, page};
 use std::iter;
 use std::ops::{ControlFlow, Range};
 
-/// For so many entries another leaf is fetched ahead.
+/// Number of entries for which one more leaf is prefetched.
 const ENTRIES_AHEAD: usize = 16;
 
-/// What a scan has found so far.
+/// Results of a scan so far.
 struct Found {
     stretch: Stretch,
     bytes: usize,
@@ -31,14 +31,14 @@ impl Found {
         self.stretch.push(key, value);
     }
 
-    /// Adds what the transaction itself wrote, if there is room and it was not deleted.
+    /// Adds an own write of the transaction, if it fits and is no deletion.
     fn add_own(&mut self, full: &[u8], value: Option<&[u8]>) {
         if let Some(value) = value.filter(|_| !self.is_full()) {
             self.add(&full[4..], value.to_vec());
         }
     }
 
-    /// Adds cells up to one with an extent, as far as there is room; gives the others.
+    /// Adds cells up to one with an extent, as far as they fit; returns the others.
     fn add_cells(&mut self, leaf: &Block, cells: Range<usize>) -> Range<usize> {
         let (mut rest, mut room) = (cells.clone(), self.limit - self.stretch.len());
         loop {
@@ -60,7 +60,8 @@ impl Found {
 }
 
 impl<'a> Sight<'a> {
-    /// Entries in order, and whether there may be more. The call must not have written before.
+    /// Returns entries in order, and whether there may be more. The call must not have written
+    /// before.
     pub(crate) fn scan(&mut self, scan: &Scan) -> Result<(Stretch, bool), Stop> {
         assert!(self.draft.is_empty(), "who scans has not written");
         let stretch = Stretch::new(scan.reverse);
@@ -68,7 +69,8 @@ impl<'a> Sight<'a> {
         let mut found = Found { stretch, bytes: 0, limit, reverse: scan.reverse };
         self.gather(scan, &mut found)?;
         let more = found.is_full();
-        // Locked is what was seen: the gaps between the entries too, so that none appears there.
+        // The range seen is locked, including the gaps between the entries, so that none appears
+        // there.
         self.lock(Mode::Shared, || {
             let last = found.stretch.last().filter(|_| more).map(|(key, _)| key);
             let (from, to) = (&scan.from[..], scan.to.as_deref());
@@ -104,7 +106,7 @@ impl<'a> Sight<'a> {
         Ok(())
     }
 
-    /// Adds cells of a leaf, as far as there is room.
+    /// Adds cells of a leaf, as far as they fit.
     fn add_cells(
         &self,
         found: &mut Found,
@@ -112,7 +114,7 @@ impl<'a> Sight<'a> {
         cells: Range<usize>,
     ) -> Result<(), Missing> {
         let mut rest = found.add_cells(leaf, cells);
-        // The next one, if there is room for it, has an extent.
+        // The next one, if it fits, has an extent.
         while !found.is_full()
             && let Some(index) = next(&mut rest, found.reverse)
         {
@@ -124,8 +126,8 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// Divides cells at a key: those that come before it in the order of a scan, and those that come
-/// after it. `None`: it comes after all of them.
+/// Divides cells at a key: those that come before it in the order of a scan, and those after it.
+/// `None` if it comes after all of them.
 fn divide(
     leaf: &[u8],
     cells: &Range<usize>,

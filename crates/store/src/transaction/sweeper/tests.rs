@@ -49,7 +49,7 @@ fn pieces_go_one_after_the_other_until_nothing_is_left() {
     assert_eq!(sweeper.deadline(), None);
 }
 
-/// Whatever happens: what was dropped is looked after until nothing is left.
+/// For any sequence of inputs, dropped tables are swept until nothing is left.
 #[test]
 fn nothing_that_was_dropped_is_forgotten() {
     let mut rng = rng::seeded(4);

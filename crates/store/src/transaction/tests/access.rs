@@ -44,7 +44,7 @@ fn what_begins_like_a_prefix_ends_before_the_next() {
     assert_eq!((after_prefix(b"\xff"), after_prefix(b"")), (None, None));
 }
 
-/// Scans of every kind show the store and what the transaction wrote, merged.
+/// Scans of every kind return the store merged with the transaction's writes.
 #[test]
 fn scans_both_ways_agree_with_a_model() {
     for seed in 0..30 {
@@ -89,8 +89,8 @@ fn scans_both_ways_agree_with_a_model() {
     }
 }
 
-/// What is in the store and what the transaction wrote stand between each other in every way at
-/// the edges of leaves, and some values have an extent.
+/// Entries of the store and writes of the transaction alternate in every way at the edges of
+/// leaves, and some values have an extent.
 #[test]
 fn scans_from_each_key_to_each_other_agree_with_a_model() {
     let mut rng = seeded(11);
@@ -141,7 +141,7 @@ fn scans_from_each_key_to_each_other_agree_with_a_model() {
     }
 }
 
-/// A page that is changed while somebody still holds what a scan found is copied first.
+/// A page that is changed while a scan's result is held is copied first.
 #[test]
 fn what_a_scan_found_stays_as_it_was() {
     let mut bench = Bench::new();
@@ -291,8 +291,8 @@ fn raw_bytes_agree_with_a_model() {
     assert_eq!(bench.ask(within(tx, large)), Err(Failure::Invalid));
 }
 
-/// What a table of any kind took is free again when it was dropped, however the volume ends
-/// meanwhile; others keep theirs, and a snapshot keeps all.
+/// The storage of a dropped table of any kind is free again, even after crashes meanwhile; other
+/// tables keep theirs, and a snapshot keeps all.
 #[test]
 fn a_table_that_was_dropped_leaves_nothing_behind() {
     for crashes in [false, true] {
@@ -323,7 +323,7 @@ fn a_table_that_was_dropped_leaves_nothing_behind() {
                 bench = bench.crash();
             }
         }
-        // What was freed counts from the next checkpoint on.
+        // Freed blocks count from the next checkpoint on.
         bench.now = bench.now + Duration::from_secs(60);
         bench.run();
         let now_free = free_blocks(&mut bench);
@@ -372,7 +372,7 @@ fn who_uses_a_table_is_waited_for_and_who_comes_later_is_refused() {
     assert_eq!(bench.commit(late), DONE);
     let dropper = bench.begin();
     assert_eq!(bench.ask(within(dropper, drop)), Ok(Reply::Found(true)));
-    // In the same transaction another one may take its name.
+    // In the same transaction another table may take its name.
     let call = Call::OpenTable { name: b"t".to_vec(), kind: Kind::Tree };
     let Ok(Reply::Table(new)) = bench.ask(within(dropper, call)) else { panic!() };
     assert_eq!(bench.ask(within(dropper, Tree(new).put(b"a", b"new"))), DONE);

@@ -1,8 +1,9 @@
-//! Transactions that get in each other's way.
+//! Transactions with conflicting locks.
 
 use super::*;
 
-/// The paper's machine in a readable trace: a deadlock, its victim, and who goes on.
+/// The paper's machine in a readable trace: a deadlock, its victim, and the transaction that
+/// continues.
 #[test]
 fn who_would_close_a_circle_is_refused() {
     let mut bench = Bench::new();
@@ -44,7 +45,7 @@ fn what_a_scan_saw_gets_no_new_entries_until_it_ends() {
         panic!()
     };
     assert_eq!((entries.len(), more), (2, true));
-    // Behind what was seen anybody may write.
+    // Keys behind the range seen can be written.
     assert_eq!(bench.ask(alone(put(b"e", b"y"))), DONE);
     let waits = bench.submit(alone(put(b"c", b"y")));
     bench.run();
@@ -64,11 +65,11 @@ fn a_request_that_waits_is_answered_when_its_transaction_is_rolled_back() {
     assert_eq!(bench.answer(waits), Some(Err(Failure::Over)));
 }
 
-/// Whatever is transferred when, and whoever is refused: the sum stays, every request is answered
-/// once, and in the end nobody holds anything.
+/// For any schedule of transfers and refusals: the sum is constant, every request is answered once,
+/// and at the end there are no locks.
 #[test]
 fn money_is_neither_made_nor_lost() {
-    // Few accounts, so that all get in each other's way; and more than there is memory for.
+    // Few accounts, for many conflicts; and more than there is memory for.
     for (seeds, accounts) in [(0..40, 6), (40..43, 3000)] {
         for seed in seeds {
             transfer_at_random(seed, accounts);
@@ -118,7 +119,7 @@ fn transfer_at_random(seed: u64, accounts: u16) {
     assert_eq!((count, sum), (usize::from(accounts), 100 * u64::from(accounts)), "seed {seed}");
 }
 
-/// An amount, with a lot of paper around it.
+/// Returns an amount, padded to a larger value.
 fn money(amount: u64) -> Vec<u8> {
     let mut bytes = amount.to_be_bytes().to_vec();
     bytes.resize(100, 0);
@@ -129,7 +130,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// What a client is at; each waits for one answer.
+/// State of a client; each waits for one reply.
 enum Client {
     Idle,
     Reads(TransactionId, Ticket, [u16; 2], Vec<(u16, u64)>),
@@ -194,7 +195,7 @@ impl Client {
         }
     }
 
-    /// Rolls back what is still under way.
+    /// Rolls back its transaction.
     fn end(self, bench: &mut Bench) -> Client {
         let (id, ticket) = match self {
             Client::Idle => return Client::Idle,
