@@ -1,8 +1,8 @@
-//! How much of a core the reactor itself needs: `cargo run --release -p reactor --example reads`.
+//! Processor time of the reactor itself: `cargo run --release -p reactor --example reads`.
 //!
-//! For each form: 4 KiB reads from the page cache, 32 outstanding on one loopback connection
-//! (a request is the offset, an answer a header and the data), fetches of a 1 KiB file, and
-//! walks, with the CPU time of the server's thread for each.
+//! For each form: 4 KiB reads from the page cache, 32 outstanding on one loopback connection (a
+//! request is the offset, a reply a header and the data), fetches of a 1 KiB file, and walks, with
+//! the CPU time of the server's thread for each.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -52,7 +52,7 @@ fn main() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
@@ -69,7 +69,7 @@ fn report(form: Form, what: &str, count: u64, cpu: Duration, wall: Duration, wor
     );
 }
 
-/// Requests that came but are not whole, by connection.
+/// Incomplete requests, by connection.
 struct Server {
     world: World,
     socket: Socket,
@@ -104,7 +104,7 @@ fn network(mut world: World, dir: &Path) {
 }
 
 impl Server {
-    /// `false`: the client is done.
+    /// Runs one turn; returns `false` at the end of the connection.
     fn turn(&mut self, events: &mut Vec<Event>) -> bool {
         self.world.wait(None, events);
         for event in events.drain(..) {
@@ -202,7 +202,7 @@ fn ask(world: &mut World, caller: Caller, op: PathOp) -> PathDone {
     }
 }
 
-/// 4 KiB writes into the page cache, as many outstanding as above.
+/// Measures 4 KiB writes into the page cache, with as many outstanding as above.
 fn writes(form: Form, dir: &Path, who: &str, caller: Caller) {
     let mut world = World::new(form, &Config::default()).unwrap();
     let access = Access { write: true, ..Access::READ };

@@ -1,7 +1,7 @@
-//! `special pread|uring PATH SECONDS [DEPTH]`: reads of 4 KiB as fast as a program can that does
-//! nothing else. It knows its work beforehand, asks no clock between I/Os and keeps no statistics:
-//! what a general load generator loses against it is the price of being general (*Buttress*, §6.3).
-//! It says how many there were in a second. Used by `cargo xtask paper load`.
+//! `special pread|uring PATH SECONDS [DEPTH]`: reads of 4 KiB at the maximum rate of a
+//! special-purpose program. It knows its work beforehand, reads no clock between I/Os and keeps no
+//! statistics: the difference to a general load generator is the price of generality (*Buttress*,
+//! §6.3). It prints the number of reads per second. Used by `cargo xtask paper load`.
 #![allow(unsafe_code)]
 
 use io_uring::{IoUring, cqueue, opcode, types};
@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 
 const LEN: u32 = 4096;
 
-/// So many I/Os are between two looks at the clock.
+/// Number of I/Os between two reads of the clock.
 const STRIDE: u64 = 4096;
 
 fn main() -> io::Result<()> {
@@ -56,7 +56,7 @@ struct Work {
 }
 
 impl Work {
-    /// Calls of `pread`, one after the other; how many a second.
+    /// Calls `pread` in a loop; returns the rate, calls per second.
     fn pread(mut self) -> io::Result<f64> {
         let clock = Ticks::start();
         let (start_ns, mut count) = (clock.now_ns(), 0);
@@ -73,7 +73,7 @@ impl Work {
         }
     }
 
-    /// One ring with `depth` reads under way; file and memory are known to the kernel.
+    /// Keeps `depth` reads in flight on one ring, with registered file and memory.
     fn uring(mut self, depth: u32) -> io::Result<f64> {
         let mut ring = IoUring::builder()
             .setup_single_issuer()
@@ -82,7 +82,7 @@ impl Work {
         ring.submitter().register_files(&[self.file.as_raw_fd()])?;
         let memory = vec![0_u8; depth as usize * LEN as usize].leak();
         let pieces = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
-        // SAFETY: the memory is never given back.
+        // SAFETY: the memory is never freed.
         unsafe { ring.submitter().register_buffers(&[pieces])? };
         let clock = Ticks::start();
         let (start_ns, mut count, mut looked) = (clock.now_ns(), 0_u64, 0);
@@ -92,8 +92,8 @@ impl Work {
                 let at = memory[piece as usize * LEN as usize..].as_mut_ptr();
                 let read = opcode::ReadFixed::new(types::Fixed(0), at, LEN, 0);
                 let read = read.offset(self.places.next()).build().user_data(piece);
-                // SAFETY: the piece is used by no other read, and the memory stays; the ring has
-                // as many places as there are pieces.
+                // SAFETY: no other read uses the piece, and the memory stays; the ring has as many
+                // entries as there are pieces.
                 unsafe { ring.submission().push(&read).map_err(io::Error::other)? };
             }
             ring.submit_and_wait(1)?;

@@ -1,8 +1,8 @@
-//! Blocks on their way between memory and a volume, however many calls that takes.
+//! Transfers of blocks between memory and a volume, with as many calls as necessary.
 //!
-//! A call may move less than was asked for; the next one goes on from there. Where a write that
-//! is durable by itself (`RWF_DSYNC`) is refused, a plain one does, and `fdatasync` behind it.
-//! Both forms and [`crate::VolumeFile`] move blocks this way; only who makes the calls differs.
+//! A call may transfer less than requested; the next one continues from there. Where a durable
+//! write (`RWF_DSYNC`) is refused, a plain one follows, and `fdatasync` after it. Both forms and
+//! [`crate::VolumeFile`] transfer blocks this way; they differ in the caller only.
 
 use base::op::{BLOCKS_MAX, Done};
 use base::{Block, Error};
@@ -10,10 +10,10 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{IoSlice, IoSliceMut};
 
-/// What direct I/O may want positions to be a multiple of, bytes; smaller blocks are their own.
+/// Alignment that direct I/O may require, bytes; smaller blocks are their own alignment.
 const UNIT: usize = 4096;
 
-/// Which call comes next.
+/// The next call of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// `preadv2`.
@@ -28,27 +28,27 @@ pub(crate) enum Phase {
     Sync,
 }
 
-/// Blocks on their way.
+/// A transfer of blocks.
 #[derive(Debug)]
 pub(crate) struct Passage {
     phase: Phase,
-    /// Where the first of them is, bytes.
+    /// Offset of the first block, bytes.
     offset: u64,
     blocks: Vec<Block>,
     /// Size of each, bytes.
     size: usize,
-    /// How many bytes have arrived.
+    /// Number of bytes transferred.
     done: usize,
 }
 
 impl Passage {
-    /// From the volume: `count` blocks of `size` bytes each.
+    /// Returns a transfer from the volume: `count` blocks of `size` bytes each.
     pub(crate) fn read(offset: u64, count: usize, size: usize) -> Passage {
         let blocks = (0..count).map(|_| Block::stale(size)).collect();
         Passage::new(Phase::Read, offset, blocks, size)
     }
 
-    /// To the volume.
+    /// Returns a transfer to the volume.
     pub(crate) fn write(offset: u64, blocks: Vec<Block>, durable: bool) -> Passage {
         let phase = if durable { Phase::WriteDurable } else { Phase::Write };
         let size = blocks.first().map_or(512, |block| block.len());
@@ -62,22 +62,22 @@ impl Passage {
         Passage { phase, offset, blocks, size, done: 0 }
     }
 
-    /// Which call comes next; `None`: there are no blocks, so there is nothing to do.
+    /// Returns the next call; `None` if there are no blocks, so that there is nothing to do.
     pub(crate) fn phase(&self) -> Option<Phase> {
         (!self.blocks.is_empty()).then_some(self.phase)
     }
 
-    /// Whether nothing is changed by it.
+    /// Returns whether this is a read.
     pub(crate) fn is_read(&self) -> bool {
         self.phase == Phase::Read
     }
 
-    /// Where the next call reads or writes, bytes.
+    /// Returns the offset of the next call, bytes.
     pub(crate) fn position(&self) -> u64 {
         self.offset.saturating_add(self.done as u64)
     }
 
-    /// The parts of blocks that the next call writes.
+    /// Returns the parts of blocks to be written by the next call.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &[u8]> {
         assert!(!self.is_read(), "what is read is not written");
         let mut skip = self.done % self.size;
@@ -85,7 +85,7 @@ impl Passage {
         rest.map(move |block| &block[std::mem::take(&mut skip)..])
     }
 
-    /// The parts of blocks that the next call fills.
+    /// Returns the parts of blocks to be filled by the next call.
     pub(crate) fn targets(&mut self) -> impl Iterator<Item = &mut [u8]> {
         assert!(self.is_read(), "what is written is not filled");
         let mut skip = self.done % self.size;
@@ -93,7 +93,8 @@ impl Passage {
         rest.map(move |block| &mut block.bytes_mut()[std::mem::take(&mut skip)..])
     }
 
-    /// A call has ended. `None`: another one follows; else how it all ended.
+    /// Handles the end of a call; returns `None` if another one follows, otherwise the result of
+    /// the transfer.
     pub(crate) fn step(&mut self, result: Result<usize, Errno>) -> Option<Result<(), Errno>> {
         self.phase = match (self.phase, result) {
             (phase, Err(Errno::INTR)) => phase,
@@ -102,7 +103,7 @@ impl Passage {
             (Phase::Sync, Ok(_)) => return Some(Ok(())),
             (phase, Ok(n)) => match (self.advance(n), phase) {
                 (Progress::None, Phase::Read) => return Some(Err(Errno::IO)),
-                // Less than can be written at once: that was all the space.
+                // A write of nothing: the space is exhausted.
                 (Progress::None, _) => return Some(Err(Errno::NOSPC)),
                 (Progress::Some, phase) => phase,
                 (Progress::All, Phase::WriteThenSync) => Phase::Sync,
@@ -112,8 +113,8 @@ impl Passage {
         None
     }
 
-    /// Counts `n` more bytes. The next call begins where direct I/O may begin, so what is less
-    /// than a unit is moved once more; if that is all there was, the file ends here.
+    /// Counts `n` more bytes. The next call starts at an aligned offset for direct I/O, so a part
+    /// of a unit is transferred again; if there was only such a part, the file ends here.
     fn advance(&mut self, n: usize) -> Progress {
         let unit = self.size.min(UNIT);
         let before = self.done;
@@ -126,7 +127,7 @@ impl Passage {
         }
     }
 
-    /// Makes all the calls, one after the other.
+    /// Performs all calls.
     pub(crate) fn run(&mut self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         while let Some(phase) = self.phase() {
             let result = self.call(phase, fd);
@@ -154,12 +155,12 @@ impl Passage {
         }
     }
 
-    /// The blocks themselves.
+    /// Returns the blocks.
     pub(crate) fn into_blocks(self) -> Vec<Block> {
         self.blocks
     }
 
-    /// The completion that it ends with.
+    /// Returns the completion of the transfer.
     pub(crate) fn end(self, result: Result<(), Error>) -> Done {
         assert!(result.is_err() || self.done >= self.blocks.len() * self.size, "all was moved");
         match self.phase {
@@ -171,7 +172,7 @@ impl Passage {
     }
 }
 
-/// How far a call has brought the blocks.
+/// Progress of a transfer after a call.
 enum Progress {
     None,
     Some,

@@ -1,27 +1,27 @@
-//! The two clocks of the real world.
+//! Monotonic clock and wall clock.
 #![allow(clippy::disallowed_methods, reason = "the reactor is where the clocks are read")]
 
 use base::{Instant, Time};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Counts from the start of the reactor.
+/// A monotonic clock, starting with the reactor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: std::time::Instant,
 }
 
 impl Clock {
-    /// Starts counting.
+    /// Starts the clock.
     pub(crate) fn start() -> Clock {
         Clock { start: std::time::Instant::now() }
     }
 
-    /// The current time; never goes back.
+    /// Returns the current time, which never goes back.
     pub(crate) fn now(&self) -> Instant {
         Instant::default() + self.start.elapsed()
     }
 
-    /// The date on the wall.
+    /// Returns the wall-clock time.
     pub(crate) fn wall(&self) -> Time {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => time_from(since),
@@ -30,7 +30,7 @@ impl Clock {
     }
 }
 
-/// Waits so long, for straight-line code.
+/// Sleeps, for straight-line code.
 pub(crate) fn pause(span: Duration) {
     std::thread::sleep(span);
 }

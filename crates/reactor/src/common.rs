@@ -1,4 +1,4 @@
-//! What both forms have: clocks, the pool, memory, listeners, and completions that are ready.
+//! State common to both forms: clocks, the pool, memory, listeners, and ready completions.
 
 use crate::clock::Clock;
 use crate::host::Host;
@@ -25,26 +25,27 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most events of one call of `wait`: what the first one leads to waits for all of them.
+/// Maximum number of events of one call of `wait`: the effects of the first one are delayed by all
+/// others.
 pub(crate) const EVENTS_MAX: usize = 64;
 
-/// So many connections leave memory behind that is worth giving back.
+/// Number of closed connections after which freed memory is returned to the system.
 const CROWD: usize = 1000;
 
-/// Most spans that are kept until the node asks.
+/// Maximum number of spans kept until the node takes them.
 const SPANS_MAX: usize = 4096;
 
-/// How often in a row completions at hand are given out before the kernel is asked for more.
-/// What a completion leads to (a reply) then goes to the kernel together with the next wait.
+/// Number of consecutive turns served from ready completions before the kernel is entered. The
+/// effects of a completion (a reply) are then submitted together with the next wait.
 const TURNS_WITHOUT_KERNEL: u32 = 2;
 
-/// Maximum number of block completions in one call of `wait`. They cost much and often come many at
-/// once. If all of them were one turn, the first client would wait until the last one's reply is
-/// made, and the disk would meanwhile have nothing to do.
+/// Maximum number of block completions in one call of `wait`. They are expensive and often arrive
+/// in bulk. If all of them were one turn, the first client would wait until the last one's reply is
+/// made, and the disk would be idle meanwhile.
 const BULKY_AT_ONCE: usize = 8;
 
-/// Duration of the path operations that the node's thread performs in one turn, after which others
-/// go to the pool: input of other clients waits for all of them.
+/// Time of path operations performed on the node's thread in one turn, after which further ones go
+/// to the pool: input of other clients is delayed by all of them.
 const INLINE_MAX: Duration = Duration::from_millis(2);
 
 /// The part of a reactor that does not depend on its form.
@@ -57,32 +58,32 @@ pub(crate) struct Common {
     pub(crate) statistics: Statistics,
     pub(crate) spin: Spin,
     ready: VecDeque<Event>,
-    /// Completions of blocks: see [`BULKY_AT_ONCE`].
+    /// Ready completions of blocks: see [`BULKY_AT_ONCE`].
     bulky: VecDeque<Event>,
-    /// Letters of other nodes, given out all at once: the node has a queue for them.
+    /// Messages of other nodes, returned all at once: the node queues them.
     letters: VecDeque<Event>,
-    /// How long operations took, until the node asks. Bounded by [`SPANS_MAX`].
+    /// Times of operations, until the node takes them. Bounded by [`SPANS_MAX`].
     spans: Vec<Span>,
-    /// Connections closed since memory was last given back.
+    /// Connections closed since memory was last returned to the system.
     closed: usize,
     recent: Recent,
     turns: u32,
-    /// Duration of the path operations performed on the node's thread since its last turn.
+    /// Time of path operations on the node's thread since its last turn.
     inline: Duration,
-    /// Files on file systems that may hang: never touched on the node's thread.
+    /// Files on file systems that may block: never accessed on the node's thread.
     foreign: BTreeMap<u32, Lane>,
-    /// How long an operation may keep a thread before somebody is told.
+    /// Time after which an operation that occupies a thread is reported.
     unresponsive_after: Duration,
     /// File systems reported as unresponsive.
     unresponsive: Vec<Unresponsive>,
-    /// When they are looked at again.
+    /// Time of the next check of them.
     next_look: Instant,
-    /// Connections that this side has ended.
+    /// Connections shut down by this side.
     hung_up: BTreeSet<u32>,
-    /// Connections that are open, to be closed at the end.
+    /// Open connections, closed at the end.
     sockets: BTreeSet<u32>,
     listeners: Vec<Option<Listening>>,
-    /// Of every node of this process, by its number.
+    /// Mailboxes of all nodes of this process, by number.
     mailboxes: Vec<Mailbox>,
 }
 
@@ -124,7 +125,7 @@ impl Common {
 
     // Completions.
 
-    /// A completion has come.
+    /// Queues a completion.
     pub(crate) fn ready(&mut self, id: OpId, done: Done) {
         let queue = if matches!(done, Done::Parcel(_)) {
             &mut self.letters
@@ -136,7 +137,7 @@ impl Common {
         queue.push_back(Event { id, done });
     }
 
-    /// An operation on files took from then till now.
+    /// Records the times of an operation on files that ends now.
     pub(crate) fn took(&mut self, submitted: Instant) {
         let finished = self.clock.now();
         self.span(Span { submitted, started: submitted, finished });
@@ -148,12 +149,12 @@ impl Common {
         }
     }
 
-    /// Gives out how long operations took.
+    /// Appends the recorded times of operations.
     pub(crate) fn give_spans(&mut self, spans: &mut Vec<Span>) {
         spans.append(&mut self.spans);
     }
 
-    /// Whether the kernel should be left alone in this turn, because there is enough to do.
+    /// Returns whether this turn should skip the kernel, because enough completions are ready.
     pub(crate) fn enough(&mut self) -> bool {
         self.collect();
         let few = self.ready.is_empty() || !self.bulky.is_empty() || !self.letters.is_empty();
@@ -162,7 +163,8 @@ impl Common {
         enough
     }
 
-    /// How long to wait for a deadline of the node's, or of our own.
+    /// Returns the maximum time to wait, with respect to the deadlines of the node and of the
+    /// reactor.
     pub(crate) fn patience(&mut self, deadline: Option<Instant>) -> Option<Duration> {
         self.tidy();
         let own = self.recent.deadline();
@@ -181,7 +183,7 @@ impl Common {
         first.map(|first| first.since(now))
     }
 
-    /// Reports file systems that do not respond, or do again; when to look the next time.
+    /// Reports changes of unresponsive file systems; returns the time of the next check.
     fn look_for_unresponsive(&mut self, now: Instant) -> Instant {
         if now >= self.next_look {
             let limit = self.unresponsive_after;
@@ -202,12 +204,12 @@ impl Common {
         self.next_look
     }
 
-    /// Whether anything is ready.
+    /// Returns whether any completion is ready.
     pub(crate) fn any_ready(&self) -> bool {
         !self.ready.is_empty() || !self.bulky.is_empty() || !self.letters.is_empty()
     }
 
-    /// Fetches what the pool has finished.
+    /// Collects the finished jobs of the pool.
     pub(crate) fn collect(&mut self) {
         while let Some(finished) = self.pool.next_finished() {
             if let Some(buf) = finished.used {
@@ -222,7 +224,7 @@ impl Common {
         }
     }
 
-    /// Gives out what is ready.
+    /// Returns ready completions.
     pub(crate) fn give_out(&mut self, events: &mut Vec<Event>) {
         let count = self.ready.len().min(EVENTS_MAX);
         let bulky = self.bulky.len().min(BULKY_AT_ONCE);
@@ -236,14 +238,14 @@ impl Common {
 
     // Files.
 
-    /// Performs a path operation: at once if that takes no waiting, else on the pool.
+    /// Performs a path operation: at once if it does not block, otherwise on the pool.
     pub(crate) fn path(&mut self, id: OpId, task: Task) {
         let submitted = self.clock.now();
         let lanes = self.lanes_of(&task.op);
         let attempt = if lanes.is_empty() && path::cacheable(&task.op) && self.inline < INLINE_MAX {
             let recent = (&mut self.recent, submitted);
             let attempt = path::perform_cached(&self.host, &mut self.memory, recent, &task);
-            // Also if it is given up.
+            // Also if it is abandoned.
             self.inline += self.clock.now().since(submitted);
             attempt
         } else if path::joins_files(&task.op) && self.are_apart(&task.op) {
@@ -260,13 +262,13 @@ impl Common {
             Attempt::Later { is_long } => is_long || path::is_long(&task.op),
         };
         if !path::cacheable(&task.op) {
-            // It changes something, now or when it is done.
+            // It changes something, now or later.
             self.recent.forget();
         }
         self.pool.push(Job { id: Some(id), work: Work::Path(task), lanes, is_long, submitted });
     }
 
-    /// Lanes of an operation as far as they are known before it begins.
+    /// Returns the lanes of an operation known before its start.
     fn lanes_of(&self, op: &PathOp) -> Vec<Lane> {
         let files = path::files(op).into_iter().flatten();
         let mut lanes: Vec<Lane> = files.filter_map(|f| self.foreign.get(&f.0)).cloned().collect();
@@ -275,33 +277,33 @@ impl Common {
         lanes
     }
 
-    /// Whether the files of an operation are on different file systems.
+    /// Returns whether the files of an operation are on different file systems.
     fn are_apart(&self, op: &PathOp) -> bool {
         let files = path::files(op).map(|file| file.map(|file| self.foreign.get(&file.0)));
         matches!(files, [Some(first), Some(second)] if first != second)
     }
 
-    /// Whether a file is on a file system that may hang, so that only the pool may touch it: the
-    /// ring and `RWF_NOWAIT` are no help, because FUSE waits for its server all the same.
+    /// Returns whether a file is on a file system that may block, so that only the pool may access
+    /// it: the ring and `RWF_NOWAIT` do not help, because FUSE waits for its server in any case.
     pub(crate) fn is_far(&self, file: File) -> bool {
         !self.foreign.is_empty() && self.foreign.contains_key(&file.0)
     }
 
-    /// Leaves work on a file to the pool.
+    /// Queues work on a file for the pool.
     pub(crate) fn push(&mut self, id: OpId, file: File, work: Work) {
         let lanes = self.foreign.get(&file.0).cloned().into_iter().collect();
         let submitted = self.clock.now();
         self.pool.push(Job { id: Some(id), work, lanes, is_long: false, submitted });
     }
 
-    /// Opens the directory that will be served.
+    /// Opens a directory to be served.
     pub(crate) fn open_root(&mut self, path: &std::path::Path) -> io::Result<File> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
         Ok(self.adopt(fd))
     }
 
-    /// Takes an open file over.
+    /// Takes ownership of an open file.
     pub(crate) fn adopt(&mut self, fd: OwnedFd) -> File {
         let lane = self.host.lane_of(fd.as_fd());
         let file = File(descriptor::release(fd));
@@ -322,7 +324,7 @@ impl Common {
         }
     }
 
-    /// An empty buffer for a read.
+    /// Returns an empty buffer for a read.
     pub(crate) fn read_buffer(&mut self, headroom: u32, count: u32) -> Buf {
         self.memory.take(headroom as usize, count as usize)
     }
@@ -337,7 +339,7 @@ impl Common {
         Ok((Listener(index), bound))
     }
 
-    /// Takes a listening socket over that somebody else has as well, who removes its name.
+    /// Adopts a listening socket shared with another owner, who removes its name.
     pub(crate) fn adopt_listener(&mut self, fd: OwnedFd) -> Listener {
         let index = u32::try_from(self.listeners.len()).expect("few listeners");
         self.listeners.push(Some(Listening::shared(fd)));
@@ -348,27 +350,28 @@ impl Common {
         self.mailboxes = mailboxes;
     }
 
-    /// Hands something to another node.
+    /// Sends a message to another node.
     pub(crate) fn post(&mut self, to: usize, parcel: Parcel) {
         let mailbox = self.mailboxes.get(to).expect("nodes know how many there are");
         mailbox.post(parcel);
     }
 
-    /// The listening socket, unless it has been closed.
+    /// Returns the listening socket, unless it is closed.
     pub(crate) fn listening(&self, listener: Listener) -> Option<&OwnedFd> {
         self.listeners.get(listener.0 as usize)?.as_ref().map(|listening| &listening.fd)
     }
 
     /// Closes a listening socket.
     pub(crate) fn close_listener(&mut self, listener: Listener) {
-        // Its name has to be removed; if that fails, it is found stale the next time.
+        // The identity is needed to remove its name; on failure the name is found stale the next
+        // time.
         let _ = self.host.own.be_server();
         if let Some(listening) = self.listeners.get_mut(listener.0 as usize) {
             *listening = None;
         }
     }
 
-    /// Accepts a connection without waiting; `None` if no client waits.
+    /// Accepts a connection without blocking; `None` if none is pending.
     pub(crate) fn accept(
         &mut self,
         listener: Listener,
@@ -393,7 +396,7 @@ impl Common {
         Ok((Socket(number), peer))
     }
 
-    /// There is a socket of our own making.
+    /// Registers a new outgoing connection.
     pub(crate) fn connected(&mut self, fd: OwnedFd) -> Socket {
         let number = descriptor::release(fd);
         let new = self.sockets.insert(number);
@@ -401,8 +404,8 @@ impl Common {
         Socket(number)
     }
 
-    /// Nothing more will come from the peer: says so, in the way that depends on why, and on
-    /// whose buffer it was.
+    /// Returns the result of a receive at the end of the stream, which depends on its reason and on
+    /// the owner of the buffer.
     pub(crate) fn end_of_stream(&self, socket: Socket, own_buffer: bool) -> Result<Buf, Error> {
         if own_buffer && !self.hung_up.contains(&socket.0) {
             Ok(Buf::default())
@@ -411,14 +414,14 @@ impl Common {
         }
     }
 
-    /// Ends a connection in one or both directions.
+    /// Shuts down a connection in one or both directions.
     pub(crate) fn shut_down(&mut self, socket: Socket, both: bool) {
         let how = if both { rustix::net::Shutdown::Both } else { rustix::net::Shutdown::Write };
         if both {
             self.hung_up.insert(socket.0);
         }
         if let Ok(fd) = descriptor::socket(socket) {
-            // A connection that is gone already is as good.
+            // The connection may be broken already.
             let _ = rustix::net::shutdown(fd, how);
         }
     }
@@ -432,7 +435,7 @@ impl Common {
         self.closed += 1;
     }
 
-    /// After a crowd has left and when there is nothing to do, gives its memory back to the host.
+    /// After many connections were closed, and when idle, returns freed memory to the system.
     fn tidy(&mut self) {
         if self.closed >= CROWD && !self.any_ready() {
             self.closed = 0;
@@ -440,7 +443,7 @@ impl Common {
         }
     }
 
-    /// Ends all connections, at the end of the reactor.
+    /// Closes all connections, at the end of the reactor.
     pub(crate) fn hang_up_all(&mut self) {
         for number in std::mem::take(&mut self.sockets) {
             self.shut_down(Socket(number), true);
@@ -448,7 +451,7 @@ impl Common {
         }
     }
 
-    /// The signals that came, as events.
+    /// Queues received signals as events.
     pub(crate) fn take_signals(&mut self) {
         let count = self.signals.as_ref().map_or(0, Signals::take);
         for _ in 0..count {
@@ -457,7 +460,7 @@ impl Common {
     }
 }
 
-/// Whether a completion is one of blocks.
+/// Returns whether a completion is one of blocks.
 fn is_bulky(done: &Done) -> bool {
     matches!(done, Done::Blocks(_) | Done::Stored(_))
 }

@@ -1,22 +1,23 @@
-//! From the kernel's error numbers to the project's errors.
+//! Translation of errnos to the project's errors.
 
 use crate::pool::lanes::Lane;
 use base::Error;
 use rustix::io::Errno;
 use std::io;
 
-/// Why a step of straight-line work did not succeed.
+/// Failure of a step of straight-line work.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The kernel said so.
+    /// An error of the kernel.
     Kernel(Errno),
-    /// This crate said so.
+    /// An error of this crate.
     Known(Error),
-    /// It cannot be done without waiting, and waiting was not allowed: do it on the pool.
+    /// The step would block, which is not allowed here: perform it on the pool.
     NotCached,
-    /// It takes too many steps for the node's own thread: do it on the pool, as a long job.
+    /// The operation takes too many steps for the node's thread: perform it on the pool, as a long
+    /// job.
     Lengthy,
-    /// It leads to a file system that may hang, and that the job was not admitted to.
+    /// The step leads to a file system that may block, and that the job was not admitted to.
     Elsewhere(Lane),
 }
 
@@ -43,7 +44,7 @@ impl From<Trouble> for Error {
     }
 }
 
-/// What a negative result of the kernel means.
+/// Translates a negative result of the kernel.
 pub(crate) fn from_raw(result: i32) -> Error {
     translate(Errno::from_raw_os_error(-result))
 }
@@ -53,7 +54,7 @@ pub fn error_of(error: io::Error) -> Error {
     Errno::from_io_error(&error).map_or(Error::Io, translate)
 }
 
-/// The whole translation. What is not listed is a failure of the disk or its driver: `Io`.
+/// Translates an errno. An unlisted one is a failure of the disk or its driver: `Io`.
 pub(crate) fn translate(errno: Errno) -> Error {
     match errno {
         Errno::NOENT => Error::NotFound,

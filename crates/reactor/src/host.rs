@@ -1,4 +1,4 @@
-//! What all threads of a reactor know about the host: its devices, its `/proc`, the process.
+//! State of the host shared by all threads of a reactor: devices, `/proc`, the process.
 
 use crate::identity::Own;
 use crate::mounts::Mounts;
@@ -13,19 +13,19 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many paths are remembered as leading to plain files.
+/// Number of paths remembered as leading to plain files.
 const PLAIN_PATHS: usize = 2048;
 
-/// What all threads of a reactor share.
+/// State shared by all threads of a reactor.
 #[derive(Debug)]
 pub(crate) struct Host {
     /// The process's own identity.
     pub(crate) own: &'static Own,
-    /// `/proc/self/fd`, for opening a handle's file again.
+    /// `/proc/self/fd`, for reopening handles.
     proc: OwnedFd,
     /// The mount table.
     pub(crate) mounts: Mounts,
-    /// Open directories that are being listed; two jobs on one must not interleave.
+    /// Locks of open directories being listed; two listings of one must not interleave.
     listing: Mutex<BTreeMap<u32, Arc<Mutex<()>>>>,
     /// Hashes of paths that led to a plain file or directory the last time.
     plain: Vec<AtomicU64>,
@@ -33,14 +33,14 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Looks around, as the server itself.
+    /// Inspects the host, as the server itself.
     ///
     /// # Errors
-    /// If `/proc` is not mounted, or the kernel is too old or forbids `openat2(2)`; with the
-    /// reason in words.
+    /// If `/proc` is not mounted, or the kernel is too old or forbids `openat2(2)`; with a
+    /// description of the reason.
     pub(crate) fn new() -> io::Result<Host> {
         let own = Own::get()?;
-        // The thread may have had another world before.
+        // The thread may have had another reactor before.
         own.be_server().map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open("/proc/self/fd", flags, Mode::empty()).map_err(|errno| {
@@ -61,13 +61,13 @@ impl Host {
         })
     }
 
-    /// The directory with a magic link for each open file, named by its number.
+    /// Returns the directory with a magic link for each open file, named by its number.
     pub(crate) fn proc(&self) -> BorrowedFd<'_> {
         self.proc.as_fd()
     }
 
-    /// Lane of operations on an open file or handle; `None` for a local file system. Does
-    /// not wait for the file system.
+    /// Returns the lane of operations on an open file or handle; `None` for a local file system.
+    /// Does not block on the file system.
     pub(crate) fn lane_of(&self, fd: BorrowedFd<'_>) -> Option<Lane> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let stat = rustix::fs::statx(fd, c"", flags, StatxFlags::MNT_ID);
@@ -75,25 +75,25 @@ impl Host {
         match stat.ok().and_then(|stat| table.by_id(stat.stx_mnt_id)) {
             Some(mount) if mount.is_local() => None,
             Some(mount) => Some(Lane::Device(mount.device)),
-            // It has been unmounted meanwhile.
+            // It was unmounted meanwhile.
             None => Some(Lane::Path((*b"an unmounted file system").into())),
         }
     }
 
-    /// Lanes of the files that an operation hands out.
+    /// Returns the lanes of the files handed out by an operation.
     pub(crate) fn lanes_of(&self, done: &PathDone) -> Vec<(File, Lane)> {
         let lane = |file: File| Some((file, self.lane_of(descriptor::file(file).ok()?)?));
         path::handed_out(done).into_iter().flatten().filter_map(lane).collect()
     }
 
-    /// Runs `list` with the right to move the position of the open directory with this number.
+    /// Runs `list` with exclusive use of the position of this open directory.
     pub(crate) fn listing<T>(&self, number: u32, list: impl FnOnce() -> T) -> T {
         let lock = Arc::clone(self.all_listings().entry(number).or_default());
         let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let result = list();
         drop(guard);
         let mut all = self.all_listings();
-        // The table's and this one: nobody else waits for it.
+        // The table's reference and this one: nobody else waits for it.
         if Arc::strong_count(&lock) == 2 {
             all.remove(&number);
         }
@@ -105,23 +105,23 @@ impl Host {
         self.listing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What stands for a path below a root among the plain ones. Keyed, so that nobody can make
-    /// up two paths with the same hash.
+    /// Returns the hash of a path below a root. Keyed, so that clients cannot construct two paths
+    /// with the same hash.
     pub(crate) fn path_hash(&self, root: u32, path: &[u8]) -> u64 {
         self.hasher.hash_one((root, path)).max(1)
     }
 
-    /// Whether this path led to a plain file or directory the last time.
+    /// Returns whether this path led to a plain file or directory the last time.
     pub(crate) fn was_plain(&self, hash: u64) -> bool {
         self.plain[hash as usize % PLAIN_PATHS].load(Ordering::Relaxed) == hash
     }
 
-    /// Forgets all: a root has got a number that another one may have had.
+    /// Forgets all paths: the number of a new root may be that of a former one.
     pub(crate) fn forget_plain(&self) {
         self.plain.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
     }
 
-    /// Remembers, or forgets, that this path leads to a plain file or directory.
+    /// Records whether this path leads to a plain file or directory.
     pub(crate) fn set_plain(&self, hash: u64, plain: bool) {
         let slot = &self.plain[hash as usize % PLAIN_PATHS];
         if plain {

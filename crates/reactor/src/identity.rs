@@ -1,15 +1,15 @@
-//! As whom the current thread talks to the file system.
+//! File-system identity of the current thread.
 //!
-//! The kernel checks permissions by credentials that each thread has for itself: its file-system
-//! user and group, its supplementary groups and its effective capabilities. A thread that acts
-//! for a user takes all four, and gives back all four before it acts for the server again. The
-//! capabilities matter as much as the user id: without dropping them a user could set security
-//! attributes, write trusted ones, and use the blocks and quota reserved for root.
+//! The kernel checks permissions against per-thread credentials: file-system user and group,
+//! supplementary groups and effective capabilities. A thread that acts for a user assumes all four,
+//! and restores all four before it acts for the server again. The capabilities matter as much as
+//! the user id: without dropping them a user could set security attributes, write trusted ones, and
+//! use the blocks and quota reserved for root.
 //!
 //! Each change costs about 1.6 us, and there are four of them, so the thread keeps an identity
-//! until it needs another one: work for the same user one after the other costs nothing. And
-//! where only names are looked up and files opened for what their modes allow, the capabilities
-//! that have nothing to do with that are kept ([`Depth::Looking`]).
+//! until it needs another one: consecutive work for one user costs nothing. And where names are
+//! only looked up and files opened with the access that their modes allow, unrelated capabilities
+//! are kept ([`Depth::Looking`]).
 #![allow(unsafe_code)]
 
 use base::{Caller, Error, Kind, User};
@@ -18,48 +18,48 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
-/// What acting as any user takes.
+/// Capabilities for acting as any user.
 const ACT_AS_OTHERS: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
 
-/// What the process is when it acts for itself.
+/// Credentials of the process itself.
 #[derive(Debug)]
 pub(crate) struct Own {
     uid: u32,
     gid: u32,
     groups: Vec<Gid>,
     capabilities: CapabilitySets,
-    /// It may act as any user.
+    /// Whether it can act as any user.
     is_powerful: bool,
 }
 
-/// How much of a user's identity an operation needs.
+/// Part of a user's identity that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// Names are resolved, files are looked at and opened as they are.
+    /// Path resolution, reading of attributes, and opening of existing files.
     Looking,
-    /// Anything.
+    /// Any operation.
     Changing,
 }
 
-/// A user whose identity the thread has.
+/// A user whose identity the thread has assumed.
 struct Present {
     user: Arc<User>,
-    /// The group for new files.
+    /// Group for new files.
     gid: u32,
-    /// Whether all capabilities are gone, and not only those over files.
+    /// Whether all capabilities are dropped, and not only those over files.
     bare: bool,
 }
 
 static OWN: OnceLock<Own> = OnceLock::new();
 
 thread_local! {
-    /// `None`: the process's own identity.
+    /// `None` for the process's own identity.
     static PRESENT: RefCell<Option<Present>> = const { RefCell::new(None) };
 }
 
 impl Own {
-    /// The identity of the process, as it was when this was called first: before any thread had
-    /// another one, because only this gives them.
+    /// Returns the identity of the process at the first call: before any thread has another one,
+    /// because they are only assumed through this.
     pub(crate) fn get() -> rustix::io::Result<&'static Own> {
         match OWN.get() {
             Some(own) => Ok(own),
@@ -79,7 +79,7 @@ impl Own {
         })
     }
 
-    /// Whether `caller` is checked by the kernel as the process itself is.
+    /// Returns whether the kernel checks `caller` like the process itself.
     pub(crate) fn acts_as_server(&self, caller: &Caller) -> bool {
         match caller {
             Caller::Server => true,
@@ -88,12 +88,12 @@ impl Own {
         }
     }
 
-    /// Whether a file of this kind may get this mode. Where clients act as root without its
-    /// privileges, none may that gives them back: one that runs as root, whoever starts it. Set-id
-    /// bits of directories say who has what is made in them, and may be set.
+    /// Checks that a file of this kind may get this mode. If clients act as root without its
+    /// privileges, no file may get a mode that returns these: one that runs as root, whoever starts
+    /// it. Set-id bits of directories determine the owner of new entries, and are allowed.
     ///
     /// # Errors
-    /// `EPERM`: a set-id bit.
+    /// `EPERM` for a set-id bit.
     pub(crate) fn admit_mode(&self, kind: Kind, mode: u32) -> rustix::io::Result<()> {
         const SET_ID: u32 = 0o6000;
         let is_limited = self.uid == 0 && !self.is_powerful;
@@ -101,16 +101,16 @@ impl Own {
         if refused { Err(rustix::io::Errno::PERM) } else { Ok(()) }
     }
 
-    /// Gives the current thread the process's own identity.
+    /// Restores the process's own identity of the current thread.
     pub(crate) fn be_server(&self) -> Result<(), Error> {
         PRESENT.with_borrow_mut(|present| self.leave(present))
     }
 
-    /// Gives the current thread the identity of `caller`; new files get group `gid` if the user
-    /// is a member of it (others are ignored, as is everything for [`Caller::Server`]).
+    /// Assumes the identity of `caller` in the current thread; new files get group `gid` if the
+    /// user is a member of it (other groups are ignored, and any for [`Caller::Server`]).
     ///
     /// # Errors
-    /// `NotPermitted` if the process is not root and `caller` is somebody else.
+    /// `NotPermitted` if the process is not root and `caller` is another user.
     pub(crate) fn assume(
         &self,
         caller: &Caller,
@@ -138,17 +138,17 @@ impl Own {
         })
     }
 
-    /// Back to the process's own identity.
+    /// Restores the process's own identity.
     fn leave(&self, present: &mut Option<Present>) -> Result<(), Error> {
         let Some(Present { bare, .. }) = present else { return Ok(()) };
-        // First, because changing the groups needs one of them.
+        // First, because the change of groups needs one of the capabilities.
         if *bare {
             set_capabilities(self.capabilities)?;
         }
         set_fs_user(self.uid)?;
         set_fs_group(self.gid)?;
         set_groups(&self.groups)?;
-        // With the user id the kernel gave back all it may give, which may be too much.
+        // With the user id the kernel has restored all permitted capabilities, perhaps too many.
         if self.capabilities.effective != self.capabilities.permitted {
             set_capabilities(self.capabilities)?;
         }
@@ -165,12 +165,12 @@ impl Own {
     ) -> Result<(), Error> {
         let same = present.as_ref().is_some_and(|p| is_same(&p.user, user) && p.gid == gid);
         if !same {
-            // Capabilities come back only together with the server's user id: the kernel takes
-            // those over files away when it changes from zero to another.
+            // Capabilities return only together with the server's user id: the kernel drops those
+            // over files when it changes from zero to another.
             if present.as_ref().is_some_and(|p| p.bare) {
                 self.leave(present)?;
             }
-            // Said before it is true, so that a failure half-way is undone by `leave`.
+            // Recorded in advance, so that `leave` undoes a partial failure.
             *present = Some(Present { user: Arc::clone(user), gid, bare: false });
             take_on(user, gid)?;
         }
@@ -221,8 +221,8 @@ fn set_fs_group(gid: u32) -> Result<(), Error> {
     verify(call(u32::MAX), gid)
 }
 
-/// Both calls report the previous value and never an error; an id that cannot exist changes
-/// nothing, so a second call tells what the first one did.
+/// Checks the result of a change: both calls return the previous value and never an error; an
+/// invalid id changes nothing, so a second call reveals the result of the first.
 fn verify(now: libc::c_long, wanted: u32) -> Result<(), Error> {
     let wanted_valid = wanted != u32::MAX;
     if wanted_valid && now == libc::c_long::from(wanted) {
@@ -232,7 +232,8 @@ fn verify(now: libc::c_long, wanted: u32) -> Result<(), Error> {
     }
 }
 
-/// Whether this thread is `user` in every respect: real, effective and saved ids, and groups.
+/// Returns whether this thread is `user` in every respect: real, effective and saved ids, and
+/// groups.
 pub(crate) fn is_exactly(user: &User) -> rustix::io::Result<bool> {
     let (mut uids, mut gids) = ([0; 3], [0; 3]);
     let [real, effective, saved] = &mut uids;

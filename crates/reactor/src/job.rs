@@ -1,4 +1,4 @@
-//! Work for a thread that may wait.
+//! Jobs for threads that may block.
 
 use crate::blocks::Passage;
 use crate::clock::Clock;
@@ -12,79 +12,79 @@ use base::op::{Done, File, NOBODY, OpId, Span};
 use base::{Buf, Caller, Error, Instant};
 use rustix::io::Errno;
 
-/// One piece of work.
+/// A piece of work.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Several system calls on paths.
+    /// Perform a path operation.
     Path(Task),
-    /// Read into `buf` until `count` bytes are there, or the file ends.
+    /// Read into `buf` until it has `count` bytes, or the file ends.
     Read {
-        /// From an open file.
+        /// An open file.
         file: File,
-        /// Where the contents of `buf` begin in the file.
+        /// Offset of the first byte of `buf` in the file.
         offset: u64,
-        /// How many bytes it shall have.
+        /// Total number of bytes wanted.
         count: usize,
-        /// What was read so far.
+        /// Bytes read so far.
         buf: Buf,
     },
     /// Write once.
     Write {
-        /// As whom.
+        /// Identity of the writer.
         caller: Caller,
-        /// To an open file.
+        /// An open file.
         file: File,
-        /// Where.
+        /// Offset, bytes.
         offset: u64,
-        /// What.
+        /// The data.
         data: Buf,
     },
-    /// Move blocks from or to a volume.
+    /// Transfer blocks from or to a volume.
     Blocks {
-        /// Which.
+        /// The volume's file or device.
         file: File,
-        /// The blocks, and how far they have come.
+        /// The transfer.
         passage: Passage,
     },
-    /// Make durable.
+    /// Make completed writes durable.
     Sync {
-        /// What.
+        /// An open file.
         file: File,
-        /// Without the dates.
+        /// Whether only the contents become durable, not the timestamps.
         data_only: bool,
     },
-    /// Close what may have to be freed.
+    /// Close a file whose storage may be freed by it.
     Close {
-        /// What.
+        /// The file.
         file: File,
     },
 }
 
-/// Work with the name it completes under; `None` if nobody waits for it.
+/// Work with its operation; `None` if nobody waits for it.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Of which operation.
+    /// The operation.
     pub(crate) id: Option<OpId>,
-    /// What.
+    /// The work.
     pub(crate) work: Work,
-    /// File systems and services that it may hang on, and may enter.
+    /// File systems and services that it may block on, and may enter.
     pub(crate) lanes: Vec<Lane>,
-    /// Whether it keeps its thread for long if it is local.
+    /// Whether it occupies its thread for long if it is local.
     pub(crate) is_long: bool,
-    /// When it was asked for.
+    /// Time of its submission.
     pub(crate) submitted: Instant,
 }
 
-/// How work ended, with a buffer whose memory can be used again.
+/// Result of work, with a buffer whose memory can be reused.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// Of which operation, and how.
+    /// The operation and its result.
     pub(crate) event: Option<(OpId, Done)>,
-    /// Not needed any more.
+    /// A buffer that is no longer needed.
     pub(crate) used: Option<Buf>,
-    /// How long it took.
+    /// Times of the work.
     pub(crate) span: Span,
-    /// Files that it has opened on file systems that may hang.
+    /// Files that it has opened on file systems that may block.
     pub(crate) opened: Vec<(File, Lane)>,
 }
 
@@ -124,7 +124,7 @@ impl Queued for Job {
 }
 
 impl Job {
-    /// Does the work.
+    /// Performs the work.
     pub(crate) fn run(self, host: &Host, clock: &Clock, memory: &mut Memory) -> Ran {
         let Job { id, work, mut lanes, is_long, submitted } = self;
         let started = clock.now();
@@ -147,7 +147,7 @@ impl Job {
             | Work::Sync { .. }
             | Work::Close { .. }) => work.run(host),
         };
-        // What has no lane has stayed on its own file system.
+        // A job without lanes has stayed on its own file system.
         let opened = match &done {
             Some(Done::Path(Ok(done))) if !lanes.is_empty() => host.lanes_of(done),
             _ => Vec::new(),
@@ -156,12 +156,12 @@ impl Job {
         Ran::Ended(Finished { event: id.zip(done), used, span, opened })
     }
 
-    /// Ends the work before it began.
+    /// Cancels the work before its start.
     pub(crate) fn cancel(self) -> Finished {
         self.fail(Error::Cancelled)
     }
 
-    /// Ends the work before it changed anything.
+    /// Fails the work before it has changed anything.
     pub(crate) fn fail(self, error: Error) -> Finished {
         let (done, used) = match self.work {
             Work::Path(_) => (Done::Path(Err(error)), None),
@@ -169,7 +169,7 @@ impl Job {
             Work::Write { data, .. } => (Done::Written(Err(error)), Some(data)),
             Work::Blocks { passage, .. } => (passage.end(Err(error)), None),
             Work::Sync { .. } => (Done::Synced(Err(error)), None),
-            // Nobody can name it, so nobody can cancel it; at the end of the reactor it is done.
+            // It has no id, so it cannot be cancelled; at the end of the reactor it is performed.
             Work::Close { file } => {
                 descriptor::close(file.0);
                 (Done::Synced(Err(error)), None)
@@ -182,7 +182,7 @@ impl Job {
 }
 
 impl Work {
-    /// Does everything but path operations.
+    /// Performs work other than path operations.
     fn run(self, host: &Host) -> (Option<Done>, Option<Buf>) {
         match self {
             Work::Path(_) => unreachable!("performed by the job, which knows its lanes"),
@@ -225,7 +225,7 @@ fn read(file: File, offset: u64, count: usize, buf: &mut Buf) -> Result<(), Erro
             Ok(0) => break,
             Ok(n) => buf.grow(n),
             Err(Errno::INTR) => {}
-            // What was read before is as good as a short read.
+            // Bytes read before an error are returned as a short read.
             Err(_) if !buf.is_empty() => break,
             Err(errno) => return Err(errno::translate(errno)),
         }

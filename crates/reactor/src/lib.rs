@@ -1,25 +1,26 @@
 //! Performs operations on the real world: with io_uring, or with epoll and threads.
 //!
-//! A [`World`] is the [`base::Reactor`] that the server runs on. Both forms behave the same; the
-//! tests are written once and run on both. This crate does not know what its operations mean.
+//! A [`World`] is the [`base::Reactor`] of the server. Both forms behave the same; the tests are
+//! written once and run on both. This crate does not know the purpose of its operations.
 //!
-//! A world belongs to the thread that makes it: make it on the thread that will run the node.
-//! Before that, `main` calls [`hold_signals`], [`raise_open_files`], and `umask(0)` (the modes
-//! that clients ask for are meant as they are; the umask is the process's, so it is not this
-//! crate's to change).
+//! A world belongs to the thread that creates it: create it on the thread that will run the node.
+//! Before that, `main` calls [`hold_signals`], [`raise_open_files`], and `umask(0)` (clients
+//! request exact modes; the umask is process-wide, so this crate does not change it).
 //!
-//! The thread may keep the file-system identity of the user that it last acted for. Code of one's
-//! own that touches files on this thread calls [`World::be_server`] first.
+//! The thread may keep the file-system identity of the user that it last acted for. Other code that
+//! accesses files on this thread calls [`World::be_server`] first.
 //!
-//! What every form promises beyond [`base::op`]:
+//! Guarantees of both forms beyond [`base::op`]:
 //!
-//! - A receive into a buffer of the reactor's gives an empty buffer at the end of the stream; one
-//!   into the caller's own buffer gives `Disconnected`, also if nothing was ever received.
-//! - A read is short only at the end of the file. A read of blocks never is: it fails with `Io`.
-//! - Blocks of one operation have one size, and lie at a multiple of it; else it is a panic.
-//! - Numbers of files and sockets are descriptors. Closing what still has operations outstanding
-//!   is a mistake that the kernel answers with errors, or with somebody else's data.
-//! - The queue of the pool is as long as the node lets it be.
+//! - A receive into a buffer of the reactor's returns an empty buffer at the end of the stream; one
+//!   into the caller's own buffer returns `Disconnected`, also if nothing was ever received.
+//! - A read is short only at the end of the file. A read of blocks is never short: it fails with
+//!   `Io`.
+//! - Blocks of one operation have one size, and an offset that is a multiple of it; otherwise it
+//!   panics.
+//! - Numbers of files and sockets are descriptors. Closing one with outstanding operations is a bug
+//!   of the caller, which the kernel answers with errors, or with another file's data.
+//! - The queue of the pool is limited only by the node's admission.
 
 mod blocks;
 mod clock;
@@ -65,26 +66,28 @@ pub use signals::{Signals, hold_signals, let_signals_through};
 pub use sockets::Address;
 pub use volume::VolumeFile;
 
-/// Which interface of the kernel is used.
+/// Kernel interface of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// One io_uring.
     Uring,
-    /// Epoll, and threads for what would wait.
+    /// Epoll, and threads for operations that would block.
     Threads,
 }
 
-/// What can be chosen about a world.
+/// Configuration of a world.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Most threads of the pool for local work; it does what no form can do without waiting. Each
-    /// file system that may hang has up to a quarter as many, all together four times as many.
+    /// Maximum number of threads of the pool for local work, which neither form can do without
+    /// blocking. Each file system that may block has up to a quarter as many, all together four
+    /// times as many.
     pub threads_max: usize,
-    /// How long a wait that follows a short one looks again before it sleeps; zero: never.
+    /// Maximum spin time of a wait that follows a short one; zero: no spinning.
     pub spin: Duration,
-    /// How long an operation may keep a thread before its file system is reported as unresponsive.
+    /// Time after which an operation that occupies a thread causes a report of its file system as
+    /// unresponsive.
     pub unresponsive_after: Duration,
-    /// Whether SIGINT and SIGTERM come to this world. Exactly one of a process should say so.
+    /// Whether SIGINT and SIGTERM are events of this world; set it in exactly one of a process.
     pub signals: bool,
 }
 
@@ -99,21 +102,21 @@ impl Default for Config {
     }
 }
 
-/// What a world has done so far.
+/// Statistics of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// The pool.
+    /// Statistics of the pool.
     pub pool: PoolStatistics,
-    /// Calls of `io_uring_enter` or `epoll_wait`.
+    /// Number of calls of `io_uring_enter` or `epoll_wait`.
     pub kernel_entries: u64,
-    /// Path operations that were done without a thread of the pool.
+    /// Number of path operations performed without a thread of the pool.
     pub paths_inline: u64,
 }
 
 /// The real world, in one of two forms.
 pub struct World {
     inner: Inner,
-    /// A world stays on its thread: identities and the ring are bound to it.
+    /// Binds a world to its thread, like identities and the ring.
     _thread: std::marker::PhantomData<*const ()>,
 }
 
@@ -123,10 +126,11 @@ enum Inner {
 }
 
 impl World {
-    /// Makes a world for the current thread.
+    /// Creates a world for the current thread.
     ///
     /// # Errors
-    /// If the kernel refuses ([`probe()`] says why for io_uring), or `/proc` is not mounted.
+    /// If the kernel refuses ([`probe()`] returns the reason for io_uring), or `/proc` is not
+    /// mounted.
     pub fn new(form: Form, config: &Config) -> io::Result<World> {
         let inner = match form {
             Form::Uring => Inner::Uring(Box::new(uring::Uring::new(config)?)),
@@ -135,7 +139,7 @@ impl World {
         Ok(World { inner, _thread: std::marker::PhantomData })
     }
 
-    /// Which form this is.
+    /// Returns the form.
     pub fn form(&self) -> Form {
         match &self.inner {
             Inner::Uring(_) => Form::Uring,
@@ -150,13 +154,13 @@ impl World {
         }
     }
 
-    /// Listens at an address, and gives the one that it became (with its port).
+    /// Listens at an address; returns the actual one (with its port).
     ///
-    /// A unix socket that nobody listens to any more is replaced. Its permissions follow the
-    /// process's umask; who connects is told by the kernel ([`base::op::Peer::Local`]).
+    /// A Unix socket without a listener is replaced. Its permissions follow the process's umask;
+    /// the kernel identifies clients ([`base::op::Peer::Local`]).
     ///
     /// # Errors
-    /// Those of `bind(2)` and `listen(2)`; `AddrInUse` if somebody listens there.
+    /// Those of `bind(2)` and `listen(2)`; `AddrInUse` if there is a listener.
     pub fn listen(&mut self, address: &Address) -> io::Result<(Listener, Address)> {
         self.be_server()?;
         match &mut self.inner {
@@ -169,7 +173,7 @@ impl World {
         }
     }
 
-    /// A copy of a listening socket, for the world of another thread.
+    /// Returns a duplicate of a listening socket, for the world of another thread.
     ///
     /// # Errors
     /// Those of `dup(2)`.
@@ -177,7 +181,7 @@ impl World {
         self.common().listening(listener).ok_or(io::ErrorKind::NotFound)?.try_clone()
     }
 
-    /// Listens at a socket that another thread's world made; connections come to either.
+    /// Listens at a socket of another thread's world; connections go to either.
     ///
     /// # Errors
     /// Those of `epoll_ctl(2)`.
@@ -192,12 +196,12 @@ impl World {
         }
     }
 
-    /// Where other threads leave something for this world.
+    /// Returns the mailbox of this world, for other threads.
     pub fn mailbox(&self) -> Mailbox {
         self.common().pool.mailbox()
     }
 
-    /// Tells where each node of this process takes what is left for it ([`base::op::Op::Post`]).
+    /// Sets the mailboxes of all nodes of this process ([`base::op::Op::Post`]).
     pub fn set_mailboxes(&mut self, mailboxes: Vec<Mailbox>) {
         match &mut self.inner {
             Inner::Uring(uring) => uring.common.set_mailboxes(mailboxes),
@@ -205,16 +209,16 @@ impl World {
         }
     }
 
-    /// Gives the thread the process's own identity towards the file system.
+    /// Restores the process's own file-system identity of the thread.
     ///
     /// # Errors
-    /// If the kernel refuses, which it does not unless capabilities were taken away meanwhile.
+    /// If the kernel refuses, which happens only if capabilities were dropped meanwhile.
     pub fn be_server(&self) -> io::Result<()> {
         let result = self.common().host.own.be_server();
         result.map_err(|_| io::ErrorKind::PermissionDenied.into())
     }
 
-    /// Opens a directory that will be served, as a handle.
+    /// Opens a directory to be served, as a handle.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -226,10 +230,10 @@ impl World {
         }
     }
 
-    /// Opens the file or block device of a volume; how large it is, bytes.
+    /// Opens the file or block device of a volume; returns its size, bytes, too.
     ///
     /// # Errors
-    /// Those of [`VolumeFile::open`]; `WouldBlock`: it is in use.
+    /// Those of [`VolumeFile::open`]; `WouldBlock` if it is in use.
     pub fn open_volume(&mut self, path: &Path, writable: bool) -> io::Result<(File, u64)> {
         self.be_server()?;
         let volume = VolumeFile::open(path, writable)?;
@@ -237,7 +241,7 @@ impl World {
         Ok((self.adopt_volume(volume), size))
     }
 
-    /// Takes an open volume over.
+    /// Takes ownership of an open volume.
     pub fn adopt_volume(&mut self, volume: VolumeFile) -> File {
         match &mut self.inner {
             Inner::Uring(uring) => uring.common.adopt(volume.into_fd()),
@@ -245,7 +249,7 @@ impl World {
         }
     }
 
-    /// What was done so far.
+    /// Returns the statistics.
     pub fn statistics(&self) -> Statistics {
         self.common().statistics()
     }
@@ -253,12 +257,12 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // The thread may live on. If this fails there is nobody left to tell.
+        // The thread may live on. A failure cannot be reported here.
         let _ = self.be_server();
     }
 }
 
-/// The processor time that this thread has spent.
+/// Returns the processor time used by this thread.
 fn thread_time() -> Duration {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(spent.tv_sec.unsigned_abs(), spent.tv_nsec as u32)
@@ -299,11 +303,11 @@ impl Reactor for World {
     }
 }
 
-/// Allows the process as many open files as the host lets it have, and says how many. Each file
-/// that a client knows is one; clients that cache (`cache=loose`) know hundreds of thousands.
+/// Raises the process's limit on open files to the maximum, and returns it. Each file known to a
+/// client is one; clients with a cache (`cache=loose`) know hundreds of thousands.
 pub fn raise_open_files() -> u64 {
     let limit = rustix::process::getrlimit(Resource::Nofile);
-    // Root may go past what it was given, up to what the kernel takes.
+    // Root may exceed its hard limit, up to that of the kernel.
     let most = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
     let most: Option<u64> = most.and_then(|text| text.trim().parse().ok());
     for maximum in [most, limit.maximum] {

@@ -1,11 +1,11 @@
-//! Used memory, kept for the next buffers: 4 KiB, 64 KiB and 1 MiB reads neither allocate nor zero.
+//! Reuse of freed memory for buffers: 4 KiB, 64 KiB and 1 MiB reads neither allocate nor zero.
 
 use base::Buf;
 
-/// Room for a header beside a payload that is itself a power of two, bytes.
+/// Size reserved for a header beside a payload that is itself a power of two, bytes.
 const SLACK: usize = 512;
 
-/// Sizes of memory that are kept, bytes, and how many of each.
+/// Size classes, bytes, with the maximum number of pieces kept.
 const CLASSES: [(usize, usize); 6] = [
     ((4 << 10) + SLACK, 1024),
     ((16 << 10) + SLACK, 1024),
@@ -15,14 +15,15 @@ const CLASSES: [(usize, usize); 6] = [
     ((1 << 20) + SLACK, 32),
 ];
 
-/// Memory by size class. Bounded: about 100 MiB if every class is full.
+/// Freed memory by size class. Bounded: about 100 MiB if every class is full.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     kept: [Vec<Vec<u8>>; CLASSES.len()],
 }
 
 impl Memory {
-    /// An empty buffer with so much room before and behind; used memory if there is any.
+    /// Returns an empty buffer with this room in front and behind, in reused memory if there is
+    /// any.
     pub(crate) fn take(&mut self, headroom: usize, capacity: usize) -> Buf {
         let size = headroom + capacity;
         let Some(class) = CLASSES.iter().position(|&(class, _)| size <= class) else {
@@ -34,20 +35,20 @@ impl Memory {
         }
     }
 
-    /// Takes a buffer's memory back. What is too small or too much is freed.
+    /// Takes a buffer's memory back. Pieces that are too small or too many are freed.
     pub(crate) fn give(&mut self, buf: Buf) {
         let size = buf.capacity();
         let Some(class) = CLASSES.iter().rposition(|&(class, _)| class <= size) else {
             return;
         };
-        // Memory far above its class would be kept for requests that need a fraction of it.
+        // A much larger piece would be kept for requests that need a fraction of it.
         if self.kept[class].len() < CLASSES[class].1 && size <= 2 * CLASSES[class].0 {
             self.kept[class].push(buf.into_memory());
         }
     }
 }
 
-/// Gives memory that the allocator keeps for later back to the host; a few milliseconds.
+/// Returns free memory of the allocator to the system; takes a few milliseconds.
 #[allow(unsafe_code)]
 pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]

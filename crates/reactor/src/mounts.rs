@@ -1,9 +1,8 @@
-//! The mount table: which file system a mount point leads to, known without touching it.
+//! The mount table: identifies the file system at a mount point without accessing it.
 //!
-//! A file system whose server does not respond (NFS, FUSE, 9P) blocks every thread that looks at
-//! it, even at its root. So it is recognized by `/proc/thread-self/mountinfo` (proc(5)) before a
-//! path is allowed to cross its mount point. The table is read again when the kernel says that
-//! it has changed (`POLLPRI`).
+//! A file system whose server does not respond (NFS, FUSE, 9P) blocks every thread that accesses
+//! it, even its root. So it is recognized by `/proc/thread-self/mountinfo` (proc(5)) before a path
+//! may cross its mount point. The table is read again when the kernel reports a change (`POLLPRI`).
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -12,7 +11,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// File systems whose calls end without waiting for anybody else once their data is in memory.
+/// File systems whose calls depend on no server once their data is in memory.
 const LOCAL: &[&[u8]] = &[
     b"bcachefs",
     b"btrfs",
@@ -41,12 +40,12 @@ const LOCAL: &[&[u8]] = &[
     b"zfs",
 ];
 
-/// One mount.
+/// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// The kernel's number for it, as `statx(2)` reports it. Reused after an unmount.
+    /// The kernel's mount id, as reported by `statx(2)`. Reused after an unmount.
     pub(crate) id: u64,
-    /// The mount that this one is mounted on.
+    /// Id of the mount that this one is mounted on.
     parent: u64,
     /// The file system's device number, the same for all mounts of it.
     pub(crate) device: u64,
@@ -57,12 +56,12 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// The last name of its mount point. It cannot be renamed while this is mounted.
+    /// Returns the last name of its mount point, which cannot be renamed while this is mounted.
     fn name(&self) -> &[u8] {
         self.point.rsplit(|&b| b == b'/').next().unwrap_or_default()
     }
 
-    /// Whether its calls end without waiting for a server.
+    /// Returns whether its calls depend on no server.
     pub(crate) fn is_local(&self) -> bool {
         LOCAL.contains(&self.kind.as_slice())
     }
@@ -75,7 +74,7 @@ impl fmt::Display for Mount {
     }
 }
 
-/// All mounts that this process sees, the newest last.
+/// All mounts visible to this process, the newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Table(Vec<Mount>);
 
@@ -84,24 +83,24 @@ impl Table {
         Table(text.split(|&b| b == b'\n').filter_map(parse_line).collect())
     }
 
-    /// The mount with this number.
+    /// Returns the mount with this id.
     pub(crate) fn by_id(&self, id: u64) -> Option<&Mount> {
         self.0.iter().find(|mount| mount.id == id)
     }
 
-    /// The newest mount of a device.
+    /// Returns the newest mount of a device.
     pub(crate) fn by_device(&self, device: u64) -> Option<&Mount> {
         self.0.iter().rev().find(|mount| mount.device == device)
     }
 
-    /// The mounts that an entry of this name leads to in some directory of the mount `id`; of those
-    /// stacked on one another the topmost.
+    /// Returns the mounts that an entry of this name may lead to in directories of the mount `id`;
+    /// of stacked ones the topmost.
     pub(crate) fn named<'a>(&'a self, id: u64, name: &'a [u8]) -> impl Iterator<Item = &'a Mount> {
         let here = self.0.iter().filter(move |mount| mount.parent == id && mount.name() == name);
         here.map(|mount| self.topmost(mount))
     }
 
-    /// The mount that covers this one, or itself.
+    /// Returns the topmost mount stacked on this one, or itself.
     fn topmost<'a>(&'a self, mount: &'a Mount) -> &'a Mount {
         let mut top = mount;
         for _ in 0..self.0.len() {
@@ -114,15 +113,15 @@ impl Table {
         top
     }
 
-    /// Names of all mount points on the mount `id`.
+    /// Returns the names of all mount points on the mount `id`.
     pub(crate) fn names_on(&self, id: u64) -> impl Iterator<Item = &[u8]> {
         self.0.iter().filter(move |mount| mount.parent == id).map(Mount::name)
     }
 
-    /// The mount that `..` leads to from the root of the mount `id`.
+    /// Returns the mount that `..` leads to from the root of the mount `id`.
     pub(crate) fn above(&self, id: u64) -> Option<&Mount> {
         let mut mount = self.by_id(id)?;
-        // Mounts stacked on one point are left all at once.
+        // `..` leaves all mounts stacked on one point at once.
         for _ in 0..self.0.len() {
             let above = self.by_id(mount.parent)?;
             if above.point != mount.point {
@@ -134,7 +133,8 @@ impl Table {
     }
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw` (proc(5)).
+/// Parses a line such as `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`
+/// (proc(5)).
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&b| b == b' ');
     let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
@@ -144,12 +144,13 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let (major, minor) = (number(device.next()?)?, number(device.next()?)?);
     let device = rustix::fs::makedev(u32::try_from(major).ok()?, u32::try_from(minor).ok()?);
     let point = unescape(fields.nth(1)?);
-    // Optional fields end with a hyphen.
+    // A hyphen ends the optional fields.
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
     Some(Mount { id, parent, device, point, kind: kind.to_vec() })
 }
 
-/// Space, tab, newline and backslash are written as a backslash and three octal digits.
+/// Decodes space, tab, newline and backslash, which are written as a backslash and three octal
+/// digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -180,17 +181,17 @@ impl Mounts {
     /// Opens the table of the current thread's mount name space.
     ///
     /// # Errors
-    /// Those of `open(2)`: `/proc` is not mounted.
+    /// Those of `open(2)`, if `/proc` is not mounted.
     pub(crate) fn open() -> io::Result<Mounts> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = rustix::fs::open("/proc/thread-self/mountinfo", flags, Mode::empty())?;
         Ok(Mounts { file, table: Mutex::new(None) })
     }
 
-    /// The table as it is at present. If it cannot be read, the one before, or an empty one: then
-    /// nothing is taken for local.
+    /// Returns the present table. If it cannot be read, returns the previous one, or an empty one:
+    /// then no file system counts as local.
     pub(crate) fn table(&self) -> Arc<Table> {
-        // Held while the table is read, so that nobody uses an old one whose change was reported.
+        // Held while the table is read, so that nobody uses an old one after a reported change.
         let mut held = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = &*held
             && !self.has_changed()
@@ -206,7 +207,7 @@ impl Mounts {
     fn has_changed(&self) -> bool {
         let mut files = [PollFd::new(&self.file, PollFlags::PRI)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // What cannot be found out is taken for changed.
+        // A failed poll counts as a change.
         !matches!(poll(&mut files, Some(&now)), Ok(0))
     }
 

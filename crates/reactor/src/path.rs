@@ -1,16 +1,15 @@
 //! Several system calls on paths as one operation: straight-line code, the same for both forms.
 //!
-//! Each operation is tried in one of two modes. `Cached` runs on the node's own thread and does
-//! only what cannot wait: it resolves names with `RESOLVE_CACHED`, never crosses a mount point,
-//! reads with `RWF_NOWAIT`, and gives up with [`Trouble::NotCached`] otherwise. `Blocking` runs
-//! on a thread of the pool and may take as long as the file system wants. Only handles on local
-//! file systems are tried in `Cached` mode: a call on a hung network or FUSE mount would take the
-//! node's thread with it.
+//! Each operation is tried in one of two modes. `Cached` runs on the node's own thread and never
+//! blocks: it resolves names with `RESOLVE_CACHED`, never crosses a mount point, reads with
+//! `RWF_NOWAIT`, and otherwise gives up with [`Trouble::NotCached`]. `Blocking` runs on a thread of
+//! the pool and may take as long as the file system needs. Only handles on local file systems are
+//! tried in `Cached` mode: a call on a hung network or FUSE mount would block the node's thread.
 //!
-//! In neither mode is a mount point crossed unawares ([`enter`]). Where one leads to a file system
-//! that may hang and that the job was not admitted to, the operation ends with
-//! [`Trouble::Elsewhere`] before it has changed anything, and the pool begins it again as one
-//! that may enter there.
+//! In neither mode is a mount point crossed unchecked ([`enter`]). If one leads to a file
+//! system that may block and that the job was not admitted to, the operation ends with
+//! [`Trouble::Elsewhere`] before it has changed anything, and the pool starts it again as one that
+//! may enter there.
 
 mod attrs;
 mod contents;
@@ -40,24 +39,24 @@ use rustix::io::Errno;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// What a step gives.
+/// Result of a step.
 type Outcome<T> = Result<T, Trouble>;
 
-/// Whether waiting is allowed.
+/// Whether a step may block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// No: only what is in memory.
+    /// Must not block: data in memory only.
     Cached,
-    /// Yes.
+    /// May block.
     Blocking,
 }
 
-/// An operation, and for whom and where it is performed.
+/// An operation, with its caller and confinement.
 #[derive(Debug)]
 pub(crate) struct Task {
-    /// As whom.
+    /// Identity of the caller.
     pub(crate) caller: Caller,
-    /// For which connection.
+    /// The connection, or [`base::op::NOBODY`].
     pub(crate) asker: u32,
     /// Directory that it may not leave.
     pub(crate) within: Option<File>,
@@ -65,30 +64,30 @@ pub(crate) struct Task {
     pub(crate) op: PathOp,
 }
 
-/// Where an operation takes place.
+/// Environment of an operation.
 pub(crate) struct Ground<'a> {
     /// The host.
     pub(crate) host: &'a Host,
-    /// Whether waiting is allowed.
+    /// Whether it may block.
     pub(crate) mode: Mode,
-    /// As whom it takes place.
+    /// Identity of the caller.
     pub(crate) caller: &'a Caller,
-    /// File systems that may hang and may be entered.
+    /// File systems that may block and may be entered.
     pub(crate) admitted: &'a [Lane],
-    /// Memory for what is read.
+    /// Memory for data that is read.
     pub(crate) memory: &'a mut Memory,
-    /// Files that may still be open, and the time; on the node's own thread only.
+    /// Recently opened files, and the time; on the node's own thread only.
     pub(crate) recent: Option<(&'a mut Recent, Instant)>,
-    /// Names that may still be looked up. `None`: as many as it takes.
+    /// Number of name lookups left. `None`: no limit.
     steps: Option<Cell<usize>>,
 }
 
-/// Maximum number of names looked up for an operation that is no long job. A message of 9P has 16;
-/// climbing from a deep directory to the root takes milliseconds.
+/// Maximum number of name lookups of an operation that is no long job. A message of 9P has up to
+/// 16; climbing from a deep directory to the root takes milliseconds.
 const STEPS_MAX: usize = 64;
 
 impl Ground<'_> {
-    /// Counts a name that is looked up.
+    /// Counts a name lookup.
     fn step(&self) -> Outcome<()> {
         let Some(steps) = &self.steps else { return Ok(()) };
         let left = steps.get().checked_sub(1).ok_or(Trouble::Lengthy)?;
@@ -96,8 +95,8 @@ impl Ground<'_> {
         Ok(())
     }
 
-    /// In `Cached` mode, tells the kernel's "not without waiting" and "there is a mount point on
-    /// the way" from errors of the operation.
+    /// In `Cached` mode, distinguishes the kernel's "would block" and "mount point on the way" from
+    /// errors of the operation.
     fn settle<T>(&self, result: rustix::io::Result<T>) -> Outcome<T> {
         match result {
             Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::XDEV) if self.mode == Mode::Cached => {
@@ -108,7 +107,7 @@ impl Ground<'_> {
     }
 }
 
-/// Outcome of an operation on a thread that may wait.
+/// Result of an operation on a thread that may block.
 #[derive(Debug)]
 pub(crate) enum Performed {
     /// It ended.
@@ -119,8 +118,8 @@ pub(crate) enum Performed {
     Lengthy,
 }
 
-/// Performs an operation on a thread that may wait, for local file systems and those that it is
-/// `admitted` to. Local ones may take many steps if they are long jobs, or if they change
+/// Performs an operation on a thread that may block, for local file systems and those that it is
+/// `admitted` to. Local operations may take many steps if they are long jobs, or if they change
 /// something.
 pub(crate) fn perform(
     host: &Host,
@@ -143,18 +142,18 @@ pub(crate) fn perform(
     }
 }
 
-/// What came of trying an operation without waiting.
+/// Result of trying an operation without blocking.
 pub(crate) enum Attempt {
     /// It ended.
     Done(Result<PathDone, Error>),
-    /// Nothing was done: it takes waiting, or many steps.
+    /// Nothing was done: it would block, or takes many steps.
     Later {
         /// Whether it takes many steps.
         is_long: bool,
     },
 }
 
-/// Performs an operation if that takes no waiting.
+/// Performs an operation if it does not block.
 pub(crate) fn perform_cached(
     host: &Host,
     memory: &mut Memory,
@@ -174,7 +173,7 @@ pub(crate) fn perform_cached(
     }
 }
 
-/// Whether an operation may be tried on the node's own thread.
+/// Returns whether an operation may be tried on the node's own thread.
 pub(crate) fn cacheable(op: &PathOp) -> bool {
     match op {
         PathOp::Open { access, .. } => !access.truncate,
@@ -209,18 +208,18 @@ pub(crate) fn cacheable(op: &PathOp) -> bool {
     }
 }
 
-/// Whether an operation keeps its thread for long.
+/// Returns whether an operation occupies its thread for long.
 pub(crate) fn is_long(op: &PathOp) -> bool {
     matches!(op, PathOp::List { .. } | PathOp::ListAll { .. })
 }
 
-/// Whether an operation climbs from a directory, which may be deep.
+/// Returns whether an operation climbs from a directory, which may be deep.
 pub(crate) fn may_climb(op: &PathOp) -> bool {
     matches!(op, PathOp::Walk { names, .. } if names.iter().any(Name::is_parent))
 }
 
-/// Lane of an operation whatever it begins with: a path may lead anywhere, and names are
-/// asked of servers.
+/// Returns the lane of an operation that is independent of its files: absolute paths lead anywhere,
+/// and lookups of names use servers.
 pub(crate) fn lane(op: &PathOp) -> Option<Lane> {
     match op {
         PathOp::OpenRoot { path } | PathOp::OpenVolume { path, .. } => {
@@ -256,8 +255,8 @@ pub(crate) fn lane(op: &PathOp) -> Option<Lane> {
     }
 }
 
-/// Whether an operation gives one file system a name for a file of another, which none can do:
-/// asking would keep threads of both.
+/// Returns whether an operation links or renames a file, which no file system can do across a
+/// boundary: trying it would occupy threads of both.
 pub(crate) fn joins_files(op: &PathOp) -> bool {
     matches!(
         op,
@@ -268,7 +267,7 @@ pub(crate) fn joins_files(op: &PathOp) -> bool {
     )
 }
 
-/// The files that a completion hands out.
+/// Returns the files handed out by a completion.
 pub(crate) fn handed_out(done: &PathDone) -> [Option<File>; 2] {
     match done {
         PathDone::Walked(_, Ok(file))
@@ -292,7 +291,7 @@ pub(crate) fn handed_out(done: &PathDone) -> [Option<File>; 2] {
     }
 }
 
-/// The files that an operation begins with.
+/// Returns the files that an operation starts from.
 pub(crate) fn files(op: &PathOp) -> [Option<File>; 2] {
     match op {
         PathOp::Walk { root, from, .. } => [Some(*root), Some(*from)],
@@ -332,13 +331,13 @@ pub(crate) fn files(op: &PathOp) -> [Option<File>; 2] {
     }
 }
 
-/// The processor time since this thread had spent so much, ns: what large jobs cost is told, to be
-/// charged to somebody.
+/// Returns the processor time used by this thread since `begun`, ns, so that the cost of large jobs
+/// can be charged.
 fn spent_since(begun: Duration) -> u64 {
     u64::try_from((crate::thread_time() - begun).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The group that the caller wants for what is made.
+/// Returns the group requested for a new file.
 fn group_of(op: &PathOp) -> Option<u32> {
     if let PathOp::Create { gid, .. }
     | PathOp::MakeDir { gid, .. }
@@ -351,7 +350,8 @@ fn group_of(op: &PathOp) -> Option<u32> {
     }
 }
 
-/// Directories in which an operation looks names up, makes or removes them, or lists them.
+/// Returns the directories in which an operation looks up, creates or removes names, or that it
+/// lists.
 fn directories(op: &PathOp) -> [Option<File>; 2] {
     match op {
         PathOp::Walk { from: dir, .. }
@@ -389,7 +389,7 @@ fn directories(op: &PathOp) -> [Option<File>; 2] {
     }
 }
 
-/// Refuses an operation that begins in a directory which is not where it may be.
+/// Refuses an operation in a directory that is not within its confinement.
 fn expect_within(ground: &Ground<'_>, Task { within, op, .. }: &Task) -> Outcome<()> {
     let Some(root) = within else { return Ok(()) };
     for dir in directories(op).into_iter().flatten().filter(|dir| dir != root) {

@@ -1,11 +1,11 @@
-//! A bounded pool of threads that may wait, in front of it one queue.
+//! A bounded pool of threads that may block, with one queue.
 //!
 //! Threads start when there is work and none is idle, and end after some idle seconds. The queue
-//! has no limit of its own: it cannot grow past the operations that the node admits. Completions
-//! come back through a list; a thread wakes the node only if that sleeps.
+//! has no limit of its own: it is bounded by the node's admission of operations. Completions return
+//! through a list; a thread wakes the node only if it sleeps.
 //!
-//! Work on file systems that may hang has threads of its own, a few for each file system
-//! ([`lanes`]), so that a dead network mount holds up nothing but what is asked of it.
+//! Work on file systems that may block has threads of its own, a few for each file system
+//! ([`lanes`]), so that a dead network mount delays only operations on itself.
 #![allow(clippy::disallowed_methods, reason = "this is where the threads are")]
 
 pub(crate) mod lanes;
@@ -27,33 +27,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a thread stays without work.
+/// Time that a thread stays without work.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How long the end of the reactor waits for work that is under way. What hangs longer (a dead
-/// network mount) is left behind; it refers to nothing that is freed.
+/// Maximum time that the end of the reactor waits for running jobs. Those that hang longer (on a
+/// dead network mount) are left behind; they refer to nothing that is freed.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How much there is to do, and was.
+/// Statistics of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStatistics {
     /// Jobs waiting for a thread.
     pub queued: usize,
-    /// Jobs being done.
+    /// Jobs running.
     pub running: usize,
-    /// Most jobs that ever waited.
+    /// Maximum number of jobs that ever waited.
     pub queued_max: usize,
-    /// Threads at present.
+    /// Present number of threads.
     pub threads: usize,
-    /// Jobs begun since the start.
+    /// Number of jobs started.
     pub started: u64,
 }
 
 #[derive(Debug)]
 struct State {
     jobs: Lanes<Job>,
-    /// Operations being done, and whether they have been cancelled meanwhile: one that has to be
-    /// queued again is not, then.
+    /// Running operations, with whether they were cancelled meanwhile: a cancelled one is not
+    /// queued again.
     begun: BTreeMap<OpId, bool>,
     counts: PoolStatistics,
     idle: usize,
@@ -66,43 +66,43 @@ struct Shared {
     clock: Clock,
     threads_max: usize,
     state: Mutex<State>,
-    /// There is work, or the end has come.
+    /// Signals that there is work, or that the reactor ends.
     work: Condvar,
-    /// A thread has ended its job.
+    /// Signals the end of a job.
     rest: Condvar,
     finished: Mutex<VecDeque<Finished>>,
-    /// Whether `finished` has anything; read without taking the lock.
+    /// Whether `finished` has entries; read without taking the lock.
     any_finished: AtomicBool,
-    /// Long jobs wait; read without taking the lock.
+    /// Whether long jobs wait; read without taking the lock.
     long_wait: AtomicBool,
-    /// The node is about to sleep, or sleeps, and has to be woken.
+    /// Whether the node is about to sleep, or sleeps, and has to be woken.
     asleep: AtomicBool,
     wake: OwnedFd,
 }
 
-/// Where other threads leave something for a world.
+/// Mailbox of a world, for messages of other threads.
 #[derive(Clone, Debug)]
 pub struct Mailbox(Arc<Shared>);
 
 impl Mailbox {
-    /// Leaves something there, and wakes the world if it sleeps.
+    /// Delivers a message, and wakes the world if it sleeps.
     pub(crate) fn post(&self, parcel: Parcel) {
         self.0.deliver(OpId::UNASKED, Done::Parcel(parcel));
     }
 }
 
-/// The pool, as the node's thread sees it.
+/// The pool's handle of the node's thread.
 #[derive(Debug)]
 pub(crate) struct Pool {
     shared: Arc<Shared>,
-    /// Jobs pushed and not collected.
+    /// Number of jobs pushed and not collected.
     outstanding: usize,
-    /// Reused for collecting.
+    /// Finished jobs being collected.
     collected: VecDeque<Finished>,
 }
 
 impl Pool {
-    /// A pool without threads yet.
+    /// Returns a pool without threads yet.
     pub(crate) fn new(host: Arc<Host>, clock: Clock, threads_max: usize) -> io::Result<Pool> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -131,20 +131,20 @@ impl Pool {
         Ok(Pool { shared: Arc::new(shared), outstanding: 0, collected })
     }
 
-    /// Where other threads leave something for this world.
+    /// Returns the mailbox of this world.
     pub(crate) fn mailbox(&self) -> Mailbox {
         Mailbox(Arc::clone(&self.shared))
     }
 
-    /// Becomes readable when the node has to wake up.
+    /// Returns a descriptor that becomes readable when the node has to wake up.
     pub(crate) fn wake(&self) -> BorrowedFd<'_> {
         self.shared.wake.as_fd()
     }
 
-    /// Takes away the readability of [`Pool::wake`].
+    /// Resets the readability of [`Pool::wake`].
     pub(crate) fn awake(&self) {
         let mut count = [0; 8];
-        // Nothing to read is as good: the descriptor never blocks.
+        // An empty counter is fine: the descriptor never blocks.
         let _ = rustix::io::read(&self.shared.wake, &mut count);
     }
 
@@ -159,8 +159,8 @@ impl Pool {
         }
     }
 
-    /// The host gives no thread: if none does local work, the node does it itself. What may hang
-    /// waits for a thread.
+    /// Handles the failure to start a thread: if none does local work, the node does it itself.
+    /// Jobs that may block wait for a thread.
     fn do_without_thread(&self) {
         let mut state = self.shared.state();
         while state.jobs.only_lanes_run()
@@ -173,8 +173,8 @@ impl Pool {
         }
     }
 
-    /// Takes a job out of the queue and completes it as cancelled, or does so when it has to be
-    /// queued again; whether there is such a job.
+    /// Cancels a queued job, or one that will have to be queued again; returns whether there is
+    /// such a job.
     pub(crate) fn cancel(&self, id: OpId) -> bool {
         let mut state = self.shared.state();
         let Some(job) = state.jobs.remove(id) else {
@@ -186,7 +186,7 @@ impl Pool {
         true
     }
 
-    /// Something that has been finished, in order.
+    /// Returns the next finished job, in order.
     pub(crate) fn next_finished(&mut self) -> Option<Finished> {
         if self.collected.is_empty() && self.shared.any_finished.load(Ordering::Acquire) {
             let mut finished = lock(&self.shared.finished);
@@ -194,24 +194,24 @@ impl Pool {
             mem::swap(&mut *finished, &mut self.collected);
         }
         let finished = self.collected.pop_front()?;
-        // What other threads leave here was no job.
+        // Messages of other threads are no jobs.
         let is_job = finished.event.as_ref().is_none_or(|(id, _)| *id != OpId::UNASKED);
         assert!(self.outstanding > 0 || !is_job, "a job ends once");
         self.outstanding -= usize::from(is_job);
         Some(finished)
     }
 
-    /// Whether any job has not ended.
+    /// Returns whether any job is outstanding.
     pub(crate) fn any_outstanding(&self) -> bool {
         self.outstanding > 0
     }
 
-    /// Whether something has been finished.
+    /// Returns whether any job is finished.
     pub(crate) fn any_finished(&self) -> bool {
         self.shared.any_finished.load(Ordering::Acquire)
     }
 
-    /// Announces that the node will sleep until woken. `false`: something has just been finished.
+    /// Announces that the node will sleep until woken; returns `false` if a job has just finished.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.shared.asleep.store(true, Ordering::SeqCst);
         if self.shared.any_finished.load(Ordering::SeqCst) {
@@ -221,18 +221,19 @@ impl Pool {
         true
     }
 
-    /// The node is awake.
+    /// Announces that the node is awake.
     pub(crate) fn wake_up(&self) {
         self.shared.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// How much there is to do.
+    /// Returns the statistics.
     pub(crate) fn statistics(&self) -> PoolStatistics {
         let state = self.shared.state();
         PoolStatistics { queued: state.jobs.len(), ..state.counts }
     }
 
-    /// Has long jobs begun that others no longer keep from it; when to look again, if any waits.
+    /// Starts long jobs that are no longer held back by others; returns the time of the next check,
+    /// if any waits.
     pub(crate) fn look(&self, now: Instant) -> Option<Instant> {
         if !self.shared.long_wait.load(Ordering::Relaxed) {
             return None;
@@ -241,12 +242,12 @@ impl Pool {
         Some(now + lanes::PATIENCE)
     }
 
-    /// When the oldest job that runs and may hang was begun.
+    /// Returns the start of the oldest running job that may block.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.shared.state().jobs.oldest()
     }
 
-    /// File systems and services that have kept a job for so long.
+    /// Returns file systems and services that have occupied a job for at least `limit`.
     pub(crate) fn unresponsive(&self, now: Instant, limit: Duration) -> Vec<Unresponsive> {
         let hung = self.shared.state().jobs.hung(now, limit);
         if hung.is_empty() {
@@ -270,9 +271,9 @@ impl Drop for Pool {
         let left = state.jobs.drain();
         self.shared.work.notify_all();
         let all = |state: &mut State| state.counts.running > 0;
-        // Whether or not the time was enough.
+        // Even if the time was not enough.
         drop(self.shared.rest.wait_timeout_while(state, FAREWELL, all));
-        // Closing a file on a file system that does not respond may hang, too: not here.
+        // Closing a file on an unresponsive file system may block, too: not here.
         let (hanging, local): (Vec<Job>, Vec<Job>) =
             left.into_iter().partition(|job| !job.lanes.is_empty());
         local.into_iter().for_each(|job| drop(job.cancel()));
@@ -318,8 +319,8 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Wakes or starts a thread for each job that can be begun, as far as there may be threads, but
-    /// for `free` jobs, whose threads are about to look for one; whether all could be started.
+    /// Wakes or starts a thread for each job that can run, within the limits, except for `free`
+    /// jobs, whose threads are about to take one; returns whether all were started.
     fn staff(self: &Arc<Shared>, mut state: MutexGuard<'_, State>, free: usize) -> bool {
         let wanted = state.jobs.ready(self.clock.now()).saturating_sub(free);
         self.long_wait.store(state.jobs.any_long_waits(), Ordering::Relaxed);
@@ -337,19 +338,19 @@ impl Shared {
         started == missing
     }
 
-    /// Starts a thread; whether it could be started.
+    /// Starts a thread; returns whether that succeeded.
     fn start(self: &Arc<Shared>) -> bool {
         let shared = Arc::clone(self);
-        // A thread begins with the identity of the one that starts it.
+        // A thread inherits the identity of its creator.
         let own = self.host.own.be_server();
         let thread = std::thread::Builder::new().name("upcall-pool".into());
-        // A mistake of this program: an operation that never completes would hide it.
+        // A panic is a bug: an operation that never completes would hide it.
         let serve = AssertUnwindSafe(move || shared.serve());
         let serve = || catch_unwind(serve).unwrap_or_else(|_| std::process::abort());
         own.is_ok() && thread.spawn(serve).is_ok()
     }
 
-    /// The life of a thread.
+    /// Main loop of a thread.
     fn serve(self: &Arc<Shared>) {
         let mut memory = Memory::default();
         let mut state = self.state();
@@ -379,7 +380,7 @@ impl Shared {
         state.counts.threads -= 1;
     }
 
-    /// A job has run: completes it, or queues it again for where it leads. The thread is free.
+    /// Completes a job, or queues it again for the lane that it leads to, and frees the thread.
     fn end(self: &Arc<Shared>, ran: Ran, ticket: &Ticket) {
         let mut state = self.state();
         state.jobs.end(ticket);
@@ -402,13 +403,13 @@ impl Shared {
                 }
             }
         };
-        // What has been waiting for a place of this lane can be begun now, too.
+        // Jobs waiting for a slot of this lane can start now, too.
         self.staff(state, 1);
         finished.into_iter().for_each(|finished| self.finish(finished));
         self.rest.notify_one();
     }
 
-    /// Something comes from another thread's world.
+    /// Delivers a message of another thread's world.
     fn deliver(&self, id: OpId, done: Done) {
         let now = self.clock.now();
         let span = Span { submitted: now, started: now, finished: now };

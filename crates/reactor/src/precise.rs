@@ -1,9 +1,9 @@
-//! What a program needs that acts at a stated microsecond: a clock that costs a few nanoseconds,
-//! control over its thread, and a ring whose operations are handed over at once.
+//! Means of programs that act at a stated microsecond: a clock that costs a few nanoseconds,
+//! control over the thread, and a ring with immediate submission.
 //!
-//! A [`World`](crate::World) serves many clients at small cost and decides itself when it enters
-//! the kernel. A load generator must decide that: it spins on the clock, and an operation that is
-//! late by a microsecond is an error. These are its means.
+//! A [`World`](crate::World) serves many clients at low cost and decides itself when it enters the
+//! kernel. A load generator must control that: it spins on the clock, and an operation that is late
+//! by a microsecond is an error.
 
 mod lane;
 mod thread;

@@ -1,4 +1,4 @@
-//! Who the process is, and how it becomes somebody less.
+//! Privileges of the process, and how it drops them.
 
 use crate::errno;
 use crate::identity::{self, Depth, Own};
@@ -11,26 +11,26 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::io;
 use std::path::Path;
 
-/// Whether the process may act as any user.
+/// Returns whether the process can act as any user.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The user that the process acts as.
+/// Returns the user that the process acts as.
 pub fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Lets the modes that clients ask for stand as they are.
+/// Clears the umask, so that clients get exactly the modes they request.
 pub fn clear_umask() {
     rustix::process::umask(rustix::fs::Mode::empty());
 }
 
-/// What the host's user database says of a user, by number or name.
+/// Looks up a user in the host's user database, by number or name.
 ///
 /// # Errors
-/// `NotFound` for a name that it does not know, or if it cannot be asked; `Invalid` for the number
-/// 2³² - 1, which is nobody's.
+/// `NotFound` for an unknown name, or if the database is unavailable; `Invalid` for the number
+/// 2³² - 1, which is no user's.
 pub fn find_user(text: &str) -> Result<User, Error> {
     let who = match text.parse() {
         Ok(uid) => Who::Uid(uid),
@@ -42,11 +42,11 @@ pub fn find_user(text: &str) -> Result<User, Error> {
     })
 }
 
-/// Turns the process into `user`, for good: no program that it starts has more privileges either,
-/// set-id bits or not. To be called before any other thread exists.
+/// Turns the process into `user`, irrevocably: programs that it starts have no more privileges
+/// either, with or without set-id bits. To be called before any other thread exists.
 ///
 /// # Errors
-/// If the process is not root, or if the kernel did not do all of it.
+/// If the process is not root, or if the kernel did not perform all of it.
 pub fn become_user(user: &User) -> io::Result<()> {
     if user.uid == u32::MAX || user.gid == u32::MAX {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -63,12 +63,12 @@ pub fn become_user(user: &User) -> io::Result<()> {
     }
 }
 
-/// Turns a process of root into one of `root` without the privileges of root, for good: what it may
-/// do with files depends on their owner and mode, as for any user. It may still listen at ports
+/// Turns a process of root into one of `root` without the privileges of root, irrevocably: its
+/// access to files depends on their owner and mode, as for any user. It may still listen at ports
 /// below 1024. To be called before any other thread exists.
 ///
 /// # Errors
-/// If the kernel did not do all of it.
+/// If the kernel did not perform all of it.
 pub fn renounce_privileges(root: &User) -> io::Result<()> {
     become_user(root)?;
     let all = rustix::thread::capabilities(None)?;
@@ -82,10 +82,10 @@ pub fn renounce_privileges(root: &User) -> io::Result<()> {
     }
 }
 
-/// Whether `caller` may list the directory and reach what is in it.
+/// Checks that `caller` may list the directory and access its entries.
 ///
 /// # Errors
-/// That of the kernel if not; `Io` if the process cannot say who it is.
+/// The kernel's error if not; `Io` if the process cannot determine its own identity.
 pub fn check_list(path: &Path, caller: &Caller) -> Result<(), Error> {
     let own = Own::get().map_err(errno::translate)?;
     own.assume(caller, None, Depth::Changing)?;
@@ -96,10 +96,10 @@ pub fn check_list(path: &Path, caller: &Caller) -> Result<(), Error> {
     listed.map(drop).map_err(errno::translate)
 }
 
-/// Fills memory with what nobody can guess.
+/// Fills memory with cryptographically secure random bytes.
 ///
 /// # Errors
-/// If the kernel has none.
+/// If the kernel has no random numbers.
 pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {

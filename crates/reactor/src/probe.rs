@@ -1,17 +1,17 @@
-//! Whether io_uring can be used here, in words that a person understands.
+//! Availability of io_uring, described for people.
 
 use crate::uring::ring::Ring;
 use io_uring::{Probe, opcode};
 use std::fs;
 use std::io;
 
-/// The oldest kernel that has all that the uring form uses.
+/// Oldest kernel with all features of the uring form.
 const KERNEL_MIN: (u32, u32) = (6, 1);
 
-/// Says whether [`Form::Uring`](crate::Form::Uring) will work here.
+/// Checks that [`Form::Uring`](crate::Form::Uring) will work here.
 ///
 /// # Errors
-/// The reason why not, as one sentence without a full stop.
+/// The reason, as one sentence without a full stop.
 pub fn probe() -> Result<(), String> {
     check_kernel()?;
     let ring = Ring::new().map_err(|error| explain(&error))?;
@@ -47,7 +47,7 @@ fn check_kernel() -> Result<(), String> {
         Some(found) if found < KERNEL_MIN => {
             Err(format!("kernel {release} is too old: {}.{} is needed", KERNEL_MIN.0, KERNEL_MIN.1))
         }
-        // A kernel with an unusual name is asked in other ways.
+        // A kernel with an unusual name is checked in other ways.
         Some(_) | None => Ok(()),
     }
 }

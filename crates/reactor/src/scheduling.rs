@@ -1,18 +1,18 @@
-//! When a thread runs, beside others on the same processor.
+//! Scheduling of a thread, beside others on the same processor.
 #![allow(unsafe_code)]
 
 use std::io;
 
-/// Lets other threads run before this one, by so much niceness (sched(7); at most 19).
+/// Raises the niceness of this thread, so that others run first (sched(7); at most 19).
 ///
 /// # Errors
-/// If the kernel refuses, which it does not: everybody may be nicer.
+/// If the kernel refuses, which it does not: everyone may raise it.
 pub fn stand_back(niceness: i32) -> io::Result<()> {
-    // Of no process means: of this thread.
+    // No process means this thread.
     Ok(rustix::process::setpriority_process(None, niceness)?)
 }
 
-/// The time slice of a thread that answers clients, ns; the shortest that Linux gives.
+/// Time slice of a thread that answers clients, ns; the minimum in Linux.
 const SLICE: u64 = 100_000;
 
 /// `struct sched_attr` (sched_setattr(2)), its first version.
@@ -28,16 +28,16 @@ struct Attributes {
     period: u64,
 }
 
-/// Asks for short time slices: this thread runs soon after it is woken, also where others compute,
-/// and no longer than its share. Linux does that since 6.12; before, it changes nothing. Threads
-/// that this one starts have slices as usual.
+/// Requests short time slices: this thread runs soon after a wake-up, even where others compute,
+/// and no longer than its share. It is effective since Linux 6.12. Threads started by this one have
+/// default slices.
 ///
 /// # Errors
-/// If the kernel refuses, as a filter of system calls may: clients wait a little longer then.
+/// If the kernel refuses, as a system call filter may: clients wait a little longer then.
 pub fn take_short_slices() -> io::Result<()> {
-    // SAFETY: takes a number and gives one.
+    // SAFETY: takes a number and returns one.
     if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
-        // Who started the server has chosen for it.
+        // The policy was chosen by whoever started the server.
         return Ok(());
     }
     let size = size_of::<Attributes>();
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn short_slices_are_not_inherited() {
-        // On a thread of its own: what it asks for stays.
+        // On a thread of its own, because the setting persists.
         let slices = std::thread::spawn(|| {
             take_short_slices().expect("an ordinary thread may");
             let child = std::thread::spawn(flags).join().expect("no panic");
@@ -77,7 +77,7 @@ mod tests {
 
     fn flags() -> u64 {
         let mut attributes = [0u64; 6];
-        // SAFETY: the kernel writes as many bytes as are said.
+        // SAFETY: the kernel writes as many bytes as the size argument says.
         let asked =
             unsafe { libc::syscall(libc::SYS_sched_getattr, 0, attributes.as_mut_ptr(), 48, 0) };
         assert_eq!(asked, 0);

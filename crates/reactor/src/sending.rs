@@ -1,27 +1,27 @@
-//! A send under way: several buffers, gathered, continued where a short send stopped.
+//! A send in progress: several buffers, gathered, continued after a short send.
 #![allow(unsafe_code)]
 
 use crate::memory::Memory;
 use base::Buf;
 use base::op::OpId;
 
-/// Most buffers in one system call (Linux `IOV_MAX`).
+/// Maximum number of buffers in one system call (Linux `IOV_MAX`).
 const GATHER_MAX: usize = 1024;
 
-/// Maximum number of bytes that operations move of those that could be divided among calls or
-/// waits, unless one operation has more: everything else waits meanwhile.
+/// Maximum number of bytes transferred in one call or wait by operations that can be divided among
+/// several, unless a single operation is larger: everything else waits meanwhile.
 pub(crate) const BATCH_BYTES: usize = 256 << 10;
 
-/// Operations of fewer bytes do not wait for others.
+/// Size, bytes, below which operations do not wait for others.
 pub(crate) const BULK_MIN: usize = 32 << 10;
 
-/// What is being sent. Boxed and reused by both forms; the kernel refers to `message` and
-/// `slices` until the call completes, so neither is touched before.
+/// A send in progress. Boxed and reused by both forms; the kernel refers to `message` and `slices`
+/// until the call completes, so neither is modified before.
 pub(crate) struct Sending {
-    /// Of which operation.
+    /// The operation.
     pub(crate) id: OpId,
     data: Vec<Buf>,
-    /// The first buffer that is not sent yet, and how much of it is.
+    /// First buffer not completely sent, and the number of its bytes sent.
     next: usize,
     sent: usize,
     slices: Vec<libc::iovec>,
@@ -29,14 +29,14 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// An idle one.
+    /// Returns an idle one.
     pub(crate) fn new() -> Sending {
         // SAFETY: all zero is a valid message header: no name, no slices, no control data.
         let message = unsafe { std::mem::zeroed() };
         Sending { id: OpId(0), data: Vec::new(), next: 0, sent: 0, slices: Vec::new(), message }
     }
 
-    /// Begins to send `data`.
+    /// Starts a send of `data`.
     pub(crate) fn begin(&mut self, id: OpId, data: Vec<Buf>) {
         assert!(self.data.is_empty(), "one send at a time");
         self.id = id;
@@ -59,25 +59,25 @@ impl Sending {
         assert_eq!(self.sent, 0, "no more is sent than there was");
     }
 
-    /// Whether all is sent.
+    /// Returns whether everything is sent.
     pub(crate) fn is_done(&self) -> bool {
         self.next == self.data.len()
     }
 
-    /// Bytes that are not sent yet.
+    /// Returns the number of bytes not yet sent.
     pub(crate) fn left(&self) -> usize {
         let all: usize = self.data[self.next..].iter().map(|buf| buf.len()).sum();
         assert!(all > self.sent || self.is_done(), "a buffer that was sent is passed");
         all - self.sent
     }
 
-    /// What to send next if it is in one piece.
+    /// Returns the rest to send if it is in one piece.
     pub(crate) fn single(&self) -> Option<&[u8]> {
         let last = self.next + 1 == self.data.len();
         last.then(|| &self.data[self.next][self.sent..])
     }
 
-    /// What to send next, as the kernel wants it. Valid until the next call of any method.
+    /// Returns the rest to send as a message header. Valid until the next call of any method.
     pub(crate) fn message(&mut self) -> *const libc::msghdr {
         assert!(!self.is_done(), "there is something to send");
         self.slices.clear();
@@ -93,7 +93,7 @@ impl Sending {
         &raw const self.message
     }
 
-    /// Ends: the memory goes back.
+    /// Ends the send and frees its memory.
     pub(crate) fn end(&mut self, memory: &mut Memory) {
         for buf in self.data.drain(..) {
             memory.give(buf);

@@ -5,31 +5,32 @@ use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::io;
 use std::mem::MaybeUninit;
 
-/// Keeps SIGINT and SIGTERM from ending the process, in this thread and those it starts.
+/// Blocks SIGINT and SIGTERM, in this thread and those it starts, so that they do not end the
+/// process.
 ///
-/// To be called first in `main`, before there is any other thread: a signal goes to whichever
-/// thread does not hold it. SIGPIPE is ignored as well; a broken connection is an error of the
-/// operation that notices.
+/// To be called first in `main`, before there is any other thread: a signal goes to any thread that
+/// does not block it. SIGPIPE is ignored as well; a broken connection is an error of the
+/// operation that finds it.
 pub fn hold_signals() {
     let set = stop_set();
-    // SAFETY: the set is initialised, and the old mask is not asked for. Ignoring a signal has
-    // no handler that could run.
+    // SAFETY: the set is initialised, and the old mask is not requested. Ignoring a signal has no
+    // handler that could run.
     unsafe {
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
     }
 }
 
-/// Lets SIGINT and SIGTERM end the process (again).
+/// Unblocks SIGINT and SIGTERM, so that they end the process.
 pub fn let_signals_through() {
     let set = stop_set();
-    // SAFETY: the set is initialised, and the old mask is not asked for.
+    // SAFETY: the set is initialised, and the old mask is not requested.
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
 }
 
 fn stop_set() -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset initialises the set before anything else looks at it.
+    // SAFETY: sigemptyset initialises the set before any other use.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
@@ -38,15 +39,14 @@ fn stop_set() -> libc::sigset_t {
     }
 }
 
-/// Where held signals arrive; for straight-line code that looks now and then whether it should
-/// end.
+/// Receiver of blocked signals; also for straight-line code that polls for its termination.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
 }
 
 impl Signals {
-    /// Holds signals, as [`hold_signals`], and listens for them.
+    /// Blocks signals, like [`hold_signals`], and receives them.
     ///
     /// # Errors
     /// Those of `signalfd(2)`.
@@ -54,7 +54,7 @@ impl Signals {
         hold_signals();
         let set = stop_set();
         let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
-        // SAFETY: the set is initialised; -1 asks for a new descriptor.
+        // SAFETY: the set is initialised; -1 requests a new descriptor.
         let raw = unsafe { libc::signalfd(-1, &raw const set, flags) };
         if raw < 0 {
             return Err(io::Error::last_os_error());
@@ -63,12 +63,12 @@ impl Signals {
         Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(raw) } })
     }
 
-    /// Readable when a signal came.
+    /// Returns a descriptor that is readable when a signal has arrived.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// How many signals came since the last look; does not wait.
+    /// Returns the number of signals since the last call; does not block.
     pub fn take(&self) -> usize {
         let mut bytes = [0; 8 * size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.fd, &mut bytes) {

@@ -1,4 +1,4 @@
-//! Listening, and who is at the other end of a connection.
+//! Listening sockets, and identification of peers.
 #![allow(unsafe_code)]
 
 use crate::errno;
@@ -15,15 +15,15 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How many connections may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// Where to listen.
+/// Address to listen at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// On the network. Port zero: any that is free.
+    /// On the network. Port zero for any free port.
     Tcp(SocketAddr),
-    /// A socket in the file system.
+    /// A Unix socket, by its path.
     Unix(PathBuf),
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A listening socket. Removes its name from the file system when it goes.
+/// A listening socket. Removes its name from the file system when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Listening {
     /// The socket.
@@ -45,13 +45,13 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// A socket that somebody else made, and has as well.
+    /// Returns a socket shared with another owner.
     pub(crate) fn shared(fd: OwnedFd) -> Listening {
         Listening { fd, unix: None }
     }
 }
 
-/// A unix socket's name, and what was there when it was bound.
+/// Name of a Unix socket, with the identity of its file when it was bound.
 #[derive(Debug)]
 struct Bound {
     path: PathBuf,
@@ -61,7 +61,7 @@ struct Bound {
 impl Drop for Listening {
     fn drop(&mut self) {
         let Some(bound) = &self.unix else { return };
-        // Somebody else may have put their own socket there.
+        // Another process may have bound its own socket there.
         if identity(&bound.path) == Some(bound.identity) {
             let _ = std::fs::remove_file(&bound.path);
         }
@@ -73,7 +73,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     metadata.file_type().is_socket().then(|| (metadata.dev(), metadata.ino()))
 }
 
-/// Listens; gives the address that it really became.
+/// Listens; returns the actual address, too.
 pub(crate) fn listen(address: &Address) -> io::Result<(Listening, Address)> {
     // Accepting several connections at once ends with `EAGAIN`.
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -89,7 +89,7 @@ fn listen_tcp(address: &SocketAddr, flags: SocketFlags) -> io::Result<(Listening
     sockopt::set_socket_reuseaddr(&fd, true)?;
     // Accepted sockets inherit it, which saves a call for each.
     sockopt::set_tcp_nodelay(&fd, true)?;
-    // A client whose host died is found out, so that its locks and files come back.
+    // Detects the death of a client's host, so that its locks and files are released.
     sockopt::set_socket_keepalive(&fd, true)?;
     sockopt::set_tcp_keepidle(&fd, Duration::from_secs(60))?;
     sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(20))?;
@@ -104,9 +104,9 @@ fn listen_tcp(address: &SocketAddr, flags: SocketFlags) -> io::Result<(Listening
     Ok((Listening { fd, unix: None }, Address::Tcp(bound)))
 }
 
-/// Limits the bytes that wait to be sent on a connection, or on those that a socket accepts
-/// (`TCP_NOTSENT_LOWAT`, Linux 3.12). Without a limit they are as many as `tcp_wmem` allows, 4 MiB,
-/// outside of the memory that is counted, and copying them delays others.
+/// Limits the unsent bytes of a connection, or of those accepted by a socket (`TCP_NOTSENT_LOWAT`,
+/// Linux 3.12). Otherwise `tcp_wmem` allows 4 MiB, outside of the accounted memory, and copying
+/// them delays others.
 fn set_unsent_max(fd: &OwnedFd) -> rustix::io::Result<()> {
     let most = UNSENT_MAX as libc::c_int;
     let bytes = size_of_val(&most) as libc::socklen_t;
@@ -144,7 +144,7 @@ fn listen_unix(path: &Path, flags: SocketFlags) -> io::Result<(Listening, Addres
     Ok((Listening { fd, unix }, Address::Unix(path.to_path_buf())))
 }
 
-/// Removes a socket that nobody listens to any more. Anything else stays.
+/// Removes a socket without a listener. Other files stay.
 fn remove_stale(path: &Path, probe: &OwnedFd, name: &SocketAddrUnix) -> io::Result<()> {
     let in_use = || io::Error::from(rustix::io::Errno::ADDRINUSE);
     if identity(path).is_none() {
@@ -157,7 +157,7 @@ fn remove_stale(path: &Path, probe: &OwnedFd, name: &SocketAddrUnix) -> io::Resu
     }
 }
 
-/// Accepts up to `max` connections; `None` if no client waits. An error after the first connection
+/// Accepts up to `max` connections; `None` if none is pending. An error after the first connection
 /// is dropped: the next accept returns it again unless it concerned that client only.
 pub(crate) fn accept_up_to<T>(
     max: usize,
@@ -174,7 +174,7 @@ pub(crate) fn accept_up_to<T>(
     (!accepted.is_empty()).then_some(Ok(accepted))
 }
 
-/// A socket with which to connect to `address`.
+/// Returns a socket for a connection to `address`.
 pub(crate) fn dial(address: &op::Address, extra: SocketFlags) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | extra;
     let op::Address::Tcp(address) = address else {
@@ -183,7 +183,8 @@ pub(crate) fn dial(address: &op::Address, extra: SocketFlags) -> rustix::io::Res
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     sockopt::set_tcp_nodelay(&fd, true)?;
-    // A peer whose host died is found out: idle by probes, busy by what it does not acknowledge.
+    // Detects the death of the peer's host: by probes when idle, by missing acknowledgements when
+    // busy.
     sockopt::set_socket_keepalive(&fd, true)?;
     sockopt::set_tcp_keepidle(&fd, Duration::from_secs(5))?;
     sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(2))?;
@@ -193,7 +194,7 @@ pub(crate) fn dial(address: &op::Address, extra: SocketFlags) -> rustix::io::Res
     Ok(fd)
 }
 
-/// An address as the kernel wants it.
+/// Converts an address for the kernel.
 pub(crate) fn kernel_address(address: &op::Address) -> rustix::io::Result<SocketAddrAny> {
     match address {
         op::Address::Tcp(address) => Ok((*address).into()),
@@ -201,7 +202,7 @@ pub(crate) fn kernel_address(address: &op::Address) -> rustix::io::Result<Socket
     }
 }
 
-/// Who is at the other end of an accepted connection.
+/// Returns the peer of an accepted connection.
 pub(crate) fn peer(fd: BorrowedFd<'_>) -> Result<Peer, Error> {
     let local = rustix::net::getsockname(fd).map_err(errno::translate)?;
     if local.address_family() == AddressFamily::UNIX {
@@ -222,7 +223,7 @@ fn local_peer(fd: BorrowedFd<'_>) -> rustix::io::Result<User> {
     })
 }
 
-/// The supplementary groups of the process that connected (`SO_PEERGROUPS`, Linux 4.13).
+/// Returns the supplementary groups of the process that connected (`SO_PEERGROUPS`, Linux 4.13).
 fn peer_groups(fd: BorrowedFd<'_>) -> rustix::io::Result<Vec<u32>> {
     let mut groups = vec![0u32; 64];
     loop {
@@ -270,7 +271,7 @@ mod tests {
         let dialled = dial(&op::Address::Tcp(bound), SocketFlags::empty()).expect("a socket");
         assert_eq!(option(&dialled, libc::TCP_NOTSENT_LOWAT), most);
         let (bytes, mut sent) = (vec![0; 1 << 20], 0);
-        // Buffers grow as data arrives, and the client's kernel may be late to take it.
+        // Buffers grow as data arrives, and the client's kernel may be late to receive it.
         let is_writable = || {
             let mut fds = [PollFd::new(&fd, PollFlags::OUT)];
             let pause = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -285,12 +286,12 @@ mod tests {
         }
         let unsent = unsent(&fd);
         assert!(sent >= unsent && unsent > 0, "{sent} {unsent}");
-        // One packet may go beyond the limit.
+        // One packet may exceed the limit.
         assert!(unsent <= UNSENT_MAX + (64 << 10), "{unsent}");
         drop(client);
     }
 
-    /// An option of TCP that is a number.
+    /// Returns a numeric option of TCP.
     fn option(fd: &OwnedFd, name: libc::c_int) -> libc::c_int {
         let mut value: libc::c_int = 0;
         let mut bytes = size_of_val(&value) as libc::socklen_t;
@@ -303,7 +304,7 @@ mod tests {
         value
     }
 
-    /// Bytes that a socket has not begun to send (`SIOCOUTQNSD`, `tcp(7)`).
+    /// Returns the number of bytes not yet transmitted on a socket (`SIOCOUTQNSD`, `tcp(7)`).
     fn unsent(fd: &OwnedFd) -> usize {
         const SIOCOUTQNSD: libc::Ioctl = 0x894b;
         let mut count: libc::c_int = 0;

@@ -1,63 +1,63 @@
-//! Looking again for a moment before sleeping.
+//! Spinning for a moment before sleeping.
 //!
-//! Going to sleep and being woken costs tens of microseconds on two processors, more in virtual
-//! machines; a client that sends one request after the other pays it each time. So a wait that
-//! follows a short one, and that brought little, looks again for a moment before it sleeps. A
-//! moment that brings nothing is the last until a wait has been short again: an idle server spins
-//! once and then sleeps.
+//! A sleep and a wake-up cost tens of microseconds on two processors, more in virtual machines; a
+//! client with one request at a time pays this for each. So a wait that follows a short one,
+//! and that returned little, spins for a moment before it sleeps. If nothing arrives, there is no
+//! spinning until a wait has been short again: an idle server spins once and then sleeps.
 //!
-//! Other threads that want the processor meanwhile get it by `sched_yield`. Linux charges whoever
-//! yields a whole time slice (EEVDF, since 6.6), so beside a thread that computes, the next event
-//! waits for milliseconds; one that sleeps instead is run at once when it is woken. So when others
-//! had the processor for longer than spinning would have lasted, there is none for a while, and for
-//! twice as long whenever they have it again soon after that. Those that compute now and then, as
-//! threads of the kernel do, end it for moments, those that always compute for seconds. The kernel
-//! counts who had it: a host that stops its virtual machine for a moment looks the same otherwise.
+//! Other threads that need the processor meanwhile get it by `sched_yield`. Linux charges a whole
+//! time slice for a yield (EEVDF, since 6.6), so beside a thread that computes, the next event
+//! waits for milliseconds; a sleeping thread instead runs at once when it is woken. So when others
+//! had the processor for longer than the spinning would have lasted, spinning pauses for a while,
+//! and for twice as long whenever this happens again soon after. Threads that compute now and then,
+//! as those of the kernel do, stop it for moments, those that always compute for seconds. The
+//! kernel's count of context switches tells this from a pause of the whole virtual machine by its
+//! host.
 #![allow(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the reactor is where the clocks are read")]
 
 use std::time::{Duration, Instant};
 
-/// So many events at once are few: one client's, or two.
+/// Number of events at once that count as few: those of one or two clients.
 const FEW: usize = 2;
 
 /// First and longest pause of spinning after others had the processor.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Whether and how long to look again.
+/// State of spinning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spin {
-    /// How long at most; zero: never.
+    /// Maximum duration; zero: no spinning.
     limit: Duration,
-    /// The last wait was short, and brought little.
+    /// Whether the last wait was short, and returned little.
     warm: bool,
-    /// The last pause, and when it ended or ends: others compute on this processor.
+    /// The last pause and its end: others compute on this processor.
     pause: Duration,
     paused_until: Option<Instant>,
 }
 
 impl Spin {
-    /// Spinning for at most `limit`, where there is more than one processor.
+    /// Returns spinning for at most `limit`, on machines with more than one processor.
     pub(crate) fn new(limit: Duration) -> Spin {
-        // SAFETY: sysconf takes a number and gives one. The processors of the host count, not those
-        // that this thread may use: clients run on the others.
+        // SAFETY: sysconf takes a number and returns one. The processors of the host count, not
+        // those that this thread may use: clients run on the others.
         let several = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) } > 1;
         let limit = if several { limit } else { Duration::ZERO };
         Spin { limit, warm: false, pause: Duration::ZERO, paused_until: None }
     }
 
-    /// Whether it is worth while to look, with so much time to wait.
+    /// Returns whether spinning is worthwhile, given the time to wait.
     pub(crate) fn is_warm(&self, timeout: Option<Duration>) -> bool {
         self.warm && timeout.is_none_or(|timeout| timeout > self.limit)
     }
 
-    /// A wait has brought so many events: with much to do, sleeping costs little.
+    /// Records the number of events of a wait: with many, sleeping costs little.
     pub(crate) fn note(&mut self, events: usize) {
         self.warm &= events <= FEW;
     }
 
-    /// Looks by calling `look` until it sees something or the moment is over; whether it saw.
+    /// Calls `look` until it returns `true` or the moment is over; returns whether it did.
     pub(crate) fn look(&mut self, mut look: impl FnMut() -> bool) -> bool {
         if !self.warm {
             return false;
@@ -80,14 +80,14 @@ impl Spin {
         false
     }
 
-    /// Others have had the processor until now.
+    /// Starts a pause, because others had the processor until now.
     fn pause_at(&mut self, now: Instant) {
         let was_soon = self.paused_until.is_some_and(|until| now < until + self.pause);
         self.pause = if was_soon { PAUSE_MAX.min(self.pause * 2) } else { PAUSE_MIN };
         self.paused_until = Some(now + self.pause);
     }
 
-    /// Sleeps by calling `sleep`, and notes whether that was short.
+    /// Sleeps by calling `sleep`, and records whether that was short.
     pub(crate) fn sleep<T>(&mut self, sleep: impl FnOnce() -> T) -> T {
         if self.limit.is_zero() {
             return sleep();
@@ -100,7 +100,7 @@ impl Spin {
     }
 }
 
-/// Number of times that another thread has had the processor while this one wanted it.
+/// Returns the number of involuntary context switches of this thread.
 fn switches() -> i64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes one structure, which lives across the call; zeros are one too.
@@ -132,9 +132,9 @@ mod tests {
         assert!(!spin.look(|| unreachable!("the wait was long")));
     }
 
-    /// Threads of this test on one processor: this one, and one that computes.
+    /// Runs a test beside a thread that computes on the same processor.
     fn with_another<T>(run: impl FnOnce() -> T) -> T {
-        /// The other one ends also if this one fails.
+        /// Ends the other thread also if this one fails.
         struct Done<'a>(&'a AtomicBool);
         impl Drop for Done<'_> {
             fn drop(&mut self) {

@@ -1,9 +1,9 @@
 //! The form with epoll and the pool: for kernels and containers that forbid io_uring.
 //!
-//! Connections are watched edge by edge (`EPOLLET`): each remembers whether it may be readable
-//! or writable, an operation is tried at once if so, and waits for the next edge otherwise. Reads
-//! of files are tried at once too, as far as the page cache goes (`RWF_NOWAIT`); everything else
-//! on files is asynchronous only by the pool's threads.
+//! Connections are watched edge-triggered (`EPOLLET`): each records whether it may be readable or
+//! writable; an operation is tried at once if so, and otherwise waits for the next edge. Reads of
+//! files are tried at once too, from the page cache (`RWF_NOWAIT`); all other operations on files
+//! run on the pool's threads.
 
 mod connection;
 
@@ -24,24 +24,24 @@ use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::time::Duration;
 
-/// How much is received into a buffer of the reactor's own, bytes; the same as the ring's.
+/// Size of a receive into a buffer of the reactor's own, bytes; the same as the ring's.
 const RECEIVE: usize = 16 << 10;
 
-/// Results shorter than this are copied, so that the large buffer stays here.
+/// Size below which received data are copied, bytes, so that the large buffer is kept.
 const COPY_MAX: usize = 2048;
 
-/// What an epoll event is about, in the upper half of its data; the lower half is a number.
+/// Kind of an epoll event, in the upper half of its data; the lower half is a number.
 const CONNECTION: u64 = 0;
 const LISTENER: u64 = 1 << 32;
 const WAKE: u64 = 2 << 32;
 const SIGNAL: u64 = 3 << 32;
 
-/// A listening socket's part here.
+/// State of a listening socket.
 #[derive(Default)]
 struct Accepting {
-    /// Whether a connection may be waiting.
+    /// Whether a connection may be pending.
     ready: bool,
-    /// Who waits for one.
+    /// Pending accepts, with their maximum number of connections.
     waiting: VecDeque<(OpId, usize)>,
 }
 
@@ -49,15 +49,15 @@ struct Accepting {
 pub(crate) struct Threads {
     pub(crate) common: Common,
     epoll: OwnedFd,
-    /// By number of the descriptor.
+    /// Connections by number of the descriptor.
     connections: Vec<Option<Box<Connection>>>,
-    /// By number of the listener.
+    /// Listeners by number.
     accepting: Vec<Accepting>,
     #[allow(clippy::vec_box, reason = "the kernel refers to them, so they must not move")]
     sendings: Vec<Box<Sending>>,
-    /// Large sends that have got room, each for its turn.
+    /// Sockets with large sends that can continue, in turn.
     roomy: VecDeque<Socket>,
-    /// For the next receive without a buffer.
+    /// Buffer for the next receive without one.
     spare: Option<Buf>,
     edges: Vec<epoll::Event>,
 }
@@ -124,7 +124,7 @@ impl Threads {
 
     // Files.
 
-    /// Reads what the page cache has at once, and leaves the rest to the pool.
+    /// Reads data in the page cache at once, and leaves the rest to the pool.
     fn read(&mut self, id: OpId, file: File, offset: u64, count: u32, headroom: u32) {
         let submitted = self.common.clock.now();
         let mut buf = self.common.read_buffer(headroom, count);
@@ -178,7 +178,7 @@ impl Threads {
         Ok(Some((socket, peer)))
     }
 
-    /// Takes up a connection; closes the socket if that fails.
+    /// Registers a connection; closes the socket if that fails.
     fn watch_connection(&mut self, socket: Socket, connection: Connection) -> Result<(), Error> {
         let index = socket.0 as usize;
         if self.connections.len() <= index {
@@ -202,7 +202,7 @@ impl Threads {
     }
 
     fn connect(&mut self, id: OpId, to: &Address) {
-        // The way to a unix socket is the server's own.
+        // Connecting to a Unix socket uses the server's own identity.
         let _ = self.common.host.own.be_server();
         let begun = sockets::kernel_address(to).and_then(|address| {
             let fd = sockets::dial(to, SocketFlags::NONBLOCK)?;
@@ -221,7 +221,7 @@ impl Threads {
         }
     }
 
-    /// Completes a connect if an edge says that it has come to an end.
+    /// Completes a connect if an edge reports its end.
     fn try_connect(&mut self, socket: Socket) {
         let Some(connection) = self.connection(socket) else { return };
         let decided = connection.writable || connection.ended;
@@ -300,7 +300,8 @@ impl Threads {
                 self.common.end_of_stream(socket, own)
             }
             Ok(n) => {
-                // Less than asked: all that was there. After a hang-up no further edge comes.
+                // Less than requested: the socket is drained. After a shutdown no further edge
+                // arrives.
                 connection.readable = n == asked || connection.ended;
                 Ok(if own { self.claim(buf, n) } else { grown(buf, n) })
             }
@@ -313,7 +314,7 @@ impl Threads {
         self.spare.take().unwrap_or_else(|| self.common.memory.take(0, RECEIVE))
     }
 
-    /// Puts memory that nothing came into where the next receive finds it.
+    /// Keeps unused memory for the next receive.
     fn put_away(&mut self, buf: Buf, own: bool) {
         if !own {
             return self.common.memory.give(buf);
@@ -322,7 +323,7 @@ impl Threads {
         self.spare = Some(buf);
     }
 
-    /// Much data leaves with its memory, little data as a copy.
+    /// Returns received data: a large amount with its memory, a small one as a copy.
     fn claim(&mut self, mut buf: Buf, n: usize) -> Buf {
         if n > COPY_MAX {
             return grown(buf, n);
@@ -366,7 +367,7 @@ impl Threads {
         self.sent(sending, result);
     }
 
-    /// Goes on with a send that may have got room, in its turn if it is a large one.
+    /// Continues a send that may have room, in its turn if it is a large one.
     fn send_in_turn(&mut self, socket: Socket) {
         let Some(connection) = self.connection(socket) else { return };
         if connection.sending.as_ref().is_none_or(|sending| sending.left() < BULK_MIN) {
@@ -378,12 +379,12 @@ impl Threads {
         }
     }
 
-    /// Goes on with large sends, as many as one wait may take.
+    /// Continues large sends, as many as one wait may take.
     fn send_roomy(&mut self) {
         let mut bytes = 0;
         while bytes < BATCH_BYTES {
             let Some(socket) = self.roomy.pop_front() else { return };
-            // It may be another connection by now, of the same number.
+            // The number may be another connection's by now.
             let Some(connection) = self.connection(socket) else { continue };
             connection.has_turn = false;
             bytes += connection.sending.as_ref().map_or(0, |sending| sending.left());
@@ -400,7 +401,8 @@ impl Threads {
     // Cancelling.
 
     fn cancel(&mut self, id: OpId) {
-        // What clients cancel is there; the others are cancelled by the server alone, and rarely.
+        // Operations that clients cancel are on the pool; the others are cancelled by the server
+        // only, and rarely.
         if self.common.pool.cancel(id) {
             return;
         }
@@ -433,7 +435,7 @@ impl Threads {
         }
     }
 
-    /// A new listener is to be watched.
+    /// Starts watching a new listener.
     pub(crate) fn watch_listener(&mut self, listener: Listener) -> io::Result<()> {
         let index = listener.0 as usize;
         assert!(index >= self.accepting.len(), "listeners are numbered in order");
@@ -461,7 +463,7 @@ impl Threads {
         }
     }
 
-    /// Takes the edges that came; sleeps for them if there is nothing else to do.
+    /// Handles edges; sleeps for them if there is nothing else to do.
     fn poll(&mut self, timeout: Option<Duration>) {
         let mut edges = std::mem::take(&mut self.edges);
         assert!(edges.is_empty(), "all were looked at");
@@ -481,7 +483,7 @@ impl Threads {
         self.send_roomy();
     }
 
-    /// Looks for a moment whether anything comes.
+    /// Spins for a moment; returns whether anything arrived.
     fn look(&mut self, timeout: Option<Duration>, edges: &mut Vec<epoll::Event>) -> bool {
         if !self.common.spin.is_warm(timeout) {
             return false;
@@ -520,7 +522,7 @@ impl Drop for Threads {
     }
 }
 
-/// Waits for edges; none come if the time passes or a signal interrupts.
+/// Waits for edges; returns none if the time passes or a signal interrupts.
 fn take_edges(epoll: &OwnedFd, timeout: Option<Duration>, edges: &mut Vec<epoll::Event>) {
     let timeout = timeout.map(timespec);
     if epoll::wait(epoll, rustix::buffer::spare_capacity(edges), timeout.as_ref()).is_err() {
@@ -547,8 +549,8 @@ fn grown(mut buf: Buf, n: usize) -> Buf {
     buf
 }
 
-/// Reads without waiting. `true`: all that there is, up to `count`; `false`: the rest takes
-/// waiting.
+/// Reads without blocking; returns `true` if the read is complete, up to `count`, and `false` if
+/// the rest would block.
 fn read_cached(file: File, offset: u64, count: usize, buf: &mut Buf) -> Result<bool, Error> {
     assert!(buf.is_empty() && buf.tailroom() >= count, "a read has room for what it wants");
     let fd = descriptor::file(file)?;

@@ -1,9 +1,9 @@
 //! The form with one io_uring: files, sockets and waiting in one system call per turn.
 //!
-//! Each operation has a slot that owns all memory the kernel may touch, until the completion has
-//! come, also when the operation is cancelled. The ring is driven by one thread only, the one
-//! that made it (`SINGLE_ISSUER`, `DEFER_TASKRUN`): the kernel does its part of the work while
-//! this thread is in the kernel anyway.
+//! Each operation has a slot that owns all memory the kernel may access, until its completion, also
+//! after a cancellation. The ring is used by its creating thread only (`SINGLE_ISSUER`,
+//! `DEFER_TASKRUN`): the kernel does its part of the work while this thread is in the kernel
+//! anyway.
 #![allow(unsafe_code)]
 
 mod blocks;
@@ -30,26 +30,26 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::time::Duration;
 
-/// Results shorter than this are copied out of the kernel's buffer, which stays where it is.
+/// Size below which received data are copied out of the kernel's buffer, bytes, which is kept.
 const COPY_MAX: usize = 2048;
 
-/// How long the end of the reactor waits for what is under way.
+/// Maximum time that the end of the reactor waits for operations in flight.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Events of a poll for something to read.
+/// Events of a poll for data.
 const READABLE: u32 = libc::POLLIN as u32;
-/// Those of a poll for room.
+/// Events of a poll for room.
 const WRITABLE: u32 = libc::POLLOUT as u32;
 
-/// What an operation under way owns.
+/// An operation in flight, with the memory that it owns.
 enum Slot {
-    /// A poll of the listener; connections are accepted when it ends.
+    /// A poll of the listener; connections are accepted at its end.
     Accept {
         id: OpId,
         listener: Listener,
         max: usize,
     },
-    /// The kernel reads the address.
+    /// A connect. The kernel reads the address.
     Connect {
         id: OpId,
         fd: OwnedFd,
@@ -65,11 +65,11 @@ enum Slot {
     Send {
         socket: Socket,
         sending: Box<Sending>,
-        /// Bytes that it may move at once because the socket had no room before.
+        /// Number of bytes that it may transfer at once because the socket had no room before.
         bytes: usize,
     },
-    /// A send that waits until its socket has room. Were it left to the kernel, all that get room
-    /// at once would be repeated within one call, before anything else.
+    /// A send that waits until its socket has room. If the kernel waited instead, all sends that
+    /// get room at once would be repeated within one call, before anything else.
     Room {
         socket: Socket,
         sending: Box<Sending>,
@@ -85,7 +85,7 @@ enum Slot {
         id: OpId,
         data: Buf,
     },
-    /// Blocks of a volume. The kernel reads the slices and whatever they point to.
+    /// Blocks of a volume. The kernel reads the slices and the memory that they point to.
     Blocks {
         id: OpId,
         file: File,
@@ -95,18 +95,18 @@ enum Slot {
     Sync {
         id: OpId,
     },
-    /// The pool's call to wake up.
+    /// The pool's wake-up read.
     Wake {
         count: Box<[u8; 8]>,
     },
-    /// A signal.
+    /// A poll for signals.
     Signal,
 }
 
-/// A slot's content with the number that tells it from earlier ones at the same place.
+/// A slot with the number that distinguishes it from earlier ones at the same index.
 struct Entry {
     sequence: u32,
-    /// When the ring was last entered before it was put there.
+    /// Time of the last entry into the kernel before it was created.
     submitted: Instant,
     slot: Slot,
 }
@@ -117,19 +117,20 @@ pub(crate) struct Uring {
     ring: Ring,
     shelf: Shelf,
     slots: Slab<Entry>,
-    /// Slots of reads by their operations: what clients cancel, however many others there are.
+    /// Slots of reads by operation, which clients cancel, so that the cost does not depend on their
+    /// number.
     reads: BTreeMap<OpId, usize>,
-    /// Receives that found no buffer on the shelf, in the order in which they are tried again.
+    /// Receives that found no free buffer, in the order of their retries.
     unbuffered: VecDeque<(OpId, Socket)>,
     sequence: u32,
     personalities: Personalities,
-    /// Used ones, to be used again.
+    /// Idle ones, for reuse.
     #[allow(clippy::vec_box, reason = "the kernel refers to them, so they must not move")]
     sendings: Vec<Box<Sending>>,
     completions: Vec<cqueue::Entry>,
-    /// By number of the descriptor: the last receive took all there was.
+    /// Whether the last receive drained the socket, by number of the descriptor.
     drained: Vec<bool>,
-    /// The time, as of the last wait: near enough for what is submitted behind it.
+    /// Time of the last wait: an approximation for operations submitted after it.
     turn: Instant,
 }
 
@@ -160,11 +161,11 @@ impl Uring {
 
     // Starting.
 
-    /// Puts an operation into a slot and its entry into the queue.
+    /// Creates the slot of an operation and queues its entry.
     fn start(&mut self, slot: Slot, entry: squeue::Entry) {
         self.sequence = self.sequence.wrapping_add(1) & 0x7fff_ffff;
         let mut bytes = slot.bytes();
-        // Where there was no more, the kernel moves nothing within the call.
+        // On a drained socket, the kernel transfers nothing within the call.
         if let Slot::Receive { socket, .. } = &slot
             && self.is_drained(*socket)
         {
@@ -235,7 +236,8 @@ impl Uring {
         }
     }
 
-    /// Moves blocks, on the pool if their file system may hang: the ring's own threads are few.
+    /// Transfers blocks, on the pool if their file system may block: the ring's own threads are
+    /// few.
     fn begin_blocks(&mut self, id: OpId, file: File, passage: Passage) {
         if self.common.is_far(file) {
             return self.common.push(id, file, Work::Blocks { file, passage });
@@ -262,7 +264,7 @@ impl Uring {
         };
         let (place, length) = (address.as_ptr().cast(), address.addr_len());
         let entry = opcode::Connect::new(types::Fd(fd.as_raw_fd()), place, length).build();
-        // The way to a unix socket is the server's own.
+        // Connecting to a Unix socket uses the server's own identity.
         let entry = entry.personality(self.personalities.server());
         self.start(Slot::Connect { id, fd, address }, entry);
     }
@@ -294,7 +296,7 @@ impl Uring {
         self.start(Slot::Receive { id, socket, into, count }, entry);
     }
 
-    /// Where the last receive took all there was, the kernel need not look before it waits.
+    /// Returns the flag that spares the kernel a first attempt on a drained socket.
     fn patience(&self, socket: Socket) -> u16 {
         const POLL_FIRST: u16 = 1;
         if self.is_drained(socket) { POLL_FIRST } else { 0 }
@@ -352,7 +354,7 @@ impl Uring {
         self.start(Slot::Read { id, file, offset, count, buf }, entry);
     }
 
-    /// Writes as the caller: the kernel has to take set-id bits away from what users write.
+    /// Writes as the caller: the kernel must clear set-id bits on writes of ordinary users.
     fn write(&mut self, id: OpId, caller: Caller, file: File, offset: u64, data: Buf) {
         let personality = match &caller {
             caller if self.common.host.own.acts_as_server(caller) => {
@@ -392,7 +394,7 @@ impl Uring {
         if let Some(key) = self.reads.get(&id) {
             return self.cancel_by_name(name(*key, self.slots[*key].sequence));
         }
-        // The others are cancelled by the server alone, and rarely.
+        // The others are cancelled by the server only, and rarely.
         if let Some(at) = self.unbuffered.iter().position(|(waiting, _)| *waiting == id) {
             self.unbuffered.remove(at);
             self.common.ready(id, Done::Received(Err(Error::Cancelled)));
@@ -435,7 +437,7 @@ impl Uring {
         for name in names {
             self.cancel_by_name(name);
         }
-        // The kernel must have seen all of them before the descriptor may mean something else.
+        // The kernel must have processed all of them before the descriptor may be reused.
         self.enter(false, Some(Duration::ZERO));
         self.common.close_listener(closed);
     }
@@ -465,7 +467,7 @@ impl Uring {
         }
     }
 
-    /// Hands over what is queued, and sleeps if there is nothing else to do.
+    /// Submits queued operations, and sleeps if there is nothing else to do.
     fn enter(&mut self, sleep: bool, timeout: Option<Duration>) {
         self.common.statistics.kernel_entries += 1;
         if sleep && !self.look(timeout) && self.common.pool.fall_asleep() {
@@ -476,7 +478,7 @@ impl Uring {
         }
     }
 
-    /// Hands over what is queued and looks for a moment what comes of it.
+    /// Submits queued operations and spins for completions.
     fn look(&mut self, timeout: Option<Duration>) -> bool {
         if !self.common.spin.is_warm(timeout) {
             return false;
@@ -496,13 +498,13 @@ impl Uring {
         }
         self.completions = completions;
         let returned = self.shelf.publish();
-        // Without completions that hold one, all buffers are there.
+        // Without pending completions, all buffers are free.
         let buffers = if self.ring.any_completion() { returned } else { shelf::COUNT.into() };
         self.retry_receives(buffers);
     }
 
-    /// Submits receives again that found no buffer, as many as there may be buffers for: if all
-    /// were, most would find none again.
+    /// Resubmits receives that found no free buffer, as many as there may be buffers for: most of
+    /// the others would fail again.
     fn retry_receives(&mut self, buffers: usize) {
         for _ in 0..buffers.max(1) {
             let Some((id, socket)) = self.unbuffered.pop_front() else { return };
@@ -584,7 +586,7 @@ impl Uring {
     fn complete_shelf_receive(&mut self, id: OpId, socket: Socket, completion: &cqueue::Entry) {
         let result = completion.result();
         if result == -libc::ENOBUFS {
-            // It is tried before receives that come later, without waiting for the socket first.
+            // This one is retried before later receives, without waiting for the socket first.
             self.note_drained(socket, false);
             return self.unbuffered.push_back((id, socket));
         }
@@ -650,7 +652,7 @@ impl Uring {
         result: i32,
     ) {
         if result == -libc::EAGAIN {
-            // Not by the ring, then.
+            // The ring cannot do it.
             let work = Work::Read { file, offset, count, buf };
             return self.common.push(id, file, work);
         }
@@ -666,7 +668,7 @@ impl Uring {
 }
 
 impl Slot {
-    /// Whether how long it takes is worth knowing.
+    /// Returns whether its time is recorded.
     fn is_file_work(&self) -> bool {
         match self {
             Slot::Read { .. } | Slot::Write { .. } | Slot::Blocks { .. } | Slot::Sync { .. } => {
@@ -682,7 +684,7 @@ impl Slot {
         }
     }
 
-    /// Size for [`Ring::push_bulk`], bytes.
+    /// Returns the size for [`Ring::push_bulk`], bytes.
     fn bytes(&self) -> usize {
         match self {
             Slot::Receive { into: Some(_), count, .. } => *count,
@@ -700,7 +702,7 @@ impl Slot {
         }
     }
 
-    /// The read of a file or volume that this is, by its operation.
+    /// Returns the operation if this is a read of a file or volume.
     fn read(&self) -> Option<OpId> {
         match self {
             Slot::Read { id, .. } => Some(*id),
@@ -718,7 +720,7 @@ impl Slot {
         }
     }
 
-    /// Whether this is operation `id` and can be ended early.
+    /// Returns whether this is operation `wanted` and can be ended early.
     fn can_be_cancelled(&self, wanted: OpId) -> bool {
         match self {
             Slot::Accept { id, .. } | Slot::Connect { id, .. } | Slot::Receive { id, .. } => {
@@ -737,7 +739,7 @@ impl Slot {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // What the kernel does not know yet names descriptors that are closed in a moment.
+        // Entries not yet submitted refer to descriptors that are about to be closed.
         for name in self.ring.take_back_all() {
             key(name).map(|key| self.slots.try_remove(key));
         }
@@ -755,21 +757,21 @@ impl Drop for Uring {
             }
         }
         if !self.slots.is_empty() {
-            // What still hangs (a read of a dead disk) keeps its memory for ever.
+            // Operations that still hang (a read of a dead disk) keep their memory for ever.
             std::mem::forget(std::mem::take(&mut self.slots));
             self.shelf.abandon();
         }
     }
 }
 
-/// The name of a slot's operation in the ring.
+/// Returns the name of a slot's operation in the ring.
 fn name(key: usize, sequence: u32) -> u64 {
     assert!(key < 1 << 32, "half of a name is for the slot");
     assert!(sequence < 1 << 31, "no name is that of what is ignored");
     (u64::from(sequence) << 32) | key as u64
 }
 
-/// The slot that a name is for; `None`: nobody waits for it.
+/// Returns the slot of a name; `None` if its completion is ignored.
 fn key(name: u64) -> Option<usize> {
     (name != ring::IGNORED).then_some((name & 0xffff_ffff) as usize)
 }

@@ -1,7 +1,7 @@
-//! The file or block device that a volume is in.
+//! The file or block device of a volume.
 //!
-//! It is opened for direct I/O where that is possible, because a volume has a cache of its own,
-//! and locked, because two servers on one volume would destroy it.
+//! Opened for direct I/O where possible, because a volume has a cache of its own, and locked,
+//! because two servers on one volume would destroy it.
 
 use crate::blocks::Passage;
 use crate::clock;
@@ -14,13 +14,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often it is tried to open a volume that somebody has, and how long after each other.
+/// Number of attempts to open a volume in use, and the pause between them.
 const TRIES_MAX: u32 = 41;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// An open volume, for straight-line code; [`crate::World::adopt_volume`] gives it to a reactor.
+/// An open volume, for straight-line code; [`crate::World::adopt_volume`] passes it to a reactor.
 ///
-/// The lock is exclusive and goes with the descriptor.
+/// The lock is exclusive and is released with the descriptor.
 #[derive(Debug)]
 pub struct VolumeFile {
     fd: OwnedFd,
@@ -30,18 +30,18 @@ impl VolumeFile {
     /// Opens a plain file or a block device.
     ///
     /// # Errors
-    /// `WouldBlock` if somebody has it open already, or the device is mounted; `InvalidInput` if
-    /// it is neither file nor device; else those of `open(2)`.
+    /// `WouldBlock` if it is in use already, or the device is mounted; `InvalidInput` if it is
+    /// neither file nor device; otherwise those of `open(2)`.
     pub fn open(path: &Path, writable: bool) -> io::Result<VolumeFile> {
-        // A look before: opening a pipe would wait.
+        // Checked first: opening a pipe would block.
         let mut access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
-        // The kernel's own lock on devices: it knows of mounts.
+        // The kernel's own lock on devices, which includes mounts.
         access.set(OFlags::EXCL, is_device(path)?);
         VolumeFile::new(path, access)
     }
 
-    /// The same, tried for 2 s while somebody has it: the ring of a process that was killed holds
-    /// its files for a moment after that is gone.
+    /// Like [`VolumeFile::open`], retried for 2 s while it is in use: the ring of a killed process
+    /// holds its files for a moment after its death.
     ///
     /// # Errors
     /// As [`VolumeFile::open`].
@@ -55,21 +55,21 @@ impl VolumeFile {
         VolumeFile::open(path, writable)
     }
 
-    /// Opens a plain file or a block device for reading although another process has it: what is
-    /// read may change at any time.
+    /// Opens a plain file or a block device for reading although another process uses it: its
+    /// contents may change at any time.
     ///
     /// # Errors
-    /// `InvalidInput` if it is neither file nor device; else those of `open(2)`.
+    /// `InvalidInput` if it is neither file nor device; otherwise those of `open(2)`.
     pub fn open_unlocked(path: &Path) -> io::Result<VolumeFile> {
         is_device(path)?;
         let access = OFlags::RDONLY | OFlags::CLOEXEC;
         VolumeFile::direct(rustix::fs::open(path, access, Mode::empty())?)
     }
 
-    /// Makes an empty file that only its owner may touch, and opens it for writing.
+    /// Creates an empty file accessible to its owner only, and opens it for writing.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is anything of that name; else those of `open(2)`.
+    /// `AlreadyExists` if the name exists; otherwise those of `open(2)`.
     pub fn create(path: &Path) -> io::Result<VolumeFile> {
         VolumeFile::new(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
     }
@@ -84,16 +84,16 @@ impl VolumeFile {
         VolumeFile::direct(fd)
     }
 
-    /// Goes around the kernel's cache, where the file system can.
+    /// Bypasses the kernel's cache, where the file system supports it.
     fn direct(fd: OwnedFd) -> io::Result<VolumeFile> {
         match rustix::fs::fcntl_setfl(&fd, rustix::fs::fcntl_getfl(&fd)? | OFlags::DIRECT) {
-            // A file system that knows only its cache.
+            // A file system without direct I/O.
             Ok(()) | Err(Errno::INVAL) => Ok(VolumeFile { fd }),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// How large it is, bytes; also of a device.
+    /// Returns the size, bytes; also of a device.
     ///
     /// # Errors
     /// Those of `lseek(2)`.
@@ -101,8 +101,8 @@ impl VolumeFile {
         Ok(rustix::fs::seek(&self.fd, SeekFrom::End(0))?)
     }
 
-    /// Makes sure that there is storage for `len` bytes; a file grows to that size if it is
-    /// smaller, a device has to have it.
+    /// Ensures that there is storage for `len` bytes; a smaller file grows to that size, a smaller
+    /// device is an error.
     ///
     /// # Errors
     /// `StorageFull`, or those of `fallocate(2)`.
@@ -112,7 +112,7 @@ impl VolumeFile {
             return if fits { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) };
         }
         match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, len) {
-            // This file system promises nothing ahead: then a hole.
+            // This file system cannot reserve storage: a hole instead.
             Err(Errno::OPNOTSUPP) if self.size()? < len => {
                 Ok(rustix::fs::ftruncate(&self.fd, len)?)
             }
@@ -121,7 +121,7 @@ impl VolumeFile {
         }
     }
 
-    /// Whether it is a block device.
+    /// Returns whether it is a block device.
     ///
     /// # Errors
     /// Those of `fstat(2)`.
@@ -130,8 +130,8 @@ impl VolumeFile {
         Ok(FileType::from_raw_mode(mode) == FileType::BlockDevice)
     }
 
-    /// Makes a plain file of `from` bytes `to` bytes long, with storage for the bytes `taken`.
-    /// After an error it is as it was.
+    /// Extends a plain file of `from` bytes to `to` bytes, with storage for the bytes `taken`.
+    /// After an error it is unchanged.
     ///
     /// # Errors
     /// `StorageFull`, or those of `fallocate(2)` and `ftruncate(2)`.
@@ -143,7 +143,7 @@ impl VolumeFile {
         }
         let len = taken.end - taken.start;
         match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), taken.start, len) {
-            // A hole where the file system promises nothing ahead.
+            // A hole where the file system cannot reserve storage.
             Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
             Err(errno) => {
                 rustix::fs::ftruncate(&self.fd, from)?;
@@ -152,13 +152,13 @@ impl VolumeFile {
         }
     }
 
-    /// Makes a plain file that another process uses at least `to` bytes long, durably, with storage
-    /// for the bytes `taken`. It never becomes shorter, whoever else makes it longer meanwhile.
+    /// Extends a plain file in use by another process to at least `to` bytes, durably, with storage
+    /// for the bytes `taken`. It never becomes shorter, even if others extend it meanwhile.
     ///
     /// # Errors
-    /// `StorageFull`, without an attempt if there is visibly not so much room; `Unsupported`
-    /// where a file system knows no `fallocate(2)`; or those of that, `open(2)` and `fsync(2)`.
-    /// After an error of `fallocate(2)` the file may have some of the storage.
+    /// `StorageFull`, without an attempt if there is visibly too little space; `Unsupported` on a
+    /// file system without `fallocate(2)`; or those of that, `open(2)` and `fsync(2)`. After an
+    /// error of `fallocate(2)` the file may have some of the storage.
     pub fn extend_in_use(path: &Path, to: u64, taken: Range<u64>) -> io::Result<()> {
         assert!(to > 0 && taken.end <= to, "a file becomes longer");
         is_device(path)?;
@@ -167,7 +167,7 @@ impl VolumeFile {
         if host.f_bavail.saturating_mul(host.f_frsize) < taken.end.saturating_sub(taken.start) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        // A block at the new end makes the file so long, and nothing shorter.
+        // Allocating a block at the new end extends the file, and never shortens it.
         for part in [taken, to - 1..to].into_iter().filter(|part| !part.is_empty()) {
             let len = part.end - part.start;
             match rustix::fs::fallocate(&fd, FallocateFlags::empty(), part.start, len) {
@@ -189,8 +189,8 @@ impl VolumeFile {
         Ok(passage.into_blocks())
     }
 
-    /// Writes blocks of one size, one behind the other. `offset` is in bytes, a multiple of that
-    /// size. `durable`: they are on the disk when this returns.
+    /// Writes consecutive blocks of one size. `offset` is in bytes, a multiple of that size.
+    /// `durable`: they are on the disk when this returns.
     ///
     /// # Errors
     /// Those of `pwritev2(2)` and `fdatasync(2)`.
@@ -198,21 +198,22 @@ impl VolumeFile {
         Ok(Passage::write(offset, blocks.to_vec(), durable).run(self.fd.as_fd())?)
     }
 
-    /// Makes what was written durable, and the file's size with it.
+    /// Makes completed writes durable, and the file's size with them.
     ///
     /// # Errors
-    /// Those of `fsync(2)`; then nobody knows what is on the disk.
+    /// Those of `fsync(2)`; the state of the disk is unknown then.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.fd)?)
     }
 
-    /// The descriptor, with the lock.
+    /// Returns the descriptor, with the lock.
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.fd
     }
 }
 
-/// Whether a path leads to a block device; `InvalidInput` if it leads to no plain file either.
+/// Returns whether a path leads to a block device; `InvalidInput` if it leads to no plain file
+/// either.
 fn is_device(path: &Path) -> io::Result<bool> {
     match FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode) {
         FileType::RegularFile => Ok(false),

@@ -126,7 +126,7 @@ fn many_buffers_are_gathered_and_long_sends_are_continued() {
             0 => Buf::shared(block.clone(), (i % 50) as usize..(i % 700) as usize + 50),
             _ => Buf::from(vec![i as u8; (i % 700) as usize]),
         };
-        // More than the kernel takes at once.
+        // More than the kernel accepts at once.
         let data: Vec<Buf> = (0..3000).map(piece).collect();
         let expected: Vec<u8> = data.iter().flat_map(|b| b.to_vec()).collect();
         let huge = vec![9u8; 20 << 20];
@@ -154,7 +154,7 @@ fn many_buffers_are_gathered_and_long_sends_are_continued() {
 
 #[test]
 fn sends_that_get_room_at_once_go_on_one_after_the_other() {
-    // More than the kernel takes at once.
+    // More than the kernel accepts at once.
     const SIZE: usize = UNSENT_MAX * 2;
     on_both(|rig| {
         let mut clients = Vec::new();
@@ -166,7 +166,7 @@ fn sends_that_get_room_at_once_go_on_one_after_the_other() {
             let data = vec![Buf::from(vec![5; SIZE])];
             sends.push((rig.start(|id| Op::Send { id, socket, data }), socket));
         }
-        // All have been tried, and wait.
+        // All were tried, and wait.
         assert!(rig.finish_within(sends[11].0, Duration::from_millis(50)).is_none());
         assert_eq!(rig.done_count(), 0);
         let mut piece = vec![0; 1 << 20];
@@ -258,7 +258,7 @@ fn a_receive_up_to_a_number_of_bytes_brings_no_more() {
         };
         assert_eq!(&*up_to(rig, 10).unwrap(), b"twenty byt");
         assert_eq!(&*up_to(rig, 100).unwrap(), b"es and one");
-        // Others go on in between, in the same memory.
+        // Others continue in between, in the same memory.
         client.write_all(b"more").unwrap();
         assert_eq!(&*receive(rig, socket, None).unwrap(), b"more");
         let id = rig.start(|id| Op::Receive { id, socket, into: ReceiveBuf::UpTo(200_000) });
@@ -351,7 +351,7 @@ fn who_does_not_listen_refuses() {
 #[test]
 fn a_connect_that_takes_long_can_be_cancelled() {
     on_both(|rig| {
-        // A listener with a full queue answers nobody.
+        // A listener with a full queue accepts no more connections.
         let listener = rustix::net::socket(
             rustix::net::AddressFamily::INET,
             rustix::net::SocketType::STREAM,
@@ -407,7 +407,7 @@ fn unix_peers_are_known_and_stale_sockets_are_replaced() {
         std::fs::write(rig.path("plain"), b"").unwrap();
         assert!(rig.world.listen(&Address::Unix(rig.path("plain"))).is_err());
 
-        // The other one's look at the socket was a connection.
+        // The other listener's check of the socket was a connection.
         let (probe, _) = accept(rig, listener);
         assert!(receive(rig, probe, None).unwrap().is_empty());
         let mut client = UnixStream::connect(&path).unwrap();
@@ -444,7 +444,7 @@ fn signals_become_events() {
         let config = Config { signals: true, ..Config::default() };
         let mut world = World::new(form, &config).unwrap();
         for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
-            // To this thread alone: the test harness has others that do not hold signals.
+            // To this thread alone: the test harness has others that do not block signals.
             let (process, thread) = (rustix::process::getpid(), rustix::thread::gettid());
             let (process, thread) = (process.as_raw_pid(), thread.as_raw_pid());
             // SAFETY: the call takes three numbers.
@@ -525,7 +525,7 @@ fn dropping_a_world_ends_what_is_under_way() {
 
 #[test]
 fn too_many_open_files_is_told() {
-    // In a process of its own: the limit is the process's.
+    // In a process of its own, as the limit is process-wide.
     if std::env::var_os("REACTOR_TEST_LIMIT").is_none() {
         let status = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "too_many_open_files_is_told"])

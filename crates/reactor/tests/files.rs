@@ -94,7 +94,7 @@ fn climbing_from_deep_directories_is_left_to_the_pool() {
         assert_eq!(stats.len(), 200);
         let root = root.unwrap();
         assert!(rig.stat(root).is_same(&rig.stat(rig.root)));
-        // From a directory near the root it is done at once, unless the kernel would have to wait.
+        // From a directory near the root it is done at once, unless the kernel would block.
         let before = inline(rig);
         while inline(rig) == before {
             assert_eq!(rig.walk_from(first, &[".."]).0.len(), 1);
@@ -108,8 +108,8 @@ fn fetch(rig: &mut rig::Rig, path: &str, read_max: u32) -> Result<PathDone, Erro
     rig.path_op(PathOp::Fetch { root, path: path.into(), read_max, headroom: 100 })
 }
 
-/// What is listed and read ahead of somebody who looks through a tree: links are not followed,
-/// nothing leads out, and pipes are not waited for.
+/// Listings and reads ahead of a traversal: links are not followed, no path leads out of the tree,
+/// and pipes do not block.
 #[test]
 fn trees_are_listed_and_small_files_read_many_at_a_time() {
     on_both(|rig| {
@@ -208,7 +208,7 @@ fn a_fetch_never_leaves_the_root_and_opens_nothing_special() {
             assert_eq!(fetch(rig, "pipe", 10).unwrap_err(), Error::Unsupported);
             assert_eq!(fetch(rig, "none", 10).unwrap_err(), Error::NotFound);
         }
-        // A remembered path is looked at again.
+        // A remembered path is checked again.
         fs::write(rig.path("p"), b"x").unwrap();
         assert!(fetch(rig, "p", 10).is_ok());
         fs::rename(rig.path("pipe"), rig.path("p")).unwrap();
@@ -544,7 +544,7 @@ fn users_may_do_what_the_kernel_lets_them() {
             panic!()
         };
         assert_eq!((stat.uid, stat.gid), (5000, 5001));
-        // A group that is not theirs is not given to them.
+        // A group that the user is not in is not assigned.
         let stat = rig.path_as(
             user(5000),
             PathOp::MakeDir { dir, name: name("e"), mode: 0o700, gid: Some(0) },
@@ -589,7 +589,7 @@ fn a_users_write_takes_set_id_bits_away_and_the_servers_does_not() {
         bits(rig);
         assert_eq!(rig.write_as(Caller::Server, file, 0, b"y"), Ok(1));
         assert_eq!(mode_of(&rig.path("f")), 0o6755);
-        // An operation as a user leaves nothing behind for the next one as the server.
+        // An operation as a user has no effect on the next one as the server.
         rig.path_as(user(5000), PathOp::Stat { file }).unwrap();
         assert_eq!(rig.write_as(Caller::Server, file, 0, b"z"), Ok(1));
         assert_eq!(mode_of(&rig.path("f")), 0o6755);
@@ -626,7 +626,7 @@ fn queued_work_is_cancelled_and_everything_completes_once() {
             }
         }
         assert_eq!((ok + cancelled, rig.done_count()), (200, 0));
-        // Cancelling what has completed does nothing.
+        // Cancelling a completed operation has no effect.
         rig.world.submit(Op::Cancel { id: base::op::OpId(1) });
         assert_eq!(rig.write_as(Caller::Server, file, 0, b"z"), Ok(1));
     });
@@ -645,7 +645,7 @@ fn what_is_in_memory_takes_no_thread() {
             fetch(rig, "d/l", 10).unwrap();
             assert_eq!(rig.walk(&["d", "none"]).1, Err(Error::NotFound));
         };
-        // Renames anywhere on the machine make the kernel give up on a cached walk now and then.
+        // Renames anywhere on the machine make the kernel abandon a cached walk now and then.
         let inline = (0..100).any(|_| {
             let before = rig.world.statistics();
             everything(rig);
@@ -736,7 +736,7 @@ fn proc_files_that_call_themselves_empty_are_read() {
             Ok(PathDone::Fetched(_, buf, _)) => assert!(buf.starts_with(b"Name:")),
             other => panic!("{other:?}"),
         }
-        // It is not a local file system, so the pool did it.
+        // The file system is not local, so the pool did it.
         assert_eq!(rig.world.statistics().paths_inline, before.paths_inline);
         assert!(rig.world.statistics().pool.started > before.pool.started);
     });

@@ -1,12 +1,12 @@
-//! Where io_uring is forbidden, as in many containers, the probe says so in words, and the other
-//! form works.
+//! In an environment that forbids io_uring, as many containers do, the probe reports this, and the
+//! other form works.
 #![allow(unsafe_code)]
 
 use base::Reactor;
 use reactor::{Config, Form, World};
 
-/// Forbids `io_uring_setup` to this thread, in the way that container runtimes do: a seccomp
-/// filter that answers `EPERM`.
+/// Forbids `io_uring_setup` to this thread, like container runtimes: by a seccomp filter that
+/// returns `EPERM`.
 fn forbid() {
     let load_number = libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 };
     let setup = u32::try_from(libc::SYS_io_uring_setup).expect("a small number");

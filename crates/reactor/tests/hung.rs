@@ -1,5 +1,5 @@
-//! Mounts inside the served tree that do not respond, on both forms: they hold up only what is
-//! asked of them. In a mount name space of its own.
+//! Unresponsive mounts inside the served tree, on both forms: they delay only operations on
+//! themselves. In a mount namespace of its own.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -18,10 +18,10 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-/// Set in the process that has a mount name space of its own.
+/// Set in the process with a mount namespace of its own.
 const INSIDE: &str = "UPCALL_TEST_IN_NAMESPACE";
 
-/// Runs a test on both forms, in a process that may mount and whose mounts nobody else sees.
+/// Runs a test on both forms, in a process that may mount and whose mounts are private.
 fn in_name_space(this: &str, test: impl Fn(&mut Rig)) {
     if std::env::var_os(INSIDE).is_some() {
         for form in [Form::Threads, Form::Uring] {
@@ -40,7 +40,7 @@ fn in_name_space(this: &str, test: impl Fn(&mut Rig)) {
     assert!(command.env(INSIDE, "1").status().expect("unshare of util-linux").success());
 }
 
-/// A tree with a mount `a`, and files beside it.
+/// Creates a tree with a mount, and files beside it.
 fn mounted(rig: &Rig, at: &str) -> Fuse {
     fs::create_dir(rig.path(at)).unwrap();
     fs::write(rig.path("near"), b"near").unwrap();
@@ -55,7 +55,7 @@ fn fetch(root: File, path: &str) -> PathOp {
     PathOp::Fetch { root, path: path.into(), read_max: 10, headroom: 0 }
 }
 
-/// Everything that takes a thread of the pool on the local file system works.
+/// Checks that all kinds of work of the pool on the local file system are possible.
 fn local_work_goes_on(rig: &mut Rig) {
     let root = rig.root;
     for round in 0..8 {
@@ -97,7 +97,8 @@ fn local_work_goes_on(rig: &mut Rig) {
     }
 }
 
-/// Lists the root; the mount point is there, without the attributes of what is mounted.
+/// Lists the root, which includes the mount point without the attributes of the mounted file
+/// system.
 fn list_with_attributes(rig: &mut Rig, mount_point: &str) {
     let root = rig.root;
     let file = match rig.path_op(PathOp::Open { file: root, access: Access::READ }) {
@@ -233,7 +234,7 @@ fn what_waits_for_a_hung_mount_can_be_cancelled() {
         mount.hang();
         let ids: Vec<_> = (0..40).map(|_| rig.start(path(fetch(root, "a/f")))).collect();
         mount.wait_until_reached();
-        // Some keep a thread, some wait, some are still being led to that queue.
+        // Some occupy a thread, some wait, some are still being moved to that queue.
         ids.iter().for_each(|id| rig.world.submit(Op::Cancel { id: *id }));
         while rig.done_count() < 36 {
             let deadline = rig.world.now() + Duration::from_secs(20);
@@ -263,7 +264,7 @@ fn an_unresponsive_mount_is_named_until_it_responds() {
     });
 }
 
-/// A path may go in and out of mounts, and each is entered only by jobs that may.
+/// A path may enter and leave mounts, and each is entered only by admitted jobs.
 #[test]
 fn local_mounts_below_a_responsive_one_are_reached() {
     in_name_space("local_mounts_below_a_responsive_one_are_reached", |rig| {

@@ -13,7 +13,8 @@ use base::{Access, Caller, Error};
 use rig::{READ_WRITE, Rig, name, on_both};
 use std::fs;
 
-/// Every operation that reaches a name through the directory `dir`, which has the file `inside`.
+/// Returns every operation that accesses a name through the directory `dir`, which has the file
+/// `inside`.
 fn reaching(root: File, dir: File, file: File) -> Vec<PathOp> {
     let (access, mode, gid, names) = (READ_WRITE, 0o700, None, vec![name("inside")]);
     vec![
@@ -76,7 +77,7 @@ fn nothing_is_reached_through_a_directory_that_was_moved_out() {
         let (listed, read) = (open(rig, dir, Access::READ), open(rig, inside, READ_WRITE));
         let list = PathOp::List { file: listed, cookie: 0, bytes_max: 1 << 16, with_stat: true };
 
-        // Moved within the served directory, with what is above it: nothing changes.
+        // Moved within the served directory, together with its parents: no effect.
         fs::rename(served.join("a"), served.join("moved")).unwrap();
         assert!(matches!(within(rig, root, list.clone()), Ok(PathDone::Entries(_))));
         // Also if the served directory itself is moved.
@@ -105,7 +106,7 @@ fn nothing_is_reached_through_a_directory_that_was_moved_out() {
     });
 }
 
-/// The kernel tells no path of 4,096 bytes or more.
+/// The kernel does not report paths of 4,096 bytes or more.
 #[test]
 fn a_directory_whose_path_is_longer_than_the_kernel_tells_is_within() {
     on_both(|rig| {

@@ -1,4 +1,4 @@
-//! Files of volumes: whole blocks in and out, locks, sizes. On both forms.
+//! Files of volumes: transfers of whole blocks, locks, sizes. On both forms.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Blocks that differ from each other, and from those of another seed.
+/// Returns blocks that differ from each other, and from those of another seed.
 fn blocks(seed: usize, count: usize, size: usize) -> Vec<Block> {
     let byte = |block: usize, at: usize| (seed * 131 + block * 31 + at * 7 + at / 509) as u8;
     let block = |number| (0..size).map(|at| byte(number, at)).collect::<Vec<u8>>();
@@ -54,8 +54,8 @@ fn write(rig: &mut Rig, file: File, offset: u64, blocks: &[Block], durable: bool
     }
 }
 
-/// Opens a volume that was closed: a process that another test begins gives its own hold on a file
-/// back a moment later, and a ring when its thread enters it the next time.
+/// Opens a volume that was closed: a process started by another test releases its inherited
+/// descriptors a moment later, and a ring when its thread enters it the next time.
 fn soon<T>(rig: &mut Rig, mut open: impl FnMut(&mut Rig) -> io::Result<T>) -> T {
     unlocked(|| {
         let opened = open(rig);
@@ -79,7 +79,7 @@ fn unlocked<T>(mut open: impl FnMut() -> io::Result<T>) -> T {
     }
 }
 
-/// A file by way of direct I/O, and one by way of the host's cache.
+/// Returns a file with direct I/O, and one through the host's cache.
 fn two_files(rig: &mut Rig) -> [(File, PathBuf); 2] {
     let direct = rig.path("direct");
     VolumeFile::create(&direct).unwrap();
@@ -137,7 +137,7 @@ fn a_read_that_meets_the_end_of_the_file_fails() {
             assert_eq!(read(rig, file, 1 << 40, 1, 4096).unwrap_err(), Error::Io);
             assert_eq!(read(rig, file, 0, 1, 65_536).unwrap_err(), Error::Io);
             assert_eq!(read(rig, file, 8192, 1, 4096).unwrap(), blocks(1, 3, 4096)[2..]);
-            // A file may end anywhere, whatever direct I/O thinks of it.
+            // A file may end anywhere, regardless of direct I/O.
             fs::OpenOptions::new().write(true).open(path).unwrap().set_len(8192 + 100).unwrap();
             assert_eq!(read(rig, file, 0, 3, 4096).unwrap_err(), Error::Io);
             assert_eq!(read(rig, file, 8192, 1, 4096).unwrap_err(), Error::Io);
@@ -253,7 +253,7 @@ fn tools_do_without_a_reactor() {
     fs::remove_file(path).unwrap();
 }
 
-/// A block device in a file, if this host lets us have one.
+/// Returns a block device backed by a file, if this host supports it.
 fn loop_device(file: &Path) -> Option<PathBuf> {
     let output = Command::new("losetup").args(["--find", "--show"]).arg(file).output().ok()?;
     let name = String::from_utf8(output.stdout).ok()?;

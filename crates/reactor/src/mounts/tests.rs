@@ -1,4 +1,4 @@
-//! The table of a host with nested, stacked and strangely named mounts.
+//! The table of a host with nested, stacked and oddly named mounts.
 
 use super::{Mounts, Table, unescape};
 

@@ -7,14 +7,14 @@ use base::{Error, Kind, SetStat, SetTime, Stat, StatFs, Time};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Gid, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid};
 
-/// The attributes of an open file or handle.
+/// Returns the attributes of an open file or handle.
 pub(super) fn stat(fd: BorrowedFd<'_>) -> Outcome<Stat> {
     let raw = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
     Ok(convert(&raw))
 }
 
-/// The attributes of an entry, whatever is mounted there; links are not followed, nothing is
-/// mounted by looking.
+/// Returns the attributes of an entry, including what is mounted there; follows no links and
+/// triggers no automount.
 pub(super) fn stat_entry(dir: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<Stat> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     rustix::fs::statx(dir, name, flags, StatxFlags::BASIC_STATS).map(|raw| convert(&raw))
@@ -44,8 +44,8 @@ fn convert_time(time: StatxTimestamp) -> Time {
     Time { secs: time.tv_sec, nanos: time.tv_nsec }
 }
 
-/// Changes attributes: size and owner first, because both take set-id bits away; then mode, dates.
-/// That is also the order of Linux's own NFS server.
+/// Changes attributes: size and owner first, because both clear set-id bits; then mode, timestamps.
+/// Linux's own NFS server uses the same order.
 pub(super) fn set(
     ground: &Ground<'_>,
     fd: BorrowedFd<'_>,
@@ -68,7 +68,7 @@ pub(super) fn set(
 }
 
 fn set_owner(fd: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> Outcome<()> {
-    // The kernel takes -1 for "leave as it is", so nobody can be given that id.
+    // The kernel takes -1 for "leave unchanged", so this id cannot be assigned.
     if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
         return Err(Error::Invalid.into());
     }
@@ -78,7 +78,7 @@ fn set_owner(fd: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> Outcome<
 }
 
 fn set_mode(ground: &Ground<'_>, fd: BorrowedFd<'_>, mode: u32) -> Outcome<()> {
-    // Older kernels change the mode of a link, which means nothing; newer ones refuse.
+    // Older kernels change the meaningless mode of a link; newer ones refuse.
     let kind = stat(fd)?.kind;
     if kind == Kind::Symlink {
         return Err(Error::Unsupported.into());
@@ -119,7 +119,7 @@ fn timespec(time: Option<SetTime>) -> Timespec {
     }
 }
 
-/// How full the file system is.
+/// Returns the usage of the file system.
 pub(super) fn stat_fs(fd: BorrowedFd<'_>) -> Outcome<PathDone> {
     let raw = rustix::fs::fstatfs(fd)?;
     let vfs = rustix::fs::fstatvfs(fd)?;

@@ -1,4 +1,4 @@
-//! Many small files at once, each as a whole.
+//! Reads of many small files at once.
 
 use super::{Ground, Outcome, attrs, open, spent_since};
 use crate::descriptor;
@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSliceMut;
 
-/// Reads files, as many of the first as fit.
+/// Reads files as a whole, as many of the first as fit.
 pub(super) fn read_all(
     ground: &Ground<'_>,
     from: File,
@@ -34,23 +34,23 @@ pub(super) fn read_all(
     Ok(PathDone::Contents(contents, spent_since(begun)))
 }
 
-/// What becomes of one of them.
+/// Result for one file.
 enum One {
     Read(Content),
     LeftOut,
-    /// There is no room for it.
+    /// It does not fit.
     Full,
 }
 
 fn read(ground: &Ground<'_>, from: BorrowedFd<'_>, path: &[u8], size_max: u64, left: u64) -> One {
-    // What is no plain file is not even opened: that may do something.
+    // Only plain files are opened: opening others may have effects.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
     let Ok(handle) = rustix::fs::openat2(from, path, flags, Mode::empty(), resolve) else {
         return One::LeftOut;
     };
     let Ok(stat) = attrs::stat(handle.as_fd()) else { return One::LeftOut };
-    // What calls itself empty may not be: those of `/proc` do.
+    // Files of size zero may have contents, such as those of `/proc`.
     if stat.kind != Kind::File || stat.size == 0 || stat.size > size_max {
         return One::LeftOut;
     }
@@ -62,12 +62,12 @@ fn read(ground: &Ground<'_>, from: BorrowedFd<'_>, path: &[u8], size_max: u64, l
     };
     match whole(file.as_fd(), stat.size) {
         Ok(Some(data)) => One::Read(Content { path: path.to_vec(), stat, data }),
-        // It was cut meanwhile.
+        // It was truncated meanwhile.
         Ok(None) | Err(_) => One::LeftOut,
     }
 }
 
-/// All of a file of this size; `None` if there is less.
+/// Reads a file of this size; `None` if it is shorter.
 fn whole(file: BorrowedFd<'_>, size: u64) -> rustix::io::Result<Option<Buf>> {
     let size = usize::try_from(size).expect("it fits in 32 bits");
     let mut buf = Buf::with_room(0, size);

@@ -1,4 +1,4 @@
-//! Making files, directories, links and special files.
+//! Creation of files, directories, links and special files.
 
 use super::{Ground, Outcome, attrs, enter, open, walk};
 use crate::descriptor;
@@ -9,10 +9,10 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// How often a file that comes and goes is chased.
+/// Maximum number of attempts on a file that is created and removed repeatedly.
 const RETRIES: usize = 8;
 
-/// A name that something can be made under.
+/// Returns a name under which a file can be created.
 pub(super) fn plain(name: &Name) -> Result<&[u8], Error> {
     if name.plain() { Ok(name.as_bytes()) } else { Err(Error::Exists) }
 }
@@ -21,10 +21,10 @@ pub(super) fn permissions(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o7777)
 }
 
-/// Makes a file and opens it, or opens the one that is there.
+/// Creates a file and opens it, or opens an existing one.
 ///
-/// An existing file is looked at before it is opened, so what is there besides plain files (a
-/// pipe, a device, a link) is refused without having been touched.
+/// An existing file is checked before it is opened, so that other kinds than plain files (a pipe, a
+/// device, a link) are refused without any effect on them.
 pub(super) fn create(
     ground: &Ground<'_>,
     dir: BorrowedFd<'_>,
@@ -65,7 +65,7 @@ pub(super) fn created(file: OwnedFd, handle: OwnedFd) -> Outcome<PathDone> {
     Ok(PathDone::Created(File(file), File(handle), stat))
 }
 
-/// Makes a directory.
+/// Creates a directory.
 pub(super) fn make_dir(
     ground: &Ground<'_>,
     dir: BorrowedFd<'_>,
@@ -76,7 +76,7 @@ pub(super) fn make_dir(
     made(ground, dir, name)
 }
 
-/// Makes a symbolic link.
+/// Creates a symbolic link.
 pub(super) fn symlink(
     ground: &Ground<'_>,
     dir: BorrowedFd<'_>,
@@ -87,7 +87,7 @@ pub(super) fn symlink(
     made(ground, dir, name)
 }
 
-/// Makes a special or plain file.
+/// Creates a special or plain file.
 pub(super) fn make_node(
     ground: &Ground<'_>,
     dir: BorrowedFd<'_>,
@@ -114,7 +114,7 @@ fn made(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &Name) -> Outcome<PathDo
     Ok(PathDone::Stat(attrs::stat(handle.as_fd())?))
 }
 
-/// Gives the file that `fd` holds one more name.
+/// Adds a hard link to the file of `fd`.
 pub(super) fn link(
     ground: &Ground<'_>,
     fd: BorrowedFd<'_>,

@@ -1,7 +1,8 @@
-//! Opening entries without crossing a mount point unawares.
+//! Opening of entries without crossing a mount point unchecked.
 //!
-//! The kernel refuses to cross (`RESOLVE_NO_XDEV`); the mount table says where the mount point
-//! leads; and only if that is local, or the job was admitted to it, the kernel is asked again.
+//! The kernel refuses to cross (`RESOLVE_NO_XDEV`); the mount table identifies the file system
+//! behind the mount point; and only if it is local, or the job was admitted to it, the call is
+//! repeated.
 
 use super::{Ground, Mode, Outcome, attrs, walk};
 use crate::errno::Trouble;
@@ -13,19 +14,19 @@ use rustix::fs::{AtFlags, FileType, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 
-/// A handle that names a file without opening it.
+/// Flags of a handle, which names a file without opening it.
 pub(super) const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// Names that are looked up for one path at most; more than any path has.
+/// Maximum number of name lookups for one path; more than any path has.
 const STEPS_MAX: usize = 1 << 14;
 
-/// How often a path is resolved again if directories were moved in the meantime.
+/// Maximum number of attempts to resolve a path while directories are being renamed.
 const RETRIES: usize = 8;
 
-/// Links that one path may lead through (`MAXSYMLINKS` of Linux).
+/// Maximum number of links on one path (`MAXSYMLINKS` of Linux).
 const LINKS_MAX: usize = 40;
 
-/// Opens, or makes, the entry `name` of `dir`; one name.
+/// Opens or creates the entry `name` of `dir`; one name.
 pub(super) fn entry(
     ground: &Ground<'_>,
     dir: BorrowedFd<'_>,
@@ -47,7 +48,7 @@ pub(super) fn entry(
     }
 }
 
-/// Opens what a path leads to beneath `root`. Links are followed unless `wanted` says otherwise.
+/// Opens the file at a path beneath `root`. Links are followed unless `wanted` forbids it.
 pub(super) fn beneath(
     ground: &Ground<'_>,
     root: BorrowedFd<'_>,
@@ -61,7 +62,7 @@ pub(super) fn beneath(
     let open = |resolve| {
         let mut result = rustix::fs::openat2(root, path, flags, mode, wanted | resolve);
         for _ in 0..RETRIES {
-            // Something was renamed while a `..` was resolved: it may have led out.
+            // A directory was renamed while a `..` was resolved, which may have led out.
             if ground.mode == Mode::Cached || !matches!(result, Err(Errno::AGAIN)) {
                 break;
             }
@@ -70,7 +71,7 @@ pub(super) fn beneath(
         result
     };
     match open(refused(ground)) {
-        // A mount point, or a way out of the root.
+        // A mount point, or a path out of the root.
         Err(Errno::XDEV) if ground.mode == Mode::Blocking => {
             let follow = !wanted.contains(ResolveFlags::NO_SYMLINKS);
             resolve(ground, root, path, follow)
@@ -79,7 +80,7 @@ pub(super) fn beneath(
     }
 }
 
-/// Crossings and waits that the kernel shall refuse in this mode.
+/// Returns the crossings and waits that the kernel must refuse in this mode.
 fn refused(ground: &Ground<'_>) -> ResolveFlags {
     match ground.mode {
         Mode::Cached => ResolveFlags::CACHED | ResolveFlags::NO_XDEV,
@@ -88,10 +89,10 @@ fn refused(ground: &Ground<'_>) -> ResolveFlags {
 }
 
 /// Resolves a path name by name, to a handle. The kernel would resolve all of it at once and cross
-/// every mount point, also one that was put in its way a moment ago.
+/// every mount point, including new ones.
 ///
-/// A `..` begins again at the root with the names before it, so that a directory that is moved
-/// meanwhile leads nowhere else.
+/// A `..` restarts at the root with the names before it, so that a directory renamed meanwhile
+/// leads nowhere else.
 fn resolve(
     ground: &Ground<'_>,
     root: BorrowedFd<'_>,
@@ -133,13 +134,13 @@ fn resolve(
     Err(Errno::LOOP.into())
 }
 
-/// The names of a path, the first on top.
+/// Returns the names of a path as a stack, the first on top.
 fn split(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|&b| b == b'/').filter(|name| !name.is_empty() && *name != b".");
     names.rev().map(<[u8]>::to_vec).collect()
 }
 
-/// Refuses links of others in directories such as `/tmp`, as the kernel does
+/// Refuses other users' links in directories such as `/tmp`, as the kernel does
 /// (`fs.protected_symlinks`, proc(5)).
 fn expect_followable(ground: &Ground<'_>, dir: BorrowedFd<'_>, owner: u32) -> Outcome<()> {
     const STICKY_AND_WRITABLE: u32 = 0o1002;
@@ -153,14 +154,14 @@ fn expect_followable(ground: &Ground<'_>, dir: BorrowedFd<'_>, owner: u32) -> Ou
     if open && !trusted { Err(Errno::ACCESS.into()) } else { Ok(()) }
 }
 
-/// No permissions, for what is not made.
+/// No permissions, where no file is created.
 pub(super) const NO_MODE: rustix::fs::Mode = rustix::fs::Mode::empty();
 
-/// The file system behind the mount point `name` of `dir`, unless the job may go there.
+/// Returns the file system behind the mount point `name` of `dir`, unless the job may enter it.
 ///
-/// Mounts are told apart by the mount that they are on and by their names, which nobody can change
-/// while something is mounted there; directories above can be renamed at any time. Where there are
-/// several of one name, the job has to be one of each.
+/// Mounts are distinguished by their parent mount and by their names, which cannot change while
+/// something is mounted there; directories above can be renamed at any time. If there are several
+/// of one name, the job needs admission to each.
 fn behind(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<Option<Lane>> {
     let (table, id) = (ground.host.mounts.table(), mount_of(dir)?);
     let found: Vec<&Mount> = match name {
@@ -168,7 +169,7 @@ fn behind(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<Opti
         name => table.named(id, name).collect(),
     };
     if found.is_empty() {
-        // It has been unmounted, or is not seen from here.
+        // It was unmounted, or is not visible from here.
         return Ok(Some(Lane::Hidden(id)).filter(|lane| !ground.admitted.contains(lane)));
     }
     let foreign = found.into_iter().filter(|mount| !mount.is_local());
@@ -176,21 +177,21 @@ fn behind(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<Opti
     Ok(lanes.find(|lane| !ground.admitted.contains(lane)))
 }
 
-/// The number of the mount that a directory is on.
+/// Returns the mount id of a directory.
 fn mount_of(dir: BorrowedFd<'_>) -> Outcome<u64> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     Ok(rustix::fs::statx(dir, c"", flags, StatxFlags::MNT_ID)?.stx_mnt_id)
 }
 
-/// The absolute path of an open file or handle, as the kernel knows it at present.
+/// Returns the present absolute path of an open file or handle, according to the kernel.
 pub(super) fn path_of(ground: &Ground<'_>, file: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
     let number = super::open::by_number(file);
     let path = rustix::fs::readlinkat(ground.host.proc(), number.as_c_str(), Vec::new())?;
     Ok(path.into_bytes())
 }
 
-/// Refuses a directory that is not beneath `root` at present. A client may hold one that was, and
-/// that somebody on this host has moved away since; no name may be reached through it.
+/// Refuses a directory that is not beneath `root` at present. A client may hold one that was,
+/// and that was moved away on the host since; no name is reachable through it.
 pub(super) fn expect_within(
     ground: &Ground<'_>,
     root: BorrowedFd<'_>,
@@ -199,14 +200,14 @@ pub(super) fn expect_within(
     let mut top = path_of(ground, root)?;
     for _ in 0..RETRIES {
         let path = match path_of(ground, dir) {
-            // A path that is longer than the kernel tells.
+            // The path is too long for the kernel to report.
             Err(Errno::NAMETOOLONG) => return expect_above(ground, root, dir),
             path => path?,
         };
         if path == top || relative(&top, &path).is_some() {
             return Ok(());
         }
-        // The root itself, or what is above it, may have been renamed between the two.
+        // The root itself, or a directory above it, may have been renamed between the two.
         let before = std::mem::replace(&mut top, path_of(ground, root)?);
         if before == top {
             return Err(Error::Stale.into());
@@ -215,7 +216,7 @@ pub(super) fn expect_within(
     Err(Error::Busy.into())
 }
 
-/// The same, by climbing from the directory.
+/// Like [`expect_within`], by climbing from the directory.
 fn expect_above(ground: &Ground<'_>, root: BorrowedFd<'_>, dir: BorrowedFd<'_>) -> Outcome<()> {
     let (top, stat) = (attrs::stat(root)?, attrs::stat(dir)?);
     match walk::Above::default().climb(ground, &top, dir, &stat)? {
@@ -224,13 +225,14 @@ fn expect_above(ground: &Ground<'_>, root: BorrowedFd<'_>, dir: BorrowedFd<'_>) 
     }
 }
 
-/// Names of mount points on the mount of a directory: an entry with one of them may be such.
+/// Returns the names of mount points on the mount of a directory: an entry of such a name may be
+/// one.
 pub(super) fn mount_points(ground: &Ground<'_>, dir: BorrowedFd<'_>) -> Outcome<BTreeSet<Vec<u8>>> {
     let (table, id) = (ground.host.mounts.table(), mount_of(dir)?);
     Ok(table.names_on(id).map(<[u8]>::to_vec).collect())
 }
 
-/// A path relative to the directory `root`; `None`: it is not beneath it.
+/// Returns a path relative to the directory `root`; `None` if it is not beneath it.
 pub(super) fn relative<'a>(root: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(root)?;
     let rest = if root == b"/" { rest } else { rest.strip_prefix(b"/")? };

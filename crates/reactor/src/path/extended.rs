@@ -1,5 +1,5 @@
 //! Extended attributes, through the magic link of the handle: it leads to the handle's own inode,
-//! also if that is a symbolic link.
+//! even if that is a symbolic link.
 
 use super::open::by_path;
 use super::{Ground, Outcome, attrs};
@@ -9,13 +9,13 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-/// Longest value and longest list that Linux has (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`), bytes.
+/// Maximum size of a value and of a list in Linux (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`), bytes.
 const SIZE_MAX: usize = 64 << 10;
 
-/// How much is tried first, bytes; most values and lists are small.
+/// Size of the first attempt, bytes; most values and lists are small.
 const SIZE_USUAL: usize = 512;
 
-/// Reads something of unknown size with a call that says `ERANGE` if the room is too small.
+/// Reads data of unknown size with a call that fails with `ERANGE` if the buffer is too small.
 fn read(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Outcome<PathDone> {
     let mut bytes = vec![0; SIZE_USUAL];
     let size = match call(&mut bytes) {
@@ -29,16 +29,16 @@ fn read(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Outcome<PathDo
     Ok(PathDone::Bytes(bytes))
 }
 
-/// The value of an attribute.
+/// Returns the value of an attribute.
 pub(super) fn get(fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<PathDone> {
     let path = by_path(fd);
     read(|bytes| rustix::fs::getxattr(&path, name, bytes))
 }
 
-/// The access control list, which says who may execute a file (acl(5)).
+/// The access control list, which determines who may execute a file (acl(5)).
 const ACCESS: &[u8] = b"system.posix_acl_access";
 
-/// Whether an attribute may be changed: a change of the access control list keeps set-id bits.
+/// Checks that an attribute may be changed: a change of the access control list keeps set-id bits.
 fn admit(ground: &Ground<'_>, fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<()> {
     if name == ACCESS {
         let there = attrs::stat(fd)?;
@@ -68,7 +68,7 @@ pub(super) fn set(
     Ok(PathDone::Ok)
 }
 
-/// The names of all attributes, each ended by NUL.
+/// Returns the names of all attributes, each terminated by NUL.
 pub(super) fn list(fd: BorrowedFd<'_>) -> Outcome<PathDone> {
     let path = by_path(fd);
     read(|bytes| rustix::fs::listxattr(&path, bytes))

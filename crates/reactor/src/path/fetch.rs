@@ -1,12 +1,13 @@
-//! Resolve beneath the root, open, look, read: everything an HTTP GET needs, at once.
+//! Fetch: path resolution beneath the root, open, stat and read in one operation, as for an HTTP
+//! GET.
 //!
-//! What a path leads to must be known before it is opened: opening a device may rewind a tape.
-//! So the first time a path is resolved to a mere handle, looked at, and opened through `/proc`.
-//! Paths that led to a plain file are remembered, and are opened directly the next time, which
-//! saves two system calls of six: `openat2`, `statx`, `preadv2`, `close` remain; and of those
-//! only `statx` and `preadv2` for a file that was fetched a moment ago ([`super::recent`]). For
-//! the shortcut to open a device, somebody who may make devices would have to put one in the place
-//! of a file in between; that is noticed at once, and the path forgotten.
+//! The kind of a file must be known before it is opened: opening a device may rewind a tape. So the
+//! first time a path is resolved to a handle, checked, and opened through `/proc`. Paths that led
+//! to a plain file are remembered, and are opened directly the next time, which saves two system
+//! calls of six: `openat2`, `statx`, `preadv2`, `close` remain; and of those only `statx` and
+//! `preadv2` for a recently fetched file ([`super::recent`]). For the shortcut to open a device, a
+//! user who may create devices would have to replace a file by one in between; this is detected at
+//! once, and the path forgotten.
 
 use super::recent::Entry;
 use super::{Ground, Mode, Outcome, attrs, enter, open};
@@ -19,10 +20,10 @@ use rustix::fs::{OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSliceMut;
 
-/// How much is read of a file that says it is empty (those of `/proc` do), bytes.
+/// Number of bytes to read of a file of size zero, which may have contents (those of `/proc` do).
 const UNKNOWN_SIZE: u64 = 4096;
 
-/// Performs a fetch of a path from a root.
+/// Fetches a path from a root.
 pub(super) fn fetch(
     ground: &mut Ground<'_>,
     caller: &Caller,
@@ -51,7 +52,7 @@ pub(super) fn fetch(
     Ok(done)
 }
 
-/// Reads a file that was found; gives it back if it is not handed out.
+/// Reads a file that was found; returns it if it is not handed out.
 fn serve(
     ground: &mut Ground<'_>,
     file: OwnedFd,
@@ -70,7 +71,7 @@ fn serve(
         ground.memory.give(buf);
         return Err(trouble);
     }
-    // What calls itself empty and is not may go on behind any record.
+    // A file of size zero with contents may continue after any record.
     let more = stat.size > buf.len() as u64 || (stat.size == 0 && !buf.is_empty());
     if !more {
         return Ok((PathDone::Fetched(stat, buf, None), Some(file)));
@@ -83,7 +84,7 @@ fn give_out(file: OwnedFd) -> File {
     File(descriptor::release(file))
 }
 
-/// Opens the plain file or directory that `path` leads to.
+/// Opens the plain file or directory at `path`.
 fn find(ground: &Ground<'_>, root: File, path: &[u8], hash: u64) -> Outcome<(OwnedFd, Stat)> {
     let from = descriptor::file(root)?;
     if ground.mode == Mode::Cached && ground.host.was_plain(hash) {
@@ -130,7 +131,7 @@ fn fill(
             Err(Trouble::Kernel(Errno::INTR)) => {}
             Err(trouble) => return Err(trouble),
         }
-        // What calls itself empty gives what it has in one read.
+        // A file of size zero returns its contents in one read.
         if size == 0 {
             break;
         }
@@ -138,7 +139,7 @@ fn fill(
     Ok(())
 }
 
-/// Makes an open file that was opened without waiting fit to be handed out.
+/// Clears the flags of a non-blocking open before a file is handed out.
 fn finish_flags(ground: &Ground<'_>, file: &OwnedFd) -> Outcome<()> {
     match ground.mode {
         Mode::Cached => Ok(open::clear_nonblock(file, Access::READ)?),

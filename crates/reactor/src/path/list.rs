@@ -1,4 +1,4 @@
-//! Entries of a directory, from a cookie on; and of many directories at once.
+//! Listings of a directory, from a cookie on; and of many directories at once.
 
 use super::{Ground, Outcome, attrs, enter, spent_since, walk};
 use crate::descriptor;
@@ -12,14 +12,14 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 
-/// What an entry costs besides its name, bytes; as the protocols count.
+/// Size of an entry besides its name, in bytes as protocols count.
 const OVERHEAD: usize = 24;
 
-/// How much the kernel is asked for at once, bytes. The upper end keeps one job short, the lower
-/// end has room for the longest name.
+/// Minimum and maximum size of one request to the kernel, bytes. The maximum keeps one job short,
+/// the minimum fits the longest name.
 const KERNEL_BYTES: (usize, usize) = (2048, 16 << 10);
 
-/// Lists about `bytes_max` bytes of entries, but at least one if there is one. None: the end.
+/// Lists about `bytes_max` bytes of entries, but at least one if there is one; none at the end.
 pub(super) fn list(
     ground: &Ground<'_>,
     file: File,
@@ -29,7 +29,7 @@ pub(super) fn list(
 ) -> Outcome<PathDone> {
     let dir = descriptor::file(file)?;
     let points = enter::mount_points(ground, dir)?;
-    // The open directory has one position, which two lists at once would pull about.
+    // The open directory has one position, which two concurrent lists would disturb.
     let part = (cookie, bytes_max as usize, with_stat);
     ground.host.listing(file.0, || read(ground, dir, &points, part))
 }
@@ -56,8 +56,8 @@ fn read(
     Ok(PathDone::Entries(entries))
 }
 
-/// `None` for `.` and `..`, and for what vanished or was never a name. The attributes of what
-/// is mounted there are left out if the job may not enter it.
+/// Converts an entry; `None` for `.` and `..`, and for removed files or invalid names. The
+/// attributes at a mount point are left out if the job may not enter it.
 fn convert(
     ground: &Ground<'_>,
     (dir, points): (BorrowedFd<'_>, &BTreeSet<Vec<u8>>),
@@ -101,10 +101,10 @@ fn kind(file_type: FileType) -> Option<Kind> {
     }
 }
 
-/// Most directories of one [`list_all`].
+/// Maximum number of directories of one [`list_all`].
 const LISTINGS_MAX: usize = 4096;
 
-/// How deep is gone beneath each of the directories asked for: each level holds a descriptor.
+/// Maximum depth beneath each of the requested directories: each level holds a descriptor.
 const DEPTH_MAX: usize = 24;
 
 /// Lists whole directories and those beneath them, as many as fit.
@@ -126,17 +126,17 @@ pub(super) fn list_all(
     Ok(PathDone::Listings(all.listings, spent_since(begun)))
 }
 
-/// Listing many directories.
+/// A listing of many directories.
 struct All<'a> {
     ground: &'a Ground<'a>,
-    /// Bytes that still fit.
+    /// Bytes left.
     left: usize,
     memory: Vec<MaybeUninit<u8>>,
     listings: Vec<Listing>,
 }
 
 impl All<'_> {
-    /// Lists the directory `name` of `dir`, and those beneath it; whether there is room for more.
+    /// Lists the directory `name` of `dir`, and those beneath it; returns whether more fit.
     fn enter(&mut self, dir: BorrowedFd<'_>, name: &[u8], path: &[u8], depth: usize) -> bool {
         if self.left < OVERHEAD || self.listings.len() == LISTINGS_MAX {
             return false;
@@ -169,7 +169,7 @@ impl All<'_> {
         })
     }
 
-    /// All entries of a directory; `None`: there is no room for them.
+    /// Reads all entries of a directory; `None` if they do not fit.
     fn read(&mut self, dir: BorrowedFd<'_>) -> Outcome<Option<Vec<Entry>>> {
         let points = enter::mount_points(self.ground, dir)?;
         let (mut entries, mut bytes) = (Vec::new(), OVERHEAD);

@@ -1,4 +1,4 @@
-//! Opening what is held by a handle, through its magic link in `/proc/self/fd`.
+//! Opening of files held by a handle, through its magic link in `/proc/self/fd`.
 #![allow(unsafe_code)]
 
 use super::{Ground, Mode, Outcome, attrs};
@@ -11,20 +11,20 @@ use rustix::io::Errno;
 use rustix::path::DecInt;
 use std::ffi::CString;
 
-/// What every open file gets.
+/// Flags of every open.
 pub(super) const ALWAYS: OFlags = OFlags::CLOEXEC.union(OFlags::NOCTTY);
 
-/// The name of a descriptor in `/proc/self/fd`.
+/// Returns the name of a descriptor in `/proc/self/fd`.
 pub(super) fn by_number(fd: BorrowedFd<'_>) -> DecInt {
     DecInt::from_fd(fd)
 }
 
-/// The whole path of a descriptor's magic link.
+/// Returns the whole path of a descriptor's magic link.
 pub(super) fn by_path(fd: BorrowedFd<'_>) -> CString {
     CString::new(format!("/proc/self/fd/{}", fd.as_raw_fd())).expect("digits have no NUL")
 }
 
-/// The flags of `open(2)` that stand for `access`.
+/// Returns the flags of `open(2)` for `access`.
 pub(super) fn flags(access: Access) -> OFlags {
     let mut flags = match (access.read, access.write || access.append) {
         (true, true) => OFlags::RDWR,
@@ -37,8 +37,8 @@ pub(super) fn flags(access: Access) -> OFlags {
     flags | ALWAYS
 }
 
-/// Opens the file that `fd` holds once more. The caller has made sure that this is harmless:
-/// opening a pipe waits, opening a device may do anything.
+/// Reopens the file of `fd`. The caller has checked that this is harmless: opening a pipe blocks,
+/// opening a device may have any effect.
 pub(super) fn reopen(
     ground: &Ground<'_>,
     fd: BorrowedFd<'_>,
@@ -48,7 +48,7 @@ pub(super) fn reopen(
     rustix::fs::openat(ground.host.proc(), number.as_c_str(), flags, rustix::fs::Mode::empty())
 }
 
-/// Whether opening it has no effect but opening it.
+/// Returns whether opening such a file has no side effects.
 pub(super) fn is_plain(kind: Kind) -> bool {
     matches!(kind, Kind::File | Kind::Directory)
 }
@@ -63,7 +63,7 @@ pub(super) fn open(ground: &Ground<'_>, fd: BorrowedFd<'_>, access: Access) -> O
     Ok(PathDone::Opened(File(descriptor::release(file)), stat))
 }
 
-/// As [`open`], for a file whose attributes are known.
+/// Like [`open`], for a file whose attributes are known.
 pub(super) fn open_plain(
     ground: &Ground<'_>,
     fd: BorrowedFd<'_>,
@@ -79,7 +79,7 @@ pub(super) fn open_plain(
             return Err(Error::Unsupported.into());
         }
     }
-    // Somebody's lease on the file would have to be broken first, which takes waiting.
+    // A lease on the file would have to be broken first, which blocks.
     let no_waiting = match ground.mode {
         Mode::Cached => OFlags::NONBLOCK,
         Mode::Blocking => OFlags::empty(),
@@ -91,22 +91,22 @@ pub(super) fn open_plain(
     Ok(file)
 }
 
-/// Takes `O_NONBLOCK` off again: with it the kernel would not wait for the disk where it should.
+/// Clears `O_NONBLOCK`: with it the kernel would not wait for the disk where it should.
 pub(super) fn clear_nonblock(file: &OwnedFd, access: Access) -> rustix::io::Result<()> {
     rustix::fs::fcntl_setfl(file, flags(access) & OFlags::APPEND)
 }
 
-/// What a symbolic link says.
+/// Returns the target of a symbolic link.
 pub(super) fn read_link(ground: &Ground<'_>, fd: BorrowedFd<'_>) -> Outcome<PathDone> {
     match ground.settle(rustix::fs::readlinkat(fd, c"", Vec::new())) {
         Ok(target) => Ok(PathDone::Bytes(target.into_bytes())),
-        // The kernel's answer for a handle that is no link.
+        // The kernel's error for a handle that is no link.
         Err(crate::errno::Trouble::Kernel(Errno::NOENT)) => Err(Error::Invalid.into()),
         Err(trouble) => Err(trouble),
     }
 }
 
-/// Sets the size of a file that is held by a handle, as somebody who must be allowed to write.
+/// Sets the size of a file held by a handle, with a check of the write permission.
 pub(super) fn truncate(fd: BorrowedFd<'_>, size: u64) -> Outcome<()> {
     let path = by_path(fd);
     let size = libc::off_t::try_from(size).map_err(|_| Error::FileTooLarge)?;

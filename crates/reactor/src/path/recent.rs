@@ -1,10 +1,10 @@
-//! Files fetched a moment ago, still open: a page that many ask for is opened once in a while
-//! and not for each of them.
+//! Recently fetched files, kept open: a popular page is opened once in a while and not for each
+//! request.
 //!
-//! What a path leads to is believed for [`LIFE`], and not across a change made through this
-//! reactor: who was told that a file is replaced never reads the old one. Changes made by others
-//! on the host are seen after [`LIFE`]; that a file was removed or replaced is seen at once,
-//! because it has no name left. Contents and attributes are always read afresh, and only the user
+//! The result of a lookup is reused for [`LIFE`], and not across a change made through this
+//! reactor: a client that was told of a replacement never reads the old file. Changes by others on
+//! the host are seen after [`LIFE`]; the removal or replacement of a file is seen at once, because
+//! its link count is zero. Contents and attributes are always read afresh, and only the user
 //! for whom a file was opened gets it.
 
 use base::op::File;
@@ -13,13 +13,13 @@ use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a path is believed.
+/// Time during which the result of a lookup is reused.
 pub(crate) const LIFE: Duration = Duration::from_millis(10);
 
-/// Most files held.
+/// Maximum number of files held.
 const FILES_MAX: usize = 256;
 
-/// An open file, and how it was found.
+/// An open file, with its lookup.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) root: File,
@@ -28,16 +28,16 @@ pub(crate) struct Entry {
     pub(crate) fd: OwnedFd,
 }
 
-/// The files.
+/// The recently fetched files.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    /// By hash of root and path. All go together, [`LIFE`] after the first came.
+    /// Files by hash of root and path. All are closed together, [`LIFE`] after the first was added.
     entries: BTreeMap<u64, Entry>,
     until: Instant,
 }
 
 impl Recent {
-    /// Takes the file out that was found by this path for this caller.
+    /// Removes and returns the file found by this path for this caller.
     pub(crate) fn take(
         &mut self,
         hash: u64,
@@ -48,7 +48,7 @@ impl Recent {
         if same { self.entries.remove(&hash) } else { None }
     }
 
-    /// Holds a file for a moment.
+    /// Holds a file for [`LIFE`].
     pub(crate) fn keep(&mut self, now: Instant, hash: u64, entry: Entry) {
         if self.entries.is_empty() {
             self.until = now + LIFE;
@@ -59,25 +59,25 @@ impl Recent {
         assert!(self.entries.len() <= FILES_MAX, "few files are held");
     }
 
-    /// Puts a file back that was taken out.
+    /// Puts back a file that was taken.
     pub(crate) fn put_back(&mut self, hash: u64, entry: Entry) {
         let before = self.entries.insert(hash, entry);
         assert!(before.is_none(), "its place was kept");
     }
 
-    /// Something is changed: nothing is believed any more.
+    /// Closes all files, because of a change.
     pub(crate) fn forget(&mut self) {
         self.entries.clear();
     }
 
-    /// Lets go of what was believed long enough.
+    /// Closes the files whose time is over.
     pub(crate) fn expire(&mut self, now: Instant) {
         if self.until <= now {
             self.forget();
         }
     }
 
-    /// When to call [`Recent::expire`].
+    /// Returns the time for [`Recent::expire`].
     pub(crate) fn deadline(&self) -> Option<Instant> {
         (!self.entries.is_empty()).then_some(self.until)
     }

@@ -1,4 +1,4 @@
-//! Moving and removing, by name or by a handle whose present name has to be found out.
+//! Renaming and removal, by name or by a handle whose present name must be determined.
 
 use super::create::plain;
 use super::{Ground, Outcome, attrs, enter, walk};
@@ -10,10 +10,10 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// How often a file is looked for that moves while it is looked for.
+/// Maximum number of attempts to locate a file that is being renamed.
 const RETRIES: usize = 4;
 
-/// Moves an entry; whether it may replace what is there.
+/// Renames an entry; `replace`: it may replace an existing one.
 pub(super) fn rename(
     from: BorrowedFd<'_>,
     name: &Name,
@@ -27,7 +27,7 @@ pub(super) fn rename(
     Ok(PathDone::Ok)
 }
 
-/// Names that the kernel would call busy, because every directory has them.
+/// Refuses names that every directory has, and that the kernel would call busy.
 pub(super) fn movable(name: &Name) -> Result<&[u8], Error> {
     plain(name).map_err(|_| Error::Invalid)
 }
@@ -50,7 +50,7 @@ pub(super) fn remove(
     Ok(PathDone::Ok)
 }
 
-/// Moves the file that is at `place`.
+/// Renames the file at `place`.
 pub(super) fn rename_file(
     place: &Place,
     to: Option<BorrowedFd<'_>>,
@@ -61,7 +61,7 @@ pub(super) fn rename_file(
     rename(parent, &place.name, to.unwrap_or(parent), new_name, replace)
 }
 
-/// Removes the file that `file` holds.
+/// Removes the file of `file`.
 pub(super) fn remove_file(
     ground: &Ground<'_>,
     caller: &Caller,
@@ -72,7 +72,7 @@ pub(super) fn remove_file(
     remove(place.parent.as_fd(), &place.name, None)
 }
 
-/// Where a file is at present.
+/// Present location of a file.
 pub(super) struct Place {
     parent: OwnedFd,
     name: Name,
@@ -80,9 +80,9 @@ pub(super) struct Place {
 
 /// Finds the present name of a file beneath the root.
 ///
-/// The kernel says it as an absolute path, which may lead through directories above the root
-/// that are nobody else's business: so the search is the server's own, and what is then done in
-/// the directory found is the caller's.
+/// The kernel reports it as an absolute path, which may lead through directories above the
+/// root that the caller may not search: so the search has the server's own rights, and operations
+/// in the directory found have the caller's.
 pub(super) fn locate(
     ground: &Ground<'_>,
     caller: &Caller,
@@ -109,11 +109,11 @@ fn search(ground: &Ground<'_>, root: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Ou
             return Ok(place);
         }
     }
-    // It has other names, or it would have no links; but the one it was found by is gone.
+    // It has other names, or its link count would be zero; but the one it was found by is gone.
     Err(Error::NotFound.into())
 }
 
-/// Reads the name and makes sure of it; `None` if it does not hold any more.
+/// Reads the name and checks it; `None` if it is no longer valid.
 fn look(
     ground: &Ground<'_>,
     root: BorrowedFd<'_>,

@@ -1,9 +1,8 @@
-//! Conditional changes of one entry, and files that have no name until then.
+//! Conditional changes of one entry, and files without a name until then.
 //!
-//! The caller ensures that no other change of the entry that goes through this server is
-//! under way, so the check and the change belong together. Other programs of the host can come in
-//! between; only that an absent entry stays absent is the kernel's own check (`linkat`,
-//! `RENAME_NOREPLACE`).
+//! The caller ensures that no other change of the entry through this server is in flight, so check
+//! and change are atomic with respect to those. Other programs of the host can intervene; only the
+//! absence of an entry is checked by the kernel itself (`linkat`, `RENAME_NOREPLACE`).
 
 use super::create::{created, permissions};
 use super::rename::movable;
@@ -18,13 +17,13 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A name that a file bears between two system calls is left over after so many seconds.
+/// Age, seconds, from which on a file with a temporary name counts as left over.
 const LEFT_OVER_SECS: i64 = 60;
 
-/// How often an entry is looked at again that other programs change meanwhile.
+/// Maximum number of attempts on an entry that other programs change meanwhile.
 const RETRIES: usize = 64;
 
-/// Makes a file without a name.
+/// Creates a file without a name.
 pub(super) fn create_unnamed(
     ground: &Ground<'_>,
     dir: BorrowedFd<'_>,
@@ -39,13 +38,13 @@ pub(super) fn create_unnamed(
             let handle = open::reopen(ground, file.as_fd(), OFlags::PATH | OFlags::CLOEXEC)?;
             created(file, handle)
         }
-        // What kernels and file systems say that do not have it (open(2)).
+        // Errors of kernels and file systems without support for it (open(2)).
         Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::INVAL) => Err(Error::Unsupported.into()),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// Replaces or removes an entry, if it is what is expected.
+/// Replaces or removes an entry, if it is as expected.
 pub(super) fn replace(
     ground: &Ground<'_>,
     dir: BorrowedFd<'_>,
@@ -84,7 +83,7 @@ pub(super) fn replace(
     Err(failed.into())
 }
 
-/// The attributes after the change.
+/// Returns the attributes after the change.
 fn done(
     ground: &Ground<'_>,
     dir: BorrowedFd<'_>,
@@ -110,9 +109,9 @@ fn move_entry(
         None => RenameFlags::NOREPLACE,
     };
     match rustix::fs::renameat_with(from, old, dir, name, flags) {
-        // File systems that do not know the flag (NFS, some FUSE): the check above has to do.
+        // File systems without the flag (NFS, some FUSE): the check above has to suffice.
         Err(Errno::INVAL) if present.is_none() => rustix::fs::renameat(from, old, dir, name),
-        // It is not the entry that is gone, but what should take its place.
+        // Not the entry is missing, but its replacement.
         Err(Errno::NOENT) if rustix::fs::statat(from, old, AtFlags::SYMLINK_NOFOLLOW).is_err() => {
             Err(Errno::STALE)
         }
@@ -120,9 +119,9 @@ fn move_entry(
     }
 }
 
-/// Gives a file that has no name this one. An entry can be replaced by a rename only, so the file
-/// bears another name for a moment. It is the same for each name, so that one which a crash has
-/// left there is found and removed by the next change of that entry.
+/// Gives this name to an unnamed file. An entry can be replaced by a rename only, so the file has a
+/// temporary name for a moment. It depends on the final name only, so that one left by a crash is
+/// found and removed by the next change of that entry.
 fn give_name(
     ground: &Ground<'_>,
     file: BorrowedFd<'_>,
@@ -144,21 +143,22 @@ fn give_name(
         linked = link(between.as_bytes());
     }
     if linked == Err(Errno::EXIST) {
-        // It is in use, or not to be had: one that nobody else can have.
+        // The name is in use, or unavailable: use a unique one.
         between = unique(&between);
         linked = link(between.as_bytes());
     }
     linked?;
     let renamed = rustix::fs::renameat(dir, between.as_str(), dir, name);
     if renamed.is_err() {
-        // What was refused leaves nothing behind.
+        // A failure leaves nothing behind.
         let _gone = rustix::fs::unlinkat(dir, between.as_str(), AtFlags::empty());
     }
     renamed
 }
 
-/// Dates the contents with the present, to the nanosecond: the kernel's own dates may be the same
-/// for some milliseconds, in which an inode's number can come back. What refuses keeps its date.
+/// Sets the modification time to the present, to the nanosecond: the kernel's own timestamps may be
+/// equal for some milliseconds, in which an inode number can be reused. Where this is refused, the
+/// file keeps its time.
 fn date<P: rustix::path::Arg>(dir: BorrowedFd<'_>, name: P, flags: AtFlags) {
     let now = clock_gettime(ClockId::Realtime);
     let kept = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
@@ -166,7 +166,7 @@ fn date<P: rustix::path::Arg>(dir: BorrowedFd<'_>, name: P, flags: AtFlags) {
     let _kept = rustix::fs::utimensat(dir, name, &times, flags);
 }
 
-/// Whether a file has borne a name of this kind for so long that nobody is about to rename it.
+/// Returns whether a file has had a temporary name for so long that nobody is about to rename it.
 fn is_left_over(dir: BorrowedFd<'_>, name: &str) -> bool {
     let Ok(stat) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
     let now = clock_gettime(ClockId::Realtime).tv_sec;
@@ -174,7 +174,7 @@ fn is_left_over(dir: BorrowedFd<'_>, name: &str) -> bool {
     is_file && stat.st_ctime.saturating_add(LEFT_OVER_SECS) < now
 }
 
-/// The name with what no other change of any process has.
+/// Returns the name with a suffix unique among all changes of all processes.
 fn unique(name: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let (now, count) = (clock_gettime(ClockId::Realtime), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -182,7 +182,7 @@ fn unique(name: &str) -> String {
     format!("{name}-{process:x}-{:x}{:08x}-{count:x}", now.tv_sec, now.tv_nsec)
 }
 
-/// The hash of Fowler, Noll and Vo, of 64 bits.
+/// Returns the 64-bit hash of Fowler, Noll and Vo.
 fn fnv1a(bytes: &[u8]) -> u64 {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)

@@ -1,4 +1,4 @@
-//! What can be mounted: directories, volumes, and servers by their names.
+//! Sources of mounts: directories, volumes, and servers by name.
 
 use super::{Ground, Outcome, attrs};
 use crate::descriptor;
@@ -14,10 +14,10 @@ use std::net::ToSocketAddrs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// In which pieces the beginning of a volume is read, bytes.
+/// Size of the pieces in which the beginning of a volume is read, bytes.
 const UNIT: usize = 4096;
 
-/// Opens a directory that will be served.
+/// Opens a directory to be served.
 pub(super) fn open_root(ground: &Ground<'_>, path: &[u8]) -> Outcome<PathDone> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
@@ -41,7 +41,7 @@ pub(super) fn open_volume(path: &[u8], writable: bool, head: usize) -> Outcome<P
     Ok(PathDone::Volume(file, size, bytes))
 }
 
-/// Why a volume is not opened: another process having it is no failure.
+/// Translates an error of opening a volume: use by another process is no failure.
 fn refusal(path: &Path, error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::WouldBlock {
         Error::Busy
@@ -53,7 +53,7 @@ fn refusal(path: &Path, error: io::Error) -> Error {
     }
 }
 
-/// The first address of a server.
+/// Returns the addresses of a server.
 pub(super) fn resolve(address: &str) -> Outcome<PathDone> {
     let found = address.to_socket_addrs().map_err(|_| Error::NotFound)?;
     let found: Vec<_> = found.collect();

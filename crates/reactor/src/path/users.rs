@@ -1,4 +1,5 @@
-//! What the host's user database says. May ask a server on the network (NSS), so never cached.
+//! Lookups in the host's user database, which may contact a server on the network (NSS), so never
+//! cached.
 #![allow(unsafe_code)]
 
 use super::Outcome;
@@ -9,20 +10,20 @@ use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Largest entry of the user database that is believed, bytes.
+/// Maximum size of an entry of the user database, bytes.
 const ENTRY_MAX: usize = 1 << 20;
 
-/// Most groups of one user (Linux `NGROUPS_MAX`).
+/// Maximum number of groups of a user (Linux `NGROUPS_MAX`).
 const GROUPS_MAX: usize = 65_536;
 
-/// A user with the groups that the host gives them.
+/// Returns a user with the groups of the host's user database.
 ///
-/// A number that the host does not know is still somebody: that user, with a group of the same
-/// number and no others.
+/// A number unknown to the host is still a valid user: with a group of the same number and no
+/// others.
 ///
 /// # Errors
-/// `NotFound` for a name that the host does not know; `Invalid` for the number 2³² - 1 as user or
-/// group, which stands for none (`setresuid(2)`).
+/// `NotFound` for an unknown name; `Invalid` for the number 2³² - 1 as user or group, which stands
+/// for none (`setresuid(2)`).
 pub(crate) fn identify(who: &Who) -> Outcome<User> {
     let found = match who {
         Who::Uid(uid) => lookup(|entry, bytes, found| {
@@ -43,14 +44,14 @@ pub(crate) fn identify(who: &Who) -> Outcome<User> {
         (None, Who::Uid(uid)) => User { uid: *uid, gid: *uid, groups: Vec::new(), commands: false },
         (None, Who::Name(_)) => return Err(Error::NotFound.into()),
     };
-    // To the kernel this number means "leave it as it is": whoever becomes that user stays root.
+    // To the kernel this number means "leave unchanged": the process would stay root.
     match user.uid == u32::MAX || user.gid == u32::MAX {
         true => Err(Error::Invalid.into()),
         false => Ok(user),
     }
 }
 
-/// Calls one of the `getpw…_r` functions with as much memory as it wants.
+/// Calls one of the `getpw…_r` functions with as much memory as it needs.
 fn lookup(
     call: impl Fn(*mut libc::passwd, &mut [u8], *mut *mut libc::passwd) -> libc::c_int,
 ) -> Outcome<Option<User>> {
@@ -62,7 +63,7 @@ fn lookup(
         match code {
             libc::ERANGE if bytes.len() < ENTRY_MAX => bytes.resize(bytes.len() * 4, 0),
             libc::EINTR => {}
-            // The ways in which the various databases say that there is no such user.
+            // The results by which various databases report that there is no such user.
             0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM if found.is_null() => {
                 return Ok(None);
             }
@@ -80,7 +81,7 @@ fn lookup(
     }
 }
 
-/// The supplementary groups, without the primary one.
+/// Returns the supplementary groups, without the primary one.
 fn groups(name: &CStr, gid: u32) -> Vec<u32> {
     let mut groups = vec![0; 64];
     loop {

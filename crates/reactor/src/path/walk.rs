@@ -1,4 +1,4 @@
-//! Finding files by their names, one name after the other, and never outside of the served root.
+//! Walks, one name after the other, and never outside of the served root.
 
 use super::{Ground, Outcome, attrs, enter};
 use crate::descriptor;
@@ -9,10 +9,10 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use std::collections::BTreeSet;
 
-/// Deepest directory that is climbed from; Linux paths cannot be written down deeper than this.
+/// Maximum depth of a directory to climb from; longer paths are impossible in Linux.
 const DEPTH_MAX: usize = 4096;
 
-/// Performs a walk. The handles on the way are closed; only the last one is given out.
+/// Performs a walk. Only the last handle is returned; the others are closed.
 pub(super) fn walk(
     ground: &mut Ground<'_>,
     root: BorrowedFd<'_>,
@@ -56,7 +56,7 @@ fn step(
     Ok((fd, stat))
 }
 
-/// The directory above `dir`, or `dir` itself if that is the root.
+/// Returns the parent of `dir`, or `dir` itself if that is the root.
 fn parent(
     ground: &Ground<'_>,
     root: BorrowedFd<'_>,
@@ -74,18 +74,18 @@ fn parent(
     Ok((fd, stat))
 }
 
-/// A handle for the entry `name` of `dir`. Links are not followed.
+/// Returns a handle of the entry `name` of `dir`, without following links.
 pub(super) fn handle(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<OwnedFd> {
     enter::entry(ground, dir, name, enter::HANDLE | OFlags::NOFOLLOW, enter::NO_MODE)
 }
 
-/// The attributes of the entry `name` of `dir`.
+/// Returns the attributes of the entry `name` of `dir`.
 pub(super) fn stat(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<Stat> {
     attrs::stat(handle(ground, dir, name)?.as_fd())
 }
 
-/// Directories found in the served tree in this operation, by device and inode: further names `..`
-/// of a walk do not climb again.
+/// Directories found in the served tree in this operation, by device and inode: further `..` of a
+/// walk need not climb again.
 #[derive(Default)]
 pub(super) struct Above(BTreeSet<(u64, u64)>);
 
@@ -94,8 +94,8 @@ impl Above {
         self.0.contains(&(stat.device, stat.inode))
     }
 
-    /// Whether the directory `dir`, whose attributes are `stat`, is `top` or somewhere beneath it,
-    /// found out by climbing.
+    /// Returns whether the directory `dir` with attributes `stat` is `top` or beneath it, by
+    /// climbing.
     pub(super) fn climb(
         &mut self,
         ground: &Ground<'_>,

@@ -1,18 +1,18 @@
-//! Jobs that wait for a thread, in one queue for each thing that they may hang on.
+//! Queues of jobs that wait for a thread, one for each resource that they may block on.
 //!
-//! A file system whose server does not respond keeps every thread that touches it. So each has a
+//! A file system whose server does not respond blocks every thread that accesses it. So each has a
 //! *lane*: a queue with a few threads at most. Jobs on local file systems have no lane and have
-//! threads that nobody else gets. A job that touches several file systems needs a place in the
-//! lane of each; it waits in one of them at a time.
+//! reserved threads. A job on several file systems needs a slot in the lane of each; it waits in
+//! one of them at a time.
 //!
-//! Each queue begins one job of each connection in turn: a connection with many jobs delays the
-//! first one of another by one job. What is not of a connection takes a turn for each job.
+//! Each queue serves connections round robin: a connection with many jobs delays the first one of
+//! another by one job. A job without a connection is a party of its own.
 //!
 //! Of local jobs, long ones (listings) have a queue of their own and at most a quarter of the
-//! threads, so that jobs that are done in microseconds find a place. Of those that have run for
-//! less than [`PATIENCE`] there are no more than half of the processors: they compute, and more of
-//! them would take processors from the threads that answer clients. A job that takes longer waits
-//! for the disk and no longer counts.
+//! threads, so that jobs of microseconds find a thread. Of those that have run for less than
+//! [`PATIENCE`] there are no more than half of the processors: they compute, and more of them would
+//! take processors from the threads that answer clients. A job that takes longer waits for the disk
+//! and no longer counts.
 
 use crate::mounts::Table;
 use base::Instant;
@@ -21,20 +21,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Lanes of one job at most: file systems mounted on one another along its path.
+/// Maximum number of lanes of one job: file systems mounted on one another along its path.
 pub(crate) const LANES_MAX: usize = 8;
 
-/// A long job that has run for so long waits for the disk, mostly.
+/// Running time after which a long job is assumed to wait mostly for the disk.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Something outside of this machine's memory and disks that an operation may hang on.
+/// A resource outside of this machine's memory and disks that an operation may block on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
     /// A mounted file system, by its device number.
     Device(u64),
-    /// Whatever is mounted on the mount of this number where the mount table shows nothing.
+    /// An unknown mount on the mount with this id, where the mount table shows none.
     Hidden(u64),
-    /// Whatever an absolute path leads to.
+    /// The file system of an absolute path.
     Path(Arc<[u8]>),
     /// The name service that resolves host names.
     Hosts,
@@ -43,7 +43,8 @@ pub(crate) enum Lane {
 }
 
 impl Lane {
-    /// A sentence's subject for people: the mount point and type of a file system.
+    /// Describes the lane for people, as the subject of a sentence: mount point and type of a file
+    /// system.
     pub(crate) fn describe(&self, table: &Table) -> String {
         match self {
             Lane::Device(device) => match table.by_device(*device) {
@@ -58,42 +59,42 @@ impl Lane {
     }
 }
 
-/// A job, as far as the queues know it.
+/// A job, as seen by the queues.
 pub(crate) trait Queued {
-    /// The operation that it completes, to cancel it by.
+    /// Returns the operation that it completes, for cancellation.
     fn id(&self) -> Option<OpId>;
-    /// The connection that it is for, or [`NOBODY`].
+    /// Returns its connection, or [`NOBODY`].
     fn asker(&self) -> u32;
-    /// Lanes that it needs a place in; none for local work.
+    /// Returns the lanes that it needs a slot in; none for local work.
     fn lanes(&self) -> &[Lane];
-    /// Whether it keeps its thread for long if it is local.
+    /// Returns whether it occupies its thread for long if it is local.
     fn is_long(&self) -> bool;
 }
 
-/// How many threads may do what.
+/// Limits on running jobs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Local jobs at once.
+    /// Maximum number of local jobs.
     pub(crate) local: usize,
-    /// Long local jobs at once that compute.
+    /// Maximum number of long local jobs that compute.
     pub(crate) computing: usize,
-    /// Jobs of one lane at once, and long local ones.
+    /// Maximum number of jobs of one lane, and of long local jobs.
     pub(crate) lane: usize,
-    /// Jobs of all lanes at once.
+    /// Maximum number of jobs of all lanes.
     pub(crate) lanes: usize,
 }
 
 impl Limits {
-    /// The limits of a pool with so many threads for local jobs, on a machine with so many
-    /// processors: jobs that compute on half of those, a quarter of the threads for each lane, and
-    /// four times as many for all of them, in addition.
+    /// Returns the limits of a pool with this number of threads for local jobs, on a machine with
+    /// this number of processors: computing jobs on half of those, a quarter of the threads for
+    /// each lane, and four times as many for all of them, in addition.
     pub(crate) fn new(threads: usize, processors: usize) -> Limits {
         let local = threads.max(1);
         let lane = (local / 4).max(1);
         Limits { local, computing: (processors / 2).clamp(1, lane), lane, lanes: local * 4 }
     }
 
-    /// Threads that the pool may have.
+    /// Returns the maximum number of threads of the pool.
     pub(crate) fn threads(&self) -> usize {
         self.local + self.lanes
     }
@@ -103,24 +104,24 @@ impl Limits {
 #[derive(Debug)]
 pub(crate) struct Lanes<J> {
     limits: Limits,
-    /// Local jobs that are done in microseconds.
+    /// Local jobs that take microseconds.
     short: Queue<J>,
     long: Queue<J>,
-    /// When each long job that runs was begun.
+    /// Start of each running long job.
     long_since: BTreeMap<u64, Instant>,
     lanes: BTreeMap<Lane, Queue<J>>,
-    /// Jobs of lanes being done.
+    /// Running jobs of lanes.
     running: BTreeMap<u64, Running>,
-    /// The lane that had its turn last.
+    /// Lane served last.
     last: Option<Lane>,
     /// Queue, party and number of each cancellable job.
     waiting: BTreeMap<OpId, (Place, Party, u64)>,
-    /// Whether a long job was the last local one to be begun.
+    /// Whether the local job started last was a long one.
     long_was_last: bool,
     next: u64,
 }
 
-/// The queue that a job waits in.
+/// Queue of a waiting job.
 #[derive(Clone, Debug)]
 enum Place {
     Short,
@@ -128,7 +129,7 @@ enum Place {
     Lane(Lane),
 }
 
-/// Whose turn it is: an asker, or a single job of [`NOBODY`] by its number.
+/// Party of the round robin: an asker, or a single job of [`NOBODY`] by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Party {
     Asker(u32),
@@ -141,12 +142,12 @@ impl Party {
     }
 }
 
-/// Pending jobs: round robin over parties. Nothing is remembered of a party without jobs.
+/// Waiting jobs, served round robin by party. Nothing is remembered of a party without jobs.
 #[derive(Debug)]
 struct Queue<J> {
-    /// By party and number.
+    /// Jobs by party and number.
     waiting: BTreeMap<(Party, u64), J>,
-    /// Each party that has a job, by its place in the round, and the place of each.
+    /// Parties with jobs in the order of their turns, and the position of each.
     round: BTreeMap<u64, Party>,
     places: BTreeMap<Party, u64>,
     next_place: u64,
@@ -170,7 +171,7 @@ impl<J: Queued> Queue<J> {
         party
     }
 
-    /// Lets a party have its turn behind all others.
+    /// Adds a party behind all others.
     fn join_round(&mut self, party: Party) {
         self.round.insert(self.next_place, party);
         self.places.insert(party, self.next_place);
@@ -182,7 +183,7 @@ impl<J: Queued> Queue<J> {
         all.map(|((_, number), _)| *number).next()
     }
 
-    /// Takes the first job of the party whose turn it is.
+    /// Removes the first job of the party whose turn it is.
     fn pop(&mut self) -> Option<J> {
         let (place, party) = self.round.pop_first()?;
         let known = self.places.remove(&party);
@@ -195,7 +196,7 @@ impl<J: Queued> Queue<J> {
         Some(job)
     }
 
-    /// Takes a job out.
+    /// Removes a job.
     fn remove(&mut self, party: Party, number: u64) -> Option<J> {
         let job = self.waiting.remove(&(party, number))?;
         if self.first_of(party).is_none() {
@@ -205,14 +206,14 @@ impl<J: Queued> Queue<J> {
         Some(job)
     }
 
-    /// Takes out all jobs.
+    /// Removes all jobs.
     fn drain(&mut self) -> impl Iterator<Item = J> + use<J> {
         self.round.clear();
         self.places.clear();
         std::mem::take(&mut self.waiting).into_values()
     }
 
-    /// Jobs that could be begun if so many may run at once.
+    /// Returns the number of jobs that can start if `limit` jobs may run at once.
     fn ready(&self, limit: usize) -> usize {
         self.waiting.len().min(limit.saturating_sub(self.running))
     }
@@ -232,10 +233,10 @@ struct Running {
     since: Instant,
 }
 
-/// A job that has been begun, to say that it has ended.
+/// A running job, to report its end.
 #[derive(Debug)]
 pub(crate) enum Ticket {
-    /// A local job.
+    /// A short local job.
     Short,
     /// A long local job, by its number.
     Long(u64),
@@ -246,18 +247,18 @@ pub(crate) enum Ticket {
 /// A lane whose jobs do not end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hung {
-    /// Which.
+    /// The lane.
     pub(crate) lane: Lane,
-    /// When the oldest of its jobs began.
+    /// Start of the oldest of its jobs.
     pub(crate) since: Instant,
-    /// Jobs begun and not ended.
+    /// Number of running jobs.
     pub(crate) running: usize,
-    /// Jobs waiting for a thread.
+    /// Number of jobs waiting for a thread.
     pub(crate) waiting: usize,
 }
 
 impl<J: Queued> Lanes<J> {
-    /// Empty queues.
+    /// Returns empty queues.
     pub(crate) fn new(limits: Limits) -> Lanes<J> {
         Lanes {
             limits,
@@ -273,7 +274,7 @@ impl<J: Queued> Lanes<J> {
         }
     }
 
-    /// Jobs that wait.
+    /// Returns the number of waiting jobs.
     pub(crate) fn len(&self) -> usize {
         self.queues().map(|queue| queue.waiting.len()).sum()
     }
@@ -282,7 +283,7 @@ impl<J: Queued> Lanes<J> {
         [&self.short, &self.long].into_iter().chain(self.lanes.values())
     }
 
-    /// Jobs that could be begun at once if there were threads.
+    /// Returns the number of jobs that can start if there are threads.
     pub(crate) fn ready(&self, now: Instant) -> usize {
         let long = self.long.waiting.len().min(self.long_places(now));
         let local = self.short.waiting.len() + long;
@@ -298,7 +299,7 @@ impl<J: Queued> Lanes<J> {
         self.short.running + self.long.running
     }
 
-    /// Long jobs that may be begun.
+    /// Returns the number of long jobs that may start.
     fn long_places(&self, now: Instant) -> usize {
         let computes = |since: &&Instant| now.since(**since) < PATIENCE;
         let computing = self.long_since.values().filter(computes).count();
@@ -306,7 +307,7 @@ impl<J: Queued> Lanes<J> {
         places.min(self.limits.lane - self.long.running)
     }
 
-    /// Whether long jobs wait: one may find a place although no job ends.
+    /// Returns whether long jobs wait: one may become startable although no job ends.
     pub(crate) fn any_long_waits(&self) -> bool {
         !self.long.waiting.is_empty()
     }
@@ -346,8 +347,8 @@ impl<J: Queued> Lanes<J> {
         self.lanes.entry(lane).or_insert_with(Queue::new)
     }
 
-    /// Takes the next job for a thread that begins it now: local ones first, which have threads of
-    /// their own; then the lanes in turn.
+    /// Takes the next job for a thread: local ones first, which have reserved threads; then the
+    /// lanes in turn.
     pub(crate) fn begin(&mut self, now: Instant) -> Option<(J, Ticket)> {
         if let Some(begun) = self.begin_local(now) {
             return Some(begun);
@@ -374,7 +375,7 @@ impl<J: Queued> Lanes<J> {
         None
     }
 
-    /// Takes the next job that cannot hang: the first for which there is a place.
+    /// Takes the next local job within the limits.
     pub(crate) fn begin_local(&mut self, now: Instant) -> Option<(J, Ticket)> {
         if self.local_running() == self.limits.local {
             return None;
@@ -384,7 +385,7 @@ impl<J: Queued> Lanes<J> {
         let any_long = may_be_long && !self.long.waiting.is_empty();
         let (queue, ticket) = match (any_short, any_long) {
             (false, false) => return None,
-            // In turn, where both wait.
+            // Alternating, if both wait.
             (_, true) if !any_short || !self.long_was_last => {
                 self.next += 1;
                 (&mut self.long, Ticket::Long(self.next - 1))
@@ -401,7 +402,7 @@ impl<J: Queued> Lanes<J> {
         Some((job, ticket))
     }
 
-    /// Whether all jobs being done may hang.
+    /// Returns whether all running jobs may block.
     pub(crate) fn only_lanes_run(&self) -> bool {
         self.local_running() == 0
     }
@@ -413,7 +414,7 @@ impl<J: Queued> Lanes<J> {
         }
     }
 
-    /// The lane behind the last one that has both a job and a place.
+    /// Returns the next lane in turn with a waiting job and a free slot.
     fn next_lane(&self) -> Option<Lane> {
         let can = |queue: &Queue<J>| !queue.waiting.is_empty() && queue.running < self.limits.lane;
         let behind = |lane: &&Lane| self.last.as_ref().is_none_or(|last| *lane > last);
@@ -421,7 +422,7 @@ impl<J: Queued> Lanes<J> {
         all().find(behind).or_else(|| all().next()).cloned()
     }
 
-    /// A job has ended.
+    /// Records the end of a job.
     pub(crate) fn end(&mut self, ticket: &Ticket) {
         let number = match ticket {
             Ticket::Short => {
@@ -448,7 +449,7 @@ impl<J: Queued> Lanes<J> {
         }
     }
 
-    /// Takes a job out that was not begun.
+    /// Removes a waiting job.
     pub(crate) fn remove(&mut self, id: OpId) -> Option<J> {
         let (place, party, number) = self.waiting.remove(&id)?;
         let lane = match place {
@@ -465,7 +466,7 @@ impl<J: Queued> Lanes<J> {
         job
     }
 
-    /// Takes out all jobs that were not begun.
+    /// Removes all waiting jobs.
     pub(crate) fn drain(&mut self) -> Vec<J> {
         self.waiting.clear();
         let local = [&mut self.short, &mut self.long];
@@ -473,7 +474,7 @@ impl<J: Queued> Lanes<J> {
         queues.flat_map(Queue::drain).collect()
     }
 
-    /// Asserts that queues, what runs, and the index of what waits agree.
+    /// Asserts that queues, running jobs, and the index of waiting jobs agree.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         let mut running: BTreeMap<&Lane, usize> = BTreeMap::new();
@@ -506,13 +507,13 @@ impl<J: Queued> Lanes<J> {
         assert_eq!(self.waiting.len(), named, "what can be cancelled is found");
     }
 
-    /// When the oldest job of a lane that still runs was begun.
+    /// Returns the start of the oldest running job of a lane.
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        // Numbers are given in order of time.
+        // Numbers increase with time.
         self.running.first_key_value().map(|(_, running)| running.since)
     }
 
-    /// Lanes with a job that has run for so long.
+    /// Returns the lanes with a job that has run for at least `limit`.
     pub(crate) fn hung(&self, now: Instant, limit: Duration) -> Vec<Hung> {
         let mut hung: BTreeMap<&Lane, Instant> = BTreeMap::new();
         for running in self.running.values().take_while(|r| now.since(r.since) >= limit) {

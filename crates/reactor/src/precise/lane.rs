@@ -1,8 +1,8 @@
-//! A ring whose operations are handed over when its owner says, and looked at without a call.
+//! A ring with explicit submission, and completions that are polled without a system call.
 //!
-//! Reads and writes of files use memory that belongs to the lane: nobody looks at what was read,
-//! and what is written is random. So they own nothing, and cost little. Sends and receives own
-//! their buffer, and give it back.
+//! Reads and writes of files use memory of the lane: data that is read is ignored, and data that is
+//! written is random. So they own nothing, and cost little. Sends and receives own their buffer,
+//! and return it.
 #![allow(unsafe_code)]
 
 use crate::uring::ring::Ring;
@@ -17,32 +17,32 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Most memory of one lane for reads, and as much again for writes, bytes.
+/// Maximum memory of one lane for reads, and as much again for writes, bytes.
 const MEMORY_MAX: usize = 16 << 20;
 
-/// Most pieces that the memory is cut into.
+/// Maximum number of pieces of the memory.
 const PIECES_MAX: usize = 1024;
 
-/// Operations on buffers of their own have this bit in their name, and the place of the buffer.
+/// Bit in the name of operations with a buffer of their own, beside the index of the buffer.
 const OWNED: u64 = 1 << 63;
 
-/// The name of the call to wake up.
+/// Name of the wake-up read.
 const WAKE: u64 = (1 << 63) - 1;
 
-/// Completions that are taken at once.
+/// Maximum number of completions taken at once.
 const TAKE_MAX: usize = 1024;
 
-/// How long the end of a lane waits for what is under way.
+/// Maximum time that the end of a lane waits for operations in flight.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// An operation has ended.
+/// A completion.
 #[derive(Debug)]
 pub struct Finished {
-    /// Which; names are the caller's.
+    /// Name of the operation, chosen by the caller.
     pub name: u64,
-    /// So many bytes; or an error number of Linux.
+    /// Number of bytes, or an errno of Linux.
     pub result: Result<u32, u16>,
-    /// What a send or receive owned; behind its contents is what was received.
+    /// Buffer of a send or receive; received bytes are behind its contents.
     pub buffer: Option<Vec<u8>>,
 }
 
@@ -51,7 +51,7 @@ pub struct Finished {
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// A waker for a lane that will be made.
+    /// Returns a waker for a lane to be created.
     ///
     /// # Errors
     /// If there are too many open files.
@@ -61,7 +61,7 @@ impl Waker {
 
     /// Ends the present wait, or the next.
     pub fn wake(&self) {
-        // It can fail only if it was called 2⁶⁴ times in vain.
+        // It fails only after 2⁶⁴ unanswered calls.
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 }
@@ -70,28 +70,28 @@ impl Waker {
 struct Owned {
     name: u64,
     buffer: Vec<u8>,
-    /// Receives append to the buffer.
+    /// Whether this is a receive, which appends to the buffer.
     receives: bool,
 }
 
-/// One io_uring of one thread.
+/// An io_uring of one thread.
 pub struct Lane {
     ring: Ring,
     region: Region,
     waker: Waker,
-    /// Where the kernel puts what wakes.
+    /// Destination of the wake-up read.
     woken: Box<[u8; 8]>,
     owned: Slab<Owned>,
     in_flight: usize,
     taken: Vec<io_uring::cqueue::Entry>,
-    /// Files are known to the ring by their place, which spares the kernel a look-up.
+    /// Whether files are registered with the ring, which spares the kernel a lookup.
     registered: bool,
     files: Vec<i32>,
 }
 
 impl Lane {
-    /// A lane for the current thread, for I/Os of at most `io_max` bytes to these files, which
-    /// stay open as long as it lives.
+    /// Returns a lane for the current thread, for I/Os of at most `io_max` bytes to these files,
+    /// which must stay open as long as it lives.
     ///
     /// # Errors
     /// If the kernel refuses a ring, or there is no memory.
@@ -117,11 +117,11 @@ impl Lane {
         Ok(lane)
     }
 
-    /// Queues a read of `len` bytes; `aside`: by a thread of the kernel's, so that this one does
-    /// not wait if the device's queue is full.
+    /// Queues a read of `len` bytes; `aside`: on a kernel thread, so that this thread does not
+    /// block if the device's queue is full.
     ///
     /// # Panics
-    /// If the file does not exist, or the I/O is larger than was announced.
+    /// If the file does not exist, or the I/O is larger than `io_max`.
     pub fn read(&mut self, name: u64, file: usize, offset: u64, len: u32, aside: bool) {
         let memory = self.region.piece(len, false);
         let entry = match (self.registered, self.region.registered) {
@@ -160,7 +160,7 @@ impl Lane {
         self.start(name, entry, aside);
     }
 
-    /// Queues making what was written durable.
+    /// Queues a flush of completed writes.
     ///
     /// # Panics
     /// If the file does not exist.
@@ -170,7 +170,7 @@ impl Lane {
         self.start(name, entry, false);
     }
 
-    /// Queues saying that bytes are not needed any more.
+    /// Queues a discard of bytes.
     ///
     /// # Panics
     /// If the file does not exist.
@@ -181,7 +181,7 @@ impl Lane {
         self.start(name, trim.build(), false);
     }
 
-    /// Queues sending all of this; it may be sent in part.
+    /// Queues a send of the buffer, which may be partial.
     pub fn send(&mut self, name: u64, socket: BorrowedFd<'_>, buffer: Vec<u8>) {
         assert!(u32::try_from(buffer.len()).is_ok(), "one call sends no more than that");
         let (memory, len) = (buffer.as_ptr(), buffer.len() as u32);
@@ -189,7 +189,7 @@ impl Lane {
         self.own(send.flags(libc::MSG_NOSIGNAL).build(), Owned { name, buffer, receives: false });
     }
 
-    /// Queues receiving whatever comes next, behind the contents of this buffer.
+    /// Queues a receive of the next bytes, behind the contents of this buffer.
     pub fn receive(&mut self, name: u64, socket: BorrowedFd<'_>, mut buffer: Vec<u8>) {
         let room = buffer.spare_capacity_mut();
         let (memory, len) = (room.as_mut_ptr().cast(), room.len() as u32);
@@ -215,24 +215,24 @@ impl Lane {
         self.ring.push(&entry);
     }
 
-    /// Hands over all that is queued.
+    /// Submits all queued operations.
     pub fn flush(&mut self) {
         if self.ring.any_queued() {
             self.ring.enter(0, None);
         }
     }
 
-    /// Whether [`Lane::take`] would bring something. Costs two looks at memory.
+    /// Returns whether [`Lane::take`] would return completions. Costs two memory reads.
     pub fn any_work(&mut self) -> bool {
         self.ring.any_work()
     }
 
-    /// Operations that have not been taken back.
+    /// Returns the number of operations whose completions were not taken.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Takes what has ended; enters the kernel only if that has something to do.
+    /// Takes completions; enters the kernel only if it has work to do.
     pub fn take(&mut self, into: &mut Vec<Finished>) {
         if !self.ring.any_completion() && self.ring.any_work() {
             self.ring.enter(0, None);
@@ -273,7 +273,7 @@ impl Lane {
         Finished { name, result, buffer: Some(buffer) }
     }
 
-    /// Waits until something has ended, somebody wakes it, or the time is over.
+    /// Waits for a completion, a wake-up, or the timeout.
     pub fn wait(&mut self, timeout: Duration) {
         if !self.ring.any_completion() {
             self.ring.enter(1, Some(timeout));
@@ -282,7 +282,7 @@ impl Lane {
 }
 
 impl Drop for Lane {
-    /// Waits for what is under way: the kernel writes into memory that is about to go.
+    /// Waits for operations in flight: the kernel writes into memory that is about to be freed.
     #[allow(clippy::disallowed_methods, reason = "an end that must come")]
     fn drop(&mut self) {
         self.ring.push(&crate::uring::ring::cancel_all());
@@ -293,17 +293,17 @@ impl Drop for Lane {
             self.take(&mut finished);
         }
         if self.in_flight > 0 {
-            // Then it is never given back.
+            // The memory is never freed then.
             self.region.memory = ptr::null_mut();
             std::mem::forget(std::mem::take(&mut self.owned));
         }
-        // The call to wake up is cancelled too; if the kernel has not said so, it may still write.
+        // The wake-up read is cancelled too; without its completion the kernel may still write.
         std::mem::forget(std::mem::replace(&mut self.woken, Box::new([0; 8])));
     }
 }
 
-/// Lets the kernel's threads for this ring run wherever the process may: they would stay where
-/// this thread is pinned, and wait for it as long as it spins.
+/// Lets the kernel's threads of this ring run on all processors of the process: otherwise they
+/// would share the processor that this thread is pinned to, and wait for it as long as it spins.
 fn spread(ring: &Ring) {
     let mut words = [0_u64; 16];
     // The first thread of the process is not pinned.
@@ -312,7 +312,7 @@ fn spread(ring: &Ring) {
     }
     // SAFETY: a set of processors is an array of 1,024 bits, in the same order.
     let set = unsafe { &*(&raw const words).cast::<libc::cpu_set_t>() };
-    // Where the kernel does not know it, such I/Os are slower, which is measured.
+    // Kernels without support have slower I/Os of this kind, which is measured.
     let _ = ring.submitter().register_iowq_aff(set);
 }
 
@@ -320,12 +320,12 @@ fn result_of(result: i32) -> Result<u32, u16> {
     u32::try_from(result).map_err(|_| result.unsigned_abs() as u16)
 }
 
-/// Memory that reads go to and writes come from. Nobody else looks at it.
+/// Memory for reads and writes, whose contents do not matter.
 struct Region {
     memory: *mut c_void,
-    /// Of one half, bytes.
+    /// Size of one half, bytes.
     half: usize,
-    /// Of one piece, bytes.
+    /// Size of one piece, bytes.
     piece: usize,
     next: usize,
     registered: bool,
@@ -345,20 +345,21 @@ impl Region {
         Ok(region)
     }
 
-    /// Random bytes for writes, so that nothing can compress or join them; and every page is there.
+    /// Fills it with random bytes, so that writes cannot be compressed or merged; this also
+    /// allocates every page.
     fn fill(&self) {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         for place in (0..2 * self.half).step_by(8) {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            // SAFETY: within the mapping, aligned to 8, and no operation is under way yet.
+            // SAFETY: within the mapping, aligned to 8, and no operation is in flight yet.
             unsafe { self.memory.byte_add(place).cast::<u64>().write(state) };
         }
     }
 
-    /// Pins the memory, which spares the kernel doing that for each I/O. Without permission (the
-    /// limit of locked memory) it works all the same.
+    /// Pins the memory, which spares the kernel doing so for each I/O. Without permission (the
+    /// limit of locked memory) it works nevertheless.
     fn register(&mut self, ring: &Ring) {
         let slice = libc::iovec { iov_base: self.memory, iov_len: 2 * self.half };
         // SAFETY: the mapping lives as long as the ring.
@@ -382,7 +383,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if !self.memory.is_null() {
-            // SAFETY: mapped by `new` with this size, and nothing is under way any more.
+            // SAFETY: mapped by `new` with this size, and nothing is in flight.
             let _ = unsafe { munmap(self.memory, 2 * self.half) };
         }
     }

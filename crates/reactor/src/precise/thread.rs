@@ -1,4 +1,4 @@
-//! Control over the calling thread: where it runs, how urgent it is, how precisely it sleeps.
+//! Control over the calling thread: processors, priority, precision of sleeps.
 #![allow(unsafe_code)]
 
 use rustix::process::Pid;
@@ -7,17 +7,17 @@ use std::io;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// The priority of all real-time threads here: above threads that did not ask for one, below the
-/// kernel's own.
+/// Priority of all real-time threads of this program: above ordinary threads, below the kernel's
+/// own.
 const REAL_TIME: i32 = 50;
 
-/// How urgent a thread is.
+/// Scheduling class of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// As any other (`SCHED_OTHER`).
+    /// Ordinary (`SCHED_OTHER`).
     Ordinary,
-    /// Before all that are ordinary (`SCHED_FIFO`). It must sleep 7 % of each millisecond, or the
-    /// kernel takes 50 ms of each second from it.
+    /// Ahead of all ordinary threads (`SCHED_FIFO`). It must sleep 7 % of each millisecond, or the
+    /// kernel suspends it for 50 ms of each second.
     RealTime,
 }
 
@@ -28,7 +28,7 @@ pub enum Priority {
 pub fn set_priority(priority: Priority) -> io::Result<()> {
     let (policy, level) = match priority {
         Priority::Ordinary => (libc::SCHED_OTHER, 0),
-        // Threads that the kernel makes for its rings would be as urgent, and never run.
+        // The kernel's threads for its rings would have the same priority, and never run.
         Priority::RealTime => (libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, REAL_TIME),
     };
     let parameters = libc::sched_param { sched_priority: level };
@@ -39,12 +39,12 @@ pub fn set_priority(priority: Priority) -> io::Result<()> {
     }
 }
 
-/// The processors that this thread may use, ascending.
+/// Returns the processors that this thread may use, ascending.
 pub fn processors() -> Vec<usize> {
     processors_of(None)
 }
 
-/// Those that another thread may use, ascending.
+/// Returns the processors that another thread may use, ascending.
 pub(super) fn processors_of(thread: Option<Pid>) -> Vec<usize> {
     let Ok(set) = sched_getaffinity(thread) else {
         return vec![0];
@@ -52,18 +52,18 @@ pub(super) fn processors_of(thread: Option<Pid>) -> Vec<usize> {
     (0..CpuSet::MAX_CPU.min(1024)).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
-/// Keeps the calling thread on these processors.
+/// Pins the calling thread to these processors.
 ///
 /// # Errors
-/// `InvalidInput` if there is none of them.
+/// `InvalidInput` if none of them exists.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(*cpu));
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Lets the calling thread run wherever the process's first thread may; a new thread stays where
-/// the one that started it is kept.
+/// Lets the calling thread run on all processors of the process's first thread; a new thread
+/// inherits the pinning of its creator.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -71,19 +71,19 @@ pub fn unpin() -> io::Result<()> {
     pin(&processors_of(Some(rustix::process::getpid())))
 }
 
-/// Lets the calling thread's sleeps end when they should: by default the kernel adds up to 50 us.
+/// Sets precise timers for sleeps of the calling thread: by default the kernel adds up to 50 us.
 pub fn set_fine_timers() {
-    // If the kernel does not know it, sleeps are longer, which is measured.
+    // If the kernel does not support it, sleeps are longer, which is measured.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Sleeps so long; as long as the kernel lets it, at least.
+/// Sleeps for at least this time.
 pub fn sleep(span: Duration) {
     crate::clock::pause(span);
 }
 
-/// The same in `select(2)` without any file, to the microsecond below, as programs did that wanted
-/// finer sleeps than `sleep(3)` has. A signal ends it early.
+/// Sleeps in `select(2)` without any file, rounded down to microseconds, like programs that needed
+/// finer sleeps than `sleep(3)`. A signal ends it early.
 pub fn select(span: Duration) {
     let mut left = libc::timeval {
         tv_sec: libc::time_t::try_from(span.as_secs()).unwrap_or(libc::time_t::MAX),

@@ -1,35 +1,35 @@
 //! The monotonic clock, read from the processor's time stamp counter.
 //!
-//! Reading the counter takes 8 ns, asking the kernel's clock 19 (both measured). The counter is
-//! used where the kernel itself keeps time by it, which means that it never stops and is the same
-//! on all processors; elsewhere the kernel's clock is read.
+//! Reading the counter takes 8 ns, the kernel's clock 19 (both measured). The counter is used where
+//! it is the kernel's own clock source, which means that it never stops and is the same on all
+//! processors; elsewhere the kernel's clock is read.
 #![allow(unsafe_code)]
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// Where the kernel says what it keeps time by.
+/// File with the kernel's clock source.
 const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// How long the first calibration takes.
+/// Duration of the first calibration.
 const FIRST: Duration = Duration::from_millis(20);
 
-/// How often the two clocks are compared for one calibration; the closest comparison counts.
+/// Number of comparisons of the two clocks for one calibration; the closest one counts.
 const COMPARISONS: usize = 16;
 
-/// The two clocks at one moment.
+/// Both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     ticks: u64,
     ns: u64,
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds, cheaply. Each thread has its own copy, and calibrates it.
+/// `CLOCK_MONOTONIC` in nanoseconds, at low cost. Each thread has its own copy, and calibrates it.
 #[derive(Clone, Debug)]
 pub struct Ticks {
-    /// The last comparison; what is measured from.
+    /// The last comparison, which times are relative to.
     base: Pair,
-    /// Nanoseconds in a tick, times 2³². Zero: the counter cannot be used.
+    /// Nanoseconds in a tick, times 2³². Zero if the counter cannot be used.
     scale: u64,
 }
 
@@ -53,26 +53,26 @@ impl Ticks {
         Ticks { base, scale: scale(first, base) }
     }
 
-    /// The time, ns.
+    /// Returns the time, ns.
     pub fn now_ns(&self) -> u64 {
         if self.scale == 0 { monotonic_ns() } else { self.ns_at(counter()) }
     }
 
-    /// What the clock showed, or will show, when the counter is at `ticks`.
+    /// Returns the time, ns, at the counter value `ticks`.
     pub fn ns_at(&self, ticks: u64) -> u64 {
-        // A counter that was read before the base was set is a little behind it.
+        // A value read before the base was set is a little less than it.
         let distance = i128::from(ticks) - i128::from(self.base.ticks);
         let ns = (distance * i128::from(self.scale)) >> 32;
         u64::try_from(i128::from(self.base.ns) + ns).unwrap_or(0)
     }
 
-    /// Whether the counter is used.
+    /// Returns whether the counter is used.
     pub fn counts(&self) -> bool {
         self.scale != 0
     }
 
-    /// Compares with the kernel's clock again, and says how far off this one was, ns. To be called
-    /// about every second: the kernel's clock is steered meanwhile.
+    /// Compares with the kernel's clock again, and returns the error of this one, ns. To be called
+    /// about every second: the kernel's clock is adjusted meanwhile.
     pub fn calibrate(&mut self) -> i64 {
         if self.scale == 0 {
             return 0;
@@ -93,7 +93,7 @@ fn scale(from: Pair, to: Pair) -> u64 {
     u64::try_from((u128::from(ns) << 32) / u128::from(ticks.max(1))).unwrap_or(0)
 }
 
-/// Both clocks: of several tries the one during which the least time passed.
+/// Compares both clocks: of several attempts the shortest counts.
 fn compare() -> Pair {
     let tries = (0..COMPARISONS).map(|_| {
         let before = counter();
@@ -111,8 +111,8 @@ fn monotonic_ns() -> u64 {
 
 #[cfg(target_arch = "x86_64")]
 fn counter() -> u64 {
-    // SAFETY: the instruction exists on all processors of this architecture, and Linux lets
-    // everybody use it.
+    // SAFETY: the instruction exists on all processors of this architecture, and Linux permits it
+    // in user mode.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -130,7 +130,7 @@ mod tests {
         let mut ticks = Ticks::start();
         for _ in 0..3 {
             let (before, shown, after) = (monotonic_ns(), ticks.now_ns(), monotonic_ns());
-            // It may be off by what the rate was not known to: 20 ms were measured to some 50 ns.
+            // The error is that of the rate: 20 ms were measured to some 50 ns.
             assert!(before - 10_000 <= shown && shown <= after + 10_000, "{before} {shown}");
             ticks.calibrate();
         }

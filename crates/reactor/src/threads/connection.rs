@@ -1,4 +1,4 @@
-//! One connection as epoll sees it.
+//! State of a connection on epoll.
 #![allow(unsafe_code)]
 
 use crate::descriptor;
@@ -8,20 +8,20 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
-/// What is known of a connection, and what waits for it.
+/// A connection with its waiting operations.
 #[derive(Default)]
 pub(super) struct Connection {
-    /// There may be something to receive.
+    /// Whether there may be data to receive.
     pub(super) readable: bool,
-    /// There may be room to send.
+    /// Whether there may be room to send.
     pub(super) writable: bool,
-    /// The peer has finished, or the connection broke: it stays readable.
+    /// Whether the peer has shut down, or the connection broke: it stays readable.
     pub(super) ended: bool,
-    /// Who waits for it to come about.
+    /// The connect that waits for its establishment.
     pub(super) connecting: Option<OpId>,
     pub(super) receiving: Option<Receiving>,
     pub(super) sending: Option<Box<Sending>>,
-    /// Whether its send has got room, and waits for its turn.
+    /// Whether its send can continue, and waits for its turn.
     pub(super) has_turn: bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Receiving {
 }
 
 impl Connection {
-    /// Something has changed.
+    /// Records an edge.
     pub(super) fn note(&mut self, flags: EventFlags) {
         let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
         self.ended |= broken || flags.contains(EventFlags::RDHUP);
@@ -41,7 +41,7 @@ impl Connection {
     }
 }
 
-/// Receives what is there.
+/// Receives available data.
 pub(super) fn receive(socket: Socket, room: &mut [u8]) -> Result<usize, Errno> {
     let fd = descriptor::socket(socket).map_err(|_| Errno::BADF)?;
     loop {

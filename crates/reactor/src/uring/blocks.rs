@@ -1,4 +1,4 @@
-//! Blocks of volumes by way of the ring.
+//! Blocks of volumes through the ring.
 
 use super::{Slot, Uring, fd};
 use crate::blocks::{Passage, Phase};
@@ -9,7 +9,7 @@ use io_uring::{opcode, types};
 use rustix::io::Errno;
 
 impl Uring {
-    /// Makes the next call for blocks on their way. `slices` is memory to use again.
+    /// Starts the next call of a transfer of blocks. `slices` is memory for reuse.
     pub(super) fn move_blocks(
         &mut self,
         id: OpId,
@@ -43,12 +43,12 @@ impl Uring {
             Phase::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
         };
         let entry = entry.personality(self.personalities.server());
-        // Nobody touches these blocks before the completion: those that are read into are not
-        // shared, those that are written are copied if somebody changes them.
+        // Nobody modifies these blocks before the completion: those that are read into are not
+        // shared, and those that are written are copied on write.
         self.start(Slot::Blocks { id, file, passage, slices }, entry);
     }
 
-    /// A call for blocks has ended.
+    /// Handles the end of a call of a transfer of blocks.
     pub(super) fn complete_blocks(
         &mut self,
         id: OpId,
@@ -58,7 +58,7 @@ impl Uring {
         result: i32,
     ) {
         if result == -libc::EAGAIN {
-            // Not by the ring, then.
+            // The ring cannot do it.
             return self.common.push(id, file, Work::Blocks { file, passage });
         }
         let moved = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));

@@ -1,4 +1,4 @@
-//! Users as whom the ring may write.
+//! Credentials of users for writes through the ring.
 
 use super::ring::Ring;
 use crate::host::Host;
@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-/// How many users are remembered; the one registered longest ago goes first.
+/// Maximum number of registered users; the one registered first is removed first.
 const USERS_MAX: usize = 64;
 
-/// Registered credentials by user. What is under way keeps its credentials when they go.
+/// Registered credentials by user. Operations in flight keep theirs after the removal.
 pub(super) struct Personalities {
     known: VecDeque<(Arc<User>, u16)>,
-    /// The server's own: the thread may have a user's identity when it hands over operations.
+    /// The server's own: the thread may have a user's identity when it submits operations.
     server: u16,
 }
 
@@ -27,15 +27,15 @@ impl Personalities {
         })
     }
 
-    /// The number of the server's own credentials.
+    /// Returns the number of the server's own credentials.
     pub(super) fn server(&self) -> u16 {
         self.server
     }
 
-    /// The number of `user`'s credentials.
+    /// Returns the number of `user`'s credentials.
     ///
     /// # Errors
-    /// If the process may not act for this user, or the kernel does not take more credentials.
+    /// If the process may not act for this user, or the kernel accepts no more credentials.
     pub(super) fn of(
         &mut self,
         user: &Arc<User>,
@@ -47,14 +47,14 @@ impl Personalities {
             return Ok(*number);
         }
         if self.known.len() == USERS_MAX {
-            // What is queued in its name must be handed over before the name is gone.
+            // Operations queued with these credentials must be submitted before the removal.
             if !ring.flush() {
                 return Err(Error::WouldBlock);
             }
             let (_, oldest) = self.known.pop_front().expect("some are known");
             ring.submitter().unregister_personality(oldest).map_err(|_| Error::NotPermitted)?;
         }
-        // The kernel registers the identity that the current thread has.
+        // The kernel registers the identity of the current thread.
         host.own.assume(&Caller::User(Arc::clone(user)), None, Depth::Changing)?;
         let number = ring.submitter().register_personality();
         let number = number.map_err(|_| Error::NotPermitted)?;

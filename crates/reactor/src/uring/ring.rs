@@ -7,31 +7,31 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-/// Operations handed over with one call.
+/// Maximum number of operations submitted by one call.
 const SUBMISSIONS: u32 = 512;
 
-/// Completions that wait to be taken, before the kernel has to keep them aside.
+/// Size of the completion queue, beyond which the kernel sets completions aside.
 const COMPLETIONS: u32 = 8192;
 
-/// The name of operations whose completion says nothing.
+/// Name of operations whose completion is ignored.
 pub(crate) const IGNORED: u64 = u64::MAX;
 
-/// `IORING_ENTER_GETEVENTS`: do the kernel's part of the work now.
+/// `IORING_ENTER_GETEVENTS`: run the kernel's pending work now.
 const GET_EVENTS: u32 = 1;
 
-/// How long to leave the kernel alone when it has no memory for another operation.
+/// Pause before the next attempt when the kernel has no memory for another operation.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// One io_uring.
+/// An io_uring.
 pub(crate) struct Ring {
     ring: IoUring,
-    /// What did not fit into the submission queue, in order.
+    /// Entries that did not fit into the submission queue, in order.
     backlog: VecDeque<squeue::Entry>,
     bulk: Bulk<squeue::Entry>,
 }
 
 impl Ring {
-    /// A ring for the current thread.
+    /// Returns a ring for the current thread.
     pub(crate) fn new() -> io::Result<Ring> {
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -44,46 +44,47 @@ impl Ring {
         Ok(Ring { ring, backlog: VecDeque::new(), bulk: Bulk::default() })
     }
 
-    /// The ring itself, for registering things.
+    /// Returns the submitter, for registrations.
     pub(crate) fn submitter(&self) -> io_uring::Submitter<'_> {
         self.ring.submitter()
     }
 
-    /// Features, as the kernel says.
+    /// Returns the parameters with the kernel's features.
     pub(crate) fn parameters(&self) -> &io_uring::Parameters {
         self.ring.params()
     }
 
-    /// Queues an operation. Whatever it points to must live until its completion.
+    /// Queues an operation. The memory that it points to must live until its completion.
     pub(crate) fn push(&mut self, entry: &squeue::Entry) {
         if !self.backlog.is_empty() || !self.try_push(entry) {
             self.backlog.push_back(entry.clone());
         }
     }
 
-    /// Queues an operation of this name and size in bytes, for the next call or for a later one.
+    /// Queues an operation with this name and size in bytes, for the next call or for a later one.
     pub(crate) fn push_bulk(&mut self, name: u64, entry: squeue::Entry, bytes: usize) {
         if let Some(entry) = self.bulk.admit(name, entry, bytes) {
             self.push(&entry);
         }
     }
 
-    /// Takes back an operation that waits for a later call; whether it does.
+    /// Removes an operation that waits for a later call; returns whether it did.
     pub(crate) fn take_back(&mut self, name: u64) -> bool {
         self.bulk.take_back(name)
     }
 
-    /// Takes back all operations that wait for later calls; their names.
+    /// Removes all operations that wait for later calls; returns their names.
     pub(crate) fn take_back_all(&mut self) -> Vec<u64> {
         self.bulk.waiting.drain(..).map(|(name, _, _)| name).collect()
     }
 
-    /// Whether anything waits for a call after the next one.
+    /// Returns whether any operation waits for a call after the next one.
     pub(crate) fn any_bulk(&self) -> bool {
         !self.bulk.waiting.is_empty()
     }
 
-    /// Hands over everything, also what waits for later calls; whether the kernel took all of it.
+    /// Submits everything, also operations for later calls; returns whether the kernel accepted all
+    /// of it.
     pub(crate) fn flush(&mut self) -> bool {
         loop {
             let before = self.count_queued();
@@ -101,7 +102,7 @@ impl Ring {
         self.ring.submission().len() + self.backlog.len() + self.bulk.waiting.len()
     }
 
-    /// After a call: what has room in the next one, if the kernel took all of this one.
+    /// After a call: queues operations for the next one, if the kernel accepted all of this one.
     fn move_bulk(&mut self) {
         if !self.backlog.is_empty() || !self.ring.submission().is_empty() {
             return;
@@ -112,8 +113,8 @@ impl Ring {
     }
 
     fn try_push(&mut self, entry: &squeue::Entry) -> bool {
-        // SAFETY: all memory that the entry points to belongs to a slot (or is static), and
-        // slots are kept until the completion has come.
+        // SAFETY: all memory that the entry points to belongs to a slot (or is static), and slots
+        // are kept until the completion.
         unsafe { self.ring.submission().push(entry) }.is_ok()
     }
 
@@ -126,7 +127,7 @@ impl Ring {
         }
     }
 
-    /// Hands over all that is queued, and waits for `want` completions, at most for `timeout`.
+    /// Submits all queued operations, and waits for `want` completions, at most for `timeout`.
     pub(crate) fn enter(&mut self, want: usize, timeout: Option<Duration>) {
         self.move_backlog();
         while !self.backlog.is_empty() {
@@ -139,7 +140,7 @@ impl Ring {
         self.move_bulk();
     }
 
-    /// Whether the kernel took everything.
+    /// Enters the kernel; returns whether it accepted everything.
     fn call(&mut self, want: usize, timeout: Option<Duration>) -> bool {
         let count = u32::try_from(self.ring.submission().len()).expect("at most SUBMISSIONS");
         let submitter = self.ring.submitter();
@@ -161,8 +162,8 @@ impl Ring {
         }
     }
 
-    /// The time passed, a signal came, or completions must be taken first: the caller's next
-    /// turn does it all. No memory for now: not at once again.
+    /// Handles a failed call. The timeout passed, a signal arrived, or completions must be taken
+    /// first: the caller's next turn does all of it. Out of memory: pauses before the next attempt.
     fn excuse(&self, error: &io::Error) {
         match error.raw_os_error() {
             Some(libc::ETIME | libc::EINTR | libc::EBUSY) => {}
@@ -171,22 +172,22 @@ impl Ring {
         }
     }
 
-    /// Whether a completion can be taken without asking the kernel.
+    /// Returns whether a completion can be taken without entering the kernel.
     pub(crate) fn any_completion(&mut self) -> bool {
         !self.ring.completion().is_empty()
     }
 
-    /// Whether a completion can be taken, or could be if the kernel were asked.
+    /// Returns whether a completion can be taken, perhaps after entering the kernel.
     pub(crate) fn any_work(&mut self) -> bool {
         if self.any_completion() {
             return true;
         }
         let submission = self.ring.submission();
-        // What overflowed the queue of completions comes when the kernel is entered.
+        // Overflowed completions are returned when the kernel is entered.
         submission.taskrun() || submission.cq_overflow()
     }
 
-    /// Whether anything waits to be handed over.
+    /// Returns whether any operation waits for submission.
     pub(crate) fn any_queued(&mut self) -> bool {
         let waits = !self.backlog.is_empty() || !self.ring.submission().is_empty();
         assert!(waits || !self.any_bulk(), "one of those that wait has room in the next call");
@@ -200,15 +201,15 @@ impl Ring {
 }
 
 /// Divides large writes and receives, and sends that had to wait for room, among calls. The kernel
-/// copies within the call what it can at once, and everybody else waits meanwhile. Reads of files
-/// and other sends are not divided: beside those of 64 clients the calls cost more than the copies
-/// (15 to 30 % of processor time). Nor is what arrives for a receive that waits: the kernel copies
-/// that when it comes.
+/// copies within the call as much as it can, and everyone else waits meanwhile. Reads of files and
+/// other sends are not divided: with 64 clients the calls cost more than the copies (15 to 30 % of
+/// processor time). Nor is data that arrives for a waiting receive: the kernel copies it on
+/// arrival.
 #[derive(Debug)]
 struct Bulk<T> {
-    /// Bytes that the operations of the next call may move.
+    /// Number of bytes that the operations of the next call may transfer.
     batch: usize,
-    /// Operations of later calls: name, entry and size in bytes, in order.
+    /// Operations for later calls: name, entry and size in bytes, in order.
     waiting: VecDeque<(u64, T, usize)>,
 }
 
@@ -223,7 +224,7 @@ impl<T> Bulk<T> {
         self.batch == 0 || self.batch.saturating_add(bytes) <= BATCH_BYTES
     }
 
-    /// Gives an operation back that has room in the next call; keeps others.
+    /// Returns an operation that fits the next call; keeps others.
     fn admit(&mut self, name: u64, entry: T, bytes: usize) -> Option<T> {
         if bytes >= BULK_MIN && (!self.waiting.is_empty() || !self.has_room(bytes)) {
             self.waiting.push_back((name, entry, bytes));
@@ -233,7 +234,7 @@ impl<T> Bulk<T> {
         Some(entry)
     }
 
-    /// The operations that have room in a new call.
+    /// Returns the operations that fit a new call.
     fn next(&mut self) -> Vec<T> {
         self.batch = 0;
         let mut entries = Vec::new();
@@ -254,7 +255,7 @@ impl<T> Bulk<T> {
     }
 }
 
-/// Ends everything that is under way.
+/// Returns the operation that cancels everything in flight.
 pub(crate) fn cancel_all() -> squeue::Entry {
     opcode::AsyncCancel2::new(types::CancelBuilder::any()).build().user_data(IGNORED)
 }
@@ -266,14 +267,14 @@ mod tests {
     #[test]
     fn large_operations_are_divided_among_calls_in_order() {
         let mut bulk = Bulk::default();
-        // One has room however large it is; small ones never wait.
+        // A single one always fits, however large; small ones never wait.
         assert_eq!(bulk.admit(1, "first", 1 << 20), Some("first"));
         assert_eq!(bulk.admit(2, "second", 200 << 10), None);
         assert_eq!(bulk.admit(3, "small", BULK_MIN - 1), Some("small"));
         assert_eq!(bulk.admit(4, "third", 40 << 10), None);
         assert_eq!(bulk.admit(5, "fourth", 40 << 10), None);
         assert_eq!(bulk.next(), ["second", "third"]);
-        // Nobody overtakes those that wait.
+        // Nothing overtakes those that wait.
         assert_eq!(bulk.admit(6, "fifth", BULK_MIN), None);
         assert_eq!(bulk.next(), ["fourth", "fifth"]);
         assert_eq!(bulk.next(), [""; 0]);

@@ -1,7 +1,7 @@
-//! The buffers that the kernel takes for itself when data comes, so idle connections hold none.
+//! Buffers that the kernel takes when data arrives, so that idle connections hold none.
 //!
-//! A buffer ring of fixed size (`IORING_REGISTER_PBUF_RING`). Much data leaves with the memory it
-//! lies in, and other memory takes its place; little data is copied out.
+//! A buffer ring of fixed size (`IORING_REGISTER_PBUF_RING`). A large amount of data is returned
+//! with its memory, which is replaced; a small amount is copied.
 #![allow(unsafe_code)]
 
 use super::ring::Ring;
@@ -16,26 +16,26 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// The ring's only group of buffers.
 pub(super) const GROUP: u16 = 0;
 
-/// Number of buffers, a power of two. With few, the memory that a request touches is still in the
-/// processor's cache when the request is handled.
+/// Number of buffers, a power of two. With few, the memory of a request is still in the processor's
+/// cache when the request is handled.
 pub(super) const COUNT: u16 = 64;
 const _: () = assert!(COUNT.is_power_of_two() && COUNT <= 1 << 15);
 
-/// Size of each, bytes.
+/// Size of a buffer, bytes.
 const SIZE: usize = 16 << 10;
 
 /// The buffers, and the ring of them that the kernel reads.
 pub(super) struct Shelf {
     entries: *mut BufRingEntry,
-    /// The memory of buffer `i`.
+    /// Memory of buffer `i`.
     buffers: Vec<Buf>,
     tail: u16,
-    /// The tail published to the kernel.
+    /// Tail published to the kernel.
     published: u16,
 }
 
 impl Shelf {
-    /// Registers a full shelf.
+    /// Registers the buffers, all of them free.
     pub(super) fn new(ring: &Ring, memory: &mut Memory) -> io::Result<Shelf> {
         let length = usize::from(COUNT) * size_of::<BufRingEntry>();
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
@@ -55,7 +55,7 @@ impl Shelf {
         Ok(shelf)
     }
 
-    /// Lets the kernel use buffer `index` again, after the next `publish`.
+    /// Makes buffer `index` available to the kernel again, after the next `publish`.
     fn put(&mut self, index: u16) {
         assert!(index < COUNT, "there is such a buffer");
         assert!(
@@ -72,7 +72,7 @@ impl Shelf {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Shows the kernel what was put back; how many buffers.
+    /// Publishes the buffers put back; returns their number.
     pub(super) fn publish(&mut self) -> usize {
         // SAFETY: the tail lies in the mapped memory, is aligned, and is shared with the kernel,
         // which reads it atomically.
@@ -85,7 +85,7 @@ impl Shelf {
         usize::from(more)
     }
 
-    /// The data with its memory; other memory takes its place.
+    /// Returns the data with its memory, which is replaced.
     pub(super) fn take(&mut self, index: u16, length: usize, memory: &mut Memory) -> Buf {
         let other = memory.take(0, SIZE);
         let mut buf = std::mem::replace(&mut self.buffers[usize::from(index)], other);
@@ -100,7 +100,7 @@ impl Shelf {
         std::mem::forget(std::mem::take(&mut self.buffers));
     }
 
-    /// A copy of the data.
+    /// Returns a copy of the data.
     pub(super) fn copy(&mut self, index: u16, length: usize) -> Buf {
         let buf = Buf::from(&self.buffers[usize::from(index)].spare()[..length]);
         self.put(index);
@@ -111,8 +111,8 @@ impl Shelf {
 impl Drop for Shelf {
     fn drop(&mut self) {
         let length = usize::from(COUNT) * size_of::<BufRingEntry>();
-        // SAFETY: mapped by `new` with this length; the ring that knew it is closed, because it
-        // is declared before the shelf in `Uring`.
+        // SAFETY: mapped by `new` with this length; the ring that uses it is closed, because it is
+        // declared before the shelf in `Uring`.
         let _ = unsafe { rustix::mm::munmap(self.entries.cast(), length) };
     }
 }

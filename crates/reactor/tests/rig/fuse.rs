@@ -1,5 +1,5 @@
-//! A file system in this process that can be made to hang: one directory with one file, over the
-//! kernel's own protocol (`/dev/fuse`, version 7.31).
+//! A file system in this process that can be made unresponsive: one directory with one file, over
+//! the kernel's own protocol (`/dev/fuse`, version 7.31).
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -12,14 +12,14 @@ use std::sync::{Arc, Condvar, Mutex};
 const ROOT: u64 = 1;
 const FILE: u64 = 2;
 
-/// The contents of the file `f`.
+/// Contents of the file `f`.
 pub(crate) const CONTENTS: &[u8] = b"far";
 
-/// Bytes of a request's header, and of a reply's.
+/// Sizes of the headers of a request and of a reply, bytes.
 const IN_HEADER: usize = 40;
 const OUT_HEADER: usize = 16;
 
-/// A mounted file system. Requests are answered unless it hangs.
+/// A mounted file system. It replies to requests unless it hangs.
 pub(crate) struct Fuse {
     gate: Arc<Gate>,
     at: PathBuf,
@@ -34,12 +34,12 @@ struct Gate {
 #[derive(Default)]
 struct State {
     hangs: bool,
-    /// Requests that came since it hangs.
+    /// Number of requests since it hangs.
     held: usize,
 }
 
 impl Fuse {
-    /// Mounts one at an empty directory.
+    /// Mounts a file system at an empty directory.
     pub(crate) fn mount(at: &Path) -> Fuse {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let device = rustix::fs::open("/dev/fuse", flags, Mode::empty()).unwrap();
@@ -65,7 +65,7 @@ impl Fuse {
         drop(self.gate.changed.wait_while(state, |state| state.held == 0).unwrap());
     }
 
-    /// Answers what was held, and everything from now on.
+    /// Replies to the held requests, and to all later ones.
     pub(crate) fn go_on(&self) {
         let mut state = self.gate.state.lock().unwrap();
         (state.hangs, state.held) = (false, 0);
@@ -97,7 +97,7 @@ fn serve(device: &OwnedFd, gate: &Gate) {
         let answer = match opcode {
             1 => lookup(&request[IN_HEADER..size]),
             3 => Ok([&[0; 16], &attributes(node)[..]].concat()),
-            // Forgotten nodes and interrupted requests want no reply.
+            // Forgotten nodes and interrupted requests need no reply.
             2 | 36 | 42 => continue,
             14 | 27 => Ok(vec![0; 16]),
             15 => Ok(CONTENTS[CONTENTS.len().min(long(IN_HEADER + 8) as usize)..].to_vec()),
@@ -113,14 +113,14 @@ fn serve(device: &OwnedFd, gate: &Gate) {
         };
         let length = u32::try_from(OUT_HEADER + body.len()).unwrap();
         let head = [&length.to_le_bytes()[..], &error.to_le_bytes(), &unique.to_le_bytes()];
-        // Nobody waits any more for what was interrupted.
+        // Interrupted requests have no recipient.
         let _ = rustix::io::write(device, &[&head.concat(), &body[..]].concat());
     }
 }
 
 fn lookup(name: &[u8]) -> Result<Vec<u8>, Errno> {
     if name == b"f\0" {
-        // The node, and nothing that may be remembered.
+        // The node, with nothing that may be cached.
         Ok([&FILE.to_le_bytes()[..], &[0; 32], &attributes(FILE)].concat())
     } else {
         Err(Errno::NOENT)

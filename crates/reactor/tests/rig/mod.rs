@@ -1,4 +1,4 @@
-//! What the tests share: a world, a directory that goes away, and a way to ask and wait.
+//! Common parts of the tests: a world, a temporary directory, and functions that submit and wait.
 #![allow(
     dead_code,
     clippy::disallowed_methods,
@@ -65,7 +65,7 @@ impl Rig {
         OpId(self.next)
     }
 
-    /// Submits, waits for the completion.
+    /// Submits an operation and waits for its completion.
     pub(crate) fn ask(&mut self, make: impl FnOnce(OpId) -> Op) -> Done {
         let id = self.start(make);
         self.finish(id)
@@ -77,7 +77,7 @@ impl Rig {
         id
     }
 
-    /// Waits for the completion of `id`; others are kept.
+    /// Waits for the completion of `id`; keeps others.
     pub(crate) fn finish(&mut self, id: OpId) -> Done {
         self.finish_within(id, Duration::from_secs(20)).expect("completes in time")
     }
@@ -95,7 +95,7 @@ impl Rig {
         }
     }
 
-    /// One turn of the world, until something completes or `deadline` is reached.
+    /// Runs one turn of the world, until an operation completes or `deadline` is reached.
     pub(crate) fn wait_until(&mut self, deadline: Instant) {
         let mut events: Vec<Event> = Vec::new();
         self.world.wait(Some(deadline), &mut events);
@@ -108,7 +108,7 @@ impl Rig {
         }
     }
 
-    /// Waits for the next report of file systems that do not respond.
+    /// Waits for the next report of unresponsive file systems.
     pub(crate) fn next_unresponsive(&mut self) -> Vec<Unresponsive> {
         loop {
             if let Some(all) = self.unresponsive.pop_front() {
@@ -127,7 +127,7 @@ impl Rig {
         self.path_within(None, caller, op)
     }
 
-    /// Performs a path operation that may not leave a directory.
+    /// Performs a path operation confined to a directory.
     pub(crate) fn path_within(
         &mut self,
         within: Option<File>,

@@ -32,7 +32,7 @@ impl Queued for Job {
     }
 }
 
-/// Jobs with numbers from here on are long.
+/// Number from which on jobs are long.
 const LONG: u64 = 1000;
 
 const A: Lane = Lane::Device(1);
@@ -46,7 +46,7 @@ fn job(id: u64, lanes: &[Lane]) -> Job {
     Job { id, asker: 0, lanes: lanes.to_vec() }
 }
 
-/// Begins all that can be begun; the numbers of the jobs, in order.
+/// Starts all jobs that can start; returns their numbers, in order.
 fn begun(lanes: &mut Lanes<Job>) -> Vec<u64> {
     let begun = std::iter::from_fn(|| lanes.begin(Instant(0))).map(|(job, _)| job.id).collect();
     lanes.check();
@@ -105,7 +105,7 @@ fn long_jobs_that_wait_for_the_disk_keep_nobody_from_beginning() {
     (0..10).for_each(|id| lanes.push(job(id, &[])));
     assert_eq!(lanes.ready(much_later), 6);
     assert_eq!(begun(&mut lanes), [0, 1, 2, 3, 4, 5]);
-    // The oldest job is next, if there is a place for it.
+    // The oldest job is next, if there is a slot for it.
     lanes.end(&first);
     assert_eq!(lanes.ready(much_later), 1);
     assert_eq!(begin(&mut lanes, much_later).map(|begun| begun.0), Some(LONG + 2));
@@ -189,17 +189,17 @@ fn one_asker_with_many_jobs_lets_others_wait_for_one() {
         (10..13).for_each(|id| push(&mut lanes, 2, id));
         push(&mut lanes, 3, 20);
         assert_eq!([(); 4].map(|()| next(&mut lanes)), [1, 10, 20, 2]);
-        // Who comes back as soon as its job is done has one a round, too.
+        // A connection that submits again as soon as its job ends has one a round, too.
         push(&mut lanes, 3, 21);
         assert_eq!([(); 3].map(|()| next(&mut lanes)), [11, 3, 21]);
         push(&mut lanes, 3, 22);
         assert_eq!([(); 3].map(|()| next(&mut lanes)), [12, 4, 22]);
-        // Whoever has the number of a connection that is gone owes nothing.
+        // A connection with a reused number owes nothing.
         (5..10).for_each(|id| assert!(lanes.remove(OpId(first + id)).is_some()));
         push(&mut lanes, 4, 30);
         push(&mut lanes, 1, 31);
         assert_eq!([(); 2].map(|()| next(&mut lanes)), [30, 31]);
-        // What is of nobody has a turn for each job.
+        // Each job without a connection has a turn.
         (40..43).for_each(|id| push(&mut lanes, 1, id));
         (50..53).for_each(|id| push(&mut lanes, NOBODY, id));
         assert_eq!([(); 6].map(|()| next(&mut lanes)), [40, 50, 51, 52, 41, 42]);
@@ -220,7 +220,7 @@ fn short_and_long_jobs_are_begun_in_turn() {
     assert_eq!([(); 5].map(|()| next()), [LONG, 0, LONG + 1, 1, 2]);
 }
 
-/// Each job is begun or removed once, never beyond a limit, and nothing is left in the end.
+/// Each job is started or removed once, never beyond a limit, and nothing is left at the end.
 #[test]
 fn random_schedules_keep_the_limits() {
     for seed in 0..300 {
