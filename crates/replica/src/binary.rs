@@ -1,13 +1,13 @@
-//! The binary form of what replicas say to each other and write into their journals: postcard, the
-//! format of <https://postcard.jamesmunns.com>, which is stable.
+//! Binary encoding of replica messages and journal records: postcard, the stable format of
+//! <https://postcard.jamesmunns.com>.
 //!
-//! Numbers are as long as they must be, variants of enums are numbers: *their order in the source
-//! is part of the format*, so new ones come last.
+//! Integers have variable length and enum variants are encoded as numbers, so *their order in the
+//! source is part of the format*: append new variants.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// These bytes are not what they should be.
+/// Error for malformed binary input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable(String);
 
@@ -19,18 +19,18 @@ impl std::fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// The bytes of a value of this crate.
+/// Encodes a value.
 pub fn write(value: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(value).expect("the types of this crate know their lengths, and Vec grows")
 }
 
-/// How many bytes [`write()`] makes.
+/// Returns the number of bytes that [`write()`] produces.
 pub fn size(value: &impl Serialize) -> usize {
     let counter = postcard::ser_flavors::Size::default();
     postcard::serialize_with_flavor(value, counter).expect("counting needs no room")
 }
 
-/// The value of these bytes, all of them.
+/// Decodes a value that must occupy all of `bytes`.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
     let (value, rest) =
         postcard::take_from_bytes(bytes).map_err(|error| Unreadable(error.to_string()))?;

@@ -1,8 +1,8 @@
-//! What is replicated: serial data types, which know nothing of replicas.
+//! Serial data types to be replicated. They do not depend on the replication algorithm.
 //!
-//! The service keeps replicas of any of them equal by applying the same operations in the same
-//! order (paper 001, 4.2.1), so an operation must do the same to equal states everywhere, and can
-//! never fail: what cannot be done is a value that says so.
+//! The service keeps replicas equal by applying the same operations in the same order (paper 001,
+//! 4.2.1). An operation must therefore be deterministic and infallible: a failure is reported as an
+//! ordinary result value.
 
 mod bytes;
 pub mod counter;
@@ -38,11 +38,11 @@ use crate::work::{self, Meter};
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// How many bytes of a client an answer of several holds, at most, if it is not a single one that
-/// is larger. Who wants more asks for what is behind the last one.
+/// Maximum bytes of client data in a result with several elements; a single larger element is still
+/// returned. Clients page by passing the last element that they received.
 pub const ANSWER_MAX: usize = 1 << 20;
 
-/// The first ones, as many as [`ANSWER_MAX`] allows.
+/// Returns the longest prefix that fits [`ANSWER_MAX`], but at least one element.
 fn within_answer<T>(all: impl Iterator<Item = T>, size: impl Fn(&T) -> usize) -> Vec<T> {
     let mut room = ANSWER_MAX;
     let fits = |one: &T| {
@@ -56,21 +56,22 @@ fn within_answer<T>(all: impl Iterator<Item = T>, size: impl Fn(&T) -> usize) ->
 
 /// A serial data type.
 pub trait DataType: Clone + Debug {
-    /// What is replicated. A copy should cost little, however large it is.
+    /// Replicated state. Cloning should be cheap, however large the state is.
     type State: Clone + Debug + Eq + Hash;
-    /// What can be done to it, or asked of it.
+    /// Update or query.
     type Operator: Clone + Debug + Eq + Hash;
-    /// What that answers.
+    /// Result of an operation.
     type Value: Clone + Debug + Eq + Hash;
 
-    /// The state before all operations.
+    /// Returns the initial state.
     fn initial(&self) -> Self::State;
 
-    /// Performs one operation. The same state and operator give the same on every machine.
+    /// Applies one operation. Deterministic: equal states and operators give equal results on every
+    /// machine.
     fn apply(&self, state: &mut Self::State, operator: &Self::Operator) -> Self::Value;
 
-    /// Performs one operation as [`DataType::apply`] does, and counts the work of that: no more
-    /// than [`work::PIECE_MAX`].
+    /// Like [`DataType::apply`], but charges the work to `meter`: at most [`work::PIECE_MAX`]
+    /// units.
     fn apply_metered(
         &self,
         state: &mut Self::State,
@@ -82,34 +83,34 @@ pub trait DataType: Clone + Debug {
         value
     }
 
-    /// Performs one operation whose value nobody wants, and counts the work of that.
+    /// Applies one operation, discards its result and charges the work to `meter`.
     fn change(&self, state: &mut Self::State, operator: &Self::Operator, meter: &mut Meter) {
         drop(self.apply_metered(state, operator, meter));
     }
 
-    /// Whether the state after both does not depend on their order.
+    /// Reports whether the final state is independent of the order of `a` and `b`.
     fn commute(&self, a: &Self::Operator, b: &Self::Operator) -> bool;
 
-    /// Whether the value of this operator depends on nothing that comes before it, so that it is
-    /// final at once.
+    /// Reports whether the operator's result is independent of the state, and therefore final
+    /// immediately.
     fn is_free(&self, _operator: &Self::Operator) -> bool {
         false
     }
 
-    /// Whether the value of `a` does not depend on whether `b` comes before it.
+    /// Reports whether the result of `a` is independent of `b` being applied before it.
     fn oblivious(&self, a: &Self::Operator, b: &Self::Operator) -> bool;
 
-    /// How many bytes it takes beside itself, about.
+    /// Approximate heap size of an operator, in bytes.
     fn size(&self, _operator: &Self::Operator) -> usize {
         0
     }
 
-    /// How many bytes an answer takes beside itself, about.
+    /// Approximate heap size of a result, in bytes.
     fn value_size(&self, _value: &Self::Value) -> usize {
         0
     }
 
-    /// Whether it changes nothing in any state.
+    /// Reports whether the operator leaves every state unchanged.
     fn is_read(&self, _operator: &Self::Operator) -> bool {
         false
     }

@@ -6,12 +6,12 @@
 //! | [`Plain`] | reservations | *SimpleESDSAlg*, *SimpleESDSImpl* (2.3, 4.2.7) |
 //! | [`Optimised`] | channels | *ESDSOptAlg*, *ESDSOptImpl* (figure 4.5) |
 //!
-//! The figures as printed are wrong in several places; [`Slip`] keeps the errors, so that those who
-//! judge the algorithms can show that they would find them.
+//! The figures as printed contain several errors; [`Slip`] preserves them, so that a checker can
+//! demonstrate that it finds them.
 //!
 //! Vocabulary: an operation is *received* at a replica that has its descriptor, *done* at one that
-//! has given it a place in its order, *solid* at one that knows that it is done everywhere. Then
-//! its place, and everything before it, is final.
+//! has given it a place in its order, and *solid* (stable) at one that knows that it is done
+//! everywhere. Its place, and everything before it, is then final.
 
 mod front_end;
 mod knowledge;
@@ -34,38 +34,38 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Replicas of a service, at most: they are sets of bits.
+/// Maximum replicas of a service: sets of replicas are bit sets.
 pub const REPLICAS_MAX: usize = 32;
 
-/// Names an operation.
+/// Operation identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Id(pub u64);
 
-/// A place in the order of operations: smaller is earlier. No two replicas make equal ones.
+/// Place in the order of operations: smaller is earlier. Unique across replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Label {
-    /// Greater than that of every label known when this was made (Lamport's rule).
+    /// Counter greater than that of every label known at its creation (Lamport's rule).
     pub counter: u64,
-    /// Who made it.
+    /// Replica that created it.
     pub replica: usize,
 }
 
-/// An operation as its client describes it (paper 001, 4.2.2).
+/// Operation as described by its client (paper 001, 4.2.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Descriptor<O> {
-    /// Its name.
+    /// Identifier.
     pub id: Id,
-    /// The front end that wants the answer, by its index in the composition.
+    /// Front end that receives the answer, by its index in the composition.
     pub sender: usize,
-    /// What must come before it.
+    /// Predecessors.
     pub prev: BTreeSet<Id>,
     /// Whether the answer must agree with the eventual order.
     pub strict: bool,
-    /// What is to be done.
+    /// Operator to apply.
     pub operator: O,
 }
 
-/// What the parts of a service say to each other.
+/// Message between parts of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Message<O, V> {
     /// From a front end to a replica.
@@ -76,30 +76,30 @@ pub enum Message<O, V> {
     Gossip(Vec<News<O>>),
 }
 
-/// What a replica tells about one operation that it has received.
+/// Gossip about one received operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct News<O> {
     /// The operation.
     pub descriptor: Arc<Descriptor<O>>,
-    /// Its label there, if it is done there.
+    /// Its label at the sender, if done there.
     pub label: Option<Label>,
-    /// Whether it is solid there.
+    /// Whether it is solid at the sender.
     pub solid: bool,
 }
 
-/// What a service is told from outside.
+/// External input of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request<O> {
     /// To a front end: a client submits an operation.
     Submit(Descriptor<O>),
-    /// It is time to gossip, or to ask again whoever has not answered.
+    /// Timer for gossip, and for retransmission of unanswered requests.
     Tick,
 }
 
-/// When a replica gossips.
+/// Gossip schedule of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pace {
-    /// As soon as it has something to tell.
+    /// As soon as there is news.
     AtOnce,
     /// At every [`Request::Tick`].
     Ticks,
@@ -107,50 +107,50 @@ pub enum Pace {
     Never,
 }
 
-/// How many hops of gossip a strict answer waits for.
+/// Gossip hops before a strict answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hops {
-    /// Until everybody knows that everybody has done it, as the paper says.
+    /// Until every replica knows that all have done it, as in the paper.
     Three,
-    /// Until this replica knows that everybody has done it, which is enough.
+    /// Until this replica knows that all have done it, which suffices.
     Two,
 }
 
-/// An error of the paper's figures, or one that is easily made.
+/// Error in the paper's figures, or a plausible mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Slip {
-    /// Figure 4.5: what is gossiped to one replica counts as gossiped to all.
+    /// Figure 4.5: gossip to one replica counts as gossip to all.
     OneDelta,
-    /// Labels are assigned, not the smaller of both taken: easily made.
+    /// Labels are overwritten instead of lowered to the minimum: a plausible mistake.
     LabelsAssigned,
-    /// 4.2.3: the counter is not raised by the labels that are seen.
+    /// 4.2.3: received labels do not raise the counter.
     ClockNotRaised,
-    /// Figure 4.5: labels are numbers only, so two replicas may make the same.
+    /// Figure 4.5: labels are bare numbers, so two replicas may create equal ones.
     LabelsShared,
-    /// Figure 4.5: what has a label below that of a solid operation, but is not solid, is applied
-    /// to the state that already has it.
+    /// Figure 4.5: an operation labelled below a solid one, but not solid itself, is applied to a
+    /// state that already includes it.
     AppliedTwice,
-    /// Figure 4.5: `solidify` is enabled for ever.
+    /// Figure 4.5: `solidify` stays enabled forever.
     SolidifiesForEver,
-    /// Figure 4.1: a request is sent for ever.
+    /// Figure 4.1: a request is sent forever.
     ResentForEver,
-    /// A strict answer is given when the operation is done here.
+    /// A strict answer is given as soon as the operation is done here.
     StrictWhenDone,
 }
 
-/// How a replica behaves.
+/// Behaviour of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// When it gossips.
+    /// Gossip schedule.
     pub pace: Pace,
-    /// When it answers strictly.
+    /// Hops before a strict answer.
     pub hops: Hops,
-    /// What is wrong with it.
+    /// Deliberate error.
     pub slip: Option<Slip>,
 }
 
 impl Rules {
-    /// The algorithm of the paper, corrected.
+    /// Corrected algorithm of the paper.
     pub const PAPER: Rules = Rules { pace: Pace::AtOnce, hops: Hops::Three, slip: None };
 
     fn slips(&self, slip: Slip) -> bool {
@@ -158,16 +158,16 @@ impl Rules {
     }
 }
 
-/// What a replica does.
+/// Action of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// `do_it`: it gives an operation a place in its order.
+    /// `do_it`: places an operation in its order.
     Do(Id),
-    /// `send response`: it answers an operation, to this front end.
+    /// `send response`: answers an operation to this front end.
     Respond(Id, usize),
-    /// `send gossip`: it tells this replica what it knows.
+    /// `send gossip`: sends its knowledge to this replica.
     Gossip(usize),
-    /// `solidify`, as figure 4.5 has it.
+    /// `solidify`, as in figure 4.5.
     Solidify(Id),
 }
 
@@ -180,20 +180,20 @@ impl Action {
     }
 }
 
-/// A replica of a service, to be looked at: the state of the paper's figures, by their names.
+/// Observable state of a replica, named as in the paper's figures.
 pub trait Replica<D: DataType> {
-    /// `rcvd`: what it has received.
+    /// `rcvd`: received operations.
     fn received(&self) -> BTreeSet<Id>;
-    /// `done[i]`: what it knows to be done at replica `i`.
+    /// `done[i]`: operations known to be done at replica `i`.
     fn done(&self, i: usize) -> BTreeSet<Id>;
-    /// `solid[i]`: what it knows to be solid at replica `i`.
+    /// `solid[i]`: operations known to be solid at replica `i`.
     fn solid(&self, i: usize) -> BTreeSet<Id>;
-    /// `minlabel`: the smallest label that it has seen.
+    /// `minlabel`: smallest label seen for an operation.
     fn label(&self, id: Id) -> Option<Label>;
-    /// The greatest counter that it has seen.
+    /// Greatest counter seen.
     fn clock(&self) -> u64;
-    /// What is final, in its order, with the values that it has for ever.
+    /// Final operations in order, with their permanent values.
     fn finals(&self) -> Vec<(Id, D::Value)>;
-    /// What in its state contradicts itself.
+    /// Violated invariant, if any.
     fn contradiction(&self) -> Option<&'static str>;
 }

@@ -1,33 +1,33 @@
-//! Election of a leader in a ring: a small, well-known algorithm, to show that the framework knows
-//! nothing of replicas.
+//! Leader election in a ring: a small, well-known algorithm, which shows that the framework is
+//! independent of replication.
 //!
-//! Le Lann, Chang and Roberts (see Lynch, *Distributed Algorithms*, 3.3): everybody passes on the
-//! identifiers that are greater than its own; whose own comes back is the leader.
+//! Le Lann, Chang and Roberts (see Lynch, *Distributed Algorithms*, 3.3): each member forwards
+//! identifiers greater than its own; the member that receives its own identifier is the leader.
 
 use crate::ioa::{Heard, IoAutomaton, Part, Said};
 use std::collections::VecDeque;
 
-/// What a member of the ring does.
+/// Action of a ring member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// It passes an identifier on.
+    /// Forwards an identifier.
     Pass,
-    /// It says that it is the leader.
+    /// Announces that it is the leader.
     Lead,
 }
 
-/// How far a member has come.
+/// Election progress of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Status {
-    /// It waits for its identifier to come back.
+    /// Waiting for its own identifier.
     Unknown,
-    /// It did, and is still to be told.
+    /// Received its own identifier; the announcement is pending.
     Chosen,
-    /// It was told.
+    /// Announced.
     Reported,
 }
 
-/// A member of the ring.
+/// Ring member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
     identifier: u64,
@@ -37,7 +37,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Members with these identifiers, in the order of the ring. No two are equal.
+    /// Creates members with these distinct identifiers, in ring order.
     pub fn ring(identifiers: &[u64]) -> Vec<Member> {
         let member = |(at, identifier): (usize, &u64)| Member {
             identifier: *identifier,
@@ -48,12 +48,12 @@ impl Member {
         identifiers.iter().enumerate().map(member).collect()
     }
 
-    /// What it is called, and compared by.
+    /// Returns the identifier by which members are compared.
     pub fn identifier(&self) -> u64 {
         self.identifier
     }
 
-    /// Whether it has said that it is the leader.
+    /// Reports whether it has announced itself as leader.
     pub fn leads(&self) -> bool {
         self.status == Status::Reported
     }
@@ -97,7 +97,7 @@ impl IoAutomaton for Member {
             Heard::From(_, identifier) if identifier == self.identifier => {
                 self.status = Status::Chosen;
             }
-            // A smaller one goes no further; nobody stops, and nothing comes from outside.
+            // Smaller identifiers are dropped; no member stops, and there is no external input.
             Heard::From(..) | Heard::Outside(()) | Heard::Lost(_) => {}
         }
     }

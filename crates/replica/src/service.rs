@@ -1,30 +1,31 @@
-//! One replica of a service: the optimised algorithm (paper 001, 4.3) with what that leaves to the
-//! future (chapter 6): unreliable channels, crashes, and memory that does not grow.
+//! Replica of a service: the optimised algorithm (paper 001, 4.3), extended by the paper's future
+//! work (chapter 6): unreliable channels, crashes and bounded memory.
 //!
-//! Each operation belongs to the replica that its client asked, which numbers its operations
-//! without gaps and gives each its only label. So sets of operations are [`Vector`]s: what a
-//! replica has done, what it knows that others have, what an operation must come behind, and what a
-//! client has seen (its *token*). What is done everywhere is applied to the stable state and
-//! forgotten.
+//! Each operation belongs to the replica that accepted it from its client (its *origin*). The
+//! origin numbers its operations without gaps and gives each its only label. So sets of operations
+//! are [`Vector`]s: the operations done at a replica, those known to be at others, the predecessors
+//! of an operation, and the operations seen by a client (its *token*). Operations done everywhere
+//! are applied to the stable state and dropped.
 //!
-//! *Nothing leaves a replica that is not in its journal*: its gossip, its vector, and the answers
+//! *Nothing leaves a replica before it is in its journal*: its gossip, its vector, and the answers
 //! to its own operations wait for [`Input::Persisted`]. (A strict answer may show operations of
-//! others that are not in this journal yet: they are in those of all replicas that have said so.) A
-//! replica that crashes begins again with what was persisted, and nobody can tell what was not.
+//! others that are not in this journal yet: they are in the journals of all replicas that have
+//! reported them.) After a crash a replica restarts from its journal, and no other replica has seen
+//! more.
 //!
-//! *Channels may lose, repeat and reorder.* A message carries operations, and the vector of all
-//! that its sender has for good, which acknowledges whatever it was sent. Operations are taken in
-//! the order of their numbers; what comes too early or twice is dropped, and what is not
-//! acknowledged is sent again, by anybody who has it.
+//! *Channels may lose, duplicate and reorder.* A message carries operations and the vector of
+//! everything durable at its sender, which acknowledges all earlier messages. Operations are
+//! received in the order of their numbers; early ones and duplicates are dropped, and
+//! unacknowledged ones are retransmitted by any replica that has them.
 //!
-//! *Strict answers take two hops*: an operation that everybody has is final, with all before it.
+//! *Strict answers take two hops*: an operation at all replicas is final, with all before it.
 //!
-//! Why an operation `x` that every replica has done is final, with all before it: whoever labels an
-//! operation after it has done `x` gives it a greater label (Lamport's rule). Whatever replica `i`
-//! labelled before that is in `i`'s vector when that says that `i` has done `x`; and such a vector
-//! is believed only by who has all of `i`'s own operations in it.
+//! Proof that an operation `x` done at every replica is final, with all before it: a replica that
+//! labels an operation after it has done `x` chooses a greater label (Lamport's rule). Everything
+//! that replica `i` labelled before is in `i`'s vector as soon as that includes `x`; and such a
+//! vector is trusted only by replicas that have all of `i`'s own operations in it.
 //!
-//! Who the replicas are may change: `members.rs` says how.
+//! The set of replicas may change: see `members.rs`.
 
 mod checks;
 mod hearing;
@@ -64,137 +65,138 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use waiting::{Blocked, Waiting, why_never};
 
-/// No counter and no number is as great: whoever says so is not one of us.
+/// Exclusive bound of valid counters and numbers; a greater one is not from a correct replica.
 const SANE_MAX: u64 = 1 << 62;
 
-/// A place in the order of operations: smaller is earlier. No two operations have the same.
+/// Place in the order of operations: smaller is earlier. Labels are unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Label {
-    /// Greater than that of every label that was known when this was made (Lamport's rule).
+    /// Counter greater than that of every label known at its creation (Lamport's rule).
     pub counter: u64,
-    /// Whose operation it is.
+    /// Origin of the operation.
     pub origin: ReplicaId,
 }
 
-/// An operation that has its place.
+/// Operation with its place in the order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<O> {
-    /// Its number among the operations of its origin, from 1 on, without gaps.
+    /// Number among the operations of its origin, from 1, without gaps.
     pub number: u64,
-    /// Its place.
+    /// Place in the order.
     pub label: Label,
-    /// What must be done before it, beside the operations of its origin that have smaller numbers.
+    /// Predecessors, beside the operations of its origin with smaller numbers.
     pub after: Vector,
     /// Whether its client waits for an answer that agrees with the eventual order.
     pub strict: bool,
-    /// What is to be done.
+    /// Operator to apply.
     pub operator: O,
 }
 
 impl<O> Entry<O> {
-    /// Whether it could never be done: it must come behind itself, or what follows it.
+    /// Reports whether it can never be done: its predecessors include itself or a successor.
     fn waits_for_itself(&self) -> bool {
         self.after.get(self.label.origin) >= self.number
     }
 }
 
-/// Names a request of a client; chosen by who asks, and given back with the answer.
+/// Identifier of a client's request, chosen by the caller and returned with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// What replicas say to each other.
+/// Message between replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message<O> {
-    /// Operations, those of each origin in the order of their numbers.
+    /// Operations, those of each origin by ascending number.
     pub entries: Vec<Arc<Entry<O>>>,
-    /// What the sender has for good.
+    /// Operations durable at the sender.
     pub has: Vector,
-    /// Whether the sender wants to hear how far the receiver is, even if that is nothing new.
+    /// Whether the sender requests the receiver's vector even if that is unchanged.
     pub asks: bool,
-    /// The epoch that the sender is in.
+    /// Epoch of the sender.
     pub epoch: Epoch,
-    /// The change that it has sealed.
+    /// Change sealed by the sender.
     pub change: Option<Arc<Change>>,
-    /// The membership of its epoch, if the receiver is not that far, as far as is known.
+    /// Membership of the sender's epoch, if the receiver is known to be in an earlier one.
     pub reached: Option<Arc<Membership>>,
 }
 
-/// What can happen to a replica.
+/// Input of a replica.
 #[derive(Clone, Debug)]
 pub enum Input<O> {
-    /// A client asks for an operation.
+    /// Client request for an operation.
     Request {
-        /// Its name.
+        /// Identifier.
         ticket: Ticket,
-        /// What must come before it.
+        /// Predecessors.
         after: Vector,
         /// Whether the answer must agree with the eventual order.
         strict: bool,
-        /// What is to be done.
+        /// Operator to apply.
         operator: O,
-        /// When the client gives up.
+        /// Time at which the client gives up.
         until: Instant,
     },
-    /// An administrator wants other members: [`Replica::plan`] has made this of it.
+    /// Change of members requested by an administrator and planned by [`Replica::plan`].
     Change(Change),
-    /// There is a membership without this replica: so another one says, and takes nothing more.
+    /// Report of another replica that it is in a membership without this one and accepts no more
+    /// messages of it.
     Removed(ReplicaId),
-    /// Nobody wants the answer any more. The operation may be done all the same.
+    /// Cancellation of the wait for an answer. The operation may still be done.
     Forget(Ticket),
-    /// Whether somebody wants to hear of everything that becomes final.
+    /// Whether final operations are reported in [`Output::Final`].
     Watch(bool),
-    /// Messages of this replica may arrive from now on, and ours there; those before may be lost.
+    /// Connection in both directions established; earlier messages may be lost.
     Connected(ReplicaId),
-    /// They do not any more.
+    /// Connection lost.
     Disconnected(ReplicaId),
-    /// Another replica says this.
+    /// Message of another replica.
     Heard(ReplicaId, Message<O>),
-    /// These members were not heard for as long as the service allows; no others.
+    /// Complete set of members not heard from within the service's timeout.
     Silent(BTreeSet<ReplicaId>),
-    /// The same, as another replica tells.
+    /// Same set as reported by another replica.
     Voted(ReplicaId, Vote),
-    /// All records up to this number are in the journal for good.
+    /// All records up to this number are durable in the journal.
     Persisted(u64),
-    /// It is time.
+    /// Timer.
     Tick,
 }
 
-/// What a replica can ask for.
+/// Output of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output<O, V> {
-    /// Answer a request.
+    /// Answer to a request.
     Answer {
-        /// Which.
+        /// Identifier of the request.
         ticket: Ticket,
-        /// With what.
+        /// Result.
         value: V,
-        /// Whether the answer will always be this: it agrees with the eventual order.
+        /// Whether the result is permanent: it agrees with the eventual order.
         is_final: bool,
-        /// What the client has seen with it: whatever is to come behind it names this.
+        /// Operations that the client has seen with it, to be named as predecessors of later ones.
         token: Vector,
     },
-    /// A request cannot be answered in time.
+    /// A request that cannot be answered in time.
     Refuse(Ticket, Refusal),
-    /// This is final now, and has this value for ever; said if somebody watches.
+    /// A newly final operation and its permanent value; sent if [watched](Input::Watch).
     Final(Arc<Entry<O>>, V),
-    /// Say this to another replica.
+    /// Send a message to another replica.
     Say(ReplicaId, Message<O>),
-    /// Tell another replica which members are silent.
+    /// Send a vote on silent members to another replica.
     Vote(ReplicaId, Vote),
-    /// All others say that this member is silent: a change begins without it.
+    /// All others report this member as silent: a change without it begins.
     Removes(ReplicaId),
-    /// This replica says what none of us can say: do not listen to it any more.
+    /// This replica sent a message that no correct replica can send: ignore it from now on.
     Distrust(ReplicaId),
-    /// This replica began with less than it had told this one: with an older copy of its journal.
-    /// It does nothing more, because it may have given numbers twice.
+    /// The named replica knows more of this replica's operations than this replica does: it was
+    /// restored from an older copy of its journal. It stops, because it may have reused numbers.
     Outdated(ReplicaId),
-    /// Write this into the journal; [`Input::Persisted`] follows with its number.
+    /// Write a record to the journal; [`Input::Persisted`] follows with its number.
     Persist(u64, Record<O>),
-    /// These are the members from now on.
+    /// Current members.
     Members(Arc<Membership>),
 }
 
-/// One replica.
+/// Replica of a service.
 #[derive(Clone, Debug)]
 pub struct Replica<D: DataType> {
     data: D,
@@ -207,52 +209,52 @@ pub struct Replica<D: DataType> {
     peers: Peers,
     waiting: Waiting<D>,
     silence: Silence,
-    /// The records that are not yet in the journal for good.
+    /// Records not yet durable in the journal.
     unwritten: VecDeque<Unwritten>,
-    /// The number of the last record.
+    /// Number of the last record.
     written: u64,
-    /// What is in the journal for good.
+    /// Operations durable in the journal.
     has: Vector,
-    /// When others are to be told what has gathered; nothing has, if never.
+    /// Time of the next gossip; `None` without news.
     gossip_at: Option<Instant>,
-    /// More is final than could be applied in one step.
+    /// Whether more is final than could be applied in one step.
     lags: bool,
-    /// More can be placed than could be in one step.
+    /// Whether more operations can be placed than could be in one step.
     places: bool,
-    /// Forgets operations that are done everywhere; whether all of them are forgotten.
+    /// Operations done everywhere and to be dropped, and whether all of them are dropped.
     forgettable: (Vector, bool),
-    /// The members are others, or will be: some who wait may wait in vain.
+    /// Whether the members or their planned change are new, so that some requests may be
+    /// impossible.
     changes: bool,
-    /// Counts the work of a step.
+    /// Work counter of a step.
     meter: Meter,
-    /// Others have more of this replica's own operations than it has.
+    /// Whether others have more of this replica's own operations than it has.
     is_outdated: bool,
-    /// Somebody wants to hear of everything that becomes final.
+    /// Whether final operations are reported.
     is_watched: bool,
 }
 
-/// A record that is not yet in the journal for good.
+/// Record not yet durable in the journal.
 #[derive(Clone, Debug)]
 struct Unwritten {
     number: u64,
-    /// What is done when it is.
+    /// Operations done with this record.
     done: Vector,
-    /// How this replica stands then, if that is news.
+    /// Membership state from this record on, if changed.
     standing: Option<Standing>,
-    /// Whether somebody waits for the others to be told of it.
+    /// Whether peers are to receive it immediately.
     urgent: bool,
 }
 
 impl<D: DataType> Replica<D> {
-    /// A replica among `members`, itself one of them, before all operations.
+    /// Creates a replica among `members`, itself one of them, before all operations.
     pub fn new(data: D, me: ReplicaId, members: &[ReplicaId], config: Config) -> Replica<D> {
         let members = members.iter().map(|id| (*id, String::new())).collect();
         let nothing = Snapshot::empty(&data, Membership::first(members));
         Replica::recover(data, me, config, nothing, [])
     }
 
-    /// A replica that begins again, with what its journal has: a snapshot, and the records behind
-    /// it.
+    /// Recovers a replica from its journal: a snapshot, and the records after it.
     pub fn recover(
         data: D,
         me: ReplicaId,
@@ -286,7 +288,7 @@ impl<D: DataType> Replica<D> {
         };
         let rest = Record { entries: snapshot.rest, standing: None };
         for record in std::iter::once(rest).chain(records) {
-            // Of one turn, operations may stand in front of what lets their replicas in.
+            // Within a turn, operations may precede the record that admits their origin.
             if let Some(standing) = record.standing {
                 replica.members = Members::new(me, standing);
                 replica.origins.admit(replica.members.origins());
@@ -298,43 +300,43 @@ impl<D: DataType> Replica<D> {
         replica.peers = Peers::new(replica.members.peers());
         replica.peers.seal(|id| replica.members.is_lost(id));
         replica.has = replica.origins.done().clone();
-        // Who is alone hears nothing that would tell it that all this is final; nobody waits yet.
+        // A single replica gets no message that would make this final; no requests are pending yet.
         replica.advance(&mut Vec::new());
         replica.forget();
         replica
     }
 
-    /// Does again what its journal has.
+    /// Replays an operation of the journal.
     fn again(&mut self, entry: Arc<Entry<D::Operator>>) {
         self.clock = self.clock.max(entry.label.counter);
         self.origins.append(entry.clone(), self.size(&entry));
-        // What follows the base of a snapshot may be in its state.
+        // Operations after the base of a snapshot may already be in its state.
         if Some(entry.label) > self.order.frontier() {
             self.order.place(entry, &mut self.meter);
         }
     }
 
-    /// What is to be kept of it, if its journal is written anew now: the journal is this, and the
-    /// records that follow.
+    /// Returns a snapshot for journal compaction: the new journal is the snapshot and all later
+    /// records.
     pub fn snapshot(&self) -> Snapshot<D> {
         self.snapshot_of(self.origins.done(), self.members.standing().clone())
     }
 
-    /// What a new member begins with, as soon as all who are not lost have reached the epoch of
-    /// which it is a member: then there is no other that they could reach. Of what others have done
-    /// there may be some that is not in this journal yet: it is in theirs.
+    /// Returns the initial snapshot of a new member, once all others that are not lost have reached
+    /// the epoch that admits it: no competing membership can complete then. Operations of other
+    /// replicas in it may be missing from this journal: they are in theirs.
     pub fn gift(&self, to: ReplicaId) -> Option<Snapshot<D>> {
         let (has, standing) = self.gift_of(to)?;
         Some(self.snapshot_of(&has, standing))
     }
 
-    /// Its contents, and the state of its receiver.
+    /// Returns the operations in the join snapshot, and the membership state of its receiver.
     fn gift_of(&self, to: ReplicaId) -> Option<(Vector, Standing)> {
         let membership = self.members.membership();
         let are_members = [to, self.me].iter().all(|id| membership.members.contains_key(id));
         let need_not = |id| membership.came.contains(&id) || self.members.is_lost(id);
         let all = self.peers.are_in(membership.epoch, need_not);
-        // One of which something is known has begun before.
+        // A replica with known operations has already started.
         let has_begun = self.origins.done().get(to) > 0;
         let stands = self.members.is_said() && !self.members.is_removed();
         if !are_members || !all || has_begun || !stands {
@@ -357,25 +359,25 @@ impl<D: DataType> Replica<D> {
         }
     }
 
-    /// The change that does what an administrator wants.
+    /// Plans the change requested by an administrator.
     ///
     /// # Errors
-    /// Why that cannot be.
+    /// Returns the reason why the change is impossible.
     pub fn plan(&self, wish: &Wish) -> Result<Change, Objection> {
         self.members.plan(wish)
     }
 
-    /// The members, as far as that is in the journal.
+    /// Returns the membership that is durable in the journal.
     pub fn membership(&self) -> &Arc<Membership> {
         &self.members.said().membership
     }
 
-    /// How it stands: the members, and what is to become of them.
+    /// Returns the current membership and the sealed change.
     pub fn standing(&self) -> &Standing {
         self.members.standing()
     }
 
-    /// Whether all members have said that they are in its epoch, and nothing is to become of that.
+    /// Reports whether all members have confirmed its epoch and no change is in progress.
     pub fn is_settled(&self) -> bool {
         let standing = self.members.standing();
         let epoch = standing.membership.epoch;
@@ -383,56 +385,55 @@ impl<D: DataType> Replica<D> {
         is_quiet && self.peers.are_in(epoch, |_| false)
     }
 
-    /// Who has not sealed the change that is under way, as far as is known here.
+    /// Returns the members not known to have sealed the current change.
     pub fn unsealed(&self) -> Vec<ReplicaId> {
         self.members.unsealed()
     }
 
-    /// Why the change that is under way and another one, which somebody else was asked for, cannot
-    /// both be: nothing changes before an administrator has asked for both at once.
+    /// Returns the conflict between the sealed change and one sealed elsewhere. The members do not
+    /// change until an administrator requests both at once.
     pub fn clash(&self) -> Option<&Objection> {
         self.members.clash()
     }
 
-    /// Whether there is a membership without it.
+    /// Reports whether there is a membership without it.
     pub fn is_removed(&self) -> bool {
         self.members.is_removed()
     }
 
-    /// Whether it takes nothing from clients: it is no member, or is leaving.
+    /// Reports whether it accepts no client requests: it is not a member, or is leaving.
     pub fn is_outside(&self) -> bool {
         self.members.is_outside()
     }
 
-    /// The state after everything that is done here.
+    /// Returns the state after everything done here.
     pub fn current(&mut self) -> &D::State {
         self.order.refresh(&mut Meter::unlimited());
         self.order.current().expect("everything is applied")
     }
 
-    /// Applies what is placed and not applied yet, as far as the allowance allows; whether that was
-    /// all.
+    /// Applies placed operations as far as the allowance permits. Returns whether all are applied.
     pub fn refresh(&mut self) -> bool {
         self.order.refresh(&mut self.meter)
     }
 
-    /// Whether everything that is placed is applied.
+    /// Reports whether all placed operations are applied.
     pub fn is_applied(&self) -> bool {
         self.order.current().is_some()
     }
 
-    /// Sets how much work may begin from now on, in units. What a step leaves undone the next one
-    /// goes on with; [`Automaton::deadline`] says so.
+    /// Sets the work that may begin from now on, in units. Unfinished work continues in the next
+    /// step; [`Automaton::deadline`] requests it.
     pub fn set_allowance(&mut self, units: u64) {
         self.meter = Meter::new(units);
     }
 
-    /// Work since the allowance was set.
+    /// Work since the allowance was set, in units.
     pub fn spent(&self) -> u64 {
         self.meter.spent()
     }
 
-    /// Whether some of the work that was asked for is not done yet.
+    /// Reports whether requested work is unfinished.
     pub fn is_busy(&self) -> bool {
         let lags = self.lags && self.members.is_said();
         let forgets = !self.forgettable.1 && !self.origins.is_pinned();
@@ -443,58 +444,58 @@ impl<D: DataType> Replica<D> {
             || forgets
     }
 
-    /// Whether a request waits for nothing but its turn: none should be added.
+    /// Reports whether a request waits only for its turn: callers should not add more.
     pub fn is_behind(&self) -> bool {
         self.waiting.has_ready()
     }
 
-    /// The state that is final.
+    /// Returns the final state.
     pub fn stable(&self) -> &D::State {
         self.order.stable()
     }
 
-    /// Everything up to here is final.
+    /// Label of the last final operation.
     pub fn frontier(&self) -> Option<Label> {
         self.order.frontier()
     }
 
-    /// What is done here.
+    /// Operations done here.
     pub fn done(&self) -> &Vector {
         self.origins.done()
     }
 
-    /// What is in the journal for good.
+    /// Operations durable in the journal.
     pub fn has(&self) -> &Vector {
         &self.has
     }
 
-    /// Whether all of what is done here is in the journal for good.
+    /// Reports whether everything done here is durable in the journal.
     pub fn is_written(&self) -> bool {
         self.unwritten.is_empty()
     }
 
-    /// What another replica has for good, as far as is known here.
+    /// Returns the operations known to be durable at another replica.
     pub fn knows_of(&self, peer: ReplicaId) -> Option<&Vector> {
         self.peers.get(peer).map(|peer| &peer.knows)
     }
 
-    /// What is done here and not final, in order.
+    /// Returns the operations done here and not final, in order.
     pub fn suffix(&self) -> impl ExactSizeIterator<Item = &Arc<Entry<D::Operator>>> {
         self.order.suffix()
     }
 
-    /// Whether others have more of this replica's own operations than it has: it began with an
-    /// older copy of its journal.
+    /// Reports whether others have more of this replica's own operations than it has: it was
+    /// restored from an older copy of its journal.
     pub fn is_outdated(&self) -> bool {
         self.is_outdated
     }
 
-    /// How many operations are kept, because somebody may still ask for them.
+    /// Number of operations retained for retransmission.
     pub fn kept(&self) -> usize {
         self.origins.kept().operations
     }
 
-    /// How many bytes an operation takes, about.
+    /// Approximate size of an operation, in bytes.
     fn size(&self, entry: &Entry<D::Operator>) -> usize {
         size_of::<Entry<D::Operator>>() + self.data.size(&entry.operator) + entry.after.size()
     }
@@ -503,7 +504,7 @@ impl<D: DataType> Replica<D> {
 type Outputs<D> = Vec<Output<<D as DataType>::Operator, <D as DataType>::Value>>;
 
 impl<D: DataType> Replica<D> {
-    /// Gives an operation of our own its place.
+    /// Places an operation of a local client.
     fn perform(&mut self, request: Blocked<D::Operator>, out: &mut Outputs<D>) {
         self.meter.spend(work::of_bytes(request.bytes));
         self.clock += 1;
@@ -525,7 +526,7 @@ impl<D: DataType> Replica<D> {
         self.persist(vec![entry], None, out);
     }
 
-    /// Why no more is taken: somebody has not said that it has everything.
+    /// Returns the refusal of further requests: some replica has not acknowledged everything.
     fn full(&self) -> Refusal {
         let lags = self.peers.iter().filter(|(_, peer)| !peer.knows.covers(&self.has));
         let lags: Vec<ReplicaId> = lags.map(|(id, _)| id).collect();
@@ -547,8 +548,8 @@ impl<D: DataType> Replica<D> {
         out.push(Output::Persist(number, Record { entries, standing }));
     }
 
-    /// Seals a change: nobody hears this replica say anything but that any more, once that is in
-    /// the journal, and it hears nothing of who is lost.
+    /// Seals a change. As soon as it is in the journal, every message of this replica carries it,
+    /// and messages of lost members are ignored.
     fn seal(&mut self, change: &Arc<Change>, out: &mut Outputs<D>) {
         if self.members.adopt(change) {
             self.changes = true;
@@ -560,7 +561,7 @@ impl<D: DataType> Replica<D> {
         }
     }
 
-    /// There is a membership without this replica; so says one that hears nothing more from it.
+    /// Records a membership without this replica, as reported by a member that ignores this one.
     fn removed(&mut self, by: ReplicaId) {
         if self.members.is_gone(by) {
             return;
@@ -575,7 +576,7 @@ impl<D: DataType> Replica<D> {
         }
     }
 
-    /// Goes on to the next epoch, if all that takes is here.
+    /// Enters the next epoch, if everything that requires is here.
     fn become_member(&mut self, out: &mut Outputs<D>) {
         let Some(membership) = self.members.next(self.origins.done()) else { return };
         let epoch = self.members.membership().epoch.number;
@@ -587,24 +588,24 @@ impl<D: DataType> Replica<D> {
         self.persist(Vec::new(), Some(self.members.standing().clone()), out);
     }
 
-    /// Operations that everybody has are final, with all before it, as far as the meter allows. Of
-    /// its own operations all are everywhere that are final here, so that its answers hold if it is
-    /// lost.
+    /// Finalizes operations known everywhere and all before them, as far as the meter allows. All
+    /// final operations of this replica itself are at every member, so that its answers survive its
+    /// loss.
     fn advance(&mut self, out: &mut Outputs<D>) {
-        // Who crashes now may begin again in the epoch before.
+        // A replica that crashes now may restart in the previous epoch.
         if !self.members.is_said() {
             return;
         }
         let everywhere = self.peers.all_know(&self.has);
-        // What only this replica has of its own would not be final without it, and what is not in
-        // its journal not with it.
+        // Own operations unknown to others would not be final after a loss of this replica, and
+        // operations missing from its journal not after a crash.
         let own = self.origins.label(self.me, everywhere.get(self.me) + 1);
         let unwritten =
             self.origins.done().iter().filter(|(of, number)| self.has.get(*of) < *number);
         let unwritten =
             unwritten.filter_map(|(of, _)| self.origins.label(of, self.has.get(of) + 1));
-        // A replica that leaves may be the only one, besides one that is lost, that has an
-        // operation: after it nobody would know that this was final.
+        // A leaving replica may be the only one, besides a lost one, that has an operation: without
+        // it no replica would know that the operation was final.
         let leaves = self.members.is_outside();
         let lacking = self.origins.done().iter().filter(|_| leaves);
         let lacking = lacking.filter_map(|(of, _)| self.origins.label(of, everywhere.get(of) + 1));
@@ -620,7 +621,7 @@ impl<D: DataType> Replica<D> {
             self.lags = false;
             return;
         };
-        // Own operations behind this one may not be in the journal yet.
+        // Own operations after this one may not be in the journal yet.
         let token = self.origins.done().clone().up_to(self.me, self.has.get(self.me));
         let (me, waiting, watched) = (self.me, &mut self.waiting, self.is_watched);
         let wanted =
@@ -640,14 +641,14 @@ impl<D: DataType> Replica<D> {
             work::of_bytes(bytes)
         });
         self.lags = !all;
-        // What is not yet final may name the frontier.
+        // Operations not yet final may name the frontier.
         if all {
             self.forgettable.0.join(&last);
             self.forgettable.1 = false;
         }
     }
 
-    /// Forgets what may be forgotten, as far as the meter allows.
+    /// Drops operations done everywhere, as far as the meter allows.
     fn forget(&mut self) {
         if !self.forgettable.1 {
             self.forgettable.1 = self.origins.forget(&self.forgettable.0, &mut self.meter);
@@ -675,7 +676,7 @@ impl<D: DataType> Replica<D> {
         self.gossip_at.get_or_insert(now + self.config.gossip);
     }
 
-    /// Does whatever it is time for.
+    /// Handles timeouts: expired requests, gossip and retransmission.
     fn keep_time(&mut self, now: Instant, out: &mut Outputs<D>) {
         self.waiting.expire(now, (self.me, &self.has), &self.origins, &self.peers, out);
         let gossips = self.gossip_at.is_some_and(|at| at <= now);
@@ -695,7 +696,7 @@ impl<D: DataType> Replica<D> {
                     self.gossip_at = Some(now);
                 }
             }
-            // Who is no member any more answers, and wants nothing.
+            // A removed replica answers, and requests nothing.
             if !self.members.is_removed() {
                 peer.watch(now, &ours);
             }

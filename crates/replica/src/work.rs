@@ -1,20 +1,20 @@
-//! Work: the measure by which a server bounds each of its turns.
+//! Units of work, by which a server bounds each of its turns.
 //!
-//! A unit is about as much as looking at one cell of a sheet, or copying [`BYTES`] bytes: some
-//! hundred nanoseconds. Work is counted, never timed, so the same inputs give the same turns.
+//! A unit is roughly the lookup of one sheet cell, or a copy of [`BYTES`] bytes: some hundred
+//! nanoseconds. Work is counted, never timed, so equal inputs give equal turns.
 
-/// Bytes that are copied or encoded for one unit.
+/// Bytes copied or encoded per unit.
 pub const BYTES: usize = 64;
 
-/// Most units that one indivisible piece of work takes: a formula, a line, a message, a text.
+/// Maximum units of an indivisible piece of work: a formula, a line, a message, a text.
 pub const PIECE_MAX: u64 = 300_000;
 
-/// Units for so many bytes.
+/// Returns the units for this many bytes.
 pub fn of_bytes(bytes: usize) -> u64 {
     (bytes / BYTES) as u64
 }
 
-/// Counts units against an allowance.
+/// Counter of work units against an allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meter {
     spent: u64,
@@ -22,27 +22,27 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter with an allowance of so many units.
+    /// Creates a meter with an allowance, in units.
     pub const fn new(allowance: u64) -> Meter {
         Meter { spent: 0, allowance }
     }
 
-    /// A meter that only counts.
+    /// Creates a meter that only counts.
     pub const fn unlimited() -> Meter {
         Meter::new(u64::MAX)
     }
 
-    /// Counts units. The last piece may exceed the allowance: it was begun while some was left.
+    /// Counts units. The last piece may exceed the allowance: it was started within it.
     pub fn spend(&mut self, units: u64) {
         self.spent = self.spent.saturating_add(units);
     }
 
-    /// Whether another piece may begin.
+    /// Reports whether another piece may start.
     pub fn has_left(&self) -> bool {
         self.spent < self.allowance
     }
 
-    /// Units that may be counted, but for the last piece.
+    /// Units allowed, apart from the excess of the last piece.
     pub fn allowance(&self) -> u64 {
         self.allowance
     }

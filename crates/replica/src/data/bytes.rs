@@ -1,4 +1,4 @@
-//! Bytes of clients.
+//! Byte strings of clients.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -8,14 +8,14 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Bytes of a client: a key, a value, a record. A copy costs nothing.
+/// Byte string of a client: a key, a value or a record. Clones share the allocation.
 ///
-/// In JSON they are a string, and `{"base64": "…"}` if they are no UTF-8.
+/// JSON form: a string, or `{"base64": "…"}` if the bytes are not valid UTF-8.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(Arc<[u8]>);
 
 impl Bytes {
-    /// The text that they are, if they are one.
+    /// Returns the bytes as text if they are valid UTF-8.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
     }
@@ -62,7 +62,7 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// What bytes are in JSON if they are no text.
+/// JSON form of bytes that are not valid UTF-8.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Object {
@@ -90,7 +90,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// Reads base64 as it stands in JSON.
+/// Decodes base64 from JSON.
 pub(super) fn from_base64<E: Error>(text: &str) -> Result<Bytes, E> {
     let bytes = BASE64_STANDARD.decode(text);
     bytes.map(Bytes::from).map_err(|error| E::custom(format!("not base64: {error}")))

@@ -4,24 +4,24 @@ use super::words::{Spoken, Word};
 use super::{DataType, Value};
 use serde::{Deserialize, Serialize};
 
-/// A number that is added to.
+/// Integer counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counter;
 
-/// What can be done to a counter.
+/// Operation on a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
-    /// Adds; answers the sum.
+    /// Adds; returns the sum.
     Add(i64),
-    /// Adds, and answers nothing: then the answer is final at once.
+    /// Adds without returning the sum, so that the result is final immediately.
     AddBlind(i64),
-    /// Answers the sum.
+    /// Returns the sum.
     Read,
 }
 
 impl DataType for Counter {
-    /// Wide enough for as many additions as there can be operations.
+    /// Wide enough for the sum of all possible operations.
     type State = i128;
     type Operator = Operator;
     type Value = Value;

@@ -1,8 +1,8 @@
-//! The type of a service's data, chosen when the service is made.
+//! Data type of a service, chosen when the service is created.
 //!
-//! A [`Kind`] is a serial data type whose states and operators are those of one of the others. An
-//! operator of another type does nothing and is always answered [`Wrong::OtherType`]; but none
-//! comes so far if whoever takes operators from outside uses the readers here, or [`Kind::admits`].
+//! A [`Kind`] is a serial data type over the states and operators of all concrete types. An
+//! operator of another type has no effect and returns [`Wrong::OtherType`]. The readers here and
+//! [`Kind::admits`] reject such operators at the boundary.
 
 use super::words;
 use super::{Counter, DataType, Log, Map, Register, Set, Sheet, Text, Value, Wrong};
@@ -11,27 +11,27 @@ use crate::work::Meter;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How long an operator is in its binary form, at most, in bytes.
+/// Maximum length of an operator in binary form, in bytes.
 pub const OPERATOR_MAX: usize = 1 << 20;
 
-/// How long an operator is as JSON, at most, in bytes: one of the greatest length, if JSON needs
-/// six letters for each byte.
+/// Maximum length of an operator in JSON, in bytes: a maximal operator with every byte escaped as
+/// six characters.
 pub const JSON_MAX: usize = 6 * OPERATOR_MAX;
 
-/// Why something that came from outside is no operator that can be done.
+/// Reason to reject an external operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// These words are none of this type.
+    /// Words that are not an operator of this type.
     Words(Kind, String),
-    /// This JSON is none of this type.
+    /// JSON that is not an operator of this type.
     Json(Kind, String),
-    /// These bytes are none.
+    /// Bytes that are not an operator.
     Binary(String),
-    /// It would be done, but not be what is meant.
+    /// A well-formed operator with an invalid argument, such as a formula that cannot be evaluated.
     Unsound(String),
-    /// It is one of another type: the first is wanted, the second is there.
+    /// An operator of another type: the expected type, then the actual one.
     OtherKind(Kind, Kind),
-    /// It is longer than [`OPERATOR_MAX`].
+    /// An operator longer than [`OPERATOR_MAX`].
     TooLarge,
 }
 
@@ -58,24 +58,25 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Writes what is the same for all types once: name of the variant, module, name for people.
+/// Generates the code common to all types from the variant, the module and the display name of
+/// each.
 macro_rules! kinds {
     ($($kind:ident $module:ident $name:literal $(as $form:literal)?: $what:literal,)*) => {
-        /// One of the types of data of this house.
+        /// Data type of a service.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Kind {
             $(#[doc = $what] $kind,)*
         }
 
-        /// A state of data of any type.
+        /// State of any type.
         #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum State {
             $(#[doc = $what] $(#[serde(with = $form)])? $kind(<$kind as DataType>::State),)*
         }
 
-        /// An operator of any type.
+        /// Operator of any type.
         #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Operator {
@@ -83,38 +84,38 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All of them.
+            /// All types.
             pub const ALL: &[Kind] = &[$(Kind::$kind,)*];
 
-            /// What people call it.
+            /// Returns the type's display name.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Kind::$kind => $name,)*
                 }
             }
 
-            /// What it is, in a few words.
+            /// Returns a short description.
             pub fn about(&self) -> &'static str {
                 match self {
                     $(Kind::$kind => $what.trim_ascii(),)*
                 }
             }
 
-            /// The words for its operators on the command line, and what they do, one a line.
+            /// Returns the command-line syntax of its operators with descriptions, one a line.
             pub fn words(&self) -> String {
                 match self {
                     $(Kind::$kind => words::help::<$kind>(),)*
                 }
             }
 
-            /// Its operators as JSON, and what they do, one a line.
+            /// Returns its operators as JSON with descriptions, one a line.
             pub fn json(&self) -> String {
                 match self {
                     $(Kind::$kind => words::json_help::<$kind>(),)*
                 }
             }
 
-            /// Its operators as rows of the table in `docs/replica.md`.
+            /// Returns its operators as rows of the table in `docs/replica.md`.
             #[cfg(test)]
             pub(super) fn rows(&self) -> Vec<String> {
                 match self {
@@ -136,14 +137,14 @@ macro_rules! kinds {
         }
 
         impl Operator {
-            /// The type that it belongs to.
+            /// Returns the type of this operator.
             pub fn kind(&self) -> Kind {
                 match self {
                     $(Operator::$kind(_) => Kind::$kind,)*
                 }
             }
 
-            /// What [`Kind::read_json`] reads.
+            /// Returns the JSON form, the inverse of [`Kind::read_json`].
             pub fn to_json(&self) -> String {
                 let json = match self {
                     $(Operator::$kind(operator) => serde_json::to_string(operator),)*
@@ -238,7 +239,7 @@ macro_rules! kinds {
     };
 }
 
-// In the order of their numbers in the binary form: new ones come last.
+// In the order of the variant numbers in the binary form: append new types.
 kinds! {
     Counter counter "counter": "A number that is added to.",
     Text text "text": "A text that grows at its end.",
@@ -250,18 +251,18 @@ kinds! {
 }
 
 impl Kind {
-    /// The type with this name.
+    /// Returns the type with this name.
     pub fn named(name: &str) -> Option<Kind> {
         Kind::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// The operator that these words of a command line mean.
+    /// Parses an operator from command-line words.
     pub fn read_words(&self, words: &[String]) -> Result<Operator, Refused> {
         let operator = self.words_unchecked(words).map_err(|what| Refused::Words(*self, what))?;
         self.takes(operator)
     }
 
-    /// The operator that this JSON means.
+    /// Parses an operator from JSON.
     pub fn read_json(&self, json: &[u8]) -> Result<Operator, Refused> {
         if json.len() > JSON_MAX {
             return Err(Refused::TooLarge);
@@ -275,7 +276,7 @@ impl Kind {
         self.takes(operator)
     }
 
-    /// What somebody asks for who can still change it.
+    /// Validates an operator of a client that can still correct it.
     fn takes(&self, operator: Operator) -> Result<Operator, Refused> {
         let complaint = match &operator {
             Operator::Sheet(operator) => operator.complaint(),
@@ -292,7 +293,7 @@ impl Kind {
         }
     }
 
-    /// The operator that [`binary::write()`] made these bytes of.
+    /// Decodes an operator encoded by [`binary::write()`].
     pub fn read_binary(&self, bytes: &[u8]) -> Result<Operator, Refused> {
         if bytes.len() > OPERATOR_MAX {
             return Err(Refused::TooLarge);
@@ -301,7 +302,7 @@ impl Kind {
         self.admits(&operator).map(|()| operator)
     }
 
-    /// Whether an operator that was read as part of something larger can be one of this type.
+    /// Checks that an operator decoded as part of a larger value belongs to this type.
     pub fn admits(&self, operator: &Operator) -> Result<(), Refused> {
         if operator.kind() != *self {
             return Err(Refused::OtherKind(*self, operator.kind()));
@@ -316,7 +317,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Maps as pairs: keys of objects in JSON are strings, and these are bytes.
+/// Serializes maps as pairs: keys of JSON objects are strings, while these keys are bytes.
 mod pairs {
     use crate::data::{Bytes, DataType, Map};
     use serde::Serializer;

@@ -1,39 +1,39 @@
-//! A log that is only appended to.
+//! Append-only log.
 
 use super::words::{Spoken, Word};
 use super::{Bytes, DataType, Value, within_answer};
 use rpds::VectorSync;
 use serde::{Deserialize, Serialize};
 
-/// Records in one answer, at most.
+/// Maximum records in one result.
 pub const RECORDS_MAX: u32 = 1000;
 
 fn records_max() -> u32 {
     RECORDS_MAX
 }
 
-/// A log.
+/// Append-only log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Log;
 
-/// What can be done to a log.
+/// Operation on a log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
-    /// Appends a record; answers its number, from 0 on.
+    /// Appends a record; returns its number, counted from 0.
     Append(Bytes),
     /// Appends a record.
     AppendBlind(Bytes),
-    /// Answers records: as many as [`super::ANSWER_MAX`] allows.
+    /// Returns records, as many as [`super::ANSWER_MAX`] allows.
     Read {
-        /// From this number on; from the first one, if it is not said.
+        /// First record number; 0 by default.
         #[serde(default)]
         from: u64,
-        /// Not more than so many, and never more than [`RECORDS_MAX`].
+        /// Maximum number of records, capped at [`RECORDS_MAX`].
         #[serde(default = "records_max")]
         most: u32,
     },
-    /// Answers how many records there are.
+    /// Returns the number of records.
     Size,
 }
 

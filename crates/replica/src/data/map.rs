@@ -1,4 +1,4 @@
-//! A map of keys to values, in the order of keys.
+//! Map from keys to values, ordered by key.
 
 use super::words::{Spoken, Word};
 use super::{Bytes, DataType, Value, within_answer};
@@ -6,54 +6,54 @@ use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
-/// Entries in one answer, at most.
+/// Maximum entries in one result.
 pub const ENTRIES_MAX: u32 = 1000;
 
 fn entries_max() -> u32 {
     ENTRIES_MAX
 }
 
-/// A map.
+/// Ordered map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Map;
 
-/// What can be done to a map.
+/// Operation on a map.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
     /// Sets the value of a key.
     Put(Bytes, Bytes),
-    /// Takes a key away.
+    /// Removes a key.
     Remove(Bytes),
-    /// Takes a key away; answers its value.
+    /// Removes a key; returns its value.
     Take(Bytes),
-    /// Sets the value of a key if it is the expected one; answers whether it was. Nothing is
-    /// expected of a key that is not there.
+    /// Sets the value of a key if the current value equals `expected`; returns whether it did. An
+    /// absent key matches `None`.
     CompareAndPut {
-        /// Which key.
+        /// Key to update.
         key: Bytes,
-        /// What is to be there.
+        /// Value required beforehand.
         expected: Option<Bytes>,
-        /// What is to be there then.
+        /// Value to store.
         new: Bytes,
     },
-    /// Answers the value of a key.
+    /// Returns the value of a key.
     Get(Bytes),
-    /// Answers keys and values, in order: as many as [`super::ANSWER_MAX`] allows.
+    /// Returns keys and values in key order, as many as [`super::ANSWER_MAX`] allows.
     List {
-        /// From behind this one on; from the first one, if it is not said.
+        /// Exclusive lower bound; the first key by default.
         #[serde(default)]
         after: Option<Bytes>,
-        /// Not more than so many, and never more than [`ENTRIES_MAX`].
+        /// Maximum number of entries, capped at [`ENTRIES_MAX`].
         #[serde(default = "entries_max")]
         most: u32,
     },
-    /// Answers how many keys there are.
+    /// Returns the number of keys.
     Size,
 }
 
 impl Operator {
-    /// The key that it changes.
+    /// Returns the key that this operator updates.
     fn changes(&self) -> Option<&Bytes> {
         match self {
             Operator::Put(key, _)
@@ -64,7 +64,7 @@ impl Operator {
         }
     }
 
-    /// Whether its value depends on what this key has.
+    /// Reports whether the result depends on the value of this key.
     fn sees(&self, other: &Bytes) -> bool {
         match self {
             Operator::Put(..) | Operator::Remove(_) => false,

@@ -1,33 +1,33 @@
-//! Operations that are sent again are done once: a data type around another one.
+//! Exactly-once execution of retried operations, as a wrapper around another data type.
 //!
-//! A client opens a *session*, and numbers what changes something from 1 on. Whatever it got no
-//! answer to it sends again, with the same number, to any replica. Of all operations with one
-//! number the first one in the order is done; the others answer what that one answered.
+//! A client opens a *session* and numbers its updates from 1. It retries an unanswered operation
+//! with the same number at any replica. Of all operations with one number, only the first in the
+//! order executes; the others return its result.
 //!
-//! # What clients keep to
+//! # Client rules
 //!
-//! Several may be on their way at once, and come in any order, but no more than [`WINDOW`]: number
-//! `n + 16` comes behind the answer to `n` (its token is among what it must come after). Then what
-//! is so far behind that its number is not remembered was done.
+//! At most [`WINDOW`] operations may be outstanding, in any order: a client submits number `n + 16`
+//! only after the result of `n`, with that result's token among its predecessors. A number below
+//! the remembered window is therefore known to have executed.
 //!
-//! # What is kept, and why it commutes
+//! # Retained data, and its commutativity
 //!
-//! Of each session the last numbers and what they were answered, and of all sessions when they were
-//! last heard of. Operations of different sessions change different entries, so the table does not
-//! depend on their order. *Whatever forgets a session does*: whether a number is then done again
-//! depends on whether it comes before or after. So nothing is forgotten by the way: there are
-//! operations that say that they forget ([`Operator::forgets`]), which commute with none that are
-//! noted. The replica that takes an operation from a client lets it forget when the table is full
-//! or old ([`Once::operator`]): about once in an hour, or once in four thousand new sessions.
+//! Each session keeps its latest numbers with their results and the time of its latest operation.
+//! Operations of different sessions update different entries, so the table is independent of their
+//! order. *Eviction is not*: whether a retry executes again depends on its position relative to the
+//! eviction. So no session is evicted implicitly: eviction happens in operations marked
+//! [`Operator::forgets`], which commute with no recorded operation. The replica that accepts a
+//! client's operation marks it when the table is full or stale ([`Once::operator`]): about once an
+//! hour, or once in four thousand new sessions.
 //!
-//! # Answers are no part of what is equal
+//! # Results are excluded from equality
 //!
-//! Operations may commute and yet answer differently in another order: of two additions the second
-//! one answers the sum. So after two orders that count as equal the kept answers may differ, and
-//! the equality of states does not look at them. In a state that is not final they are what *some*
-//! order gave, like every answer from such a state. In the stable state operations were applied in
-//! the eventual order, one by one, so there they are exact, the same at all replicas; and a strict
-//! answer comes from there.
+//! Operations may commute and still return different results in another order: of two additions the
+//! second returns the sum. After two equivalent orders the retained results may therefore differ,
+//! and equality of states ignores them. In a state that is not final they are the results of *some*
+//! order, like every result from such a state. In the stable state operations were applied one by
+//! one in the eventual order, so there the retained results are exact and the same at all replicas.
+//! Strict results come from the stable state.
 
 use super::{DataType, Value};
 use crate::binary;
@@ -40,78 +40,79 @@ use std::num::NonZeroU64;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// How many numbers of a session are remembered: its last one and those before.
+/// Remembered numbers of a session, counted back from its latest.
 pub const WINDOW: u64 = 16;
 
-/// How many bytes the answers have that are kept of one session, at most, in their binary form; of
-/// the last numbers first.
+/// Maximum bytes of retained results per session, in binary form; those of the latest numbers take
+/// precedence.
 pub const ANSWERS_MAX: usize = 4 << 10;
 
-/// With so many sessions the oldest ones are forgotten.
+/// Number of sessions at which the oldest are evicted.
 pub const SESSIONS_MAX: usize = 1 << 16;
 
-/// How many are left then.
+/// Number of sessions left after an eviction by count.
 const SESSIONS_KEPT: usize = SESSIONS_MAX - SESSIONS_MAX / 16;
 
-/// A session that was not heard of for so long may be forgotten, ms.
+/// Idle time after which a session may be evicted, in ms.
 pub const IDLE_MAX_MS: u64 = 24 * 3600 * 1000;
 
-/// They are forgotten together, when the oldest one is older by so much, ms.
+/// Excess age of the oldest session that triggers an eviction, in ms; idle sessions are evicted in
+/// batches.
 const IDLE_SLACK_MS: u64 = 3600 * 1000;
 
-/// A data type whose operations are done once.
+/// Data type with exactly-once operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Once<D>(pub D);
 
-/// Names a session: drawn at random by the client that opens it.
+/// Identifier of a session, drawn at random by the client that opens it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u128);
 
-/// One of the operations of a session.
+/// Identity of an operation within its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Call {
-    /// Whose.
+    /// Session.
     pub session: SessionId,
-    /// Which: counted from 1 on.
+    /// Number within the session, counted from 1.
     pub number: NonZeroU64,
 }
 
-/// An operator of the other type, with what makes it be done once.
+/// Operator of the inner type with its exactly-once metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operator<O> {
-    /// When the replica that was asked got it: milliseconds of wall time.
+    /// Wall-clock time of acceptance at the client's replica, in ms.
     pub stamp: u64,
-    /// Nothing, if it is done as often as it comes.
+    /// Identity for deduplication; `None` executes every retry.
     pub once: Option<Call>,
-    /// Whether sessions are forgotten after it.
+    /// Whether sessions are evicted after it.
     pub forgets: bool,
-    /// What is to be done.
+    /// Inner operator.
     pub operator: O,
 }
 
-/// A state of the other type, and who has done what.
+/// State of the inner type with the session table.
 #[derive(Clone, Debug)]
 pub struct State<S> {
     inner: S,
     sessions: RedBlackTreeMapSync<SessionId, Session>,
-    /// The same sessions, those first that were not heard of for long.
+    /// The same sessions, least recently used first.
     by_stamp: RedBlackTreeSetSync<(u64, SessionId)>,
 }
 
 impl<S> State<S> {
-    /// The state of the other type.
+    /// Returns the inner state.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// How many sessions are remembered.
+    /// Returns the number of remembered sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.size()
     }
 
-    /// The sessions behind this one, in order, as they are written.
+    /// Returns the sessions after `behind`, in serialization order.
     pub(super) fn sessions_behind(
         &self,
         behind: Option<SessionId>,
@@ -121,12 +122,12 @@ impl<S> State<S> {
         all.map(|(id, session)| (*id, (*id, session)))
     }
 
-    /// The greatest number of an operation of this session, if it is remembered.
+    /// Returns the greatest recorded number of a session, if the session is remembered.
     pub fn last_of(&self, id: SessionId) -> Option<NonZeroU64> {
         self.sessions.get(&id)?.notes.last().map(|note| note.number)
     }
 
-    /// A session that was heard of.
+    /// Inserts or updates a session.
     fn keep(&mut self, id: SessionId, session: Session) {
         if let Some(before) = self.sessions.get(&id) {
             self.by_stamp.remove_mut(&(before.stamp, id));
@@ -135,7 +136,7 @@ impl<S> State<S> {
         self.sessions.insert_mut(id, session);
     }
 
-    /// Forgets those that were idle for long, and the oldest ones if there are too many.
+    /// Evicts idle sessions, and the oldest ones if there are too many.
     fn forget(&mut self, now: u64, meter: &mut Meter) {
         let horizon = now.saturating_sub(IDLE_MAX_MS);
         while let Some(first) = self.by_stamp.first().copied()
@@ -147,8 +148,8 @@ impl<S> State<S> {
         }
     }
 
-    /// Whether no session is to be forgotten now, and none will have to be after so many operations
-    /// more. (Sessions that only those have named may be idle for longer, until they are final.)
+    /// Reports whether no session is due for eviction now, nor after `more` further operations.
+    /// (Sessions named only by those may stay idle longer, until the operations are final.)
     pub fn has_room(&self, more: usize, now: u64) -> bool {
         !self.should_forget(now) && self.sessions.size() + more < SESSIONS_MAX
     }
@@ -175,17 +176,17 @@ impl<S: Hash> Hash for State<S> {
     }
 }
 
-/// What is known of one session.
+/// Record of one session.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "(u64, Vec<Note>)", into = "(u64, Vec<Note>)")]
 struct Session {
-    /// The latest time that anything of it was stamped with.
+    /// Latest stamp of its operations, in ms.
     stamp: u64,
-    /// What was done, in the order of numbers; all within the window of the last one.
+    /// Executed operations by number, all within the window of the last one.
     notes: Vec<Note>,
 }
 
-/// An operation that was done.
+/// Record of an executed operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Note {
     number: NonZeroU64,
@@ -193,8 +194,8 @@ struct Note {
 }
 
 impl Session {
-    /// What the operation with this number answered, if it was done: nothing, if that is not known
-    /// any more.
+    /// Looks up an executed operation: `None` if it has not executed, `Some(None)` if its result is
+    /// no longer retained.
     fn find(&self, number: NonZeroU64) -> Option<Option<&Value>> {
         let last = self.notes.last()?.number;
         let note = self.notes.iter().find(|note| note.number == number);
@@ -211,7 +212,7 @@ impl Session {
         self.tidy();
     }
 
-    /// Leaves what is within the window, and the answers there is room for.
+    /// Drops numbers outside the window and results beyond [`ANSWERS_MAX`].
     fn tidy(&mut self) {
         let last = self.notes.last().map_or(0, |note| note.number.get());
         self.notes.retain(|note| last - note.number.get() < WINDOW);
@@ -226,7 +227,7 @@ impl Session {
     }
 }
 
-/// Answers are not looked at: see [the module](self).
+/// Ignores results: see [the module](self).
 impl PartialEq for Session {
     fn eq(&self, other: &Session) -> bool {
         self.stamp == other.stamp && self.numbers().eq(other.numbers())
@@ -249,8 +250,7 @@ impl Session {
 }
 
 impl<D: DataType<Value = Value>> Once<D> {
-    /// The operator that a replica makes of what a client asks, given its current state and the
-    /// wall time.
+    /// Wraps a client's operator, given the replica's current state and the wall-clock time.
     pub fn operator(
         &self,
         state: &State<D::State>,
@@ -261,7 +261,7 @@ impl<D: DataType<Value = Value>> Once<D> {
         Operator { stamp, once, forgets: state.should_forget(stamp), operator }
     }
 
-    /// The session and the number under which it is noted. What changes nothing is not.
+    /// Returns the identity under which an operation is recorded; reads are not recorded.
     fn noted(&self, operator: &Operator<D::Operator>) -> Option<Call> {
         operator.once.filter(|_| !self.0.is_read(&operator.operator))
     }
@@ -283,7 +283,7 @@ impl<D: DataType<Value = Value>> Once<D> {
                 session.note(call.number, (!free).then(|| value.clone()));
                 value
             }
-            // It is the same in every state.
+            // The result is the same in every state.
             Some(_) if free => self.0.apply_metered(&mut state.inner.clone(), operator, meter),
             Some(answer) => answer.cloned().unwrap_or(Value::Repeated),
         };
@@ -332,7 +332,7 @@ impl<D: DataType<Value = Value>> DataType for Once<D> {
         }
     }
 
-    /// Those of one session do if neither can put the other one out of the window.
+    /// Operations of one session commute if neither can push the other out of the window.
     fn commute(&self, a: &Self::Operator, b: &Self::Operator) -> bool {
         let (a_noted, b_noted) = (self.noted(a), self.noted(b));
         let forgets =
@@ -352,13 +352,13 @@ impl<D: DataType<Value = Value>> DataType for Once<D> {
         self.0.value_size(value)
     }
 
-    /// What answers the same in every state answers a repetition the same.
+    /// A retry of an operator that is free has the same result in every state.
     fn is_free(&self, operator: &Self::Operator) -> bool {
         self.0.is_free(&operator.operator)
     }
 
-    /// One of the same session may be what is repeated, or put it out of the window or its answer
-    /// out of what is kept.
+    /// An operation of the same session may be the original of this retry, or push that original
+    /// out of the window or its result out of the retained ones.
     fn oblivious(&self, a: &Self::Operator, b: &Self::Operator) -> bool {
         let apart = self
             .noted(a)
@@ -383,7 +383,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// Not the name of a session.
+/// Error for an invalid session identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSession;
 
@@ -421,7 +421,7 @@ impl<'de> Deserialize<'de> for SessionId {
     }
 }
 
-/// What was read may come from somebody else: it is put in order.
+/// Decoded data may be foreign, so it is normalized.
 impl From<(u64, Vec<Note>)> for Session {
     fn from((stamp, mut notes): (u64, Vec<Note>)) -> Session {
         notes.sort_by_key(|note| note.number);

@@ -1,7 +1,7 @@
-//! The binary form of a state, made piece by piece: what [`crate::binary::write()`] makes at once.
+//! Incremental encoding of a state: the bytes of [`crate::binary::write()`], produced in pieces.
 //!
-//! A state is a copy of one moment, and a [`Place`] says how far it is written. Between two pieces
-//! others have their turn, and the replica goes on.
+//! The state is a snapshot, and a [`Place`] is the position of the encoder in it. Other work runs
+//! between two pieces, and the replica continues.
 
 use super::kind::State as AnyState;
 use super::once::{self, SessionId};
@@ -12,32 +12,33 @@ use crate::work::{self, Meter};
 use serde::Serialize;
 use std::ops::Bound;
 
-/// How far a state is written.
+/// Position of the encoder in a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Nothing is written.
+    /// Before the first byte.
     Begin,
-    /// The elements in front of this one are.
+    /// Before this element.
     Index(usize),
-    /// Everything up to this key is.
+    /// After this key.
     Key(Bytes),
-    /// Everything up to this cell is.
+    /// After this cell.
     Cell(Cell),
-    /// The data are; of the sessions nothing is.
+    /// After the data, before the sessions.
     Sessions,
-    /// All sessions up to this one are.
+    /// After this session.
     Session(SessionId),
-    /// Everything is.
+    /// After the last byte.
     End,
 }
 
-/// A state whose binary form can be made piece by piece.
+/// State with an incremental binary encoding.
 pub trait Pieces {
-    /// Appends the next pieces, as far as the meter allows and until there are `most` bytes.
+    /// Appends the next pieces, as far as the meter allows and until `out` has `most` bytes.
+    /// Returns the new position.
     fn write_some(&self, place: Place, most: usize, meter: &mut Meter, out: &mut Vec<u8>) -> Place;
 }
 
-/// Appends elements; the mark of the last one that there was room for, if some are left.
+/// Appends elements. Returns the mark of the last one written if some are left.
 fn elements<M, T: Serialize>(
     all: impl Iterator<Item = (M, T)>,
     most: usize,
@@ -76,7 +77,7 @@ impl Pieces for AnyState {
             AnyState::Sheet(sheet) => sheet.size(),
         };
         if place == Place::Begin {
-            // The number of the variant, and of the elements.
+            // Variant number and element count.
             append(&(self.kind() as u32, length), meter, out);
         }
         if let Place::Index(index) = &place {
@@ -120,7 +121,7 @@ impl Pieces for AnyState {
 }
 
 impl AnyState {
-    /// Its type.
+    /// Returns the state's type.
     fn kind(&self) -> Kind {
         match self {
             AnyState::Counter(_) => Kind::Counter,

@@ -1,30 +1,30 @@
-//! A register: one value, which is replaced.
+//! Register: a single value that writes replace.
 
 use super::words::{Spoken, Word};
 use super::{Bytes, DataType, Value};
 use serde::{Deserialize, Serialize};
 
-/// A value that is replaced.
+/// Single-value register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Register;
 
-/// What can be done to a register.
+/// Operation on a register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
     /// Replaces the value.
     Put(Bytes),
-    /// Replaces the value; answers the one before.
+    /// Replaces the value; returns the previous one.
     Swap(Bytes),
-    /// Replaces the value if it is the expected one; answers whether it was. Nothing is expected of
-    /// a register that was never written.
+    /// Replaces the value if it equals `expected`; returns whether it did. A register that was
+    /// never written matches `None`.
     CompareAndPut {
-        /// What is to be there.
+        /// Value required beforehand.
         expected: Option<Bytes>,
-        /// What is to be there then.
+        /// Value to store.
         new: Bytes,
     },
-    /// Answers the value.
+    /// Returns the value.
     Read,
 }
 

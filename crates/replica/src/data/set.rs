@@ -1,4 +1,4 @@
-//! A set, in order.
+//! Ordered set.
 
 use super::words::{Spoken, Word};
 use super::{Bytes, DataType, Value, within_answer};
@@ -6,44 +6,44 @@ use rpds::RedBlackTreeSetSync;
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
-/// Members in one answer, at most.
+/// Maximum members in one result.
 pub const MEMBERS_MAX: u32 = 1000;
 
 fn members_max() -> u32 {
     MEMBERS_MAX
 }
 
-/// A set.
+/// Ordered set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Set;
 
-/// What can be done to a set.
+/// Operation on a set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
-    /// Puts one in.
+    /// Adds a member.
     Add(Bytes),
-    /// Takes one out.
+    /// Removes a member.
     Remove(Bytes),
-    /// Puts one in; answers whether it was not in.
+    /// Adds a member; returns whether it was absent.
     Insert(Bytes),
-    /// Answers whether one is in.
+    /// Returns whether a member is present.
     Contains(Bytes),
-    /// Answers members, in order: as many as [`super::ANSWER_MAX`] allows.
+    /// Returns members in order, as many as [`super::ANSWER_MAX`] allows.
     List {
-        /// From behind this one on; from the first one, if it is not said.
+        /// Exclusive lower bound; the first member by default.
         #[serde(default)]
         after: Option<Bytes>,
-        /// Not more than so many, and never more than [`MEMBERS_MAX`].
+        /// Maximum number of members, capped at [`MEMBERS_MAX`].
         #[serde(default = "members_max")]
         most: u32,
     },
-    /// Answers how many are in.
+    /// Returns the number of members.
     Size,
 }
 
 impl Operator {
-    /// What it changes, and whether that is in afterwards.
+    /// Returns the affected member, and whether it is present afterwards.
     fn changes(&self) -> Option<(&Bytes, bool)> {
         match self {
             Operator::Add(member) | Operator::Insert(member) => Some((member, true)),
@@ -52,7 +52,7 @@ impl Operator {
         }
     }
 
-    /// Whether its value depends on whether this one is in.
+    /// Reports whether the result depends on the presence of this member.
     fn sees(&self, other: &Bytes) -> bool {
         match self {
             Operator::Add(_) | Operator::Remove(_) => false,

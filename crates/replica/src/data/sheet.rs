@@ -1,12 +1,12 @@
-//! A sheet of cells, as in a spreadsheet: numbers, texts, and formulas that look at other cells.
+//! Spreadsheet: cells with numbers, texts, and formulas over other cells.
 //!
-//! *What is replicated is what people typed*: what changes a sheet reads no formula, so states stay
-//! equal also where replicas would understand one differently (they may be two versions of this
-//! program). Formulas are evaluated when somebody asks what cells show, within [`STEPS_MAX`] steps.
+//! *Inputs are replicated, not results.* Updates never parse a formula, so states stay equal even
+//! if replicas (perhaps two versions of this program) understand one differently. Formulas are
+//! evaluated when a query needs displayed values, within [`STEPS_MAX`] steps.
 //!
-//! The syntax is that of other programs, read by the parser of the formualizer project. The
-//! evaluation is our own: the engines that are to be had have hundreds of functions, of which one
-//! or the other does not end for a large number, and no count of steps that would stop it.
+//! The syntax is that of common spreadsheets, parsed by the formualizer project. The evaluator is
+//! our own: available engines have hundreds of functions, some of which do not terminate for large
+//! numbers, and no step limit to stop them.
 
 mod cell;
 mod evaluation;
@@ -34,52 +34,52 @@ use std::hash::{Hash, Hasher};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
-/// How many cells are shown in one answer, at most.
+/// Maximum cells displayed in one result.
 pub const CELLS_MAX: u64 = 10_000;
 
-/// How large a rectangle is, at most, that is cleared by one operation, in cells.
+/// Maximum rectangle cleared by one operation, in cells.
 pub const CLEAR_MAX: u64 = 100_000;
 
-/// Bytes of formulas in one operation that types into several cells, at most: each is parsed.
+/// Maximum bytes of formulas in one operation that sets several cells: each formula is parsed.
 pub const FORMULAS_MAX: usize = 128 << 10;
 
-/// Cells in one operation up to which it is compared with others, to find out whether they commute.
+/// Maximum cells in one operation for which commutativity with others is computed.
 const COMPARED_MAX: usize = 256;
 
-/// A sheet.
+/// Spreadsheet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sheet;
 
-/// What can be done to a sheet.
+/// Operation on a sheet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
-    /// Types something into a cell: a formula if it begins with `=`, else a number, a boolean or a
-    /// text. An empty text clears it.
+    /// Sets the input of a cell: a formula if it begins with `=`, else a number, a boolean or a
+    /// text. An empty text clears the cell.
     Set(Cell, String),
-    /// Types something into several cells.
+    /// Sets the inputs of several cells.
     Load(BTreeMap<Cell, String>),
     /// Clears cells.
     Clear(Region),
-    /// Answers what a cell shows.
+    /// Returns the displayed value of a cell.
     Get(Cell),
-    /// Answers what was typed into a cell.
+    /// Returns the input of a cell.
     Input(Cell),
-    /// Answers what cells show, by rows.
+    /// Returns the displayed values of cells, by rows.
     Range(Region),
-    /// Answers what was typed into cells, by rows.
+    /// Returns the inputs of cells, by rows.
     Inputs(Region),
-    /// Answers the smallest region with all cells that have something, as text.
+    /// Returns the smallest region that contains all nonempty cells, as text.
     Used,
-    /// Answers how many cells have something.
+    /// Returns the number of nonempty cells.
     Size,
 }
 
-/// What was typed into a cell.
+/// Input of a cell.
 #[derive(Debug)]
 struct Input {
     text: String,
-    /// What that means, as soon as somebody asked.
+    /// Parsed meaning, computed at the first query.
     meaning: OnceLock<Meaning>,
 }
 
@@ -121,11 +121,11 @@ impl Hash for Input {
 
 type Cells = RedBlackTreeMapSync<Cell, Arc<Input>>;
 
-/// What was typed into the cells of a sheet.
+/// Inputs of a sheet's cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     cells: Cells,
-    /// The columns that have something, and how many cells do.
+    /// Columns with nonempty cells, and the number of those in each.
     columns: RedBlackTreeMapSync<u32, u32>,
 }
 
@@ -151,7 +151,7 @@ impl State {
         }
     }
 
-    /// Clears cells; how many were looked for.
+    /// Clears cells. Returns the number of lookups.
     fn clear(&mut self, region: Region) -> u64 {
         let (mut next, mut steps) = (Some(region.first()), 0);
         while let Some(from) = next {
@@ -166,7 +166,7 @@ impl State {
         steps
     }
 
-    /// The text of a cell that has a formula, perhaps one that cannot be read.
+    /// Returns the formula text of a cell, which may be malformed.
     fn formula_text(&self, cell: Cell) -> Option<&str> {
         let text = &self.cells.get(&cell)?.text;
         text.starts_with('=').then_some(text)
@@ -176,12 +176,12 @@ impl State {
         self.cells.get(&cell).map(|input| input.meaning())
     }
 
-    /// How many cells have something.
+    /// Returns the number of nonempty cells.
     pub(super) fn size(&self) -> usize {
         self.cells.size()
     }
 
-    /// Contents of the cells behind this one as typed, in order.
+    /// Returns the inputs of the cells after `behind`, in order.
     pub(super) fn typed(&self, behind: Option<Cell>) -> impl Iterator<Item = (Cell, &str)> {
         let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
         let cells = self.cells.range((from, Bound::Unbounded));
@@ -192,7 +192,7 @@ impl State {
         self.cells.get(&cell).map_or(Scalar::Empty, |input| input.text.as_str().into())
     }
 
-    /// The smallest region with all cells that have something.
+    /// Returns the smallest region that contains all nonempty cells.
     pub fn used(&self) -> Option<Region> {
         let rows = (self.cells.first()?.0.row(), self.cells.last()?.0.row());
         let columns = (self.columns.first()?.0, self.columns.last()?.0);
@@ -201,7 +201,7 @@ impl State {
     }
 }
 
-/// The cells of a region, by rows, as far as there is room for them in an answer.
+/// Returns the cells of a region, by rows, if they fit a result.
 fn rows(region: Region, mut show: impl FnMut(Cell) -> Scalar) -> Value {
     if region.area() > CELLS_MAX {
         return Value::Wrong(Wrong::TooLarge);
@@ -222,9 +222,9 @@ fn rows(region: Region, mut show: impl FnMut(Cell) -> Scalar) -> Value {
 }
 
 impl Operator {
-    /// Why it should not be taken from somebody who can still change it: what is typed is too long,
-    /// or no formula that can be evaluated here. (If it is applied all the same, the cell shows
-    /// that.)
+    /// Returns the reason to reject the operator while its client can still correct it: an input
+    /// that is too long, or a formula that cannot be evaluated here. (If it is applied all the
+    /// same, the cell displays the fault.)
     pub(super) fn complaint(&self) -> Option<String> {
         let complaint = |cell: &Cell, text: &str| {
             if text.starts_with('=') {
@@ -259,7 +259,7 @@ impl Operator {
         matches!(self, Operator::Set(..) | Operator::Load(_) | Operator::Clear(_))
     }
 
-    /// Cells that it types into one by one; a region counts as two.
+    /// Returns the number of cells set individually; a region counts as two.
     fn cells(&self) -> usize {
         match self {
             Operator::Load(cells) => cells.len(),
@@ -274,7 +274,7 @@ impl Operator {
         }
     }
 
-    /// Whether it changes a cell of this region, or is about what was typed there.
+    /// Reports whether it updates a cell of this region, or reads an input there.
     fn touches(&self, region: Region) -> bool {
         match self {
             Operator::Set(cell, _) | Operator::Input(cell) => region.contains(*cell),
@@ -287,7 +287,7 @@ impl Operator {
         }
     }
 
-    /// Whether both are about the same cell, if both are about what was typed.
+    /// Reports whether both concern a common cell; meaningful if both concern inputs.
     fn meets(&self, other: &Operator) -> bool {
         match (self, other) {
             (Operator::Set(cell, _) | Operator::Input(cell), other) => {
@@ -371,14 +371,14 @@ impl DataType for Sheet {
         }
     }
 
-    /// Two that type or clear much are not compared: they do not commute, as far as is known.
+    /// Operators with many cells are not compared and count as not commuting.
     fn commute(&self, a: &Operator, b: &Operator) -> bool {
         let is_much = |a: &Operator, b: &Operator| a.cells() > COMPARED_MAX && b.cells() > 1;
         let is_apart = || !is_much(a, b) && !is_much(b, a) && !a.meets(b);
         !a.changes() || !b.changes() || is_apart()
     }
 
-    /// What a cell shows may depend on any other one.
+    /// The displayed value of a cell may depend on any other cell.
     fn oblivious(&self, a: &Operator, b: &Operator) -> bool {
         let typed = matches!(a, Operator::Input(_) | Operator::Inputs(_));
         a.changes() || !b.changes() || typed && !a.meets(b)

@@ -6,7 +6,7 @@ mod forms;
 mod once;
 mod sheets;
 
-/// What a type says of itself must be so, in random states, for random pairs of operators.
+/// Checks the properties that a type declares, in random states and for random pairs of operators.
 fn keeps_its_word<D: DataType>(data: D, draw: impl Fn(&mut Rng) -> D::Operator) {
     let (mut commuting, mut oblivious, mut free) = (0, 0, 0);
     for seed in 0..4000 {
@@ -79,7 +79,7 @@ fn a_sheet_keeps_its_word() {
     keeps_its_word(Sheet, draw::sheet);
 }
 
-/// Also with operators of other types, which do nothing.
+/// Includes operators of other types, which have no effect.
 #[test]
 fn a_type_chosen_at_run_time_keeps_its_word() {
     for kind in Kind::ALL {
@@ -98,7 +98,7 @@ fn an_operator_of_another_type_does_nothing() {
     assert_eq!(state, Kind::Counter.initial());
 }
 
-/// What a type answers to several operators, one after the other.
+/// Applies several operators in sequence and returns their results.
 fn answers<D: DataType>(data: D, operators: &[D::Operator]) -> Vec<D::Value> {
     let mut state = data.initial();
     operators.iter().map(|operator| data.apply(&mut state, operator)).collect()
@@ -152,7 +152,7 @@ fn each_type_by_example() {
     assert_eq!(answers(Log, &logs), expected);
 }
 
-/// Whatever is asked of a text that is full is refused, and changes nothing.
+/// A full text rejects further appends and stays unchanged.
 #[test]
 fn a_text_has_an_end() {
     let half: Bytes = vec![b'x'; text::TEXT_MAX / 2 + 1].into();
@@ -162,7 +162,7 @@ fn a_text_has_an_end() {
     assert_eq!(Text.apply(&mut state, &text::Operator::Read), Value::Bytes(half));
 }
 
-/// A copy of a large state costs no more than one of a small state: it is shared.
+/// A clone of a large state costs no more than one of a small state: the data are shared.
 #[test]
 fn copies_share() {
     let mut state = Map.initial();
@@ -175,7 +175,7 @@ fn copies_share() {
     assert_eq!((state.size(), copy.size()), (10_000, 9_999));
 }
 
-/// However many may be asked for: an answer is not much longer than what is named, and not empty.
+/// Whatever the requested count: a result barely exceeds the documented size and is never empty.
 #[test]
 fn answers_are_bounded_in_bytes() {
     let large: Bytes = vec![b'x'; ANSWER_MAX / 4].into();

@@ -1,4 +1,4 @@
-//! A text that grows at its end: the string concatenation of the paper (001, 4.4).
+//! Append-only text: the string concatenation of the paper (001, 4.4).
 
 use super::words::{Spoken, Word};
 use super::{Bytes, DataType, Value, Wrong};
@@ -6,14 +6,14 @@ use crate::work::Meter;
 use rpds::VectorSync;
 use serde::{Deserialize, Serialize};
 
-/// How long a text may become, bytes.
+/// Maximum length of a text, in bytes.
 pub const TEXT_MAX: usize = 1 << 20;
 
-/// A text.
+/// Append-only text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Text;
 
-/// What a text is: pieces, so that a copy costs nothing.
+/// Text as a sequence of pieces, so that clones are cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "VectorSync<Bytes>", into = "VectorSync<Bytes>")]
 pub struct State {
@@ -35,14 +35,14 @@ impl From<State> for VectorSync<Bytes> {
 }
 
 impl State {
-    /// All of it.
+    /// Returns the whole text.
     pub fn whole(&self) -> Bytes {
         let mut whole = Vec::with_capacity(self.length);
         self.pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
         whole.into()
     }
 
-    /// Appended pieces, in order.
+    /// Returns the appended pieces, in order.
     pub(super) fn pieces(&self) -> &VectorSync<Bytes> {
         &self.pieces
     }
@@ -59,13 +59,13 @@ impl State {
     }
 }
 
-/// What can be done to a text.
+/// Operation on a text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
-    /// Appends; answers the whole.
+    /// Appends; returns the whole text.
     Append(Bytes),
-    /// Answers the whole.
+    /// Returns the whole text.
     Read,
 }
 

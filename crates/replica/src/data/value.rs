@@ -1,4 +1,4 @@
-//! What the data types of this house answer.
+//! Results of the built-in data types.
 
 use super::bytes::{Bytes, from_base64};
 use super::sheet::{Fault, Number, Scalar};
@@ -6,9 +6,9 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializ
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// What the data types of this house answer.
+/// Result of an operation of the built-in data types.
 ///
-/// In JSON each is what somebody who writes a script expects:
+/// JSON forms:
 ///
 /// | value | JSON |
 /// |---|---|
@@ -25,45 +25,44 @@ use std::fmt;
 /// | `Error` | `{"error": "#DIV/0!"}` |
 /// | `Rows` | `{"rows": [[1.5, "text", true, null, {"error": "#N/A"}], …]}` |
 ///
-/// (Many readers of JSON, those of browsers among them, make a number that is beyond 2⁵³ another
-/// one, without a word.) What is read from JSON is what was written, but that no entries are read
-/// as an empty list.
+/// (Many JSON readers, those of browsers among them, silently round integers beyond 2⁵³.) A value
+/// read from JSON equals the value written, except that empty entries are read as an empty list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub enum Value {
-    /// It is done, and there is nothing to say.
+    /// Done, without a result.
     Done,
-    /// A number.
+    /// Integer.
     Integer(i128),
-    /// Yes or no.
+    /// Boolean.
     Bool(bool),
-    /// Bytes.
+    /// Byte string.
     Bytes(Bytes),
-    /// There is nothing there.
+    /// No value.
     Nothing,
-    /// Several.
+    /// Several byte strings.
     List(Vec<Bytes>),
-    /// Keys and their values.
+    /// Keys with their values.
     Entries(Vec<(Bytes, Bytes)>),
-    /// It was not done.
+    /// Rejected without effect.
     Wrong(Wrong),
-    /// It was done before, and what it answered then is not known any more.
+    /// Retry of an executed operation whose result is no longer retained.
     Repeated,
-    /// A number that need not be whole.
+    /// Floating-point number.
     Number(Number),
-    /// What a cell shows that has nothing better to show.
+    /// Error displayed by a cell.
     Error(Fault),
-    /// What cells show, by rows.
+    /// Displayed values of cells, by rows.
     Rows(Vec<Vec<Scalar>>),
 }
 
-/// Why an operation was not done.
+/// Reason why an operation had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Wrong {
-    /// What it makes would be larger than the type allows.
+    /// The result would exceed the type's limit.
     #[serde(rename = "too large")]
     TooLarge,
-    /// It is an operation of another type of data.
+    /// The operator belongs to another data type.
     #[serde(rename = "of another type")]
     OtherType,
 }
@@ -75,7 +74,7 @@ impl From<Option<Bytes>> for Value {
 }
 
 impl Value {
-    /// How many bytes it takes beside itself, about.
+    /// Approximate heap size, in bytes.
     pub(super) fn size(&self) -> usize {
         match self {
             Value::Bytes(bytes) => bytes.len(),
@@ -100,10 +99,10 @@ impl Value {
     }
 }
 
-/// Integers up to here are numbers in JSON.
+/// Greatest magnitude of an integer written as a JSON number.
 const EXACT_MAX: u128 = 1 << 53;
 
-/// What is an object in JSON.
+/// Values with a JSON object form.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Object {
@@ -116,7 +115,7 @@ enum Object {
     Rows(Vec<Vec<Scalar>>),
 }
 
-/// The same as in [`Object`], without a copy.
+/// Borrowed form of `Rows` in [`Object`].
 #[derive(Serialize)]
 struct Rows<'a> {
     rows: &'a [Vec<Scalar>],

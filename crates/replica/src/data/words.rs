@@ -1,74 +1,74 @@
-//! Operators in the words of the command line, and what is said of them to people.
+//! Command-line syntax of operators, and its help texts.
 
 use super::Bytes;
 use std::collections::VecDeque;
 use std::fmt::{Display, Write};
 use std::str::FromStr;
 
-/// An operator as the command line has it.
+/// Command-line form of an operator.
 pub(super) struct Word<O> {
-    /// Its name.
+    /// Name.
     pub(super) name: &'static str,
-    /// What follows the name; what may be left out is in brackets.
+    /// Syntax of the arguments; optional ones are in brackets.
     pub(super) arguments: &'static str,
-    /// An example of it as JSON.
+    /// Example in JSON.
     pub(super) json: &'static str,
-    /// What it does.
+    /// Description.
     pub(super) help: &'static str,
-    /// Makes one of what follows the name.
+    /// Parses the arguments.
     pub(super) make: fn(&mut Arguments) -> Result<O, String>,
 }
 
-/// A type of data whose operators have words.
+/// Data type with a command-line syntax.
 pub(super) trait Spoken {
-    /// What can be done to it.
+    /// Operator type.
     type Operator: 'static;
-    /// All of its words.
+    /// All operators.
     const WORDS: &'static [Word<Self::Operator>];
 }
 
-/// What follows the name of an operator.
+/// Unparsed arguments of an operator.
 pub(super) struct Arguments(VecDeque<String>);
 
 impl Arguments {
-    /// The next one, as it is.
+    /// Takes the next argument as bytes.
     pub(super) fn bytes(&mut self) -> Result<Bytes, String> {
         self.0.pop_front().map(|word| word.as_str().into()).ok_or_else(|| "too few words".into())
     }
 
-    /// The next one, a text.
+    /// Takes the next argument as text.
     pub(super) fn string(&mut self) -> Result<String, String> {
         self.0.pop_front().ok_or_else(|| "too few words".into())
     }
 
-    /// The next one, something that says itself what is wrong with it.
+    /// Takes and parses the next argument; the parser supplies the error text.
     pub(super) fn parsed<T: FromStr<Err: Display>>(&mut self) -> Result<T, String> {
         self.string()?.parse().map_err(|error: T::Err| error.to_string())
     }
 
-    /// Whether there is no more.
+    /// Reports whether all arguments are consumed.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next one, a number.
+    /// Takes the next argument as a number.
     pub(super) fn number<N: FromStr>(&mut self) -> Result<N, String> {
         let word = self.0.pop_front().ok_or("too few words")?;
         word.parse().map_err(|_| format!("{word:?} is not a number that can be here"))
     }
 
-    /// The next one if there is one, as it is.
+    /// Takes an optional argument as bytes.
     pub(super) fn maybe_bytes(&mut self) -> Option<Bytes> {
         self.0.pop_front().map(|word| word.as_str().into())
     }
 
-    /// The next one if there is one, a number; else this.
+    /// Takes an optional number; returns `default` without one.
     pub(super) fn number_or<N: FromStr>(&mut self, default: N) -> Result<N, String> {
         if self.0.is_empty() { Ok(default) } else { self.number() }
     }
 }
 
-/// The operator of these words; if there is none, why.
+/// Parses an operator from words, or explains the failure.
 pub(super) fn read<D: Spoken>(words: &[String]) -> Result<D::Operator, String> {
     let (name, arguments) = words.split_first().ok_or("an operation is missing")?;
     let word = D::WORDS.iter().find(|word| word.name == name);
@@ -82,12 +82,12 @@ pub(super) fn read<D: Spoken>(words: &[String]) -> Result<D::Operator, String> {
     }
 }
 
-/// All words of a type, one a line.
+/// Returns the command-line syntax of a type, one operator a line.
 pub(super) fn help<D: Spoken>() -> String {
     table(D::WORDS, |word| format!("{} {}", word.name, word.arguments))
 }
 
-/// All operators of a type as JSON, one a line.
+/// Returns all operators of a type as JSON, one a line.
 pub(super) fn json_help<D: Spoken>() -> String {
     table(D::WORDS, |word| word.json.to_owned())
 }
@@ -101,7 +101,7 @@ fn table<O>(words: &[Word<O>], form: impl Fn(&Word<O>) -> String) -> String {
     lines
 }
 
-/// All operators of a type, as rows of a table in Markdown.
+/// Returns all operators of a type as rows of a Markdown table.
 #[cfg(test)]
 pub(super) fn rows<D: Spoken>() -> Vec<String> {
     let row = |word: &Word<D::Operator>| {

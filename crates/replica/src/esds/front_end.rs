@@ -1,4 +1,4 @@
-//! The front end: passes the operations of its clients to replicas, and the answers back.
+//! Front end: forwards its clients' operations to replicas, and returns the answers.
 
 use super::{Descriptor, Id, Message, Request, Rules, Slip};
 use crate::data::DataType;
@@ -6,17 +6,17 @@ use crate::ioa::{Heard, IoAutomaton, Part, Said};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// To how many replicas an operation goes (paper 001, 4.2.2).
+/// Replicas that receive an operation (paper 001, 4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Submission {
-    /// To one: by the number of the operation, so that all get equally many.
+    /// One replica, chosen by the operation's number, which balances the load.
     One,
-    /// To all; the first answer counts.
+    /// All replicas; the first answer counts.
     All,
 }
 
 impl Submission {
-    /// Where an operation goes, the last first.
+    /// Returns the destinations of an operation, last first.
     fn replicas(self, id: Id, replicas: usize) -> Vec<usize> {
         match self {
             Submission::One => vec![usize::try_from(id.0).unwrap_or_default() % replicas],
@@ -25,25 +25,25 @@ impl Submission {
     }
 }
 
-/// What a front end does.
+/// Action of a front end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// `send`: it passes an operation to a replica.
+    /// `send`: forwards an operation to a replica.
     Send(Id, usize),
-    /// `response`: it answers its client.
+    /// `response`: answers its client.
     Respond(Id),
 }
 
-/// A submitted operation.
+/// Pending operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Wait<O, V> {
     descriptor: Arc<Descriptor<O>>,
-    /// Replicas to which it is still to be sent, the last first.
+    /// Replicas to which it has yet to be sent, last first.
     to_send: Vec<usize>,
     answer: Option<V>,
 }
 
-/// The front end automaton (paper 001, figure 4.1).
+/// Front end automaton (paper 001, figure 4.1).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FrontEnd<D: DataType> {
     replicas: usize,
@@ -53,7 +53,7 @@ pub struct FrontEnd<D: DataType> {
 }
 
 impl<D: DataType> FrontEnd<D> {
-    /// A front end of this many replicas, which are the first parts of the composition.
+    /// Creates a front end for this many replicas, which are the first parts of the composition.
     pub fn new(replicas: usize, submission: Submission, rules: Rules) -> FrontEnd<D> {
         FrontEnd { replicas, submission, rules, waits: BTreeMap::new() }
     }
@@ -64,7 +64,7 @@ impl<D: DataType> FrontEnd<D> {
         self.waits.insert(wait.descriptor.id, wait);
     }
 
-    /// Who has not answered may not have heard.
+    /// Retransmits unanswered operations: the request or its answer may be lost.
     fn send_again(&mut self) {
         for (id, wait) in &mut self.waits {
             if wait.to_send.is_empty() && wait.answer.is_none() {
@@ -79,7 +79,7 @@ impl<D: DataType> IoAutomaton for FrontEnd<D> {
     type Action = Action;
     type Output = Said<Message<D::Operator, D::Value>, (Id, D::Value)>;
 
-    /// To answer, and to send.
+    /// One task answers, the other sends.
     fn tasks(&self) -> usize {
         2
     }
@@ -114,13 +114,13 @@ impl<D: DataType> IoAutomaton for FrontEnd<D> {
         match input {
             Heard::Outside(Request::Submit(descriptor)) => self.submit(descriptor),
             Heard::From(_, Message::Response(id, value)) => {
-                // Of several answers the first counts.
+                // Of several answers, the first counts.
                 if let Some(wait) = self.waits.get_mut(&id) {
                     wait.answer.get_or_insert(value);
                 }
             }
             Heard::Outside(Request::Tick) => self.send_again(),
-            // Of replicas; and a replica of the paper does not stop.
+            // Messages to replicas; and the paper's replicas do not stop.
             Heard::From(_, Message::Request(_) | Message::Gossip(_)) | Heard::Lost(_) => {}
         }
     }

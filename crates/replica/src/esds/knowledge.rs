@@ -1,16 +1,16 @@
-//! What a replica knows of operations, and how it comes to know more: the part of the algorithm
-//! that the plain and the optimised one share.
+//! Knowledge of operations at a replica and its growth by gossip: the part common to the plain and
+//! the optimised algorithm.
 
 use super::{Action, Descriptor, Hops, Id, Label, News, REPLICAS_MAX, Rules, Slip};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A set of replicas.
+/// Set of replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Replicas(u32);
 
 impl Replicas {
-    /// The first of them.
+    /// Returns the set of the first `replicas` replicas.
     pub(super) fn first(replicas: usize) -> Replicas {
         assert!((1..=REPLICAS_MAX).contains(&replicas), "a set has a bit for each replica");
         Replicas(u32::MAX >> (REPLICAS_MAX - replicas))
@@ -30,19 +30,19 @@ impl Replicas {
     }
 }
 
-/// What is known of one operation.
+/// Knowledge of one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Known<O> {
     pub(super) descriptor: Arc<Descriptor<O>>,
     /// `minlabel`.
     pub(super) label: Option<Label>,
-    /// Where it is done.
+    /// Replicas known to have done it.
     pub(super) done: Replicas,
-    /// Where it is solid.
+    /// Replicas at which it is known to be solid.
     pub(super) solid: Replicas,
 }
 
-/// What is known of all.
+/// Knowledge of all operations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Knowledge<O> {
     pub(super) me: usize,
@@ -50,9 +50,9 @@ pub struct Knowledge<O> {
     pub(super) rules: Rules,
     pub(super) clock: u64,
     of: BTreeMap<Id, Known<O>>,
-    /// What is done here, in its order.
+    /// Operations done here, in order.
     order: BTreeMap<Label, Id>,
-    /// What is received and not done here.
+    /// Operations received but not done here.
     waiting: BTreeSet<Id>,
 }
 
@@ -63,7 +63,7 @@ impl<O> Knowledge<O> {
         Knowledge { me, replicas, rules, clock: 0, of, order, waiting }
     }
 
-    /// The other replicas.
+    /// Returns the other replicas.
     pub(super) fn others(&self) -> Replicas {
         let mut others = Replicas::first(self.replicas);
         others.remove(self.me);
@@ -78,7 +78,7 @@ impl<O> Knowledge<O> {
         self.of.values()
     }
 
-    /// What is done here, in the order of labels.
+    /// Returns the operations done here, by label.
     pub(super) fn order(&self) -> &BTreeMap<Label, Id> {
         &self.order
     }
@@ -91,7 +91,7 @@ impl<O> Knowledge<O> {
         self.of.get(&id).is_some_and(|known| known.solid.has(self.me))
     }
 
-    /// `receive` of a descriptor. Whether it is new.
+    /// `receive` of a descriptor. Returns whether it is new.
     pub(super) fn receive(&mut self, descriptor: &Arc<Descriptor<O>>) -> bool {
         let id = descriptor.id;
         if self.of.contains_key(&id) {
@@ -103,26 +103,26 @@ impl<O> Knowledge<O> {
         self.waiting.insert(id)
     }
 
-    /// What can be done: received, not done, and everything that must come before it is done.
+    /// Returns the operations that can be done: received, not done, and with all predecessors done.
     pub(super) fn doable(&self) -> impl Iterator<Item = Id> {
         let ready =
             |id: &&Id| self.of[*id].descriptor.prev.iter().all(|before| self.is_done(*before));
         self.waiting.iter().filter(ready).copied()
     }
 
-    /// `do_it`: gives an operation a place behind everything that is done here.
+    /// `do_it`: places an operation after everything done here.
     pub(super) fn perform(&mut self, id: Id) {
         assert!(self.waiting.contains(&id), "what is done was received, and once");
         self.clock += 1;
         let replica = if self.rules.slips(Slip::LabelsShared) { 0 } else { self.me };
         self.place(id, Label { counter: self.clock, replica });
         self.mark_done(id, &[self.me]);
-        // Only where there is one replica can this be news (paper 001, 4.3.1).
+        // Changes something only if there is a single replica (paper 001, 4.3.1).
         self.solidify(id);
     }
 
-    /// Takes up what another replica tells of an operation. Whether this replica has news to tell
-    /// now: something of its own has changed.
+    /// Merges gossip about an operation. Returns whether this replica's own state has changed, and
+    /// therefore has news for others.
     pub(super) fn merge(&mut self, from: usize, news: &News<O>) -> bool {
         assert!(from < self.replicas && from != self.me, "another replica tells it");
         let id = news.descriptor.id;
@@ -140,7 +140,8 @@ impl<O> Knowledge<O> {
         changed | (self.is_done(id) != was_done) | (self.is_solid(id) != was_solid)
     }
 
-    /// Takes the smaller label, and notices its counter. Whether it is another.
+    /// Takes the smaller label, and raises the clock to its counter. Returns whether the label
+    /// changed.
     fn lower(&mut self, id: Id, label: Label) -> bool {
         if !self.rules.slips(Slip::ClockNotRaised) {
             self.clock = self.clock.max(label.counter);
@@ -170,7 +171,7 @@ impl<O> Knowledge<O> {
         }
     }
 
-    /// What is known to be done everywhere is solid here.
+    /// Marks an operation solid here if it is known to be done everywhere.
     pub(super) fn solidify(&mut self, id: Id) {
         let known = self.of.get_mut(&id).expect("received");
         if known.done == Replicas::first(self.replicas) {
@@ -178,7 +179,7 @@ impl<O> Knowledge<O> {
         }
     }
 
-    /// What this replica tells of an operation.
+    /// Returns this replica's gossip about an operation.
     pub(super) fn news(&self, known: &Known<O>) -> News<O> {
         News {
             descriptor: known.descriptor.clone(),
@@ -187,7 +188,7 @@ impl<O> Knowledge<O> {
         }
     }
 
-    /// What is done to an operation that is known.
+    /// Returns the operator of a known operation.
     pub(super) fn operator(&self, id: Id) -> &O {
         &self.of[&id].descriptor.operator
     }
@@ -208,13 +209,13 @@ impl<O> Knowledge<O> {
         self.of.iter().filter(|(_, known)| which(known)).map(|(id, _)| *id).collect()
     }
 
-    /// The answers that can be given to what is pending.
+    /// Returns the possible answers to pending operations.
     pub(super) fn responses(&self, pending: &BTreeSet<Id>) -> impl Iterator<Item = Action> {
         let answerable = pending.iter().filter(|id| self.is_answerable(**id));
         answerable.map(|id| Action::Respond(*id, self.of[id].descriptor.sender))
     }
 
-    /// Whether a pending operation can be answered.
+    /// Reports whether a pending operation can be answered.
     fn is_answerable(&self, id: Id) -> bool {
         let Some(known) = self.of.get(&id).filter(|known| known.done.has(self.me)) else {
             return false;
@@ -228,7 +229,7 @@ impl<O> Knowledge<O> {
         }
     }
 
-    /// What in it contradicts itself.
+    /// Returns a violated invariant, if any.
     pub(super) fn contradiction(&self) -> Option<&'static str> {
         let done = self.of.values().filter(|known| known.done.has(self.me)).count();
         let stands = |(label, id): (&Label, &Id)| self.of[id].label == Some(*label);

@@ -1,10 +1,10 @@
 //! *ESDSOptAlg*: the optimised algorithm (paper 001, figure 4.5, corrected).
 //!
-//! *Incremental gossip*: what changes is noted in one log, and each peer has a place in it up to
-//! which it was told. *Memoized stable state*: everything up to the greatest solid operation is
-//! final, so it is applied once, and its values are kept. *No gossip to oneself.*
+//! *Incremental gossip*: changes are appended to one log, and each peer has a position in it up to
+//! which changes were sent. *Memoized stable state*: everything up to the greatest solid operation
+//! is final, so it is applied once, and its values are kept. *No gossip to oneself.*
 //!
-//! It needs channels that lose, repeat and reorder nothing.
+//! Requires channels that do not lose, duplicate or reorder messages.
 
 use super::knowledge::Knowledge;
 use super::site::{Method, Site};
@@ -13,27 +13,27 @@ use crate::data::DataType;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
-/// A replica of the optimised algorithm.
+/// Replica of the optimised algorithm.
 pub type Optimised<D> = Site<D, Changes<D>>;
 
-/// Tells what has changed, remembers what is final.
+/// Gossips changes only, and memoizes final values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Changes<D: DataType> {
     log: Log,
-    /// The label of the last operation in `stable`, which is final with all before it.
+    /// Label of the last operation applied to `stable`; it and all before it are final.
     frontier: Option<Label>,
-    /// The state up to the frontier.
+    /// State up to the frontier.
     stable: D::State,
-    /// The values of operations up to the frontier.
+    /// Values of the operations up to the frontier.
     values: BTreeMap<Id, D::Value>,
 }
 
-/// What has changed, and what each peer was told of it.
+/// Log of changes, with the position of each peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Log {
-    /// Operations of which something changed, oldest first. What everybody was told is dropped.
+    /// Changed operations, oldest first. Changes sent to all peers are dropped.
     changes: VecDeque<Id>,
-    /// How many of them each replica was told.
+    /// Number of log entries sent to each replica.
     told: Vec<usize>,
 }
 
@@ -42,7 +42,8 @@ impl Log {
         self.told[peer] < self.changes.len()
     }
 
-    /// What a peer has not been told yet, each operation once.
+    /// Returns the operations not yet sent to a peer, without duplicates, and advances its
+    /// position.
     fn take(&mut self, peer: usize, me: usize) -> BTreeSet<Id> {
         assert!(peer != me, "nobody tells itself");
         assert!(self.told[peer] <= self.changes.len(), "what it was told has happened");
@@ -56,14 +57,14 @@ impl Log {
         news
     }
 
-    /// What one was told counts as told to all: the error of the figure.
+    /// Counts changes sent to one peer as sent to all: the error of the figure.
     fn forget_all(&mut self) {
         self.told.fill(self.changes.len());
     }
 }
 
 impl<D: DataType> Changes<D> {
-    /// What is done up to the frontier, in order.
+    /// Returns the operations up to the frontier, in order.
     fn passed<'k>(&self, knowledge: &'k Knowledge<D::Operator>) -> impl Iterator<Item = &'k Id> {
         let (order, frontier) = (knowledge.order().iter(), self.frontier);
         order.take_while(move |(label, _)| Some(**label) <= frontier).map(|(_, id)| id)
@@ -77,13 +78,13 @@ impl<D: DataType> Method<D> for Changes<D> {
     }
 
     fn note(&mut self, id: Id) {
-        // Who is alone tells nobody.
+        // A single replica has no peers.
         if self.log.told.len() > 1 {
             self.log.changes.push_back(id);
         }
     }
 
-    /// Moves the frontier behind this operation, and applies what it passes.
+    /// Moves the frontier to this operation, and applies the operations passed.
     fn settle(&mut self, data: &D, knowledge: &Knowledge<D::Operator>, id: Id) {
         assert!(knowledge.is_solid(id), "what is settled is solid");
         let label = knowledge.get(id).and_then(|known| known.label).expect("what is solid is done");

@@ -1,20 +1,20 @@
-//! *ESDSAlg*: the plain algorithm (paper 001, figure 4.2), which tells everything each time and
-//! computes each value from the beginning. A replica does not gossip to itself: that would tell it
-//! nothing (paper 001, 4.3.1).
+//! *ESDSAlg*: the plain algorithm (paper 001, figure 4.2), which gossips all its knowledge each
+//! time and recomputes each value from the initial state. A replica does not gossip to itself: it
+//! would learn nothing (paper 001, 4.3.1).
 
 use super::knowledge::Knowledge;
 use super::site::{Method, Site};
 use super::{Id, News};
 use crate::data::DataType;
 
-/// A replica of the plain algorithm.
+/// Replica of the plain algorithm.
 pub type Plain<D> = Site<D, Everything>;
 
-/// Tells everything, remembers nothing.
+/// Gossips everything, and memoizes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Everything;
 
-/// The value of everything that is done, in order.
+/// Computes the values of all done operations, in order.
 fn values<D: DataType>(
     data: &D,
     knowledge: &Knowledge<D::Operator>,
@@ -34,7 +34,7 @@ impl<D: DataType> Method<D> for Everything {
 
     fn settle(&mut self, _data: &D, _knowledge: &Knowledge<D::Operator>, _id: Id) {}
 
-    /// Always: what was told may have been lost.
+    /// Always true: previous gossip may have been lost.
     fn has_news_for(&self, _peer: usize) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! A replica of the paper's algorithms. What the plain and the optimised one do alike is here; how
-//! they remember, and what they tell, is their [`Method`].
+//! Replica of the paper's algorithms. The common part is here; memoization and gossip contents are
+//! the [`Method`] of the plain or the optimised one.
 
 use super::knowledge::{Knowledge, Replicas};
 use super::{Action, Id, Label, Message, News, Pace, Replica, Request, Rules, Slip};
@@ -7,40 +7,40 @@ use crate::data::DataType;
 use crate::ioa::{Heard, IoAutomaton, Part, Said};
 use std::collections::BTreeSet;
 
-/// How a replica remembers values, and what it tells others.
+/// Memoization and gossip contents of a replica.
 pub trait Method<D: DataType> {
-    /// Before all operations.
+    /// Creates the method before all operations.
     fn new(data: &D, replicas: usize) -> Self;
-    /// Something has changed that others are to be told of this operation.
+    /// Notes a change to this operation for gossip.
     fn note(&mut self, id: Id);
-    /// This operation is solid.
+    /// Notes that this operation is solid.
     fn settle(&mut self, data: &D, knowledge: &Knowledge<D::Operator>, id: Id);
-    /// Whether there is anything to tell this replica.
+    /// Reports whether there is news for this replica.
     fn has_news_for(&self, peer: usize) -> bool;
-    /// What it is told now.
+    /// Returns the gossip to send to this replica now.
     fn tell(&mut self, knowledge: &Knowledge<D::Operator>, peer: usize) -> Vec<News<D::Operator>>;
-    /// The value of an operation that is done, in the present order.
+    /// Returns the value of a done operation in the current order.
     fn value(&self, data: &D, knowledge: &Knowledge<D::Operator>, id: Id) -> D::Value;
-    /// What is final, in its order.
+    /// Returns the final operations in order, with their values.
     fn finals(&self, data: &D, knowledge: &Knowledge<D::Operator>) -> Vec<(Id, D::Value)>;
-    /// What in it contradicts itself.
+    /// Returns a violated invariant, if any.
     fn contradiction(&self, knowledge: &Knowledge<D::Operator>) -> Option<&'static str>;
 }
 
-/// The replica automaton.
+/// Replica automaton.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Site<D: DataType, M> {
     data: D,
     knowledge: Knowledge<D::Operator>,
     method: M,
-    /// What is to be answered.
+    /// Operations to answer.
     pending: BTreeSet<Id>,
-    /// To whom it is time to gossip.
+    /// Replicas due for gossip.
     due: Replicas,
 }
 
 impl<D: DataType, M: Method<D>> Site<D, M> {
-    /// Replica `me` of so many, before all operations.
+    /// Creates replica `me` of `replicas`, before all operations.
     pub fn new(data: D, me: usize, replicas: usize, rules: Rules) -> Site<D, M> {
         let (knowledge, method) = (Knowledge::new(me, replicas, rules), M::new(&data, replicas));
         Site { data, knowledge, method, pending: BTreeSet::new(), due: Replicas::default() }
@@ -65,7 +65,7 @@ impl<D: DataType, M: Method<D>> Site<D, M> {
                 self.has_changed(each.descriptor.id);
             }
         }
-        // Only when all of them have their labels is the order below a solid one known.
+        // The order below a solid operation is known only after all labels are merged.
         news.iter().for_each(|each| self.settle(each.descriptor.id));
     }
 }
@@ -105,7 +105,7 @@ impl<D: DataType, M: Method<D>> IoAutomaton for Site<D, M> {
     type Action = Action;
     type Output = Said<Message<D::Operator, D::Value>, (Id, D::Value)>;
 
-    /// To answer, to do, `solidify` as it is printed, and to gossip to each.
+    /// Tasks: answer, do, `solidify` as printed, and gossip to each replica.
     fn tasks(&self) -> usize {
         3 + self.knowledge.replicas
     }
@@ -168,7 +168,7 @@ impl<D: DataType, M: Method<D>> IoAutomaton for Site<D, M> {
                     self.due = self.knowledge.others();
                 }
             }
-            // Of front ends; and a replica of the paper does not stop.
+            // Messages to front ends; and the paper's replicas do not stop.
             Heard::From(_, Message::Response(..))
             | Heard::Outside(Request::Submit(_))
             | Heard::Lost(_) => {}

@@ -1,29 +1,29 @@
-//! A part of a service: a replica or a front end.
+//! Part of a service: a replica or a front end.
 
 use super::{FrontEnd, Id, Message, Request, front_end};
 use crate::data::DataType;
 use crate::ioa::{Heard, IoAutomaton, Part, Said};
 
-/// A front end, or a replica `R`; replicas are the first parts of a composition.
+/// Front end or replica `R`; replicas are the first parts of a composition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Station<D: DataType, R> {
-    /// A front end.
+    /// Front end.
     FrontEnd(FrontEnd<D>),
-    /// A replica.
+    /// Replica.
     Replica(R),
 }
 
-/// What a part of a service does.
+/// Action of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Act<A> {
-    /// An action of a front end.
+    /// Action of a front end.
     FrontEnd(front_end::Action),
-    /// An action of a replica.
+    /// Action of a replica.
     Replica(A),
 }
 
 impl<D: DataType, R> Station<D, R> {
-    /// The replica, if it is one.
+    /// Returns the replica, if it is one.
     pub fn replica(&self) -> Option<&R> {
         match self {
             Station::Replica(replica) => Some(replica),
@@ -32,7 +32,7 @@ impl<D: DataType, R> Station<D, R> {
     }
 }
 
-/// What the replicas of a service have in common.
+/// Common bounds of the replica automata of a service.
 pub trait ReplicaPart<D: DataType>:
     Part<
         Message = Message<D::Operator, D::Value>,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::ioa::{Channelled, Discipline, IoAutomaton, Move, Part, RoundRobin, Scheduler};
 
-/// A list of words; each operation appends one and answers all.
+/// List of words; each operation appends a word and returns the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Words;
 
@@ -50,7 +50,7 @@ fn submit<R: ReplicaPart<Words>>(
     service.input((sender, Request::Submit(descriptor)));
 }
 
-/// What was answered, and how many [`News`] were told until nothing was left to do.
+/// Answers, and the number of [`News`] sent until quiescence.
 type Outcome = (Vec<(u64, String)>, usize);
 
 fn settle<R: ReplicaPart<Words>>(service: &mut Channelled<Station<Words, R>>) -> Outcome {
@@ -66,7 +66,7 @@ fn settle<R: ReplicaPart<Words>>(service: &mut Channelled<Station<Words, R>>) ->
     (answers, told)
 }
 
-/// Both say the same; the optimised one tells each change once.
+/// Both give the same answers; the optimised one gossips each change once.
 #[test]
 fn what_is_told_grows_with_the_square_of_operations_or_with_them() {
     let told = |operations: u64| {

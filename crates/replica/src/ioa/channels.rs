@@ -1,83 +1,83 @@
-//! Composition by channels: what one part says to another is on its way for a while.
+//! Composition by channels: messages between parts are delivered after a delay.
 
 use super::combined::enabled_of;
 use super::{Heard, IoAutomaton, Part, Said};
 use std::collections::VecDeque;
 
-/// What a channel may do to what is on its way. The best: everything arrives once, in order.
+/// Faults permitted to a channel. By default every message arrives once, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Discipline {
-    /// Another than the oldest message may arrive next.
+    /// Messages may overtake older ones.
     pub reorders: bool,
-    /// A message may never arrive.
+    /// Messages may be lost.
     pub loses: bool,
-    /// A message may arrive again, as long as there is only one on its way.
+    /// A message may be duplicated while it is the only one in the channel.
     pub duplicates: bool,
 }
 
-/// A transition of a composition.
+/// Transition of a composition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Move<A> {
     /// A part performs an action of its own.
     Local(usize, A),
-    /// A message arrives.
+    /// Message delivery.
     Deliver {
-        /// Who said it.
+        /// Sender.
         from: usize,
-        /// Who hears it.
+        /// Receiver.
         to: usize,
-        /// Its place in the channel; 0 is the oldest.
+        /// Position in the channel; 0 is the oldest.
         index: usize,
     },
-    /// A message arrives, and will again.
+    /// Message delivery that leaves a copy in the channel.
     Duplicate {
-        /// Who said it.
+        /// Sender.
         from: usize,
-        /// Who hears it.
+        /// Receiver.
         to: usize,
     },
-    /// A message is lost.
+    /// Message loss.
     Lose {
-        /// Who said it.
+        /// Sender.
         from: usize,
-        /// Who does not hear it.
+        /// Receiver.
         to: usize,
     },
 }
 
-/// Parts with a channel from each to each.
+/// Parts with a channel between each ordered pair.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Channelled<P: Part> {
     parts: Vec<P>,
-    /// By sender, then by receiver.
+    /// Messages in flight, by sender, then by receiver.
     channels: Vec<VecDeque<P::Message>>,
     discipline: Discipline,
 }
 
 impl<P: Part> Channelled<P> {
-    /// Parts in their initial states; their indices are their names.
+    /// Composes parts in their initial states; they are identified by index.
     pub fn new(parts: Vec<P>, discipline: Discipline) -> Channelled<P> {
         assert!(!parts.is_empty(), "a composition has parts");
         let channels = (0..parts.len() * parts.len()).map(|_| VecDeque::new()).collect();
         Channelled { parts, channels, discipline }
     }
 
-    /// The parts, to look at.
+    /// Returns the parts.
     pub fn parts(&self) -> &[P] {
         &self.parts
     }
 
-    /// What is on its way, oldest first.
+    /// Returns the messages in flight on one channel, oldest first.
     pub fn channel(&self, from: usize, to: usize) -> &VecDeque<P::Message> {
         &self.channels[from * self.parts.len() + to]
     }
 
-    /// Everything that is on its way.
+    /// Returns all messages in flight.
     pub fn on_their_way(&self) -> impl Iterator<Item = &P::Message> {
         self.channels.iter().flatten()
     }
 
-    /// The most messages that are on their way in one channel.
+    /// Returns the greatest number of messages in flight on one channel.
     pub fn longest(&self) -> usize {
         self.channels.iter().map(VecDeque::len).max().unwrap_or(0)
     }
@@ -86,7 +86,7 @@ impl<P: Part> Channelled<P> {
         &mut self.channels[from * self.parts.len() + to]
     }
 
-    /// A part stops and begins anew as `part`. What it said and what was said to it is lost.
+    /// Stops a part and restarts it as `part`. Messages in flight from it and to it are lost.
     pub fn replace(&mut self, at: usize, part: P) {
         assert!(at < self.parts.len(), "a part is replaced that is there");
         self.parts[at] = part;
@@ -121,7 +121,7 @@ impl<P: Part> IoAutomaton for Channelled<P> {
     type Action = Move<P::Action>;
     type Output = (usize, P::Answer);
 
-    /// Those of all parts, then one for each channel.
+    /// Tasks of all parts, then one for each channel.
     fn tasks(&self) -> usize {
         self.parts.iter().map(IoAutomaton::tasks).sum::<usize>() + self.channels.len()
     }

@@ -1,20 +1,20 @@
-//! Composition by input/output combinations: who takes part does so in the same step.
+//! Composition by input/output combinations: all participants act in the same step.
 
 use super::{Heard, IoAutomaton, Part, Said};
 
-/// The source composition of the paper (001, 2.1): what one part says, others hear at once.
+/// Source composition of the paper (001, 2.1): messages are received in the step that sends them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Combined<P> {
     parts: Vec<P>,
 }
 
 impl<P: Part> Combined<P> {
-    /// Parts in their initial states; their indices are their names.
+    /// Composes parts in their initial states; they are identified by index.
     pub fn new(parts: Vec<P>) -> Combined<P> {
         Combined { parts }
     }
 
-    /// The parts, to look at.
+    /// Returns the parts.
     pub fn parts(&self) -> &[P] {
         &self.parts
     }
@@ -50,7 +50,7 @@ impl<P: Part> IoAutomaton for Combined<P> {
     }
 }
 
-/// The enabled actions of a task, if the tasks of all parts are counted one part after the other.
+/// Returns the enabled actions of a task, with the tasks of all parts numbered consecutively.
 pub(super) fn enabled_of<P: Part>(
     parts: &[P],
     mut task: usize,

@@ -1,22 +1,20 @@
-//! Reservations: two or more processes agree to perform one action together, and nobody waits for
-//! somebody who waits.
+//! Reservations: two or more processes agree to perform one action together, without deadlock.
 //!
-//! Who begins a combination asks its participants one after the other, in ascending order, for
-//! their reservation. Whoever is busy refuses, and then all is given back, and the asker rests for
-//! a random time that doubles from refusal to refusal. Reservations are never waited for, so there
-//! is no circle of those who wait; rests differ, so those who refuse each other do not do it for
-//! ever.
+//! The initiator of a combination requests the reservations of its participants one after the
+//! other, in ascending order. A busy process refuses; the initiator then releases everything and
+//! backs off (*rests*) for a random time with a mean that doubles from refusal to refusal. No
+//! process waits for a reservation to become free, so there is no circular wait; and random rests
+//! differ, so that processes do not refuse each other forever.
 //!
-//! What the paper (001, 3.3.5, figure 3.2) lacks is here: a reservation is given back if the action
-//! is not enabled any more when it is granted, or when a participant is lost; the doubling begins
-//! anew after each success, and has an end; and there may be several participants, who act again
-//! only when all have performed their part: else one of them could tell of an action that another
-//! has yet to perform.
+//! Corrections to the paper (001, 3.3.5, figure 3.2): a reservation is released if the action is no
+//! longer enabled when it is granted, or when a participant is lost; the doubling restarts after
+//! each success, and is bounded; and there may be several participants, which act again only when
+//! all have performed their part. Otherwise one of them could reveal an action that another has yet
+//! to perform.
 //!
-//! Processes that stop: [`Input::Lost`] comes behind everything that the lost process said, and
-//! ahead of what it says when it has begun anew. An action during which a process stops may be
-//! performed by some of its participants only; whoever composes such processes must be able to bear
-//! that.
+//! Processes that stop: [`Input::Lost`] follows everything that the lost process sent, and precedes
+//! its messages after the restart. An action interrupted by a stop may be performed by only some of
+//! its participants; a composition of such processes must tolerate that.
 //!
 #![doc = include_str!("reservation/states.md")]
 
@@ -26,113 +24,113 @@ use std::mem;
 #[cfg(test)]
 mod tests;
 
-/// A rest is at most this often doubled.
+/// Maximum doublings of a rest.
 pub const DOUBLINGS_MAX: u8 = 6;
 
-/// What can happen to a process' reservations.
+/// Event at a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// This process wants to perform an action with these others, ascending. Only if it
+    /// The process wants to perform an action with these others, ascending. Only if it
     /// [may ask](Reservation::may_ask).
     Want(Vec<usize>),
-    /// It has rested. Only while it [rests](Reservation::is_resting).
+    /// The rest has ended. Only while it [rests](Reservation::is_resting).
     Rested,
-    /// This process gave us its reservation.
+    /// This process granted its reservation to us.
     Granted(usize),
-    /// This process did not.
+    /// This process refused.
     Refused(usize),
-    /// The action is performed here, and the participants were told. Only after [`Output::Hold`].
+    /// The action is performed here, and sent to the participants. Only after [`Output::Hold`].
     Performed,
-    /// The action is not enabled any more. Only after [`Output::Hold`].
+    /// The action is no longer enabled. Only after [`Output::Hold`].
     Withdrawn,
     /// This participant has performed its part.
     Done(usize),
-    /// This process asks for our reservation.
+    /// This process requests our reservation.
     Asked(usize),
-    /// Who has our reservation performs its action, and so did we; `alone`: nobody else takes part.
+    /// The holder of our reservation performed its action, and we performed our part.
     Joined {
-        /// Who has our reservation.
+        /// Holder of our reservation.
         by: usize,
-        /// Whether nobody else takes part.
+        /// Whether there are no other participants.
         alone: bool,
     },
-    /// All who took part have done theirs.
+    /// All participants have performed their parts.
     Over(usize),
-    /// Who has our reservation gives it back.
+    /// The holder of our reservation releases it.
     Released(usize),
-    /// This process has stopped; nothing more comes from it.
+    /// This process has stopped, and sends nothing more.
     Lost(usize),
 }
 
-/// What they can ask for.
+/// Effect requested by the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Ask this process for its reservation.
+    /// Request the reservation of this process.
     Ask(usize),
     /// All reservations are held: perform the action, if it is still enabled.
     Hold,
-    /// Give this process its reservation back.
+    /// Release the reservation of this process.
     Release(usize),
-    /// Rest for a random time, of which the mean was doubled so often; [`Input::Rested`] follows.
+    /// Rest for a random time with a mean doubled this many times; [`Input::Rested`] follows.
     Rest(u8),
-    /// Tell this process that it has our reservation.
+    /// Grant our reservation to this process.
     Grant(usize),
-    /// Tell this process that it has not.
+    /// Refuse our reservation to this process.
     Refuse(usize),
-    /// Tell this process that we have performed our part.
+    /// Report to this process that our part is performed.
     Finish(usize),
-    /// Tell this process that all have performed theirs.
+    /// Report to this process that all parts are performed.
     Dismiss(usize),
 }
 
-/// What a process is reserved for.
+/// Reservation state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
-    /// Nothing: it waits for whoever asks first, itself or others.
+    /// Waiting for the first request, its own or another's.
     Free,
-    /// Nothing, and it must not ask before it has rested.
+    /// Waiting for the end of its rest; it may still grant its reservation.
     Resting,
-    /// It waits for an answer of `others[granted]`; those before have given their reservation.
+    /// Waiting for the reply of `others[granted]`; those before have granted.
     Negotiating { others: Vec<usize>, granted: usize },
-    /// It waits for the answer of `asked`, only to give everything back.
+    /// Waiting for the reply of `asked`, after which everything is released.
     Retreating { asked: usize, held: Vec<usize> },
-    /// It has all reservations, and waits for its own action to be performed or withdrawn.
+    /// Holding all reservations, and waiting for its own action to be performed or withdrawn.
     Holding { others: Vec<usize> },
-    /// Its action is performed; it waits for those that are missing to do their part. Then it
-    /// dismisses those who wait for that.
+    /// Waiting for the `missing` participants to perform their parts of its action; afterwards it
+    /// notifies `dismiss`.
     Engaged { dismiss: Vec<usize>, missing: Vec<usize> },
-    /// It has performed its part of this process' action, and waits for the others to do theirs.
+    /// Waiting for the other participants of this process's action; its own part is performed.
     Joined { by: usize },
-    /// It waits for this process to begin its action, or to give the reservation back.
+    /// Waiting for this process to perform its action, or to release the reservation.
     Reserved { by: usize },
 }
 
-/// The reservation status of one process (paper 001, figure 3.2).
+/// Reservation status of one process (paper 001, figure 3.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
     state: State,
-    /// How often it was refused since it last was not.
+    /// Refusals since the last success, at most [`DOUBLINGS_MAX`].
     refusals: u8,
 }
 
 impl Reservation {
-    /// A process that is free.
+    /// Creates a free process.
     pub fn new() -> Reservation {
         Reservation { state: State::Free, refusals: 0 }
     }
 
-    /// Whether [`Input::Want`] may come.
+    /// Reports whether [`Input::Want`] is permitted.
     pub fn may_ask(&self) -> bool {
         self.state == State::Free
     }
 
-    /// Whether the process may perform regular actions: not between its part of a combination and
-    /// those of the others, else the combination would not be atomic.
+    /// Reports whether regular actions are permitted. They are not between the process's part of a
+    /// combination and the parts of the others: the combination would not be atomic.
     pub fn may_act(&self) -> bool {
         !matches!(self.state, State::Engaged { .. } | State::Joined { .. })
     }
 
-    /// Those with whom an action may be performed now.
+    /// Returns the processes with which an action may be performed now.
     pub fn held(&self) -> Option<&[usize]> {
         match &self.state {
             State::Holding { others } => Some(others),
@@ -146,7 +144,7 @@ impl Reservation {
         }
     }
 
-    /// Those who have given their reservation, and have not got it back.
+    /// Returns the processes whose reservations are held.
     pub fn granted(&self) -> &[usize] {
         match &self.state {
             State::Negotiating { others, granted } => &others[..*granted],
@@ -160,7 +158,7 @@ impl Reservation {
         }
     }
 
-    /// Whose this process is.
+    /// Returns the holder of this process's reservation.
     pub fn reserved_by(&self) -> Option<usize> {
         match self.state {
             State::Reserved { by } => Some(by),
@@ -174,7 +172,7 @@ impl Reservation {
         }
     }
 
-    /// Whether it rests.
+    /// Reports whether the process rests.
     pub fn is_resting(&self) -> bool {
         self.state == State::Resting
     }
@@ -226,7 +224,7 @@ impl Automaton for Reservation {
                 out.push(Output::Grant(by));
                 State::Reserved { by }
             }
-            // Everybody else is somebody's, or waits for somebody.
+            // All other states are reserved, or wait for another process.
             (state, Input::Asked(by)) => {
                 out.push(Output::Refuse(by));
                 state
@@ -238,8 +236,8 @@ impl Automaton for Reservation {
             (State::Joined { .. }, Input::Over(_))
             | (State::Reserved { .. }, Input::Released(_)) => State::Free,
             (state, Input::Lost(other)) => self.lose(state, other, out),
-            // Each answer comes once, to a process that waits for it; what must be allowed is asked
-            // for before.
+            // Each reply comes once, to a process that waits for it; permissions are checked by the
+            // caller.
             (
                 state,
                 input @ (Input::Want(_)
@@ -275,7 +273,7 @@ impl Automaton for Reservation {
 }
 
 impl Reservation {
-    /// Whether what somebody says is said by whom it is to be said.
+    /// Reports whether an input comes from the expected process.
     fn expects(&self, input: &Input) -> bool {
         match (&self.state, input) {
             (State::Negotiating { others, granted }, Input::Granted(by) | Input::Refused(by)) => {
@@ -287,14 +285,14 @@ impl Reservation {
             (State::Engaged { missing, .. }, Input::Done(by)) => missing.contains(by),
             (State::Reserved { by: owner }, Input::Joined { by, .. } | Input::Released(by))
             | (State::Joined { by: owner }, Input::Over(by)) => owner == by,
-            // Whether they may come at all is for the transition to say.
+            // The transition decides whether they are permitted at all.
             (_, Input::Granted(_) | Input::Refused(_) | Input::Done(_) | Input::Released(_))
             | (_, Input::Joined { .. } | Input::Over(_) | Input::Want(_) | Input::Rested)
             | (_, Input::Performed | Input::Withdrawn | Input::Asked(_) | Input::Lost(_)) => true,
         }
     }
 
-    /// Gives back what is held, and rests.
+    /// Releases the held reservations, and rests.
     fn retreat(&mut self, held: &[usize], out: &mut Vec<Output>) -> State {
         assert!(self.refusals <= DOUBLINGS_MAX, "a rest is doubled so often at most");
         release(held, out);
@@ -303,7 +301,7 @@ impl Reservation {
         State::Resting
     }
 
-    /// Somebody is gone: whatever was agreed with it is void.
+    /// Voids all agreements with a lost process.
     fn lose(&mut self, state: State, other: usize, out: &mut Vec<Output>) -> State {
         match state {
             State::Reserved { by } | State::Joined { by } if by == other => State::Free,
@@ -335,7 +333,7 @@ impl Reservation {
     }
 }
 
-/// `granted` of them have given their reservation; asks the next, or has them all.
+/// Records `granted` reservations; requests the next, or holds them all.
 fn ask_next(others: Vec<usize>, granted: usize, out: &mut Vec<Output>) -> State {
     assert!(granted <= others.len(), "each gives its reservation once");
     match others.get(granted) {
@@ -350,7 +348,7 @@ fn ask_next(others: Vec<usize>, granted: usize, out: &mut Vec<Output>) -> State 
     }
 }
 
-/// These are still missing; if none is, all who wait are told.
+/// Waits for the missing participants; if there are none, notifies all in `dismiss`.
 fn done(dismiss: Vec<usize>, missing: Vec<usize>, out: &mut Vec<Output>) -> State {
     assert!(missing.iter().all(|one| dismiss.is_empty() || dismiss.contains(one)), "all are told");
     if !missing.is_empty() {

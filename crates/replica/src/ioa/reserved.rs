@@ -1,8 +1,8 @@
-//! Input/output combinations made of messages: the target program of the paper (001, 3.3.4).
+//! Input/output combinations by messages: the target program of the paper (001, 3.3.4).
 //!
-//! A part performs an action together with others only when it holds the reservations of all. What
-//! was enabled when it asked need not be any more when it is granted, so the action is chosen anew
-//! then, and if there is none the reservations go back.
+//! A part performs a joint action only while it holds the reservations of all participants. An
+//! action enabled at the request may be disabled when the reservations are granted, so the action
+//! is chosen anew then; if there is none, the reservations are released.
 
 use super::reservation::{Input, Output, Reservation};
 use super::{Heard, IoAutomaton, Part, Said};
@@ -10,91 +10,90 @@ use base::{Automaton, Instant};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// What reserved parts say to each other.
+/// Message between reserved parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Talk<M> {
-    /// "I want to perform an action with you."
+    /// Requests the receiver's reservation.
     Ask,
-    /// "You have my reservation."
+    /// Grants the sender's reservation.
     Grant,
-    /// "You do not get it."
+    /// Refuses the sender's reservation.
     Refuse,
-    /// "I do not need it."
+    /// Releases the receiver's reservation.
     Release,
-    /// "I have performed my part; this is yours."
+    /// The sender has performed its part of an action; the receiver performs its own.
     Join {
-        /// What it is.
+        /// Input of the receiver's part.
         message: M,
-        /// Whether nobody else takes part.
+        /// Whether there are no other participants.
         alone: bool,
     },
-    /// "I have performed my part, too."
+    /// The sender has performed its part, too.
     Done,
-    /// "So have all others."
+    /// All participants have performed their parts.
     Over,
 }
 
-/// A transition of a reserved part.
+/// Transition of a reserved part.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Deed<A> {
-    /// Something that is to be said is said.
+    /// Sends a queued message.
     Say,
-    /// It has rested.
+    /// Ends its rest.
     Rest,
-    /// It asks for the reservations of these others.
+    /// Requests the reservations of these others.
     Want(Vec<usize>),
-    /// It gives back what it has no use for.
+    /// Releases reservations that it cannot use.
     Withdraw,
-    /// It performs an action with those whose reservations it has.
+    /// Performs an action with the processes whose reservations it holds.
     Perform(A),
-    /// It performs an action that concerns nobody else.
+    /// Performs an action without other participants.
     Regular(A),
 }
 
-/// The tasks that are not the part's own: [`Deed::Say`], [`Deed::Rest`], [`Deed::Withdraw`].
+/// Number of tasks beside those of the part: [`Deed::Say`], [`Deed::Rest`], [`Deed::Withdraw`].
 const TASKS: usize = 3;
 
-/// A part whose combinations are negotiated.
+/// Part with negotiated combinations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reserved<P: Part> {
     part: P,
     status: Reservation,
     to_say: VecDeque<(usize, Talk<P::Message>)>,
-    /// What was said from outside while a combination is under way: it comes behind that.
+    /// External requests received during a combination; they are delivered after it.
     deferred: VecDeque<P::Request>,
-    /// How often the mean of the present rest is doubled.
+    /// Doublings of the mean of the current rest.
     doublings: u8,
-    /// As the paper has it: what is held is kept until there is use for it, for ever if there is
-    /// not.
+    /// Whether held reservations are never released without use, as in the paper.
     keeps: bool,
 }
 
 impl<P: Part> Reserved<P> {
-    /// A part in its initial state.
+    /// Wraps a part in its initial state.
     pub fn new(part: P) -> Reserved<P> {
         let (status, to_say, deferred) = (Reservation::new(), VecDeque::new(), VecDeque::new());
         Reserved { part, status, to_say, deferred, doublings: 0, keeps: false }
     }
 
-    /// The same by the letter of the paper (001, 3.3.5), without release: for checkers, which must
-    /// find what is wrong with it.
+    /// Wraps a part as printed in the paper (001, 3.3.5), without release: for checkers, which must
+    /// find the error.
     pub fn as_printed(part: P) -> Reserved<P> {
         Reserved { keeps: true, ..Reserved::new(part) }
     }
 
-    /// The part, to look at.
+    /// Returns the part.
     pub fn part(&self) -> &P {
         &self.part
     }
 
-    /// Its reservations, to look at.
+    /// Returns its reservation status.
     pub fn status(&self) -> &Reservation {
         &self.status
     }
 
-    /// How often the mean of its rest is doubled, if it rests: whoever runs it in time draws how
-    /// long, and holds [`Deed::Rest`] back so long. Who grants a reservation meanwhile rests no
-    /// more: somebody got ahead.
+    /// Returns the doublings of the mean of its rest, if it rests. A driver in real time draws the
+    /// duration, and delays [`Deed::Rest`] by it. A part that grants a reservation meanwhile no
+    /// longer rests, because another process makes progress.
     pub fn rest(&self) -> Option<u8> {
         self.status.is_resting().then_some(self.doublings)
     }
@@ -112,7 +111,7 @@ impl<P: Part> Reserved<P> {
                 Output::Finish(to) => self.to_say.push_back((to, Talk::Done)),
                 Output::Dismiss(to) => self.to_say.push_back((to, Talk::Over)),
                 Output::Rest(doublings) => self.doublings = doublings,
-                // What is held is seen in the status.
+                // Held reservations are visible in the status.
                 Output::Hold => {}
             }
         }
@@ -124,14 +123,14 @@ impl<P: Part> Reserved<P> {
         assert!(self.deferred.is_empty() || !self.status.may_act(), "who may act hears everybody");
     }
 
-    /// The enabled actions of the part, of one of its tasks.
+    /// Returns the enabled actions of one of the part's tasks.
     fn of_part(&self, task: usize) -> Vec<P::Action> {
         let mut actions = Vec::new();
         self.part.enabled(task, &mut actions);
         actions
     }
 
-    /// Whether the part has an enabled action with these participants.
+    /// Reports whether the part has an enabled action with exactly these participants.
     fn has_use_for(&self, held: &[usize]) -> bool {
         let mut tasks = 0..self.part.tasks();
         tasks.any(|task| {
@@ -233,7 +232,7 @@ impl<P: Part> Part for Reserved<P> {
     type Request = P::Request;
     type Answer = P::Answer;
 
-    /// Nobody: what reserved parts say travels through channels.
+    /// Always empty: messages of reserved parts travel through channels.
     fn participants(&self, _deed: &Self::Action) -> Vec<usize> {
         Vec::new()
     }

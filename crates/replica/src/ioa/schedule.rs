@@ -1,20 +1,19 @@
-//! Who is next: schedulers (paper 001, 3.4.2), and an automaton that is run by one.
+//! Schedulers (paper 001, 3.4.2), and an automaton driven by one.
 
 use super::{IoAutomaton, all_enabled};
 use base::rng::Rng;
 use base::{Automaton, Instant};
 
-/// Transitions at most in one step of a [`Process`] that was not told otherwise, so that inputs get
-/// their turn.
+/// Default limit on transitions in one step of a [`Process`], so that inputs are not starved.
 const TRANSITIONS_MAX: usize = 64;
 
-/// Chooses among the enabled actions of an automaton.
+/// Policy that chooses among the enabled actions of an automaton.
 pub trait Scheduler<A: IoAutomaton> {
-    /// The action to perform next; `None`: none is enabled.
+    /// Returns the action to perform next, or `None` if none is enabled.
     fn choose(&mut self, automaton: &A) -> Option<A::Action>;
 }
 
-/// Gives the tasks their turn one after the other.
+/// Round-robin policy over the tasks.
 #[derive(Clone, Debug, Default)]
 pub struct RoundRobin {
     next: usize,
@@ -35,14 +34,14 @@ impl<A: IoAutomaton> Scheduler<A> for RoundRobin {
     }
 }
 
-/// Chooses each enabled action with the same probability.
+/// Uniformly random choice among the enabled actions.
 #[derive(Clone, Debug)]
 pub struct Random {
     rng: Rng,
 }
 
 impl Random {
-    /// The same seed makes the same choices.
+    /// Creates a scheduler; equal seeds make equal choices.
     pub fn seeded(seed: u64) -> Random {
         Random { rng: base::rng::seeded(seed) }
     }
@@ -55,45 +54,46 @@ impl<A: IoAutomaton> Scheduler<A> for Random {
     }
 }
 
-/// What can happen to a process.
+/// Input of a process.
 #[derive(Clone, Debug)]
 pub enum Input<I> {
-    /// An input action.
+    /// Input action.
     Action(I),
-    /// It is its turn again.
+    /// Another turn.
     Turn,
 }
 
-/// A scheduled I/O automaton: input actions come in, output actions come out, and what it does by
-/// itself is done in between.
+/// Scheduled I/O automaton: input actions come in, output actions go out, and locally controlled
+/// actions run in between.
 #[derive(Clone, Debug)]
 pub struct Process<A, S> {
     automaton: A,
     scheduler: S,
-    /// Transitions at most in one step.
+    /// Maximum transitions in one step.
     transitions_max: usize,
-    /// Whether its last turn ended before its actions did.
+    /// Whether the last turn ended with actions still enabled.
     unfinished: bool,
 }
 
 impl<A: IoAutomaton, S: Scheduler<A>> Process<A, S> {
-    /// An automaton in its initial state.
+    /// Wraps an automaton in its initial state.
     pub fn new(automaton: A, scheduler: S) -> Process<A, S> {
         Process { automaton, scheduler, transitions_max: TRANSITIONS_MAX, unfinished: true }
     }
 
-    /// The same with so many transitions at most in one step: for who looks at each.
+    /// Sets the maximum number of transitions in one step: for callers that inspect each.
     pub fn with_transitions_max(self, transitions_max: usize) -> Process<A, S> {
         assert!(transitions_max > 0, "a process does something in its turn");
         Process { transitions_max, ..self }
     }
 
-    /// The automaton, to look at.
+    /// Returns the automaton.
     pub fn automaton(&self) -> &A {
         &self.automaton
     }
 
-    /// Its scheduler, to tell it what may be done now. It is to have a turn then.
+    /// Returns its scheduler for reconfiguration. The caller must give the process a turn
+    /// afterwards.
     pub fn scheduler_mut(&mut self) -> &mut S {
         &mut self.scheduler
     }
@@ -118,7 +118,7 @@ impl<A: IoAutomaton, S: Scheduler<A>> Automaton for Process<A, S> {
         self.unfinished = true;
     }
 
-    /// At once, if there is more to do.
+    /// Immediately, if more actions are enabled.
     fn deadline(&self) -> Option<Instant> {
         self.unfinished.then_some(Instant(0))
     }

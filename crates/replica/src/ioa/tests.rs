@@ -5,7 +5,7 @@ use base::{Automaton, Instant};
 
 const IDENTIFIERS: [u64; 5] = [4, 1, 5, 2, 3];
 
-/// Runs a composition until nothing is enabled; what it says, and how many transitions that took.
+/// Runs a composition to quiescence. Returns its outputs and the number of transitions.
 fn run<C: IoAutomaton>(mut whole: C, mut scheduler: impl Scheduler<C>) -> (Vec<C::Output>, usize) {
     let (mut said, mut transitions) = (Vec::new(), 0);
     while let Some(action) = scheduler.choose(&whole) {
@@ -80,8 +80,8 @@ fn bad_channels_do_what_they_may() {
     assert_eq!(ring.on_their_way().count(), 0);
 }
 
-/// Everybody asks at the same moment, is refused, rests, and asks again: for ever, if all rest
-/// equally long.
+/// All request at the same moment, are refused, rest, and request again: forever, if their rests
+/// are equal.
 #[test]
 fn rests_that_differ_end_what_equal_rests_do_not() {
     assert!(rounds_until_done(|_, _| 1).is_none());
@@ -89,8 +89,8 @@ fn rests_that_differ_end_what_equal_rests_do_not() {
     assert!(rounds_until_done(|_, doublings| rng.u32(1..=2 << doublings)).is_some());
 }
 
-/// Two members, in lockstep, who both want to pass their identifier to the other. How many rounds
-/// it takes if a member rests as many as `rest` says.
+/// Returns the rounds needed by two members in lockstep that both pass their identifiers to the
+/// other. A member rests for `rest` rounds.
 fn rounds_until_done(mut rest: impl FnMut(usize, u8) -> u32) -> Option<u32> {
     let mut parts: Vec<_> = Member::ring(&[1, 2]).into_iter().map(Reserved::new).collect();
     let mut resting = [0; 2];

@@ -4,7 +4,7 @@ use super::Replica;
 use crate::data::DataType;
 
 impl<D: DataType> Replica<D> {
-    /// Asserts that what the journal does not have yet follows what it has.
+    /// Asserts that pending records continue what is durable in the journal.
     pub(super) fn check_journal(&self) {
         let (mut number, mut has) = (self.written - self.unwritten.len() as u64, &self.has);
         for record in &self.unwritten {
@@ -19,7 +19,7 @@ impl<D: DataType> Replica<D> {
         assert_eq!(last, self.members.standing(), "how it stands is said, or will be");
     }
 
-    /// Asserts that the order has what is done and not final, and agrees with the members.
+    /// Asserts that the order has the operations done and not final, and agrees with the members.
     pub(super) fn check_order(&self) {
         for entry in self.order.suffix() {
             assert!(self.clock >= entry.label.counter, "later labels are greater");

@@ -1,4 +1,4 @@
-//! What others say: whether one of us can say it, and what comes of it.
+//! Received messages: validation and processing.
 
 use super::members::Speaker;
 use super::origins::Receipt;
@@ -7,11 +7,11 @@ use crate::data::DataType;
 use crate::work;
 use std::sync::Arc;
 
-/// No message has more operations.
+/// Maximum operations in a message.
 const ENTRIES_MAX: usize = 1 << 14;
 
-/// No counter is so far ahead of all that were heard before: what lies between would have been
-/// told, or would be kept by somebody.
+/// Maximum lead of a counter over all received ones: replicas would have sent, or would retain, the
+/// operations between.
 const AHEAD_MAX: u64 = 1 << 32;
 
 impl<D: DataType> Replica<D> {
@@ -40,12 +40,12 @@ impl<D: DataType> Replica<D> {
         let mut owes = message.asks;
         let mut heard = self.clock.max(self.origins.last_counter());
         for entry in message.entries {
-            // Who tells it need not be who has lied.
+            // The sender may be honest and only forward a forged operation.
             if entry.label.counter > heard.saturating_add(AHEAD_MAX) {
                 continue;
             }
             heard = heard.max(entry.label.counter);
-            // Who tells what we have has not heard that we do.
+            // The sender of a known operation has missed our acknowledgement.
             let (bytes, early) = (self.size(&entry), self.config.limits.early);
             owes |= self.origins.receive(entry, bytes, early) == Receipt::Known;
         }
@@ -56,13 +56,13 @@ impl<D: DataType> Replica<D> {
         self.place(out);
     }
 
-    /// Work for looking at a message: bytes, and numbers.
+    /// Work to process a message: operations and their bytes.
     fn work_of(&self, message: &Message<D::Operator>) -> u64 {
         let each = |entry: &Arc<Entry<D::Operator>>| 1 + work::of_bytes(self.size(entry));
         1 + message.entries.iter().map(each).sum::<u64>()
     }
 
-    /// Places what can be, as far as the meter allows, and does what follows from that.
+    /// Places ready operations as far as the meter allows, with all consequences.
     pub(super) fn place(&mut self, out: &mut Outputs<D>) {
         let placed = self.place_ready(out);
         if !placed.is_empty() {
@@ -74,8 +74,9 @@ impl<D: DataType> Replica<D> {
         self.advance(out);
     }
 
-    /// Places what has everything before it that must be. (Invariant I8: what became final while it
-    /// waited is before it, or its origin has said to have what it had not.)
+    /// Places operations whose predecessors are done. (Invariant I8: operations that became final
+    /// while this one waited are before it, or its origin has claimed operations that it did not
+    /// have.)
     fn place_ready(&mut self, out: &mut Outputs<D>) -> Vec<Arc<Entry<D::Operator>>> {
         let mut placed = Vec::new();
         self.places = false;
@@ -92,7 +93,7 @@ impl<D: DataType> Replica<D> {
             }
             self.origins.place(origin, number);
             self.clock = self.clock.max(entry.label.counter);
-            // Its origin tells the others.
+            // Its origin sends it to the others.
             if self.members.speaker(origin) == Speaker::Peer {
                 self.peers.iter_mut().for_each(|(_, peer)| peer.presume(origin, number));
             }
@@ -102,8 +103,9 @@ impl<D: DataType> Replica<D> {
         placed
     }
 
-    /// Whether one of us can say this. What is new to us is behind what is final, and behind what
-    /// its origin labelled before. While members change, some may not be known here yet.
+    /// Reports whether a correct replica can send this message. A new operation is after everything
+    /// final, and after the earlier operations of its origin. During a change some origins may be
+    /// unknown here.
     fn is_sane(&self, message: &Message<D::Operator>) -> bool {
         let Message { epoch, change, reached, .. } = message;
         let change = change.iter().map(|change| change.from.number);

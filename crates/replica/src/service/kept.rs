@@ -1,4 +1,4 @@
-//! What is kept of a replica: a snapshot, and records of what followed.
+//! Journal contents of a replica: a snapshot, and the records after it.
 
 use super::{Entry, Label, Membership, ReplicaId, SANE_MAX, Standing, Vector};
 use crate::data::DataType;
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a journal keeps of one moment.
+/// Journal record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record<O> {
-    /// Operations that were done, in this order.
+    /// Operations done, in this order.
     pub entries: Vec<Arc<Entry<O>>>,
-    /// How the replica stands from then on, if that is news.
+    /// Membership state from then on, if changed.
     pub standing: Option<Standing>,
 }
 
@@ -22,34 +22,34 @@ impl<O> Default for Record<O> {
 }
 
 impl<O> Record<O> {
-    /// Whether there is nothing to keep.
+    /// Reports whether the record is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.standing.is_none()
     }
 }
 
-/// What a replica begins with: what it was when its journal was last written anew.
+/// State of a replica when its journal was last rewritten, from which it starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(
     serialize = "D::State: Serialize, D::Operator: Serialize",
     deserialize = "D::State: Deserialize<'de>, D::Operator: Deserialize<'de>"
 ))]
 pub struct Snapshot<D: DataType> {
-    /// The state up to the frontier.
+    /// State up to the frontier.
     pub state: D::State,
-    /// Everything up to here is in the state.
+    /// Label of the last operation in the state.
     pub frontier: Option<Label>,
-    /// What is in the state, and done everywhere.
+    /// Operations in the state and done everywhere.
     pub base: Vector,
-    /// What follows: done here, and not in `base`.
+    /// Operations done here and not in `base`.
     pub rest: Vec<Arc<Entry<D::Operator>>>,
-    /// How the replica stands.
+    /// Membership state.
     pub standing: Standing,
 }
 
 impl<D: DataType> Snapshot<D> {
-    /// Whether a replica can begin with it: of all whose operations count, each has its next
-    /// number, and a place of its own.
+    /// Reports whether a replica can start from it: all origins count, numbers are consecutive, and
+    /// labels are unique.
     pub fn is_sound(&self) -> bool {
         let origins: BTreeSet<ReplicaId> = self.standing.membership.origins().collect();
         let counts = |id| origins.contains(&id);
@@ -70,7 +70,7 @@ impl<D: DataType> Snapshot<D> {
             && self.rest.iter().all(fits)
     }
 
-    /// Before all operations, of a member of this membership, or of one that will be.
+    /// Creates an empty snapshot for a current or future member of this membership.
     pub fn empty(data: &D, membership: Membership) -> Snapshot<D> {
         let (state, base) = (data.initial(), Vector::new());
         let standing = Standing { membership: Arc::new(membership), change: None };

@@ -1,39 +1,39 @@
-//! How much there may be of what could be too much.
+//! Limits on memory and traffic.
 
 use std::time::Duration;
 
-/// How a replica behaves.
+/// Configuration of a replica.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How long operations gather before others are told of them, unless a strict one waits.
+    /// Maximum delay of gossip, unless a strict operation waits.
     pub gossip: Duration,
-    /// How much there may be of what could be too much.
+    /// Limits on memory and traffic.
     pub limits: Limits,
 }
 
-/// Some operations.
+/// Quantity of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// How many.
+    /// Number of operations.
     pub operations: usize,
-    /// How many bytes they take.
+    /// Size in bytes.
     pub bytes: usize,
 }
 
 impl Amount {
-    /// Whether there is room for one more. Of bytes it may take any number: where there is nothing
-    /// else, one operation always fits.
+    /// Reports whether there is room for one more operation. Its own bytes do not count: into an
+    /// empty queue one operation of any size fits.
     pub(super) fn is_below(self, most: Amount) -> bool {
         self.operations < most.operations && self.bytes < most.bytes
     }
 
-    /// One more operation.
+    /// Adds an operation of this size.
     pub(super) fn add(&mut self, bytes: usize) {
         self.operations += 1;
         self.bytes += bytes;
     }
 
-    /// What is left.
+    /// Returns the difference, saturating at zero.
     pub(super) fn without(self, other: Amount) -> Amount {
         Amount {
             operations: self.operations.saturating_sub(other.operations),
@@ -41,7 +41,7 @@ impl Amount {
         }
     }
 
-    /// The lesser number of each.
+    /// Returns the minimum of both components.
     pub(super) fn min(self, other: Amount) -> Amount {
         Amount {
             operations: self.operations.min(other.operations),
@@ -50,20 +50,20 @@ impl Amount {
     }
 }
 
-/// How much there may be, at most; of bytes, one operation more.
+/// Upper limits; bytes may exceed them by one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Kept for those who do not have them yet; then no more are taken from clients.
+    /// Operations retained for peers that lack them; beyond it, no client requests are accepted.
     pub kept: Amount,
-    /// On their way to one peer, which must say that it has some before it is sent more.
+    /// Operations in flight to one peer, which must acknowledge some before it gets more.
     pub window: Amount,
-    /// In one message.
+    /// Operations in one message.
     pub message: Amount,
-    /// Of one origin that wait for others to come before them; more are dropped, and come again.
+    /// Operations of one origin waiting for predecessors; more are dropped and retransmitted later.
     pub early: Amount,
-    /// Of clients, that wait for others to come before them; more are refused.
+    /// Client requests waiting for predecessors; more are refused.
     pub blocked: Amount,
-    /// Answers that wait for the journal; who asks then is refused.
+    /// Answers waiting for the journal; beyond it, requests are refused.
     pub unsaid: Amount,
 }
 

@@ -1,28 +1,30 @@
-//! Who the replicas of a service are, and how that changes.
+//! Membership of a service, and its changes.
 //!
-//! What is final is what *every* member has, so all must agree who the members are. They change
-//! from one [`Membership`] to the next, by a [`Change`] that an administrator asks of any member.
-//! It is no vote: *every* member seals the change, but those that the administrator says are lost.
+//! An operation is final when *every* member has it, so all must agree on the members. These change
+//! from one [`Membership`] to the next by a [`Change`], which an administrator requests from any
+//! member. There is no majority vote: *every* member seals the change, except those that the
+//! administrator declares lost.
 //!
 //! ```text
 //!   member ──adopts a change──▶ sealed ──all have, what counts is here──▶ member of the next
 //! ```
 //!
-//! Who has sealed a change hears nothing more of who is lost, and does nothing more for clients if
-//! it leaves. So no more operations of those who go come to any of those who take part than one of
-//! them had when it sealed: the most that any of them says to have, once each has sealed, are all
-//! that count for ever. Whoever has them becomes a member of the next epoch; what it was told
-//! before that is not believed any more, and what is final needs every member of that epoch.
+//! A member that has sealed a change ignores the lost members, and accepts no client requests if it
+//! leaves. So the participants receive no more operations of removed members than one of them had
+//! when it sealed: once each has sealed, the greatest numbers reported by any of them bound what
+//! counts forever. A participant that has all of these operations becomes a member of the next
+//! epoch. It no longer trusts earlier messages, and finality requires every member of the new
+//! epoch.
 //!
-//! Several changes of one membership are *joined*: whoever goes by any of them goes, whoever comes
-//! by any of them comes. So what is sealed only grows, and all come to seal the same. Some may have
-//! become members by a part of it before: then the whole never comes about, as that needs them, and
-//! the others follow, to whom nothing came meanwhile of those who go by that part. Unless these
-//! have sealed that the first are lost: then they go on without them, and what the first said to be
-//! final in their epoch was nothing, as that needs everybody.
+//! Several changes of one membership are *joined*: the union of their removals and of their
+//! additions. So the sealed change only grows, and all seal the same in the end. Some members may
+//! have entered the next epoch by a part of it before: then the whole never completes, as that
+//! needs them, and the others follow them, having received nothing meanwhile of the members removed
+//! by that part. If the others have sealed that those first members are lost, they continue without
+//! them; the first members had finalized nothing in their epoch, as that needs everybody.
 //!
-//! A strict answer agrees with the eventual order as long as no two replicas are lost in one
-//! change: it may show operations, not strict ones, that only its replica and another have yet.
+//! A strict answer agrees with the eventual order as long as no change loses two replicas: the
+//! answer may show non-strict operations that only its replica and one other have yet.
 
 use super::{Message, ReplicaId, SANE_MAX, Vector};
 use serde::{Deserialize, Serialize};
@@ -30,107 +32,108 @@ use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How many members a service has at most.
+/// Maximum members of a service.
 pub const MEMBERS_MAX: usize = 64;
 
-/// How many it has at most in all its time: each has a number in every token.
+/// Maximum members over the lifetime of a service: each has a number in every token.
 pub const ORIGINS_MAX: usize = 128;
 
-/// Names a membership.
+/// Identifier of a membership.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Epoch {
-    /// One more than that of the membership before it.
+    /// Number of the preceding membership plus one.
     pub number: u64,
-    /// Which of several changes has led to it: the first half of the SHA-256 digest of that.
+    /// First half of the SHA-256 digest of the change that led to it.
     pub by: u128,
 }
 
-/// Who the replicas are.
+/// Set of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
-    /// Its name.
+    /// Identifier.
     pub epoch: Epoch,
-    /// The replicas, each with where it is: words that only those understand who connect them.
+    /// Replicas with their addresses, which are opaque here.
     pub members: BTreeMap<ReplicaId, String>,
-    /// Those that were none in the epoch before.
+    /// Members that are new in this epoch.
     pub came: BTreeSet<ReplicaId>,
-    /// Those that were members, with how many of their operations count. Their names are never
-    /// given again.
+    /// Former members, with the number of their operations that count. Their identifiers are never
+    /// reused.
     pub retired: BTreeMap<ReplicaId, u64>,
 }
 
-/// What is to become of a membership.
+/// Change of a membership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// The membership that ends.
+    /// Membership that ends.
     pub from: Epoch,
-    /// The members of the one that follows.
+    /// Members of the next one.
     pub members: BTreeMap<ReplicaId, String>,
-    /// Members that take no part in the change, because they will never be heard again.
+    /// Members excluded from the change, because they will never return.
     pub lost: BTreeSet<ReplicaId>,
-    /// Even if most members are lost.
+    /// Whether it is permitted to lose most members.
     pub forced: bool,
 }
 
-/// How a replica stands to a change.
+/// Membership state of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
-    /// The membership that it is in.
+    /// Current membership.
     pub membership: Arc<Membership>,
-    /// The change that it has sealed.
+    /// Sealed change.
     pub change: Option<Arc<Change>>,
 }
 
-/// What an administrator wants.
+/// Change requested by an administrator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wish {
-    /// New members, and where they are.
+    /// New members and their addresses.
     pub add: BTreeMap<ReplicaId, String>,
-    /// Members that are to leave, having told all that they know.
+    /// Members that leave after sending everything that they know.
     pub remove: BTreeSet<ReplicaId>,
-    /// Members that will never be heard again. What only they had is lost.
+    /// Members that will never return. Operations that only they had are lost.
     pub lost: BTreeSet<ReplicaId>,
-    /// Even if most members are lost.
+    /// Whether it is permitted to lose most members.
     pub forced: bool,
 }
 
-/// Why a wish cannot be granted.
+/// Reason to reject a requested change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Objection {
-    /// It wants nothing.
+    /// Empty change.
     Nothing,
-    /// The replica that was asked is no member, or would be lost.
+    /// The replica that received the request is not a member, or would be lost.
     Outside,
-    /// These are no members.
+    /// These are not members.
     Unknown(BTreeSet<ReplicaId>),
-    /// These are members, or were.
+    /// These are or were members.
     Known(BTreeSet<ReplicaId>),
-    /// Nobody would be left who has the data.
+    /// No remaining member would have the data.
     Nobody,
-    /// Most members would be lost: only who is sure that they do not go on without us wants that.
+    /// Most members would be lost. Only an administrator who knows that they do not continue on
+    /// their own may force this.
     Most,
-    /// The members to be lost may have completed the change that is under way, and go on without
-    /// the others.
+    /// The members to be lost may have completed the change in progress, and continue without the
+    /// others.
     Split,
-    /// There would be more than [`MEMBERS_MAX`], or more than [`ORIGINS_MAX`] in all.
+    /// More than [`MEMBERS_MAX`] members, or more than [`ORIGINS_MAX`] in all.
     Many,
 }
 
 impl Membership {
-    /// The first one of a service.
+    /// Creates the first membership of a service.
     pub fn first(members: BTreeMap<ReplicaId, String>) -> Membership {
         let epoch = Epoch { number: 1, ..Epoch::default() };
         Membership { epoch, members, came: BTreeSet::new(), retired: BTreeMap::new() }
     }
 
-    /// Everybody whose operations count: the members, and those that were.
+    /// Returns the replicas whose operations count: members and former members.
     pub fn origins(&self) -> impl Iterator<Item = ReplicaId> {
         self.members.keys().chain(self.retired.keys()).copied()
     }
 
-    /// Whether any service can have it: nobody is a member and gone, and there are not too many.
+    /// Reports whether it is valid for any service: members are not retired, and limits hold.
     pub(super) fn is_sound(&self) -> bool {
         let numbers = || self.retired.values().chain([&self.epoch.number]);
         numbers().all(|number| *number < SANE_MAX)
@@ -140,8 +143,8 @@ impl Membership {
             && self.members.keys().all(|id| !self.retired.contains_key(id))
     }
 
-    /// Whether a change of `old` can lead to it: who was a member is one or has gone, who was none
-    /// has come, and of those who had gone before as much counts.
+    /// Reports whether a change of `old` can lead to it: old members stay or retire, other members
+    /// are new, and the counts of those retired before are unchanged.
     fn follows(&self, old: &Membership) -> bool {
         let stays = |id: &ReplicaId| self.members.contains_key(id);
         let came = self.members.keys().filter(|id| !old.members.contains_key(id));
@@ -155,7 +158,7 @@ impl Membership {
 }
 
 impl Change {
-    /// The membership that it leads to.
+    /// Returns the epoch that it leads to.
     pub fn to(&self) -> Epoch {
         let digest: [u8; 32] = Sha256::digest(crate::binary::write(self)).into();
         let (first, _) = digest.split_first_chunk().expect("it is longer");
@@ -163,12 +166,12 @@ impl Change {
         Epoch { number: self.from.number.saturating_add(1), by }
     }
 
-    /// Whether this replica takes part in it: a member that is not lost.
+    /// Reports whether a replica participates: it is a member and not lost.
     fn takes(&self, id: ReplicaId, old: &Membership) -> bool {
         old.members.contains_key(&id) && !self.lost.contains(&id)
     }
 
-    /// Both this one and another of the same membership.
+    /// Combines two changes of the same membership.
     fn join(&self, other: &Change, old: &Membership) -> Change {
         assert_eq!(self.from, other.from, "changes of one membership are joined");
         let mut members = self.members.clone();
@@ -185,20 +188,20 @@ impl Change {
         Change { from: self.from, members, lost, forced: self.forced || other.forced }
     }
 
-    /// Whether members that it gives up may go on by themselves, by what `sealed` leads to.
+    /// Reports whether its lost members may continue on their own, by completing `sealed`.
     ///
-    /// They may have completed `sealed`, or a part of it, and be in the membership *M* that this
-    /// leads to, with those that it adds. To go on without the others they must be more than half
-    /// of *M*. Those that stay by this change are in *M* as well, and whoever takes part in it does
-    /// not go on with the lost. So as long as the lost and the added are not more than those that
-    /// stay, only this change can be completed.
+    /// The lost members may have completed `sealed`, or a part of it, and be in the resulting
+    /// membership *M* with its new members. To continue without the others they must be more than
+    /// half of *M*. The members that stay in this change are in *M* as well, and its participants
+    /// do not continue with the lost ones. So as long as the lost and the new members do not
+    /// outnumber the staying ones, only this change can complete.
     fn may_split(&self, sealed: &Change, old: &Membership) -> bool {
         let stay = self.members.keys().filter(|id| self.takes(**id, old)).count();
         let added = sealed.members.keys().filter(|id| !old.members.contains_key(id)).count();
         self.lost != sealed.lost && self.lost.len() + added > stay
     }
 
-    /// Whether it can be: some stay, most are not lost, and nobody comes again.
+    /// Checks that some members stay, most are not lost, and no former one returns.
     fn object(&self, old: &Membership) -> Result<(), Objection> {
         let (all, lost) = (old.members.len(), self.lost.len());
         let stay = |id: &ReplicaId| self.takes(*id, old);
@@ -219,31 +222,31 @@ impl Change {
     }
 }
 
-/// A membership and what it changes to, as one member sees it.
+/// Membership and its change in progress, as seen by one member.
 #[derive(Clone, Debug)]
 pub(super) struct Members {
     me: ReplicaId,
     standing: Standing,
-    /// The same, as far as it is in the journal for good: what others are told.
+    /// Part of it that is durable in the journal, and therefore sent to others.
     said: Standing,
-    /// What those have who have sealed the change as well.
+    /// Operations of each other member that has sealed the same change.
     seals: BTreeMap<ReplicaId, Vector>,
-    /// What somebody has become a member of by this change.
+    /// Membership that another participant has reached by this change.
     reached: Option<Arc<Membership>>,
-    /// Why it cannot be joined with another one that was heard of.
+    /// Reason why the sealed change cannot be joined with another one received.
     clash: Option<Objection>,
-    /// Those that are in a membership without this replica, as they say.
+    /// Replicas that report a membership without this one.
     removers: BTreeSet<ReplicaId>,
 }
 
-/// Who says something.
+/// Role of a message's sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speaker {
-    /// A member of our epoch.
+    /// Member of our epoch that is not lost.
     Peer,
-    /// One that is lost, was a member, or will be.
+    /// Lost, former or future member.
     Other,
-    /// Nobody that is known.
+    /// Unknown replica.
     Stranger,
 }
 
@@ -268,57 +271,58 @@ impl Members {
         &self.standing
     }
 
-    /// What others may be told.
+    /// Returns the membership state that may be sent to others.
     pub(super) fn said(&self) -> &Standing {
         &self.said
     }
 
-    /// Whether all of how this replica stands is in the journal.
+    /// Reports whether the whole membership state is in the journal.
     pub(super) fn is_said(&self) -> bool {
         self.said == self.standing
     }
 
-    /// This is in the journal. The membership, if that is a new one.
+    /// Records a durable membership state. Returns the membership, if it is new.
     pub(super) fn persisted(&mut self, standing: Standing) -> Option<Arc<Membership>> {
         let before = std::mem::replace(&mut self.said, standing).membership.epoch;
         let now = &self.said.membership;
         (now.epoch != before).then(|| now.clone())
     }
 
-    /// Whether this replica takes nothing more from clients: it is no member, or is leaving.
+    /// Reports whether this replica accepts no client requests: it is not a member, or is leaving.
     pub(super) fn is_outside(&self) -> bool {
         let leaves =
             self.standing.change.as_ref().is_some_and(|c| !c.members.contains_key(&self.me));
         self.is_removed() || leaves || !self.membership().members.contains_key(&self.me)
     }
 
-    /// Whether there is a membership without this replica. One that only replicas have come to
-    /// that are lost or retired does not count: the others go on without it, and need this one.
+    /// Reports whether there is a membership without this replica. One that only lost or retired
+    /// replicas have reached does not count: the others continue without it, and need this one.
     pub(super) fn is_removed(&self) -> bool {
         self.removers.iter().any(|id| !self.is_gone(*id))
     }
 
-    /// Whether a replica is said to be lost, or was a member and is none any more.
+    /// Reports whether a replica is declared lost, or is a former member.
     pub(super) fn is_gone(&self, id: ReplicaId) -> bool {
         self.is_lost(id) || self.membership().retired.contains_key(&id)
     }
 
-    /// There is a membership without this replica: so says one that is in it.
+    /// Records the report of a replica that it is in a membership without this one.
     pub(super) fn remove(&mut self, by: ReplicaId) {
         self.removers.insert(by);
     }
 
-    /// The members, but this one.
+    /// Returns the members except this one.
     pub(super) fn peers(&self) -> impl Iterator<Item = ReplicaId> {
         self.membership().members.keys().copied().filter(|id| *id != self.me)
     }
 
-    /// Everybody whose operations count. Those of new members do as soon as they are members here.
+    /// Returns the replicas whose operations count. Those of new members count from their admission
+    /// here.
     pub(super) fn origins(&self) -> impl Iterator<Item = ReplicaId> {
         self.membership().origins()
     }
 
-    /// Who this is.
+    /// Returns the role of a sender.
     pub(super) fn speaker(&self, id: ReplicaId) -> Speaker {
         let now = self.membership();
         let comes = self.standing.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
@@ -331,12 +335,12 @@ impl Members {
         }
     }
 
-    /// Whether the change that is sealed says that this replica is lost.
+    /// Reports whether the sealed change declares this replica lost.
     pub(super) fn is_lost(&self, id: ReplicaId) -> bool {
         self.standing.change.as_ref().is_some_and(|change| change.lost.contains(&id))
     }
 
-    /// The change that does what somebody wants, and all that is sealed.
+    /// Plans a change for a request, joined with the sealed one.
     pub(super) fn plan(&self, wish: &Wish) -> Result<Change, Objection> {
         let now = self.membership();
         if self.is_removed() || !now.members.contains_key(&self.me) || wish.lost.contains(&self.me)
@@ -345,7 +349,7 @@ impl Members {
         }
         let sealed = self.standing.change.as_deref();
         let mut members = sealed.map_or(&now.members, |change| &change.members).clone();
-        // Who has gone already need not be asked for.
+        // Former members need not be removed again.
         let still = |id: &&ReplicaId| !now.retired.contains_key(id);
         let lost: BTreeSet<ReplicaId> = wish.lost.iter().filter(still).copied().collect();
         let gone: BTreeSet<ReplicaId> =
@@ -377,8 +381,8 @@ impl Members {
         if is_nothing { Err(Objection::Nothing) } else { Ok(change) }
     }
 
-    /// Seals a change, with all that is sealed, if it is one of our membership. Whether that is
-    /// news.
+    /// Seals a change of the current membership, joined with the sealed one. Returns whether the
+    /// result is new.
     pub(super) fn adopt(&mut self, change: &Arc<Change>) -> bool {
         let (now, sealed) = (self.membership(), &self.standing.change);
         if change.from != now.epoch {
@@ -396,24 +400,24 @@ impl Members {
         let splits = sealed.as_ref().is_some_and(splits).then_some(Objection::Split);
         let objection = joined.object(now).err().or(splits);
         let fits = objection.is_none();
-        // What cannot be by itself clashes with nothing.
+        // An impossible change conflicts with nothing.
         self.clash = objection.filter(|_| change.object(now).is_ok());
         if fits {
             self.standing.change = Some(joined);
-            // Who is not lost by this one tells again what it has reached.
+            // Members not lost by the joined change report again what they have reached.
             (self.seals, self.reached) = (BTreeMap::new(), None);
         }
         fits
     }
 
-    /// Why the change that is sealed and another one that was heard of cannot both be.
+    /// Returns the reason why the sealed change cannot be joined with another one received.
     pub(super) fn clash(&self) -> Option<&Objection> {
         self.clash.as_ref()
     }
 
-    /// Whether this can be a membership of this service that this replica is told of, as far as it
-    /// can tell: it is in it (who is none any more hears that in another way), and the next one
-    /// follows from this one.
+    /// Reports whether a received membership can belong to this service, as far as known: it
+    /// includes this replica (removed ones are informed in another way), and the next one follows
+    /// from the current one.
     pub(super) fn can_be(&self, reached: &Membership) -> bool {
         let now = self.membership();
         reached.is_sound()
@@ -424,7 +428,7 @@ impl Members {
             }
     }
 
-    /// Notes what a peer says of its standing.
+    /// Records the membership state of a peer.
     pub(super) fn hear<O>(&mut self, from: ReplicaId, message: &Message<O>) {
         let now = self.membership().epoch.number;
         let later = message.reached.as_ref().filter(|reached| reached.epoch.number > now);
@@ -441,8 +445,8 @@ impl Members {
         }
     }
 
-    /// The next membership, as soon as it is known, and all is here that counts of those who are
-    /// gone.
+    /// Returns the next membership, as soon as it is known and all operations of retired members
+    /// that count are here.
     pub(super) fn next(&self, done: &Vector) -> Option<Arc<Membership>> {
         let (now, change) = (self.membership(), self.standing.change.as_ref()?);
         let all_here = |membership: &Membership| {
@@ -467,7 +471,7 @@ impl Members {
         all_here(&next).then(|| Arc::new(next))
     }
 
-    /// Who has not sealed the change yet, as far as is known.
+    /// Returns the participants not known to have sealed the change.
     pub(super) fn unsealed(&self) -> Vec<ReplicaId> {
         let Some(change) = &self.standing.change else { return Vec::new() };
         let now = self.membership();
@@ -475,7 +479,7 @@ impl Members {
         takes.filter(|id| !self.seals.contains_key(id)).collect()
     }
 
-    /// This is the membership from now on.
+    /// Enters a membership.
     pub(super) fn install(&mut self, membership: Arc<Membership>) {
         assert!(
             membership.epoch.number > self.membership().epoch.number,
@@ -485,7 +489,7 @@ impl Members {
         (self.seals, self.reached, self.clash) = (BTreeMap::new(), None, None);
     }
 
-    /// Asserts that what is known of a change belongs to the one that is sealed.
+    /// Asserts that the knowledge of a change belongs to the sealed one.
     pub(super) fn check(&self) {
         let (now, change) = (self.membership(), self.standing.change.as_ref());
         assert!(change.is_none_or(|change| change.from == now.epoch), "it is one of this epoch");
@@ -498,7 +502,7 @@ impl Members {
         assert!(now.members.keys().all(|id| !now.retired.contains_key(id)), "nobody comes again");
     }
 
-    /// Of these, the retired ones of which fewer operations count.
+    /// Returns the retired replicas of which `after` names operations that do not count.
     pub(super) fn lost_of(&self, after: &Vector) -> Vec<ReplicaId> {
         let counts = |id| self.membership().retired.get(&id).copied();
         after

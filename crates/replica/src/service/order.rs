@@ -1,17 +1,16 @@
-//! The order of operations at one replica, and the states that it leads to.
+//! Order of operations at a replica, and the resulting states.
 //!
 //! ```text
-//!   applied for ever │ placed, not final               │
+//!   final, applied   │ placed, not final               │
 //!   ─────────────────┼─────────┼─────────┼────────┼────┼──▶ labels
 //!                frontier   kept      kept    applied last
 //!                 stable   state     state     ahead
 //! ```
 //!
-//! What is not final is applied when somebody asks for what it leads to, and not before: most
-//! answers need no state, and a state of which there is no copy is changed where it is. Copies cost
-//! little, so some between the frontier and the last one are kept. What is placed among others
-//! makes those behind it wrong; the next who asks has what follows the last right one applied
-//! again.
+//! Operations that are not final are applied lazily: most answers need no state, and a state
+//! without copies is modified in place. Clones are cheap, so some states between the frontier and
+//! the last operation are kept. An operation placed among others invalidates the states after it;
+//! the next query reapplies what follows the last valid one.
 
 use super::{Entry, Label};
 use crate::data::DataType;
@@ -20,39 +19,40 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// How many operations there are between states that are kept.
+/// Operations between two kept states.
 const STRIDE: usize = 64;
 
-/// With how many operations behind it one is compared, to find out that it could as well be last.
+/// Maximum later operations with which a newly placed one is compared, to find out whether it can
+/// be applied last.
 const COMPARED_MAX: usize = 64;
 
-/// So many that are placed need not be applied: who asks then waits for that.
+/// Maximum placed operations left unapplied: a query waits for their application.
 pub(super) const LAG_MAX: usize = 4096;
 
-/// The order, from the frontier on.
+/// Order from the frontier on.
 #[derive(Clone, Debug)]
 pub(super) struct Order<D: DataType> {
     data: D,
-    /// Everything up to here is applied to `stable`.
+    /// Label of the last operation applied to `stable`.
     frontier: Option<Label>,
     stable: D::State,
-    /// What is placed behind the frontier.
+    /// Operations placed after the frontier.
     suffix: BTreeMap<Label, Arc<Entry<D::Operator>>>,
-    /// States after some of them, all of them right, and none behind `ahead`.
+    /// Valid states after some of them, none later than `ahead`.
     kept: BTreeMap<Label, D::State>,
-    /// The state behind the frontier that somebody asked for, if it is still behind that.
+    /// State after the frontier computed for a query, while it is later than the frontier.
     ahead: Option<Ahead<D::State>>,
-    /// How many were placed since all were applied, at most; those that are final do not count.
+    /// Upper bound of the operations placed since all were applied; final ones do not count.
     pub(super) lag: usize,
 }
 
-/// A state after some of what is not final.
+/// State after some operations that are not final.
 #[derive(Clone, Debug)]
 struct Ahead<S> {
     state: S,
-    /// Everything up to here is applied to it.
+    /// Label of the last operation applied.
     applied: Option<Label>,
-    /// How many were applied to it since one was kept.
+    /// Operations applied since a state was kept.
     since: usize,
 }
 
@@ -61,7 +61,7 @@ impl<S: Clone> Ahead<S> {
         Ahead { state: state.clone(), applied, since: 0 }
     }
 
-    /// Changes the state as an operation does.
+    /// Applies an operation to the state.
     fn perform<D: DataType<State = S>>(
         &mut self,
         data: &D,
@@ -74,7 +74,7 @@ impl<S: Clone> Ahead<S> {
         }
     }
 
-    /// Everything up to here is applied to it.
+    /// Advances to this operation, and keeps a copy of the state at every stride.
     fn pass(&mut self, label: Label, kept: &mut BTreeMap<Label, S>) {
         assert!(self.applied < Some(label), "operations are applied in their order");
         self.applied = Some(label);
@@ -96,26 +96,26 @@ impl<D: DataType> Order<D> {
         self.frontier
     }
 
-    /// What is placed and not final, in order.
+    /// Returns the operations that are placed and not final, in order.
     pub(super) fn suffix(&self) -> impl ExactSizeIterator<Item = &Arc<Entry<D::Operator>>> {
         self.suffix.values()
     }
 
-    /// The state that is final.
+    /// Returns the final state.
     pub(super) fn stable(&self) -> &D::State {
         &self.stable
     }
 
-    /// Places an operation behind all others.
+    /// Places an operation after all others.
     pub(super) fn append(&mut self, entry: Arc<Entry<D::Operator>>) {
         assert!(self.suffix.last_key_value().is_none_or(|(last, _)| *last < entry.label));
         self.insert(entry);
     }
 
-    /// Places an operation behind all others, which are applied; its value there.
+    /// Places an operation after all others, which must be applied, and returns its value.
     pub(super) fn answer(&mut self, entry: Arc<Entry<D::Operator>>, meter: &mut Meter) -> D::Value {
         if self.data.is_free(&entry.operator) {
-            // It is the same in every state.
+            // The result is the same in every state.
             let mut state = self.data.initial();
             let value = self.data.apply_metered(&mut state, &entry.operator, meter);
             self.append(entry);
@@ -130,14 +130,14 @@ impl<D: DataType> Order<D> {
         value
     }
 
-    /// The answer of an operator that changes nothing, behind all that is placed and applied.
+    /// Returns the value of a read after all placed operations, which must be applied.
     pub(super) fn look(&mut self, operator: &D::Operator, meter: &mut Meter) -> D::Value {
         assert!(self.is_applied(), "refreshed before");
         let last = self.ahead.as_mut().map_or(&mut self.stable, |ahead| &mut ahead.state);
         self.data.apply_metered(last, operator, meter)
     }
 
-    /// Places an operation where its label says.
+    /// Places an operation according to its label.
     pub(super) fn place(&mut self, entry: Arc<Entry<D::Operator>>, meter: &mut Meter) {
         meter.spend(1);
         let label = entry.label;
@@ -154,7 +154,7 @@ impl<D: DataType> Order<D> {
         self.insert(entry);
     }
 
-    /// Whether an operation commutes with all behind it that are applied; if those are not many.
+    /// Reports whether an operation commutes with all applied ones after it, if those are few.
     fn could_be_last(
         &self,
         entry: &Entry<D::Operator>,
@@ -168,7 +168,7 @@ impl<D: DataType> Order<D> {
         behind.by_ref().take(COMPARED_MAX).all(commutes) && behind.next().is_none()
     }
 
-    /// Invariant I8: what is final has nothing placed before it any more.
+    /// Inserts an operation. Invariant I8: nothing is placed before a final operation.
     fn insert(&mut self, entry: Arc<Entry<D::Operator>>) {
         assert!(Some(entry.label) > self.frontier, "I8: placed before what is final");
         let before = self.suffix.insert(entry.label, entry);
@@ -176,9 +176,9 @@ impl<D: DataType> Order<D> {
         self.lag += 1;
     }
 
-    /// Moves the frontier, as far as the meter allows, and tells what it passes and is wanted, with
-    /// the values that they have for ever; `tell` says how much work that makes. Whether that was
-    /// all.
+    /// Moves the frontier as far as the meter allows, and passes wanted operations with their
+    /// permanent values to `tell`, which returns its work. Returns whether the frontier was
+    /// reached.
     pub(super) fn advance(
         &mut self,
         frontier: Label,
@@ -186,7 +186,7 @@ impl<D: DataType> Order<D> {
         wanted: impl Fn(&Entry<D::Operator>) -> bool,
         mut tell: impl FnMut(Arc<Entry<D::Operator>>, D::Value) -> u64,
     ) -> bool {
-        // No part of a state that is forgotten is shared with the one that changes.
+        // Old states are discarded first, so that the stable state shares no structure with them.
         if self.suffix.len() <= LAG_MAX {
             self.forget_to(frontier);
         }
@@ -216,8 +216,8 @@ impl<D: DataType> Order<D> {
         true
     }
 
-    /// Forgets states in front of a frontier. One that operations led to in another order may
-    /// differ from the stable one in what no operation's value is of.
+    /// Discards states up to a frontier. Even one at the frontier is discarded: reached in another
+    /// order, it may differ from the stable state in data that equality ignores.
     fn forget_to(&mut self, frontier: Label) {
         self.kept = self.kept.split_off(&frontier);
         self.kept.remove(&frontier);
@@ -225,33 +225,32 @@ impl<D: DataType> Order<D> {
         self.lag = self.lag.min(self.suffix.len());
     }
 
-    /// The state after everything that is placed, if all of that is applied.
+    /// Returns the state after all placed operations, if all are applied.
     pub(super) fn current(&self) -> Option<&D::State> {
         let ahead = self.ahead.as_ref().map_or(&self.stable, |ahead| &ahead.state);
         self.is_applied().then_some(ahead)
     }
 
-    /// Applies what is placed if that has become much, so that nobody who asks has to wait long
-    /// while nothing becomes final.
+    /// Applies placed operations if many are pending, so that queries need not wait long while
+    /// nothing becomes final.
     pub(super) fn keep_up(&mut self, meter: &mut Meter) {
         if self.lags() {
             self.refresh(meter);
         }
     }
 
-    /// Whether more is placed and not applied than should be.
+    /// Reports whether too many placed operations are unapplied.
     pub(super) fn lags(&self) -> bool {
         self.lag >= LAG_MAX
     }
 
-    /// Whether everything that is placed is applied.
+    /// Reports whether all placed operations are applied.
     fn is_applied(&self) -> bool {
         let applied = self.ahead.as_ref().map_or(self.frontier, |ahead| ahead.applied);
         self.suffix.last_key_value().is_none_or(|(last, _)| Some(*last) <= applied)
     }
 
-    /// Applies what is placed and not applied yet, as far as the meter allows; whether that was
-    /// all.
+    /// Applies placed operations as far as the meter allows. Returns whether all are applied.
     pub(super) fn refresh(&mut self, meter: &mut Meter) -> bool {
         let applied = self.ahead.as_ref().and_then(|ahead| ahead.applied);
         let from = applied.map_or(Bound::Unbounded, Bound::Excluded);

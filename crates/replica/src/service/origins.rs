@@ -1,20 +1,20 @@
-//! Operations by the replica they belong to, as far as they may still be asked for.
+//! Operations by origin, as long as peers may need them.
 
 use super::{Amount, Entry, Label, ReplicaId, Vector};
 use crate::work::Meter;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// The operations of one replica.
+/// Operations of one origin.
 #[derive(Clone, Debug)]
 struct Origin<O> {
-    /// All up to this number are done everywhere, and forgotten.
+    /// Operations up to this number are done everywhere and dropped.
     forgotten: u64,
-    /// How many bytes they took.
+    /// Their total size in bytes.
     forgotten_bytes: u64,
-    /// Those that follow, each with how many bytes all up to it take.
+    /// Operations after these, each with the cumulative size in bytes.
     entries: VecDeque<(Arc<Entry<O>>, u64)>,
-    /// All up to this number are placed.
+    /// Operations up to this number are placed.
     done: u64,
 }
 
@@ -38,12 +38,12 @@ impl<O> Origin<O> {
         self.entries.push_back((entry, bytes));
     }
 
-    /// How many bytes all that are received take.
+    /// Total size of all received operations, in bytes.
     fn received_bytes(&self) -> u64 {
         self.entries.back().map_or(self.forgotten_bytes, |(_, bytes)| *bytes)
     }
 
-    /// How many bytes all up to this one take, as far as they are kept.
+    /// Total size of the operations up to this number, in bytes, if they are retained.
     fn bytes(&self, number: u64) -> u64 {
         let Some(behind) = number.checked_sub(self.forgotten + 1) else {
             return self.forgotten_bytes;
@@ -53,31 +53,31 @@ impl<O> Origin<O> {
     }
 }
 
-/// What came of an operation that was heard of.
+/// Outcome of a received operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Receipt {
-    /// It is kept.
+    /// Stored.
     New,
-    /// It was known.
+    /// Duplicate.
     Known,
-    /// One before it has not come yet.
+    /// Dropped: a predecessor of its origin is missing, or too many wait.
     Early,
 }
 
-/// The operations of all replicas.
+/// Operations of all origins.
 #[derive(Clone, Debug)]
 pub(super) struct Origins<O> {
     of: BTreeMap<ReplicaId, Origin<O>>,
-    /// What is placed: `done` of each.
+    /// Placed operations: `done` of each origin.
     done: Vector,
-    /// What is kept.
+    /// Retained operations.
     kept: Amount,
-    /// How many need that nothing is forgotten.
+    /// Number of users that require retention.
     pins: usize,
 }
 
 impl<O> Origins<O> {
-    /// All up to `base` are done everywhere.
+    /// Creates the operations of these origins, all done everywhere up to `base`.
     pub(super) fn new(members: impl IntoIterator<Item = ReplicaId>, base: &Vector) -> Origins<O> {
         let of = members.into_iter().map(|id| (id, Origin::from(base.get(id))));
         let of: BTreeMap<_, _> = of.collect();
@@ -85,14 +85,14 @@ impl<O> Origins<O> {
         Origins { done: done.collect(), of, kept: Amount::default(), pins: 0 }
     }
 
-    /// From now on there may be operations of these as well.
+    /// Admits further origins.
     pub(super) fn admit(&mut self, ids: impl IntoIterator<Item = ReplicaId>) {
         for id in ids {
             self.of.entry(id).or_insert_with(|| Origin::from(0));
         }
     }
 
-    /// Drops what was received of this one and is not placed.
+    /// Drops the operations of this origin that are received but not placed.
     pub(super) fn drop_early(&mut self, id: ReplicaId) {
         let Some(origin) = self.of.get_mut(&id) else { return };
         let placed = usize::try_from(origin.done - origin.forgotten).expect("they are kept");
@@ -102,8 +102,8 @@ impl<O> Origins<O> {
         origin.entries.truncate(placed);
     }
 
-    /// Keeps an operation of so many bytes that was heard of, if it is the next of its origin. At
-    /// most so much of one origin waits for others to come before it.
+    /// Stores a received operation if it is the next of its origin. At most `early_max` of one
+    /// origin wait for predecessors.
     pub(super) fn receive(
         &mut self,
         entry: Arc<Entry<O>>,
@@ -126,8 +126,8 @@ impl<O> Origins<O> {
         Receipt::New
     }
 
-    /// The next operation of its origin, which has everything before it: our own, or one of the
-    /// journal.
+    /// Appends and places the next operation of its origin, with all predecessors done: an own
+    /// operation, or one of the journal.
     pub(super) fn append(&mut self, entry: Arc<Entry<O>>, bytes: usize) {
         let id = entry.label.origin;
         let origin = self.of.get_mut(&id).expect("a member's");
@@ -138,30 +138,30 @@ impl<O> Origins<O> {
         self.kept.add(bytes);
     }
 
-    /// How many are received of a member.
+    /// Number of operations received of an origin.
     pub(super) fn received(&self, id: ReplicaId) -> u64 {
         self.of.get(&id).map_or(0, Origin::received)
     }
 
-    /// The label of the last one that is kept of each.
+    /// Returns the label of the last retained operation of each origin.
     pub(super) fn last_labels(&self) -> BTreeMap<ReplicaId, Label> {
         let last =
             |(id, origin): (&ReplicaId, &Origin<O>)| Some((*id, origin.entries.back()?.0.label));
         self.of.iter().filter_map(last).collect()
     }
 
-    /// The greatest counter of all that are kept.
+    /// Greatest counter of the retained operations.
     pub(super) fn last_counter(&self) -> u64 {
         let last = self.of.values().filter_map(|origin| origin.entries.back());
         last.map(|(entry, _)| entry.label.counter).max().unwrap_or(0)
     }
 
-    /// Whether this is a member's.
+    /// Reports whether this origin is admitted.
     pub(super) fn knows(&self, id: ReplicaId) -> bool {
         self.of.contains_key(&id)
     }
 
-    /// An operation that is received, and has everything done that must be done before it.
+    /// Returns a received operation with all predecessors done.
     pub(super) fn first_ready(&self) -> Option<Arc<Entry<O>>> {
         self.of.values().find_map(|origin| {
             let next = origin.get(origin.done + 1);
@@ -169,7 +169,7 @@ impl<O> Origins<O> {
         })
     }
 
-    /// This one of an origin counts as done from now on.
+    /// Marks an operation as placed.
     pub(super) fn place(&mut self, id: ReplicaId, number: u64) {
         let origin = self.of.get_mut(&id).expect("it was ready");
         assert_eq!(number, origin.done + 1, "operations of one origin are placed in order");
@@ -178,18 +178,18 @@ impl<O> Origins<O> {
         self.done.raise(id, number);
     }
 
-    /// What is placed.
+    /// Returns the placed operations.
     pub(super) fn done(&self) -> &Vector {
         &self.done
     }
 
-    /// The label of an operation that is not forgotten.
+    /// Returns the label of a retained operation.
     pub(super) fn label(&self, of: ReplicaId, number: u64) -> Option<Label> {
         Some(self.of.get(&of)?.get(number)?.label)
     }
 
-    /// The last operation of a replica with at most this number, and a label below this one, if
-    /// there is such; if it is not forgotten.
+    /// Returns the last retained operation of an origin up to this number with a label below
+    /// `bound`, if there is one.
     pub(super) fn last_before(
         &self,
         bound: Option<Label>,
@@ -208,9 +208,8 @@ impl<O> Origins<O> {
         Some((number, origin.get(number)?.label))
     }
 
-    /// The operations that follow `from`, up to what is in `to`, in the order of their labels: so
-    /// each comes behind all that must be before it. As many as are below this, and one more if
-    /// those are.
+    /// Returns the operations after `from` up to `to`, in label order, so that predecessors come
+    /// first. Stops at the limit `most`, which the last operation may exceed in bytes.
     pub(super) fn between(&self, from: &Vector, to: &Vector, most: Amount) -> Vec<Arc<Entry<O>>> {
         let of_origin = |(id, origin): (&ReplicaId, &Origin<O>)| {
             let first = from.get(*id).max(origin.forgotten) + 1;
@@ -230,14 +229,14 @@ impl<O> Origins<O> {
         entries.into_iter().take_while(fits).collect()
     }
 
-    /// How many bytes an operation takes that is not forgotten.
+    /// Size of a retained operation, in bytes.
     pub(super) fn size(&self, of: ReplicaId, number: u64) -> usize {
         let size =
             |origin: &Origin<O>| origin.bytes(number).saturating_sub(origin.bytes(number - 1));
         self.of.get(&of).map_or(0, |origin| count(size(origin)))
     }
 
-    /// How much there is that follows `from`, up to what is in `to`.
+    /// Amount of operations after `from` up to `to`.
     pub(super) fn amount(&self, from: &Vector, to: &Vector) -> Amount {
         let each = to.iter().filter_map(|(id, last)| {
             let (origin, first) = (self.of.get(&id)?, from.get(id));
@@ -250,8 +249,8 @@ impl<O> Origins<O> {
         })
     }
 
-    /// Forgets what is up to here, which is done everywhere, as far as the meter allows; whether
-    /// that was all. Nothing is forgotten while it is pinned.
+    /// Drops operations done everywhere, as far as the meter allows. Returns whether all are
+    /// dropped. Nothing is dropped while pinned.
     pub(super) fn forget(&mut self, everywhere: &Vector, meter: &mut Meter) -> bool {
         if self.is_pinned() {
             return false;
@@ -276,7 +275,7 @@ impl<O> Origins<O> {
         true
     }
 
-    /// Nothing is forgotten until it is unpinned as often.
+    /// Retains everything until the matching unpin.
     pub(super) fn pin(&mut self) {
         self.pins += 1;
     }
@@ -290,12 +289,12 @@ impl<O> Origins<O> {
         self.pins -= 1;
     }
 
-    /// What is done everywhere, as far as this replica knew at any time.
+    /// Operations known at some time to be done everywhere.
     pub(super) fn forgotten(&self) -> Vector {
         self.of.iter().map(|(id, origin)| (*id, origin.forgotten)).collect()
     }
 
-    /// Asserts that each origin's operations follow each other, and that what is kept is counted.
+    /// Asserts that the operations of each origin are consecutive, and that counts are exact.
     pub(super) fn check(&self) {
         let mut kept = Amount::default();
         for (id, origin) in &self.of {
@@ -318,13 +317,13 @@ impl<O> Origins<O> {
         assert_eq!(self.kept.bytes, kept.bytes, "its bytes are counted");
     }
 
-    /// How much is kept.
+    /// Amount of retained operations.
     pub(super) fn kept(&self) -> Amount {
         self.kept
     }
 }
 
-/// Differences of what is in memory.
+/// Converts a difference of sizes in memory.
 fn count(difference: u64) -> usize {
     usize::try_from(difference).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! What the other replicas know, and what they were told.
+//! State of the peers: their acknowledgements and the transmissions to them.
 
 use super::members::{Epoch, Standing};
 use super::{Limits, Message, Origins, Output, ReplicaId, Vector};
@@ -7,31 +7,31 @@ use base::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A peer that does not say for so long that it has more is told again.
+/// Initial retransmission timeout of a peer without progress.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// And after at most this, if it still does not.
+/// Maximum retransmission timeout.
 const PATIENCE_MAX: Duration = Duration::from_secs(2);
 
-/// An epoch, and the one that is to follow it.
+/// Current epoch, and the epoch of the sealed change.
 type Stands = (Epoch, Option<Epoch>);
 
 fn stands(standing: &Standing) -> Stands {
     (standing.membership.epoch, standing.change.as_ref().map(|change| change.to()))
 }
 
-/// What a peer may be told.
+/// Contents available for messages to peers.
 pub(super) struct Ours<'a, O> {
     pub(super) origins: &'a Origins<O>,
-    /// What is in the journal.
+    /// Operations in the journal.
     pub(super) has: &'a Vector,
     pub(super) standing: &'a Standing,
     pub(super) limits: &'a Limits,
-    /// Whether this replica leaves: then it tells the others until they do not hear it any more.
+    /// Whether this replica leaves: then it retransmits until the others ignore it.
     pub(super) leaves: bool,
 }
 
-/// What a peer had said to have at some time, and what was sent to it by then.
+/// State of a peer's acknowledgements when its retransmission timer was started.
 #[derive(Clone, Debug)]
 struct Mark {
     until: Instant,
@@ -40,46 +40,46 @@ struct Mark {
 }
 
 impl Mark {
-    /// Whether it has more now, and of each origin of which more was sent. (Its own operations, and
-    /// those of one that reaches it, must not hide that another one does not.)
+    /// Reports progress for every origin with outstanding operations. (The peer's own operations,
+    /// and those of an origin connected to it, must not hide that another origin is not.)
     fn is_passed(&self, acked: &Vector) -> bool {
         self.acked != *acked && self.still(acked).next().is_none()
     }
 
-    /// The origins of which more was sent, and none came.
+    /// Returns the origins with outstanding operations and without progress.
     fn still(&self, acked: &Vector) -> impl Iterator<Item = ReplicaId> {
         let awaited = self.acked.lacks(&self.sent).map(|(of, _)| of);
         awaited.filter(|of| acked.get(*of) <= self.acked.get(*of))
     }
 }
 
-/// One of the other replicas.
+/// Peer replica.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
-    /// What it has, for good, as far as it has told.
+    /// Operations durable at the peer, as acknowledged.
     acked: Vector,
-    /// The same, as far as everything is here that it had labelled then: what is final is found by
-    /// this.
+    /// Acknowledged operations, as of vectors whose operations labelled by the peer are all here;
+    /// finality is derived from this.
     pub(super) knows: Vector,
-    /// What it has told, of which something of its own is not here yet.
+    /// Vector not yet trusted: some of the peer's own operations in it are not here.
     unbelieved: Option<Vector>,
-    /// What was sent to it, or will be by whose it is.
+    /// Operations sent to the peer, by this replica or presumably by their origin.
     sent: Vector,
-    /// What this replica has sent of that: what is on its way.
+    /// Operations of these sent by this replica: in flight.
     said: Vector,
-    /// What it was last told: what this replica has, and how it stands.
+    /// Vector and membership state last sent to it.
     told: (Vector, Stands),
-    /// How it stands, as it has told.
+    /// Membership state reported by it.
     stands: Option<Stands>,
-    /// It is said to be lost: nothing is sent to it.
+    /// Whether it is declared lost: nothing is sent to it.
     is_lost: bool,
-    /// Whether we ask it to say how far it is, even if that is nothing new.
+    /// Whether to request its vector, even if unchanged.
     asks: bool,
-    /// Whether it has asked that of us.
+    /// Whether it has requested ours.
     pub(super) owes: bool,
-    /// Whether messages reach it, as far as is known.
+    /// Whether a connection is established.
     connected: bool,
-    /// When it is told again, unless it gets on.
+    /// Retransmission timer.
     again: Option<Mark>,
     patience: Duration,
 }
@@ -103,7 +103,7 @@ impl Peer {
         }
     }
 
-    /// It says how far it is, and how it stands; whether it has our epoch.
+    /// Records its vector and membership state. A vector of our epoch awaits trust.
     pub(super) fn says(&mut self, vector: &Vector, stands: Stands, ours: Epoch) {
         self.acked.join(vector);
         self.sent.join(vector);
@@ -113,36 +113,37 @@ impl Peer {
         }
     }
 
-    /// An epoch begins: what was said before it does not count.
+    /// Begins an epoch: vectors of earlier ones do not count.
     fn begin_epoch(&mut self) {
         (self.knows, self.unbelieved, self.is_lost) = (Vector::new(), None, false);
-        // It is asked until it has said in this epoch what it has.
+        // Its vector is requested until it has sent it in this epoch.
         self.stands = Some(Stands::default());
         self.rewind();
     }
 
-    /// Whether it has said in this epoch that it has all of this. What it said before does not
-    /// count, and its first message of the epoch may be an old one.
+    /// Reports whether it has confirmed all of this in the current epoch. Earlier vectors do not
+    /// count, and the first message of an epoch may be an old one.
     fn has_said(&self, vector: &Vector) -> bool {
         let said = |of| self.unbelieved.as_ref().map_or(0, |said| said.get(of));
         vector.iter().all(|(of, number)| self.knows.get(of).max(said(of)) >= number)
     }
 
-    /// Only who has all of its own operations knows what is before those that it has done.
+    /// Trusts its vector once all of its own operations in that are here: then everything before
+    /// the operations that it has done is known.
     pub(super) fn believe(&mut self, id: ReplicaId, done: &Vector) {
         if let Some(vector) = self.unbelieved.take_if(|vector| done.get(id) >= vector.get(id)) {
             self.knows.join(&vector);
         }
     }
 
-    /// The origin of this operation tells it to this peer, if that has all before it.
+    /// Presumes that an operation's origin sends it to this peer, if the peer has all before it.
     pub(super) fn presume(&mut self, origin: ReplicaId, number: u64) {
         if self.sent.get(origin).checked_add(1) == Some(number) {
             self.sent.raise(origin, number);
         }
     }
 
-    /// Tells it what it has not been sent, and how far this replica is, if any of that is news.
+    /// Sends it unsent operations and this replica's vector, if any of that is new.
     pub(super) fn tell<O, V>(
         &mut self,
         id: ReplicaId,
@@ -177,19 +178,19 @@ impl Peer {
         }
     }
 
-    /// Whether it waits to be told: it has asked, or we have, or it was told of more than it was
-    /// sent, and there is room now.
+    /// Reports whether there is something to send: a request of either side, or unsent operations
+    /// that now fit the window.
     pub(super) fn waits<O>(&self, ours: &Ours<'_, O>) -> bool {
         let on_their_way = || ours.origins.amount(&self.acked, &self.said);
         let has_room = || on_their_way().is_below(ours.limits.window);
         self.owes || self.asks || !self.sent.covers(&self.told.0) && has_room()
     }
 
-    /// Sees to it that it is told again, if it does not get on with what it has not said to have,
-    /// or does not stand as this replica does.
+    /// Maintains the retransmission timer: it runs while the peer lacks acknowledgements of our
+    /// operations, or has another membership state.
     pub(super) fn watch<O>(&mut self, now: Instant, ours: &Ours<'_, O>) {
         let (has, stood) = (ours.has, stands(ours.standing));
-        // One that was never heard is not asked how it stands before anything changes.
+        // A peer never heard from is not asked for its membership state before a change begins.
         let is_level = match self.stands {
             Some(theirs) => theirs == stood,
             None => ours.standing.change.is_none(),
@@ -207,29 +208,29 @@ impl Peer {
         self.again = Some(Mark { until: now + self.patience, acked, sent });
     }
 
-    /// It is not told again.
+    /// Stops the retransmission timer.
     pub(super) fn forget_time(&mut self) {
         self.again = None;
     }
 
-    /// Whatever was sent may be lost.
+    /// Resets transmission to the acknowledged state: everything else may be lost.
     fn rewind(&mut self) {
         (self.sent, self.said) = (self.acked.clone(), Vector::new());
         self.asks = true;
         self.again = None;
     }
 
-    /// When it is told again, unless it gets on.
+    /// Returns the time of the next retransmission.
     pub(super) fn again(&self) -> Option<Instant> {
         self.again.as_ref().map(|mark| mark.until).filter(|_| self.is_reached())
     }
 
-    /// Whether it is worth while to tell it something.
+    /// Reports whether messages to it make sense.
     pub(super) fn is_reached(&self) -> bool {
         self.connected && !self.is_lost
     }
 
-    /// It was silent for too long, at least of some origins.
+    /// Handles a retransmission timeout: rewinds the stalled origins and doubles the timeout.
     pub(super) fn lose_patience(&mut self) {
         for of in self.again.take().iter().flat_map(|mark| mark.still(&self.acked)) {
             let has = self.acked.get(of);
@@ -262,7 +263,7 @@ impl Peer {
     }
 }
 
-/// All of them.
+/// Peers by identifier.
 #[derive(Clone, Debug)]
 pub(super) struct Peers(BTreeMap<ReplicaId, Peer>);
 
@@ -271,7 +272,7 @@ impl Peers {
         Peers(ids.into_iter().map(|id| (id, Peer::new())).collect())
     }
 
-    /// These are the peers of the epoch that begins.
+    /// Begins an epoch with these peers.
     pub(super) fn begin_epoch(&mut self, ids: &BTreeSet<ReplicaId>) {
         self.0.retain(|id, _| ids.contains(id));
         for id in ids {
@@ -279,7 +280,8 @@ impl Peers {
         }
     }
 
-    /// A change is sealed, and says who is lost. What these would have told, others must.
+    /// Records the lost members of a sealed change. Operations that these would have sent must come
+    /// from others.
     pub(super) fn seal(&mut self, is_lost: impl Fn(ReplicaId) -> bool) {
         for (id, peer) in &mut self.0 {
             peer.is_lost = is_lost(*id);
@@ -287,7 +289,8 @@ impl Peers {
         }
     }
 
-    /// Whether all have said that they are in this epoch who must.
+    /// Reports whether all peers have confirmed this epoch, except those for which `need_not`
+    /// holds.
     pub(super) fn are_in(&self, epoch: Epoch, need_not: impl Fn(ReplicaId) -> bool) -> bool {
         let is_in = |peer: &Peer| peer.stands.is_some_and(|stands| stands.0 == epoch);
         self.0.iter().all(|(id, peer)| need_not(*id) || is_in(peer))
@@ -309,12 +312,12 @@ impl Peers {
         self.0.iter_mut().map(|(id, peer)| (*id, peer))
     }
 
-    /// Asserts what holds of each.
+    /// Asserts the invariants of each peer.
     pub(super) fn check(&self) {
         self.0.values().for_each(Peer::check);
     }
 
-    /// What everybody has.
+    /// Returns the operations known to be durable at every replica.
     pub(super) fn all_know(&self, mine: &Vector) -> Vector {
         let least = |of: ReplicaId, most: u64| {
             self.0.values().map(|peer| peer.knows.get(of)).fold(most, u64::min)

@@ -1,11 +1,11 @@
-//! Requests of clients, when it is their turn.
+//! Execution of client requests.
 
 use super::waiting::Blocked;
 use super::{Output, Outputs, Refusal, Replica};
 use crate::data::DataType;
 
 impl<D: DataType> Replica<D> {
-    /// Does what clients ask for whose turn it is, as far as the meter allows.
+    /// Executes ready client requests, as far as the meter allows.
     pub(super) fn serve(&mut self, out: &mut Outputs<D>) {
         while self.meter.has_left()
             && let Some(first) = self.waiting.first_ready()
@@ -31,13 +31,12 @@ impl<D: DataType> Replica<D> {
         }
     }
 
-    /// Answers what changes nothing and may be answered from the order as it is here; it needs no
-    /// place in that.
+    /// Answers a read that permits the local order; it needs no place in it.
     pub(super) fn look(&mut self, request: &Blocked<D::Operator>, out: &mut Outputs<D>) {
         let value = self.order.look(&request.operator, &mut self.meter);
         let is_final = self.data.is_free(&request.operator);
         let token = self.origins.done().clone();
-        // What it shows may not be in the journal yet.
+        // Operations that it shows may not be in the journal yet.
         let asked = (request.ticket, request.until);
         let value = self.sized(value);
         self.waiting.say_when(self.written, asked, value, is_final, token);
@@ -47,7 +46,7 @@ impl<D: DataType> Replica<D> {
         self.waiting.say(&mut self.meter, out);
     }
 
-    /// An answer, and how many bytes it takes beside itself.
+    /// Returns a value with its heap size in bytes.
     pub(super) fn sized(&self, value: D::Value) -> (D::Value, usize) {
         let bytes = self.data.value_size(&value);
         (value, bytes)

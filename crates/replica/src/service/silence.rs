@@ -1,19 +1,19 @@
-//! Members that are silent, and their removal by all others.
+//! Removal of unresponsive members by all others.
 //!
-//! A failure detector reports the members not heard for as long as the service allows
-//! ([`Input::Silent`](super::Input::Silent)). The replica sends them to the others in a [`Vote`],
-//! again and again as long as it is so, and an empty one when it is so no more. When *all* others
-//! have just said the same of one member, and of no other one, it begins a
-//! [change](super::Change) in which that one is lost, as an administrator would ask for it.
+//! A failure detector reports the members not heard from within the service's timeout
+//! ([`Input::Silent`](super::Input::Silent)). The replica sends this set to the others in a
+//! [`Vote`], periodically while it holds and once more, empty, when it no longer does. When *all*
+//! others currently report the same single member, the replica begins a [change](super::Change)
+//! that declares it lost, as on an administrator's request.
 //!
-//! So it is that change which decides, and half of the members are never lost: of three members
-//! two can remove one, of four or five members all others can, and of two nobody can.
+//! The outcome is decided by that change, so half of the members are never lost: of three members
+//! two can remove one, of four or five all others can, and of two none can.
 //!
-//! Two more conditions keep a replica from removing those who go on without it. *No change is under
-//! way*: one that is may have led others to another membership already. And *every member has said
-//! that it is in this epoch*, the silent one too: who is in an epoch that not all others come to
-//! (`members.rs` says when) never hears them say so, and removes nobody. A replica that began again
-//! has to hear all of them first, so none is removed that has not begun yet.
+//! Two more conditions keep a replica from removing members that continue without it. *No change is
+//! in progress*: such a change may have led others to another membership already. And *every member
+//! has confirmed this epoch*, including the silent one: a replica in an epoch that some members
+//! never enter (see `members.rs`) does not get their confirmation, and removes none. A restarted
+//! replica needs all confirmations anew, so a member that has not started yet is not removed.
 
 use super::{Epoch, MEMBERS_MAX, Output, Outputs, Replica, ReplicaId, Wish};
 use crate::data::DataType;
@@ -24,31 +24,31 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pause between two votes for the same.
+/// Interval between repeated votes.
 const REPEAT: Duration = Duration::from_secs(2);
 
-/// Time for which a vote counts.
+/// Validity of a vote.
 const VALID: Duration = Duration::from_secs(5);
 
-/// Members that a replica has not heard for as long as the service allows.
+/// Report of unresponsive members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vote {
-    /// The epoch of the replica.
+    /// Epoch of the sender.
     pub epoch: Epoch,
-    /// These members.
+    /// Unresponsive members.
     pub silent: BTreeSet<ReplicaId>,
 }
 
-/// Unresponsive members, as this replica and the others report them.
+/// Unresponsive members according to this replica and the others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Silence {
-    /// Members that this replica does not hear.
+    /// Members unresponsive here.
     ours: BTreeSet<ReplicaId>,
-    /// Votes of the others, with the times of their arrival.
+    /// Votes of the others, with their arrival times.
     theirs: BTreeMap<ReplicaId, (Vote, Instant)>,
-    /// Time of the next vote; none was sent, if never.
+    /// Time of the next vote; `None` while there is nothing to report.
     again: Option<Instant>,
-    /// The last votes do not hold any more, and the others are to hear that.
+    /// Whether to send that the last votes no longer hold.
     is_retracted: bool,
 }
 
@@ -64,14 +64,14 @@ impl Silence {
 }
 
 impl<D: DataType> Replica<D> {
-    /// Notes the vote of another replica.
+    /// Records the vote of another replica.
     pub(super) fn note_vote(&mut self, now: Instant, from: ReplicaId, vote: Vote) {
         if self.peers.get(from).is_some() && vote.silent.len() <= MEMBERS_MAX {
             self.silence.theirs.insert(from, (vote, now));
         }
     }
 
-    /// Votes, if it is time, and begins to remove a member of which all others say the same.
+    /// Sends a vote if due, and begins the removal of a member on which all others agree.
     pub(super) fn keep_silence(&mut self, now: Instant, out: &mut Outputs<D>) {
         let is_retracted = mem::take(&mut self.silence.is_retracted);
         if self.silence.ours.is_empty() && !is_retracted {
@@ -102,15 +102,15 @@ impl<D: DataType> Replica<D> {
         }
     }
 
-    /// Sends a vote to all who can be reached.
+    /// Sends a vote to all connected peers.
     fn vote(&self, epoch: Epoch, silent: &BTreeSet<ReplicaId>, out: &mut Outputs<D>) {
         for (id, _) in self.peers.iter().filter(|(_, peer)| peer.is_reached()) {
             out.push(Output::Vote(id, Vote { epoch, silent: silent.clone() }));
         }
     }
 
-    /// The only one of these silent members, if all others have just said that it is silent, and
-    /// it is known that nobody goes on without them.
+    /// Returns the single silent member, if all others currently report it, and no other membership
+    /// can exist.
     fn removable(&self, now: Instant, silent: &BTreeSet<ReplicaId>) -> Option<ReplicaId> {
         let id = silent.first().copied().filter(|_| silent.len() == 1)?;
         let standing = self.members.standing();

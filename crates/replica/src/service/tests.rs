@@ -32,13 +32,13 @@ fn add(ticket: u64, n: i64, strict: bool, after: &Vector) -> Input<Operator> {
     Input::Request { ticket, after, strict, operator, until: NOW + Duration::from_secs(1) }
 }
 
-/// What one says in the first epoch.
+/// Returns a message of the first epoch without operations.
 fn message(has: Vector, asks: bool) -> Message<Operator> {
     let epoch = Membership::first(BTreeMap::new()).epoch;
     Message { entries: Vec::new(), has, asks, epoch, change: None, reached: None }
 }
 
-/// What was said to others, in order.
+/// Returns the sent messages, in order.
 fn said(out: Vec<Out>) -> Vec<Message<Operator>> {
     let messages = out.into_iter().filter_map(|output| {
         let Output::Say(_, message) = output else { return None };
@@ -47,7 +47,7 @@ fn said(out: Vec<Out>) -> Vec<Message<Operator>> {
     messages.collect()
 }
 
-/// The tickets that were answered, with what, and whether for ever.
+/// Returns the answered tickets with their values, and whether they are final.
 fn answered(out: &[Out]) -> Vec<(u64, Value, bool)> {
     let answers = out.iter().filter_map(|output| match output {
         Output::Answer { ticket, value, is_final, .. } => {
@@ -79,7 +79,7 @@ fn an_answer_waits_for_the_journal() {
     assert_eq!((*alone.stable(), alone.kept()), (5, 0));
 }
 
-/// It needs no place; but what it shows is in the journal.
+/// A read needs no place in the order, but the state that it shows must be in the journal.
 #[test]
 fn what_changes_nothing_is_answered_without_a_place() {
     let mut alone = replica(A, &[A]);
@@ -95,7 +95,7 @@ fn what_changes_nothing_is_answered_without_a_place() {
     assert_eq!(alone.done().get(A), 1);
 }
 
-/// While somebody is away nothing is final, and who reads then does not wait for all of that.
+/// Nothing is final while a peer is away, and a later read does not apply the whole backlog.
 #[test]
 fn what_nobody_asked_for_is_applied_before_it_is_much() {
     let mut a = replica(A, &[A, B]);
@@ -115,7 +115,7 @@ fn what_nobody_asked_for_is_applied_before_it_is_much() {
     assert_eq!((*a.stable(), *a.current()), (0, i128::from(count)));
 }
 
-/// Two hops: there with the operation, and back with the vector that has it.
+/// Two hops: the operation, and the vector that acknowledges it.
 #[test]
 fn a_strict_answer_takes_two_hops() {
     let (mut a, mut b) = (replica(A, &[A, B]), replica(B, &[A, B]));
@@ -130,7 +130,7 @@ fn a_strict_answer_takes_two_hops() {
     let to_a = said(step(&mut b, Input::Persisted(1)));
     let out = step(&mut a, Input::Heard(B, to_a[0].clone()));
     assert_eq!(answered(&out), [(1, Value::Integer(5), true)]);
-    // Nobody need ask for it any more, here; there it is not known yet that it is known here.
+    // Here nothing is retained; there it is not yet known that the acknowledgement arrived.
     assert_eq!((*a.stable(), a.kept(), *b.stable(), b.kept()), (5, 0, 5, 0));
 }
 
@@ -163,7 +163,7 @@ fn what_none_of_us_can_say_is_not_believed() {
         entry(1, 1, A, Vector::new()),
         entry(1, 1, stranger, Vector::new()),
         entry(1, 1, B, of_stranger.clone()),
-        // It must come behind itself.
+        // Its predecessors include itself.
         entry(1, 1, B, [(B, 1)].into_iter().collect()),
     ];
     let with = |entry| Message { entries: vec![Arc::new(entry)], ..nothing.clone() };
@@ -182,7 +182,7 @@ fn what_none_of_us_can_say_is_not_believed() {
     );
 }
 
-/// B has it from another one, and is believed.
+/// B forwards the operation and stays trusted.
 #[test]
 fn what_is_far_ahead_is_not_taken() {
     let mut a = replica(A, &[A, B, C]);
@@ -215,7 +215,7 @@ fn who_watches_hears_what_becomes_final() {
     assert_eq!(finals(&done(&mut alone, 3)), []);
 }
 
-/// Who was put back to what it was before cannot know which numbers it has given.
+/// A replica restored from an older state cannot know which numbers it has used.
 #[test]
 fn an_older_copy_of_a_replica_does_nothing_more() {
     let mut a = replica(A, &[A, B]);
@@ -230,7 +230,7 @@ fn an_older_copy_of_a_replica_does_nothing_more() {
     }
 }
 
-/// Whom nobody hears any more cannot end anybody.
+/// A replica declared lost cannot stop another one.
 #[test]
 fn who_is_lost_tells_nobody_that_it_is_old() {
     let mut a = replica(A, &[A, B, C]);
@@ -241,7 +241,7 @@ fn who_is_lost_tells_nobody_that_it_is_old() {
     assert_eq!(step(&mut a, Input::Heard(C, message(has, true))), [Output::Outdated(C)]);
 }
 
-/// More than any limit is in the journal of one who was alone for long.
+/// The journal of a replica that was alone for long exceeds every limit.
 #[test]
 fn a_long_journal_is_read_whole() {
     let count = 3 * Limits::default().early.operations as u64;
@@ -260,7 +260,7 @@ fn a_long_journal_is_read_whole() {
     assert_eq!((a.has().get(A), a.kept() as u64), (count, count));
 }
 
-/// Whatever is counted is counted in bytes as well, and one operation always fits.
+/// Every count has a byte limit beside it, and one operation always fits.
 #[test]
 fn what_is_large_waits_as_what_is_much() {
     let one = size_of::<Entry<Operator>>();
@@ -293,7 +293,7 @@ fn what_is_large_waits_as_what_is_much() {
     assert_eq!(refused.count(), 40 - few.bytes.div_ceil(each));
 }
 
-/// What waits for the journal is counted as well.
+/// Answers waiting for the journal are limited as well.
 #[test]
 fn answers_that_wait_for_the_journal_have_an_end() {
     let unsaid = Amount { operations: 2, bytes: 1 << 20 };
@@ -338,10 +338,10 @@ fn a_service_has_not_had_more_members_than_a_token_has_numbers() {
     let next = ReplicaId(u16::try_from(ORIGINS_MAX).expect("small"));
     let add = Wish { add: [(next, String::new())].into(), ..Wish::default() };
     assert_eq!(full.plan(&add), Err(Objection::Many));
-    // Who has left has left.
+    // A former member need not leave again.
     let again = Wish { remove: [ReplicaId(2)].into(), ..Wish::default() };
     assert_eq!(full.plan(&again), Err(Objection::Nothing));
-    // Who is there may leave.
+    // A member may leave.
     assert!(full.plan(&Wish { remove: [B].into(), ..Wish::default() }).is_ok());
 }
 
@@ -363,7 +363,7 @@ fn what_nobody_can_have_is_not_begun_with() {
     }
 }
 
-/// What is wished in two places may be too much together.
+/// Requests at two replicas may be impossible together.
 #[test]
 fn what_cannot_both_be_is_said() {
     let d = ReplicaId(3);
@@ -376,7 +376,7 @@ fn what_cannot_both_be_is_said() {
     let told = Message { change: Some(Arc::new(other)), ..message(Vector::new(), false) };
     step(&mut a, Input::Heard(B, told.clone()));
     assert_eq!(a.clash(), Some(&Objection::Most));
-    // Who is sure asks for both.
+    // An administrator who is sure requests both.
     assert_eq!(a.plan(&lose(d)), Err(Objection::Most));
     let both = a.plan(&Wish { forced: true, ..lose(d) }).expect("it can");
     step(&mut a, Input::Change(both.clone()));
@@ -409,7 +409,7 @@ fn what_cannot_be_wished_is_said() {
     assert!(two.plan(&add_c()).is_ok());
 }
 
-/// Alone it needs nobody, but its journal; who comes needs what it has.
+/// A single replica needs only its journal; a new member needs its contents.
 #[test]
 fn who_is_alone_takes_another_in() {
     let mut a = replica(A, &[A]);
@@ -426,12 +426,12 @@ fn who_is_alone_takes_another_in() {
     let config = Config { gossip: Duration::ZERO, limits: Limits::default() };
     let mut c = Replica::recover(Counter, C, config, gift, []);
     assert_eq!((*c.current(), c.membership()), (5, a.membership()));
-    // What it is asked comes behind what it was given.
+    // New operations are placed after those of the join snapshot.
     step(&mut c, add(1, 1, false, &Vector::new()));
     assert!(c.suffix().map(|entry| entry.label).is_sorted());
 }
 
-/// Two administrators want different things, of different replicas.
+/// Two administrators request different changes at different replicas.
 #[test]
 fn changes_are_joined() {
     let (mut a, mut b) = (replica(A, &[A, B]), replica(B, &[A, B]));
@@ -449,12 +449,12 @@ fn changes_are_joined() {
     assert_eq!(a.standing().change, b.standing().change);
     let members = &a.standing().change.as_ref().expect("sealed").members;
     assert_eq!(members.keys().copied().collect::<Vec<_>>(), [A, C]);
-    // Who leaves does nothing more for clients.
+    // A leaving member accepts no client requests.
     let out = step(&mut b, add(1, 1, false, &Vector::new()));
     assert_eq!(out, [Output::Refuse(Ticket(1), Refusal::Outside)]);
 }
 
-/// What somebody was told who is lost now, and cannot place yet, nobody else may ever have.
+/// An unplaced operation of a lost member may never reach anybody else.
 #[test]
 fn what_is_early_of_the_lost_is_dropped() {
     let mut a = replica(A, &[A, B, C]);
@@ -473,8 +473,8 @@ fn what_is_early_of_the_lost_is_dropped() {
     assert_eq!((a.done().get(B), a.done().get(C)), (0, 1));
 }
 
-/// What members said in the epoch before does not count in this one, and nothing does before this
-/// replica has it in its journal that it is in it.
+/// Messages of the previous epoch do not count in this one, and messages of this one do not before
+/// this replica has the epoch in its journal.
 #[test]
 fn what_is_final_takes_all_members_of_the_epoch() {
     let mut a = replica(A, &[A, B]);
@@ -507,7 +507,7 @@ fn what_is_final_takes_all_members_of_the_epoch() {
     assert_eq!(answered(&out), [(2, Value::Integer(6), true)]);
 }
 
-/// B says that it has labelled nothing before what is final then, and has.
+/// B claims to have labelled nothing before what is final then, and has.
 #[test]
 fn who_lies_about_what_it_has_ends_nobody() {
     let c = ReplicaId(2);
@@ -517,7 +517,7 @@ fn who_lies_about_what_it_has_ends_nobody() {
         Arc::new(Entry { number, label, after, strict: false, operator: Operator::Add(1) })
     };
     let has = |has: &[(ReplicaId, u64)]| message(has.iter().copied().collect(), false);
-    // It waits for what C has not told yet.
+    // The operation waits for one that C has not sent yet.
     let early = Message { entries: vec![entry(B, 1, 1, &[(c, 1)])], ..has(&[]) };
     assert_eq!(step(&mut a, Input::Heard(B, early)), []);
     step(&mut a, add(1, 5, false, &Vector::new()));
@@ -533,7 +533,7 @@ fn who_lies_about_what_it_has_ends_nobody() {
     assert_eq!((a.done().get(B), a.done().get(c), *a.current()), (0, 1, 11));
 }
 
-/// A and B are members, and D was one.
+/// A and B are members, and D is a former one.
 #[test]
 fn a_membership_that_no_change_leads_to_is_not_believed() {
     let d = ReplicaId(3);
@@ -555,24 +555,24 @@ fn a_membership_that_no_change_leads_to_is_not_believed() {
     };
     let many: Vec<ReplicaId> = (0..100).map(ReplicaId).filter(|id| *id != d).collect();
     for wrong in [
-        // B is neither a member nor gone; so is D.
+        // B is neither a member nor retired; then D.
         membership(3, &[A], &[], &[(d, 1)]),
         membership(3, &[A, B], &[], &[]),
-        // Of D more counts, or less; it comes again.
+        // More operations of D count, or fewer; D returns.
         membership(3, &[A, B], &[], &[(d, 2)]),
         membership(3, &[A, B, d], &[d], &[]),
         membership(3, &[A, B, d], &[d], &[(d, 1)]),
-        // C comes, and is no news; it has gone, and was none.
+        // C comes, but is not new; it is retired, but was no member.
         membership(3, &[A, B, C], &[], &[(d, 1)]),
         membership(3, &[A, B], &[C], &[(d, 1)]),
         membership(3, &[A, B], &[], &[(C, 0), (d, 1)]),
-        // Nobody is left, or too many are there.
+        // No member stays, or there are too many.
         membership(3, &[], &[], &[(A, 0), (B, 0), (d, 1)]),
         membership(3, &[C], &[C], &[(A, 0), (B, 0), (d, 1)]),
         membership(3, &many, &many[2..], &[(d, 1)]),
-        // Later ones do not know this one.
+        // Later memberships need not derive from the current one.
         membership(5, &[B], &[], &[(d, 1)]),
-        // Who is no member any more is told so in another way.
+        // A removed replica is informed in another way.
         membership(3, &[B], &[], &[(A, 1), (d, 1)]),
         membership(5, &[B], &[], &[(A, 1), (d, 1)]),
     ] {
@@ -614,7 +614,7 @@ fn numbers_that_nobody_has_reached_are_not_believed() {
     }
 }
 
-/// Operation `number` of this origin.
+/// Returns operation `number` of this origin.
 fn nth(origin: ReplicaId, number: u64) -> Arc<Entry<Operator>> {
     let label = Label { counter: number, origin };
     Arc::new(Entry {
@@ -626,7 +626,7 @@ fn nth(origin: ReplicaId, number: u64) -> Arc<Entry<Operator>> {
     })
 }
 
-/// A tells B, and C does not hear A, but has a lot to say itself.
+/// A sends to B; C does not get messages of A, but sends many operations itself.
 #[test]
 fn who_is_busy_is_told_what_does_not_reach_it() {
     let mut b = replica(B, &[A, B, C]);
@@ -654,7 +654,7 @@ fn who_is_busy_is_told_what_does_not_reach_it() {
     assert_eq!(told.first(), Some(&nth(A, 1)));
 }
 
-/// What A tells C itself leaves B's window to C as large as it was.
+/// Operations that A sends to C itself do not reduce B's window to C.
 #[test]
 fn what_others_tell_is_not_on_its_way_from_here() {
     let most = Amount { operations: 2, bytes: 1 << 20 };
@@ -671,8 +671,8 @@ fn what_others_tell_is_not_on_its_way_from_here() {
     assert_eq!(of_b.map(|entry| entry.label.origin).collect::<Vec<_>>(), [B]);
 }
 
-/// Work that a step leaves undone is done by the next ones; none does more than it may begin, and
-/// one piece.
+/// Work left undone by a step is continued in the next ones. No step exceeds its allowance by more
+/// than one piece.
 #[test]
 fn a_step_does_no_more_work_than_it_may() {
     use crate::work::PIECE_MAX;
@@ -696,7 +696,7 @@ fn a_step_does_no_more_work_than_it_may() {
         let input = Input::Request { ticket, after, strict, operator, until };
         a.step(NOW, input, &mut out);
     }
-    // All become final in one moment: each look costs more than all steps should.
+    // All become final at once: each read costs more than all steps together should.
     a.step(NOW, Input::Persisted(asked), &mut out);
     out.clear();
     let has = [(A, asked)].into_iter().collect();
@@ -720,7 +720,7 @@ fn a_step_does_no_more_work_than_it_may() {
     assert_eq!((answers as u64, a.kept()), (asked, 0));
 }
 
-/// The pieces are what is written at once, wherever they are cut and whatever happens meanwhile.
+/// The pieces equal the whole encoding, wherever it is cut and whatever happens meanwhile.
 #[test]
 fn a_snapshot_is_the_same_in_pieces() {
     use crate::binary;
@@ -777,7 +777,7 @@ fn a_snapshot_is_the_same_in_pieces() {
                     break;
                 }
                 pieces += 1;
-                // It goes on meanwhile: more is done, and more becomes final.
+                // The replica continues meanwhile: more is done, and more becomes final.
                 if pieces == 3 && most == 1 {
                     ask(&mut a, 51);
                     a.step(NOW, Input::Persisted(51), &mut Vec::new());

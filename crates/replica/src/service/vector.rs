@@ -1,39 +1,39 @@
-//! Version vectors: how far each replica's operations are known.
+//! Version vectors: the known prefix of each replica's operations.
 
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
-/// Names a replica of a service. Never given to another one.
+/// Identifier of a replica, never reused within a service.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct ReplicaId(pub u16);
 
-/// For each replica, how many of the operations that it was given: all up to that number. A
-/// *multipart timestamp* in the words of the paper (001, 6.1).
+/// For each replica, the number of its operations in a set that has all of them up to that number.
+/// A *multipart timestamp* in the terms of the paper (001, 6.1).
 ///
-/// Replicas are few and vectors are many: it is a row in the order of replicas.
+/// Stored as a sorted array, because replicas are few and vectors are many.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<(ReplicaId, u64)>")]
 pub struct Vector(Vec<(ReplicaId, u64)>);
 
 impl Vector {
-    /// Nothing is known.
+    /// Creates an empty vector.
     pub fn new() -> Vector {
         Vector::default()
     }
 
-    /// Where in the row this replica is, or would be.
+    /// Returns the index of a replica, or its insertion point.
     fn place(&self, of: ReplicaId) -> Result<usize, usize> {
         self.0.binary_search_by_key(&of, |(id, _)| *id)
     }
 
-    /// How many of the operations of this replica.
+    /// Number of operations of this replica.
     pub fn get(&self, of: ReplicaId) -> u64 {
         self.place(of).map_or(0, |at| self.0[at].1)
     }
 
-    /// All up to this number, if it was not more.
+    /// Raises the number of a replica to `to`, if it is smaller.
     pub fn raise(&mut self, of: ReplicaId, to: u64) {
         match self.place(of) {
             Ok(at) => self.0[at].1 = to.max(self.0[at].1),
@@ -42,7 +42,7 @@ impl Vector {
         }
     }
 
-    /// The same, but of this replica no more than so many.
+    /// Caps the number of a replica at `most`.
     pub fn up_to(mut self, of: ReplicaId, most: u64) -> Vector {
         match self.place(of) {
             Ok(at) if most == 0 => drop(self.0.remove(at)),
@@ -52,27 +52,27 @@ impl Vector {
         self
     }
 
-    /// All that either knows.
+    /// Merges another vector.
     pub fn join(&mut self, other: &Vector) {
         other.iter().for_each(|(of, to)| self.raise(of, to));
     }
 
-    /// Whether all that the other knows is known.
+    /// Reports whether it includes all of another vector.
     pub fn covers(&self, other: &Vector) -> bool {
         other.iter().all(|(of, to)| self.get(of) >= to)
     }
 
-    /// The replicas of which the other knows more, with how much.
+    /// Returns the replicas of which `other` has more, with their numbers there.
     pub fn lacks(&self, other: &Vector) -> impl Iterator<Item = (ReplicaId, u64)> {
         other.iter().filter(|(of, to)| self.get(*of) < *to)
     }
 
-    /// How many bytes it takes beside itself.
+    /// Heap size, in bytes.
     pub(super) fn size(&self) -> usize {
         size_of_val(self.0.as_slice())
     }
 
-    /// Every replica of which anything is known.
+    /// Returns the replicas with at least one operation, with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (ReplicaId, u64)> {
         self.0.iter().copied()
     }
@@ -86,7 +86,7 @@ impl FromIterator<(ReplicaId, u64)> for Vector {
     }
 }
 
-/// What is read from bytes may name replicas of which nothing is known, in any order.
+/// Decoded entries may be zero and in any order.
 impl From<Vec<(ReplicaId, u64)>> for Vector {
     fn from(mut parts: Vec<(ReplicaId, u64)>) -> Vector {
         parts.retain(|(_, to)| *to > 0);

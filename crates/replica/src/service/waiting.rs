@@ -1,5 +1,5 @@
-//! Requests that cannot be answered yet, each found by its ticket, by what it waits for and by the
-//! time when its client gives up: none of these is searched for.
+//! Pending requests, indexed by ticket, by the event that they wait for, and by deadline, so that
+//! none is searched for.
 
 use super::members::Members;
 use super::{Amount, Origins, Output, Peers, ReplicaId, Ticket, Vector};
@@ -8,35 +8,35 @@ use crate::work::{self, Meter};
 use base::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why a request was not answered in time.
+/// Reason why a request was not answered in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Operations that precede it have not arrived from these replicas. It was not done.
+    /// Predecessors from these replicas are missing. It was not done.
     Behind(Vec<ReplicaId>),
-    /// It is done, but these replicas have not said so: it is not known when it will be final.
+    /// Done, but unacknowledged by these replicas, so it is unknown when it will be final.
     NotFinal(Vec<ReplicaId>),
-    /// Too much is kept for these replicas, which have not said that they have it. It was not done.
+    /// Too much is retained for these replicas, which lag behind. It was not done.
     Full(Vec<ReplicaId>),
-    /// Too many wait for what must come before them, or for the journal. It was not done.
+    /// Too many requests or answers are pending. It was not done.
     Busy,
-    /// The journal of this replica is too slow. It is done, or not, as soon as that has written.
+    /// The journal of this replica is too slow. The operation is done if its record gets written.
     Unwritten,
-    /// This replica is an older copy of itself. It was not done.
+    /// This replica was restored from an older copy. It was not done.
     Outdated,
-    /// Operations that precede it are lost with these former members. It was not done.
+    /// Predecessors are lost with these former members. It was not done.
     Lost(Vec<ReplicaId>),
-    /// This replica is no member, or is leaving. It was not done.
+    /// This replica is not a member, or is leaving. It was not done.
     Outside,
 }
 
-/// A request that waits for what must come before it, or for its turn.
+/// Request waiting for its predecessors or its turn.
 #[derive(Clone, Debug)]
 pub(super) struct Blocked<O> {
     pub(super) ticket: Ticket,
     pub(super) after: Vector,
     pub(super) strict: bool,
     pub(super) operator: O,
-    /// How many bytes it takes beside itself.
+    /// Heap size, in bytes.
     pub(super) bytes: usize,
     pub(super) until: Instant,
 }
@@ -47,12 +47,12 @@ impl<O> Blocked<O> {
     }
 }
 
-/// An answer, which may be given when a record is in the journal.
+/// Answer waiting for a journal record.
 #[derive(Clone, Debug)]
 struct Unsaid<V> {
     ticket: Ticket,
     value: V,
-    /// How many bytes that takes beside itself.
+    /// Heap size of the value, in bytes.
     bytes: usize,
     is_final: bool,
     token: Vector,
@@ -64,38 +64,38 @@ impl<V> Unsaid<V> {
     }
 }
 
-/// The queue that a ticket waits in, and its key there.
+/// Queue of a ticket, and its key there.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// An operation that must come before it, by the order of arrival.
+    /// Waiting for this predecessor; with its arrival number.
     Blocked(ReplicaId, u64, u64),
-    /// Its turn, by the order of arrival.
+    /// Waiting for its turn; with its arrival number.
     Ready(u64),
-    /// A record of the journal, by the order in which answers were made.
+    /// Waiting for this journal record; with its creation number.
     Unsaid(u64, u64),
-    /// Its operation, by that one's number, to be final.
+    /// Waiting for this operation to be final.
     Strict(u64),
 }
 
-/// All that wait.
+/// Pending requests and answers.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting<D: DataType> {
     places: BTreeMap<Ticket, (Place, Instant)>,
     by_time: BTreeSet<(Instant, Ticket)>,
-    /// By the first operation that each lacks, and the order of arrival.
+    /// By the first missing predecessor and the arrival number.
     blocked: BTreeMap<(ReplicaId, u64, u64), Blocked<D::Operator>>,
-    /// Those that lack nothing, in the order of arrival.
+    /// Requests without missing predecessors, by arrival number.
     ready: BTreeMap<u64, Blocked<D::Operator>>,
-    /// How much both are.
+    /// Total size of both.
     held: Amount,
     unsaid: BTreeMap<(u64, u64), Unsaid<D::Value>>,
-    /// How many bytes these take.
+    /// Size of these in bytes.
     unsaid_bytes: usize,
-    /// All records up to this one are in the journal.
+    /// Number of the last record in the journal.
     sayable: u64,
-    /// By the numbers of their operations.
+    /// By operation number.
     strict: BTreeMap<u64, Ticket>,
-    /// How many have arrived, and answers were made.
+    /// Arrived requests plus created answers.
     arrivals: u64,
 }
 
@@ -115,12 +115,12 @@ impl<D: DataType> Waiting<D> {
         }
     }
 
-    /// How much waits for what must come before it, or for its turn.
+    /// Amount waiting for predecessors or a turn.
     pub(super) fn blocked(&self) -> Amount {
         self.held
     }
 
-    /// Whether a request waits for nothing but its turn.
+    /// Reports whether a request waits only for its turn.
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -138,7 +138,7 @@ impl<D: DataType> Waiting<D> {
         Some(place)
     }
 
-    /// A request that lacks what of `after` is not in `done`.
+    /// Adds a request, which waits for the part of `after` that is missing in `done`.
     pub(super) fn block(&mut self, request: Blocked<D::Operator>, done: &Vector) {
         self.arrivals += 1;
         self.held.add(request.size());
@@ -167,7 +167,7 @@ impl<D: DataType> Waiting<D> {
         self.held = self.held.without(Amount { operations: 1, bytes: request.size() });
     }
 
-    /// More is done: some lack less.
+    /// Requeues requests whose first missing predecessor is now in `done`.
     pub(super) fn unblock(&mut self, done: &Vector) {
         let Some(((first, ..), _)) = self.blocked.first_key_value() else { return };
         let mut next = Some(*first);
@@ -184,7 +184,7 @@ impl<D: DataType> Waiting<D> {
         }
     }
 
-    /// Takes out those that can never be done here: to be called when the members change.
+    /// Removes requests that have become impossible, after a change of members.
     pub(super) fn refuse_blocked(&mut self, members: &Members) -> Vec<(Ticket, Refusal)> {
         let mut refused = Vec::new();
         let all = self.ready.values().chain(self.blocked.values());
@@ -195,7 +195,7 @@ impl<D: DataType> Waiting<D> {
         refused
     }
 
-    /// The first request that waits for nothing more.
+    /// Takes the first ready request.
     pub(super) fn take_ready(&mut self) -> Option<Blocked<D::Operator>> {
         let (_, request) = self.ready.pop_first()?;
         self.leave(request.ticket);
@@ -203,12 +203,12 @@ impl<D: DataType> Waiting<D> {
         Some(request)
     }
 
-    /// The operator of that one.
+    /// Returns the first ready request.
     pub(super) fn first_ready(&self) -> Option<&Blocked<D::Operator>> {
         self.ready.first_key_value().map(|(_, request)| request)
     }
 
-    /// An answer that waits for a record.
+    /// Adds an answer that waits for a record.
     pub(super) fn say_when(
         &mut self,
         record: u64,
@@ -224,36 +224,36 @@ impl<D: DataType> Waiting<D> {
         self.expect(ticket, Place::Unsaid(record, self.arrivals), until);
     }
 
-    /// How many answers wait for the journal.
+    /// Amount of answers waiting for the journal.
     pub(super) fn unsaid(&self) -> Amount {
         Amount { operations: self.unsaid.len(), bytes: self.unsaid_bytes }
     }
 
-    /// A strict operation waits to be final.
+    /// Adds a strict operation that waits to be final.
     pub(super) fn expect_final(&mut self, number: u64, ticket: Ticket, until: Instant) {
         let before = self.strict.insert(number, ticket);
         assert!(before.is_none(), "one waits for each operation");
         self.expect(ticket, Place::Strict(number), until);
     }
 
-    /// Who waits for this operation of this replica to be final.
+    /// Takes the ticket that waits for this own operation to be final.
     pub(super) fn take_strict(&mut self, number: u64) -> Option<Ticket> {
         let ticket = self.strict.remove(&number)?;
         self.leave(ticket);
         Some(ticket)
     }
 
-    /// All records up to this one are in the journal.
+    /// Records that the journal is durable up to this record.
     pub(super) fn let_say(&mut self, record: u64) {
         self.sayable = self.sayable.max(record);
     }
 
-    /// Whether answers can be given that are not given yet.
+    /// Reports whether an answer is ready to be sent.
     pub(super) fn has_sayable(&self) -> bool {
         self.unsaid.first_key_value().is_some_and(|((record, _), _)| *record <= self.sayable)
     }
 
-    /// Gives the answers whose records are in the journal, as far as the meter allows.
+    /// Sends answers whose records are durable, as far as the meter allows.
     pub(super) fn say(&mut self, meter: &mut Meter, out: &mut Vec<Output<D::Operator, D::Value>>) {
         while meter.has_left()
             && self.has_sayable()
@@ -267,7 +267,7 @@ impl<D: DataType> Waiting<D> {
         }
     }
 
-    /// Takes a ticket out, wherever it waits.
+    /// Removes a ticket from its queue.
     pub(super) fn forget(&mut self, ticket: Ticket) {
         match self.leave(ticket) {
             Some(Place::Blocked(of, number, arrival)) => {
@@ -287,12 +287,12 @@ impl<D: DataType> Waiting<D> {
         }
     }
 
-    /// When the first gives up.
+    /// Returns the earliest deadline.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Refuses those who give up now, and says whose fault it is.
+    /// Refuses expired requests, each with its cause.
     pub(super) fn expire(
         &mut self,
         now: Instant,
@@ -314,7 +314,7 @@ impl<D: DataType> Waiting<D> {
                     let lacks = peers.iter().filter(|(_, peer)| peer.knows.get(me) < number);
                     let mut missing: Vec<ReplicaId> = lacks.map(|(id, _)| id).collect();
                     if missing.is_empty() {
-                        // A replica that leaves waits for all that is before, too.
+                        // A leaving replica also waits for everything before the operation.
                         let behind = peers.iter().filter(|(_, peer)| !peer.knows.covers(has));
                         missing = behind.map(|(id, _)| id).collect();
                     }
@@ -356,7 +356,7 @@ impl<D: DataType> Waiting<D> {
     }
 }
 
-/// Why a request can never be done here, if so.
+/// Returns the reason why a request can never be done here, if any.
 pub(super) fn why_never<O>(request: &Blocked<O>, members: &Members) -> Option<Refusal> {
     let lost = members.lost_of(&request.after);
     let lost = (!lost.is_empty()).then_some(Refusal::Lost(lost));

@@ -1,4 +1,4 @@
-//! A snapshot that is written piece by piece, while the replica goes on.
+//! Incremental encoding of a snapshot, while the replica continues.
 
 use super::{Amount, Label, Replica, ReplicaId, Standing, Vector};
 use crate::binary;
@@ -6,21 +6,21 @@ use crate::data::{DataType, Pieces, Place};
 use crate::work::{self, Meter};
 use serde::Serialize;
 
-/// How many operations are written at once.
+/// Maximum operations encoded at a time.
 const AT_ONCE: Amount = Amount { operations: 64, bytes: 64 << 10 };
 
-/// How far it is.
+/// Position of the encoder.
 #[derive(Debug)]
 enum Stage {
     State(Place),
-    /// Parts behind the state are written up to this one.
+    /// Operations after the state are written up to this vector.
     Rest(Vector),
     End,
 }
 
-/// A snapshot of one moment, as far as it is written: the bytes that [`crate::binary::write()`]
-/// makes of a [`super::Snapshot`]. What is not written yet of the operations behind its state stays
-/// at the replica until [`Replica::end_writing`].
+/// Snapshot being encoded: the bytes that [`crate::binary::write()`] makes of a
+/// [`super::Snapshot`]. The replica retains the operations not written yet until
+/// [`Replica::end_writing`].
 #[derive(Debug)]
 pub struct Writing<D: DataType> {
     state: D::State,
@@ -36,13 +36,13 @@ where
     D::State: Pieces,
     D::Operator: Serialize,
 {
-    /// Begins to write what [`Replica::snapshot`] is.
+    /// Starts to encode [`Replica::snapshot`].
     pub fn begin_writing(&mut self) -> Writing<D> {
         let (has, standing) = (self.origins.done().clone(), self.members.standing().clone());
         self.writing_of(has, standing)
     }
 
-    /// Begins to write what [`Replica::gift`] is.
+    /// Starts to encode [`Replica::gift`].
     pub fn begin_gift(&mut self, to: ReplicaId) -> Option<Writing<D>> {
         let (has, standing) = self.gift_of(to)?;
         Some(self.writing_of(has, standing))
@@ -60,8 +60,8 @@ where
         }
     }
 
-    /// Appends more of a snapshot, as far as the meter allows and until there are `most` bytes.
-    /// Whether that was the end of it.
+    /// Appends the next part, as far as the meter allows and until `out` has `most` bytes. Returns
+    /// whether the snapshot is complete.
     pub fn write(
         &self,
         writing: &mut Writing<D>,
@@ -108,7 +108,7 @@ where
         matches!(writing.stage, Stage::End)
     }
 
-    /// A snapshot is written, or not wanted any more.
+    /// Ends a complete or abandoned encoding.
     pub fn end_writing(&mut self, writing: Writing<D>) {
         drop(writing);
         self.origins.unpin();

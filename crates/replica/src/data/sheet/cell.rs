@@ -1,17 +1,17 @@
-//! Where something stands in a sheet.
+//! Cell references and regions.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// Rows are numbered up to here, as in other programs.
+/// Greatest row number, as in common spreadsheets.
 pub const ROWS_MAX: u32 = 1 << 20;
 
-/// Columns are A to XFD.
+/// Greatest column number: columns are A to XFD.
 pub const COLUMNS_MAX: u32 = 1 << 14;
 
-/// The place of a cell: in JSON `"B9"`, by rows and then by columns in order.
+/// Reference to a cell: in JSON `"B9"`. Ordered by row, then by column.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cell {
     row: u32,
@@ -19,27 +19,27 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The first one.
+    /// Cell A1.
     pub const FIRST: Cell = Cell { row: 1, column: 1 };
 
-    /// The one in this row and this column, counted from 1 on.
+    /// Returns the cell at this row and column, both counted from 1, if they are in range.
     pub fn at(row: u32, column: u32) -> Option<Cell> {
         let fits = (1..=ROWS_MAX).contains(&row) && (1..=COLUMNS_MAX).contains(&column);
         fits.then_some(Cell { row, column })
     }
 
-    /// Its row, from 1 on.
+    /// Row, counted from 1.
     pub fn row(&self) -> u32 {
         self.row
     }
 
-    /// Its column, from 1 on.
+    /// Column, counted from 1.
     pub fn column(&self) -> u32 {
         self.column
     }
 }
 
-/// A rectangle of cells: in JSON `"A1:B9"`, or `"A1"` for a single one.
+/// Rectangle of cells: in JSON `"A1:B9"`, or `"A1"` for a single one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Region {
     first: Cell,
@@ -47,45 +47,45 @@ pub struct Region {
 }
 
 impl Region {
-    /// The one that has these two at its corners.
+    /// Returns the rectangle with these two corners.
     pub fn between(a: Cell, b: Cell) -> Region {
         let first = Cell { row: a.row.min(b.row), column: a.column.min(b.column) };
         let last = Cell { row: a.row.max(b.row), column: a.column.max(b.column) };
         Region { first, last }
     }
 
-    /// Its first cell.
+    /// First cell.
     pub fn first(&self) -> Cell {
         self.first
     }
 
-    /// Its last cell.
+    /// Last cell.
     pub fn last(&self) -> Cell {
         self.last
     }
 
-    /// How many rows it has.
+    /// Number of rows.
     pub fn rows(&self) -> u32 {
         self.last.row - self.first.row + 1
     }
 
-    /// How many columns it has.
+    /// Number of columns.
     pub fn columns(&self) -> u32 {
         self.last.column - self.first.column + 1
     }
 
-    /// How many cells it has.
+    /// Number of cells.
     pub fn area(&self) -> u64 {
         u64::from(self.rows()) * u64::from(self.columns())
     }
 
-    /// Whether this cell is in it.
+    /// Reports whether it contains this cell.
     pub fn contains(&self, cell: Cell) -> bool {
         (self.first.row..=self.last.row).contains(&cell.row)
             && (self.first.column..=self.last.column).contains(&cell.column)
     }
 
-    /// Whether some cell is in both.
+    /// Reports whether both regions share a cell.
     pub fn meets(&self, other: &Region) -> bool {
         self.first.row <= other.last.row
             && other.first.row <= self.last.row
@@ -93,14 +93,14 @@ impl Region {
             && other.first.column <= self.last.column
     }
 
-    /// The cell so many rows and columns behind the first one, if it is within.
+    /// Returns the cell at this offset from the first one, if it is inside.
     pub fn within(&self, rows: u32, columns: u32) -> Option<Cell> {
         let fits = rows < self.rows() && columns < self.columns();
         let (row, column) = (self.first.row.saturating_add(rows), self.first.column);
         fits.then_some(Cell { row, column: column.saturating_add(columns) })
     }
 
-    /// The first cell in it that is not before this one, in the order of cells.
+    /// Returns the first cell of the region at or after this one, in cell order.
     pub(super) fn onward(&self, cell: Cell) -> Option<Cell> {
         let cell = match cell {
             Cell { row, .. } if row < self.first.row => self.first,
@@ -119,7 +119,7 @@ impl From<Cell> for Region {
     }
 }
 
-/// This is not the name of a cell or of a rectangle of them.
+/// Error for an invalid cell or region reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoCell(String);
 

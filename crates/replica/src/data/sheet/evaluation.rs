@@ -1,13 +1,12 @@
-//! What the cells show: formulas are evaluated when somebody asks, and nothing of it is kept.
+//! Displayed values: formulas are evaluated on demand, and no result is cached across queries.
 //!
-//! A formula is evaluated after everything that it looks at. The order is found by Tarjan's
-//! algorithm (SIAM J. Comput. 1:2, 1972) on the formulas as they are written, whatever their `IF`s
-//! would choose, with a stack of its own: a chain of formulas may be as long as the sheet. Formulas
-//! that look at each other in a circle are [`Fault::Circular`], all of them, no matter which one is
-//! asked for.
+//! A formula is evaluated after all its precedents. Tarjan's algorithm (SIAM J. Comput. 1:2, 1972)
+//! determines the order from the formulas as written, whichever branches their `IF`s would take,
+//! with an explicit stack: a chain of formulas may be as long as the sheet. All formulas of a
+//! reference cycle are [`Fault::Circular`], independent of the queried one.
 //!
-//! Everything takes steps, also what is looked at and is not there; when there are no more,
-//! whatever is not known yet is [`Fault::Limit`].
+//! Every lookup takes a step, also of an empty cell; after the last step, every value still unknown
+//! is [`Fault::Limit`].
 
 use super::cell::{Cell, Region};
 use super::formula::{Expression, Formula, Operation};
@@ -18,32 +17,33 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// How many steps it takes, at most, to answer one operation.
+/// Maximum evaluation steps for one operation.
 pub const STEPS_MAX: u64 = 250_000;
 
-/// How long a text is that a formula makes, at most, in bytes.
+/// Maximum length of a text produced by a formula, in bytes.
 pub const TEXT_MAX: usize = 32_767;
 
-/// How many cells beside a rectangle are looked at before the next one within it is looked for.
+/// Number of cells outside a region that are skipped one by one before the next one inside is
+/// looked up.
 const SKIPPED_MAX: usize = 8;
 
-/// One evaluation of whatever is asked for.
+/// Evaluation of one query.
 pub(super) struct Evaluation<'a> {
     sheet: &'a State,
     steps: u64,
-    /// What the formulas show that are evaluated.
+    /// Values of the formulas evaluated so far.
     known: BTreeMap<Cell, Scalar>,
 }
 
-/// A formula whose cells are being looked at.
+/// Formula whose precedents are being visited.
 struct Visit<'a> {
     cell: Cell,
     formula: &'a Formula,
-    /// The formulas that it looks at.
+    /// Formula cells that it reads.
     reads: Vec<Cell>,
     next: usize,
     number: usize,
-    /// The smallest number that is reached from here.
+    /// Smallest number reachable from here (Tarjan's lowlink).
     low: usize,
 }
 
@@ -52,12 +52,12 @@ impl<'a> Evaluation<'a> {
         Evaluation { sheet, steps: STEPS_MAX, known: BTreeMap::new() }
     }
 
-    /// Steps that were taken.
+    /// Returns the steps taken.
     pub(super) fn spent(&self) -> u64 {
         STEPS_MAX - self.steps
     }
 
-    /// What a cell shows.
+    /// Returns the displayed value of a cell.
     pub(super) fn value(&mut self, cell: Cell) -> Scalar {
         match self.settle(cell) {
             Ok(()) => self.shown(cell),
@@ -65,10 +65,10 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates a formula and all that it needs.
+    /// Evaluates a formula and all its precedents.
     fn settle(&mut self, root: Cell) -> Result<(), Fault> {
         let mut numbers: BTreeMap<Cell, usize> = BTreeMap::new();
-        // Formulas whose circles are not complete, in the order of their numbers.
+        // Formulas of incomplete strongly connected components, in the order of their numbers.
         let mut open = Vec::new();
         let mut visits: Vec<Visit> = Vec::new();
         let mut next = Some(root);
@@ -100,11 +100,11 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Begins with a formula, unless it is known what it shows.
+    /// Starts the visit of a formula, unless its value is known.
     fn visit(&mut self, cell: Cell, number: usize) -> Result<Option<Visit<'a>>, Fault> {
         let text = self.sheet.formula_text(cell).filter(|_| !self.known.contains_key(&cell));
         let Some(text) = text else { return Ok(None) };
-        // As if it were read now, which it is only the first time.
+        // Charged as if it were parsed now, which happens only the first time.
         self.step(text.len())?;
         let formula = match self.sheet.meaning(cell) {
             Some(Meaning::Formula(formula)) => formula,
@@ -122,12 +122,12 @@ impl<'a> Evaluation<'a> {
         Ok(Some(Visit { cell, formula, reads, next: 0, number, low: number }))
     }
 
-    /// A circle of formulas is complete: most often it is a single one, which is none.
+    /// Completes a strongly connected component; most often it is a single formula and not a cycle.
     fn close(&mut self, last: &Visit<'a>, circle: &[Cell]) -> Result<(), Fault> {
         if circle.len() == 1 && !last.reads.contains(&last.cell) {
             let value = match self.evaluate(&last.formula.tree) {
                 Err(Fault::Limit) => return Err(Fault::Limit),
-                // Who looks at an empty cell through a formula sees a zero.
+                // A formula that yields an empty cell displays zero.
                 Ok(Scalar::Empty) => Scalar::number(0.0),
                 result => result,
             };
@@ -139,7 +139,7 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    /// What a cell shows whose formula is evaluated, if it has one.
+    /// Returns the displayed value of a cell whose formula, if any, is evaluated.
     fn shown(&self, cell: Cell) -> Scalar {
         match (self.known.get(&cell), self.sheet.meaning(cell)) {
             (Some(known), _) => known.clone(),
@@ -148,13 +148,13 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Takes so many steps.
+    /// Takes `steps` steps.
     pub(super) fn step(&mut self, steps: usize) -> Result<(), Fault> {
         self.steps = self.steps.checked_sub(steps as u64).ok_or(Fault::Limit)?;
         Ok(())
     }
 
-    /// The cells of a region that have something, in order.
+    /// Returns the nonempty cells of a region, in order.
     pub(super) fn filled(&mut self, region: Region) -> Result<Vec<Cell>, Fault> {
         let mut filled = Vec::new();
         let mut from = Some(region.first());
@@ -168,7 +168,7 @@ impl<'a> Evaluation<'a> {
                     filled.push(*cell);
                     continue;
                 }
-                // A few cells beside the region are passed faster than the next row is found.
+                // Skipping a few cells outside the region is faster than a lookup of the next row.
                 outside += 1;
                 if next.is_none() || outside == SKIPPED_MAX {
                     from = next;
@@ -179,7 +179,7 @@ impl<'a> Evaluation<'a> {
         Ok(filled)
     }
 
-    /// What a cell shows that the formula looks at which is evaluated just now.
+    /// Returns the displayed value of a precedent of the formula under evaluation.
     pub(super) fn look(&mut self, cell: Cell) -> Result<Scalar, Fault> {
         self.step(1)?;
         match self.shown(cell) {
@@ -190,7 +190,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// The value of an expression; a region is one only if it is a single cell.
+    /// Evaluates an expression; a region must be a single cell.
     pub(super) fn evaluate(&mut self, expression: &Expression) -> Result<Scalar, Fault> {
         self.step(1)?;
         match expression {
@@ -232,13 +232,13 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Long texts take steps.
+    /// Compares two values; long texts take steps.
     pub(super) fn compare(&mut self, a: &Scalar, b: &Scalar) -> Result<Ordering, Fault> {
         self.step((a.length() + b.length()) / 64)?;
         Ok(a.compare(b))
     }
 
-    /// A text that was made: long ones take steps.
+    /// Returns a computed text; long texts take steps.
     pub(super) fn made(&mut self, text: String) -> Result<Scalar, Fault> {
         self.step(text.len() / 64)?;
         if text.len() > TEXT_MAX { Err(Fault::Value) } else { Ok(Scalar::Text(text.into())) }
@@ -258,7 +258,7 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Where this cell is among those that are open, from the last one on.
+/// Returns the index of a cell in the stack of open ones, found from the top.
 fn numbers_from(open: &[Cell], cell: Cell) -> usize {
     open.iter().rposition(|other| *other == cell).expect("closed once")
 }

@@ -1,6 +1,6 @@
-//! Sheets from files and into files: CSV, and XLSX as other programs write it.
+//! Import and export of sheets: CSV, and XLSX as written by common spreadsheets.
 //!
-//! A file becomes operations, so it is read where the client is, not at a replica.
+//! An imported file becomes operations, so the client parses it, not a replica.
 
 use super::cell::{Cell, Region};
 use super::formula;
@@ -15,11 +15,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Cursor;
 
-/// How many bytes of what is typed are loaded by one operation, at most, if it is not a single
-/// cell.
+/// Maximum bytes of inputs in one load operation, unless it has a single cell.
 const LOAD_MAX: usize = 256 << 10;
 
-/// Why a file is not one that can be read or written.
+/// Reason why a file cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable(String);
 
@@ -31,29 +30,29 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// What a file has.
+/// Contents of an imported file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Import {
-    /// What is to be typed.
+    /// Inputs to set.
     pub cells: BTreeMap<Cell, String>,
-    /// What is not as it was there: a cell, and why.
+    /// Cells whose imported content differs from the file, each with the reason.
     pub notes: Vec<(Cell, String)>,
 }
 
 impl Import {
-    /// Takes a cell with this in it; a formula that cannot be evaluated here is replaced by what it
-    /// showed there.
+    /// Adds a cell with this input; a formula that cannot be evaluated here is replaced by the
+    /// value displayed in the file.
     fn take(&mut self, cell: Cell, input: String, shown: Option<String>) {
         let complaint = Operator::Set(cell, input.clone()).complaint();
         let Some(why) = complaint else {
             self.cells.insert(cell, input);
             return;
         };
-        // The note has the cell beside its cause.
+        // The note stores the cell beside its cause.
         let why = why.strip_prefix(&format!("{cell}: ")).map_or(why.clone(), str::to_owned);
         self.notes.push((cell, why));
         self.cells.extend(shown.map(|mut shown| {
-            // Cut between letters.
+            // Truncate at character boundaries.
             while shown.len() > TEXT_MAX {
                 shown.pop();
             }
@@ -69,7 +68,7 @@ fn cell(row: usize, column: usize) -> Result<Cell, Unusable> {
     cell.ok_or_else(|| Unusable(format!("row {row}, column {column} is outside of a sheet")))
 }
 
-/// The operations that type all this, none of them large.
+/// Splits inputs into load operations of bounded size.
 pub fn loads(cells: BTreeMap<Cell, String>) -> Vec<Operator> {
     let mut loads = Vec::new();
     let (mut load, mut length) = (BTreeMap::new(), 0);
@@ -78,7 +77,7 @@ pub fn loads(cells: BTreeMap<Cell, String>) -> Vec<Operator> {
             loads.push(Operator::Load(std::mem::take(&mut load)));
             length = 0;
         }
-        // What a cell takes beside what is typed.
+        // Overhead of a cell beside its input.
         length += input.len() + 16;
         load.insert(cell, input);
     }
@@ -88,7 +87,7 @@ pub fn loads(cells: BTreeMap<Cell, String>) -> Vec<Operator> {
     loads
 }
 
-/// What a file of comma-separated values has. What begins with `=` is a formula.
+/// Reads comma-separated values. Fields that begin with `=` are formulas.
 pub fn read_csv(bytes: &[u8]) -> Result<Import, Unusable> {
     let unusable = |error: csv::Error| Unusable(error.to_string());
     let mut import = Import::default();
@@ -110,15 +109,15 @@ pub fn read_csv(bytes: &[u8]) -> Result<Import, Unusable> {
     }
 }
 
-/// How many empty lines are between two records, which the reader passes over: they are empty rows.
+/// Counts the empty lines between two records, which the reader skips: they are empty rows.
 fn empty_lines((before, after): (&[u8], &[u8])) -> usize {
     let ends = after.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
     let feeds = ends.filter(|byte| **byte == b'\n').count();
-    // The last record may have been ended by the first half of an end of line.
+    // The last record may have ended at the first half of a CRLF.
     feeds - usize::from(feeds > 0 && before.ends_with(b"\r"))
 }
 
-/// Rows as comma-separated values.
+/// Formats rows as comma-separated values.
 pub fn csv_bytes(rows: &[Vec<Scalar>]) -> Result<Vec<u8>, Unusable> {
     let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
     for row in rows {
@@ -128,7 +127,7 @@ pub fn csv_bytes(rows: &[Vec<Scalar>]) -> Result<Vec<u8>, Unusable> {
     writer.into_inner().map_err(|error| Unusable(error.to_string()))
 }
 
-/// What a sheet of an XLSX file has: the one with this name, or the first one.
+/// Reads a sheet of an XLSX file: the one with this name, or the first one.
 pub fn read_xlsx(bytes: &[u8], name: Option<&str>) -> Result<Import, Unusable> {
     let unusable = |error: calamine::XlsxError| Unusable(error.to_string());
     let mut book = Xlsx::new(Cursor::new(bytes)).map_err(unusable)?;
@@ -137,7 +136,7 @@ pub fn read_xlsx(bytes: &[u8], name: Option<&str>) -> Result<Import, Unusable> {
     let Some(wanted) = wanted.cloned() else {
         return Err(Unusable(format!("there is no such sheet; there are {}", names.join(", "))));
     };
-    // One cell after the other: a range would hold every cell between the first and the last one.
+    // Cell by cell: a range would allocate every cell between the first and the last one.
     let mut cells = book.worksheet_cells_reader(&wanted).map_err(unusable)?;
     let (mut import, mut shared) = (Import::default(), Shared::default());
     while let Some(XlsxCellFormulaMetadataRecord { pos, value, formula }) =
@@ -153,7 +152,7 @@ pub fn read_xlsx(bytes: &[u8], name: Option<&str>) -> Result<Import, Unusable> {
         }
         let cell = cell(pos.0 as usize, pos.1 as usize)?;
         match formula {
-            // Before the names of younger functions, in files only.
+            // Files prefix newer functions with `_xlfn.`.
             Some(formula) => {
                 import.take(cell, format!("={}", formula.replace("_xlfn.", "")), shown);
             }
@@ -163,13 +162,13 @@ pub fn read_xlsx(bytes: &[u8], name: Option<&str>) -> Result<Import, Unusable> {
     Ok(import)
 }
 
-/// Formulas that several cells of a file have, by their numbers: where each stands, and its text.
-/// (The reader has a table as long as the largest number, which a file chooses.)
+/// Shared formulas of a file by their numbers, each with the position and text of its master. (The
+/// reader would allocate a table as long as the largest number, which the file chooses.)
 #[derive(Debug, Default)]
 struct Shared(BTreeMap<usize, ((u32, u32), String)>);
 
 impl Shared {
-    /// The text of the formula of the cell at this place, if there is any.
+    /// Returns the formula text of the cell at this position, if any.
     fn formula(
         &mut self,
         pos: (u32, u32),
@@ -187,14 +186,14 @@ impl Shared {
                 let moved = |(start, text): &(_, String)| expand_shared_formula(text, *start, pos);
                 known.map(moved).transpose()?
             }
-            // Of later versions of the reader: what the cell shows is typed.
+            // Variants of later reader versions: the displayed value is imported.
             _later => None,
         };
         Ok(text.filter(|text| !text.is_empty()))
     }
 }
 
-/// Input that shows the same as a cell of a file.
+/// Returns an input that displays the same as a file's cell.
 fn shown(data: &DataRef<'_>) -> Option<String> {
     match data {
         DataRef::Empty => None,
@@ -210,8 +209,8 @@ fn shown(data: &DataRef<'_>) -> Option<String> {
     }
 }
 
-/// A date or time of a file in the form of ISO 8601: `2026-01-02`, `2026-01-02T03:04:05`,
-/// `03:04:05`. `None` for durations and serial numbers without a date, which stay numbers.
+/// Formats a file's date or time as ISO 8601: `2026-01-02`, `2026-01-02T03:04:05`, `03:04:05`.
+/// `None` for durations and serial numbers without a date, which stay numbers.
 fn date_text(date: &ExcelDateTime) -> Option<String> {
     /// The first serial number after 9999-12-31.
     const END: f64 = 2_958_466.0;
@@ -230,7 +229,7 @@ fn date_text(date: &ExcelDateTime) -> Option<String> {
     })
 }
 
-/// An XLSX file of a region: what was typed into its cells, and what they show.
+/// Encodes a region as XLSX, from the inputs of its cells and their displayed values.
 pub fn xlsx_bytes(
     region: Region,
     inputs: &[Vec<Scalar>],

@@ -1,5 +1,5 @@
-//! Formulas: read by the parser of the formualizer project, within its limits on what a formula may
-//! have, and made into a tree that names only what [`super::functions`] has.
+//! Formulas: parsed by the formualizer project within its limits, and compiled to a tree that names
+//! only functions of [`super::functions`].
 
 use super::cell::{COLUMNS_MAX, Cell, ROWS_MAX, Region};
 use super::functions::{self, Function};
@@ -10,20 +10,20 @@ use formualizer_parse::{
     UnaryOperator,
 };
 
-/// How long a formula is, at most, in bytes.
+/// Maximum length of a formula, in bytes.
 pub const FORMULA_MAX: usize = 8 << 10;
 
-/// How many operators, functions, cells and constants a formula has, at most.
+/// Maximum number of operators, functions, cells and constants in a formula.
 const NODES_MAX: usize = 2048;
 
-/// How deep they are in each other, at most. What looks at a formula is as deep.
+/// Maximum nesting depth; it bounds the recursion of every walk over a formula.
 const DEPTH_MAX: usize = 100;
 
-/// A formula that can be evaluated.
+/// Formula that can be evaluated.
 #[derive(Debug)]
 pub(super) struct Formula {
     pub(super) tree: Expression,
-    /// Everything that it may look at.
+    /// Regions that it may read.
     pub(super) reads: Vec<Region>,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Expression {
     Call(&'static Function, Vec<Expression>),
 }
 
-/// An operation on two values.
+/// Binary operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Add,
@@ -54,7 +54,7 @@ pub(super) enum Operation {
     AtLeast,
 }
 
-/// Why a formula cannot be evaluated: what its cell shows, and what people are told.
+/// Reason why a formula cannot be evaluated: the fault displayed by its cell, and an explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unsound {
     pub(super) fault: Fault,
@@ -65,7 +65,7 @@ fn unsound<T>(fault: Fault, what: impl Into<String>) -> Result<T, Unsound> {
     Err(Unsound { fault, what: what.into() })
 }
 
-/// Reads a formula, which begins with `=`.
+/// Parses a formula, which begins with `=`.
 pub(super) fn parse(text: &str) -> Result<Formula, Unsound> {
     let limits = ParserLimits::default()
         .with_source_bytes(FORMULA_MAX)
@@ -107,7 +107,7 @@ fn expression(node: ASTNode, reads: &mut Vec<Region>) -> Result<Expression, Unso
     }
 }
 
-// What the parser may have one day is none of what is known here; the same below.
+// Variants that the parser may add later are unknown here; the same below.
 #[allow(clippy::wildcard_enum_match_arm)]
 fn unary(op: UnaryOperator, inner: Expression) -> Result<Expression, Unsound> {
     match op {

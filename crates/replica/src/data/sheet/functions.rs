@@ -1,5 +1,5 @@
-//! The functions of formulas. None depends on when or where it is evaluated, on chance, or on a
-//! language; those that are not exact come from `libm`, which gives the same on every machine.
+//! Built-in functions. None depends on time, place, randomness or locale; inexact ones use `libm`,
+//! which gives identical results on every machine.
 
 use super::evaluation::{Evaluation, TEXT_MAX};
 use super::formula::Expression;
@@ -11,13 +11,13 @@ mod texts;
 
 type Result<T = Scalar> = std::result::Result<T, Fault>;
 
-/// A function. What it does not need is not evaluated.
+/// Built-in function. Arguments are evaluated lazily.
 pub(super) struct Function {
     pub(super) name: &'static str,
-    /// How many arguments it takes at least, and at most.
+    /// Minimum and maximum number of arguments.
     pub(super) least: usize,
     pub(super) most: usize,
-    /// The same for people.
+    /// Argument syntax for help texts.
     pub(super) arguments: &'static str,
     pub(super) call: fn(&mut Evaluation<'_>, &[Expression]) -> Result,
 }
@@ -37,7 +37,7 @@ const fn function(
     Function { name, least, most, arguments, call }
 }
 
-/// No function takes more.
+/// Maximum number of arguments of any function.
 const MANY: usize = 255;
 
 const LOGIC: &[Function] = &[
@@ -78,18 +78,18 @@ const LOGIC: &[Function] = &[
 const GROUPS: &[&[Function]] =
     &[LOGIC, numbers::ONE, numbers::SEVERAL, texts::FUNCTIONS, lookup::FUNCTIONS];
 
-/// What other programs have, and cannot be here.
+/// Volatile functions of common spreadsheets, which are not supported here.
 const VOLATILE: &[&str] =
     &["NOW", "TODAY", "RAND", "RANDBETWEEN", "RANDARRAY", "INDIRECT", "OFFSET", "CELL", "INFO"];
 
-/// All functions, by groups.
+/// Returns the names of all functions, by groups.
 pub fn names() -> impl Iterator<Item = &'static str> {
     GROUPS.iter().flat_map(|group| group.iter().map(|function| function.name))
 }
 
-/// The function with this name; or why there is none.
+/// Returns the function with this name, or an explanation.
 pub(super) fn named(name: &str) -> std::result::Result<&'static Function, String> {
-    // What other programs write into files before the names of younger functions.
+    // Files prefix newer functions with this.
     let name = name.strip_prefix("_xlfn.").unwrap_or(name);
     let mut all = GROUPS.iter().flat_map(|group| group.iter());
     let function = all.find(|function| function.name.eq_ignore_ascii_case(name));
@@ -100,8 +100,7 @@ pub(super) fn named(name: &str) -> std::result::Result<&'static Function, String
     })
 }
 
-/// Regions give what their cells have, and nothing for those that have nothing; other arguments
-/// give their value.
+/// Calls back for each nonempty cell of region arguments, and for the value of each other argument.
 fn each(
     ev: &mut Evaluation<'_>,
     args: &[Expression],
@@ -119,7 +118,7 @@ fn each(
     Ok(())
 }
 
-/// What is true of all: cells with texts are not looked at.
+/// Returns the truth values of the arguments; texts in regions are skipped.
 fn truths(ev: &mut Evaluation<'_>, args: &[Expression]) -> Result<Vec<bool>> {
     let mut truths = Vec::new();
     each(ev, args, |value, in_region| {
@@ -131,9 +130,9 @@ fn truths(ev: &mut Evaluation<'_>, args: &[Expression]) -> Result<Vec<bool>> {
     Ok(truths)
 }
 
-/// A number of a function that counts: letters, places, rows.
+/// Evaluates a nonnegative count: characters, positions or rows.
 fn count(ev: &mut Evaluation<'_>, expression: &Expression) -> Result<usize> {
     let number = ev.number(expression)?;
-    // What is larger than any text and any sheet is as good as this.
+    // Larger than any text or sheet.
     if number < 0.0 { Err(Fault::Value) } else { Ok(number.min(1e9) as usize) }
 }

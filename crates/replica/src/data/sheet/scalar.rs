@@ -1,4 +1,4 @@
-//! What a cell shows.
+//! Displayed values of cells.
 
 use crate::data::Value;
 use serde::de::Error;
@@ -7,17 +7,17 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// A finite number, and not minus zero.
+/// Finite number other than minus zero.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub struct Number(f64);
 
 impl Number {
-    /// Nothing, if it is infinite or none.
+    /// Returns `None` for infinities and NaN.
     pub fn new(number: f64) -> Option<Number> {
         number.is_finite().then_some(Number(number + 0.0))
     }
 
-    /// As the processor has it.
+    /// Returns the floating-point value.
     pub fn get(self) -> f64 {
         self.0
     }
@@ -37,7 +37,7 @@ impl fmt::Debug for Number {
     }
 }
 
-/// With fifteen digits, as other programs show it: then 0.1 + 0.2 is 0.3.
+/// Formats fifteen significant digits, as common spreadsheets do: 0.1 + 0.2 displays 0.3.
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rounded: f64 = format!("{:.14e}", self.0).parse().unwrap_or(self.0);
@@ -61,34 +61,35 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// Why a cell shows nothing better.
+/// Error displayed by a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Fault {
-    /// It is divided by zero.
+    /// Division by zero.
     #[serde(rename = "#DIV/0!")]
     Division,
-    /// A text where a number should be, a rectangle where one cell should be, a text too long.
+    /// Wrong type: a text instead of a number, a rectangle instead of one cell, or a text that is
+    /// too long.
     #[serde(rename = "#VALUE!")]
     Value,
-    /// Nothing here has this name.
+    /// Unknown name.
     #[serde(rename = "#NAME?")]
     Name,
-    /// There is no such cell.
+    /// Reference to a cell that does not exist.
     #[serde(rename = "#REF!")]
     Reference,
-    /// A number that cannot be: too large, or not a real one.
+    /// Number out of range or not real.
     #[serde(rename = "#NUM!")]
     Number,
-    /// It is not there.
+    /// Lookup without a match.
     #[serde(rename = "#N/A")]
     Missing,
-    /// It depends on itself.
+    /// Circular reference.
     #[serde(rename = "#CIRC!")]
     Circular,
-    /// The formula cannot be read.
+    /// Malformed formula.
     #[serde(rename = "#ERROR!")]
     Syntax,
-    /// What was asked takes more than [`super::STEPS_MAX`] steps.
+    /// More than [`super::STEPS_MAX`] evaluation steps.
     #[serde(rename = "#LIMIT!")]
     Limit,
 }
@@ -109,23 +110,23 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What a cell shows: in JSON `null`, a number, a boolean, a string or `{"error": "#DIV/0!"}`.
+/// Displayed value: in JSON `null`, a number, a boolean, a string or `{"error": "#DIV/0!"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub enum Scalar {
-    /// Nothing.
+    /// Empty cell.
     Empty,
     /// A number.
     Number(Number),
-    /// Yes or no.
+    /// Boolean.
     Bool(bool),
     /// A text.
     Text(Arc<str>),
-    /// Something went wrong.
+    /// Evaluation error.
     Error(Fault),
 }
 
-/// A scalar as it stands in JSON.
+/// JSON form of a scalar.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Json {
@@ -192,14 +193,13 @@ impl From<&str> for Scalar {
 }
 
 impl Scalar {
-    /// A number, if it can be one.
+    /// Returns a number, or an error if it is not finite.
     pub(super) fn number(number: f64) -> Result<Scalar, Fault> {
         Number::new(number).map(Scalar::Number).ok_or(Fault::Number)
     }
 
-    /// What somebody means who types this into a cell, if it is no formula: a number, a boolean, or
-    /// a text, which may have a `'` before it to say that it is one. No dates: what they look like
-    /// depends on where one lives.
+    /// Parses an input that is no formula: a number, a boolean, or a text, for which a leading `'`
+    /// forces that interpretation. Dates are not recognized: their formats depend on the locale.
     pub fn typed(input: &str) -> Scalar {
         if let Some(text) = input.strip_prefix('\'') {
             return text.into();
@@ -213,7 +213,7 @@ impl Scalar {
         }
     }
 
-    /// What one types to see this.
+    /// Returns an input that displays this value.
     pub fn input(&self) -> String {
         match self {
             Scalar::Number(number) => number.get().to_string(),
@@ -254,8 +254,8 @@ impl Scalar {
         }
     }
 
-    /// Numbers are before texts, and these before booleans; nothing is like whatever it is compared
-    /// with. Capitals make no difference.
+    /// Compares values: numbers before texts, texts before booleans. An empty cell compares as the
+    /// zero, empty text or FALSE of the other operand's type. Letter case is ignored.
     pub(super) fn compare(&self, other: &Scalar) -> Ordering {
         match (self, other) {
             (Scalar::Empty, Scalar::Empty) => Ordering::Equal,
@@ -273,7 +273,7 @@ impl Scalar {
         }
     }
 
-    /// How long its text is, in bytes, if it is one.
+    /// Returns the length of a text in bytes, and 0 for other values.
     pub(in crate::data) fn length(&self) -> usize {
         match self {
             Scalar::Text(text) => text.len(),
@@ -309,10 +309,11 @@ fn parse_bool(text: &str) -> Option<bool> {
     ["FALSE", "TRUE"].iter().position(named).map(|at| at == 1)
 }
 
-/// No number is written with more digits than this.
+/// Maximum digits of a number in an input.
 const DIGITS_MAX: usize = 400;
 
-/// A number as it is written everywhere: no separators, a point, perhaps an exponent.
+/// Parses a number in locale-independent notation: no separators, a decimal point, an optional
+/// exponent.
 fn parse_number(text: &str) -> Option<Number> {
     let plain = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
     let is_short = text.len() <= DIGITS_MAX;

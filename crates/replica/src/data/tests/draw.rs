@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Mostly one of a few, so that operators meet; now and then anything.
+/// Mostly one of a few words, so that operators collide; sometimes arbitrary bytes.
 fn word(rng: &mut Rng) -> Bytes {
     match rng.u8(..8) {
         0 => (0..rng.usize(..4)).map(|_| rng.u8(..)).collect::<Vec<u8>>().into(),
@@ -73,7 +73,7 @@ pub(super) fn log(rng: &mut Rng) -> log::Operator {
     }
 }
 
-/// What is typed into cells: some of it is wrong, and some goes in circles.
+/// Random cell input, some of it malformed and some of it circular.
 pub(super) fn input(rng: &mut Rng) -> String {
     const INPUTS: &[&str] = &[
         "",
@@ -147,7 +147,7 @@ pub(super) fn operator(of: Kind, rng: &mut Rng) -> kind::Operator {
     }
 }
 
-/// The state after some random operators.
+/// Returns the state after some random operators.
 pub(super) fn state(of: Kind, rng: &mut Rng) -> kind::State {
     let mut state = of.initial();
     for _ in 0..rng.usize(..12) {

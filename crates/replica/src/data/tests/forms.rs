@@ -1,4 +1,4 @@
-//! What is written is read again, and what is not written by us harms nobody.
+//! Round trips of the encodings, and robustness against malformed input.
 
 use super::*;
 use crate::binary;
@@ -7,7 +7,7 @@ use expect_test::{Expect, expect};
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 
-/// Both forms say exactly what it is.
+/// Checks that both encodings round-trip.
 fn returns<T: Serialize + DeserializeOwned + PartialEq + Debug>(it: &T) {
     let bytes = binary::write(it);
     assert_eq!(binary::size(it), bytes.len());
@@ -57,7 +57,7 @@ fn what_is_written_is_read() {
             let operator = draw::operator(*kind, rng);
             returns(&operator);
             match kind.read_json(operator.to_json().as_bytes()) {
-                // Some formulas are wrong.
+                // Some formulas are malformed.
                 Err(kind::Refused::Unsound(_)) => {}
                 read => assert_eq!(read, Ok(operator.clone())),
             }
@@ -72,21 +72,21 @@ fn what_is_written_is_read() {
     }
 }
 
-/// Changes a few bytes: others, more, fewer.
+/// Replaces, inserts and removes a few bytes.
 fn spoil(rng: &mut Rng, bytes: &mut Vec<u8>) {
     for _ in 0..rng.usize(1..4) {
         let at = rng.usize(..=bytes.len());
         match rng.u8(..5) {
             0 => bytes.truncate(at),
             1 => bytes.insert(at, rng.u8(..)),
-            // The longest numbers there are: of lengths, they ask for much.
+            // The largest integers: as lengths, they request huge allocations.
             2 => drop(bytes.splice(at..at, [0xff; 9])),
             _ => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte = rng.u8(..)),
         }
     }
 }
 
-/// What can be read of bytes that nobody wrote can be written, and is the same then.
+/// Checks that whatever can be decoded from corrupt bytes round-trips.
 fn bears<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) -> bool {
     let read = binary::read::<T>(bytes);
     read.iter().for_each(returns);
@@ -122,11 +122,11 @@ fn spoilt_bytes_harm_nobody() {
             for read in operators {
                 understood += u32::from(read.is_ok());
                 read.iter().for_each(returns);
-                // Whatever it is: it is said in words, and applied without harm.
+                // Whatever was decoded can be applied without a panic.
                 let _ = read.map(|operator| kind.apply(&mut state.clone(), &operator));
             }
             understood += u32::from(bears::<kind::State>(&bytes));
-            // No entries are read from JSON as an empty list.
+            // Empty entries are read from JSON as an empty list.
             understood += u32::from(binary::read::<Value>(&bytes).is_ok());
             let _ = serde_json::from_slice::<Value>(&bytes);
             understood += u32::from(bears::<Message<kind::Operator>>(&bytes));
@@ -135,7 +135,7 @@ fn spoilt_bytes_harm_nobody() {
     assert!(understood > 1000, "{understood}");
 }
 
-/// What a command line and a piece of JSON mean to a type; of errors, the first line.
+/// Compares the parse of command lines and JSON by a type; of errors, the first line.
 fn words(kind: Kind, said: &[&str], expected: &Expect) {
     let mut lines = String::new();
     for line in said {
@@ -311,7 +311,7 @@ fn what_json_means() {
     );
 }
 
-/// The examples in the tables are good.
+/// The examples in the documented tables are valid.
 #[test]
 fn each_example_is_one() {
     let docs = include_str!("../../../../../docs/replica.md");
@@ -367,7 +367,7 @@ fn values_as_json() {
     }
 }
 
-/// Longer than any operator may be, in every form.
+/// Operators above the size limit are rejected in every form.
 #[test]
 fn operators_are_bounded() {
     let fits = "x".repeat(kind::OPERATOR_MAX - 5);

@@ -1,4 +1,4 @@
-//! What is sent again is done once.
+//! Retried operations execute once.
 
 use super::*;
 use crate::data::once::{ANSWERS_MAX, Call, IDLE_MAX_MS, SESSIONS_MAX, SessionId, WINDOW};
@@ -15,7 +15,7 @@ fn call(session: u128, number: u64) -> Option<Call> {
     Some(Call { session: SessionId(session), number })
 }
 
-/// Few sessions and numbers, so that they meet; numbers on both sides of the window.
+/// Few sessions and numbers, so that they collide; numbers on both sides of the window.
 pub(super) fn draw<O>(rng: &mut Rng, operator: O) -> Operator<O> {
     let number = rng.u64(1..4) + if rng.bool() { 0 } else { WINDOW - 1 };
     let once = if rng.u8(..4) == 0 { None } else { call(rng.u128(..3), number) };
@@ -66,7 +66,7 @@ fn what_is_behind_the_window_was_done() {
     assert_eq!(said[2..], [Value::Repeated, Value::Integer(3)]);
 }
 
-/// Answers are kept as far as there is room for them, those of the last numbers first.
+/// Results are retained within the size limit, those of the latest numbers first.
 #[test]
 fn long_answers_are_not_kept() {
     let swap = |number, length| {
@@ -89,7 +89,7 @@ fn long_answers_are_not_kept() {
     );
     let answer = |length| Value::Bytes(vec![b'x'; length].into());
     assert_eq!(said[1..3], [answer(half), answer(half)]);
-    // The answer to number 3 left no room for that to number 2; that to number 4 has none.
+    // The result of number 3 left no room for that of number 2; that of number 4 is too large.
     assert_eq!(said[3..6], [answer(half), Value::Repeated, answer(half)]);
     assert_eq!(said[6..], [answer(ANSWERS_MAX), Value::Repeated]);
 }
@@ -101,7 +101,7 @@ fn apply_all(
     operators.into_iter().for_each(|operator| drop(Once(Counter).apply(state, &operator)));
 }
 
-/// The table is bounded by count and by age, and costs the same for each operation.
+/// The table is bounded by count and by age, and the cost per operation is constant.
 #[test]
 fn sessions_are_forgotten_when_there_are_too_many_or_they_are_old() {
     let data = Once(Counter);
@@ -126,7 +126,7 @@ fn sessions_are_forgotten_when_there_are_too_many_or_they_are_old() {
     assert_eq!(state.sessions(), 1);
 }
 
-/// States that differ in nothing but answers are equal, and stay so when they are written.
+/// States that differ only in retained results are equal, also after a round trip.
 #[test]
 fn states_return() {
     let [mut one, mut other] = [(); 2].map(|()| Once(Counter).initial());
@@ -154,8 +154,8 @@ fn states_return() {
 type Twin = Replica<Once<Counter>>;
 type Outputs = Vec<Output<Operator<counter::Operator>, Value>>;
 
-/// Two replicas whose journals are at once and between whom nothing is lost; what is answered is
-/// gathered: by whom, the ticket, the value, and whether it is final.
+/// Two replicas with instantaneous journals and lossless links. Answers are collected with the
+/// replica, the ticket, the value, and whether it is final.
 struct Pair {
     replicas: [Twin; 2],
     answers: Vec<(u16, u64, Value, bool)>,
@@ -197,18 +197,18 @@ impl Pair {
     }
 }
 
-/// A client gives up on one replica, which has done what it asked, and asks the other one. The
-/// retry stands *before* the original in the eventual order: then that is the one that is done, and
-/// both get the same answer.
+/// A client gives up on a replica that has executed its operation, and retries at the other one.
+/// The retry is *before* the original in the eventual order: it is the one that executes, and both
+/// get the same result.
 #[test]
 fn a_retry_at_another_place_of_the_order() {
     let mut pair = Pair::new();
-    // Two others' operations give the original a late label.
+    // Two operations of another session give the original a late label.
     pair.ask(0, 1, false, add(7, 1, 100));
     pair.ask(0, 2, false, add(7, 2, 100));
     pair.ask(0, 3, true, add(1, 1, 5));
     pair.ask(1, 4, true, add(1, 1, 5));
-    // Neither has heard of the other.
+    // Neither has received the other's operations.
     assert_eq!(*pair.replicas[0].current().inner(), 205);
     assert_eq!(*pair.replicas[1].current().inner(), 5);
     pair.step(0, Input::Connected(ReplicaId(1)));
@@ -219,7 +219,7 @@ fn a_retry_at_another_place_of_the_order() {
     let finals = pair.answers.iter().filter(|(.., is_final)| *is_final);
     let mut finals: Vec<_> = finals.map(|(at, ticket, value, _)| (*at, *ticket, value)).collect();
     finals.sort_by_key(|(_, ticket, _)| *ticket);
-    // After the retry (its label is 1, of replica 1) and the first of the others.
+    // After the retry (its label is 1, of replica 1) and the first operation of the other session.
     let five = Value::Integer(105);
     assert_eq!(finals, [(0, 3, &five), (1, 4, &five)]);
     for replica in &mut pair.replicas {

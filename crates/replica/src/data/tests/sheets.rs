@@ -1,4 +1,4 @@
-//! What sheets show.
+//! Displayed values of sheets.
 
 use super::*;
 use crate::data::sheet::{
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 type State = sheet::State;
 
-/// A sheet with this in it.
+/// Returns a sheet with these inputs.
 fn with(cells: impl IntoIterator<Item = (Cell, String)>) -> State {
     let mut state = Sheet.initial();
     let cells = cells.into_iter().collect();
@@ -30,7 +30,7 @@ fn get(state: &mut State, name: &str) -> String {
     serde_json::to_string(&value).expect("has a form")
 }
 
-/// What each formula shows beside these cells, one a line.
+/// Compares the displayed values of formulas beside these cells, one a line.
 fn shows(formulas: &str, expected: &Expect) {
     let mut lines = String::new();
     for formula in formulas.trim_matches('\n').lines() {
@@ -254,7 +254,7 @@ fn functions() {
     );
 }
 
-/// All cells of a circle show that, whichever one is asked for, and whoever looks at one of them.
+/// All cells of a cycle display that fault, whichever is queried first, and so do their dependents.
 #[test]
 fn circles_are_the_same_from_everywhere() {
     let cells = [
@@ -282,7 +282,7 @@ fn region(name: &str) -> Region {
     name.parse().expect("is a region")
 }
 
-/// None of these crashes or stalls.
+/// None of these formulas crashes or stalls the evaluator.
 #[test]
 fn nasty_formulas() {
     let around = |before: &str, inner: &str, after: &str, times| {
@@ -323,7 +323,7 @@ fn nasty_formulas() {
     }
 }
 
-/// A chain as long as there are steps is followed, without a stack that grows.
+/// A chain that uses all steps is evaluated without growth of the stack.
 #[test]
 fn long_chains() {
     let chain = |length| {
@@ -337,7 +337,7 @@ fn long_chains() {
     assert_eq!(get(&mut circle, "A9"), "{\"error\":\"#CIRC!\"}");
 }
 
-/// Sheets of which each cell is harmless.
+/// Sheets in which each cell is harmless by itself.
 #[test]
 fn nasty_sheets() {
     let long = "x".repeat(32_000);
@@ -358,7 +358,7 @@ fn nasty_sheets() {
         with(numbers().chain(sums)),
         with(texts().chain(counts)),
         with(many.chain(all)),
-        // Everything looks at everything.
+        // Every cell reads every other.
         with((1..400).map(|row| (at(row, 1), "=COUNT(B1:B9, A1:A400)".to_owned()))),
     ];
     let limits = sheets.map(|mut state| {
@@ -372,7 +372,7 @@ fn nasty_sheets() {
     expect!["[Some(0), Some(1975), None, Some(394), Some(0)]"].assert_eq(&format!("{limits:?}"));
 }
 
-/// Whatever is typed: something is shown.
+/// Any input displays something.
 #[test]
 fn formulas_of_random_words() {
     const WORDS: &[&str] = &[
@@ -430,7 +430,7 @@ fn formulas_of_random_words() {
         let mut rng = base::rng::seeded(seed);
         let mut formula = String::from("=");
         if rng.bool() {
-            // Often complete.
+            // Often well-formed.
             let names: Vec<_> = function_names().collect();
             let name = rng.choice(names).expect("there are some");
             let args: Vec<_> = (0..rng.usize(..5)).map(|_| draw::input(&mut rng)).collect();
@@ -464,7 +464,7 @@ fn files_return() {
     assert_eq!(Sheet.apply(&mut state, &Operator::Used), Value::Bytes("A1:C9".into()));
     let (inputs, shown) = (Operator::Inputs(all), Operator::Range(all));
     let (inputs, shown) = (rows(&mut state, &inputs), rows(&mut state, &shown));
-    // With formulas, both ways, through a file of another program's form.
+    // Round trip with formulas, through the file format of another program.
     let file = xlsx_bytes(all, &inputs, &shown).expect("can be written");
     let import = read_xlsx(&file, None).expect("can be read");
     assert_eq!(import.notes, []);
@@ -472,7 +472,7 @@ fn files_return() {
     assert_eq!(rows(&mut again, &Operator::Range(all)), shown);
     assert_eq!(import.cells[&cell("A6")], "=A1+A2");
     assert!(read_xlsx(&file, Some("no such sheet")).is_err());
-    // CSV has what is shown, or what was typed.
+    // CSV has the displayed values or the inputs.
     let typed = read_csv(&csv_bytes(&inputs).expect("can be written")).expect("can be read");
     assert_eq!(with(typed.cells), state);
     let csv = csv_bytes(&shown).expect("can be written");

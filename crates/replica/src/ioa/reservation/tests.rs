@@ -45,7 +45,7 @@ fn states_md_is_fresh() {
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/ioa/reservation/states.md"));
 }
 
-/// Feeds a script to a free process; what it asked for, one line for each input.
+/// Feeds a script to a free process; returns its outputs, one line for each input.
 fn trace(script: &[Input]) -> String {
     let (mut machine, mut text) = (Reservation::new(), String::new());
     for input in script {

@@ -1,8 +1,8 @@
-//! Messages that are lost or late: whatever has not arrived is sent again.
+//! Retransmission of lost and late messages.
 
 use super::*;
 
-/// Takes the next step that a replica has to take by itself; its messages.
+/// Steps a replica at its own deadline; returns its messages.
 fn wait(replica: &mut Counting) -> Vec<Message<Operator>> {
     let at = replica.deadline().expect("it waits for nothing, and has not told all");
     let mut out = Vec::new();
@@ -11,9 +11,9 @@ fn wait(replica: &mut Counting) -> Vec<Message<Operator>> {
     said(out)
 }
 
-/// An acknowledgement of the epoch before does not count in this one, and the first message of an
-/// epoch to arrive may have been sent before others: the peer is asked until it has said in this
-/// epoch that it has everything.
+/// An acknowledgement of the previous epoch does not count in this one, and the first message of an
+/// epoch to arrive may be older than others: the peer is asked until it has acknowledged everything
+/// in this epoch.
 #[test]
 fn a_late_message_of_an_epoch_does_not_end_the_asking() {
     let mut a = replica(A, &[A, B]);
@@ -27,7 +27,7 @@ fn a_late_message_of_an_epoch_does_not_end_the_asking() {
     let has: Vector = [(A, 1)].into_iter().collect();
     let sealed = Message { change: Some(change), ..message(has.clone(), false) };
     step(&mut a, Input::Heard(B, sealed));
-    // What it asks now is lost.
+    // The request is lost.
     step(&mut a, Input::Persisted(3));
     assert_eq!(a.standing().membership.epoch, next);
     let late = Message { epoch: next, ..message(Vector::new(), false) };
@@ -39,7 +39,7 @@ fn a_late_message_of_an_epoch_does_not_end_the_asking() {
     assert_eq!(a.deadline(), Some(NOW + Duration::from_secs(1)), "only its client waits");
 }
 
-/// A peer that was never heard may not have heard either.
+/// A peer never heard from may not have received the change either.
 #[test]
 fn a_change_is_told_again_to_one_that_was_never_heard() {
     let mut a = replica(A, &[A, B]);
@@ -47,15 +47,15 @@ fn a_change_is_told_again_to_one_that_was_never_heard() {
     assert_eq!(a.deadline(), None, "nothing changes, and there is nothing to tell");
     let change = a.plan(&add_c()).expect("it can");
     step(&mut a, Input::Change(change.clone()));
-    // The first time it is lost.
+    // The first transmission is lost.
     let told = said(step(&mut a, Input::Persisted(1)));
     assert!(matches!(&told[..], [Message { change: Some(_), .. }]), "{told:?}");
     let told = wait(&mut a);
     assert_eq!(told[0].change.as_deref(), Some(&change));
 }
 
-/// A membership without this replica is nothing to those who have sealed that its members are lost:
-/// they need what this replica has.
+/// A membership without this replica is void for those that have sealed its members as lost: they
+/// need the operations of this replica.
 #[test]
 fn a_leaver_goes_on_without_the_lost_that_have_removed_it() {
     let members = [A, B, C];
@@ -72,7 +72,7 @@ fn a_leaver_goes_on_without_the_lost_that_have_removed_it() {
     assert!(a.is_removed());
     let without = Wish { lost: [B].into(), ..remove };
     step(&mut a, Input::Heard(C, tells(c.plan(&without).expect("it can"))));
-    // What it says then is lost.
+    // The following message is lost.
     step(&mut a, Input::Persisted(3));
     assert!(!a.is_removed());
     let told = wait(&mut a);
@@ -81,7 +81,7 @@ fn a_leaver_goes_on_without_the_lost_that_have_removed_it() {
     assert!(a.is_removed());
 }
 
-/// The same when the others have come to a membership with this replica and without the lost one.
+/// The same after the others have reached a membership with this replica and without the lost one.
 #[test]
 fn a_member_of_the_next_membership_is_not_removed_by_a_retired_one() {
     let members = [A, B, C];

@@ -1,11 +1,11 @@
-//! Members that are silent are removed by all others, or not at all.
+//! Unresponsive members are removed by all others, or not at all.
 
 use super::*;
 
 const C: ReplicaId = ReplicaId(2);
 const D: ReplicaId = ReplicaId(3);
 
-/// Outputs of a replica at this time.
+/// Returns the outputs of a replica at this time.
 fn step_at(replica: &mut Counting, seconds: u64, input: Input<Operator>) -> Vec<Out> {
     let mut out = Vec::new();
     replica.step(NOW + Duration::from_secs(seconds), input, &mut out);
@@ -45,7 +45,7 @@ fn silent(ids: &[ReplicaId]) -> Input<Operator> {
     Input::Silent(ids.iter().copied().collect())
 }
 
-/// One that is connected with all others, and has heard all of them say in which epoch they are.
+/// Returns a replica connected with all others that has all confirmations of the epoch.
 fn settled(members: &[ReplicaId]) -> Counting {
     let mut a = replica(A, members);
     for other in members.iter().copied().filter(|it| *it != A) {
@@ -65,12 +65,12 @@ fn all_others_remove_one_that_is_silent() {
     let change = a.standing().change.clone().expect("it is sealed");
     assert_eq!((change.lost.clone(), change.forced), ([C].into(), false));
     assert_eq!(a.unsealed(), [B]);
-    // What it says from now on is not heard.
+    // Its later messages are ignored.
     step_at(&mut a, 12, Input::Heard(C, message([(C, 1)].into_iter().collect(), true)));
     assert_eq!(a.knows_of(C).map(|knows| knows.get(C)), Some(0));
 }
 
-/// Again and again, and not after it has ended.
+/// Votes are repeated while the silence lasts, and no longer.
 #[test]
 fn votes_are_repeated() {
     let mut a = settled(&[A, B, C]);
@@ -78,7 +78,7 @@ fn votes_are_repeated() {
     assert_eq!(votes(&step_at(&mut a, 11, Input::Tick)), 0);
     assert!(a.deadline().is_some_and(|at| at <= NOW + Duration::from_secs(12)));
     assert_eq!(votes(&step_at(&mut a, 12, Input::Tick)), 2);
-    // The others hear that it is so no more, once.
+    // The others get the retraction, once.
     let out = step_at(&mut a, 13, silent(&[]));
     let empty = |it: &Out| matches!(it, Output::Vote(_, vote) if vote.silent.is_empty());
     assert_eq!(out.iter().filter(|it| empty(it)).count(), 2, "{out:?}");
@@ -88,10 +88,10 @@ fn votes_are_repeated() {
 
 #[test]
 fn nobody_is_removed_unless_all_others_agree_now() {
-    // Of two, nobody is.
+    // Of two members none is removed.
     let mut a = settled(&[A, B]);
     assert_eq!(removes(&step_at(&mut a, 10, silent(&[B]))), None);
-    // One of the others hears it, or did not say for long that it does not, or in another epoch.
+    // One of the others hears it, or its vote is too old, or of another epoch.
     let mut a = settled(&[A, B, C, D]);
     step_at(&mut a, 10, silent(&[D]));
     assert_eq!(removes(&step_at(&mut a, 11, voted(B, &[D]))), None);
@@ -99,7 +99,7 @@ fn nobody_is_removed_unless_all_others_agree_now() {
     let vote = Vote { epoch: Epoch { number: 2, by: 7 }, silent: [D].into() };
     assert_eq!(removes(&step_at(&mut a, 13, Input::Voted(C, vote))), None);
     assert_eq!(removes(&step_at(&mut a, 16, voted(C, &[D]))), None, "the other vote is old");
-    // Two are silent: half of them.
+    // Two are silent: half of the members.
     step_at(&mut a, 17, silent(&[C, D]));
     assert_eq!(removes(&step_at(&mut a, 17, voted(B, &[C, D]))), None);
     step_at(&mut a, 18, silent(&[D]));
@@ -109,8 +109,8 @@ fn nobody_is_removed_unless_all_others_agree_now() {
     assert_eq!(a.standing().change.as_ref().map(|it| it.lost.clone()), Some([D].into()));
 }
 
-/// Others may be in another membership already: whoever is in one to which not all come must not
-/// remove them.
+/// Others may be in another membership already: a replica in one that some members never enter must
+/// not remove them.
 #[test]
 fn nobody_is_removed_before_all_have_said_that_they_are_members() {
     let mut a = replica(A, &[A, B, C]);
@@ -118,7 +118,7 @@ fn nobody_is_removed_before_all_have_said_that_they_are_members() {
     step(&mut a, Input::Heard(B, message(Vector::new(), false)));
     step_at(&mut a, 10, silent(&[C]));
     assert_eq!(removes(&step_at(&mut a, 11, voted(B, &[C]))), None, "it was never heard");
-    // A change is under way: C may have come to another membership by it.
+    // A change is in progress: C may have reached another membership by it.
     let mut a = settled(&[A, B, C]);
     let wish = Wish { remove: [B].into(), ..Wish::default() };
     let change = a.plan(&wish).expect("it can be");

@@ -1,4 +1,4 @@
-//! Members that are said to be lost, and have gone on by a change that is under way.
+//! Members declared lost that have continued by the change in progress.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -7,10 +7,10 @@ const D: ReplicaId = ReplicaId(3);
 const E: ReplicaId = ReplicaId(4);
 const ALL: [ReplicaId; 5] = [A, B, C, D, E];
 
-/// Whether a message arrives, by its sender and its receiver.
+/// Delivery of a message, by sender and receiver.
 type Arrives = fn(ReplicaId, ReplicaId, &Message<Operator>) -> bool;
 
-/// Replicas that tell each other at once, and whose journals take no time.
+/// Replicas with immediate delivery and instantaneous journals.
 struct Net {
     replicas: BTreeMap<ReplicaId, Counting>,
     now: Instant,
@@ -31,7 +31,7 @@ impl Net {
         net
     }
 
-    /// One input, and all that follows from it.
+    /// Performs one input and everything that follows from it.
     fn step(&mut self, at: ReplicaId, input: Input<Operator>) {
         let Some(replica) = self.replicas.get_mut(&at) else { return };
         let mut out = Vec::new();
@@ -59,7 +59,7 @@ impl Net {
         }
     }
 
-    /// Time for whatever is told again.
+    /// Advances the time, for retransmissions.
     fn pass(&mut self) {
         for _ in 0..20 {
             self.now = self.now + Duration::from_secs(1);
@@ -71,7 +71,7 @@ impl Net {
         self.replicas[&at].plan(wish)
     }
 
-    /// Asks a replica for a strict operation; whether it is answered.
+    /// Submits a strict operation to a replica; returns whether it is answered.
     fn answers_strict(&mut self, at: ReplicaId, ticket: u64) -> bool {
         let until = self.now + Duration::from_secs(60);
         let (ticket, after) = (Ticket(ticket), Vector::new());
@@ -95,7 +95,7 @@ fn lost(these: &[ReplicaId]) -> Wish {
 }
 
 /// C and D leave, to which all agree; A and B are in the next membership with E, which has not
-/// heard that all have agreed. Then A and B are cut off.
+/// learned that all have agreed. Then A and B are partitioned from the rest.
 fn divided() -> Net {
     let mut net = Net::new();
     net.arrives = |from, to, message| {
@@ -119,7 +119,7 @@ fn divided() -> Net {
 fn who_may_have_gone_on_is_not_given_up_without_force() {
     let mut net = divided();
     assert_eq!(net.plan(E, &lost(&[A, B])), Err(Objection::Split));
-    // Nor by one after the other.
+    // Not one after the other either.
     let one = net.plan(E, &lost(&[A])).expect("one is not more than those that stay");
     net.step(E, Input::Change(one));
     assert_eq!(net.plan(E, &lost(&[B])), Err(Objection::Split));
@@ -127,7 +127,7 @@ fn who_may_have_gone_on_is_not_given_up_without_force() {
     assert!(!net.answers_strict(E, 1), "B has gone on");
 }
 
-/// Two administrators, who give up one each.
+/// Two administrators each declare one member lost.
 #[test]
 fn nor_by_two_changes_that_are_joined() {
     let mut net = divided();
@@ -141,7 +141,7 @@ fn nor_by_two_changes_that_are_joined() {
     assert!(!net.answers_strict(E, 1), "B has gone on");
 }
 
-/// Force is a promise that they do not go on; if it is wrong, both parts answer.
+/// Force promises that the lost do not continue; if that is wrong, both partitions answer.
 #[test]
 fn force_divides_a_service() {
     let mut net = divided();
@@ -154,7 +154,7 @@ fn force_divides_a_service() {
     assert!(net.answers_strict(E, 1) && net.answers_strict(A, 2));
 }
 
-/// A replica in a later membership of these.
+/// Returns a replica in a later membership of these.
 fn member(me: ReplicaId, members: &BTreeMap<ReplicaId, String>) -> Counting {
     let epoch = Epoch { number: 2, by: 1 };
     let first = Membership::first(members.clone());
@@ -171,8 +171,8 @@ fn subsets(of: &[ReplicaId]) -> Vec<BTreeSet<ReplicaId>> {
     (0..1 << of.len()).map(choose).collect()
 }
 
-/// Whether the lost and the new ones, by themselves, may end a change of a membership to which
-/// others have come by the first change.
+/// Reports whether the lost and the new members can complete, on their own, a change of a
+/// membership that was reached by the first change.
 fn can_go_on(first: &Change, second: &Change, old: &[ReplicaId]) -> bool {
     let is_new = |id: &ReplicaId| !old.contains(id);
     let goes_on = |id: &&ReplicaId| second.lost.contains(id) || is_new(id);
@@ -182,8 +182,8 @@ fn can_go_on(first: &Change, second: &Change, old: &[ReplicaId]) -> bool {
     member(*begun, &first.members).plan(&lost(&others.collect::<Vec<_>>())).is_ok()
 }
 
-/// The parts of a change in which these leave and so many come, each of which some may have
-/// completed.
+/// Returns the parts of a change with these leaving members and any of its new ones: some members
+/// may have completed each of them.
 fn parts(sealed: &Change, old: &[ReplicaId], leave: &BTreeSet<ReplicaId>) -> Vec<Change> {
     let new = || sealed.members.iter().filter(|(id, _)| !old.contains(id));
     let leave: Vec<ReplicaId> = leave.iter().copied().collect();
@@ -196,8 +196,8 @@ fn parts(sealed: &Change, old: &[ReplicaId], leave: &BTreeSet<ReplicaId>) -> Vec
     leaves.flat_map(|leave| (0..=new().count()).map(move |come| part(&leave, come))).collect()
 }
 
-/// Outcomes by the members that are lost, when one or two administrators give up members
-/// of a replica that has sealed a change; and how often it does not let them.
+/// Returns the sealed outcomes when one or two administrators declare members lost at a replica
+/// that has sealed a change, and the number of refusals.
 fn given_up(sealed: &Counting, old: &[ReplicaId]) -> (Vec<Change>, usize) {
     let wishes = subsets(&old[1..]).into_iter().filter(|it| !it.is_empty());
     let wishes = wishes.map(|lost| Wish { lost, ..Wish::default() });
@@ -222,8 +222,8 @@ fn given_up(sealed: &Counting, old: &[ReplicaId]) -> (Vec<Change>, usize) {
     (all.into_values().collect(), refused)
 }
 
-/// Of up to five members some leave and others come; then some are lost. Whatever is allowed
-/// without force leaves the lost no way to go on, whichever part of the first change they have
+/// Of up to five members some leave and others join; then some are lost. Every change permitted
+/// without force leaves the lost no way to continue, whichever part of the first change they have
 /// completed.
 #[test]
 fn no_two_changes_without_force_divide_a_service() {
@@ -253,11 +253,11 @@ fn one_that_does_not_agree_is_given_up_without_force() {
     let three = &ALL[..3];
     let new = Wish { add: [(D, String::new())].into(), ..Wish::default() };
     for (members, first, second) in [
-        // It is to leave, and is gone.
+        // A leaving member is lost.
         (three, remove(&[C]), lost(&[C])),
         (&ALL[..], remove(&[D, E]), lost(&[E])),
         (&ALL[..], remove(&[C, D, E]), lost(&[E])),
-        // A new one is to come, and a member is gone.
+        // A new member joins, and a member is lost.
         (three, new, lost(&[C])),
     ] {
         let mut a = replica(A, members);

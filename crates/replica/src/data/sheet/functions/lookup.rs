@@ -1,4 +1,4 @@
-//! Functions that look for something among cells.
+//! Lookup functions.
 
 use super::{Evaluation, Expression, Fault, Function, Result, Scalar, count, function};
 use crate::data::sheet::cell::{Cell, Region};
@@ -8,7 +8,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function("INDEX", (2, 3), "CELLS, ROW, [COLUMN]", |ev, args| {
         let (region, mut row) = (region(&args[0])?, count(ev, &args[1])?);
         let mut column = args.get(2).map_or(Ok(1), |arg| count(ev, arg))?;
-        // In a single row, one number is that of a column.
+        // In a single row, a single index is a column number.
         if args.len() == 2 && region.rows() == 1 {
             (row, column) = (1, row);
         }
@@ -91,19 +91,19 @@ fn region(arg: &Expression) -> Result<Region> {
     }
 }
 
-/// How many rows and columns a cell of a region is behind its first one.
+/// Returns the row and column offsets of a cell in its region.
 fn distance(region: Region, cell: Cell) -> (u32, u32) {
     (cell.row() - region.first().row(), cell.column() - region.first().column())
 }
 
-/// The cell in this row and this column of a region, from 1 on.
+/// Returns the value at this row and column of a region, both counted from 1.
 fn look_at(ev: &mut Evaluation<'_>, region: Region, row: usize, column: usize) -> Result {
     let behind = |number: usize| number.checked_sub(1).and_then(|n| u32::try_from(n).ok());
     let place = behind(row).zip(behind(column)).ok_or(Fault::Value)?;
     ev.look(region.within(place.0, place.1).ok_or(Fault::Reference)?)
 }
 
-/// The first cell with this value; or the last one that is not greater, in cells that are in order.
+/// Finds the first cell equal to `key`, or in a sorted region the last one not greater.
 fn find(ev: &mut Evaluation<'_>, key: &Scalar, region: Region, exact: bool) -> Result<Cell> {
     let mut found = None;
     for cell in ev.filled(region)? {
@@ -125,7 +125,7 @@ fn number_at(ev: &mut Evaluation<'_>, cell: Cell) -> Result<Option<f64>> {
     }
 }
 
-/// The sum of the numbers whose cells, or those beside them, fit; and how many they are.
+/// Returns the sum and the count of the numbers whose cells, or the cells parallel to them, match.
 fn sum_if(ev: &mut Evaluation<'_>, args: &[Expression]) -> Result<(f64, f64)> {
     let (cells, condition) = (region(&args[0])?, Condition::read(ev.evaluate(&args[1])?));
     let added = args.get(2).map_or(Ok(cells), region)?;
@@ -141,14 +141,14 @@ fn sum_if(ev: &mut Evaluation<'_>, args: &[Expression]) -> Result<(f64, f64)> {
     Ok((sum, count))
 }
 
-/// How a condition begins, which orders fit, and whether only those of the same kind do.
+/// Prefix of a condition, the orderings that match, and whether only values of the same kind do.
 type Sign = (&'static str, fn(Ordering) -> bool, bool);
 
-/// A condition as it is written: `5`, `"text"`, `">=5"`, `"<>text"`.
+/// Condition as written: `5`, `"text"`, `">=5"`, `"<>text"`.
 struct Condition {
     fits: fn(Ordering) -> bool,
     value: Scalar,
-    /// Whether only what is of the same kind fits: a text is not greater than 5.
+    /// Whether only values of the same kind match: a text is not greater than 5.
     same_kind: bool,
 }
 
@@ -173,7 +173,7 @@ impl Condition {
     }
 }
 
-/// The cells of a region that have something which fits.
+/// Returns the nonempty cells of a region that match a condition.
 fn fitting(ev: &mut Evaluation<'_>, region: Region, condition: &Condition) -> Result<Vec<Cell>> {
     let mut fitting = Vec::new();
     for cell in ev.filled(region)? {

@@ -1,9 +1,9 @@
-//! Functions of numbers.
+//! Numeric functions.
 
 use super::{Evaluation, Expression, Fault, Function, MANY, Result, Scalar, each, function};
 use std::f64::consts::PI;
 
-/// One number from one or two.
+/// Functions of one or two numbers.
 pub(super) const ONE: &[Function] = &[
     function("ABS", (1, 1), "NUMBER", |ev, args| one(ev, args, f64::abs)),
     function("SIGN", (1, 1), "NUMBER", |ev, args| {
@@ -31,7 +31,7 @@ pub(super) const ONE: &[Function] = &[
         if divisor == 0.0 {
             return Err(Fault::Division);
         }
-        // With the sign of the divisor, and exact also if the quotient is not.
+        // The remainder has the sign of the divisor, and is exact even if the quotient is not.
         let rest = number % divisor;
         let other_side = rest != 0.0 && (rest < 0.0) != (divisor < 0.0);
         Scalar::number(if other_side { rest + divisor } else { rest })
@@ -44,7 +44,7 @@ pub(super) const ONE: &[Function] = &[
     function("TRUNC", (1, 2), "NUMBER, [DIGITS]", |ev, args| rounded(ev, args, f64::trunc)),
 ];
 
-/// One number from several: of regions, the numbers in them.
+/// Aggregates over numbers; of regions, over the numbers in them.
 pub(super) const SEVERAL: &[Function] = &[
     function("SUM", (1, MANY), "NUMBERS", |ev, args| Scalar::number(sum(&numbers(ev, args)?))),
     function("PRODUCT", (1, MANY), "NUMBERS", |ev, args| {
@@ -94,11 +94,11 @@ fn second(ev: &mut Evaluation<'_>, args: &[Expression], default: f64) -> Result<
 fn rounded(ev: &mut Evaluation<'_>, args: &[Expression], f: fn(f64) -> f64) -> Result {
     let (number, digits) = (ev.number(&args[0])?, second(ev, args, 0.0)?.trunc());
     let scale = libm::pow(10.0, digits.abs());
-    // No number has so many digits: it is itself, or nothing of it is left.
+    // Beyond the precision of any number: the result is the number itself, or zero.
     if !scale.is_finite() || digits > 0.0 && !(number * scale).is_finite() {
         return Scalar::number(if digits > 0.0 { number } else { 0.0 });
     }
-    // 1.005 is a little less than that, and is meant to be 1.01: what is shown is rounded.
+    // 1.005 is stored slightly smaller but should round to 1.01, so the displayed value is rounded.
     let near = |x: f64| format!("{x:.14e}").parse().unwrap_or(x);
     Scalar::number(match digits < 0.0 {
         true => f(near(number / scale)) * scale,
@@ -106,7 +106,8 @@ fn rounded(ev: &mut Evaluation<'_>, args: &[Expression], f: fn(f64) -> f64) -> R
     })
 }
 
-/// Texts that are arguments must be numbers; in regions they are passed over.
+/// Returns the numbers of the arguments. Text arguments must be numeric; texts in regions are
+/// skipped.
 fn numbers(ev: &mut Evaluation<'_>, args: &[Expression]) -> Result<Vec<f64>> {
     let mut numbers = Vec::new();
     each(ev, args, |value, in_region| {
@@ -138,7 +139,7 @@ fn mean(numbers: &[f64]) -> Result {
     }
 }
 
-/// Of a sample.
+/// Returns the sample variance.
 fn variance(numbers: &[f64]) -> Result<f64> {
     if numbers.len() < 2 {
         return Err(Fault::Division);

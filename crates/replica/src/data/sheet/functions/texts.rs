@@ -1,4 +1,4 @@
-//! Functions of texts. Letters are counted, not bytes.
+//! Text functions. Lengths and positions count characters, not bytes.
 
 use super::{Expression, Fault, Function, MANY, Result, Scalar, TEXT_MAX, count, each, function};
 use crate::data::sheet::evaluation::Evaluation;
