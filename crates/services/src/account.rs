@@ -1,8 +1,8 @@
-//! The bytes that open files hold, and which of them holds most.
+//! Memory accounting of open files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes held by open files. Each counts its bytes here before it takes them.
+/// Bytes held by open files. Each file is charged before it allocates.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     sum: usize,
@@ -11,17 +11,17 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Bytes that all files hold together.
+    /// Total bytes of all files.
     pub(crate) fn sum(&self) -> usize {
         self.sum
     }
 
-    /// Bytes that this file holds.
+    /// Bytes held by this file.
     pub(crate) fn of(&self, open: usize) -> usize {
         self.of.get(&open).copied().unwrap_or(0)
     }
 
-    /// This file holds so many bytes from now on.
+    /// Sets the bytes held by a file.
     pub(crate) fn set(&mut self, open: usize, bytes: usize) {
         let before = match bytes {
             0 => self.of.remove(&open).unwrap_or(0),
@@ -34,7 +34,7 @@ impl Account {
         }
     }
 
-    /// The file that holds most, with how much that is.
+    /// Returns the largest holder: its bytes, then the file.
     pub(crate) fn largest(&self) -> Option<(usize, usize)> {
         self.by_size.last().copied()
     }

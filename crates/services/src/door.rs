@@ -1,19 +1,20 @@
-//! The file `peer`, as another replica writes to it.
+//! Acceptor of peer connections: the server side of the file `peer`.
 //!
-//! Who opens it reads a challenge, and writes a proof that it knows the secret of the service and
-//! which of its replicas it is. What it writes then is a stream of [letters](crate::Letter); what
-//! it reads is the answer to one, if there is any. Both are [messages](crate::seal) with
-//! authentication codes: they can be read on their way, and not changed.
+//! A peer opens the file, reads a challenge, and writes a proof of its identity and of its
+//! knowledge of the service's secret. Everything after that is a stream of
+//! [letters](crate::Letter); the read side carries the answer to one of them, if it has one. Both
+//! directions are [messages](crate::seal) with authentication codes: readable on the wire, but not
+//! modifiable.
 //!
 //! ```text
 //!   peer: read ──▶ challenge (32 bytes)
 //!   peer: write ◀── replica (2 bytes), random (32 bytes), proof (32 bytes)
-//!   peer: read ──▶ verdict: come in, or you are no member any more (32 bytes)
+//!   peer: read ──▶ verdict: welcome or farewell (32 bytes)
 //!   peer: write ◀── letter, letter …
-//!   peer: read, behind the verdict ──▶ parts of an answer
+//!   peer: read, after the verdict ──▶ parts of an answer
 //! ```
 //!
-//! Proofs and verdicts are codes that only who knows the secret can make (`proof.rs`).
+//! Proofs and verdicts are authentication codes that require the secret (`proof.rs`).
 
 use crate::letter::{CHUNK_MAX, chunk};
 use crate::proof::{self, Random, Seals, VERDICT, Verdict};
@@ -25,39 +26,39 @@ use std::collections::VecDeque;
 use tree::flat::part;
 use tree::{Output, Reply, RequestId};
 
-/// How long a letter can be, bytes. One operation always fits.
+/// Maximum length of a letter, in bytes. One operation always fits.
 pub(crate) const MESSAGE_MAX: usize = 4 << 20;
 
-/// Bytes of an answer that wait to be read, at most, where it is made as it is read.
+/// Maximum unread bytes of an answer that is generated on demand.
 pub(crate) const SAID_MAX: usize = 1 << 20;
 
-/// One open file `peer`.
+/// Open file `peer`.
 #[derive(Debug)]
 pub(crate) struct Door {
     state: State,
-    /// Bytes received of a letter that is not whole yet.
+    /// Bytes of an incomplete letter.
     input: Buf,
-    /// How much of the stream came.
+    /// Bytes of the stream received.
     taken: u64,
-    /// What is to be read: a verdict, and behind it an answer.
+    /// Readable bytes: the verdict, followed by an answer.
     said: VecDeque<u8>,
-    /// Bytes in front of that, which were read and are not kept.
+    /// Bytes before these, already read and dropped.
     gone: u64,
-    /// Whether there is an answer, or will be.
+    /// Whether there is or will be an answer.
     is_answered: bool,
-    /// Whether any part of it was made.
+    /// Whether a part of the answer has been generated.
     is_begun: bool,
-    /// The snapshot that the answer is made of.
+    /// Snapshot from which the answer is generated.
     pub(crate) gift: Option<Box<Writing<Data>>>,
-    /// The turn for which letters wait.
+    /// Turn for which letters are queued.
     pub(crate) turn: Option<u64>,
-    /// A write whose letters wait for their turn.
+    /// Write pending until its letters are processed.
     writes: Option<(RequestId, u32)>,
-    /// A read that waits for more of the answer.
+    /// Read pending for more of the answer.
     reads: Option<(RequestId, Read)>,
 }
 
-/// The next bytes to be read.
+/// Position and length of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) offset: u64,
@@ -67,15 +68,15 @@ pub(crate) struct Read {
 
 #[derive(Debug)]
 enum State {
-    /// Waits for the proof.
+    /// Waiting for the proof.
     Challenged(Random),
-    /// Takes letters of this replica.
+    /// Waiting for letters of this replica.
     Open(ReplicaId, Box<Seals>),
-    /// What came made no sense: takes no more.
+    /// Closed after an invalid message.
     Shut,
 }
 
-/// Why something is not taken; the file is of no use any more.
+/// Error for rejected input; the file is unusable afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused;
 
@@ -96,24 +97,24 @@ impl Door {
         }
     }
 
-    /// Bytes that it holds.
+    /// Bytes held.
     pub(crate) fn held(&self) -> usize {
         self.input.len() + self.said.len()
     }
 
-    /// Whether there is an answer to what was written, or will be.
+    /// Reports whether there is or will be an answer.
     pub(crate) fn is_answered(&self) -> bool {
         self.is_answered
     }
 
-    /// This is the answer to what was written.
+    /// Sets the answer.
     pub(crate) fn answer(&mut self, answer: &[u8]) {
         let count = answer.len().div_ceil(CHUNK_MAX).max(1);
         let mut parts = answer.chunks(CHUNK_MAX);
         (1..=count).for_each(|number| self.add(parts.next().unwrap_or_default(), number == count));
     }
 
-    /// A part of the answer, of at most [`CHUNK_MAX`] bytes.
+    /// Appends a part of the answer, of at most [`CHUNK_MAX`] bytes.
     pub(crate) fn add(&mut self, part: &[u8], is_last: bool) {
         (self.is_answered, self.is_begun) = (true, true);
         if let State::Open(_, seals) = &mut self.state {
@@ -121,23 +122,23 @@ impl Door {
         }
     }
 
-    /// Whether any part of the answer was made.
+    /// Reports whether a part of the answer has been generated.
     pub(crate) fn is_begun(&self) -> bool {
         self.is_begun
     }
 
-    /// An answer begins that is made as it is read.
+    /// Starts an answer that is generated on demand.
     pub(crate) fn begin_gift(&mut self, writing: Writing<Data>) {
         self.is_answered = true;
         self.gift = Some(Box::new(writing));
     }
 
-    /// Whether more of the answer should be made.
+    /// Reports whether more of the answer should be generated.
     pub(crate) fn wants_more(&self) -> bool {
         self.gift.is_some() && self.said.len() < SAID_MAX
     }
 
-    /// Who writes, if it has proved that.
+    /// Returns the authenticated peer.
     pub(crate) fn peer(&self) -> Option<ReplicaId> {
         match &self.state {
             State::Open(peer, _) => Some(*peer),
@@ -145,13 +146,13 @@ impl Door {
         }
     }
 
-    /// Takes no more. What is left of a gift has to be ended by whoever made it.
+    /// Rejects all further input. The caller must end the encoding of an unfinished join snapshot.
     pub(crate) fn shut(&mut self) {
         (self.state, self.input, self.said) = (State::Shut, Buf::default(), VecDeque::new());
     }
 
-    /// A read: answered at once, or when there is more to be read.
-    /// Whether it was answered.
+    /// Starts a read, which completes now or when there is more to read. Returns whether it
+    /// completed.
     pub(crate) fn read(&mut self, id: RequestId, read: Read, out: &mut Vec<Output>) -> bool {
         if self.reads.is_some() {
             out.push(Output::Reply(id, Err(Error::Busy)));
@@ -161,12 +162,13 @@ impl Door {
         self.answer_read(out)
     }
 
-    /// The read that waits.
+    /// Returns the pending read.
     pub(crate) fn waiting_read(&self) -> Option<RequestId> {
         self.reads.map(|(id, _)| id)
     }
 
-    /// Answers the read that waits, if there is something to be read, or no more comes.
+    /// Completes the pending read, if there is something to read or nothing more is coming. Returns
+    /// whether none is pending.
     pub(crate) fn answer_read(&mut self, out: &mut Vec<Output>) -> bool {
         let Some((id, Read { offset, count, headroom })) = self.reads else { return true };
         let data = match &self.state {
@@ -178,7 +180,7 @@ impl Door {
                 }
                 Some(behind) => {
                     let behind = usize::try_from(behind).unwrap_or(usize::MAX);
-                    // The verdict stays: whoever reads from the beginning sees nothing else first.
+                    // The verdict stays readable: a read from the start always begins with it.
                     let passed = behind.min(self.said.len());
                     if self.gone + passed as u64 > VERDICT as u64 {
                         self.said.drain(..passed);
@@ -197,31 +199,31 @@ impl Door {
         true
     }
 
-    /// A write has come whose letters are taken when it is their turn.
+    /// Records a write whose letters are queued.
     pub(crate) fn begin_write(&mut self, id: RequestId, count: u32) {
         self.writes = Some((id, count));
     }
 
-    /// Whether letters of a write wait for their turn.
+    /// Reports whether a write is pending.
     pub(crate) fn is_writing(&self) -> bool {
         self.writes.is_some()
     }
 
-    /// Its letters are taken, or not.
+    /// Completes the pending write.
     pub(crate) fn end_write(&mut self, result: Result<(), Error>, out: &mut Vec<Output>) {
         if let Some((id, count)) = self.writes.take() {
             out.push(Output::Reply(id, result.map(|()| Reply::Written(count))));
         }
     }
 
-    /// Nobody wants what is read any more.
+    /// Cancels the pending read.
     pub(crate) fn cancel_read(&mut self, id: RequestId, out: &mut Vec<Output>) {
         if self.reads.take_if(|(read, _)| *read == id).is_some() {
             out.push(Output::Reply(id, Err(Error::Cancelled)));
         }
     }
 
-    /// Nothing that waits is answered any more, for this reason; the read that did.
+    /// Fails the pending write and read. Returns the read.
     pub(crate) fn end(&mut self, why: Error, out: &mut Vec<Output>) -> Option<RequestId> {
         self.end_write(Err(why), out);
         let (id, _) = self.reads.take()?;
@@ -229,11 +231,11 @@ impl Door {
         Some(id)
     }
 
-    /// Takes what is written; then, who has come in, if somebody did. What that one is told is the
-    /// verdict of `judge`.
+    /// Processes written bytes. Returns the peer if they authenticate it; `judge` chooses the
+    /// verdict sent to it.
     ///
     /// # Errors
-    /// If that is no proof, or is not the next of the stream.
+    /// If the bytes are not a valid proof, or do not continue the stream.
     pub(crate) fn write(
         &mut self,
         settings: &Settings,
@@ -252,7 +254,7 @@ impl Door {
                 }
                 None => false,
             },
-            // A stream begins anew at each door.
+            // Offsets start at zero for each open file.
             State::Open(..) if offset == self.taken => {
                 self.input.extend(data);
                 self.taken += data.len() as u64;
@@ -267,10 +269,10 @@ impl Door {
         Err(Refused)
     }
 
-    /// The next whole letter that came.
+    /// Returns the next complete letter.
     ///
     /// # Errors
-    /// If it is longer than letters are, or is not what was sent.
+    /// If it is too long or not authentic.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, Refused> {
         let State::Open(_, seals) = &mut self.state else { return Ok(None) };
         let (message, taken) = match seals.theirs.open(&self.input, MESSAGE_MAX) {
@@ -296,7 +298,7 @@ mod tests {
 
     const CHALLENGED: Random = [7; CHALLENGE];
 
-    /// A door, and what was proved there.
+    /// Returns an authenticated acceptor, and the introduction used.
     fn open(verdict: Verdict) -> (Door, Introduction) {
         let theirs = Settings { me: ReplicaId(2), ..settings() };
         let introduction = Introduction::new(&theirs, settings().me, &CHALLENGED, [1; CHALLENGE]);
@@ -341,7 +343,7 @@ mod tests {
             let mut reader = Reader::new(introduction.seals.theirs);
             let part = said(&mut door, VERDICT as u64).expect("an answer");
             assert_eq!(reader.take(&part), Ok(Some(whole)));
-            // What is passed is not kept.
+            // Bytes that were read are dropped.
             assert_eq!(said(&mut door, (VERDICT + part.len()) as u64), Ok(Vec::new()));
             assert_eq!((door.held(), said(&mut door, 40)), (0, Err(Error::Invalid)));
         }
@@ -365,7 +367,7 @@ mod tests {
             }
             assert_eq!(came, [&b"ab"[..], b"", b"cde"]);
         }
-        // However much comes, only what is not taken is kept.
+        // However long the stream, only unprocessed bytes are held.
         let (mut door, introduction) = open(Verdict::Welcome);
         let some = stream(&introduction, 1000);
         let mut offset = 0;
@@ -383,7 +385,7 @@ mod tests {
         assert_eq!(door.next(), Err(Refused));
     }
 
-    /// Somebody between both ends changes, repeats or leaves out what is written.
+    /// An attacker modifies, replays or drops messages.
     #[test]
     fn what_is_not_as_it_was_sent_shuts_the_door() {
         let (_, introduction) = open(Verdict::Welcome);

@@ -1,8 +1,8 @@
-//! Operations as they become final, for everybody who has the file `events` open.
+//! Final operations as a stream, for every reader of the file `events`.
 //!
-//! The last lines are kept once, however many listen: each listener knows how far it has read. One
-//! that is too slow is told how many lines it has missed; one that stopped within a line that is
-//! not kept any more comes to the end of the file.
+//! The latest lines are stored once for all listeners, each of which has a position. A slow
+//! listener is informed of the number of lines missed; one that stopped inside a dropped line gets
+//! the end of the file.
 
 use crate::{Operator, Value};
 use replica::data::once::Call;
@@ -11,44 +11,44 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 
-/// Bytes of lines that are kept for listeners. The last line is kept, however long it is.
+/// Bytes of lines retained for listeners. The last line is retained whatever its length.
 pub(crate) const KEPT_MAX: usize = 4 << 20;
 
-/// An operation that is final.
+/// Final operation as a line of JSON.
 #[derive(Serialize)]
 struct Event<'a> {
     replica: ReplicaId,
     number: u64,
     op: Box<RawValue>,
     value: &'a Value,
-    /// The session, and the number in it, of what is done once: it may become final several times,
-    /// and was done the first time.
+    /// Session and number of an exactly-once operation. It may become final several times; only the
+    /// first occurrence executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     once: Option<Call>,
 }
 
-/// The last lines.
+/// Retained lines.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// The number of the first line that is kept.
+    /// Number of the first retained line.
     first: u64,
 }
 
-/// How far one listener has read.
+/// Position of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listener {
-    /// The number of the next line.
+    /// Number of the next line.
     next: u64,
-    /// Bytes of it that were read.
+    /// Bytes of it already read.
     offset: usize,
-    /// Lines that were missed, and bytes read of the line that tells of them.
+    /// Count of missed lines, and bytes read of the line that reports them.
     missed: Option<(u64, usize)>,
 }
 
 impl Events {
-    /// Adds an operation and its value, in a line of JSON.
+    /// Appends an operation and its value as a line of JSON.
     pub(crate) fn add(&mut self, entry: &Entry<Operator>, value: &Value) {
         let (replica, number) = (entry.label.origin, entry.number);
         let op = RawValue::from_string(entry.operator.operator.to_json()).expect("it is JSON");
@@ -69,23 +69,24 @@ impl Events {
         }
     }
 
-    /// Forgets all lines: nobody listens.
+    /// Drops all lines, when there are no listeners.
     pub(crate) fn clear(&mut self) {
         self.first += self.lines.len() as u64;
         (self.lines, self.bytes) = (VecDeque::new(), 0);
     }
 
-    /// Bytes that are kept.
+    /// Bytes retained.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// One who listens from now on.
+    /// Returns a listener that starts after the last line.
     pub(crate) fn listener(&self) -> Listener {
         Listener { next: self.first + self.lines.len() as u64, offset: 0, missed: None }
     }
 
-    /// Events for a listener, at most so many bytes; `None`: wait. Nothing is the end.
+    /// Reads up to `count` bytes for a listener; `None` if none are available yet, empty at the
+    /// end.
     pub(crate) fn read(&self, listener: &mut Listener, count: usize) -> Option<Vec<u8>> {
         let end = self.first + self.lines.len() as u64;
         assert!(listener.next <= end, "what was read was there");

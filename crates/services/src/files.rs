@@ -2,12 +2,12 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `ops` | operations are written, answers are read |
-//! | `value` | the value after all that is done here |
-//! | `stable` | the value after all that is final |
-//! | `status`, `status.json` | how far this replica and the others are |
-//! | `events` | a line of JSON for each operation that becomes final from now on |
-//! | `peer` | what the other replicas write |
+//! | `ops` | write operations, read answers |
+//! | `value` | value after all operations done here |
+//! | `stable` | value after all final operations |
+//! | `status`, `status.json` | progress of this replica and its peers |
+//! | `events` | a line of JSON for each operation that becomes final after the open |
+//! | `peer` | messages of the other replicas |
 
 use crate::door::{Door, Read};
 use crate::events::{self, Listener};
@@ -22,13 +22,13 @@ use std::time::Duration;
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, NodeId, OpenId, Output, Reply, Request, RequestId};
 
-/// Most files that can be open at once.
+/// Maximum open files.
 pub const OPENS_MAX: usize = 1 << 18;
 
-/// So many of them can be `peer` only.
+/// Open files reserved for `peer`.
 const PEERS_KEPT: usize = 4096;
 
-/// The files, with their numbers and modes.
+/// File numbers.
 const OPS: usize = 1;
 pub(crate) const VALUE: usize = 2;
 pub(crate) const STABLE: usize = 3;
@@ -46,38 +46,37 @@ const FILES: [flat::File; 7] = [
     ("events", EVENTS, 0o444),
 ];
 
-/// How long answers are waited for when the server ends. Who waits for one that needs others is
-/// told that it does not come.
+/// Time limit for pending answers at shutdown. Answers that depend on other replicas fail after it.
 const ENDING_TIME: Duration = Duration::from_secs(1);
 
-/// What those who wait for something to be said can hope for.
+/// Shutdown state of pending reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Whatever comes.
+    /// Running: reads wait without limit.
     No,
-    /// Answers, until then.
+    /// Draining: only answers are awaited, until then.
     Until(Instant),
-    /// Nothing: the server ends.
+    /// Ended: nothing is awaited.
     Now,
 }
 
-/// An open file.
+/// Open file.
 #[derive(Debug)]
 pub(crate) enum Opened {
     Directory,
     Text(Vec<u8>),
-    /// What a client asks, and its reads.
+    /// Operation session, and its pending reads.
     Ops(Box<Talk>, Reads),
-    /// What another replica writes.
+    /// Acceptor of a peer.
     Door(Box<Door>),
-    /// What becomes final, and reads that wait for it.
+    /// Listener to final operations, and its pending reads.
     Events(Listener, Reads),
-    /// Its contents were given up: memory was short, and it held most.
+    /// File whose contents were evicted: memory was short, and it was the largest.
     Dropped,
 }
 
 impl Opened {
-    /// How many bytes it holds.
+    /// Bytes held.
     pub(crate) fn held(&self) -> usize {
         match self {
             Opened::Ops(talk, _) => talk.held(),
@@ -89,27 +88,27 @@ impl Opened {
 }
 
 impl Hosted {
-    /// The root.
+    /// Returns the root directory.
     pub fn root(&self) -> NodeId {
         NodeId::new(self.index, ROOT)
     }
 
-    /// Its attributes.
+    /// Returns the root's attributes.
     pub fn root_stat(&self) -> Stat {
         self.stat(ROOT)
     }
 
-    /// How many files are open.
+    /// Number of open files.
     pub fn opens(&self) -> usize {
         self.opens.len()
     }
 
-    /// Bytes that open files hold together, and what is kept for those who listen.
+    /// Bytes held by open files and by retained events.
     pub fn held(&self) -> usize {
         self.account.sum() + self.events.bytes()
     }
 
-    /// The most that this can be, but for what is answered at the same time, bytes.
+    /// Upper bound of [`Hosted::held`] in bytes, except for replies of the current step.
     pub fn held_max(&self) -> usize {
         self.limits.held + events::KEPT_MAX
     }
@@ -149,7 +148,7 @@ impl Hosted {
                     .map(|open| Reply::Fetched(self.stat(ROOT), Buf::default(), Some(open))),
                 Err(error) => Err(error),
             },
-            // Who writes a file anew makes it empty first: nothing is kept here.
+            // Truncation before a rewrite succeeds: the file has no contents to truncate.
             Ask::SetStat { node, set, .. } if node.local() == OPS && set.size.is_some() => {
                 Ok(Reply::Done)
             }
@@ -242,7 +241,7 @@ impl Hosted {
         Ok(Reply::Opened(self.open(opened)?, self.stat(file)))
     }
 
-    /// Opens a text: all of it is of one moment.
+    /// Opens a text, which is a consistent snapshot.
     pub(crate) fn open_text(
         &mut self,
         now: Instant,
@@ -256,7 +255,7 @@ impl Hosted {
         }
     }
 
-    /// The text with this path; nothing: the directory.
+    /// Returns the text file at this path, or `None` for the directory.
     fn find_text(&self, path: &[Name]) -> Result<Option<usize>, Error> {
         match path {
             [] => Ok(None),
@@ -268,13 +267,13 @@ impl Hosted {
         }
     }
 
-    /// Counts anew what an open file holds.
+    /// Updates the accounted bytes of an open file.
     pub(crate) fn count(&mut self, open: usize) {
         self.account.set(open, self.opens.get(open).map_or(0, Opened::held));
     }
 
-    /// Rejects a request of a session, with a sentence, a code and the replicas at fault. Returns
-    /// whether the reply has the sentence: false if there was no room.
+    /// Rejects a request of a session, with an explanation, a code and the replicas at fault.
+    /// Returns whether the reply contains the explanation: false if there was no room.
     pub(crate) fn complain_to(
         &mut self,
         now: Instant,
@@ -289,8 +288,8 @@ impl Hosted {
         has_room
     }
 
-    /// Whether there is room for so many bytes more in a file. Where there is none, files that hold
-    /// more than that are given up, those that hold most first.
+    /// Makes room for `more` bytes in a file, by evicting files larger than that file would become,
+    /// largest first. Returns whether there is room.
     pub(crate) fn make_room(
         &mut self,
         now: Instant,
@@ -310,14 +309,15 @@ impl Hosted {
         true
     }
 
-    /// Gives up what an open file holds; whoever has it open is told so.
+    /// Evicts the contents of an open file; its pending requests fail.
     pub(crate) fn give_up(&mut self, now: Instant, open: usize, out: &mut Vec<Output>) {
         let opened = std::mem::replace(&mut self.opens[open], Opened::Dropped);
         self.end(now, open, opened, Error::NoMemory, out);
         self.count(open);
     }
 
-    /// Gives reads of an open file what is there; where nothing more is coming, that is the end.
+    /// Completes reads of an open file with available data, or with the end of the file if no more
+    /// can follow.
     pub(crate) fn answer_reads(&mut self, open: usize, out: &mut Vec<Output>) {
         let end = |ends: bool| ends.then(Vec::new);
         let (no_answers, no_events) = (self.ending == Ending::Now, self.ending != Ending::No);
@@ -344,14 +344,14 @@ impl Hosted {
         self.take_turn(open);
     }
 
-    /// The server ends: nobody waits here for what does not come. For an answer a little, for more
-    /// to become final not at all.
+    /// Starts the shutdown: pending reads for events end now, and those for answers after a short
+    /// time.
     pub fn drain(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.ending = Ending::Until(now + ENDING_TIME);
         self.answer_all(out);
     }
 
-    /// Looks whether it is time to give up the answers that did not come.
+    /// Ends the wait for answers when its time limit has passed.
     pub(crate) fn end_waits(&mut self, now: Instant, out: &mut Vec<Output>) {
         if let Ending::Until(at) = self.ending
             && at <= now
@@ -366,7 +366,7 @@ impl Hosted {
         opens.into_iter().for_each(|open| self.answer_reads(open, out));
     }
 
-    /// Keeps what has become final for everybody who listens.
+    /// Records a final operation for the listeners.
     pub(crate) fn tell_final(&mut self, entry: &Operation<Operator>, value: &Value) {
         if self.listeners > 0 {
             self.events.add(entry, value);
@@ -374,7 +374,7 @@ impl Hosted {
         }
     }
 
-    /// Gives those who wait for what has become final what there is.
+    /// Completes pending reads of listeners with new events.
     pub(crate) fn answer_listeners(&mut self, out: &mut Vec<Output>) {
         if std::mem::take(&mut self.has_events) {
             let waiting: Vec<usize> = self.listening.iter().copied().collect();
@@ -382,8 +382,8 @@ impl Hosted {
         }
     }
 
-    /// Nobody wants the answer to a request any more: only reads and texts wait, and writes of
-    /// others, which are taken.
+    /// Cancels a request. Only reads, texts and queued writes of peers can be pending; the latter
+    /// still complete.
     pub(crate) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
         if self.drop_text(id) {
             return out.push(Output::Reply(id, Err(Error::Cancelled)));
@@ -407,7 +407,7 @@ impl Hosted {
         self.count(open.local());
     }
 
-    /// Ends what was done with an open file, which may be given to somebody else.
+    /// Ends the state of an open file before its number is reused.
     fn end(
         &mut self,
         now: Instant,
@@ -421,7 +421,7 @@ impl Hosted {
                 talk.turn.map(|turn| self.turns.remove(&turn));
                 let asked: Vec<Ticket> = talk.open().collect();
                 for ticket in asked {
-                    // What is refused meanwhile has nobody to hear it.
+                    // Later refusals have no recipient.
                     if self.tickets.remove(&ticket).is_some() {
                         self.step_replica(now, Input::Forget(ticket), out);
                     }
@@ -471,7 +471,7 @@ impl Hosted {
     }
 }
 
-/// The root of the tree with this number, and its attributes.
+/// Returns the root of the tree with this number, and its attributes.
 pub fn root(index: u16, owner: u32, date: Time) -> (NodeId, Stat) {
     let alike = alike(index, owner, date);
     (NodeId::new(index, ROOT), flat::stat(&FILES, ROOT, &alike))

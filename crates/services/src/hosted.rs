@@ -1,5 +1,5 @@
-//! A replica in a server: the machine of the algorithm, with its journal, its links to the others,
-//! and its files.
+//! A replica in a server: the replica's state machine with its journal, its links to peers, and its
+//! files.
 
 #[cfg(test)]
 mod tests;
@@ -36,48 +36,48 @@ use store::Store;
 use tree::remote::{self, Remote};
 use tree::{Ask, Id, Input, NodeId, Output, Reply, Request, RequestId};
 
-/// Where services are, in the tree of every server.
+/// Directory of the services in the tree of every server.
 pub const PLACE: &str = "services";
 
-/// The file that other replicas write to.
+/// File for messages of other replicas.
 const PEER: &str = "peer";
 
-/// Operations of the links to other replicas have numbers from here on, and each has so many.
+/// First operation number of peer links; each link has [`OF_PEER`] numbers.
 const PEERS: u64 = 1 << 40;
 const OF_PEER: u32 = 8;
 
-/// How long operations gather before others are told of them.
+/// Delay for batching gossip.
 const GOSSIP: Duration = Duration::from_millis(5);
 
-/// How much is read at once of what a new member begins with, bytes.
+/// Read size for a join snapshot, in bytes.
 const FETCH: u32 = 64 << 10;
 
-/// Most news that wait to be told.
+/// Maximum queued messages to the operator.
 const NEWS_MAX: usize = 16;
 
-/// What is the matter with a replica whose volume is full.
+/// Failure message of a replica whose volume is full.
 pub(crate) const FULL: &str = "the volume of this replica is full: end its server, make the \
                                volume larger with 'upcall replica grow FILE --size SIZE', and \
                                start it again";
 
-/// What a replica needs of the server that has it.
+/// Parameters of a replica from its server.
 #[derive(Debug)]
 pub struct Options {
-    /// The date when the clock stood at zero.
+    /// Wall-clock time at which the monotonic clock was zero.
     pub wall: Time,
-    /// The date of the files.
+    /// Date of the files.
     pub date: Time,
-    /// Whom the files belong to.
+    /// Owner of the files.
     pub owner: u32,
-    /// Unpredictable: challenges are made of it.
+    /// Unpredictable seed of challenges.
     pub seed: [u8; 32],
-    /// Where the servers of the other members are.
+    /// Addresses of the other members.
     pub addresses: BTreeMap<ReplicaId, Vec<Address>>,
-    /// How much it may do in a turn, and hold for clients.
+    /// Work per turn, and memory for clients.
     pub limits: Limits,
 }
 
-/// The tree automaton.
+/// Tree automaton of a replica.
 #[derive(Debug)]
 pub struct Hosted {
     pub(crate) index: u16,
@@ -93,59 +93,59 @@ pub struct Hosted {
     pub(crate) limits: Limits,
     /// Bytes held by open files.
     pub(crate) account: Account,
-    /// Where the requests are that wait for something to be read: an open file, and a number there.
+    /// Pending reads: the open file, and the read's number there.
     pub(crate) reading: BTreeMap<RequestId, (usize, u64)>,
-    /// Open files `peer` of which nobody has proved anything yet.
+    /// Open files `peer` without authentication.
     pub(crate) strangers: Strangers,
-    /// Those of other replicas, which are one each.
+    /// Authenticated files `peer`, one for each replica.
     pub(crate) doors: BTreeMap<ReplicaId, usize>,
-    /// Those whose answer is a snapshot that is being written.
+    /// Files with a join snapshot in progress.
     pub(crate) gifts: BTreeSet<usize>,
-    /// The work of this turn, of the last one, and which kind of it comes first.
+    /// Work of this turn, work of the last one, and below the kind of work that is first.
     pub(crate) meter: Meter,
     pub(crate) worked: u64,
-    /// The work of all turns.
+    /// Work of all turns.
     pub(crate) worked_ever: u64,
     pub(crate) kind: u32,
-    /// Texts that wait for their turn, and the requests for them.
+    /// Queued texts by turn, and the turns of their requests.
     pub(crate) jobs: BTreeMap<u64, Job>,
     pub(crate) showing: BTreeMap<RequestId, u64>,
-    /// Open files `peer` with letters that wait for their turn.
+    /// Files `peer` with queued letters, by turn.
     pub(crate) writers: BTreeMap<u64, usize>,
-    /// The snapshot that replaces the records of the journal, as far as it is written.
+    /// Encoding of the snapshot that compacts the journal.
     pub(crate) writing: Option<Writing<Data>>,
     random: ChaCha20Rng,
-    /// Which open file waits for which answer.
+    /// Open files by the tickets of their outstanding operations.
     pub(crate) tickets: BTreeMap<Ticket, usize>,
-    /// Open files of which lines wait to be taken, in turn.
+    /// Open files with processable lines, by turn.
     pub(crate) turns: BTreeMap<u64, usize>,
     pub(crate) next_turn: u64,
-    /// Operations that have become final, how many listen to that, and which of them wait for more.
+    /// Final operations, the number of their listeners, and the listeners with pending reads.
     pub(crate) events: Events,
     pub(crate) listeners: usize,
     pub(crate) listening: BTreeSet<usize>,
     next: u64,
-    /// What was done in this turn, and the number by which the replica wants to hear that it is
-    /// kept.
+    /// Operations done in this turn, and the replica's number for their record.
     unkept: (Record<Operator>, u64),
     news: VecDeque<String>,
     /// Time of the last turn.
     pub(crate) turned: Instant,
-    /// Last time when two members or more were not heard, or when this replica itself did not run.
+    /// Latest time at which two or more members were unresponsive, or this replica itself was
+    /// suspended.
     pub(crate) alone_since: Instant,
-    /// Members not heard for as long as the service allows.
+    /// Members unresponsive for longer than the service permits.
     pub(crate) unheard: BTreeSet<ReplicaId>,
-    /// How it becomes a member, if it is none.
+    /// Progress of joining, if it is not a member.
     pub(crate) joining: Option<Joining>,
-    /// Something became final in this turn, and somebody listens.
+    /// Whether an operation became final in this turn while there are listeners.
     pub(crate) has_events: bool,
     pub(crate) ending: Ending,
     closing: bool,
 }
 
 impl Hosted {
-    /// Number `index` among the node's trees: what is kept in this store, whose blocks are in this
-    /// file.
+    /// Creates tree `index` of the node for the replica stored in `store`, whose blocks are in
+    /// `file`.
     pub fn new(index: u16, file: File, store: Store, kept: Kept, options: Options) -> Hosted {
         let journal = Journal::new(index, file, store, &kept);
         let Kept { settings, snapshot, records, .. } = kept;
@@ -209,7 +209,7 @@ impl Hosted {
         Config { gossip: GOSSIP, limits: service::Limits::default() }
     }
 
-    /// Adds a link to another replica, which is at one of these addresses.
+    /// Adds a link to another replica with these addresses.
     pub(crate) fn add_link(&mut self, id: ReplicaId, to: Vec<Address>) {
         let config = remote::Config {
             server_uid: self.owner,
@@ -227,12 +227,12 @@ impl Hosted {
         self.links.insert(id, link);
     }
 
-    /// Links on which something may be attempted; a replica that is no member yet asks one after
-    /// the other, and the next one when an answer takes long.
+    /// Returns the links on which an attempt may start, with its time. A joining replica tries one
+    /// member at a time, and the next one when an answer takes too long.
     fn attempts(&self) -> impl Iterator<Item = (ReplicaId, Instant)> {
         let busy = self.links.values().filter_map(|link| link.peer.busy_until()).max();
         let busy = busy.filter(|_| self.joining.is_some());
-        // It asks nobody either if it cannot keep what it would begin with.
+        // Nor does it try any if it could not store the join snapshot.
         let keeps = match self.joining {
             Some(Joining::Keeps(_)) => true,
             Some(Joining::Asks) => self.journal.failed().is_some(),
@@ -244,12 +244,12 @@ impl Hosted {
         all.filter(move |_| !keeps && !self.closing)
     }
 
-    /// Units of work done so far, in all turns that have ended.
+    /// Work of all completed turns, in units.
     pub fn worked_ever(&self) -> u64 {
         self.worked_ever
     }
 
-    /// The next thing that the operator may want to know.
+    /// Takes the next message to the operator.
     pub fn next_news(&mut self) -> Option<String> {
         self.news.pop_front()
     }
@@ -261,7 +261,7 @@ impl Hosted {
         self.news.push_back(text);
     }
 
-    /// Tells the operator what is the matter with the link to another replica, once.
+    /// Reports a problem with a peer link to the operator, unless it was the last one reported.
     pub(crate) fn complain(&mut self, of: ReplicaId, complaint: String) {
         let link = self.links.get_mut(&of).expect("it is complained of");
         if link.complaint.as_ref() != Some(&complaint) {
@@ -271,8 +271,8 @@ impl Hosted {
         }
     }
 
-    /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
-    /// has passed.
+    /// Performs due work. Must be called at the end of every turn, and after
+    /// [`Automaton::deadline`].
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.note_silence(now, out);
         self.work(now, out);
@@ -290,7 +290,7 @@ impl Hosted {
         self.end_turn();
     }
 
-    /// Writes down what was done in this turn.
+    /// Writes the operations of this turn to the journal.
     fn keep(&mut self, now: Instant, out: &mut Vec<Output>) {
         let (record, number) = mem::take(&mut self.unkept);
         if !record.is_empty() {
@@ -306,7 +306,7 @@ impl Hosted {
         self.heard_journal(now, said, out);
     }
 
-    /// Makes everything durable, for the end of the node.
+    /// Makes everything durable before the node ends.
     pub fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         if mem::replace(&mut self.closing, true) {
             return;
@@ -321,7 +321,7 @@ impl Hosted {
         self.heard_journal(now, said, out);
     }
 
-    /// Whether nothing is under way any more.
+    /// Reports whether the shutdown is complete.
     pub fn is_closed(&self) -> bool {
         self.journal.is_closed() && self.links.values().all(|link| link.remote.is_closed())
     }
@@ -335,7 +335,7 @@ impl Automaton for Hosted {
         match input {
             Input::Ask(id, request) => self.ask(now, id, request, out),
             Input::Cancel(id) => self.cancel(id, out),
-            // Nodes are numbers here: there is nothing to free.
+            // Nodes are plain numbers, so there is nothing to release.
             Input::Release(_) => {}
             Input::Close(open) | Input::Abandon(open) => self.take_back(now, open, out),
             Input::Done(op, done) => self.done(now, op, done, out),
@@ -390,9 +390,9 @@ impl Automaton for Hosted {
     }
 }
 
-/// The replica.
+/// Replica.
 impl Hosted {
-    /// Asks for what a client wants.
+    /// Processes a line of an operation session.
     pub(crate) fn request(
         &mut self,
         now: Instant,
@@ -410,7 +410,7 @@ impl Hosted {
         let question = question.map_err(|rejection| (rejection.reason, talk.explain(rejection)));
         talk.ask(ticket);
         if self.replica.is_outside() {
-            // Those who are members may be others than it knows, and so whom tokens may name.
+            // The known members may be out of date, and with them the valid tokens.
             let (why, reason, _) = talk::explain(Refusal::Outside, &BTreeMap::new());
             self.complain_to(now, (open, ticket), (&why, reason, &[]), out);
             return;
@@ -446,8 +446,8 @@ impl Hosted {
         }
     }
 
-    /// Why an operation of a session can never be done: nothing is known any more of one with its
-    /// number, as it is known for ever that one with a far greater number was done.
+    /// Returns the reason why an operation of a session can never be done: its number is outside
+    /// the remembered window, because one with a much greater number is final.
     fn is_stale(&self, call: Call, operator: &kind::Operator) -> Option<String> {
         let last = self.replica.stable().last_of(call.session)?;
         let is_behind = last.get().saturating_sub(call.number.get()) >= once::WINDOW;
@@ -460,22 +460,21 @@ impl Hosted {
         })
     }
 
-    /// What the replica makes of what a client asks. The state that is final tells as well as the
-    /// one after everything, for which what is not final has to be applied, that no session is to
-    /// be forgotten.
+    /// Wraps a client's operator. The stable state often suffices to decide that no session is due
+    /// for eviction; only otherwise is the current state used, which requires the application of
+    /// all operations.
     fn operator(&mut self, now: Instant, once: Option<Call>, operator: kind::Operator) -> Operator {
         let (stamp, unfinal) = (self.stamp(now), self.replica.suffix().len());
         let state = match self.replica.stable().has_room(unfinal, stamp) {
             true => self.replica.stable(),
-            // Where not all of it is applied yet, it is not known that any is to be forgotten.
+            // Without the current state, an eviction is not decided.
             false if self.replica.is_applied() => self.replica.current(),
             false => self.replica.stable(),
         };
         self.data.operator(state, stamp, once, operator)
     }
 
-    /// Does something with an open file in which somebody asks, who may not listen any more; counts
-    /// what is held there then.
+    /// Calls `act` on an operation session, if the file still is one, and updates its accounting.
     pub(crate) fn with_talk(&mut self, open: usize, act: impl FnOnce(&mut Talk)) {
         if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
             act(talk);
@@ -483,7 +482,7 @@ impl Hosted {
         }
     }
 
-    /// An operation that was asked for in an open file is answered, if there is room for that.
+    /// Sends an answer to a session, if there is room for it.
     fn answer_to(
         &mut self,
         now: Instant,
@@ -502,7 +501,7 @@ impl Hosted {
         self.answer_reads(open, out);
     }
 
-    /// The date on the wall, ms.
+    /// Wall-clock time, in ms.
     fn stamp(&self, now: Instant) -> u64 {
         let nanos = self.started.as_nanos().saturating_add(now.0.cast_signed());
         u64::try_from(nanos / 1_000_000).unwrap_or(0)
@@ -572,8 +571,8 @@ impl Hosted {
         }
     }
 
-    /// A replica says what it cannot say: it has to come again. The operator is told once, as it
-    /// may say so each time.
+    /// Disconnects a peer after an invalid message. The operator is informed once only, as it may
+    /// happen on every connection.
     fn distrust(&mut self, now: Instant, peer: ReplicaId, out: &mut Vec<Output>) {
         let link = self.links.get_mut(&peer);
         if !link.is_some_and(|link| mem::replace(&mut link.is_distrusted, true)) {
@@ -587,7 +586,7 @@ impl Hosted {
         self.step_peer(now, peer, peer::Input::Leave, out);
     }
 
-    /// Random bytes that nobody can foresee.
+    /// Returns unpredictable random bytes.
     pub(crate) fn random(&mut self) -> [u8; CHALLENGE] {
         let mut random = [0; CHALLENGE];
         self.random.fill_bytes(&mut random);
@@ -595,7 +594,7 @@ impl Hosted {
     }
 }
 
-/// The journal and the links to others.
+/// Journal and links to peers.
 impl Hosted {
     fn done(&mut self, now: Instant, op: OpId, done: Done, out: &mut Vec<Output>) {
         let local = NodeId(op.0).local() as u64;
@@ -719,7 +718,7 @@ impl Hosted {
         self.with_remote(now, id, step, out);
     }
 
-    /// Does something with a remote tree, and what it says then.
+    /// Calls `act` on the remote tree of a peer, and processes its outputs.
     pub(crate) fn with_remote(
         &mut self,
         now: Instant,
@@ -764,7 +763,7 @@ impl Hosted {
     }
 }
 
-/// What an answer that came too late hands out.
+/// Returns the resource in a late reply, which must be released.
 fn held(reply: Result<Reply, Error>) -> Option<Id> {
     #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else hands out what a peer asks")]
     match reply {

@@ -1,30 +1,30 @@
-//! The journal of a replica, in a volume of its own.
+//! Journal of a replica, in a volume of its own.
 //!
 //! | table | key | value |
 //! |---|---|---|
 //! | settings | `settings` | [`Settings`], JSON |
-//! | settings | `head` | [`Head`]: which snapshot counts, and where the records behind it begin |
-//! | records | number of the part | a record, operations as they were done: cut into parts |
-//! | parts | generation and number of the part | the snapshot, cut into parts |
+//! | settings | `head` | [`Head`]: the valid snapshot, and the start of the records after it |
+//! | records | part number | a record of operations in execution order, split into parts |
+//! | parts | generation and part number | the snapshot, split into parts |
 //!
-//! A part of a record begins with a byte that says whether more follow.
+//! The first byte of a record's part states whether more parts follow.
 //!
-//! All that a replica did in a turn is one record, durable when the replica hears of it. One that
-//! is not whole was never heard of, and is none: the next ones take its place. A snapshot is
-//! written in many transactions behind each other, of which the one with the head makes it count,
-//! and those that follow take away what it replaces; so a crash at any moment leaves one whole
-//! snapshot with all records behind it. What a crash leaves that the head does not need is taken
-//! away after the next start, before another snapshot is written under the same keys.
+//! All operations of a turn form one record, which is durable before the replica is notified. An
+//! incomplete record was never acknowledged and is ignored: the next records overwrite it. A
+//! snapshot is written in many successive transactions: the one that updates the head makes it
+//! valid, and later ones delete what it replaces. So a crash at any moment leaves one complete
+//! snapshot with all records after it. Leftovers of a crash that the head does not need are deleted
+//! after the next start, before another snapshot is written under the same keys.
 //!
-//! A snapshot needs its room beside all that it replaces. So it is made earlier where room is
-//! short, and no operation should be asked for where what the next one takes would not be left
-//! ([`Journal::is_full`]). A record that finds no room all the same waits for some.
+//! A snapshot needs space beside everything that it replaces. It is therefore made earlier when
+//! space is short, and no operation should be accepted without a reserve for the next snapshot
+//! ([`Journal::is_full`]). A record that finds no space all the same waits for it.
 //!
-//! A snapshot comes a few parts at a time, as it is made, and never is in memory as a whole.
-//! Records do not wait for it: its transactions are *chores*, a few of which are under way
-//! while no record waits, and none while the store makes a checkpoint. What is appended meanwhile
-//! comes behind the record that the head will name as the first, and records before that one stay
-//! until the head is there.
+//! A snapshot is written incrementally, as it is encoded, and is never in memory as a whole.
+//! Records do not wait for it: its transactions are *chores*, a few of which are in flight while no
+//! record waits, and at most one during a checkpoint of the store, if the journal is late or space
+//! is short. Records appended meanwhile follow the first record named by the future head, and
+//! records before that stay until the head is written.
 
 mod copying;
 #[cfg(test)]
@@ -57,129 +57,130 @@ const PARTS: Table = Table(258);
 const SETTINGS_KEY: &[u8] = b"settings";
 const HEAD_KEY: &[u8] = b"head";
 
-/// What a part of a record begins with.
+/// First byte of a record's part.
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 
-/// Where room is short: by so much, and by half of what that takes, bytes.
+/// With little space, growth at which a snapshot is due: this many bytes plus half the size of the
+/// last snapshot.
 const GROWTH_SHORT: usize = 64 << 10;
 
-/// A snapshot is late when the journal has grown by so many times what it is made for.
+/// A snapshot is late when the journal exceeds this multiple of its growth limit.
 const LATE: usize = 4;
 
-/// The part of a volume that stays free for what comes in one turn.
+/// Inverse of the fraction of the volume reserved for the operations of one turn.
 const MARGIN: u64 = 64;
 
-/// How many records are taken away at once.
+/// Maximum records deleted in one transaction.
 const DELETES: u64 = 256;
 
-/// How many chores are under way at once: a record that comes waits for no more.
+/// Maximum chores in flight: a new record waits for no more.
 const CHORES: usize = 8;
 
-/// The ticket of chores; those of records are smaller.
+/// Ticket of chores; those of records are smaller.
 const CHORE: Ticket = Ticket(u64::MAX);
 
-/// The journal is written anew when it has grown by so much, or by twice what that takes, bytes.
+/// Minimum growth before a snapshot, in bytes; the other bound is twice the snapshot's size.
 const GROWTH_MIN: usize = 8 << 20;
 
-/// Which snapshot counts.
+/// Pointer to the valid snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
-    /// Its generation; zero: there is none.
+    /// Generation; 0 without a snapshot.
     generation: u64,
-    /// Of how many parts it is.
+    /// Number of its parts.
     parts: u64,
-    /// The first part of the first record behind it.
+    /// First part of the first record after it.
     first: u64,
 }
 
-/// What a journal says.
+/// Output of a journal.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// To the disk.
+    /// Disk operation.
     Do(Op),
-    /// All that was appended up to this number is durable.
+    /// Everything appended up to this number is durable.
     Persisted(u64),
-    /// Nothing more can be kept, and why.
+    /// Nothing more can be stored.
     Failed(store::Error),
-    /// What is kept leaves no room for more.
+    /// No space is left for more operations.
     Full,
 }
 
-/// How much room there is.
+/// Available space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
-    /// For the next snapshot twice.
+    /// Enough for twice the next snapshot.
     Ample,
-    /// For the next snapshot.
+    /// Enough for the next snapshot.
     Short,
-    /// Not for it, or not even for a record.
+    /// Not enough for the snapshot, or even for a record.
     None,
 }
 
-/// A transaction that is to be.
+/// Transaction to commit.
 #[derive(Debug)]
 struct Batch {
     changes: Vec<Change>,
-    /// The number by which is heard that everything so far is durable.
+    /// Number to report as persisted afterwards.
     persisted: Option<u64>,
 }
 
-/// Something that is done, a transaction at a time, when no record waits.
+/// Background task, executed one transaction at a time while no record waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Chore {
-    /// Write a snapshot, then the head that makes it count.
+    /// Write a snapshot, then the head that makes it valid.
     Write(Written),
-    /// Take records away.
+    /// Delete records.
     DeleteRecords(Range<u64>),
-    /// Take parts of the snapshot of a generation away.
+    /// Delete parts of the snapshot of a generation.
     DeleteParts(u64, Range<u64>),
 }
 
-/// A snapshot on its way into the volume.
+/// Snapshot being written to the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Written {
-    /// The snapshot that will count; its number of parts shows in the end.
+    /// Future head; its part count is known only at the end.
     head: Head,
-    /// Bytes made of it and not yet written: parts, of which the last one may be short.
+    /// Encoded bytes not yet written: full parts, except perhaps the last.
     parts: VecDeque<Vec<u8>>,
-    /// Whether all of it was made.
+    /// Whether the encoding is complete.
     is_whole: bool,
-    /// The number of the next part to be written.
+    /// Number of the next part to write.
     part: u64,
-    /// Bytes that were made, and that will be, about.
+    /// Encoded bytes, and below the expected total.
     bytes: usize,
     expected: usize,
-    /// How many bytes of records it replaces.
+    /// Bytes of records that it replaces.
     replaces: usize,
 }
 
-/// The journal of one replica.
+/// Journal of one replica.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    /// Set in the upper bits of every operation's id, so that it finds this tree.
+    /// Tree number in the upper bits of every operation id, for the routing of completions.
     index: u16,
     file: File,
     store: Store,
     head: Head,
-    /// The number of the next part of a record.
+    /// Number of the next part of a record.
     next: u64,
-    /// Records that are to be committed, in this order. Bounded by what the replica has unwritten.
+    /// Records to commit, in order. Bounded by the replica's unwritten operations.
     records: VecDeque<Batch>,
-    /// What is done when there are none, in this order.
+    /// Background tasks, in order.
     chores: VecDeque<Chore>,
-    /// How many transactions of chores are not durable yet.
+    /// Chore transactions not yet durable.
     chores_under_way: usize,
-    /// Pages for the first of them are being fetched, or room is being made.
+    /// Whether the pages missing for a commit are being fetched.
     fetches: bool,
     /// Bytes of records since the last snapshot.
     grown: usize,
     /// Bytes of the last snapshot.
     size: usize,
     room: Room,
-    /// A snapshot has found no room: the next one would not either.
+    /// Whether a snapshot failed for lack of space: the next one would fail as well.
     is_crowded: bool,
-    /// Nobody has heard yet that what it begins with is durable.
+    /// Whether the durability of the initial snapshot is yet to be reported.
     begins: bool,
     heard: Vec<store::Output>,
     failed: Option<store::Error>,
@@ -189,12 +190,12 @@ pub(crate) struct Journal {
 /// Table and key of the first entry of a replica's volume; no other volume has it.
 pub const MARK: (Table, &[u8]) = (SETTINGS, HEAD_KEY);
 
-/// Whether an entry is the one that a replica's volume has and no other.
+/// Reports whether an entry identifies a replica's volume.
 pub fn is_mark(table: Table, key: &[u8]) -> bool {
     (table, key) == MARK
 }
 
-/// The changes that make an empty store a new replica's.
+/// Returns the changes that format an empty store for a new replica.
 pub fn format(settings: &Settings) -> Vec<Change> {
     let settings = serde_json::to_vec(settings).expect("names and numbers are JSON");
     let head = binary::write(&Head { generation: 0, parts: 0, first: 1 });
@@ -202,7 +203,7 @@ pub fn format(settings: &Settings) -> Vec<Change> {
 }
 
 impl Journal {
-    /// The journal in this store, whose blocks are in this file; `index` is the number of its tree.
+    /// Opens the journal in `store`, whose blocks are in `file`; `index` is its tree's number.
     pub(crate) fn new(index: u16, file: File, store: Store, kept: &Kept) -> Journal {
         Journal {
             index,
@@ -225,7 +226,7 @@ impl Journal {
         }
     }
 
-    /// Why nothing can be kept any more, if so.
+    /// Returns the error that prevents all further writes, if any.
     pub(crate) fn failed(&self) -> Option<store::Error> {
         self.failed
     }
@@ -234,12 +235,12 @@ impl Journal {
         self.closed
     }
 
-    /// How many bytes of records there are, and how many the snapshot takes.
+    /// Returns the bytes of the records, and those of the snapshot.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.grown, self.size)
     }
 
-    /// Whether it is time for a new snapshot.
+    /// Reports whether a new snapshot is due.
     pub(crate) fn wants_snapshot(&self) -> bool {
         let usual = GROWTH_MIN.max(2 * self.size);
         let growth = match self.room {
@@ -250,35 +251,35 @@ impl Journal {
         can_be && self.grown > growth
     }
 
-    /// Whether there may be no room for what is asked for next.
+    /// Reports whether there may be no space for further operations.
     pub(crate) fn is_full(&self) -> bool {
         self.room == Room::None
     }
 
-    /// How many bytes there is room for, at most.
+    /// Returns the available space, in bytes.
     pub(crate) fn free(&self) -> u64 {
         let space = self.store.space();
         space.blocks_available * space.block as u64
     }
 
-    /// Whether a snapshot is being written.
+    /// Reports whether a snapshot is being written.
     fn is_writing(&self) -> bool {
         self.chores.iter().any(|chore| matches!(chore, Chore::Write(_)))
     }
 
-    /// How long a part of a snapshot or record is at most, bytes; one is left for its flag.
+    /// Maximum length of a part of a snapshot or record in bytes, without its flag byte.
     fn part_max(&self) -> usize {
         let layout = self.store.layout();
         (layout.value_max() - 1).min(layout.transaction_max() / 4)
     }
 
-    /// How many parts a transaction has at most.
+    /// Maximum parts in a transaction.
     fn parts_max(&self) -> usize {
         (self.store.layout().transaction_max() / 2 / self.part_max()).min(16)
     }
 
-    /// Keeps a record; [`Output::Persisted`] tells by this number, which is greater than that of
-    /// those before, when it is durable.
+    /// Appends a record. [`Output::Persisted`] reports its durability by `number`, which must
+    /// increase.
     pub(crate) fn append(&mut self, number: u64, record: &Record<Operator>) {
         assert!(!record.is_empty(), "a record has something to keep");
         let bytes = binary::write(record);
@@ -300,15 +301,16 @@ impl Journal {
         }
     }
 
-    /// Begins with this snapshot; [`Output::Persisted`] tells by number zero when it is durable.
+    /// Starts the journal with a snapshot. [`Output::Persisted`] reports its durability as number
+    /// 0.
     pub(crate) fn begin(&mut self, snapshot: &[u8]) {
         self.begins = true;
         self.begin_snapshot(snapshot.len());
         self.feed(snapshot, true);
     }
 
-    /// Begins to replace all records so far by a snapshot, which has what they have, and of which
-    /// the bytes follow: about so many. No other one is being written.
+    /// Starts a snapshot of about `expected` bytes that replaces all records so far. Its bytes
+    /// follow in [`Journal::feed`]. No other snapshot may be in progress.
     pub(crate) fn begin_snapshot(&mut self, expected: usize) {
         assert!(!self.is_writing());
         let head = Head { generation: self.head.generation + 1, parts: 0, first: self.next };
@@ -323,17 +325,17 @@ impl Journal {
         }));
     }
 
-    /// How many bytes a snapshot takes, about, that is made now.
+    /// Estimates the size of a snapshot made now, in bytes.
     pub(crate) fn expected(&self) -> usize {
         self.size + self.grown
     }
 
-    /// Whether a snapshot is being written of which more bytes are to follow.
+    /// Reports whether a snapshot in progress needs more bytes.
     pub(crate) fn is_fed(&self) -> bool {
         self.chores.iter().any(|chore| matches!(chore, Chore::Write(it) if !it.is_whole))
     }
 
-    /// How many more bytes of it there is room for in memory.
+    /// Returns the free buffer space for it, in bytes.
     pub(crate) fn room(&self) -> usize {
         let most = CHORES * self.part_max();
         let of = |chore: &Chore| match chore {
@@ -345,7 +347,7 @@ impl Journal {
         self.chores.iter().find_map(of).unwrap_or(0)
     }
 
-    /// More of the snapshot that is being written; whether that is the end of it.
+    /// Adds encoded bytes to the snapshot in progress; `is_last` marks the end of it.
     pub(crate) fn feed(&mut self, mut bytes: &[u8], is_last: bool) {
         let most = self.part_max();
         let fed = self.chores.iter_mut().find_map(|chore| match chore {
@@ -367,7 +369,7 @@ impl Journal {
         }
     }
 
-    /// Replaces all records so far by this.
+    /// Replaces all records so far by a snapshot.
     #[cfg(test)]
     pub(crate) fn replace(&mut self, snapshot: &Snapshot) {
         let bytes = binary::write(snapshot);
@@ -375,14 +377,14 @@ impl Journal {
         self.feed(&bytes, true);
     }
 
-    /// An operation on the disk ended.
+    /// Processes the completion of a disk operation.
     pub(crate) fn done(&mut self, now: Instant, local: u64, done: Done, out: &mut Vec<Output>) {
         let (id, done) = disk::done(local, done);
         self.store.done(now, id, done, &mut self.heard);
         self.settle(now, out);
     }
 
-    /// Does what is due: to be called at the end of every turn.
+    /// Performs due work. Must be called at the end of every turn.
     pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.settle(now, out);
         self.store.tick(now, &mut self.heard);
@@ -390,7 +392,7 @@ impl Journal {
         self.measure(out);
     }
 
-    /// Finds out how much room there is.
+    /// Determines the available space.
     fn measure(&mut self, out: &mut Vec<Output>) {
         let written = |chore: &Chore| match chore {
             Chore::Write(it) => {
@@ -404,9 +406,9 @@ impl Journal {
         let space = self.store.space();
         let margin = space.blocks * space.block as u64 / MARGIN;
         let ample = |room: u64| room >= 2 * (next + margin);
-        // What was freed, and is not free yet, is counted where it matters.
+        // The second measure includes space that was freed and is not yet available.
         let now = match ample(space.blocks_available * space.block as u64) {
-            // What it should begin with was given up.
+            // The initial snapshot did not fit.
             _ if self.begins && self.is_crowded => Room::None,
             true => Room::Ample,
             false => match self.store.room() {
@@ -438,7 +440,7 @@ impl Journal {
         assert!(self.head.first <= self.next, "records are numbered in order");
     }
 
-    /// Makes everything durable and takes no more. What is left of a snapshot is of no use.
+    /// Makes everything durable and stops. An unfinished snapshot is abandoned.
     pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.chores.clear();
         self.commit(now);
@@ -446,7 +448,7 @@ impl Journal {
         self.settle(now, out);
     }
 
-    /// Commits what can be committed.
+    /// Commits records, then chores.
     fn commit(&mut self, now: Instant) {
         while let Some(batch) = self.records.pop_front() {
             let (durability, ticket) = match batch.persisted {
@@ -470,8 +472,8 @@ impl Journal {
         }
     }
 
-    /// How many chores may be under way: while the store makes a checkpoint none, unless records
-    /// have grown far beyond what a snapshot is made for.
+    /// Maximum chores in flight now: during a checkpoint of the store none, unless records have
+    /// grown far beyond the growth limit or space is short.
     fn chores_max(&self) -> usize {
         let is_late = self.grown > LATE * GROWTH_MIN.max(2 * self.size);
         match self.store.is_pressed() {
@@ -480,7 +482,7 @@ impl Journal {
         }
     }
 
-    /// Gives up a snapshot that finds no room; whether there was one.
+    /// Abandons the current snapshot for lack of space. Returns whether there was one.
     fn gives_up(&mut self) -> bool {
         if self.fetches || self.failed.is_some() {
             return false;
@@ -492,8 +494,8 @@ impl Journal {
         true
     }
 
-    /// Whether something could be committed; if not, there is no room unless pages are fetched, or
-    /// all is over.
+    /// Tries to commit; returns whether it succeeded. A failure is for lack of space, unless pages
+    /// are now being fetched or the journal has failed.
     fn try_commit(
         &mut self,
         now: Instant,
@@ -517,7 +519,7 @@ impl Journal {
         false
     }
 
-    /// The next transaction of a chore, unless the bytes of that are to follow.
+    /// Returns the next transaction of a chore, unless that has to wait for more encoded bytes.
     fn changes_of(&self, chore: &Chore) -> Option<Vec<Change>> {
         let delete = |table, key: &[u8]| Change::Delete { table, key: key.to_vec() };
         Some(match chore {
@@ -542,7 +544,7 @@ impl Journal {
         })
     }
 
-    /// A transaction of the first chore is committed.
+    /// Advances the first chore after a commit.
     fn go_on(&mut self) {
         match self.chores.front_mut().expect("it was committed") {
             Chore::Write(it) if it.parts.is_empty() => {
@@ -571,7 +573,7 @@ impl Journal {
         while self.chores.pop_front_if(is_done).is_some() {}
     }
 
-    /// Does what there is to do, and hears what the store says, until it says nothing more.
+    /// Commits, and processes outputs of the store until there are none.
     fn settle(&mut self, now: Instant, out: &mut Vec<Output>) {
         let was_well = self.failed.is_none();
         loop {
@@ -583,8 +585,7 @@ impl Journal {
                 self.hear(output, out);
             }
         }
-        // A checkpoint may fail while nothing is committed, which would say so: then no chore is
-        // begun any more.
+        // A checkpoint may fail while there is no commit to report it; chores must stop then, too.
         self.failed = self.failed.or(self.store.broken());
         if let Some(error) = self.failed.filter(|_| was_well) {
             self.records.clear();
@@ -608,7 +609,7 @@ impl Journal {
             store::Output::Committed(CHORE, Ok(())) => {
                 assert!(self.chores_under_way > 0, "a chore ends once");
                 self.chores_under_way -= 1;
-                // One that found no room was given up.
+                // A snapshot that did not fit was abandoned.
                 let is_written = self.head.generation > 0 && !self.is_writing();
                 if self.begins && self.chores_under_way == 0 && is_written {
                     self.begins = false;

@@ -1,4 +1,4 @@
-//! Letters written to the file `peer`, and their answers, in messages of `seal.rs`.
+//! Letters written to the file `peer`, and their answers, framed as in `seal.rs`.
 
 use crate::seal::{Forged, Seal};
 use crate::{Operator, Snapshot};
@@ -6,63 +6,63 @@ use replica::binary;
 use replica::service::{Message, Vote, Wish};
 use serde::{Deserialize, Serialize};
 
-/// One message of the stream.
+/// Message of the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Letter {
-    /// One replica tells another one what it knows.
+    /// Gossip between replicas.
     Gossip(Message<Operator>),
-    /// Who writes wants to be a member, and can be reached there.
+    /// Join request of the sender, with its address.
     Join(String),
-    /// An administrator wants other members.
+    /// Membership change requested by an administrator.
     Wish(Wish),
-    /// One replica tells another one which members it does not hear.
+    /// Vote on unresponsive members.
     Silent(Vote),
 }
 
 impl Letter {
-    /// Its bytes.
+    /// Returns its encoding.
     pub fn bytes(&self) -> Vec<u8> {
         binary::write(self)
     }
 }
 
-/// What a letter came to, if its writer wants to know.
+/// Answer to a letter, for senders that read it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// What is wished will be.
+    /// Accepted.
     Yes,
-    /// It will not: why, for people.
+    /// Rejected, with an explanation for people.
     No(String),
-    /// What a new member begins with.
+    /// Join snapshot of a new member.
     Begin(Box<Snapshot>),
 }
 
 impl Answer {
-    /// Its bytes, of which the first says which answer it is.
+    /// Decodes an answer; its first byte identifies the variant.
     ///
     /// # Errors
-    /// If they are no answer.
+    /// If the bytes are not an answer.
     pub fn read(bytes: &[u8]) -> Result<Answer, binary::Unreadable> {
         binary::read(bytes)
     }
 }
 
-/// Header of the bytes of [`Answer::Begin`], in front of the snapshot.
+/// First byte of an encoded [`Answer::Begin`], before the snapshot.
 pub(crate) const BEGIN: u8 = 2;
 
-/// Bytes of an answer in one message, at most.
+/// Maximum bytes of an answer in one message.
 pub(crate) const CHUNK_MAX: usize = 64 << 10;
 
-/// First byte of a message of an answer: whether more follow.
+/// First byte of a message: whether more messages of the answer follow.
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 
-/// A part of an answer, as a message.
+/// Returns a part of an answer as a message.
 pub(crate) fn chunk(part: &[u8], is_last: bool) -> Vec<u8> {
     [&[if is_last { LAST } else { MORE }], part].concat()
 }
 
-/// Reads an answer, which comes in parts that are cut anywhere.
+/// Reader of an answer from a stream with arbitrary boundaries.
 #[derive(Clone, Debug)]
 pub struct Reader {
     seal: Seal,
@@ -71,20 +71,20 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// One of what is sent with this seal.
+    /// Creates a reader of messages authenticated with this seal.
     pub fn new(seal: Seal) -> Reader {
         Reader { seal, came: Vec::new(), answer: Vec::new() }
     }
 
-    /// Bytes of the answer that have come.
+    /// Bytes of the answer received.
     pub(crate) fn length(&self) -> usize {
         self.answer.len() + self.came.len()
     }
 
-    /// Takes what was read; the whole answer, if that was the rest of it.
+    /// Processes received bytes. Returns the answer once it is complete.
     ///
     /// # Errors
-    /// If it is not what was sent.
+    /// If the bytes are not authentic.
     pub fn take(&mut self, part: &[u8]) -> Result<Option<Vec<u8>>, Forged> {
         self.came.extend_from_slice(part);
         let mut at = 0;

@@ -1,8 +1,8 @@
 //! Replicated services in the tree of files.
 //!
-//! Each replica is a tree: clients write operations to a file and read answers, other replicas
-//! write messages to another one. The replica itself is [`replica::service`]; here is what it needs
-//! of the world.
+//! Each replica is a tree: clients write operations to a file and read answers from it, and other
+//! replicas write messages to another file. The replica itself is [`replica::service`]; this crate
+//! connects it to disks, peers and clients.
 //!
 //! ```text
 //!   ops ──▶ talk ──▶ ┌─────────┐ ──▶ journal ──▶ blocks of the replica's volume
@@ -44,7 +44,7 @@ pub use settings::{Secret, Settings};
 pub use status::{Counts, MemberCounts};
 pub use turn::Limits;
 
-/// What is replicated: operations that are sent again are done once.
+/// Replicated data: any type, with exactly-once operations.
 pub(crate) type Data = replica::data::Once<replica::data::Kind>;
 
 pub(crate) type Operator = <Data as replica::data::DataType>::Operator;

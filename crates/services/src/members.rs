@@ -1,7 +1,7 @@
-//! How the members of a service change, as the server of one of them sees it.
+//! Changes of a service's membership, as seen by the server of one member.
 //!
-//! A new one writes to `peer` that it wants to be a member, and reads there what it begins with; an
-//! administrator writes what is wished, and reads what came of it. Both prove that they know the
+//! A new replica writes a join request to `peer` and reads its initial snapshot there; an
+//! administrator writes a membership request and reads the outcome. Both prove that they know the
 //! secret, as members do.
 
 use crate::door::{Door, Read, Refused};
@@ -22,30 +22,30 @@ use replica::work;
 use std::collections::BTreeSet;
 use tree::{Output, Reply, RequestId, remote::Remote};
 
-/// Who writes to `peer`, and is no replica: the one who has the key of the service.
+/// Identity of an administrator, who has the service's key, on the file `peer`.
 pub const ADMINISTRATOR: ReplicaId = ReplicaId(0);
 
-/// How a replica that is no member yet becomes one.
+/// Progress of a joining replica.
 #[derive(Debug)]
 pub(crate) enum Joining {
-    /// It asks one member after the other.
+    /// Asking one member after the other.
     Asks,
-    /// It has what it begins with, as soon as that is durable.
+    /// Waiting for the join snapshot to be durable.
     Keeps(Box<Snapshot>),
 }
 
-/// Who somebody is who has proved a name.
+/// Role of an authenticated peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     Administrator,
     Member,
-    /// Was a member.
+    /// Former member.
     Retired,
-    /// Wants to be a member.
+    /// Not a member yet.
     Guest,
 }
 
-/// Where a server is, if that is no name, which somebody would have to resolve.
+/// Parses a numeric address, which needs no name resolution.
 ///
 /// ```
 /// use services::address;
@@ -61,13 +61,13 @@ pub fn address(text: &str) -> Option<Address> {
     }
 }
 
-/// The numbers of replicas, for people.
+/// Formats replica numbers for people.
 pub fn list(ids: impl IntoIterator<Item = ReplicaId>) -> String {
     let names: Vec<String> = ids.into_iter().map(|id| id.0.to_string()).collect();
     names.join(", ")
 }
 
-/// What a change leads to, for people.
+/// Describes the result of a change, for people.
 pub(crate) fn aim(change: &Change) -> String {
     let members = list(change.members.keys().copied());
     match change.lost.is_empty() {
@@ -76,7 +76,7 @@ pub(crate) fn aim(change: &Change) -> String {
     }
 }
 
-/// Why a wish is not granted, for people.
+/// Explains why a membership request is rejected, for people.
 fn explain(objection: &Objection) -> String {
     let these = |ids: &BTreeSet<ReplicaId>| list(ids.iter().copied());
     match objection {
@@ -103,7 +103,7 @@ fn explain(objection: &Objection) -> String {
     }
 }
 
-/// Why two changes cannot both be, for people.
+/// Explains why two changes cannot be joined, for people.
 pub(crate) fn explain_clash(objection: &Objection) -> String {
     let both = "this change, and what another replica was asked for,";
     match objection {
@@ -128,7 +128,7 @@ pub(crate) fn explain_clash(objection: &Objection) -> String {
     }
 }
 
-/// Who has this name, as a replica sees it.
+/// Returns the role of a peer, according to a replica.
 fn who(replica: &Replica<Data>, id: ReplicaId) -> Who {
     let standing = replica.standing();
     let comes = standing.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
@@ -140,7 +140,7 @@ fn who(replica: &Replica<Data>, id: ReplicaId) -> Who {
     }
 }
 
-/// What somebody is told who has proved who it is.
+/// Returns the verdict for an authenticated peer.
 pub(crate) fn judge(replica: &Replica<Data>, id: ReplicaId) -> Verdict {
     match who(replica, id) {
         Who::Administrator | Who::Member | Who::Guest => Verdict::Welcome,
@@ -149,7 +149,7 @@ pub(crate) fn judge(replica: &Replica<Data>, id: ReplicaId) -> Verdict {
 }
 
 impl Hosted {
-    /// Takes what somebody writes who has proved who it is.
+    /// Processes a letter of an authenticated peer.
     pub(crate) fn letter(
         &mut self,
         now: Instant,
@@ -158,7 +158,7 @@ impl Hosted {
         letter: Letter,
         out: &mut Vec<Output>,
     ) -> Result<(), Error> {
-        // Who wants more opens another one.
+        // Further letters require another open file.
         if matches!(&self.opens[open], Opened::Door(door) if door.is_answered()) {
             return Err(Error::Denied);
         }
@@ -168,11 +168,11 @@ impl Hosted {
                     return Err(Error::Invalid);
                 }
                 if self.journal.failed().is_some() && !message.entries.is_empty() {
-                    // It is told again later, by another door.
+                    // The sender retransmits it later on another open file.
                     return Err(Error::Io);
                 }
                 if self.journal.is_full() {
-                    // The same; but who is full may leave.
+                    // The same; but a full replica may still leave.
                     message.entries.clear();
                 }
                 self.step_replica(now, Input::Heard(from, message), out);
@@ -183,7 +183,7 @@ impl Hosted {
                 self.step_replica(now, Input::Voted(from, vote), out);
                 Ok(())
             }
-            // Its number was taken by another one meanwhile.
+            // Another replica has taken its number meanwhile.
             (Letter::Join(_), Who::Member) => {
                 let why = format!(
                     "another one has the number {}, or is at its address: make a new file with \
@@ -209,7 +209,7 @@ impl Hosted {
         }
     }
 
-    /// Begins to do what somebody wishes.
+    /// Starts the requested change of members.
     fn wish(&mut self, now: Instant, wish: &Wish, out: &mut Vec<Output>) -> Result<(), String> {
         if self.journal.failed().is_some() || self.replica.is_outdated() {
             return Err("this replica cannot keep anything: ask another one".to_string());
@@ -222,7 +222,7 @@ impl Hosted {
         }
         let change = match self.replica.plan(wish) {
             Ok(change) => change,
-            // It is so, or is under way: who asks again waits again.
+            // Already done or in progress: a client that repeats a request waits for it again.
             Err(Objection::Nothing) => return Ok(()),
             Err(objection) => return Err(explain(&objection)),
         };
@@ -232,14 +232,14 @@ impl Hosted {
         Ok(())
     }
 
-    /// Answers what was written to an open file.
+    /// Answers the letter on an open file.
     fn answer(&mut self, open: usize, answer: &Answer) -> Result<(), Error> {
         let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
         door.answer(&binary::write(answer));
         Ok(())
     }
 
-    /// Whether a member is there, or one that comes.
+    /// Reports whether a current or future member has this address.
     fn is_at(&self, id: ReplicaId, place: &str) -> bool {
         let standing = self.replica.standing();
         let coming = standing.change.as_ref().and_then(|change| change.members.get(&id));
@@ -247,12 +247,12 @@ impl Hosted {
         there.is_some_and(|there| there == place)
     }
 
-    /// Whether this is an operator of the type of this service.
+    /// Reports whether an operator has the data type of this service.
     pub(crate) fn is_ours(&self, operator: &Operator) -> bool {
         operator.operator.kind() == self.data.0
     }
 
-    /// Opens `peer`; whoever does is to read a challenge that nobody can foresee.
+    /// Opens `peer` with an unpredictable challenge.
     pub(crate) fn open_door(&mut self, caller: &Caller) -> Result<Reply, Error> {
         let door = Box::new(Door::new(self.random()));
         let opened = self.opened(Opened::Door(door), PEER)?;
@@ -264,7 +264,7 @@ impl Hosted {
         Ok(opened)
     }
 
-    /// Takes no more of what is written there.
+    /// Rejects further writes to an open file.
     fn shut(&mut self, open: usize) {
         let Some(Opened::Door(door)) = self.opens.get_mut(open) else { return };
         self.doors.retain(|_, it| *it != open);
@@ -277,14 +277,14 @@ impl Hosted {
         self.count(open);
     }
 
-    /// Takes no more of what a replica writes.
+    /// Rejects further writes of a replica.
     pub(crate) fn shut_door(&mut self, peer: ReplicaId) {
         if let Some(open) = self.doors.get(&peer).copied() {
             self.shut(open);
         }
     }
 
-    /// A file `peer` is closed, or given up; the read that waited there.
+    /// Ends a file `peer` that is closed or evicted. Returns its pending read.
     pub(crate) fn end_door(
         &mut self,
         open: usize,
@@ -302,8 +302,8 @@ impl Hosted {
         door.end(why, out).into_iter().collect()
     }
 
-    /// A read of `peer`: a challenge, or a verdict, and an answer behind that as soon as there is
-    /// one. What a new member begins with is made as it is read.
+    /// Reads `peer`: the challenge, or the verdict and an answer as soon as there is one. A join
+    /// snapshot is encoded on demand.
     pub(crate) fn read_door(
         &mut self,
         id: RequestId,
@@ -327,7 +327,7 @@ impl Hosted {
         self.count(open);
     }
 
-    /// Messages of another replica: a proof at once, letters when it is their turn.
+    /// Processes a write to `peer`: a proof immediately, letters in their turn.
     pub(crate) fn write_door(
         &mut self,
         id: RequestId,
@@ -347,7 +347,7 @@ impl Hosted {
             Ok(Some(peer)) => {
                 door.end_write(Ok(()), out);
                 self.strangers.remove(open);
-                // There is one link from each: what comes by an older one is late.
+                // Each replica has one link, so a new file replaces an older one.
                 if peer != ADMINISTRATOR {
                     self.shut_door(peer);
                     self.doors.insert(peer, open);
@@ -361,7 +361,7 @@ impl Hosted {
         self.count(open);
     }
 
-    /// Takes letters that were written; whether that were all.
+    /// Processes the written letters. Returns whether all are processed.
     pub(crate) fn take_letters(
         &mut self,
         now: Instant,
@@ -377,7 +377,7 @@ impl Hosted {
                 self.count(open);
                 return false;
             }
-            // What makes no sense is not taken, so that its sender makes a pause.
+            // Invalid letters fail the write, so that the sender backs off.
             let Some(peer) = door.peer() else { break Err(Error::Denied) };
             let message = match door.next() {
                 Ok(Some(message)) => message,
@@ -402,7 +402,7 @@ impl Hosted {
         true
     }
 
-    /// What a member has answered to our wish to be one.
+    /// Processes a member's answer to the join request.
     pub(crate) fn hear_answer(
         &mut self,
         now: Instant,
@@ -430,7 +430,7 @@ impl Hosted {
         );
     }
 
-    /// What this replica begins with has come.
+    /// Starts to store the join snapshot.
     fn receive(
         &mut self,
         now: Instant,
@@ -452,7 +452,7 @@ impl Hosted {
         }
     }
 
-    /// What it begins with is durable: it is a member.
+    /// Becomes a member, after the join snapshot is durable.
     pub(crate) fn begin(&mut self, now: Instant, gift: Snapshot, out: &mut Vec<Output>) {
         let membership = gift.standing.membership.clone();
         let (data, me, config) = (self.data, self.settings.me, Hosted::config());
@@ -464,7 +464,7 @@ impl Hosted {
         self.follow(now, &membership, out);
     }
 
-    /// The members are others: adds links to new ones, and closes those to former ones.
+    /// Follows a new membership: adds links to new members, and closes those to former ones.
     pub(crate) fn follow(&mut self, now: Instant, membership: &Membership, out: &mut Vec<Output>) {
         let service = self.settings.service.clone();
         let (number, members) = (membership.epoch.number, &membership.members);
@@ -473,7 +473,7 @@ impl Hosted {
         let me = self.settings.me;
         for (id, place) in members.iter().filter(|(id, _)| **id != me) {
             match (self.links.contains_key(id), address(place)) {
-                // It may have been there before anybody listened to what it says.
+                // It may have connected before it became a member here.
                 (true, _) if self.links[id].peer.is_up() => {
                     self.step_replica(now, Input::Connected(*id), out);
                 }
@@ -503,12 +503,12 @@ impl Hosted {
         }
     }
 
-    /// Whose operations there may be: whom tokens may name, if this replica knows it.
+    /// Returns the valid origins in tokens, if they are known.
     pub(crate) fn known(&self) -> Option<Vec<ReplicaId>> {
         self.joining.is_none().then(|| self.origins())
     }
 
-    /// Whose operations there may be.
+    /// Returns the replicas whose operations count.
     pub(crate) fn origins(&self) -> Vec<ReplicaId> {
         self.replica.membership().origins().collect()
     }

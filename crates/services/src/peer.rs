@@ -1,15 +1,14 @@
-//! The protocol of a link to another replica: a client of the 9P port of its server.
+//! Protocol of a link to another replica, as a client of its server's 9P port.
 //!
-//! It finds the file `peer` of the service, proves who it is ([`crate::door`]), and then writes
-//! messages to it, everything that has gathered at once, one write at a time. When a write fails,
-//! it opens the file again after a while; whatever was under way may be lost, which replicas expect
-//! of their channels. One that is no member yet writes that it wants to be one, and reads what it
-//! begins with; as long as that is nothing, it tries again. Connections are the business of the
-//! remote tree, of which this is a user.
+//! The machine finds the file `peer` of the service, authenticates ([`crate::door`]), and then
+//! writes messages to it: everything queued at once, one write at a time. After a failed write it
+//! reopens the file with a delay; messages in flight may be lost, as the replication algorithm
+//! permits. A replica that is not a member yet writes a join request and reads its initial
+//! snapshot, and retries until it gets one. The connection belongs to the remote tree below.
 //!
-//! *Heartbeats*: where nothing was written for [`HEARTBEAT`], it reads the verdict again, which the
-//! other replica answers as soon as it has a turn. So a reply is due all the time, and a process
-//! that hangs is known by its silence ([`crate::peer_link`]).
+//! *Heartbeats*: after [`HEARTBEAT`] without a write, it reads the verdict again, and the other
+//! replica replies in its next turn. So a reply is always due, and a hanging process is detected by
+//! its silence ([`crate::peer_link`]).
 //!
 #![doc = include_str!("peer/states.md")]
 
@@ -23,135 +22,135 @@ use base::{Automaton, Error, Instant};
 use std::time::Duration;
 use tree::{NodeId, OpenId, Reply};
 
-/// First pause after a failure.
+/// Initial delay after a failure.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// Longest pause.
+/// Maximum delay after failures.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Pause between a reply of the other replica and the next heartbeat, if nothing is to be written.
+/// Delay between a reply of the other replica and the next heartbeat, if there is nothing to write.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
 
-/// How much is written at once, bytes.
+/// Maximum bytes in a write.
 pub(crate) const WRITE_MAX: usize = 512 << 10;
 
-/// How much may wait to be written, bytes; what is said beyond that is lost, and said again.
+/// Maximum queued bytes; further messages are dropped, and retransmitted by the replica.
 pub(crate) const WAITING_MAX: usize = 8 << 20;
 
-/// How long whoever waits for one answer, and would ask others as well, asks nobody else. (A server
-/// that hangs is waited for: another attempt would hang behind this one. If its connection ends,
-/// the remote tree says so.)
+/// Time for which a joining replica waits for one member before it asks others as well. (The wait
+/// is not repeated with a hanging server: another attempt would hang, too. The remote tree reports
+/// the end of the connection.)
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What can happen to it.
+/// Input of the machine.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// Say this, if that can be.
+    /// Send this message, if connected.
     Say(Vec<u8>),
-    /// What was asked for last is answered.
+    /// Reply to the last request.
     Answered(Result<Reply, Error>),
-    /// This is the introduction that was asked for.
+    /// Introduction requested before.
     Introduce(Introduction),
-    /// The other replica says what it cannot say, or this one ends.
+    /// Disconnect: the peer sent an invalid message, or this replica stops.
     Leave,
-    /// Time has passed.
+    /// Timer.
     Tick,
 }
 
-/// What it asks for. At most one of the first five is under way.
+/// Output of the machine. At most one of the first five is outstanding.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// Find the file.
     Find,
-    /// Open it.
+    /// Open the file.
     Open(NodeId),
-    /// Read from it, there.
+    /// Read from the file at this offset.
     Read(OpenId, u64),
-    /// Write to it, there.
+    /// Write to the file at this offset.
     Write(OpenId, u64, Vec<u8>),
-    /// Make what introduces us to whoever sent this.
+    /// Create an introduction for this challenge.
     Introduce(Vec<u8>),
-    /// The file's name is not needed any more.
+    /// Release the file's node.
     Release(NodeId),
-    /// Nor is the open file.
+    /// Close the file.
     Close(OpenId),
-    /// What is said now arrives, as far as anybody knows.
+    /// Messages now arrive, as far as known.
     Connected,
-    /// It does not any more.
+    /// Messages no longer arrive.
     Disconnected,
-    /// Result of the request to become a member.
+    /// Answer to the join request.
     Answered(Vec<u8>),
-    /// An answer too large for the memory: so many bytes of it have come.
+    /// Answer too large for the available space, after this many bytes.
     TooLong(u64),
-    /// The other one says that we are no member any more.
+    /// The other replica reports that this one is no longer a member.
     Removed,
-    /// The other one does not know the secret, or somebody changes what it sends.
+    /// The other end does not know the secret, or its messages are modified in transit.
     Stranger,
 }
 
-/// What it waits for.
+/// Connection state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// For the time of the next attempt.
+    /// Waiting for the time of the next attempt.
     Down(Instant),
-    /// For the file.
+    /// Waiting for the file's node.
     Finding,
-    /// For it to be opened.
+    /// Waiting for the open file.
     Opening(NodeId),
-    /// For a challenge.
+    /// Waiting for the challenge.
     Reading(OpenId),
-    /// For the proof to be made.
+    /// Waiting for the introduction.
     Proving(OpenId),
-    /// For the proof to be taken.
+    /// Waiting for the write of the proof.
     Introducing(OpenId, Verdicts),
-    /// For what the other one says to that, and for its own proof.
+    /// Waiting for the verdict.
     Meeting(OpenId, Verdicts),
-    /// For something to say.
+    /// Waiting for messages to send.
     Idle(OpenId),
-    /// For what was said to be taken.
+    /// Waiting for a write of messages.
     Writing(OpenId),
-    /// For the reply to a heartbeat.
+    /// Waiting for the reply to a heartbeat.
     Checking(OpenId),
-    /// For the wish to be a member to be taken.
+    /// Waiting for the write of the join request.
     Asking(OpenId),
-    /// For more of the answer to that.
+    /// Waiting for more of the answer to the join request.
     Fetching(OpenId),
 }
 
-/// What one says that wants to be a member; it says nothing else.
+/// Join request; a joining replica sends nothing else.
 #[derive(Debug)]
 pub(crate) struct Wish {
-    /// Its bytes.
+    /// Encoded letter.
     pub(crate) letter: Vec<u8>,
-    /// The longest answer that there is room for, bytes.
+    /// Maximum length of the answer that can be stored, in bytes.
     pub(crate) room: u64,
 }
 
-/// The machine.
+/// Link state machine.
 #[derive(Debug)]
 pub(crate) struct Peer {
     state: State,
     pause: Duration,
-    /// When what it waits for takes long.
+    /// Time from which the outstanding request counts as slow.
     patience: Instant,
-    /// Time of the next heartbeat, if nothing is to be written before.
+    /// Time of the next heartbeat, if nothing is written before.
     heartbeat: Instant,
-    /// How much of the stream was written.
+    /// Bytes of the stream written.
     offset: u64,
-    /// What is to be said next.
+    /// Queued messages, framed.
     waiting: Vec<u8>,
-    /// The wish to be a member, for who is none.
+    /// Join request, unless the replica is a member.
     wish: Option<Wish>,
-    /// Keys that authenticate messages, from the proof on.
+    /// Keys that authenticate messages, from the introduction on.
     seals: Option<Seals>,
-    /// Verdict that was read on this open file: one that the remote tree has opened again, behind
-    /// a new connection, shows a challenge instead.
+    /// Verdict read on this open file. A file reopened by the remote tree on a new connection
+    /// returns a challenge instead.
     verdict: Vec<u8>,
-    /// Reads the answer to the wish; how much of what is to be read was read.
+    /// Reader of the answer to the join request, and the bytes read.
     reader: Option<(Reader, u64)>,
 }
 
 impl Peer {
-    /// One that tries at once: to tell what it is given, or else to become a member.
+    /// Creates a link that connects immediately: for messages, or to send the join request.
     pub(crate) fn new(wish: Option<Wish>) -> Peer {
         Peer {
             state: State::Down(Instant(0)),
@@ -167,12 +166,12 @@ impl Peer {
         }
     }
 
-    /// Whether it waits for the time of its next attempt.
+    /// Reports whether it waits for the next attempt.
     fn is_down(&self) -> bool {
         matches!(self.state, State::Down(_))
     }
 
-    /// The state in one word.
+    /// Returns the name of the state.
     pub(crate) fn name(&self) -> &'static str {
         match self.state {
             State::Down(_) => "down",
@@ -190,7 +189,7 @@ impl Peer {
         }
     }
 
-    /// Until when it is worth while to wait for what it does, if it does something.
+    /// Returns the time until which a caller should wait for the request in progress, if any.
     pub(crate) fn busy_until(&self) -> Option<Instant> {
         (!self.is_down()).then_some(self.patience)
     }
@@ -199,7 +198,7 @@ impl Peer {
         matches!(self.state, State::Idle(_) | State::Writing(_) | State::Checking(_))
     }
 
-    /// Keeps a message until it can be written; one that does not fit is lost.
+    /// Queues a message; without a connection or space it is dropped.
     fn gather(&mut self, message: &[u8]) {
         let is_up = self.is_up();
         let fits = self.waiting.len() + Seal::framed(message) <= WAITING_MAX;
@@ -208,7 +207,7 @@ impl Peer {
         }
     }
 
-    /// Writes what has gathered.
+    /// Writes queued messages.
     fn write(&mut self, open: OpenId, out: &mut Vec<Output>) -> State {
         if self.waiting.is_empty() {
             return State::Idle(open);
@@ -222,7 +221,7 @@ impl Peer {
         State::Writing(open)
     }
 
-    /// Gives up what it has, and tries again later.
+    /// Releases everything, and schedules the next attempt.
     fn fail(&mut self, now: Instant, out: &mut Vec<Output>) -> State {
         match self.state {
             State::Down(_) | State::Finding => {}
@@ -243,7 +242,7 @@ impl Peer {
         State::Down(until)
     }
 
-    /// What comes of what the other one says to our proof.
+    /// Processes the verdict on our proof.
     fn meet(
         &mut self,
         now: Instant,
@@ -268,7 +267,7 @@ impl Peer {
         }
     }
 
-    /// Takes a part of the answer to our wish.
+    /// Processes a part of the answer to the join request.
     fn take(&mut self, now: Instant, open: OpenId, part: &[u8], out: &mut Vec<Output>) -> State {
         let Some((reader, read)) = &mut self.reader else { return self.fail(now, out) };
         *read += part.len() as u64;
@@ -278,7 +277,7 @@ impl Peer {
             Ok(Some(answer)) => self.give_up(now, Output::Answered(answer), out),
             Err(_) => self.give_up(now, Output::Stranger, out),
             Ok(None) if length > room => self.give_up(now, Output::TooLong(length), out),
-            // Nothing is known yet, or no more comes.
+            // No answer yet, or a premature end.
             Ok(None) if part.is_empty() => self.fail(now, out),
             Ok(None) => {
                 out.push(Output::Read(open, next));
@@ -287,14 +286,14 @@ impl Peer {
         }
     }
 
-    /// Says something, and tries again in a good while.
+    /// Emits an output, and schedules the next attempt after the maximum delay.
     fn give_up(&mut self, now: Instant, says: Output, out: &mut Vec<Output>) -> State {
         self.pause = PAUSE_MAX;
         out.push(says);
         self.fail(now, out)
     }
 
-    /// From one answer to the next question.
+    /// Processes a reply, and sends the next request.
     fn answered(&mut self, now: Instant, reply: Result<Reply, Error>, out: &mut Vec<Output>) {
         self.state = match (self.state, reply) {
             (State::Finding, Ok(Reply::Walked(_, Some(node)))) => {
@@ -329,7 +328,7 @@ impl Peer {
             (State::Checking(open), Ok(Reply::Data(said))) if *said == self.verdict[..] => {
                 self.write(open, out)
             }
-            // It was given up while this was under way.
+            // A reply that arrives after a disconnect.
             (State::Down(until), reply) => {
                 match reply {
                     Ok(Reply::Walked(_, Some(node))) => out.push(Output::Release(node)),
@@ -387,7 +386,7 @@ impl Automaton for Peer {
                 self.pause = PAUSE_MAX;
                 self.state = self.fail(now, out);
             }
-            // Too late, or too early.
+            // Late or early inputs.
             (_, Input::Introduce(_) | Input::Tick) => {}
         }
     }

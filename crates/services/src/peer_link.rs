@@ -1,14 +1,14 @@
-//! The link to another replica, and its silence.
+//! Link to another replica, and detection of its silence.
 //!
-//! A member that is connected and has not replied for [`SILENT`], neither to what was written nor
-//! to a [heartbeat](crate::peer), is *silent*: its process hangs, or its host, or nothing reaches
-//! it. The connection stays; when the member goes on, so does the connection. Time in which this
-//! replica itself had no turn does not count.
+//! A connected member that has not replied for [`SILENT`], neither to a write nor to a
+//! [heartbeat](crate::peer), is *silent*: its process or host hangs, or packets are lost. The
+//! connection stays open and resumes with the member. Time in which this replica itself had no turn
+//! does not count.
 //!
-//! For its removal more counts: a member is *heard* when it replies, and also when it writes to or
-//! reads its own file `peer` here. And the time for which one must not be heard begins anew as long
-//! as a second one is not, and when this replica itself did not run. So when an outage of several
-//! connections ends, each has that time to come back.
+//! Removal requires more. A member is *heard* when it replies, but also when it uses its own file
+//! `peer` here. And the removal timeout restarts as long as a second member is unheard, and after a
+//! suspension of this replica itself. So after an outage of several connections, each member has
+//! the full timeout to return.
 
 #[cfg(test)]
 mod tests;
@@ -23,41 +23,41 @@ use std::time::Duration;
 use tree::Output;
 use tree::remote::{Remote, news::QUIET};
 
-/// Time without a reply after which a member that is connected is silent.
+/// Time without a reply after which a connected member is silent.
 pub const SILENT: Duration = Duration::from_secs(6);
 
-/// Pause between two turns from which on this replica itself did not run.
+/// Interval between two turns that indicates a suspension of this replica itself.
 const ASLEEP: Duration = Duration::from_secs(3);
 
-/// The link to another replica: the protocol, and the connection below it.
+/// Link to another replica: the protocol, and the connection below it.
 #[derive(Debug)]
 pub(crate) struct PeerLink {
     pub(crate) peer: Peer,
     pub(crate) remote: Remote,
-    /// The last request; answers of others come too late.
+    /// Number of the last request; replies to others are late.
     pub(crate) request: u64,
-    /// It leads to nobody any more.
+    /// Whether the member is gone and the link closed.
     pub(crate) is_closed: bool,
-    /// Last complaint in the log.
+    /// Last problem reported to the operator.
     pub(crate) complaint: Option<String>,
-    /// The operator was told that it says what it cannot say.
+    /// Whether the operator was informed of invalid messages.
     pub(crate) is_distrusted: bool,
-    /// Time of its last reply; that of the first turn, if there was none.
+    /// Time of its last reply; initially that of the first turn.
     replied: Option<Instant>,
-    /// Time when the member was heard last, by a reply or because it came here itself.
+    /// Time at which the member was last heard: by a reply, or by a use of its file here.
     heard: Option<Instant>,
-    /// Connected, and without a reply for [`SILENT`].
+    /// Whether it is connected, and without a reply for [`SILENT`].
     is_silent: bool,
-    /// Time of the last message to the operator that it is silent.
+    /// Time of the last operator message about silence.
     told: Option<Instant>,
-    /// The operator was told that it is silent, or is to be, and not that it replies again.
+    /// Whether the operator was informed of silence, but not of its end.
     is_announced: bool,
-    /// Message to the operator that is due: whether the member replies again, or is silent.
+    /// Pending operator message: true if the member replies again, false if it is silent.
     news: Option<bool>,
 }
 
 impl PeerLink {
-    /// A link on which nothing was attempted.
+    /// Creates a link before its first attempt.
     pub(crate) fn new(peer: Peer, remote: Remote) -> PeerLink {
         PeerLink {
             peer,
@@ -75,7 +75,7 @@ impl PeerLink {
         }
     }
 
-    /// State in one word: `down` also if the connection is lost and nothing was said since.
+    /// Returns the name of the state; `down` also if the connection is lost and not yet used again.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.peer.name() {
             _ if self.peer.is_up() && !self.remote.is_connected() => "down",
@@ -85,26 +85,26 @@ impl PeerLink {
         }
     }
 
-    /// Whether it is connected and the member replies.
+    /// Reports whether it is connected and the member replies.
     pub(crate) fn is_well(&self) -> bool {
         self.peer.is_up() && self.remote.is_connected() && !self.is_silent
     }
 
-    /// Notes a reply.
+    /// Records a reply.
     fn note_reply(&mut self, now: Instant) {
         (self.replied, self.heard) = (Some(now), Some(now));
         if mem::take(&mut self.is_silent) && mem::take(&mut self.is_announced) {
-            // What was not told need not be taken back.
+            // A pending announcement is dropped instead of retracted.
             self.news = self.news.take().is_none().then_some(true);
         }
     }
 
-    /// Notes that the member uses its own file here.
+    /// Records a use of the member's own file here.
     fn note_use(&mut self, now: Instant) {
         self.heard = Some(now);
     }
 
-    /// Notes whether it is silent, `asleep` after the last turn.
+    /// Updates the silence of the member; `asleep` is the duration of a suspension.
     fn note_silence(&mut self, now: Instant, asleep: Option<Duration>) {
         let later = |at: Option<Instant>| {
             let at = at.unwrap_or(now) + asleep.unwrap_or_default();
@@ -117,17 +117,17 @@ impl PeerLink {
         if is_silent && !self.is_silent && self.told.is_none_or(|told| now >= told + QUIET) {
             (self.told, self.news, self.is_announced) = (Some(now), Some(false), true);
         }
-        // The end of its connection is told by itself.
+        // The end of its connection is reported separately.
         self.is_announced &= is_silent;
         self.is_silent = is_silent;
     }
 
-    /// Time since which the member is not heard, if it is to be.
+    /// Returns the time since which the member is unheard, unless the link is closed.
     fn unheard_since(&self) -> Option<Instant> {
         self.heard.filter(|_| !self.is_closed)
     }
 
-    /// Takes the message for the operator that is due, and whether it is a good one.
+    /// Takes the pending operator message, and whether it is good news.
     pub(crate) fn next_news(&mut self) -> Option<(bool, String)> {
         if let Some(replies) = self.news.take() {
             let text = match replies {
@@ -142,8 +142,7 @@ impl PeerLink {
 }
 
 impl Hosted {
-    /// Notes which members are silent, and which one is not heard for as long as the service
-    /// allows.
+    /// Updates the silent members, and reports those unheard for longer than the service permits.
     pub(crate) fn note_silence(&mut self, now: Instant, out: &mut Vec<Output>) {
         let slept = now.since(self.turned);
         let asleep = (slept >= ASLEEP).then_some(slept);
@@ -154,7 +153,7 @@ impl Hosted {
         if asleep.is_some() || since().filter(|since| now >= *since + SILENT).count() > 1 {
             self.alone_since = now;
         }
-        // What a journal that has failed does not keep, nobody can rely on.
+        // With a failed journal the removal could not be stored.
         let may = self.joining.is_none() && self.journal.failed().is_none();
         let is_unheard = |link: &PeerLink| {
             let since = link.unheard_since().map(|since| since.max(self.alone_since));
@@ -168,7 +167,7 @@ impl Hosted {
         }
     }
 
-    /// Tells the operator that a member is to be removed, because all others do not hear it.
+    /// Informs the operator that all others report a member as silent, so that its removal begins.
     pub(crate) fn tell_removal(&mut self, id: ReplicaId) {
         let seconds = self.settings.remove_after.unwrap_or_default().as_secs_f64();
         let service = &self.settings.service;
@@ -179,10 +178,10 @@ impl Hosted {
         ));
     }
 
-    /// Message to the operator of a replica that `id` has said to be no member any more.
+    /// Returns the operator message of a replica that `id` reports as removed.
     pub(crate) fn farewell(&self, id: ReplicaId) -> String {
         let (id, me) = (id.0, self.settings.me);
-        // One that leaves as it was asked to has told the others all that it has.
+        // A replica that leaves regularly has sent all its operations.
         let change = self.replica.standing().change.as_ref();
         let leaves = change.is_some_and(|change| !change.members.contains_key(&me));
         let most = self.settings.remove_after.filter(|_| !leaves);
@@ -200,19 +199,20 @@ impl Hosted {
         }
     }
 
-    /// Time of the next turn if nothing happens: this replica is awake as long as it has turns.
+    /// Returns the time of the next turn without other events: regular turns show that this replica
+    /// runs.
     pub(crate) fn awake_deadline(&self) -> Option<Instant> {
         let has_links = self.links.values().any(|link| !link.is_closed);
         has_links.then(|| self.turned + HEARTBEAT)
     }
 
-    /// A member has answered a request, well or not.
+    /// Records a reply of a member.
     pub(crate) fn note_reply(&mut self, now: Instant, of: ReplicaId, is_well: bool) {
         let link = self.links.get_mut(&of).filter(|link| is_well && link.peer.is_up());
         link.into_iter().for_each(|link| link.note_reply(now));
     }
 
-    /// Somebody uses an open file `peer`: a member is heard, if it has proved that it is one.
+    /// Records a use of a file `peer`: its member is heard, if it is authenticated.
     pub(crate) fn note_use(&mut self, now: Instant, open: usize) {
         let Some(crate::files::Opened::Door(door)) = self.opens.get(open) else { return };
         let link = door.peer().and_then(|peer| self.links.get_mut(&peer));

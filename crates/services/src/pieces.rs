@@ -1,21 +1,21 @@
-//! Answers that wait to be read: a queue of bytes whose memory is known, and freed as it is read.
+//! Byte queue for unread answers, with known memory use that shrinks as it is read.
 
 use std::collections::LinkedList;
 
-/// Size of the smallest piece, bytes.
+/// Size of the smallest piece, in bytes.
 pub(crate) const SIZE_MIN: usize = 256;
 
-/// Memory of a piece besides its bytes: a node of the list, and the headers of two allocations.
+/// Memory overhead of a piece in bytes: a list node, and the headers of two allocations.
 pub(crate) const OVERHEAD: usize = 2 * size_of::<usize>() + size_of::<Vec<u8>>() + 2 * 16;
 
-/// Bytes in allocations of their own, each freed when it has been read.
+/// Bytes in separate allocations, each freed once it has been read.
 #[derive(Debug, Default)]
 #[allow(clippy::linkedlist, reason = "a queue of pieces would take room for more of them")]
 pub(crate) struct Pieces {
     pieces: LinkedList<Vec<u8>>,
-    /// Bytes of the first one that have been read.
+    /// Bytes of the first piece that have been read.
     passed: usize,
-    /// Bytes that have not been read.
+    /// Unread bytes.
     len: usize,
 }
 
@@ -36,7 +36,7 @@ impl Pieces {
         }
     }
 
-    /// Removes and returns the first bytes, at most so many.
+    /// Removes and returns up to `count` bytes from the front.
     pub(crate) fn take(&mut self, count: usize) -> Vec<u8> {
         let count = count.min(self.len);
         let mut some = Vec::with_capacity(count);
@@ -55,18 +55,18 @@ impl Pieces {
         some
     }
 
-    /// Number of bytes that have not been read.
+    /// Returns the number of unread bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes of memory. All pieces but the last are full.
+    /// Returns the memory used, in bytes. All pieces but the last are full.
     pub(crate) fn memory(&self) -> usize {
         let last = self.pieces.back().map_or(0, |last| last.capacity() - last.len());
         self.passed + self.len + last + self.pieces.len() * OVERHEAD
     }
 
-    /// The pieces.
+    /// Returns the pieces.
     #[cfg(test)]
     pub(crate) fn each(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.pieces.iter()

@@ -1,7 +1,7 @@
-//! Proofs of the two ends of a link that they know the secret of the service.
+//! Mutual proof of both ends of a link that they know the secret of the service.
 //!
-//! Each end sends the other one random bytes, and each proof is made over both, over what it says,
-//! and over who says it to whom: it serves for nothing else, and for no other time.
+//! Each end sends random bytes. Each proof covers the random bytes of both, its own meaning, its
+//! sender and its receiver: it is valid for nothing else and never again.
 
 use crate::seal::Seal;
 use crate::settings::Settings;
@@ -9,46 +9,46 @@ use hmac::{Hmac, Mac};
 use replica::service::ReplicaId;
 use sha2::Sha256;
 
-/// How long a challenge is, bytes.
+/// Length of a challenge, in bytes.
 pub const CHALLENGE: usize = 32;
 
-/// How long a verdict is, bytes.
+/// Length of a verdict, in bytes.
 pub const VERDICT: usize = 32;
 
 /// Random bytes of one end.
 pub(crate) type Random = [u8; CHALLENGE];
 
-/// What the one who is called says to the one who calls.
+/// Reply of the server side to a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Come in.
+    /// The peer is admitted.
     Welcome,
-    /// You were a member, and are none any more.
+    /// The peer is no longer a member.
     Farewell,
 }
 
-/// What proves who calls.
+/// Client side of the proof.
 #[derive(Clone, Debug)]
 pub struct Introduction {
-    /// What is to be written.
+    /// Bytes to write.
     pub proof: Vec<u8>,
-    /// What may be read then.
+    /// Possible replies.
     pub verdicts: Verdicts,
-    /// For what is sent behind that.
+    /// Keys for the messages that follow.
     pub seals: Seals,
 }
 
-/// Keys that authenticate the messages of a connection, at one of its ends.
+/// Message authentication keys of a connection, at one end.
 #[derive(Clone, Debug)]
 pub struct Seals {
-    /// For those that this end sends.
+    /// Key for messages sent by this end.
     pub ours: Seal,
-    /// For those that the other end sends.
+    /// Key for messages sent by the other end.
     pub theirs: Seal,
 }
 
 impl Seals {
-    /// Those of `me` on a connection with `to` on which both have sent these.
+    /// Returns the keys of `me` on a connection with `to`, after both have sent their random bytes.
     fn new(settings: &Settings, both: Both<'_>, (me, to): (ReplicaId, ReplicaId)) -> Seals {
         let seal = |from, to| {
             Seal::new(code(settings, Says::Key, both, (from, to)).finalize().into_bytes().into())
@@ -57,19 +57,19 @@ impl Seals {
     }
 }
 
-/// What the one who is called can answer.
+/// Authentic replies of the server side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdicts {
     welcome: [u8; VERDICT],
     farewell: [u8; VERDICT],
 }
 
-/// What a proof says. No other use of the secret says any of this.
+/// Meaning of an authentication code. The secret is used for nothing else.
 #[derive(Clone, Copy)]
 enum Says {
     IAm,
     Verdict(Verdict),
-    /// The key of what is sent from the first to the second.
+    /// Key for messages from the first replica to the second.
     Key,
 }
 
@@ -84,7 +84,7 @@ impl Says {
     }
 }
 
-/// What both ends have sent.
+/// Random bytes of both ends.
 #[derive(Clone, Copy)]
 struct Both<'a> {
     challenge: &'a [u8],
@@ -92,8 +92,8 @@ struct Both<'a> {
 }
 
 impl Introduction {
-    /// Of the one who has these settings, to `to`, who has sent this challenge. `random` is used
-    /// for nothing else.
+    /// Creates the introduction of the replica with these settings to `to`, which has sent this
+    /// challenge. `random` must not be reused.
     pub fn new(
         settings: &Settings,
         to: ReplicaId,
@@ -114,8 +114,8 @@ impl Introduction {
 }
 
 impl Verdicts {
-    /// Which of them was read: none, if whoever wrote it does not know the secret. (How long a
-    /// comparison takes tells nothing: no verdict is of use twice.)
+    /// Identifies a received verdict: `None` if its sender does not know the secret. (A timing
+    /// attack gains nothing, as no verdict is valid twice.)
     pub fn judge(&self, said: &[u8]) -> Option<Verdict> {
         let is = |verdict: &[u8; VERDICT]| said == verdict;
         match (is(&self.welcome), is(&self.farewell)) {
@@ -126,8 +126,8 @@ impl Verdicts {
     }
 }
 
-/// Who has proved to be that, by this answer to our challenge, and the random bytes in it. Who that
-/// is now, the members say.
+/// Verifies a proof against our challenge. Returns the proven identity, and the peer's random
+/// bytes. The role of that identity depends on the membership.
 pub(crate) fn check(
     settings: &Settings,
     challenge: &Random,
@@ -142,7 +142,7 @@ pub(crate) fn check(
     is_right.then_some((from, *random))
 }
 
-/// Keys for the messages of a connection with the replica that has proved to be `to`.
+/// Returns the keys for messages on a connection with the authenticated replica `to`.
 pub(crate) fn seals(
     settings: &Settings,
     challenge: &Random,
@@ -151,7 +151,7 @@ pub(crate) fn seals(
     Seals::new(settings, Both { challenge, random }, (settings.me, to))
 }
 
-/// What we answer to who has proved to be `to`.
+/// Returns the encoded verdict for the authenticated replica `to`.
 pub(crate) fn verdict(
     settings: &Settings,
     challenge: &Random,
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(check(&elsewhere, &OURS, &right), None);
     }
 
-    /// Each connection and each direction has a key of its own, which both ends know.
+    /// Each direction of each connection has its own key, known to both ends.
     #[test]
     fn both_ends_have_the_same_seals() {
         let introduction = Introduction::new(&settings(2, 5), ReplicaId(1), &OURS, THEIRS);
@@ -254,7 +254,7 @@ mod tests {
         for it in [Verdict::Welcome, Verdict::Farewell] {
             let said = verdict(&settings(1, 5), &OURS, (caller, &THEIRS), it);
             assert_eq!(introduction.verdicts.judge(&said), Some(it));
-            // Of another secret, another replica, for somebody else, for another call.
+            // Of another secret, of another replica, for another receiver, for another connection.
             for wrong in [
                 verdict(&settings(1, 6), &OURS, (caller, &THEIRS), it).to_vec(),
                 verdict(&settings(3, 5), &OURS, (caller, &THEIRS), it).to_vec(),

@@ -1,11 +1,11 @@
-//! Reads of one open file that wait for something to be read there.
+//! Pending reads of an open file.
 
 use base::Error;
 use std::collections::BTreeMap;
 use tree::flat::part;
 use tree::{Output, Reply, RequestId};
 
-/// A read that waits.
+/// Pending read.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     id: RequestId,
@@ -13,7 +13,7 @@ struct Waiting {
     headroom: u32,
 }
 
-/// All of them, in their order. Bounded: the node admits so many requests.
+/// Pending reads in order. Bounded by the node's admission control.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     waiting: BTreeMap<u64, Waiting>,
@@ -21,19 +21,19 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// Adds a read; the number by which it is found again.
+    /// Adds a read; returns its number.
     pub(crate) fn add(&mut self, id: RequestId, count: u32, headroom: u32) -> u64 {
         self.next += 1;
         self.waiting.insert(self.next, Waiting { id, count, headroom });
         self.next
     }
 
-    /// Whether none waits.
+    /// Reports whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Answers as many as `say` has something for, which is asked for so many bytes at most.
+    /// Completes reads in order while `say` returns data of at most the requested length.
     pub(crate) fn answer(
         &mut self,
         mut say: impl FnMut(usize) -> Option<Vec<u8>>,
@@ -50,14 +50,14 @@ impl Reads {
         answered
     }
 
-    /// Nobody wants the answer to this one any more.
+    /// Cancels a read.
     pub(crate) fn cancel(&mut self, number: u64, out: &mut Vec<Output>) {
         if let Some(read) = self.waiting.remove(&number) {
             out.push(Output::Reply(read.id, Err(Error::Cancelled)));
         }
     }
 
-    /// None is answered any more, for this reason.
+    /// Fails all reads with this error. Returns their requests.
     pub(crate) fn end(&mut self, why: Error, out: &mut Vec<Output>) -> Vec<RequestId> {
         let ids: Vec<RequestId> =
             std::mem::take(&mut self.waiting).into_values().map(|read| read.id).collect();

@@ -2,7 +2,7 @@
 
 use replica::data::kind::Refused;
 
-/// The reason an operation request is rejected.
+/// Reason why an operation request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     /// Code for programs.

@@ -1,9 +1,9 @@
-//! Messages on a connection between two replicas, each with an authentication code.
+//! Authenticated messages on a connection between two replicas.
 //!
 //! Both ends derive a key for each direction from the secret and from the random bytes of both
-//! (`proof.rs`), and number what they send. The code of a message is over its number, its length
-//! and its bytes, so a message that is changed, repeated, left out, moved, or of another connection
-//! or direction is none.
+//! (`proof.rs`), and number their messages. The code of a message covers its number, its length and
+//! its bytes, so a message that is modified, replayed, dropped, reordered, or from another
+//! connection or direction is rejected.
 //!
 //! ```text
 //!   length (4 bytes) │ message │ code (32 bytes)
@@ -12,13 +12,13 @@
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// The length in front of each message, bytes.
+/// Length field before each message, in bytes.
 pub(crate) const HEAD: usize = 4;
 
-/// The code behind it, bytes.
+/// Length of the code after it, in bytes.
 pub(crate) const CODE: usize = 32;
 
-/// The key of one direction of one connection, and the number of its next message.
+/// Key of one direction of a connection, and the number of the next message.
 #[derive(Clone)]
 pub struct Seal {
     key: [u8; 32],
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Seal {
     }
 }
 
-/// A message was forged, repeated, reordered or cut.
+/// Error for a message that was forged, replayed, reordered or truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forged;
 
@@ -48,15 +48,15 @@ impl Seal {
         code
     }
 
-    /// Bytes that a message takes on the connection.
+    /// Returns the framed length of a message, in bytes.
     pub(crate) fn framed(message: &[u8]) -> usize {
         HEAD + message.len() + CODE
     }
 
-    /// The next message, as it is sent.
+    /// Frames the next message.
     ///
     /// # Panics
-    /// If it is 4 GiB or more.
+    /// If the message is 4 GiB or longer.
     pub fn frame(&mut self, message: &[u8]) -> Vec<u8> {
         let length = u32::try_from(message.len()).expect("messages are cut");
         let code = self.code(message).finalize().into_bytes();
@@ -64,10 +64,11 @@ impl Seal {
         [&length.to_le_bytes()[..], message, &code].concat()
     }
 
-    /// The first message of what came, and how many bytes it takes; `None`: it is not whole yet.
+    /// Verifies the first message of received bytes. Returns it with its framed length, or `None`
+    /// if it is incomplete.
     ///
     /// # Errors
-    /// If it is longer than `most`, or is not what was sent.
+    /// If it is longer than `most`, or not authentic.
     pub(crate) fn open<'a>(
         &mut self,
         came: &'a [u8],
@@ -92,7 +93,7 @@ mod tests {
 
     const KEY: [u8; 32] = [5; 32];
 
-    /// The messages that a stream is taken for.
+    /// Returns the messages accepted from a stream.
     fn read(seal: &mut Seal, mut stream: &[u8]) -> Result<Vec<Vec<u8>>, Forged> {
         let mut messages = Vec::new();
         while let Some((message, taken)) = seal.open(stream, 100)? {
@@ -113,12 +114,12 @@ mod tests {
         let whole = [&a[..], &b, &c].concat();
         let sent = vec![b"ab".to_vec(), b"".to_vec(), b"cde".to_vec()];
         assert_eq!(read(&mut Seal::new(KEY), &whole), Ok(sent));
-        // What is cut off is not whole; nothing of the last message is taken.
+        // A truncated message is incomplete and is not accepted.
         for cut in 0..c.len() {
             let some = read(&mut Seal::new(KEY), &[&a[..], &b, &c[..cut]].concat());
             assert_eq!(some.map(|messages| messages.len()), Ok(2));
         }
-        // Any change of a bit, but one that makes the last message longer, which never comes.
+        // Flips every bit; a longer length of the last message makes it incomplete.
         for at in 0..whole.len() * 8 {
             let mut spoilt = whole.clone();
             spoilt[at / 8] ^= 1 << (at % 8);
@@ -135,7 +136,7 @@ mod tests {
             &[&b, &a],
             &[&a, &c],
             &[&a, &b, &c, &b],
-            // Of another connection, or the other direction.
+            // Of another connection, or of the other direction.
             &[&other[0]],
             &[&a, &other[1]],
         ];

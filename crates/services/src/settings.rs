@@ -1,4 +1,4 @@
-//! What a replica's volume says of it: which service it is of, who it is, who the others are.
+//! Settings in a replica's volume: its service, its identity and its peers.
 
 use replica::data::Kind;
 use replica::service::ReplicaId;
@@ -6,54 +6,54 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The version of all that is kept in a replica's volume.
+/// Format version of a replica's volume.
 pub const VERSION: u32 = 3;
 
-/// That of a service whose members may be removed because they are silent: servers that know only
-/// [`VERSION`] cannot read what the others send then, and must not run one of its replicas.
+/// Format version of a service that may remove unresponsive members: servers that know only
+/// [`VERSION`] cannot parse the votes of the others, and must not run one of its replicas.
 pub const VERSION_REMOVING: u32 = 4;
 
-/// What a replica knows of itself before it has done anything.
+/// Initial settings of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The version that a server must know: [`version`].
+    /// Format version that a server must support: [`version`].
     pub version: u32,
-    /// Which service it is: tokens name it, so that those of another one are known as such.
+    /// Identifier of the service; tokens contain it, so that foreign ones are detected.
     pub id: u32,
-    /// The name of the service: its directory.
+    /// Name of the service, and of its directory.
     pub service: String,
-    /// The type of the data.
+    /// Data type.
     pub kind: Kind,
-    /// Which of the members this replica is.
+    /// Identifier of this replica.
     pub me: ReplicaId,
-    /// All that there were at first, each with the address of the 9P port of its server. Of a
-    /// replica that is none of them: whom it asks to become one, and itself.
+    /// Initial members, each with the 9P address of its server. Of a replica that joins later: the
+    /// members that it asks, and itself.
     pub members: BTreeMap<ReplicaId, String>,
-    /// Whether it is none of the first members.
+    /// Whether it joins later.
     pub joins: bool,
-    /// Time for which a member must be silent to be removed by all others; it never is, if none.
+    /// Time of silence after which all others remove a member; `None` disables removal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remove_after: Option<Duration>,
-    /// What all of them know, and nobody else.
+    /// Secret shared by the replicas.
     pub secret: Secret,
 }
 
-/// The version of the settings of a service with this time of silence.
+/// Returns the format version of a service with this removal timeout.
 pub fn version(remove_after: Option<Duration>) -> u32 {
     if remove_after.is_some() { VERSION_REMOVING } else { VERSION }
 }
 
 impl Settings {
-    /// Whether this server knows the version.
+    /// Reports whether this server supports the format version.
     pub fn is_known(&self) -> bool {
         matches!(self.version, VERSION | VERSION_REMOVING)
     }
 }
 
-/// Shortest time after which a silent member is removed: it is seen to be silent before.
+/// Minimum removal timeout: silence has to be detected before.
 pub const REMOVE_AFTER_MIN: Duration = Duration::from_secs(10);
 
-/// What only the replicas of a service know. It is never shown.
+/// Secret shared by the replicas of a service. Its `Debug` output hides it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret(pub [u8; 32]);
 
@@ -63,13 +63,13 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// The longest name of a service, bytes.
+/// Maximum length of a service name, in bytes.
 pub const NAME_MAX: usize = 64;
 
-/// Whether a service may have this name: it becomes a directory, and a part of a URL.
+/// Checks a service name, which becomes a directory and a part of a URL.
 ///
 /// # Errors
-/// What is wrong with it, and what to do.
+/// An explanation, and a valid alternative.
 pub fn check_name(name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let fits = !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with('.');
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::journal::lab::settings;
 
-    /// Servers that know only version 3 refuse what they could not take part in, and run the rest.
+    /// Servers that support only version 3 refuse the services that they could not take part in.
     #[test]
     fn the_version_says_what_a_server_must_know() {
         let most = Some(REMOVE_AFTER_MIN);

@@ -1,4 +1,4 @@
-//! What is replicated, as the contents of a file.
+//! Replicated states as file contents.
 
 use replica::data::kind::State;
 use replica::data::sheet::{self, CELLS_MAX, Cell, Operator, Region};
@@ -6,11 +6,11 @@ use replica::data::{DataType as _, Sheet, Value};
 use replica::work::Meter;
 use serde::Serialize;
 
-/// How much is shown, bytes; who wants more asks for it by operations.
+/// Maximum length of the contents in bytes; larger states are read by operations.
 const SHOWN_MAX: usize = 16 << 20;
 
-/// A state: a number, a text or a value as it is, a sheet as CSV; of what has many parts a line of
-/// JSON for each.
+/// Formats a state: a number, a text or a value as it is, a sheet as CSV, and others as one line of
+/// JSON for each element.
 pub(crate) fn show(state: &State, meter: &mut Meter) -> Vec<u8> {
     match state {
         State::Counter(sum) => format!("{sum}\n").into_bytes(),
@@ -24,7 +24,7 @@ pub(crate) fn show(state: &State, meter: &mut Meter) -> Vec<u8> {
     }
 }
 
-/// What the cells of a sheet show, as CSV: as many of the first rows as one answer has.
+/// Formats the displayed values of a sheet as CSV: as many leading rows as one result has.
 fn cells(state: &sheet::State, meter: &mut Meter) -> Vec<u8> {
     let Some(used) = state.used() else { return Vec::new() };
     let (first, columns) = (used.first(), used.columns());
@@ -33,12 +33,12 @@ fn cells(state: &sheet::State, meter: &mut Meter) -> Vec<u8> {
     let last = Cell::at(first.row() + rows - 1, first.column() + columns - 1);
     let region = Region::between(first, last.expect("it is within what is used"));
     let shown = Sheet.apply_metered(&mut state.clone(), &Operator::Range(region), meter);
-    // A row that is too wide for an answer is asked for in parts.
+    // Rows too wide for one result must be read in parts by operations.
     let Value::Rows(rows) = shown else { return Vec::new() };
     sheet::csv_bytes(&rows).unwrap_or_default()
 }
 
-/// Ends with a new line, if it is not empty.
+/// Terminates nonempty bytes with a newline.
 fn line(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.last().is_some_and(|last| *last != b'\n') {
         bytes.push(b'\n');
@@ -46,7 +46,7 @@ fn line(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// As many whole lines as are shown.
+/// Formats as many elements as fit, one a line.
 fn lines<T: Serialize>(parts: impl Iterator<Item = T>) -> Vec<u8> {
     let mut shown = Vec::new();
     for part in parts {

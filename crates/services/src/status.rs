@@ -1,4 +1,4 @@
-//! What a replica says of itself and of the others, for people and for programs.
+//! Status of a replica and its peers, for people and for programs.
 
 use crate::files::{STABLE, STATUS, STATUS_JSON, VALUE};
 use crate::hosted::{FULL, Hosted};
@@ -11,92 +11,92 @@ use replica::service::ReplicaId;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// How far a replica is.
+/// Status of a replica.
 #[derive(Debug, Serialize)]
 struct Status<'a> {
     service: &'a str,
     kind: Kind,
     replica: ReplicaId,
-    /// Which membership it is in.
+    /// Epoch number of its membership.
     epoch: u64,
-    /// Whether all members have said that they are in it too, and no change is under way.
+    /// Whether all members have confirmed that epoch, and no change is in progress.
     settled: bool,
-    /// What is to become of the members.
+    /// Change of members in progress.
     change: Option<Coming>,
-    /// Time for which a member must be silent to be removed, s; it never is, if none.
+    /// Removal timeout of a silent member in seconds; `None` disables removal.
     remove_after: Option<f64>,
-    /// The least number that no replica has had.
+    /// Smallest number not used by any replica so far.
     next_replica: u16,
-    /// What is done here, by the replicas that were asked.
+    /// Operations done here, by origin.
     done: String,
-    /// What is in the journal for good.
+    /// Operations durable in the journal.
     kept: String,
-    /// How many operations are done here and not final.
+    /// Number of operations done here and not final.
     unfinal: usize,
-    /// How many operations are kept for those who do not have them.
+    /// Number of operations retained for peers that lack them.
     held: usize,
     /// Bytes of records, and of the last snapshot.
     journal: (usize, usize),
-    /// Why nothing can be kept.
+    /// Reason why nothing more can be stored.
     failed: Option<String>,
     members: Vec<Member<'a>>,
 }
 
-/// A change of the members that is under way.
+/// Change of members in progress.
 #[derive(Debug, Serialize)]
 struct Coming {
-    /// The same in words.
+    /// Description for people.
     #[serde(skip)]
     aim: String,
     members: Vec<ReplicaId>,
     lost: Vec<ReplicaId>,
-    /// Who has not agreed yet, as far as is known here.
+    /// Members not known to have agreed.
     waits_for: Vec<ReplicaId>,
-    /// Why it cannot be together with what another replica was asked for.
+    /// Conflict with a change requested from another replica.
     clash: Option<String>,
 }
 
-/// One of the replicas.
+/// Member of the service.
 #[derive(Debug, Serialize)]
 struct Member<'a> {
     replica: ReplicaId,
     address: &'a str,
-    /// State of the link to it; none leads to this replica itself.
+    /// State of the link to it; `None` for this replica itself.
     way: Option<&'static str>,
-    /// What it has, as far as it has told.
+    /// Operations that it has acknowledged.
     has: String,
-    /// How many operations that are kept here it has not said that it has.
+    /// Number of operations retained here that it has not acknowledged.
     lacks: u64,
 }
 
 /// Counts of a replica, for metrics.
 #[derive(Clone, Debug)]
 pub struct Counts {
-    /// The service.
+    /// Name of the service.
     pub service: String,
-    /// The number of the replica.
+    /// Number of the replica.
     pub replica: u16,
     /// Operations done here and not final.
     pub unfinal: usize,
-    /// Operations kept for members that lack them.
+    /// Operations retained for members that lack them.
     pub kept: usize,
-    /// The other members.
+    /// Other members.
     pub members: Vec<MemberCounts>,
 }
 
 /// Counts of another member.
 #[derive(Clone, Debug)]
 pub struct MemberCounts {
-    /// The number of the replica.
+    /// Number of the replica.
     pub replica: u16,
-    /// Operations that it has not said that it has.
+    /// Operations that it has not acknowledged.
     pub lacks: u64,
     /// Whether it is connected, and replies.
     pub is_connected: bool,
 }
 
 impl Hosted {
-    /// Takes the next message about a connection to another replica, and whether there is one.
+    /// Takes the next message about a peer connection, and whether it is good news.
     pub fn next_connection_news(&mut self) -> Option<(bool, String)> {
         let service = &self.settings.service;
         self.links.iter_mut().find_map(|(id, link)| {
@@ -106,7 +106,7 @@ impl Hosted {
         })
     }
 
-    /// Counts for metrics.
+    /// Returns the counts for metrics.
     pub fn counts(&self) -> Counts {
         let status = self.status();
         let others = status.members.iter().filter_map(|member| {
@@ -123,7 +123,7 @@ impl Hosted {
         }
     }
 
-    /// The contents of a file that can only be looked at, if the work that is left allows that.
+    /// Returns the contents of a read-only file, if the remaining work of the turn allows it.
     pub(crate) fn text(&mut self, file: usize) -> Option<Vec<u8>> {
         Some(match file {
             VALUE => {
@@ -163,7 +163,7 @@ impl Hosted {
             (None, false) => None,
         };
         let standing = self.replica.standing();
-        // Who is none any more hears nothing of what came of it.
+        // A removed replica does not learn the outcome of the change.
         let change = standing.change.as_ref().filter(|_| !self.replica.is_removed());
         let change = change.map(|change| Coming {
             aim: aim(change),

@@ -1,29 +1,29 @@
-//! Open files `peer` of which nobody has proved anything yet.
+//! Open files `peer` without authentication.
 //!
-//! Each is small, so there may be many; when there are too many, whoever has most of them gives way
-//! with the oldest. A replica that comes needs a few round trips for its proof, and keeps its place
-//! as long as fewer come than there may be.
+//! Each is small, so many are permitted; beyond the limit, the user with most of them loses the
+//! oldest. A replica needs a few round trips to authenticate, and keeps its file as long as fewer
+//! than the limit are opened meanwhile.
 
 use base::Caller;
 use std::collections::BTreeMap;
 
-/// How many there may be.
+/// Maximum number of them.
 pub(crate) const UNPROVEN_MAX: usize = 16_384;
 
 /// The opener: a user, or the server itself.
 type Who = Option<u32>;
 
-/// All of them.
+/// Unauthenticated open files.
 #[derive(Debug, Default)]
 pub(crate) struct Strangers {
-    /// By who opened them, the oldest first.
+    /// By user, oldest first.
     of: BTreeMap<Who, BTreeMap<u64, usize>>,
     places: BTreeMap<usize, (Who, u64)>,
     next: u64,
 }
 
 impl Strangers {
-    /// Adds one; the one that gives way to it, if there were too many.
+    /// Adds one. Returns the one evicted for it, if there were too many.
     pub(crate) fn add(&mut self, caller: &Caller, open: usize) -> Option<usize> {
         let who = match caller {
             Caller::Server => None,
@@ -41,7 +41,7 @@ impl Strangers {
         Some(oldest)
     }
 
-    /// This one has proved who it is, or is closed.
+    /// Removes one that was authenticated or closed.
     pub(crate) fn remove(&mut self, open: usize) {
         let Some((who, number)) = self.places.remove(&open) else { return };
         if let Some(opens) = self.of.get_mut(&who) {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use base::User;
 
-    /// A flood of one user takes nothing from another one.
+    /// A flood by one user does not affect another one.
     #[test]
     fn whoever_has_most_gives_way_with_the_oldest() {
         let caller = |uid| {

@@ -1,4 +1,4 @@
-//! One open file `ops`: what a client asks, and the answers in the order of the questions.
+//! Operation session on an open file `ops`: requests, and answers in the order of requests.
 //!
 //! A line that begins with `{` is a JSON object, any other is an operation in words:
 //!
@@ -8,12 +8,12 @@
 //!   add 5
 //! ```
 //!
-//! Each is answered by one line of JSON. The file is a session: what is asked comes behind all that
-//! its answers have shown, so that whoever uses it reads what they wrote. A line `after TOKEN` goes
-//! on with a session; it is not answered. If it makes no sense, what is asked behind it is not
-//! done, and is answered so, up to one that does. What has a number of a session of the client's
-//! own, which it draws at random, is done once, however often and wherever it is sent
-//! ([`replica::data::once`]).
+//! Each request is answered by one line of JSON. The file is a session: a request is ordered after
+//! everything that earlier answers have shown, so that clients read their own writes. A line
+//! `after TOKEN` continues another session, and is not answered. If the token is invalid, the
+//! requests after it are rejected until a valid one. A request with a number in a session of the
+//! client's own, whose identifier it draws at random, executes once, however often and wherever it
+//! is sent ([`replica::data::once`]).
 
 use crate::pieces::{self, Pieces};
 use crate::rejection::{Detail, Rejection, Topic};
@@ -27,49 +27,49 @@ use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// The longest line, bytes.
+/// Maximum length of a line, in bytes.
 pub(crate) const LINE_MAX: usize = JSON_MAX + 4096;
 
-/// Most questions of one file that wait for their answers.
+/// Maximum unanswered requests of one file.
 pub(crate) const ASKED_MAX: usize = 1024;
 
-/// How many bytes of answers of one file may be there; then nothing more is taken.
+/// Bytes of unread answers of one file at which no more requests are processed.
 pub(crate) const HELD_MAX: usize = 4 << 20;
 
-/// Longest answer, with its newline, for which there is room whatever else is held: at least why a
-/// question has none. Bytes.
+/// Length of an answer, with its newline, for which memory is always reserved: at least an error.
+/// In bytes.
 pub(crate) const ANSWER_RESERVED: usize = pieces::SIZE_MIN;
 
-/// Bytes that a question counts until its answer can be read: a reserved answer, and its place in a
-/// queue that is a quarter full at least.
+/// Bytes charged for a request until its answer is readable: a reserved answer, and a slot in a
+/// queue that is at least a quarter full.
 pub(crate) const QUESTION: usize =
     ANSWER_RESERVED + pieces::OVERHEAD + 4 * size_of::<(Ticket, Option<Vec<u8>>)>();
 
-/// What is said when there is no room to say why something was not done.
+/// Error without room for an explanation.
 const UNEXPLAINED: &str = "not done, and there is no room for the reason: too many answers of this \
                            replica wait to be read; read them before asking for more";
 
-/// What is said when there is no room for an answer.
+/// Error without room for an answer.
 const UNREAD: &str = "done, but there is no room for its answer: too many answers of this replica \
                       wait to be read; read them before asking for more";
 
 /// Rejection of requests behind a malformed `after` line, once its error has been sent.
 const WRONG_TOKEN: &str = "the line 'after TOKEN' before it makes no sense, as an answer has said";
 
-/// The longest token, bytes: more than all replicas that a service can have.
+/// Maximum length of a token in bytes, beyond the maximum origins of a service.
 const TOKEN_MAX: usize = 4096;
 
-/// How long a client waits if it does not say.
+/// Default timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long it waits at most.
+/// Maximum timeout of a request.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
-/// What a client asks for.
+/// Operation request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) operator: Operator,
-    /// It is done once, however often it is asked for with this.
+    /// Identity for exactly-once execution.
     pub(crate) once: Option<Call>,
     pub(crate) strict: bool,
     pub(crate) after: Vector,
@@ -77,13 +77,13 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// One that says nothing else.
+    /// Creates a request with defaults.
     fn plain(operator: Operator, strict: bool) -> Question {
         Question { operator, once: None, strict, after: Vector::new(), timeout: TIMEOUT }
     }
 }
 
-/// A question in JSON.
+/// JSON form of a request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked<'a> {
@@ -101,7 +101,7 @@ struct Asked<'a> {
     number: Option<NonZeroU64>,
 }
 
-/// An answer in JSON.
+/// JSON form of an answer.
 #[derive(Debug, Serialize)]
 struct Answer<'a> {
     value: &'a Value,
@@ -110,7 +110,7 @@ struct Answer<'a> {
     token: String,
 }
 
-/// One that says why there is none.
+/// JSON form of an error.
 #[derive(Debug, Serialize)]
 struct Complaint<'a> {
     error: &'a str,
@@ -119,40 +119,40 @@ struct Complaint<'a> {
     replicas: &'a [ReplicaId],
 }
 
-/// One open file.
+/// Operation session.
 #[derive(Debug)]
 pub(crate) struct Talk {
-    /// Which service it is about, and whose operations there may be; a replica that is no member
-    /// yet, and does nothing, does not know that.
+    /// Identifier of the service, and the valid origins in tokens; a replica that is not a member
+    /// yet does not know them.
     service: u32,
     origins: Option<Vec<ReplicaId>>,
-    /// Bytes written and not taken yet.
+    /// Bytes written but not processed.
     input: Buf,
-    /// Where the first line of that ends, if one is whole, and how far it was looked for.
+    /// Length of the first complete line in them, and below the length scanned for it.
     end: Option<usize>,
     scanned: usize,
-    /// Units of work that it may still cause in its turn; less than none, if it has caused more.
+    /// Work units left in its turn; negative after an expensive line.
     pub(crate) credit: i64,
-    /// When its turn is, if lines wait for that.
+    /// Turn of the session, if it has lines.
     pub(crate) turn: Option<u64>,
-    /// All that answers have shown.
+    /// Operations shown by its answers.
     token: Vector,
     /// Error in the token of the last `after` line.
     wrong: Option<String>,
     /// Details already sent.
     explained: Vec<Topic>,
-    /// Questions in their order, each with its answer if that is there.
+    /// Requests in order, each with its answer if known.
     asked: VecDeque<(Ticket, Option<Vec<u8>>)>,
-    /// Answers that can be read.
+    /// Readable answers.
     said: Pieces,
-    /// How many bytes all answers have.
+    /// Total bytes of answers.
     answers: usize,
-    /// How many bytes answers that cannot be read yet have beyond what is reserved for each.
+    /// Bytes of answers not yet readable, beyond the reserved length of each.
     early: usize,
 }
 
 impl Talk {
-    /// One about this service.
+    /// Creates a session with this service.
     pub(crate) fn new(service: u32, origins: Option<Vec<ReplicaId>>) -> Talk {
         let (token, wrong, asked) = (Vector::new(), None, VecDeque::new());
         let (input, said) = (Buf::default(), Pieces::default());
@@ -174,10 +174,10 @@ impl Talk {
         }
     }
 
-    /// Takes what is written.
+    /// Accepts written bytes.
     ///
     /// # Errors
-    /// If lines that came before still wait for room, or one is too long.
+    /// If earlier lines are still pending, or a line is too long.
     pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), Error> {
         if self.has_lines() {
             return Err(Error::Busy);
@@ -191,7 +191,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Looks for the end of the first line, where nobody has looked yet.
+    /// Scans new bytes for the end of the first line.
     fn find_end(&mut self) {
         if self.end.is_none() {
             let found = memchr::memchr(b'\n', &self.input[self.scanned..]);
@@ -200,24 +200,24 @@ impl Talk {
         }
     }
 
-    /// Whether a whole line waits to be taken.
+    /// Reports whether a complete line is pending.
     pub(crate) fn has_lines(&self) -> bool {
         self.end.is_some()
     }
 
-    /// Whether a line can be taken: there is one, and room for one more answer.
+    /// Reports whether a line can be processed: one is complete, and there is room for its answer.
     pub(crate) fn can_go_on(&self) -> bool {
         self.has_lines() && self.asked.len() < ASKED_MAX && self.answers < HELD_MAX
     }
 
-    /// Bytes that it holds: lines, questions, answers.
+    /// Returns the bytes held: lines, requests and answers.
     pub(crate) fn held(&self) -> usize {
         let wrong = self.wrong.as_ref().map_or(0, String::len);
         let questions = self.asked.len() * QUESTION + self.early;
         self.input.capacity() + wrong + questions + self.said.memory()
     }
 
-    /// The next line that is whole, if there is room for its answer.
+    /// Takes the next complete line, if there is room for its answer.
     pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
         if !self.can_go_on() {
             return None;
@@ -231,18 +231,18 @@ impl Talk {
         Some(line)
     }
 
-    /// Whom tokens may name from now on.
+    /// Sets the valid origins in tokens.
     pub(crate) fn know(&mut self, origins: &[ReplicaId]) {
         self.token = self.token.iter().filter(|(id, _)| origins.contains(id)).collect();
         self.origins = Some(origins.to_vec());
     }
 
-    /// Begins a session anew: what it has seen is lost.
+    /// Resets the session: operations seen are forgotten.
     pub(crate) fn forget(&mut self) {
         self.token = Vector::new();
     }
 
-    /// Takes a line that is no question: `after TOKEN`, what whoever writes has seen before.
+    /// Processes a line `after TOKEN`. Returns whether it was one.
     pub(crate) fn remember(&mut self, line: &[u8]) -> bool {
         let Some(token) = line.strip_prefix(b"after ") else { return false };
         let token = String::from_utf8_lossy(token);
@@ -259,7 +259,7 @@ impl Talk {
         true
     }
 
-    /// Parses an operation request, ordered after all that the session has seen.
+    /// Parses an operation request, ordered after everything that the session has seen.
     ///
     /// # Errors
     /// A rejection, if the line or the `after` line before it is malformed.
@@ -325,13 +325,13 @@ impl Talk {
         self.explained.push(topic);
     }
 
-    /// A question was asked.
+    /// Adds an unanswered request.
     pub(crate) fn ask(&mut self, ticket: Ticket) {
         assert!(self.asked.back().is_none_or(|(last, _)| *last < ticket), "tickets grow");
         self.asked.push_back((ticket, None));
     }
 
-    /// The line that answers a question.
+    /// Formats the answer to a request.
     pub(crate) fn line(&self, value: &Value, is_final: bool, token: &Vector) -> Vec<u8> {
         let mut shown = self.token.clone();
         shown.join(token);
@@ -340,18 +340,18 @@ impl Talk {
         line.expect("values are JSON")
     }
 
-    /// A question is answered by this line, which has shown that.
+    /// Answers a request with this line, which shows the operations of `token`.
     pub(crate) fn answer(&mut self, ticket: Ticket, line: Vec<u8>, token: &Vector) {
         self.token.join(token);
         self.put(ticket, line);
     }
 
-    /// A question is done, and there is no room for its answer.
+    /// Answers a request whose operation is done, but whose result has no room.
     pub(crate) fn answer_none(&mut self, ticket: Ticket) {
         self.put(ticket, complaint(UNREAD, "unread", &[]));
     }
 
-    /// A question cannot be answered, as this line says if there is room for it.
+    /// Answers a request with an error: with this line, if there was room for it.
     pub(crate) fn complain(&mut self, ticket: Ticket, line: Option<Vec<u8>>) {
         self.put(ticket, line.unwrap_or_else(|| complaint(UNEXPLAINED, "unread", &[])));
     }
@@ -376,7 +376,8 @@ impl Talk {
         }
     }
 
-    /// Answers, at most so many bytes; `None`: wait for one. Nothing is the end: nothing was asked.
+    /// Reads up to `count` bytes of answers; `None` if none is ready yet, empty if no request is
+    /// pending.
     pub(crate) fn read(&mut self, count: usize) -> Option<Vec<u8>> {
         if self.said.len() == 0 && (!self.asked.is_empty() || self.has_lines()) {
             return None;
@@ -399,19 +400,18 @@ impl Talk {
         assert!(self.end.is_none_or(|end| end == self.scanned), "nobody looks behind a line");
     }
 
-    /// What is not answered.
+    /// Returns the unanswered requests.
     pub(crate) fn open(&self) -> impl Iterator<Item = Ticket> {
         self.asked.iter().filter(|(_, answer)| answer.is_none()).map(|(ticket, _)| *ticket)
     }
 }
 
-/// The line that says why a question has no answer: for people, for programs, and whose fault it
-/// is.
+/// Formats an error: text for people, code for programs, and the replicas at fault.
 pub(crate) fn complaint(error: &str, reason: &'static str, replicas: &[ReplicaId]) -> Vec<u8> {
     serde_json::to_vec(&Complaint { error, reason, replicas }).expect("words are JSON")
 }
 
-/// Bytes of an answer beyond what is reserved for it.
+/// Returns the bytes of an answer beyond its reserved length.
 fn beyond_reserve(line: &[u8]) -> usize {
     line.len().saturating_sub(ANSWER_RESERVED)
 }
@@ -423,24 +423,22 @@ fn read_words(kind: Kind, text: &str) -> Result<Question, Rejection> {
     Ok(Question::plain(kind.read_words(&words)?, strict))
 }
 
-/// What a client has seen of a service, in words: which service, then replicas and numbers, like
-/// `009f03a2-1:12.3:7`.
+/// Formats a token: the service, then replicas with numbers, such as `009f03a2-1:12.3:7`.
 pub(crate) fn show_token(service: u32, token: &Vector) -> String {
     format!("{service:08x}-{}", show_vector(token, "."))
 }
 
-/// A vector in words: replicas and numbers.
+/// Formats a vector: replicas with numbers.
 pub(crate) fn show_vector(vector: &Vector, between: &str) -> String {
     let parts = vector.iter().filter(|(_, number)| *number > 0);
     let parts: Vec<String> = parts.map(|(id, number)| format!("{}:{number}", id.0)).collect();
     parts.join(between)
 }
 
-/// The vector that these words mean; they may name only those whose operations there may be, or
-/// anybody, if that is not known.
+/// Parses a token, which may name only valid origins, or any replica if those are unknown.
 ///
 /// # Errors
-/// What is wrong with them.
+/// An explanation of the problem.
 pub(crate) fn read_token(
     service: u32,
     origins: Option<&[ReplicaId]>,
@@ -466,7 +464,7 @@ pub(crate) fn read_token(
     parts.split('.').filter(|part| !part.is_empty()).map(part).collect()
 }
 
-/// Which replicas, for people.
+/// Formats replicas with their addresses, for people.
 fn name_all(ids: &[ReplicaId], members: &BTreeMap<ReplicaId, String>) -> String {
     let name = |id: &ReplicaId| match members.get(id) {
         Some(address) => format!("{} ({address})", id.0),
@@ -477,7 +475,7 @@ fn name_all(ids: &[ReplicaId], members: &BTreeMap<ReplicaId, String>) -> String 
     format!("{noun} {}", names.join(" and "))
 }
 
-/// Why there is no answer: for people, for programs, and whose fault it is.
+/// Explains a refusal: text for people, code for programs, and the replicas at fault.
 pub(crate) fn explain(
     refusal: Refusal,
     members: &BTreeMap<ReplicaId, String>,
@@ -618,7 +616,7 @@ mod tests {
         }
         assert!(talk.remember(b"after \xff") && read(&talk).is_err());
         assert!(talk.remember(b"after 7f-1:2\r") && read(&talk).is_ok());
-        // One that is said beside an operation is as wrong.
+        // An invalid token in the request itself is rejected as well.
         let beside = b"{\"op\": \"read\", \"after\": \"x\"}";
         let wrong = talk.question(Kind::Counter, beside).expect_err("it is wrong");
         assert!(wrong.reason == "token" && wrong.text.starts_with("not done: "), "{wrong:?}");
@@ -638,7 +636,7 @@ mod tests {
         );
         talk.explained(Topic::Words);
         assert_eq!(said(&talk, "x"), ("there is no operation \"x\"".to_string(), None));
-        // What can be written in JSON is another list.
+        // The JSON syntax is another list.
         let (list, long) = said(&talk, "\"x\"");
         assert!(
             list.contains("\noperations on a counter:\n") && long == Some(Topic::Json),
@@ -666,7 +664,7 @@ mod tests {
             for number in (0..ASKED_MAX as u64).rev() {
                 let before = talk.held();
                 talk.put(Ticket(number), vec![b'x'; len]);
-                // Only what is not reserved needs room.
+                // Only the part beyond the reserve needs room.
                 assert!(talk.held() <= before + (len + 1).saturating_sub(ANSWER_RESERVED));
                 assert!(allocated(&talk) <= talk.held(), "{len}: {number}");
                 talk.check();
@@ -679,7 +677,7 @@ mod tests {
         }
     }
 
-    /// Questions wait when there are too many, and so does who writes more.
+    /// Above the limit, requests are deferred and further writes fail.
     #[test]
     fn there_is_room_for_so_many_questions() {
         let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
@@ -693,7 +691,7 @@ mod tests {
         assert!(talk.next_line().is_some());
     }
 
-    /// Also if they wait for the answer to the first question.
+    /// Even while the first request is unanswered.
     #[test]
     fn there_is_room_for_so_many_answers() {
         let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
@@ -716,7 +714,7 @@ mod tests {
         assert_eq!(talk.answers, 0);
     }
 
-    /// However small the pieces are: no byte is looked at twice for the end of a line.
+    /// However small the writes are, no byte is scanned twice for the end of a line.
     #[test]
     fn a_line_in_many_pieces_is_looked_through_once() {
         let mut talk = Talk::new(0x7f, None);

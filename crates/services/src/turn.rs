@@ -1,8 +1,9 @@
-//! Work of a replica in one turn of its server: so many units, and the rest in the next turns.
+//! Work of a replica in one turn of its server: a bounded number of units, the rest later.
 //!
-//! There are five kinds of work: what the replica has not finished, letters of others, lines of
-//! clients, snapshots, and texts to be shown. Each turn begins with another kind. Open files take
-//! their lines in turn, and one whose lines were expensive waits until others had as much.
+//! There are five kinds of work: unfinished steps of the replica, letters of peers, lines of
+//! clients, snapshots, and texts to be read. Each turn starts with another kind. Open files take
+//! turns with their lines, and one with expensive lines waits until the others have caused as much
+//! work.
 
 use crate::files::Opened;
 use crate::hosted::Hosted;
@@ -17,51 +18,51 @@ use std::mem;
 use tree::flat::part;
 use tree::{Output, Reply, RequestId};
 
-/// Units of work that all replicas of a node begin in one turn.
+/// Work units of all replicas of a node in one turn.
 pub(crate) const TURN: u64 = 1 << 16;
 
-/// Bytes that the open files of all replicas of a node hold.
+/// Bytes held by the open files of all replicas of a node.
 pub(crate) const HELD: usize = 256 << 20;
 
-/// Units of work that an open file causes before others have their turn.
+/// Work units of an open file before others have their turn.
 const QUANTUM: i64 = 2048;
 
-/// Bytes of a snapshot that are made at once.
+/// Bytes of a snapshot encoded at a time.
 const PIECE: usize = 64 << 10;
 
-/// How much one replica may do, and hold.
+/// Limits of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Units of work that it begins in one turn.
+    /// Work units started in one turn.
     pub work: u64,
-    /// Bytes that its open files hold.
+    /// Bytes held by its open files.
     pub held: usize,
 }
 
 impl Limits {
-    /// Those of each of so many replicas of a node.
+    /// Returns the limits for each of `count` replicas of a node.
     pub fn shared_by(count: usize) -> Limits {
         let count = count.max(1);
         Limits { work: (TURN / count as u64).max(1), held: HELD / count }
     }
 }
 
-/// Kinds of work.
+/// Number of kinds of work.
 const KINDS: u32 = 5;
 
-/// A text that is to be opened when it is its turn.
+/// Text to be opened in its turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
-    /// The request.
+    /// Request.
     pub(crate) id: RequestId,
-    /// The text's file.
+    /// File of the text.
     pub(crate) file: usize,
-    /// Most first bytes in the reply, and the room in front of them, if these are wanted.
+    /// Maximum first bytes in the reply, and the headroom before them, if requested.
     pub(crate) first: Option<(u32, u32)>,
 }
 
 impl Hosted {
-    /// Does what this turn has work for.
+    /// Performs the work of a turn.
     pub(crate) fn work(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.kind = (self.kind + 1) % KINDS;
         let first = self.kind;
@@ -79,14 +80,14 @@ impl Hosted {
         }
     }
 
-    /// Whether some of it is left.
+    /// Reports whether work is left.
     pub(crate) fn has_work(&self) -> bool {
         let takes = !self.turns.is_empty() && !self.replica.is_behind();
         let writes = self.writing.is_some() && self.journal.room() > 0 || self.has_gifts();
         takes || writes || !self.jobs.is_empty() || !self.writers.is_empty()
     }
 
-    /// The turn is over: the next one has its own work.
+    /// Ends a turn, and renews the work allowance.
     pub(crate) fn end_turn(&mut self) {
         self.worked = mem::replace(&mut self.meter, Meter::new(self.limits.work)).spent();
         self.worked_ever += self.worked;
@@ -97,7 +98,7 @@ impl Hosted {
         assert!(self.worked <= most, "{} units in one turn: {most} are allowed", self.worked);
     }
 
-    /// Letters that were written to this open file wait for their turn.
+    /// Queues the letters written to an open file.
     pub(crate) fn queue_letters(&mut self, open: usize) {
         if let Some(Opened::Door(door)) = self.opens.get_mut(open) {
             self.next_turn += 1;
@@ -106,7 +107,7 @@ impl Hosted {
         }
     }
 
-    /// Takes letters of others, those that came first before others.
+    /// Processes queued letters in order.
     fn take_all_letters(&mut self, now: Instant, out: &mut Vec<Output>) {
         while self.meter.has_left()
             && let Some((turn, open)) = self.writers.pop_first()
@@ -121,14 +122,14 @@ impl Hosted {
         }
     }
 
-    /// A text is to be opened when it is its turn.
+    /// Queues a text to be opened.
     pub(crate) fn queue_text(&mut self, job: Job) {
         self.next_turn += 1;
         self.jobs.insert(self.next_turn, job);
         self.showing.insert(job.id, self.next_turn);
     }
 
-    /// Drops a text that waits for its turn, if this request is about one; whether it was.
+    /// Drops the queued text of a request. Returns whether there was one.
     pub(crate) fn drop_text(&mut self, id: RequestId) -> bool {
         let Some(turn) = self.showing.remove(&id) else { return false };
         self.jobs.remove(&turn);
@@ -157,7 +158,7 @@ impl Hosted {
         }
     }
 
-    /// A text, if there was work left to make it.
+    /// Formats a text, if enough work is left.
     fn show(&mut self, file: usize) -> Option<Vec<u8>> {
         let text = self.text(file)?;
         self.meter.spend(1 + work::of_bytes(text.len()));
@@ -179,7 +180,7 @@ impl Hosted {
         Ok(Reply::Fetched(stat, first, open))
     }
 
-    /// An open file with lines that can be taken waits for its turn.
+    /// Queues an open file with processable lines.
     pub(crate) fn take_turn(&mut self, open: usize) {
         if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open)
             && talk.turn.is_none()
@@ -191,7 +192,7 @@ impl Hosted {
         }
     }
 
-    /// Takes lines of open files in turn. One request at a time waits for its turn at the replica.
+    /// Processes lines of open files in turn. Only one request at a time waits at the replica.
     fn take_lines(&mut self, now: Instant, out: &mut Vec<Output>) {
         while self.meter.has_left()
             && !self.replica.is_behind()
@@ -229,7 +230,7 @@ impl Hosted {
         }
     }
 
-    /// Work for reading a line. What may be formulas is parsed, byte by byte.
+    /// Returns the work to parse a line. Potential formulas are parsed byte by byte.
     fn work_of(&self, line: &[u8]) -> u64 {
         let parsed = match self.settings.kind {
             Kind::Sheet => line.len().min(FORMULAS_MAX),
@@ -238,7 +239,7 @@ impl Hosted {
         1 + work::of_bytes(line.len()) + parsed as u64
     }
 
-    /// Makes more of the snapshots that are being written: of the journal, and for new members.
+    /// Encodes more of the snapshots in progress: of the journal, and for new members.
     fn write_snapshots(&mut self, out: &mut Vec<Output>) {
         if let Some(mut writing) = self.writing.take() {
             let mut ends = !self.journal.is_fed();
@@ -263,7 +264,7 @@ impl Hosted {
             .any(|open| matches!(&self.opens[*open], Opened::Door(door) if door.wants_more()))
     }
 
-    /// Makes more of what a new member begins with.
+    /// Encodes more of a join snapshot.
     fn write_gift(&mut self, open: usize, out: &mut Vec<Output>) {
         while self.meter.has_left()
             && let Some(Opened::Door(door)) = self.opens.get_mut(open)

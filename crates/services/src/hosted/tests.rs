@@ -1,4 +1,4 @@
-//! A replica as its server sees it: files in, operations of the reactor out.
+//! A replica as seen by its server: requests on its files, and operations for the reactor.
 
 mod members;
 mod silence;
@@ -20,16 +20,16 @@ use tree::OpenId;
 
 const OTHER: ReplicaId = ReplicaId(2);
 
-/// A replica, and whoever asks it.
+/// Replica with a client.
 struct Lab {
     hosted: Hosted,
     disk: Memory,
-    /// Nothing can be written there any more.
+    /// Whether writes to the disk fail.
     is_broken: bool,
     asked: u64,
-    /// Keys for messages written to open files, and the count of bytes written.
+    /// Keys of authenticated open files, and the bytes written to each.
     seals: BTreeMap<OpenId, (Seals, u64)>,
-    /// Answers to requests, by their numbers.
+    /// Replies by request number.
     answers: BTreeMap<u64, Result<Reply, Error>>,
 }
 
@@ -54,7 +54,7 @@ impl Lab {
         Lab { hosted, disk, is_broken: false, asked: 0, seals, answers }
     }
 
-    /// One turn: an input, and everything that the disk does for it.
+    /// Runs one turn: an input, and all resulting disk operations.
     fn turn(&mut self, input: Input) {
         let mut out = Vec::new();
         self.hosted.step(NOW, input, &mut out);
@@ -65,7 +65,7 @@ impl Lab {
             }
             for output in mem::take(&mut out) {
                 match output {
-                    // There is no network here: nobody answers.
+                    // There is no network here, so connections stay pending.
                     Output::Do(Op::Connect { .. } | Op::Cancel { .. }) => {}
                     Output::Do(Op::WriteBlocks { id, .. }) if self.is_broken => {
                         let done = Done::Stored(Err(Error::Io));
@@ -87,7 +87,7 @@ impl Lab {
         self.hosted.check();
     }
 
-    /// Asks; the number of the request.
+    /// Sends a request; returns its number.
     fn ask(&mut self, ask: Ask) -> u64 {
         self.asked += 1;
         let request = Request { caller: Caller::Server, ask };
@@ -126,7 +126,7 @@ impl Lab {
         String::from_utf8_lossy(&data).into_owned()
     }
 
-    /// What a file says now.
+    /// Returns the current contents of a file.
     fn file(&mut self, name: &str) -> String {
         let open = self.open(name);
         let text = self.text(open);
@@ -134,7 +134,7 @@ impl Lab {
         text
     }
 
-    /// A file `peer`, open to the other replica.
+    /// Opens and authenticates a file `peer` as the other replica.
     fn enter(&mut self) -> OpenId {
         let open = self.open("peer");
         let Ok(Reply::Data(challenge)) = self.read(open) else { panic!("a challenge") };
@@ -145,7 +145,7 @@ impl Lab {
         open
     }
 
-    /// The other replica writes these bytes as a message.
+    /// Writes these bytes as a message of the other replica.
     fn tell_bytes(&mut self, open: OpenId, bytes: &[u8]) -> Result<Reply, Error> {
         let (seals, at) = self.seals.get_mut(&open).expect("it has come in");
         let (frame, offset) = (seals.ours.frame(bytes), *at);
@@ -158,7 +158,7 @@ impl Lab {
     }
 }
 
-/// An operation of the other replica.
+/// Returns an operation of the other replica.
 fn entry(number: u64, record: &str) -> Arc<Entry<Operator>> {
     let operator = Plain::Log(log::Operator::Append(record.into()));
     let operator = once::Operator { stamp: 0, once: None, forgets: false, operator };
@@ -170,7 +170,7 @@ fn letter(message: &Message<Operator>) -> Vec<u8> {
     Letter::Gossip(message.clone()).bytes()
 }
 
-/// It has these, and says so.
+/// Returns a message of the other replica with these operations.
 fn message(entries: Vec<Arc<Entry<Operator>>>) -> Message<Operator> {
     let has = [(OTHER, entries.len() as u64)].into_iter().collect();
     let epoch = Membership::first(BTreeMap::new()).epoch;
@@ -194,7 +194,7 @@ fn a_client_asks_and_reads_and_may_leave() {
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines[0].contains("token of another service: leave it out"), "{said}");
     assert!(lines[0].ends_with("\"reason\":\"token\"}") && lines[1].contains("\"value\":1"));
-    // A strict one waits for the other replica; its reader does, and may be told not to.
+    // A strict operation waits for the other replica; its read is pending, and can be cancelled.
     lab.write(ops, 0, b"strict size\n").expect("taken");
     let waiting = lab.ask(Ask::Read { open: ops, offset: 0, count: 100, headroom: 0 });
     assert!(!lab.answers.contains_key(&waiting));
@@ -213,7 +213,7 @@ fn a_client_asks_and_reads_and_may_leave() {
     assert_eq!(lab.hosted.opens(), 0);
 }
 
-/// They are taken a few in each turn, and wait while their answers are not read.
+/// Each turn processes a few lines, and none while answers are unread.
 #[test]
 fn a_client_may_ask_very_much_at_once() {
     let mut lab = Lab::new();
@@ -223,7 +223,7 @@ fn a_client_may_ask_very_much_at_once() {
     let count = 50_000;
     lab.write(ops, 0, &b"size\n".repeat(count)).expect("taken");
     assert_eq!(lab.write(ops, 0, b"size\n").err(), Some(Error::Busy));
-    // Who reads on in the same turn waits for the next lines; it is not the end.
+    // A read in the same turn waits for the next lines instead of returning the end.
     let mut out = Vec::new();
     for number in 0..3 {
         let ask = Ask::Read { open: ops, offset: 0, count: 1 << 20, headroom: 0 };
@@ -252,13 +252,13 @@ fn another_replica_tells_and_what_is_final_is_shown() {
     let (events, peer) = (lab.open("events"), lab.enter());
     let message = message(vec![entry(1, "x"), entry(2, "y")]);
     lab.tell(peer, &message).expect("taken");
-    // The other has both, and so has this one as soon as they are in its journal: they are final.
+    // Both are final as soon as they are in this journal: the other replica has them.
     assert_eq!(lab.file("stable"), "\"x\"\n\"y\"\n");
     let told = lab.text(events);
     assert_eq!(told.lines().count(), 2, "{told}");
     assert!(told.starts_with("{\"replica\":2,\"number\":1,\"op\":{\"append\":\"x\"},\"value\":0}"));
     assert!(lab.file("status").contains("\ndone     2:2\n"), "{}", lab.file("status"));
-    // Who comes in later takes the place of who was there.
+    // A new connection of a replica replaces its old one.
     let later = lab.enter();
     assert_eq!(lab.tell(peer, &message).err(), Some(Error::Denied));
     lab.tell(later, &message).expect("taken");
@@ -281,7 +281,7 @@ fn nobody_waits_for_what_does_not_come_when_the_server_ends() {
         id.0 == of && data.is_empty()
     };
     assert!(out.len() == 1 && is_end(&out[0], news), "{out:?}");
-    // An answer may still come, for a second; then that is the end, too.
+    // Answers may still come for a second; after that the reads end, too.
     let until = lab.hosted.deadline().expect("it is looked at in time");
     assert!(until <= NOW + Duration::from_secs(1));
     out.clear();
@@ -306,7 +306,7 @@ fn few_who_have_proved_nothing_are_waited_for() {
     assert!(lab.hosted.strangers.is_empty());
 }
 
-/// Memory for requests left half done, or not read, is bounded; who does neither does not notice.
+/// Memory for incomplete requests and unread answers is bounded; other clients are not affected.
 #[test]
 fn what_open_files_hold_has_an_end() {
     let mut lab = Lab::new();
@@ -316,14 +316,15 @@ fn what_open_files_hold_has_an_end() {
     let taken = opens.iter().filter(|open| lab.write(**open, 0, &half).is_ok()).count();
     assert_eq!((taken, lab.hosted.held()), (10, 10 << 20));
     assert_eq!(lab.write(opens[20], 0, &half).err(), Some(Error::NoMemory));
-    // One that holds most gives way to who holds less.
+    // The largest file is evicted in favour of smaller ones.
     let other = lab.open("ops");
     lab.write(other, 0, b"size\n").expect("taken");
     assert!(lab.text(other).starts_with("{\"value\":0,"));
     assert!(lab.hosted.held() <= 9 << 20);
     let given_up = opens.iter().filter(|open| lab.read(**open).err() == Some(Error::NoMemory));
     assert_eq!(given_up.count(), 1);
-    // So do answers that nobody reads, and texts; whoever holds most is told that there is no room.
+    // The same applies to unread answers and texts; the evicted file's requests fail with out of
+    // memory.
     let line = format!("append {}\n", "x".repeat(900_000));
     for part in line.as_bytes().chunks(200_000) {
         lab.write(other, 0, part).expect("taken");
@@ -345,7 +346,7 @@ fn what_open_files_hold_has_an_end() {
     assert!(lab.hosted.held() < 1 << 20, "the text is left: {}", lab.hosted.held());
 }
 
-/// Neither do answers that nobody reads, of whatever kind: values, or why a line is none.
+/// Unread answers of any kind are bounded: values and rejections.
 #[test]
 fn unread_answers_have_an_end() {
     let long = format!("{}\n", "x".repeat(240));
@@ -355,7 +356,7 @@ fn unread_answers_have_an_end() {
         let opens: Vec<OpenId> = (0..20).map(|_| lab.open("ops")).collect();
         for round in 0..20 {
             for open in &opens {
-                // While lines wait, or when the file has been given up, it takes no more.
+                // With lines pending or after an eviction, writes fail.
                 let _ = lab.write(*open, 0, line.repeat(200).as_bytes());
                 let held = lab.hosted.held();
                 assert!(held <= 1 << 20, "{held} bytes in round {round} of {line:?}");
@@ -364,7 +365,7 @@ fn unread_answers_have_an_end() {
         let is_given_up = |open: &&OpenId| lab.hosted.opens[open.local()].held() == 0;
         let given_up = opens.iter().filter(is_given_up).count();
         assert!(given_up > 0, "{line:?}: {} bytes", lab.hosted.held());
-        // There is room for others, and what is left can be read.
+        // Other files have room, and what is left can be read.
         let other = lab.open("ops");
         lab.write(other, 0, b"size\n").expect("taken");
         assert!(lab.text(other).starts_with("{\"value\":0,"));
@@ -375,7 +376,7 @@ fn unread_answers_have_an_end() {
     }
 }
 
-/// A listener that does not read costs nothing more than its place.
+/// A listener that does not read costs only its position.
 #[test]
 fn listeners_share_what_they_listen_to() {
     let mut lab = Lab::new();
@@ -393,8 +394,8 @@ fn listeners_share_what_they_listen_to() {
     assert_eq!((lab.hosted.events.bytes(), lab.hosted.listeners), (0, 0));
 }
 
-/// Each turn does so much, whoever asks for how much; and one file's lines do not keep another's
-/// from their turn.
+/// The work of a turn is bounded, whatever is requested; and one file's lines do not starve
+/// another's.
 #[test]
 fn a_turn_does_no_more_work_than_it_may() {
     let settings = Settings { kind: replica::data::Kind::Sheet, ..settings() };
@@ -409,7 +410,7 @@ fn a_turn_does_no_more_work_than_it_may() {
     let formula = format!("set A1 ={}\n", ["SUM(B1:B9000)"; 10].join("+"));
     lab.write(first, 0, formula.as_bytes()).expect("taken");
     assert!(lab.text(first).contains("done"));
-    // Twenty files ask for what is expensive, again and again; then somebody for little.
+    // Twenty files request expensive operations again and again; then one requests a cheap one.
     let mut out = Vec::new();
     let mut write = |lab: &mut Lab, open: OpenId, line: &[u8]| {
         lab.asked += 1;
@@ -435,12 +436,12 @@ fn a_turn_does_no_more_work_than_it_may() {
         }
         assert!(turns < 100_000);
     }
-    // Each has had one line at most before that.
+    // At most one line of each file was processed before.
     let before = answered.expect("it is answered");
     assert!(before <= 40 && turns >= 200, "{before} of {turns} turns");
 }
 
-/// Whoever counts wrong is not told that it was done; who listens can tell what was done once.
+/// A skipped number is not reported as done; listeners can identify retries.
 #[test]
 fn numbers_that_are_passed_over_are_refused() {
     let mut lab = Lab::new();
@@ -460,7 +461,7 @@ fn numbers_that_are_passed_over_are_refused() {
     assert!(said.ends_with(",\"number\":40}}\n"), "{said}");
     let said = ask(&mut lab, 2);
     assert!(said.contains("\"reason\":\"stale\"") && said.contains("behind 40"), "{said}");
-    // It is within the window, and was not done.
+    // The number is within the window, and has not executed.
     assert!(ask(&mut lab, 25).starts_with("{\"value\":{\"done\":true}"));
 }
 
@@ -482,14 +483,14 @@ fn who_asks_a_full_replica_is_told_what_to_do() {
     assert!(taken > 10, "{taken}");
     assert!(lab.hosted.next_news().expect("news").contains("upcall replica grow"));
     assert!(lab.file("status").contains("\nfailed   the volume of this replica is full"));
-    // It can be looked at; what others do waits with them; what they have is heard.
+    // Reads succeed, operations of others are deferred, and their acknowledgements are processed.
     lab.write(ops, 0, b"size\n").expect("taken");
     assert!(lab.text(ops).starts_with(&format!("{{\"value\":{taken},")));
     let (peer, has) = (lab.enter(), [(settings().me, taken)].into_iter().collect());
     let news = Message { has, asks: false, ..message(Vec::new()) };
     lab.tell(peer, &news).expect("taken");
     assert!(lab.text(events).starts_with("{\"replica\":1,\"number\":1,"));
-    // It may leave, and agrees to that for good.
+    // It may leave, and that agreement is durable.
     let wish = Wish { remove: [settings().me].into(), ..Wish::default() };
     let first = Membership::clone(lab.hosted.replica.membership());
     let theirs = service::Snapshot::empty(&lab.hosted.data, first);
@@ -505,7 +506,7 @@ fn who_asks_a_full_replica_is_told_what_to_do() {
     assert!(again.file("status").contains("\nchange   to 2; "));
 }
 
-/// It may say so again each time that it comes.
+/// The sender may repeat it on each connection.
 #[test]
 fn what_nobody_can_say_is_told_to_the_operator_once() {
     let mut lab = Lab::new();
@@ -543,7 +544,7 @@ fn nobody_else_gets_in_and_nothing_from_outside_ends_the_server() {
         let garbage: Vec<u8> = (0..rng.usize(0..80)).map(|_| rng.u8(..)).collect();
         assert_eq!(lab.write(stranger, 0, &garbage).err(), Some(Error::Denied));
         assert_eq!(lab.write(stranger, 0, &whole).err(), Some(Error::Denied));
-        // One who knows the secret, and is out of its mind.
+        // A peer that knows the secret and sends garbage.
         let peer = lab.enter();
         let mut spoilt = whole.clone();
         for _ in 0..rng.usize(1..4) {
@@ -574,7 +575,7 @@ fn nobody_else_gets_in_and_nothing_from_outside_ends_the_server() {
     }
 }
 
-/// A replica with a text that takes many turns' work, for which many ask at once; their requests.
+/// Returns a replica with a text of many turns' work and its many requests.
 fn asked_for_texts(lab: &mut Lab) -> (Vec<RequestId>, Vec<Output>) {
     let ops = lab.open("ops");
     for _ in 0..4 {

@@ -1,32 +1,32 @@
-//! What a volume keeps of a replica, on its way into a larger one.
+//! Copy of a replica's data into a larger volume.
 
 use super::reading::Unreadable;
 use super::{PARTS, RECORDS, SETTINGS, put};
 use std::ops::ControlFlow;
 use store::{Change, Missing, Store, Table, View};
 
-/// What a change takes at most beside its key and its value, bytes.
+/// Maximum overhead of a change beside its key and value, in bytes.
 const BESIDE: usize = 64;
 
-/// A copy, as far as it is.
+/// Progress of a copy.
 #[derive(Debug)]
 pub struct Copying {
-    /// The tables that are not copied, and the first key of the last that is not.
+    /// Tables not yet copied, and below the next key in the last of them.
     tables: Vec<Table>,
     from: Vec<u8>,
 }
 
 impl Copying {
-    /// A copy of all that a store keeps of a replica.
+    /// Starts a copy of all data of a replica.
     pub fn begin() -> Copying {
         Copying { tables: vec![PARTS, RECORDS, SETTINGS], from: Vec::new() }
     }
 
-    /// The next changes that make the same of an empty store, as many as one transaction may be of;
-    /// `None`: that were all. `fetch` brings pages.
+    /// Returns the next changes to an empty store, as many as fit one transaction, or `None` at the
+    /// end. `fetch` loads pages.
     ///
     /// # Errors
-    /// What `fetch` says.
+    /// The error of `fetch`.
     pub fn next(
         &mut self,
         store: &mut Store,
@@ -49,7 +49,7 @@ impl Copying {
     }
 }
 
-/// Entries of a table from a key on, and the key of the next.
+/// Returns entries of a table from a key on, and the next key.
 fn some(store: &Store, table: Table, from: &[u8]) -> Result<(Vec<Change>, Vec<u8>), Missing> {
     let most = store.layout().transaction_max() / 2;
     let (mut changes, mut size, mut next) = (Vec::new(), 0, Vec::new());

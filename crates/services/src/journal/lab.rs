@@ -1,4 +1,4 @@
-//! Journals on disks in memory, for tests.
+//! Journals on in-memory disks, for tests.
 
 use super::*;
 use crate::Data;
@@ -28,7 +28,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// Does what a store says, until it says nothing more.
+/// Performs a store's outputs until there are none.
 pub(crate) fn settle(store: &mut Store, disk: &mut Memory, mut said: Vec<store::Output>) {
     loop {
         let Some(output) = said.pop() else {
@@ -45,7 +45,7 @@ pub(crate) fn settle(store: &mut Store, disk: &mut Memory, mut said: Vec<store::
     }
 }
 
-/// The store on this disk, recovered.
+/// Opens and recovers the store on a disk.
 pub(crate) fn open(disk: &mut Memory) -> Store {
     let head = disk.head().expect("it has one");
     let layout = store::Superblock::newest(&head).expect("a volume").layout;
@@ -56,22 +56,22 @@ pub(crate) fn open(disk: &mut Memory) -> Store {
     store
 }
 
-/// The volume of a new replica.
+/// Returns the volume of a new replica.
 pub(crate) fn formatted() -> Memory {
     formatted_as(64 << 20)
 }
 
-/// One of so many bytes.
+/// Returns such a volume of this size in bytes.
 pub(crate) fn formatted_as(bytes: u64) -> Memory {
     made(bytes, &settings())
 }
 
-/// One of this replica.
+/// Returns such a volume for these settings.
 pub(crate) fn formatted_of(settings: &Settings) -> Memory {
     made(64 << 20, settings)
 }
 
-/// One that has no room for much.
+/// Returns such a volume with little space.
 pub(crate) fn formatted_small(settings: &Settings) -> Memory {
     made(12 << 20, settings)
 }
@@ -85,14 +85,14 @@ fn made(bytes: u64, settings: &Settings) -> Memory {
     disk
 }
 
-/// Brings what is missing.
+/// Fetches missing pages.
 pub(crate) fn fetch(store: &mut Store, disk: &mut Memory, missing: store::Missing) {
     let mut said = Vec::new();
     store.fetch(NOW, Ticket(0), missing, &mut said);
     settle(store, disk, said);
 }
 
-/// All that is kept on a disk.
+/// Returns the store and the replica's data on a disk.
 pub(crate) fn kept(disk: &mut Memory) -> (Store, Kept) {
     let mut store = open(disk);
     let mut bring = |store: &mut Store, missing| {
@@ -103,7 +103,7 @@ pub(crate) fn kept(disk: &mut Memory) -> (Store, Kept) {
     (store, kept)
 }
 
-/// An operation of the reactor on a disk in memory.
+/// Performs an operation of the reactor on an in-memory disk.
 pub(crate) fn perform(disk: &mut Memory, op: Op) -> (OpId, Done) {
     #[allow(clippy::wildcard_enum_match_arm, reason = "a store asks for nothing else")]
     match op {

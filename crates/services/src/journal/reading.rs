@@ -1,4 +1,4 @@
-//! What a volume keeps of a replica, as it is read.
+//! Recovery of a replica's data from its volume.
 
 use super::{Chore, HEAD_KEY, Head, LAST, PARTS, RECORDS, SETTINGS, SETTINGS_KEY, part_key};
 use crate::settings::Settings;
@@ -9,19 +9,19 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use store::{Missing, Reader, Store, View};
 
-/// What a volume keeps of a replica.
+/// Data of a replica in its volume.
 #[derive(Debug)]
 pub struct Kept {
-    /// Who it is.
+    /// Identity of the replica.
     pub settings: Settings,
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) records: Vec<Record<Operator>>,
     pub(super) head: Head,
-    /// The number of the part behind the last whole record.
+    /// Number of the part after the last complete record.
     pub(super) next: u64,
     pub(super) size: usize,
     pub(super) grown: usize,
-    /// What takes away that no head needs.
+    /// Deletions of leftovers that the head does not need.
     pub(super) stale: Vec<Chore>,
 }
 
@@ -32,12 +32,12 @@ impl Kept {
         standings.next_back().or(first)
     }
 
-    /// Whether a replica was a member, and is none any more.
+    /// Reports whether a replica is a former member.
     pub fn is_retired(&self, id: ReplicaId) -> bool {
         self.standing().is_some_and(|standing| standing.membership.retired.contains_key(&id))
     }
 
-    /// The members as it knows them, and those that are to come, each with where it is.
+    /// Returns the current and the future members as known here, with their addresses.
     pub fn members(&self) -> BTreeMap<ReplicaId, String> {
         match self.standing() {
             None => self.settings.members.clone(),
@@ -49,33 +49,33 @@ impl Kept {
     }
 }
 
-/// Why a volume keeps no replica.
+/// Reason why a volume has no readable replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// It has something else in it.
+    /// The volume contains something else.
     NotAReplica,
-    /// What is in it makes no sense: damaged, or of a newer version.
+    /// The contents are invalid: damaged, or of a newer version.
     Damaged,
-    /// It could not be read, and why.
+    /// Read error.
     Disk(store::Error),
 }
 
-/// What was read of a volume so far: it goes on where pages were missing.
+/// State of a recovery, which resumes after missing pages were fetched.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     begun: Option<(Settings, Head)>,
     stale: Option<Vec<Chore>>,
-    /// The snapshot, as far as it was read, and of how many parts that is.
+    /// Bytes of the snapshot read so far, and below its number of parts.
     snapshot: Vec<u8>,
     parts: u64,
     records: Records,
 }
 
 impl Reading {
-    /// Reads on, to the end of all that a volume keeps of a replica.
+    /// Continues to the end of the replica's data.
     ///
     /// # Errors
-    /// Outer: what has to be fetched first. Inner: why there is no replica.
+    /// Outer: the pages to fetch first. Inner: the reason why there is no replica.
     pub(super) fn go_on(
         &mut self,
         reader: &Reader<'_>,
@@ -124,7 +124,7 @@ impl Reading {
     }
 }
 
-/// What stands in front of everything.
+/// Reads the settings and the head.
 fn begin(reader: &Reader<'_>) -> Result<Result<(Settings, Head), Unreadable>, Missing> {
     let settings = reader.get(SETTINGS, SETTINGS_KEY)?;
     let head = reader.get(SETTINGS, HEAD_KEY)?;
@@ -137,8 +137,8 @@ fn begin(reader: &Reader<'_>) -> Result<Result<(Settings, Head), Unreadable>, Mi
     Ok(known.ok_or(Unreadable::Damaged))
 }
 
-/// What takes away that a crash left and no head needs: parts of a snapshot that did not come to
-/// count, parts and records that one has replaced. Their keys say so; they are not read.
+/// Returns the deletions of a crash's leftovers: parts of incomplete snapshots, and parts and
+/// records that were replaced. Only their keys are read.
 fn stale(reader: &Reader<'_>, head: &Head) -> Result<Vec<Chore>, Missing> {
     let mut stale = Vec::new();
     reader.keys(RECORDS, &mut |key| {
@@ -166,14 +166,14 @@ fn stale(reader: &Reader<'_>, head: &Head) -> Result<Vec<Chore>, Missing> {
     Ok(stale)
 }
 
-/// Records, as they are read.
+/// Reader of records.
 #[derive(Debug, Default)]
 struct Records {
-    /// The number of the next part.
+    /// Number of the next part.
     at: u64,
-    /// The number of the part behind the last whole record.
+    /// Number of the part after the last complete record.
     next: u64,
-    /// Parts of one that is not whole yet.
+    /// Parts of an incomplete record.
     part: Vec<u8>,
     records: Vec<Record<Operator>>,
     size: usize,
@@ -181,7 +181,7 @@ struct Records {
 }
 
 impl Records {
-    /// Takes the next part; `None`: it is not what it should be.
+    /// Processes the next part; `None` if it is invalid.
     fn take(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
         self.damaged = true;
         let (flag, bytes) = value.split_first()?;
@@ -200,10 +200,10 @@ impl Records {
     }
 }
 
-/// Reads everything that a store keeps of a replica, with whoever brings pages.
+/// Recovers all data of a replica from a store; `fetch` loads pages.
 ///
 /// # Errors
-/// Why there is no replica.
+/// The reason why there is no replica.
 pub fn read_all(
     store: &mut Store,
     fetch: &mut dyn FnMut(&mut Store, Missing) -> Result<(), store::Error>,

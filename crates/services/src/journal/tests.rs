@@ -1,4 +1,4 @@
-//! A journal on a disk whose power fails after each operation.
+//! Journal on a disk that loses power after every operation.
 
 use super::lab::{
     DATA, ME, NOW, fetch, formatted, formatted_as, kept, open, perform, settings, settle,
@@ -17,19 +17,19 @@ use std::time::Duration;
 use store::drive::Memory;
 use store::{Geometry, View};
 
-/// A replica with its journal, on a disk.
+/// Replica and its journal on a disk.
 struct Lab {
     disk: Memory,
     journal: Journal,
     replica: Replica<Data>,
-    /// What the journal said and nobody has done.
+    /// Outputs of the journal yet to be performed.
     to_do: VecDeque<Output>,
     asked: u64,
     rng: Rng,
 }
 
 impl Lab {
-    /// A replica that begins with what is on a disk.
+    /// Starts a replica from the contents of a disk.
     fn on(mut disk: Memory, seed: u64) -> Lab {
         let (store, kept) = kept(&mut disk);
         let journal = Journal::new(0, File(0), store, &kept);
@@ -42,9 +42,9 @@ impl Lab {
         Lab { disk, journal, replica, to_do: VecDeque::new(), asked, rng: seeded(seed) }
     }
 
-    /// What a client of a log asks for.
+    /// Returns a random operation on a log.
     fn operator(&mut self) -> Operator {
-        // Now and then one that takes several parts, or several transactions.
+        // Some take several parts or several transactions.
         let length = match self.rng.u32(0..20) {
             0 => self.rng.usize(100_000..900_000),
             1..=3 => self.rng.usize(1000..20_000),
@@ -53,7 +53,7 @@ impl Lab {
         append(length)
     }
 
-    /// Operations in one turn.
+    /// Performs operations in one turn.
     fn ask(&mut self, operators: Vec<Operator>) {
         let (mut record, mut last) = (Record::default(), 0);
         for operator in operators {
@@ -81,7 +81,7 @@ impl Lab {
         self.journal.check();
     }
 
-    /// Does the next thing that the journal said, and tells the replica; whether there was one.
+    /// Performs the journal's next output and notifies the replica. Returns whether there was one.
     fn go_on(&mut self) -> bool {
         if self.to_do.is_empty() {
             self.tick();
@@ -96,7 +96,7 @@ impl Lab {
                 self.replica.step(NOW, Input::Persisted(number), &mut Vec::new());
             }
             Some(Output::Failed(error)) => panic!("{error}"),
-            // Whoever asks looks at that.
+            // Callers check that themselves.
             Some(Output::Full) => {}
             None => return false,
         }
@@ -104,7 +104,7 @@ impl Lab {
         true
     }
 
-    /// Appends so many bytes, as a server does, to the end of all that comes of it.
+    /// Appends this many bytes as a server does, and performs everything that follows.
     fn append(&mut self, length: usize) {
         self.ask(vec![append(length)]);
         if self.journal.wants_snapshot() {
@@ -113,7 +113,7 @@ impl Lab {
         while self.go_on() {}
     }
 
-    /// Appends until it says that it is full.
+    /// Appends until the journal is full.
     fn fill(&mut self) {
         while !self.journal.is_full() {
             let length = self.rng.usize(0..60_000);
@@ -121,19 +121,19 @@ impl Lab {
         }
     }
 
-    /// How many operations are kept, as far as the replica has heard, and how many are done.
+    /// Returns the number of acknowledged operations, and that of the done ones.
     fn counts(&self) -> (u64, u64) {
         (self.replica.has().get(ME), self.replica.done().get(ME))
     }
 }
 
-/// Appends a record of so many bytes.
+/// Returns an operation that appends this many bytes.
 fn append(length: usize) -> Operator {
     let operator = Plain::Log(log::Operator::Append(vec![b'x'; length].into()));
     once::Operator { stamp: 0, once: None, forgets: false, operator }
 }
 
-/// How many operations a replica has for good that begins with what is on a disk, and its state.
+/// Returns the durable operations and the state of a replica started from a disk.
 fn found(mut disk: Memory) -> (u64, <Data as replica::data::DataType>::State) {
     disk.lose_power();
     let mut lab = Lab::on(disk, 0);
@@ -152,7 +152,7 @@ fn whenever_the_power_fails_what_was_acknowledged_is_there() {
                 lab.journal.replace(&lab.replica.snapshot());
                 lab.tick();
             }
-            // What is not done by then is done in the next turns: records meet snapshots.
+            // The rest is performed in later turns, so that records and snapshots interleave.
             let most = if lab.rng.bool() { usize::MAX } else { lab.rng.usize(0..30) };
             for _ in 0..most {
                 if lab.rng.u32(0..16) == 0 {
@@ -174,7 +174,7 @@ fn whenever_the_power_fails_what_was_acknowledged_is_there() {
             let count = DATA.apply(&mut state, &size);
             assert_eq!(count, replica::data::Value::Integer(found.into()), "each once");
         }
-        // And it goes on from there.
+        // The recovered replica continues from there.
         let mut disk = lab.disk;
         disk.lose_power();
         let mut again = Lab::on(disk, seed + 100);
@@ -185,8 +185,8 @@ fn whenever_the_power_fails_what_was_acknowledged_is_there() {
     }
 }
 
-/// What is written of it before an operation that came meanwhile is acknowledged does not grow with
-/// it.
+/// Snapshot bytes written before a concurrent operation is acknowledged do not grow with the
+/// snapshot.
 #[test]
 fn nobody_waits_for_a_large_snapshot() {
     let mut lab = Lab::on(formatted(), 0);
@@ -215,7 +215,7 @@ fn nobody_waits_for_a_large_snapshot() {
     assert_eq!(found(lab.disk).0, lab.asked);
 }
 
-/// However long the store is busy with checkpoints: the journal does not grow for ever.
+/// The journal does not grow forever, however long the store is busy with checkpoints.
 #[test]
 fn a_snapshot_that_is_late_is_written_beside_a_checkpoint() {
     let mut lab = Lab::on(formatted(), 0);
@@ -230,7 +230,8 @@ fn a_snapshot_that_is_late_is_written_beside_a_checkpoint() {
     assert_eq!(lab.journal.chores_max(), 1);
 }
 
-/// Also if nobody waits for anything: a snapshot that comes then would wait for ever.
+/// A failure is reported without a pending commit, too: otherwise a later snapshot would wait
+/// forever.
 #[test]
 fn a_checkpoint_that_fails_is_told() {
     let mut lab = Lab::on(formatted(), 0);
@@ -251,7 +252,7 @@ fn a_checkpoint_that_fails_is_told() {
     assert!(lab.journal.failed().is_some());
 }
 
-/// How many parts of records and of snapshots are on a disk.
+/// Counts the parts of records and of snapshots on a disk.
 fn parts(disk: &Memory) -> (usize, usize) {
     let mut disk = disk.clone();
     let mut store = open(&mut disk);
@@ -270,7 +271,7 @@ fn parts(disk: &Memory) -> (usize, usize) {
     (count(RECORDS), count(PARTS))
 }
 
-/// The power fails when so much of a snapshot is on its way; then a replica begins again.
+/// Power fails with part of a snapshot written; then a replica starts from the disk.
 #[test]
 fn what_a_crash_leaves_of_a_snapshot_is_taken_away() {
     let mut lab = Lab::on(formatted(), 0);
@@ -306,7 +307,7 @@ fn what_a_crash_leaves_of_a_snapshot_is_taken_away() {
     assert!(left.iter().any(|it| (1..records).contains(&it.0)), "records before the head's first");
 }
 
-/// However much is done: as long as the state is small, there is room.
+/// A volume does not fill up as long as the state is small, whatever the number of operations.
 #[test]
 fn a_small_volume_takes_much() {
     let mut lab = Lab::on(formatted_as(12 << 20), 0);
@@ -316,7 +317,7 @@ fn a_small_volume_takes_much() {
         lab.ask(vec![append(20_000)]);
         appended += 20_000;
         if lab.journal.wants_snapshot() {
-            // As if the records were not kept in the state.
+            // As if the records were not retained in the state.
             lab.journal.replace(&Snapshot::empty(&DATA, Membership::default()));
             snapshots += 1;
         }
@@ -325,8 +326,8 @@ fn a_small_volume_takes_much() {
     assert!(snapshots > 5, "{snapshots}: there is no room for 8 MiB of records");
 }
 
-/// Nothing is lost, and nothing is over: what was acknowledged is there, and what is on its way is
-/// kept or never heard of.
+/// A full volume loses nothing: acknowledged operations are there, and later ones are either stored
+/// or never acknowledged.
 #[test]
 fn a_full_volume_says_so_before_it_is_too_late() {
     for seed in 0..2 {
@@ -334,7 +335,7 @@ fn a_full_volume_says_so_before_it_is_too_late() {
         lab.fill();
         let (kept, done) = lab.counts();
         assert_eq!(kept, done, "the last one found room");
-        // Who does not look is not acknowledged at some time; the next snapshot still fits.
+        // Further operations are eventually not acknowledged; the next snapshot still fits.
         for _ in 0..100 {
             lab.append(200_000);
         }
@@ -398,13 +399,13 @@ fn another_volume_is_no_replica_and_a_spoilt_one_is_said_to_be() {
     }
 }
 
-/// A disk that fails says so: nothing is damaged.
+/// A disk failure is reported as such and not as damage.
 #[test]
 fn what_cannot_be_read_is_not_said_to_be_damaged() {
     let mut lab = Lab::on(formatted(), 0);
     lab.ask(vec![append(500_000)]);
     while lab.go_on() {}
-    // Else all of it would come from the volume's journal, into memory.
+    // Otherwise everything would be replayed from the volume's journal into memory.
     let mut out = Vec::new();
     lab.journal.close(NOW, &mut out);
     lab.to_do.extend(out);

@@ -16,14 +16,14 @@ fn introduction() -> Introduction {
     Introduction::new(&settings(), ReplicaId(2), &[9; CHALLENGE], [1; CHALLENGE])
 }
 
-/// Keys for messages of the other end.
+/// Returns the seal for messages of the other end.
 fn theirs() -> Seal {
     let theirs = Settings { me: ReplicaId(2), ..settings() };
     let seals = crate::proof::seals(&theirs, &[9; CHALLENGE], (settings().me, &[1; CHALLENGE]));
     seals.ours
 }
 
-/// These messages, as they are written.
+/// Frames messages as they are written.
 fn frames(messages: &[&[u8]]) -> Vec<Vec<u8>> {
     let mut seal = introduction().seals.ours;
     messages.iter().map(|message| seal.frame(message)).collect()
@@ -90,7 +90,7 @@ fn states_md_is_fresh() {
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/peer/states.md"));
 }
 
-/// What it asks for, after this.
+/// Returns the outputs after an input.
 fn step(peer: &mut Peer, input: Input) -> Vec<Output> {
     let mut out = Vec::new();
     peer.step(Instant(0), input, &mut out);
@@ -102,14 +102,14 @@ fn written() -> Input {
     Input::Answered(Ok(Reply::Written(1)))
 }
 
-/// One that is up.
+/// Returns a connected link.
 pub(crate) fn up() -> Peer {
     let mut peer = introduced(None);
     assert_eq!(step(&mut peer, said(Verdict::Welcome)), [Output::Connected]);
     peer
 }
 
-/// One that has proved who it is.
+/// Returns a link that has sent its proof.
 fn introduced(wish: Option<Wish>) -> Peer {
     let mut peer = Peer::new(wish);
     let found = Input::Answered(Ok(Reply::Walked(Vec::new(), Some(NODE))));
@@ -141,7 +141,7 @@ fn what_is_said_during_a_write_leaves_with_the_next() {
     assert_eq!(say(&mut peer, "lost"), []);
 }
 
-/// A read of the verdict, which is answered as soon as the other replica has a turn.
+/// A heartbeat reads the verdict, and the other replica replies in its next turn.
 #[test]
 fn a_heartbeat_follows_each_pause() {
     let mut peer = up();
@@ -153,17 +153,17 @@ fn a_heartbeat_follows_each_pause() {
     assert_eq!(peer.deadline(), Some(Instant(0) + HEARTBEAT));
     assert_eq!(tick(&mut peer, HEARTBEAT - Duration::from_millis(1)), []);
     assert_eq!(tick(&mut peer, HEARTBEAT), [Output::Read(OPEN, 0)]);
-    // One at a time, and what is said meanwhile is not lost.
+    // One heartbeat at a time, and messages queued meanwhile are not lost.
     assert_eq!((peer.deadline(), tick(&mut peer, 9 * HEARTBEAT)), (None, Vec::new()));
     assert_eq!(step(&mut peer, Input::Say(b"ab".to_vec())), []);
     let next = step(&mut peer, said(Verdict::Welcome));
     assert_eq!(next, [Output::Write(OPEN, 0, frames(&[b"ab"]).concat())]);
     assert_eq!(step(&mut peer, written()), []);
-    // A server that began anew knows nothing of the open file.
+    // A restarted server does not know the open file.
     assert_eq!(tick(&mut peer, HEARTBEAT), [Output::Read(OPEN, 0)]);
     let failed = step(&mut peer, Input::Answered(Err(Error::Disconnected)));
     assert_eq!(failed, [Output::Disconnected, Output::Close(OPEN)]);
-    // Nor does one whose file was opened again behind a new connection: it asks for a proof.
+    // A file reopened on a new connection returns a challenge.
     let mut peer = up();
     assert_eq!(tick(&mut peer, HEARTBEAT), [Output::Read(OPEN, 0)]);
     let failed = step(&mut peer, Input::Answered(challenge()));
@@ -183,7 +183,7 @@ fn what_waits_has_an_end() {
         written_bytes = usize::try_from(*at).expect("small") + data.len();
         assert!(data.len() <= WRITE_MAX);
     }
-    // What is lost is whole messages.
+    // Only whole messages are dropped.
     assert!(written_bytes <= WAITING_MAX + (1 << 20) && written_bytes % (1 << 20) == 0);
 }
 
@@ -218,11 +218,11 @@ fn who_wants_to_be_a_member_reads_all_of_the_answer() {
         step(&mut peer, part(&answer[answer.len() - 1..])),
         [Output::Answered(b"yes".to_vec()), Output::Close(OPEN)]
     );
-    // There is no room for what is longer.
+    // A longer answer does not fit.
     let mut peer = ask(2);
     let next = step(&mut peer, part(&answer[..39]));
     assert_eq!(next, [Output::TooLong(39), Output::Close(OPEN)]);
-    // What ends too early is no answer, nor is what was changed on its way.
+    // A truncated or modified answer is rejected.
     let mut peer = ask(100);
     assert_eq!(step(&mut peer, part(&answer[..10])).len(), 1);
     assert_eq!(step(&mut peer, part(&[])), [Output::Close(OPEN)]);

@@ -6,14 +6,14 @@ fn at(seconds: u64) -> Instant {
     Instant(1) + Duration::from_secs(seconds)
 }
 
-/// A link to a member that can be written to.
+/// Returns a connected link.
 fn link() -> PeerLink {
     let to = vec![Address::Unix(b"/nowhere".to_vec())];
     let remote = Remote::new(0, to, Vec::new(), remote::Config::default());
     PeerLink::new(crate::peer::tests::up(), remote)
 }
 
-/// It may not get what is sent to it.
+/// It may not receive our messages.
 #[test]
 fn a_member_that_sends_and_does_not_reply_is_silent() {
     let mut link = link();

@@ -1,4 +1,4 @@
-//! Members come and go, as one server sees it.
+//! Changes of membership as seen by one server.
 
 use super::*;
 use crate::ADMINISTRATOR;
@@ -9,7 +9,7 @@ use crate::proof::{VERDICT, Verdict};
 const NEW: ReplicaId = ReplicaId(4);
 const PLACE: &str = "192.0.2.4:5640";
 
-/// Somebody who has come in, and writes one letter after the other.
+/// Authenticated writer of letters.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) open: OpenId,
@@ -36,7 +36,7 @@ impl Lab {
         self.tell_bytes(writer.open, &letter.bytes()).map(drop)
     }
 
-    /// The answer behind the verdict, if there is one.
+    /// Returns the answer after the verdict, if there is one.
     fn said(&mut self, open: OpenId) -> Option<Vec<u8>> {
         let mut reader = crate::letter::Reader::new(self.seals[&open].0.theirs.clone());
         let mut read = 0;
@@ -53,7 +53,7 @@ impl Lab {
         }
     }
 
-    /// What came of a wish: nothing that is against it, or why not.
+    /// Returns the objection in the answer to a membership request, if there is one.
     fn objection(&mut self, writer: &Writer) -> Option<String> {
         match Answer::read(&self.said(writer.open).expect("an answer")) {
             Ok(Answer::Yes) => None,
@@ -62,12 +62,12 @@ impl Lab {
         }
     }
 
-    /// Somebody has answered this to who wants to be a member.
+    /// Processes an answer to the join request.
     fn hear(&mut self, answer: &[u8]) {
         self.hosted.hear_answer(NOW, OTHER, answer, &mut Vec::new());
     }
 
-    /// The other one is lost.
+    /// Removes the other replica as lost.
     fn lose_other(&mut self) {
         let mut key = self.admit(ADMINISTRATOR).expect("who has the key");
         self.send(&mut key, &lose(true)).expect("taken");
@@ -90,15 +90,15 @@ fn who_has_the_key_is_told_what_a_wish_comes_to() {
     let mut key = lab.admit(ADMINISTRATOR).expect("who has the key");
     lab.send(&mut key, &lose(false)).expect("taken");
     assert!(lab.objection(&key).expect("half would go").contains("say --force"));
-    // One wish at a time.
+    // One membership request per open file.
     assert_eq!(lab.send(&mut key, &lose(true)).err(), Some(Error::Denied));
     lab.lose_other();
     assert!(lab.file("status").contains("one of 1, epoch 2"));
-    // What is so need not be asked for.
+    // A request that is already satisfied succeeds.
     let mut again = lab.admit(ADMINISTRATOR).expect("who has the key");
     lab.send(&mut again, &lose(true)).expect("taken");
     assert_eq!(lab.objection(&again), None);
-    // The door of who is none any more is shut, and no other is opened.
+    // The file of a former member is closed, and another one rejects it.
     let late = Letter::Gossip(message(vec![entry(1, "x")]));
     assert_eq!(lab.send(&mut other, &late).err(), Some(Error::Denied));
     assert_eq!(lab.admit(OTHER).err(), Some(Verdict::Farewell));
@@ -134,7 +134,7 @@ fn who_cannot_be_a_member_is_told_why() {
         assert!(lab.objection(&writer).expect("no member").contains(why));
     }
     assert!(lab.file("status").contains("one of 2, epoch 1"));
-    // It says so once, however often it is told.
+    // The message is reported once, however often it is received.
     let mut new = Lab::on(formatted_of(&Settings { me: NEW, joins: true, ..settings() }));
     let no = replica::binary::write(&Answer::No("full".to_string()));
     new.hear(&no);
@@ -158,7 +158,7 @@ fn a_new_replica_begins_with_what_there_is() {
     let gift = lab.said(new.open).expect("a snapshot");
     let Ok(Answer::Begin(read)) = Answer::read(&gift) else { panic!("a snapshot") };
     assert!(read.standing.membership.members.contains_key(&NEW));
-    // Another one of the same number is somewhere else.
+    // The number is in use at another address.
     let mut second = lab.admit(NEW).expect("it knows the secret");
     let elsewhere = Letter::Join("192.0.2.5:5640".to_string());
     lab.send(&mut second, &elsewhere).expect("taken");
@@ -175,7 +175,7 @@ fn a_new_replica_begins_with_what_there_is() {
     assert_eq!(begun.file("value"), "\"a\"\n\"b\"\n");
     begun.write(ops, 9, b"append c\n").expect("taken");
     assert!(begun.text(ops).contains("\"value\":2"));
-    // It is one after a crash.
+    // The replica is still a member after a crash.
     begun.disk.lose_power();
     let mut again = Lab::on(begun.disk);
     assert!(again.file("status").contains("replica  4, one of 2, epoch 3"));
@@ -210,7 +210,7 @@ fn what_finds_no_room_is_not_begun_with() {
     assert!(Lab::on(small.disk).file("status").contains("no member yet"));
 }
 
-/// What a server says may be damaged on its way, or of another version.
+/// Messages may be corrupt, or of another version.
 #[test]
 fn nonsense_is_not_begun_with() {
     let mut lab = Lab::new();
@@ -257,13 +257,13 @@ fn who_hangs_keeps_nobody_from_asking_another_member() {
     assert_eq!(attempts(&hosted), [(ReplicaId(3), late)]);
     begin(&mut hosted, ReplicaId(3), late);
     assert_eq!(attempts(&hosted), []);
-    // A member asks all at once.
+    // A member tries all at once.
     hosted.joining = None;
     hosted.links.get_mut(&OTHER).expect("a link").peer = Peer::new(None);
     assert_eq!(attempts(&hosted), [(OTHER, Instant(0))]);
 }
 
-/// It cannot tell whose operations there are, and says that it is none of those who can.
+/// It does not know the origins, and says that it is not a member.
 #[test]
 fn who_is_no_member_yet_sends_clients_to_another_one() {
     let settings = Settings { me: NEW, joins: true, ..settings() };

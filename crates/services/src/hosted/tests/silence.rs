@@ -1,4 +1,4 @@
-//! Members that are not heard, and when the others hear that.
+//! Unresponsive members, and their report to the others.
 
 use super::members::Writer;
 use super::*;
@@ -7,8 +7,8 @@ use crate::journal::lab::formatted_of;
 const THIRD: ReplicaId = ReplicaId(3);
 const MOST: Duration = Duration::from_secs(10);
 
-/// One of three, where members that are silent for [`MOST`] are removed; and what each of the
-/// others has open at it.
+/// Returns one of three replicas that remove unresponsive members after [`MOST`], and the open
+/// files of the other two.
 fn one_of_three() -> (Lab, [Writer; 2]) {
     let mut settings = Settings { remove_after: Some(MOST), ..settings() };
     settings.members.insert(THIRD, "127.0.0.1:3".to_string());
@@ -18,7 +18,7 @@ fn one_of_three() -> (Lab, [Writer; 2]) {
     (lab, others)
 }
 
-/// A turn at this time, before which it has heard these; who is not heard for too long.
+/// Runs a turn at this time after these were heard; returns the members unresponsive for too long.
 fn turn(lab: &mut Lab, seconds: u64, heard: &[&Writer]) -> Vec<ReplicaId> {
     let now = NOW + Duration::from_secs(seconds);
     heard.iter().for_each(|writer| lab.hosted.note_use(now, writer.open.local()));
@@ -26,7 +26,7 @@ fn turn(lab: &mut Lab, seconds: u64, heard: &[&Writer]) -> Vec<ReplicaId> {
     lab.hosted.unheard.iter().copied().collect()
 }
 
-/// All were cut off from each other, and one comes back before the other.
+/// All were partitioned, and one returns before the other.
 #[test]
 fn the_time_of_silence_begins_when_only_one_is_not_heard() {
     let (mut lab, [second, third]) = one_of_three();
@@ -46,7 +46,7 @@ fn the_time_of_silence_begins_when_only_one_is_not_heard() {
     assert_eq!(turn(&mut lab, 60, &[&second, &third]), []);
 }
 
-/// Its process was stopped, and it may hear by and by what was sent meanwhile.
+/// Its process was suspended, and receives the backlog gradually.
 #[test]
 fn the_time_of_silence_begins_when_this_replica_goes_on() {
     let (mut lab, [second, third]) = one_of_three();
@@ -60,7 +60,7 @@ fn the_time_of_silence_begins_when_this_replica_goes_on() {
     }
 }
 
-/// It cannot keep that another one is lost.
+/// It could not store the removal.
 #[test]
 fn whose_journal_has_failed_removes_nobody() {
     let (mut lab, [second, _]) = one_of_three();
@@ -77,7 +77,7 @@ fn whose_journal_has_failed_removes_nobody() {
     }
 }
 
-/// One that was asked to leave has told the others all that it has.
+/// A replica that leaves regularly has sent all its operations.
 #[test]
 fn only_who_was_given_up_hears_that_operations_are_lost() {
     let (mut lab, [mut second, _]) = one_of_three();
