@@ -1,7 +1,7 @@
-//! A made-up run in every form of report: `cargo run -p load --example report DIRECTORY`.
+//! Renders a synthetic run in every report format: `cargo run -p load --example report DIRECTORY`.
 //!
-//! 200,000 I/Os at 20,000 a second, drawn from a seed; the machine steals the processor 40 times,
-//! and what was to be issued meanwhile is issued at once when it comes back.
+//! 200,000 I/Os at 20,000 per second, drawn from a seed. The machine steals the processor 40 times,
+//! and I/Os due in a gap are issued immediately after it.
 
 use load::compare::{Tolerance, compare};
 use load::io::{Cause, Io, Kind, Outcome, Record};
@@ -52,7 +52,7 @@ fn main() -> std::io::Result<()> {
     compare_with_a_sleeper(&records, &to)
 }
 
-/// The run beside itself as a replayer would issue it that sleeps in steps of a millisecond.
+/// Compares the run with a replay that sleeps in steps of 1 ms.
 fn compare_with_a_sleeper(records: &[Record], to: &Path) -> std::io::Result<()> {
     let sleeper = |record: &Record| {
         let late_ns = 1_000_000 - record.scheduled_ns % 1_000_000;

@@ -1,6 +1,6 @@
-//! What a record costs: `cargo run --release -p load --example statistics`.
+//! Measures the cost per record: `cargo run --release -p load --example statistics`.
 //!
-//! In the statistics, written to a file of records in memory, read from it, and compared.
+//! Covers statistics, encoding to memory, decoding, and comparison.
 
 use load::compare::{Tolerance, compare};
 use load::io::{Cause, Io, Kind, Outcome, Record};
@@ -39,7 +39,7 @@ fn measure(what: &str, work: impl FnOnce()) {
     println!("{:6.1} ns a record {what}", start.elapsed().as_nanos() as f64 / COUNT as f64);
 }
 
-/// One of 100,000 I/Os a second that take 100 µs on average.
+/// Returns a record of 100,000 I/Os per second with a mean service time of 100 µs.
 fn record(number: u64, rng: &mut fastrand::Rng) -> Record {
     let scheduled_ns = number * 10_000;
     let issued_ns = scheduled_ns + 80 + rng.u64(..200);

@@ -1,4 +1,4 @@
-//! Prints what a trace is like: `cargo run -p load --example trace_info -- FILE [FORMAT]`.
+//! Prints a summary of a trace: `cargo run -p load --example trace_info -- FILE [FORMAT]`.
 
 use load::trace::{Error, Format, Options, Reader, Records, Summary};
 use std::io::Write;
@@ -37,7 +37,7 @@ fn print(path: &Path, format: Option<Format>) -> Result<(), Error> {
         text += &format!("  {number} {name}: {count} I/Os, {bytes} B, ends at {end}\n");
     }
     text += &format!("{:?}\n", reader.notes());
-    // Whoever reads this may have seen enough.
+    // The output may be closed early.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
 }

@@ -1,16 +1,16 @@
-//! The naive replayers that the paper measures its own against (*Buttress*, §2): built in, so that
-//! they stand beside the core in the same run, with the same records and the same statistics.
+//! Naive replayers used as baselines in the paper (*Buttress*, §2), built in for comparison with
+//! the core in the same run, with the same records and statistics.
 //!
 //! ```text
 //! SELECT, SLEEP   64 threads; each takes the next I/O of the trace, waits for its time in the
 //!                 kernel (select(2) without files; nanosleep), issues it, and takes another
-//! DED-CLOCK       one thread spins on the counter; when an I/O is due it hands it to one of
-//!                 8 threads that wait for work, and wakes that one
+//! DED-CLOCK       one thread spins on the clock; it hands each due I/O to one of 8 waiting
+//!                 threads, and wakes that thread
 //! ```
 //!
-//! Each thread has one I/O at a time, by a call that waits. None of them asks the kernel for finer
-//! timers or a higher priority, as the programs that are written this way do not. The trace is in
-//! memory, and late I/Os are caught up with; I/Os are written down in the order of completion.
+//! Each thread performs one I/O at a time with a blocking call. As in typical programs of this
+//! kind, no thread requests finer timers or a higher priority. The trace is in memory, late I/Os
+//! catch up, and I/Os are recorded in the order of completion.
 
 #[cfg(test)]
 mod tests;
@@ -28,38 +28,38 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Threads of SELECT and SLEEP, and of DED-CLOCK beside its clock.
+/// Threads of SELECT and SLEEP, and below those of DED-CLOCK beside its clock.
 const SLEEPERS: usize = 64;
 const CLOCKED: usize = 8;
 
-/// A wait is cut into pieces of this length, so that it can be ended.
+/// Maximum length of an uninterrupted wait, so that a run can be stopped.
 const PIECE: Duration = Duration::from_millis(100);
 
-/// How long after the last thread is ready the run begins.
+/// Delay of the start after the last thread is ready.
 const LEAD_TIME: Duration = Duration::from_millis(5);
 
-/// How often it is looked whether the run is over.
+/// Interval of checks for the end of the run.
 const TICK: Duration = Duration::from_millis(5);
 
-/// So many records are handed on at once.
+/// Records passed to the observer at a time.
 const BATCH: usize = 4096;
 
-/// How it is waited for the time of an I/O.
+/// Wait method of a naive replayer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// Each thread in `select(2)`.
+    /// Each thread waits in `select(2)`.
     Select,
-    /// Each thread in `nanosleep(2)`.
+    /// Each thread waits in `nanosleep(2)`.
     Sleep,
-    /// A thread of its own watches the clock and wakes the others.
+    /// A dedicated thread watches the clock and wakes the others.
     Clock,
 }
 
 impl Scheme {
-    /// All of them, in the paper's order.
+    /// All schemes, in the paper's order.
     pub const ALL: [Scheme; 3] = [Scheme::Select, Scheme::Sleep, Scheme::Clock];
 
-    /// What the paper calls it.
+    /// Returns the paper's name of the scheme.
     pub fn name(self) -> &'static str {
         match self {
             Scheme::Select => "SELECT",
@@ -76,7 +76,7 @@ impl Scheme {
     }
 }
 
-/// A thread's clock, compared with the kernel's every second.
+/// Clock of a thread, compared with the kernel's every second.
 struct Watch {
     ticks: Ticks,
     good_until_ns: u64,
@@ -98,25 +98,25 @@ impl Watch {
     }
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Shared<'a> {
     scheme: Scheme,
     ios: &'a [Traced],
-    /// When the run begins, ns on the clock.
+    /// Start of the run, in ns on the clock.
     origin_ns: AtomicU64,
-    /// The next I/O that a thread takes; of DED-CLOCK only the clock takes any.
+    /// Index of the next I/O; with DED-CLOCK, only the clock thread takes I/Os.
     next: AtomicUsize,
-    /// What the clock thread has handed out; `None` after the last.
+    /// I/Os issued by the clock thread; `None` after the last.
     due: Mutex<VecDeque<Option<usize>>>,
     woken: Condvar,
     stop: AtomicBool,
 }
 
-/// Replays I/Os at their times. `observe` is called on this thread: every 5 ms with nothing, and
-/// when all have ended with the records.
+/// Replays I/Os at their times. Calls `observe` on this thread: every 5 ms without records, and
+/// with all records at the end.
 ///
 /// # Errors
-/// If the target cannot be reached, or threads cannot be started.
+/// If the target is unreachable, or threads cannot be started.
 pub fn run(
     target: &dyn Target,
     ios: &[Traced],
@@ -141,7 +141,7 @@ pub fn run(
     Ok(conclude(scheme, calibration, (clock, origin_ns), left as u64))
 }
 
-/// Starts the threads, waits for their end, and gives what they wrote down.
+/// Starts the threads, waits for their end, and returns their records.
 fn play(
     target: &dyn Target,
     shared: &Shared<'_>,
@@ -181,7 +181,7 @@ fn play(
     })
 }
 
-/// Gives all records to the observer, by completion.
+/// Passes all records to the observer, by completion.
 fn hand_on(mut records: Vec<Record>, end_ns: u64, observe: &mut dyn FnMut(&[Batch], u64)) {
     records.sort_by_key(|record| (record.completed_ns, record.scheduled_ns));
     for records in records.chunks(BATCH) {
@@ -218,7 +218,7 @@ fn conclude(
 }
 
 impl Shared<'_> {
-    /// Waits for all threads, and tells them when the run begins.
+    /// Waits for all threads, then sends them the start time.
     fn begin(
         &self,
         clock: &Ticks,
@@ -231,13 +231,13 @@ impl Shared<'_> {
         let origin_ns = clock.now_ns() + LEAD_TIME.as_nanos() as u64;
         self.origin_ns.store(origin_ns, Ordering::Release);
         for start in starts {
-            // A thread that is gone has panicked, which its end will tell.
+            // A missing thread has panicked, which its join reports.
             let _ = start.send(());
         }
         Ok(origin_ns)
     }
 
-    /// One thread from its start to the end of the trace.
+    /// Runs one thread to the end of the trace.
     fn work(
         &self,
         target: &dyn Target,
@@ -263,7 +263,7 @@ impl Shared<'_> {
         records
     }
 
-    /// The next I/O for this thread, when it is to be issued.
+    /// Returns the next I/O for this thread at its time.
     fn take(&self, watch: &mut Watch) -> Option<usize> {
         if self.scheme == Scheme::Clock {
             let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
@@ -288,7 +288,7 @@ impl Shared<'_> {
         }
     }
 
-    /// The clock thread: spins until each I/O is due, and hands it to whoever waits.
+    /// Runs the clock thread: spins until each I/O is due, and hands it to a waiting thread.
     fn watch(&self, mut watch: Watch) {
         for (index, io) in self.ios.iter().enumerate() {
             let due_ns = self.due_ns(io);
@@ -312,7 +312,7 @@ impl Shared<'_> {
         self.origin_ns.load(Ordering::Acquire) + io.at_ns
     }
 
-    /// Issues an I/O and waits for its end.
+    /// Issues an I/O and waits for its completion.
     fn issue(&self, watch: &mut Watch, driver: &mut dyn Driver, index: usize) -> Record {
         let Traced { at_ns, io, .. } = self.ios[index];
         let origin_ns = self.origin_ns.load(Ordering::Acquire);
@@ -332,7 +332,7 @@ impl Shared<'_> {
     }
 }
 
-/// One I/O from beginning to end.
+/// Performs one I/O.
 fn perform(driver: &mut dyn Driver, name: u64, io: &Io) -> Outcome {
     let mut ended = Vec::new();
     driver.issue(name, io);

@@ -1,13 +1,13 @@
-//! How faithful one run is to another: a replay to its original.
+//! Fidelity of one run to another: of a replay to its original.
 //!
-//! Two streams of records are read side by side with bounded memory: 24 MiB on each side to put
-//! records into the order of their issue (they are written in the order of completion), 6 MiB to
-//! find the same I/O on the other side, 16 MiB of counts, and 16 bytes for each file and for each
-//! I/O in flight. Whatever does not fit is counted and told.
+//! Two streams of records are read side by side in bounded memory: 24 MiB per side to sort records
+//! by issue time (they are stored by completion), 6 MiB to match I/Os, 16 MiB of counts, and 16
+//! bytes for each file and for each I/O in flight. Anything beyond these bounds is counted and
+//! reported.
 //!
-//! The load and its effect are judged apart. The load is what a replay has to reproduce: the same
-//! I/Os at the same times, so the same bursts and the same places. Response times and the length
-//! of the queue are what the target made of it; on another target they may differ.
+//! The load and its effect are judged separately. A replay has to reproduce the load: the same I/Os
+//! at the same times, with the same bursts and offsets. Response times and queue lengths are
+//! effects of the target, and may differ on another target.
 
 mod bursts;
 mod distance;
@@ -30,29 +30,28 @@ use order::Ordered;
 use serde::Serialize;
 use side::Side;
 
-/// The quantiles that are compared.
+/// Quantiles compared.
 pub const QUANTILES: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999];
-/// The widths at which bursts are compared, ns: 1 ms, 10 ms, 100 ms and 1 s.
+/// Interval widths of the burst comparison, in ns: 1 ms, 10 ms, 100 ms and 1 s.
 pub const WIDTHS_NS: [u64; 4] = [1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
-/// With fewer matched I/Os than this share the k-th of one is held against the k-th of the other.
+/// Below this share of matched I/Os, the k-th I/Os of both runs are compared instead.
 const MATCHED_LEAST: f64 = 0.5;
-/// No plot has more points.
+/// Maximum points of a plot.
 const POINTS: usize = 400;
 
-/// How much the load of a faithful replay may differ.
+/// Tolerated differences in the load of a faithful replay.
 ///
-/// 100 µs is what *Buttress* (FAST 2004) claims for its issue times; the others are set so that a
-/// run compared with itself at an issue error of that size holds them, and a replay that sleeps
-/// does not.
+/// 100 µs is the issue error claimed by *Buttress* (FAST 2004). The other values are chosen so that
+/// a run compared with itself at that issue error passes, and a replay that sleeps does not.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Tolerance {
-    /// At least this share of the I/Os is in both.
+    /// Minimum share of I/Os in both runs.
     pub matched_share: f64,
-    /// 99 % are issued no further apart than this, ns.
+    /// Maximum 99th percentile of issue time differences, in ns.
     pub issue_ns: u64,
-    /// The counts in intervals of 100 ms go together at least this well.
+    /// Minimum correlation of the counts in intervals of 100 ms.
     pub correlation: f64,
-    /// The distributions of seek distances are no further apart than this.
+    /// Maximum distance between the distributions of seek distances.
     pub distances: f64,
 }
 
@@ -62,101 +61,101 @@ impl Default for Tolerance {
     }
 }
 
-/// One of the two runs in numbers.
+/// Statistics of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// I/Os that were issued.
+    /// Issued I/Os.
     pub issued: u64,
-    /// I/Os that were not.
+    /// Skipped I/Os.
     pub skipped: u64,
-    /// I/Os that the target refused.
+    /// I/Os that failed on the target.
     pub failed: u64,
-    /// Records that were too far out of order to be put right.
+    /// Records too far out of order to be sorted.
     pub displaced: u64,
-    /// From the first issue to the last, ns.
+    /// Time from the first issue to the last, in ns.
     pub len_ns: u64,
     /// Response times, from the scheduled time.
     pub response: Summary,
     /// Service times, from the issue.
     pub service: Summary,
-    /// The mean length of the queue over time.
+    /// Mean queue length over time.
     pub queue_mean: f64,
-    /// Its greatest length.
+    /// Maximum queue length.
     pub queue_max: u64,
-    /// The share of I/Os that begin where the one before ended.
+    /// Share of I/Os that start at the end of the previous one.
     pub sequential: f64,
 }
 
-/// A number of each run.
+/// Values of both runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Pair<T> {
-    /// Of the first run.
+    /// Value of the first run.
     pub a: T,
-    /// Of the second.
+    /// Value of the second run.
     pub b: T,
 }
 
-/// The times at one quantile.
+/// Times at one quantile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
-    /// The share of I/Os that took no longer.
+    /// Quantile.
     pub quantile: f64,
-    /// How long, ns.
+    /// Times, in ns.
     pub ns: Pair<u64>,
-    /// The second by the first; infinite (null in JSON) if the first is 0 alone.
+    /// Ratio of the second to the first; infinite (null in JSON) if only the first is 0.
     pub ratio: f64,
 }
 
-/// What the target made of the load: one kind of time of all I/Os that were done.
+/// Effect of the load on the target: one kind of time of all completed I/Os.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
-    /// How far apart the two distributions are (Kolmogorov and Smirnov), 0 to 1.
+    /// Kolmogorov–Smirnov distance of the two distributions, 0 to 1.
     pub distance: f64,
-    /// The mean of the second by that of the first.
+    /// Ratio of the second mean to the first.
     pub mean_ratio: f64,
-    /// The times at [`QUANTILES`].
+    /// Times at [`QUANTILES`].
     pub quantiles: Vec<Ratio>,
 }
 
-/// Bursts at one width of interval.
+/// Burstiness at one interval width.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Burst {
-    /// The width, ns.
+    /// Interval width, in ns.
     pub width_ns: u64,
-    /// Variance of the counts by their mean: 1 for independent arrivals.
+    /// Variance-to-mean ratio of the counts (index of dispersion): 1 for independent arrivals.
     pub dispersion: Pair<Option<f64>>,
-    /// How well the counts go together, from −1 to 1.
+    /// Correlation of the counts, from −1 to 1.
     pub correlation: Option<f64>,
 }
 
-/// How far apart the same I/Os were issued.
+/// Differences of issue times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Issue {
-    /// Whether I/Os were matched by what is done where; otherwise the k-th of each.
+    /// Whether I/Os were matched by operation and offset; otherwise by index.
     pub by_place: bool,
-    /// The matched share of the longer run, by what is done where.
+    /// Share of the longer run that was matched by operation and offset.
     pub matched_share: f64,
-    /// The share of the longer run where the k-th of each does the same to as many bytes,
-    /// wherever: a replay on a smaller target has other places.
+    /// Share of the longer run whose k-th I/O has the same kind and length as the k-th of the
+    /// other, at any offset: a replay on a smaller target has other offsets.
     pub alike_share: f64,
-    /// How far apart, either way, after the starts are aligned, ns.
+    /// Absolute differences after alignment of the starts, in ns.
     pub apart: Summary,
-    /// How many within 1, 10, 100 and 1000 µs.
+    /// Counts of differences within 1, 10, 100 and 1000 µs.
     pub within: [u64; 4],
-    /// The share that the second run issued earlier.
+    /// Share of I/Os issued earlier in the second run.
     pub early: f64,
 }
 
-/// One rule about the load.
+/// Checked rule about the load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// Whether it holds.
+    /// Whether the rule holds.
     pub holds: bool,
-    /// It, in words.
+    /// Result as a sentence.
     pub sentence: String,
 }
 
-/// Points of the plots; not part of what is written for programs.
+/// Points of the plots, excluded from JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Curves {
     service: [Vec<(f64, f64)>; 2],
@@ -168,36 +167,36 @@ struct Curves {
     issue: Vec<(f64, f64)>,
 }
 
-/// Two runs beside each other.
+/// Comparison of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Whether the load of the second is that of the first, as far as was tolerated.
+    /// Whether the load of the second run equals that of the first within the tolerance.
     pub faithful: bool,
-    /// All of it in a sentence.
+    /// Summary in one sentence.
     pub summary: String,
-    /// What was asked of the load.
+    /// Rules checked on the load.
     pub findings: Vec<Finding>,
-    /// The two.
+    /// Statistics of both runs.
     pub runs: Pair<Part>,
-    /// Times from issue to completion, which is what a trace has: the paper's response time.
+    /// Times from issue to completion, as in a trace: the paper's response time.
     pub service: Effect,
-    /// Times from when I/Os were to be issued to completion.
+    /// Times from the scheduled time to completion.
     pub response: Effect,
-    /// How far apart the distributions of queue lengths over time are, 0 to 1.
+    /// Distance of the distributions of queue length over time, 0 to 1.
     pub queue_distance: f64,
-    /// Mean queue length of the second by that of the first.
+    /// Ratio of the second mean queue length to the first.
     pub queue_mean_ratio: f64,
     /// Bursts at [`WIDTHS_NS`].
     pub bursts: Vec<Burst>,
     /// Issue times.
     pub issue: Issue,
-    /// How far apart the distributions of seek distances are, 0 to 1.
+    /// Distance of the distributions of seek distances, 0 to 1.
     pub distances_distance: f64,
     #[serde(skip)]
     curves: Curves,
 }
 
-/// Compares two streams of records, `b` with `a`; stops at the first error of either.
+/// Compares stream `b` with stream `a`; stops at the first error of either.
 pub fn compare<E>(
     a: impl Iterator<Item = Result<Record, E>>,
     b: impl Iterator<Item = Result<Record, E>>,
@@ -318,7 +317,7 @@ fn curves(a: &Side, b: &Side, errors: &Errors) -> Curves {
     let width_ns = a.counts.width_for(POINTS).max(b.counts.width_for(POINTS));
     let counts = |side: &Side| {
         let mut counts = side.counts.at(width_ns).unwrap_or_default();
-        // The last interval is not whole, and would look like a pause.
+        // The last interval is partial, and would look like a pause.
         counts.truncate((counts.len() - counts.len().min(1)).max(1));
         let middle = |index: usize| (index as f64 + 0.5) * width_ns as f64 / 1e9;
         counts.into_iter().enumerate().map(|(index, count)| (middle(index), count)).collect()
@@ -333,7 +332,7 @@ fn curves(a: &Side, b: &Side, errors: &Errors) -> Curves {
     }
 }
 
-/// A ratio in words; there is none to something that took no time, or whose time is not known.
+/// Formats a ratio; there is none if the denominator is zero or unknown.
 fn times(ratio: f64) -> String {
     if ratio.is_finite() { format!("× {ratio:.3}") } else { "not comparable".to_owned() }
 }
@@ -352,7 +351,7 @@ impl Comparison {
 
     fn matched(&self, tolerance: &Tolerance) -> Finding {
         let (matched, alike) = (self.issue.matched_share, self.issue.alike_share);
-        // A few places in common are by chance, where all places were changed.
+        // With all offsets changed, a few still coincide by chance.
         let moved = !self.issue.by_place && alike > matched;
         let (share, how) = if moved { (alike, ", at other places") } else { (matched, "") };
         let (is, least) = (units::percent(share), units::percent(tolerance.matched_share));
@@ -367,7 +366,7 @@ impl Comparison {
         Finding { holds: apart_ns <= tolerance.issue_ns, sentence }
     }
 
-    /// Bursts at 100 ms; of a run with one such interval there is nothing to say.
+    /// Checks bursts at 100 ms; `None` for runs with a single interval.
     fn burst(&self, tolerance: &Tolerance) -> Option<Finding> {
         let correlation = self.bursts[2].correlation?;
         let least = tolerance.correlation;

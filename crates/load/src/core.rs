@@ -1,23 +1,23 @@
-//! The core: threads that call filaments and issue their I/Os at the time that was asked for
-//! (paper, §4 and §5).
+//! Core: threads that call filaments and issue their I/Os at the requested times (paper, §4 and
+//! §5).
 //!
 //! Each *worker* is in one of the states of the paper's Figure 3:
 //!
 //! ```text
 //!                 ┌────────────── nothing is ready ─────────────┐
 //!                 ▼                                             │
-//!   spin ◀── nobody spins ── check queue ── an I/O is due ──▶ execute I/O
-//!   sleep ◀─ somebody does ──┘   ▲   │                          │
-//!                                │   └─ a filament is due,      │ it has ended
-//!                 nothing ready  │      an I/O has ended        │
+//!   spin ◀── no leader ───── check queue ── an I/O is due ──▶ execute I/O
+//!   sleep ◀─ has a leader ───┘   ▲   │                          │
+//!                                │   └─ a filament is due,      │ it has completed
+//!                 nothing ready  │      an I/O has completed    │
 //!                         queue events ◀── call filament ◀──────┘
-//!                                └── what is ready is carried on ▶ execute I/O, call filament
+//!                                └── ready I/Os and events ──────▶ execute I/O, call filament
 //! ```
 //!
-//! One worker watches the clock: it *leads*. Whoever leads and is about to do something that takes
-//! longer than it takes to wake another one hands the lead over first.
+//! One worker watches the clock: the *leader*. Before an operation that takes longer than a
+//! wake-up, the leader hands over to another worker.
 //!
-//! What differs from the paper, and why, is in `docs/decisions/0016`.
+//! See `docs/decisions/0016` for the differences from the paper and their reasons.
 
 mod calibrate;
 mod depot;
@@ -44,49 +44,49 @@ pub use calibrate::Calibration;
 pub(crate) use calibrate::bare_spin;
 pub use policy::{Choice, Policy};
 
-/// Most workers.
+/// Maximum workers.
 pub const WORKERS_MAX: usize = 64;
 
-/// How often the observer looks for what has ended.
+/// Interval at which the observer collects completed I/Os.
 const TICK: Duration = Duration::from_millis(5);
 
-/// The same, while workers connect.
+/// The same while workers connect.
 const CONNECT_TICK: Duration = Duration::from_millis(50);
 
-/// How long after the last worker is ready the run begins.
+/// Delay of the start after the last worker is ready.
 const LEAD_TIME: Duration = Duration::from_millis(5);
 
-/// How long what was issued may take behind the end of a run.
+/// Maximum time for outstanding I/Os after the end of a run.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What happens to an I/O whose time is over.
+/// Policy for late I/Os.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Late {
-    /// It is issued at once. What comes behind it keeps its time.
+    /// Issue immediately; later I/Os keep their times.
     #[default]
     CatchUp,
-    /// If it is later than this, ns, it is not issued, and counts as skipped.
+    /// Skip an I/O later than this, in ns; it counts as skipped.
     Skip(u64),
-    /// If it is later than this, ns, all that follows is moved by as much.
+    /// Shift the remaining schedule by the lateness of an I/O later than this, in ns.
     Shift(u64),
-    /// If it is later than this, ns, the run ends.
+    /// End the run at an I/O later than this, in ns.
     Stop(u64),
 }
 
-/// How a run is to be done.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads; 0: as many as are good for the target.
+    /// Number of workers; 0 for the target's default.
     pub workers: usize,
-    /// How to wait.
+    /// Wait policy.
     pub policy: Choice,
-    /// What happens to late I/Os.
+    /// Policy for late I/Os.
     pub late: Late,
-    /// For how long I/Os are scheduled; what was issued by then is waited for.
+    /// Duration of the schedule; outstanding I/Os are awaited after it.
     pub length: Duration,
-    /// Ends the run early when it becomes true.
+    /// Ends the run early when set.
     pub stop: Arc<AtomicBool>,
-    /// Gives the names of I/Os to the observer, by which the kernel's trace knows them.
+    /// Whether the observer gets the names of I/Os, which identify them in the kernel's trace.
     pub named: bool,
 }
 
@@ -103,43 +103,43 @@ impl Default for Options {
     }
 }
 
-/// I/Os that have ended, for whoever keeps statistics.
+/// Completed I/Os.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// The I/Os.
+    /// Records.
     pub records: Vec<Record>,
-    /// By what name the kernel knows each of them, if that was asked for.
+    /// Name of each I/O in the kernel's trace, if requested.
     pub names: Vec<u64>,
 }
 
-/// What the core found out besides the records.
+/// Metadata of a run beside its records.
 #[derive(Debug)]
 pub struct Conduct {
-    /// What the machine did to it.
+    /// Interference of the machine.
     pub machine: Machine,
-    /// What was measured before the run.
+    /// Measurements before the run.
     pub calibration: Calibration,
-    /// When the run began, on `CLOCK_MONOTONIC`, ns.
+    /// Start of the run on `CLOCK_MONOTONIC`, in ns.
     pub origin_ns: u64,
-    /// The clock that was used: reads the kernel's trace.
+    /// Clock of the run, to convert times of the kernel's trace.
     pub clock: Ticks,
-    /// I/Os that had not ended when the run was given up.
+    /// I/Os still outstanding when the run was aborted.
     pub abandoned: u64,
-    /// Why the run ended early, if it did.
+    /// Reason for an early end.
     pub stopped: Option<String>,
-    /// How many threads issued I/Os.
+    /// Number of workers.
     pub workers: usize,
-    /// The lead was handed over so often.
+    /// Number of leader changes.
     pub hand_overs: u64,
 }
 
-/// Runs filaments against a target until they have nothing left to do, or the time is over.
+/// Runs filaments against a target until they are idle or the time is over.
 ///
-/// `observe` is called on this thread about every 5 ms, with what has ended since and the time
-/// since the start, ns, which is 0 before it; the workers do not wait for it.
+/// Calls `observe` on this thread about every 5 ms with the I/Os completed since, and the time
+/// since the start in ns (0 before it). The workers do not wait for it.
 ///
 /// # Errors
-/// If the target cannot be reached, or threads cannot be started.
+/// If the target is unreachable, or threads cannot be started.
 pub fn run(
     target: &dyn Target,
     filaments: Vec<Box<dyn Filament>>,
@@ -169,7 +169,7 @@ pub fn run(
             starts.push(start);
         }
         drop(told);
-        // Whoever fails ends all: those that wait find nobody who could tell them to start.
+        // A failed worker ends all: without the start signal the waiting ones stop.
         let mut clock = begin(&ready, starts, observe)?;
         shared.origin_ns.store(clock.1, Ordering::Release);
         follow(&shared, options, &clock, overseer, observe);
@@ -185,7 +185,7 @@ pub fn run(
     })
 }
 
-/// Waits for all workers, which may have to connect, and tells them when the run begins.
+/// Waits until all workers are connected, then sends them the start time.
 fn begin(
     ready: &Receiver<io::Result<()>>,
     starts: Vec<Sender<u64>>,
@@ -204,13 +204,13 @@ fn begin(
     let clock = Ticks::start();
     let origin_ns = clock.now_ns() + LEAD_TIME.as_nanos() as u64;
     for start in starts {
-        // A worker that is gone has panicked, which its end will tell.
+        // A missing worker has panicked, which its join reports.
         let _ = start.send(origin_ns);
     }
     Ok((clock, origin_ns))
 }
 
-/// Hands on what ends, and watches over the whole, until all workers are done.
+/// Passes completed I/Os to the observer and supervises the run until all workers are done.
 fn follow(
     shared: &Shared,
     options: &Options,
@@ -223,7 +223,7 @@ fn follow(
         let now = clock.now_ns().saturating_sub(*origin_ns);
         shared.depot.drain(now, observe);
         if options.stop.load(Ordering::Relaxed) {
-            // By the schedule, which may have been moved.
+            // In schedule time, which may be shifted.
             shared.stop(now.saturating_sub(shared.shift_ns()), "interrupted");
         }
         overseer.look(now, shared);

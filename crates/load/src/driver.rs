@@ -1,7 +1,8 @@
-//! Targets as the core sees them: something that takes I/Os and ends them later.
+//! Interface between the core and targets: a driver takes I/Os and completes them later.
 //!
-//! Each worker has a driver of its own. A driver is called by that worker only, on its thread, and
-//! must not wait, except in [`Driver::wait`] — and in [`Driver::flush`] if it says that it blocks.
+//! Each worker has its own driver. A driver is called only by that worker on its thread, and must
+//! not block, except in [`Driver::wait`] — and in [`Driver::flush`] if it is documented as
+//! blocking.
 
 mod blocking;
 mod dialer;
@@ -32,88 +33,87 @@ use std::sync::Arc;
 use std::thread::Thread;
 use std::time::Duration;
 
-/// Most I/Os that a target has of one worker; beyond that there is no room.
+/// Maximum outstanding I/Os of one worker at a target.
 const TAKEN_MAX: usize = 1 << 16;
 
-/// Bytes to write: random, and the same each time.
+/// Returns bytes to write: random, but always the same.
 fn pattern(len: usize) -> Arc<[u8]> {
     let mut bytes = vec![0; len];
     fastrand::Rng::with_seed(1).fill(&mut bytes);
     bytes.into()
 }
 
-/// The way to a target for one worker.
+/// Connection of one worker to a target.
 pub trait Driver {
-    /// Takes an I/O, for which there is room; [`Driver::flush`] hands it over.
+    /// Accepts an I/O, within [`Driver::room`]; [`Driver::flush`] submits it.
     fn issue(&mut self, name: u64, io: &Io);
 
-    /// How many I/Os it has room for now; what is due beyond stays for other workers.
+    /// Number of I/Os that can be accepted now; other due I/Os stay for other workers.
     fn room(&self) -> usize {
         usize::MAX
     }
 
-    /// Hands over all that was taken.
+    /// Submits all accepted I/Os.
     fn flush(&mut self);
 
-    /// Gives what has ended, with the names.
+    /// Appends completed I/Os with their names.
     fn poll(&mut self, ended: &mut Vec<(u64, Outcome)>);
 
-    /// Whether [`Driver::poll`] would bring something; a look that costs nanoseconds.
+    /// Reports whether [`Driver::poll`] has completions; takes nanoseconds.
     fn any_work(&mut self) -> bool;
 
-    /// Waits until something ends, somebody wakes it, or the time is over.
+    /// Waits for a completion, a wake-up or the timeout.
     fn wait(&mut self, timeout: Duration);
 
-    /// Ends a wait from another thread. Asked for on the worker's thread.
+    /// Returns a handle that ends a wait from another thread. Called on the worker's thread.
     fn waker(&self) -> Waker;
 
-    /// Whether nobody else on this machine works for the target, so that a second worker may watch
-    /// the clock while the first hands over; a server here would want that processor.
+    /// Reports whether the target uses no other thread on this machine, so that a second worker may
+    /// watch the clock during submissions; a local server would need that processor.
     fn is_alone(&self) -> bool {
         false
     }
 
-    /// Most I/Os that are handed over together. All of them have the same time of issue, so it is
-    /// small where handing over takes long, and 1 where it waits for the I/O.
+    /// Maximum I/Os submitted together. They share one issue time, so it is small where submission
+    /// is slow, and 1 where it waits for the I/O.
     fn batch_max(&self) -> usize {
         16
     }
 }
 
-/// Makes the drivers of a target, one for each worker, on the worker's thread.
+/// Factory of the drivers of a target, one for each worker, on its thread.
 pub trait Target: Sync {
-    /// A driver for worker `worker` of `workers`.
+    /// Creates the driver of worker `worker` of `workers`.
     ///
     /// # Errors
     /// If the kernel or the target refuses.
     fn driver(&self, worker: usize, workers: usize) -> io::Result<Box<dyn Driver>>;
 
-    /// What it is, for people.
+    /// Returns the name for people.
     fn name(&self) -> String;
 
-    /// How many workers are good for it, where nobody says: one that watches the clock, and one to
-    /// take over.
+    /// Returns the default number of workers: one that watches the clock, and one to take over.
     fn workers(&self) -> usize {
         2
     }
 
-    /// What went wrong besides single I/Os so far: sentences for people.
+    /// Returns problems beside single I/Os so far, as sentences for people.
     fn troubles(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Wakes a driver that waits.
+/// Handle to wake a waiting driver.
 #[derive(Clone, Debug)]
 pub enum Waker {
-    /// One with a ring.
+    /// Wakes a driver with a ring.
     Ring(precise::Waker),
-    /// One that parks its thread.
+    /// Unparks a thread.
     Thread(Thread),
 }
 
 impl Waker {
-    /// Ends the present wait, or the next.
+    /// Ends the present or the next wait.
     pub fn wake(&self) {
         match self {
             Waker::Ring(waker) => waker.wake(),

@@ -1,19 +1,19 @@
-//! Filaments: the automata that say what is to be done, and when (paper, §4.1).
+//! Filaments: automata that define the load and its timing (paper, §4.1).
 //!
-//! A filament is called with an event, and answers with requests: I/Os, timers and messages, each
-//! with the time at which it is to happen. It never waits and never reads a clock, so the same
-//! filament runs against a real target ([`crate::core`]) and in virtual time
-//! ([`crate::simulated`]), where the same seed gives the same run to the nanosecond.
+//! A filament is called with an event, and returns requests: I/Os, timers and messages, each with
+//! its time. It never waits and never reads a clock, so the same filament runs against a real
+//! target ([`crate::core`]) and in virtual time ([`crate::simulated`]), where equal seeds give
+//! equal runs to the nanosecond.
 //!
-//! One filament is called by one thread at a time. What it asks for ahead of time is issued at its
-//! time whatever the filament does meanwhile: who knows the future should say so early.
+//! A filament is called by one thread at a time. Requests made ahead of time are issued at their
+//! times, even while the filament is busy: a filament that knows the future should request early.
 //!
 //! ```
 //! use base::{Automaton, Instant};
 //! use load::{Event, Io, Kind, Request};
 //! use std::time::Duration;
 //!
-//! /// Reads a block each millisecond, a thousand times; whether they come back does not matter.
+//! /// Reads a block each millisecond, a thousand times, regardless of completions.
 //! struct Metronome(u64);
 //!
 //! impl Automaton for Metronome {
@@ -42,84 +42,84 @@ use crate::{Io, Outcome};
 use base::op::Parcel;
 use base::{Automaton, Instant};
 
-/// The number of a filament, in the order in which they were given.
+/// Index of a filament, in the order of their creation.
 pub type FilamentId = u32;
 
-/// What happens to a filament.
+/// Input of a filament.
 #[derive(Debug)]
 pub enum Event {
-    /// The run begins; comes once, first.
+    /// Start of the run; the first event, exactly once.
     Started,
-    /// The time of a timer has come; with its tag.
+    /// Expiry of a timer, with its tag.
     Timer(u64),
-    /// An I/O that it wanted to hear of has ended.
+    /// Completion of an I/O that was requested with a tag.
     Ended(Ended),
-    /// Another filament said something.
+    /// Message of another filament.
     Message {
-        /// Who.
+        /// Sender.
         from: FilamentId,
-        /// What.
+        /// Contents.
         parcel: Parcel,
     },
 }
 
-/// An I/O has ended.
+/// Completed I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// What was given with the request.
+    /// Tag of the request.
     pub tag: u64,
-    /// When it was to be issued.
+    /// Scheduled time.
     pub scheduled: Instant,
-    /// When it was issued.
+    /// Issue time.
     pub issued: Instant,
-    /// When it ended.
+    /// Completion time.
     pub ended: Instant,
-    /// How.
+    /// Outcome.
     pub outcome: Outcome,
 }
 
-/// What a filament asks for. Times in the past mean *now*, and count as late from then on.
+/// Request of a filament. Times in the past mean *now*, and lateness counts from then on.
 #[derive(Debug)]
 pub enum Request {
-    /// Issue this.
+    /// Issue an I/O.
     Io {
-        /// When.
+        /// Scheduled time.
         at: Instant,
-        /// What.
+        /// I/O.
         io: Io,
-        /// Whether to be told when it ends, and with which tag.
+        /// Tag of the completion event; `None` for no event.
         tell: Option<u64>,
     },
-    /// Call again.
+    /// Start a timer.
     Timer {
-        /// When.
+        /// Expiry time.
         at: Instant,
-        /// Comes back with the event.
+        /// Tag of the event.
         tag: u64,
     },
-    /// Say something to another filament.
+    /// Send a message to another filament.
     Send {
-        /// To whom.
+        /// Receiver.
         to: FilamentId,
-        /// When it arrives.
+        /// Delivery time.
         at: Instant,
-        /// What.
+        /// Contents.
         parcel: Parcel,
     },
 }
 
 impl Request {
-    /// Issue this; how it ends is for the statistics only.
+    /// Creates an I/O without a completion event.
     pub fn io(at: Instant, io: Io) -> Request {
         Request::Io { at, io, tell: None }
     }
 
-    /// Issue this, and tell how it ends.
+    /// Creates an I/O with a completion event.
     pub fn asked(at: Instant, io: Io, tag: u64) -> Request {
         Request::Io { at, io, tell: Some(tag) }
     }
 
-    /// When it is to happen.
+    /// Returns the time of the request.
     pub fn at(&self) -> Instant {
         match self {
             Request::Io { at, .. } | Request::Timer { at, .. } | Request::Send { at, .. } => *at,
@@ -127,7 +127,7 @@ impl Request {
     }
 }
 
-/// An automaton that makes load.
+/// Load-generating automaton.
 pub trait Filament: Automaton<Input = Event, Output = Request> + Send {}
 
 impl<A: Automaton<Input = Event, Output = Request> + Send> Filament for A {}

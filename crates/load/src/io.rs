@@ -1,37 +1,37 @@
-//! One thing to do to a target, and what became of it.
+//! I/O operations and their outcomes.
 
 use std::fmt;
 
-/// What is done.
+/// Kind of an I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
-    /// Read bytes.
+    /// Reads bytes.
     #[default]
     Read,
-    /// Write bytes.
+    /// Writes bytes.
     Write,
-    /// Make what was written durable (`fdatasync`, 9P `Tfsync`).
+    /// Makes written data durable (`fdatasync`, 9P `Tfsync`).
     Sync,
-    /// Say that bytes are not needed any more.
+    /// Discards bytes.
     Trim,
-    /// Make a file, with `len` bytes in it.
+    /// Creates a file with `len` bytes.
     Create,
-    /// Take a file away.
+    /// Removes a file.
     Remove,
 }
 
 impl Kind {
-    /// All of them, in order.
+    /// All kinds, in order.
     pub const ALL: [Kind; 6] =
         [Kind::Read, Kind::Write, Kind::Sync, Kind::Trim, Kind::Create, Kind::Remove];
 
-    /// Whether it changes what the target holds.
+    /// Reports whether it changes the target's contents.
     pub fn changes(self) -> bool {
         !matches!(self, Kind::Read | Kind::Sync)
     }
 
-    /// Its name, one lower-case word.
+    /// Returns its name, one lower-case word.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Read => "read",
@@ -50,89 +50,88 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One thing to do.
+/// I/O operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Io {
-    /// What.
+    /// Kind.
     pub kind: Kind,
-    /// To which file of the target; a device of a trace. Targets with one file have number 0.
+    /// File index of the target, or device of a trace; 0 for targets with one file.
     pub file: u32,
-    /// Where, bytes.
+    /// Offset, in bytes.
     pub offset: u64,
-    /// How much, bytes.
+    /// Length, in bytes.
     pub len: u32,
 }
 
-/// Why an I/O was issued later than its time. The order is that of precedence.
+/// Cause of a late issue, in order of precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Cause {
-    /// It was not late.
+    /// Not late.
     #[default]
     None,
-    /// The machine took the processor away while the generator was watching the clock.
+    /// The machine took the processor while the generator was watching the clock.
     Stolen,
-    /// The kernel kept the thread that was handing over an earlier I/O.
+    /// The kernel blocked the thread that was submitting an earlier I/O.
     Submission,
-    /// Every connection (or place in the target's queue) was taken.
+    /// All connections (or slots of the target's queue) were busy.
     Full,
     /// The generator itself was busy with filaments or its queues.
     Generator,
 }
 
 impl Cause {
-    /// All of them, in order.
+    /// All causes, in order.
     pub const ALL: [Cause; 5] =
         [Cause::None, Cause::Stolen, Cause::Submission, Cause::Full, Cause::Generator];
 }
 
-/// How an I/O ended.
+/// Outcome of an I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it was done; so many bytes went over (fewer than asked for at the end of a file).
+    /// Completed, with this many bytes transferred (fewer than requested at the end of a file).
     Done(u32),
-    /// The target refused, with this Linux error number (or HTTP status from 400 on).
+    /// Failed on the target with this Linux errno (or an HTTP status of 400 or above).
     Failed(u16),
-    /// It was not issued: it was late, and late ones are skipped; or the run was over.
+    /// Not issued: it was late and late I/Os are skipped, or the run was over.
     #[default]
     Skipped,
 }
 
-/// Everything that is known about one I/O. Times are nanoseconds since the start of the run, and
-/// may be compared with each other.
+/// Record of one I/O. Times are in ns since the start of the run, and comparable with each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// When it was to be issued.
+    /// Scheduled time.
     pub scheduled_ns: u64,
-    /// When it was issued: just before the call that hands it to the kernel.
+    /// Issue time, just before the submitting call.
     pub issued_ns: u64,
-    /// When its completion was seen.
+    /// Time at which the completion was seen.
     pub completed_ns: u64,
-    /// When the kernel saw it, by the kernel's own trace.
+    /// Issue time according to the kernel's own trace.
     pub witnessed_ns: Option<u64>,
-    /// What it was.
+    /// I/O.
     pub io: Io,
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
-    /// Why it was late, if it was.
+    /// Cause of lateness.
     pub cause: Cause,
-    /// Whose it is: the number of a filament.
+    /// Index of its filament.
     pub filament: u32,
 }
 
 impl Record {
-    /// How much later than it was to be it was issued (the paper's *issue error*), ns.
+    /// Returns the lateness of the issue (the paper's *issue error*), in ns.
     pub fn lateness_ns(&self) -> u64 {
         self.issued_ns.saturating_sub(self.scheduled_ns)
     }
 
-    /// From issue to completion, ns.
+    /// Returns the service time from issue to completion, in ns.
     pub fn service_ns(&self) -> u64 {
         self.completed_ns.saturating_sub(self.issued_ns)
     }
 
-    /// From the time it was to be issued to its completion, ns: what whoever asked would see. It
-    /// hides no time that the generator lost (no coordinated omission).
+    /// Returns the response time from the scheduled time to completion in ns, as seen by a user. It
+    /// includes time lost by the generator (no coordinated omission).
     pub fn response_ns(&self) -> u64 {
         self.completed_ns.saturating_sub(self.scheduled_ns)
     }

@@ -1,7 +1,7 @@
-//! The instrument: load and replay, accurate to microseconds, with a verdict.
+//! Load generator and trace replayer, accurate to microseconds, with a verdict on its own results.
 //!
-//! It is the toolkit of *Buttress: A toolkit for flexible and high fidelity I/O benchmarking*
-//! (FAST 2004) with today's means.
+//! Based on *Buttress: A toolkit for flexible and high fidelity I/O benchmarking* (FAST 2004), with
+//! current kernel interfaces.
 //!
 //! ```text
 //!  trace ──▶ replay ──┐                          ┌──▶ statistics ──▶ verdict ──▶ report
@@ -10,16 +10,16 @@
 //!                                   driver ─▶ null, files, volumes, 9P, HTTP
 //! ```
 //!
-//! - A *filament* says what is to be done, and when ([`filament`]). Those of the library are in
+//! - A *filament* defines I/Os and their times ([`filament`]). The library's filaments are in
 //!   [`workload`], those of traces in [`replay`]; a [`script`](mod@script) is an `async` one.
-//! - The *core* calls filaments and issues their I/Os at their time ([`core`]); or virtual time
-//!   does ([`simulated`]), for the same filaments.
-//! - A *driver* is the way to a target ([`driver`]).
-//! - What ends becomes [`statistics`], and those a [`verdict`] and a [`report`]; [`measure`] puts
-//!   all of it together.
+//! - The *core* calls filaments and issues their I/Os at their times ([`core`]); virtual time runs
+//!   the same filaments in simulation ([`simulated`]).
+//! - A *driver* connects to a target ([`driver`]).
+//! - Completed I/Os become [`statistics`], and these a [`verdict`] and a [`report`]; [`measure`]
+//!   combines everything.
 //!
 //! Invariants: only `core`, `driver` and `witness` read a clock, wait, or touch the kernel. No byte
-//! of a trace, a workload file or a server can make it panic. Everything random comes from a seed.
+//! of a trace, a workload file or a server can cause a panic. All randomness comes from a seed.
 //!
 //! ```no_run
 //! use load::measure::{Plan, measure};

@@ -1,4 +1,4 @@
-//! A whole measurement: a run, its statistics, the witness, the verdict.
+//! Complete measurement: run, statistics, witness and verdict.
 
 use crate::baseline::{self, Scheme};
 use crate::core::{self, Batch, Conduct, Options};
@@ -13,61 +13,61 @@ use crate::{Filament, Record};
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 
-/// Most I/Os of a run with a witness, which ends then: they are kept in memory until its end.
+/// Maximum I/Os of a run with a witness, which ends then: they are held in memory until the end.
 pub const WITNESSED_MAX: u64 = 20_000_000;
 
-/// What is to be measured, and how.
+/// Parameters of a measurement.
 pub struct Plan<'a> {
-    /// What is done to what, for the reports.
+    /// Description of the run, for reports.
     pub title: Title,
-    /// How the run is done.
+    /// Options of the run.
     pub options: Options,
-    /// What it has to hold to be valid.
+    /// Thresholds of the verdict.
     pub thresholds: Thresholds,
-    /// I/Os that are scheduled before this are done and written down, and not counted, ns.
+    /// Warm-up in ns: I/Os scheduled before it are issued and recorded, but not counted.
     pub warm_up_ns: u64,
-    /// Whether the kernel is asked too, and about how many I/Os there will be.
+    /// Expected number of I/Os for the kernel witness; `None` without a witness.
     pub witness: Option<u64>,
-    /// Where each I/O is written down.
+    /// Destination of the records.
     pub records: Option<Box<dyn Write + 'a>>,
-    /// Is shown what is known so far, about every 5 ms, and the time since the start, ns.
+    /// Called about every 5 ms with the statistics so far and the time since the start, in ns.
     pub progress: &'a mut dyn FnMut(&Statistics, u64),
 }
 
-/// What was measured.
+/// Results of a measurement.
 #[derive(Debug)]
 pub struct Measured {
-    /// What was done to what.
+    /// Description of the run.
     pub title: Title,
-    /// What was measured.
+    /// Statistics.
     pub statistics: Statistics,
-    /// What the machine did to the generator.
+    /// Interference of the machine.
     pub machine: Machine,
-    /// What the numbers are worth.
+    /// Validity of the results.
     pub verdict: Verdict,
-    /// I/Os that were scheduled or under way when the run was given up.
+    /// I/Os scheduled or outstanding when the run was aborted.
     pub abandoned: u64,
-    /// How many threads issued I/Os, and how often they handed over the lead.
+    /// Number of workers.
     pub workers: usize,
-    /// See `workers`.
+    /// Number of leader changes.
     pub hand_overs: u64,
 }
 
 impl Measured {
-    /// All of it, for reports.
+    /// Returns the run for reports.
     pub fn run(&self) -> Run<'_> {
         let Measured { title, statistics, machine, verdict, .. } = self;
         Run { title, statistics, machine, verdict }
     }
 }
 
-/// Keeps what ends.
+/// Accumulator of completed I/Os.
 struct Ledger<'a> {
     statistics: Statistics,
     warm_up_ns: u64,
-    /// Records that count, where not all of a batch do.
+    /// Counted records of a partially counted batch.
     counted: Vec<Record>,
-    /// With a witness: what must wait for it, with the names.
+    /// With a witness: records waiting for its data, with their names.
     waiting: Option<Vec<(Record, u64)>>,
     records: Option<records::Writer<Box<dyn Write + 'a>>>,
     trouble: Option<io::Error>,
@@ -85,7 +85,7 @@ impl Ledger<'_> {
         }
     }
 
-    /// Whether no more can be kept for the witness.
+    /// Reports whether no more records can be held for the witness.
     fn is_full(&self) -> bool {
         self.waiting.as_ref().is_some_and(|waiting| waiting.len() as u64 >= WITNESSED_MAX)
     }
@@ -109,7 +109,7 @@ impl Ledger<'_> {
         }
     }
 
-    /// What the witness says is added to what waited for it.
+    /// Adds the witness's times to the waiting records.
     fn confront(&mut self, testimony: &Testimony, conduct: &Conduct) {
         self.statistics = Statistics::default();
         for (mut record, name) in self.waiting.take().unwrap_or_default() {
@@ -131,10 +131,10 @@ impl Ledger<'_> {
     }
 }
 
-/// Measures.
+/// Performs a measurement.
 ///
 /// # Errors
-/// If the target or the witness is not there, or the records cannot be written.
+/// If the target or the witness is unavailable, or the records cannot be written.
 pub fn measure(
     target: &dyn Target,
     filaments: Vec<Box<dyn Filament>>,
@@ -150,7 +150,7 @@ pub fn measure(
 /// Measures a naive replayer.
 ///
 /// # Errors
-/// If the target is not there, or the records cannot be written.
+/// If the target is unavailable, or the records cannot be written.
 pub fn measure_naive(
     target: &dyn Target,
     ios: &[Traced],
@@ -160,10 +160,10 @@ pub fn measure_naive(
     account(plan, |options, observe| baseline::run(target, ios, scheme, options, observe))
 }
 
-/// What a run gives to, while it runs.
+/// Consumer of completed I/Os during a run.
 type Observer<'a> = &'a mut dyn FnMut(&[Batch], u64);
 
-/// Keeps the books of a run.
+/// Accumulates the results of a run.
 fn account(
     plan: Plan<'_>,
     run: impl FnOnce(&Options, Observer<'_>) -> io::Result<Conduct>,

@@ -1,7 +1,7 @@
-//! A file with a record of every I/O of a run.
+//! File with a record of every I/O of a run.
 //!
-//! All numbers are little-endian. The file is a header, records in any order, and an end that says
-//! how many there are, so that a file that was cut off is told from one that is whole.
+//! All numbers are little-endian. The file is a header, records in any order, and an end block with
+//! their count, so that a truncated file is detected.
 //!
 //! ```text
 //! header, 64 bytes                        record, 64 bytes
@@ -21,8 +21,8 @@
 //! 60  4  check                            60  4  check
 //! ```
 //!
-//! A check is the low half of XXH3 of the 60 bytes before it, with the place of the block in the
-//! file (in blocks of 64 bytes) as the seed: a block at the wrong place is damaged too.
+//! A check is the low half of XXH3 of the 60 bytes before it, with the block's index in the file
+//! (in blocks of 64 bytes) as the seed: a misplaced block is detected as damaged, too.
 
 #[cfg(test)]
 mod tests;
@@ -32,35 +32,35 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The bytes of a header, of a record, and of an end.
+/// Size of a header, a record and an end block, in bytes.
 pub const BLOCK: usize = 64;
 const MAGIC: &[u8; 8] = b"upcallrc";
 const VERSION: u16 = 1;
 const END: u8 = 255;
-/// Where in a record its kind is.
+/// Offset of the kind in a record.
 const KIND: usize = 56;
-/// Where in each block its check is.
+/// Offset of the check in a block.
 const CHECK: usize = 60;
-/// So many blocks are read and written at once.
+/// Blocks read or written at a time.
 const BATCH: usize = 1024;
 
-/// Why a file of records cannot be read.
+/// Error while reading a file of records.
 #[derive(Debug)]
 pub enum Error {
-    /// The file itself cannot be read.
+    /// Read error.
     Io(io::Error),
-    /// It does not begin as a file of records does.
+    /// The file does not start like a file of records.
     NotRecords,
-    /// It has a version that is not known here.
+    /// Unknown version.
     Version(u16),
-    /// A block does not hold what was written; `offset` is its place in the file, bytes.
+    /// Damaged block.
     Damaged {
-        /// Where, bytes from the start of the file.
+        /// Offset from the start of the file, in bytes.
         offset: u64,
     },
-    /// The file ends without its end; all whole records before `offset` were delivered.
+    /// The end block is missing; all complete records before `offset` were returned.
     Truncated {
-        /// Where, bytes from the start of the file.
+        /// Offset from the start of the file, in bytes.
         offset: u64,
     },
 }
@@ -85,18 +85,18 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Writes records, many at once. Without [`Writer::finish`] up to 1024 of them are lost, and the
-/// file reads as cut off.
+/// Buffered writer of records. Without [`Writer::finish`] up to 1024 of them are lost, and the file
+/// reads as truncated.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     to: W,
     batch: Vec<u8>,
-    /// Blocks so far, the header among them.
+    /// Blocks so far, including the header.
     blocks: u64,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a file of a run that started at `start_unix_ns`, ns since 1970, UTC.
+    /// Starts the file of a run that began at `start_unix_ns`, in ns since 1970, UTC.
     pub fn new(to: W, start_unix_ns: u64) -> io::Result<Writer<W>> {
         let mut writer = Writer { to, batch: Vec::with_capacity(BATCH * BLOCK), blocks: 0 };
         let mut header = [0; BLOCK];
@@ -113,7 +113,7 @@ impl<W: Write> Writer<W> {
         records.iter().try_for_each(|record| self.put(encode(record)))
     }
 
-    /// Ends the file and gives back what it was written to.
+    /// Completes the file, and returns the destination.
     pub fn finish(mut self) -> io::Result<W> {
         let mut end = [0; BLOCK];
         end[..8].copy_from_slice(&(self.blocks - 1).to_le_bytes());
@@ -137,15 +137,15 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads records one after another; its memory is one batch of 64 KiB.
+/// Iterator over records, with a buffer of 64 KiB.
 #[derive(Debug)]
 pub struct Reader<R: Read> {
     from: R,
     batch: Vec<u8>,
-    /// Where in the batch the next block is, and where the bytes of the batch end.
+    /// Offset of the next block in the buffer, and below the end of its data.
     next: usize,
     filled: usize,
-    /// Blocks so far, the header among them.
+    /// Blocks so far, including the header.
     blocks: u64,
     start_unix_ns: u64,
     done: bool,
@@ -176,12 +176,12 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// When the run started, ns since 1970, UTC.
+    /// Start of the run, in ns since 1970, UTC.
     pub fn start_unix_ns(&self) -> u64 {
         self.start_unix_ns
     }
 
-    /// The next record; nothing after the end.
+    /// Returns the next record, or `None` after the end.
     fn step(&mut self) -> Result<Option<Record>, Error> {
         let number = self.blocks;
         let damaged = Error::Damaged { offset: number * BLOCK as u64 };
@@ -196,7 +196,7 @@ impl<R: Read> Reader<R> {
         if counted == number - 1 { Ok(None) } else { Err(damaged) }
     }
 
-    /// The next block of the file.
+    /// Returns the next block of the file.
     fn block(&mut self) -> Result<[u8; BLOCK], Error> {
         if self.next + BLOCK > self.filled {
             self.fill()?;
@@ -207,7 +207,7 @@ impl<R: Read> Reader<R> {
         Ok(block)
     }
 
-    /// Reads a whole batch, or all that is left: whole blocks, or the file is cut off.
+    /// Fills the buffer; a partial block means a truncated file.
     fn fill(&mut self) -> Result<(), Error> {
         self.batch.copy_within(self.next..self.filled, 0);
         let mut filled = self.filled - self.next;
@@ -230,7 +230,7 @@ impl<R: Read> Reader<R> {
 impl<R: Read> Iterator for Reader<R> {
     type Item = Result<Record, Error>;
 
-    /// The next record. After an error there is nothing more.
+    /// Returns the next record; `None` after an error.
     fn next(&mut self) -> Option<Result<Record, Error>> {
         if self.done {
             return None;
@@ -249,7 +249,7 @@ fn sound(block: &[u8; BLOCK], number: u64) -> bool {
     block[CHECK..] == check(block, number)
 }
 
-/// `N` bytes at a place that is known to be inside.
+/// Returns `N` bytes at an offset known to be inside.
 fn bytes<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
     from[at..at + N].try_into().expect("the range has this length")
 }
@@ -274,7 +274,7 @@ fn encode(record: &Record) -> [u8; BLOCK] {
     block
 }
 
-/// The record in a block; nothing if a byte has a value that none has.
+/// Decodes a record; `None` if a field has an invalid value.
 fn decode(block: &[u8; BLOCK]) -> Option<Record> {
     let long = |index: usize| u64::from_le_bytes(bytes(block, index * 8));
     let word = |index: usize| u32::from_le_bytes(bytes(block, 40 + index * 4));

@@ -1,14 +1,14 @@
-//! Replay: a trace's I/Os, at the times that it says, or in the order that it says.
+//! Replay of a trace's I/Os, by its times or in its order.
 //!
-//! | way | when an I/O is issued |
+//! | mode | issue time of an I/O |
 //! |---|---|
-//! | [`timed`] | at its time in the trace |
-//! | [`fast`] | as soon as one of so many places is free |
-//! | [`loaded`] | as soon as no more I/Os are under way than were in the trace when it was issued |
-//! | [`dependent`] | so long after what it waited for as in the trace; the others at their time |
+//! | [`timed`] | its time in the trace |
+//! | [`fast`] | as soon as a slot of the given depth is free |
+//! | [`loaded`] | as soon as no more I/Os are in flight than in the trace at its issue |
+//! | [`dependent`] | after its predecessors and think time; without any, its time in the trace |
 //!
-//! A trace is read by a thread of its own, ahead of time, and in pieces: it may be larger than
-//! memory. What is wrong in the middle of it ends the replay there, and [`Feed::trouble`] says so.
+//! A separate thread reads the trace ahead, in pieces: it may be larger than memory. An error in
+//! the middle ends the replay there, and is returned by [`Feed::trouble`].
 
 mod feed;
 
@@ -22,17 +22,17 @@ use std::time::Duration;
 
 pub use feed::Feed;
 
-/// How far ahead of their time I/Os are said, and how often, ns.
+/// Lead time of requests, and the interval between batches, in ns.
 const AHEAD_NS: u64 = 50_000_000;
 const EVERY: Duration = Duration::from_millis(10);
 
-/// How soon it is looked again whether the trace has been read further.
+/// Delay before another check of the reader's progress.
 const AGAIN: Duration = Duration::from_micros(200);
 
-/// Most I/Os that are said at once.
+/// Maximum I/Os requested at a time.
 const ONCE_MAX: usize = 4096;
 
-/// At the times of the trace.
+/// Replays at the times of the trace.
 pub fn timed<I>(records: I) -> (Box<dyn Filament>, Feed)
 where
     I: Iterator<Item = Result<Traced, Error>> + Send + 'static,
@@ -41,7 +41,7 @@ where
     (Box::new(Timed { supply, next: None }), feed)
 }
 
-/// As fast as possible, with so many under way.
+/// Replays as fast as possible at this queue depth.
 pub fn fast<I>(records: I, depth: u32) -> (Box<dyn Filament>, Feed)
 where
     I: Iterator<Item = Result<Traced, Error>> + Send + 'static,
@@ -52,7 +52,7 @@ where
     (Box::new(flood), feed)
 }
 
-/// With as many under way as there were in the trace.
+/// Replays with the queue depth of the trace.
 pub fn loaded<I>(records: I) -> (Box<dyn Filament>, Feed)
 where
     I: Iterator<Item = Result<Traced, Error>> + Send + 'static,
@@ -62,7 +62,7 @@ where
     (Box::new(Flood { supply, next: None, under_way: 0, limit, waits: false }), feed)
 }
 
-/// Each I/O after those that it waited for.
+/// Replays each I/O after its predecessors.
 pub fn dependent<I>(records: I) -> (Box<dyn Filament>, Feed)
 where
     I: Iterator<Item = Result<Depended, Error>> + Send + 'static,
@@ -81,10 +81,10 @@ where
     )
 }
 
-/// At the times of the trace.
+/// Replays at the times of the trace.
 struct Timed {
     supply: Supply<Traced>,
-    /// Read, and not said yet.
+    /// Record read but not yet requested.
     next: Option<Traced>,
 }
 
@@ -113,21 +113,21 @@ impl Automaton for Timed {
     }
 }
 
-/// How many may be under way.
+/// Limit of I/Os in flight.
 enum Limit {
-    /// So many.
+    /// Fixed depth.
     Depth(u32),
-    /// As many as in the trace: when those end that were under way in it, ns, the first on top.
+    /// Depth of the trace: completion times of the I/Os in flight there in ns, the earliest on top.
     Traced(BinaryHeap<Reverse<u64>>),
 }
 
 impl Limit {
-    /// How many may be under way when this one is issued, itself not counted.
+    /// Returns the permitted number of other I/Os in flight when this one is issued.
     fn of(&mut self, record: &Traced) -> u32 {
         match self {
             Limit::Depth(depth) => *depth - 1,
             Limit::Traced(ends) => {
-                // Records come in the order of their times, so what has ended stays so.
+                // Records are ordered by time, so completed ones stay completed.
                 while ends.peek().is_some_and(|Reverse(end)| *end <= record.at_ns) {
                     ends.pop();
                 }
@@ -139,14 +139,14 @@ impl Limit {
     }
 }
 
-/// In the order of the trace, as soon as there is room.
+/// Replays in the order of the trace, as soon as there is room.
 struct Flood {
     supply: Supply<Traced>,
-    /// Read, and how many may be under way when it is issued.
+    /// Record read, and the permitted number of I/Os in flight at its issue.
     next: Option<(Traced, u32)>,
     under_way: u32,
     limit: Limit,
-    /// A timer is under way, because the trace was not read far enough.
+    /// Whether a timer for further records is running.
     waits: bool,
 }
 
@@ -182,37 +182,37 @@ impl Automaton for Flood {
     }
 }
 
-/// An I/O that waits for others.
+/// I/O waiting for predecessors.
 struct Waits {
     record: Traced,
     think_ns: u64,
     left: usize,
-    /// When the last of those that have ended did, ns.
+    /// Latest completion time of its predecessors, in ns.
     last_ns: u64,
 }
 
-/// After what was waited for in the trace.
+/// Replays I/Os after their predecessors in the trace.
 struct Dependent {
     supply: Supply<Depended>,
     next: Option<Depended>,
-    /// The number of the next one in the trace.
+    /// Number of the next I/O in the trace.
     number: u64,
-    /// When those have ended that somebody may still wait for, ns; `None`: not yet.
+    /// Completion times in ns of possible predecessors; `None` while outstanding.
     ended: BTreeMap<u64, Option<u64>>,
-    /// By number: what waits.
+    /// Waiting I/Os, by number.
     waits: BTreeMap<u64, Waits>,
-    /// By number: who waits for it.
+    /// Successors, by number of the predecessor.
     waiting: BTreeMap<u64, Vec<u64>>,
 }
 
-/// So many I/Os that have ended are remembered, for those that may wait for them.
+/// Number of completed I/Os remembered as possible predecessors.
 const REMEMBERED: u64 = 100_000;
 
-/// So many wait for others at most; then the trace is not read further.
+/// Maximum waiting I/Os; beyond it, the trace is not read further.
 const WAITS_MAX: usize = 10_000;
 
 impl Dependent {
-    /// Takes an I/O: it is said, or waits.
+    /// Requests an I/O, or lets it wait.
     fn take(&mut self, now: Instant, depended: Depended, out: &mut Vec<Request>) {
         let number = self.number;
         self.number += 1;
@@ -226,7 +226,7 @@ impl Dependent {
                     self.waiting.entry(*parent).or_default().push(number);
                 }
                 Some(Some(ended)) => waits.last_ns = waits.last_ns.max(*ended),
-                // So long ago that it is forgotten.
+                // Completed so long ago that it is forgotten.
                 None => {}
             }
         }
@@ -243,7 +243,7 @@ impl Dependent {
         }
     }
 
-    /// An I/O has ended: those go on that waited for it alone.
+    /// Completes an I/O, and releases successors without other predecessors.
     fn end(&mut self, now: Instant, parent: u64, out: &mut Vec<Request>) {
         self.ended.insert(parent, Some(now.0));
         for number in self.waiting.remove(&parent).unwrap_or_default() {
@@ -257,7 +257,7 @@ impl Dependent {
         }
     }
 
-    /// Whether the trace is to be read further.
+    /// Reports whether more of the trace should be read.
     fn wants(&self, now: Instant) -> bool {
         let far = self
             .next
@@ -291,7 +291,7 @@ impl Automaton for Dependent {
             let next = self.next.take().expect("there is one");
             self.take(now, next, out);
         }
-        // One timer is always under way, so that what comes is read on.
+        // One timer is always running, so that reading continues.
         if called && (self.next.is_some() || !self.supply.is_over()) {
             let wait = if self.next.is_some() { Duration::from_millis(1) } else { AGAIN };
             out.push(Request::Timer { at: now + wait, tag: 0 });

@@ -1,6 +1,6 @@
-//! What a run says: to people, to programs, and as pictures.
+//! Reports of a run: for people, for programs, and as plots.
 //!
-//! Every form is made from the same [`Run`]. None of them reads a clock or a file.
+//! Every format is derived from the same [`Run`]. None of them reads a clock or a file.
 
 pub mod fio;
 pub mod hdr;
@@ -26,39 +26,39 @@ use crate::statistics::{Machine, Statistics};
 use crate::verdict::Verdict;
 use serde::Serialize;
 
-/// What was done to what.
+/// Description of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Title {
-    /// The target: `null`, a path, an address.
+    /// Target: `null`, a path or an address.
     pub target: String,
-    /// The workload or the trace, in a few words.
+    /// Workload or trace, in a few words.
     pub workload: String,
-    /// I/Os a second, if a rate was asked for.
+    /// Requested rate in I/Os per second, if any.
     pub asked_rate: Option<f64>,
-    /// When the run started, as people read it.
+    /// Start time for people.
     pub started: String,
-    /// The same, ns since 1970, UTC.
+    /// Start time, in ns since 1970, UTC.
     pub started_unix_ns: u64,
-    /// The machine that made the load.
+    /// Machine that generated the load.
     pub host: String,
-    /// The version of the instrument.
+    /// Version of the program.
     pub version: String,
 }
 
-/// Everything that is known about a run.
+/// All data about a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// What was done to what.
+    /// Description.
     pub title: &'a Title,
-    /// What was measured.
+    /// Statistics.
     pub statistics: &'a Statistics,
-    /// What the machine did to the generator.
+    /// Interference of the machine.
     pub machine: &'a Machine,
-    /// What the numbers are worth.
+    /// Validity of the results.
     pub verdict: &'a Verdict,
 }
 
-/// A cause of lateness in a word.
+/// Returns the name of a cause, in one word.
 fn cause_name(cause: Cause) -> &'static str {
     match cause {
         Cause::None => "none",

@@ -1,9 +1,8 @@
 //! Filaments written as an `async fn`.
 //!
-//! A [`script`] is called once; each event that comes lets it go on from where it waits. It owns
-//! nothing that waits outside of it: no executor, no waker, no thread. What it can wait for are the
-//! futures of its [`Context`], by themselves or by [`Context::all`]; futures of other libraries
-//! that expect to be woken are never woken.
+//! A [`script`] is called once; each event resumes it where it waits. It needs no executor, no
+//! waker and no thread. It can wait for the futures of its [`Context`], individually or with
+//! [`Context::all`]; futures of other libraries that depend on a waker are never woken.
 //!
 //! ```
 //! use load::script::script;
@@ -34,20 +33,20 @@ use std::time::Duration;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Makes a filament of an `async` closure.
+/// Creates a filament from an `async` closure.
 pub fn script<F, T>(body: F) -> Box<dyn Filament>
 where
     F: FnOnce(Context) -> T + Send + 'static,
     T: Future<Output = ()> + Send + 'static,
 {
     let context = Context::default();
-    // Nothing of the body runs before the first event.
+    // The body does not run before the first event.
     let inner = context.clone();
     let task = Box::pin(async move { body(inner).await });
     Box::new(Script { context, task: Some(task) })
 }
 
-/// What a script can do.
+/// Interface of a script to its filament.
 #[derive(Clone, Debug, Default)]
 pub struct Context(Arc<Mutex<State>>);
 
@@ -61,7 +60,7 @@ struct State {
     mail: VecDeque<(FilamentId, Parcel)>,
 }
 
-/// An I/O that was asked for; it is issued at its time whether it is awaited or not.
+/// Requested I/O; it is issued at its time, awaited or not.
 #[derive(Debug)]
 pub struct Ticket {
     context: Context,
@@ -73,18 +72,18 @@ impl Context {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time.
+    /// Returns the current time.
     pub fn now(&self) -> Instant {
         self.lock().now
     }
 
-    /// Issues something now, and waits until it has ended.
+    /// Issues an I/O now, and waits for its completion.
     pub async fn io(&self, io: Io) -> Ended {
         let now = self.now();
         self.begin(now, io).await
     }
 
-    /// Issues something at its time; what is given can be awaited.
+    /// Issues an I/O at a time. Returns a future of its completion.
     pub fn begin(&self, at: Instant, io: Io) -> Ticket {
         let mut state = self.lock();
         state.tags += 1;
@@ -94,12 +93,12 @@ impl Context {
         Ticket { context: self.clone(), tag }
     }
 
-    /// Issues something at its time; nobody hears how it ends but the statistics.
+    /// Issues an I/O at a time, without a completion.
     pub fn issue(&self, at: Instant, io: Io) {
         self.lock().out.push(Request::io(at, io));
     }
 
-    /// Waits for all of these.
+    /// Waits for all tickets.
     pub async fn all(&self, tickets: Vec<Ticket>) -> Vec<Ended> {
         let mut ended = Vec::with_capacity(tickets.len());
         for ticket in tickets {
@@ -108,7 +107,7 @@ impl Context {
         ended
     }
 
-    /// Waits until then.
+    /// Waits until a time.
     pub async fn sleep_until(&self, at: Instant) {
         let tag = {
             let mut state = self.lock();
@@ -124,18 +123,18 @@ impl Context {
         .await;
     }
 
-    /// Waits for so long.
+    /// Waits for a duration.
     pub async fn sleep(&self, span: Duration) {
         let at = self.now() + span;
         self.sleep_until(at).await;
     }
 
-    /// Says something to another filament.
+    /// Sends a message to another filament.
     pub fn send(&self, to: FilamentId, at: Instant, parcel: Parcel) {
         self.lock().out.push(Request::Send { to, at, parcel });
     }
 
-    /// Waits until another filament says something.
+    /// Waits for a message of another filament.
     pub async fn receive(&self) -> (FilamentId, Parcel) {
         std::future::poll_fn(|_| match self.lock().mail.pop_front() {
             Some(mail) => Poll::Ready(mail),
@@ -156,10 +155,10 @@ impl Future for Ticket {
     }
 }
 
-/// A script, and where it waits.
+/// Filament of a script.
 struct Script {
     context: Context,
-    /// `None`: it has come to its end.
+    /// Suspended body; `None` after its end.
     task: Option<Task>,
 }
 

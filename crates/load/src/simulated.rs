@@ -1,7 +1,7 @@
 //! Filaments in virtual time, against a simulated device.
 //!
-//! Events happen in the order of their time, then of the filament's number, then as they were
-//! asked for; so a run is a function of the filaments and the device.
+//! Events are ordered by time, then by the filament's index, then by the order of requests; so a
+//! run is a function of the filaments and the device.
 
 use crate::{Ended, Event, Filament, FilamentId, Io, Outcome, Record, Request};
 use base::Instant;
@@ -9,13 +9,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// A device that exists in virtual time.
+/// Device in virtual time.
 pub trait Device {
-    /// When an I/O that is issued now ends, and how. Called in the order of time.
+    /// Returns the completion time and the outcome of an I/O issued now. Calls are ordered by time.
     fn issue(&mut self, now: Instant, io: Io) -> (Instant, Outcome);
 }
 
-/// A device that takes no time.
+/// Device without latency.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Instantly;
 
@@ -25,8 +25,8 @@ impl Device for Instantly {
     }
 }
 
-/// A device with one queue and several servers: an I/O waits for the first that is free, then
-/// takes a fixed time and so much for each KiB.
+/// Device with one queue and several servers: an I/O waits for the first free server, then takes a
+/// fixed time plus a time per KiB.
 #[derive(Clone, Debug)]
 pub struct Queueing {
     free_at: Vec<Instant>,
@@ -35,7 +35,7 @@ pub struct Queueing {
 }
 
 impl Queueing {
-    /// A device with so many servers.
+    /// Creates a device with this many servers.
     ///
     /// # Panics
     /// Without servers.
@@ -55,24 +55,23 @@ impl Device for Queueing {
     }
 }
 
-/// What a run in virtual time was.
+/// Result of a run in virtual time.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// Its I/Os, in the order in which they ended.
+    /// Records in completion order.
     pub records: Vec<Record>,
-    /// How often filaments were called.
+    /// Number of filament calls.
     pub calls: u64,
-    /// When the last thing happened.
+    /// Time of the last event.
     pub end: Instant,
 }
 
-/// Runs filaments until nothing is left to do.
+/// Runs filaments until no work is left.
 pub fn run(filaments: Vec<Box<dyn Filament>>, device: &mut dyn Device) -> Run {
     run_until(filaments, device, Instant(u64::MAX))
 }
 
-/// Runs filaments until nothing is left to do before `end`. I/Os that were issued by then are
-/// waited for.
+/// Runs filaments until no work is left before `end`. I/Os issued by then are awaited.
 pub fn run_until(
     mut filaments: Vec<Box<dyn Filament>>,
     device: &mut dyn Device,
@@ -87,7 +86,7 @@ pub fn run_until(
     while let Some(entry) = agenda.entries.pop() {
         let Entry { at, filament, what, .. } = entry.0;
         let event = match what {
-            // What was issued is waited for; nothing else begins.
+            // Outstanding I/Os are awaited; no other work starts.
             What::Call(_) | What::Issue(..) if at > end => continue,
             What::Call(event) => event,
             What::Issue(io, tell) => {
@@ -166,7 +165,7 @@ impl Ord for Entry {
     }
 }
 
-/// What is to happen.
+/// Event queue.
 #[derive(Default)]
 struct Agenda {
     entries: BinaryHeap<Reverse<Entry>>,

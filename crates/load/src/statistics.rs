@@ -1,11 +1,11 @@
-//! What is known about a run as a whole: distributions, counts, and how it went over time.
+//! Statistics of a run: distributions, counts and time series.
 //!
-//! [`Statistics`] takes records in batches, in any order, on a thread that is not in a hurry, and
-//! its memory is bounded however long a run is (about 20 MiB, and 16 bytes a file). Three times
-//! are kept apart, each in a histogram with three digits: *lateness* (scheduled to issued),
-//! *service* (issued to completed) and *response* (scheduled to completed, which hides nothing
-//! that the generator lost). Every I/O that was issued has a lateness; only one that was done has
-//! a service and a response time, because how fast a target refuses says nothing about it.
+//! [`Statistics`] takes records in batches, in any order, on a background thread. Its memory is
+//! bounded for runs of any length (about 20 MiB, and 16 bytes per file). Three times are recorded,
+//! each in a histogram with three digits: *lateness* (scheduled to issued), *service* (issued to
+//! completed) and *response* (scheduled to completed, including time lost by the generator). Every
+//! issued I/O has a lateness. Only successful ones have service and response times, because the
+//! speed of errors says nothing about a target.
 
 mod buckets;
 mod counted;
@@ -31,14 +31,13 @@ use crate::io::{Cause, Kind, Outcome, Record};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 
-/// An I/O is late when it is issued more than this after its time, ns: the paper's measure of
-/// a good issue time.
+/// Lateness above which an I/O counts as late, in ns: the paper's criterion of a good issue time.
 pub const LATE_NS: u64 = 10_000;
 
-/// Times longer than this (an hour) count as this.
+/// Maximum recorded time (an hour), in ns; longer ones count as this.
 const TIME_NS_MAX: u64 = 3_600_000_000_000;
 
-/// A histogram of times up to an hour, with three digits.
+/// Creates a histogram of times up to an hour, with three digits.
 pub(crate) fn times() -> Histogram<u64> {
     Histogram::new_with_bounds(1, TIME_NS_MAX, 3).expect("the bounds are in order")
 }
@@ -47,14 +46,14 @@ fn merge_times(into: &mut Histogram<u64>, from: &Histogram<u64>) {
     into.add(from).expect("both have the bounds of `times`");
 }
 
-/// How many I/Os were issued so soon after their time at most; exact counts.
+/// Exact counts of I/Os by bound of their lateness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Within {
     counts: [u64; 4],
 }
 
 impl Within {
-    /// The limits, ns: 1 µs, 10 µs, 100 µs and 1 ms.
+    /// Bounds, in ns: 1 µs, 10 µs, 100 µs and 1 ms.
     pub const LIMITS_NS: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
 
     pub(crate) fn add(&mut self, lateness_ns: u64) {
@@ -67,37 +66,37 @@ impl Within {
         self.counts.iter_mut().zip(other.counts).for_each(|(mine, theirs)| *mine += theirs);
     }
 
-    /// The counts, one for each limit.
+    /// Returns the counts, one for each bound.
     pub fn counts(&self) -> [u64; 4] {
         self.counts
     }
 }
 
-/// The I/Os that were late for one cause.
+/// Late I/Os of one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Late {
     /// I/Os with this cause.
     pub count: u64,
-    /// Those of them that were later than [`LATE_NS`].
+    /// Those later than [`LATE_NS`].
     pub late: u64,
-    /// The sum of their lateness, ns.
+    /// Sum of their lateness, in ns.
     pub lateness_ns: u64,
-    /// Those that were not issued, because they were late and late ones are skipped.
+    /// Those skipped because of their lateness.
     pub skipped: u64,
 }
 
-/// The three times of a set of I/Os.
+/// Times of a set of I/Os.
 #[derive(Clone, Debug)]
 pub struct Times {
-    /// From the time an I/O was to be issued until it was, ns.
+    /// Lateness from the scheduled time to the issue, in ns.
     pub lateness: Histogram<u64>,
-    /// From issue to completion, ns.
+    /// Service times from issue to completion, in ns.
     pub service: Histogram<u64>,
-    /// From the time it was to be issued to completion, ns.
+    /// Response times from the scheduled time to completion, in ns.
     pub response: Histogram<u64>,
-    /// Bytes that went over.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// I/Os that the target refused.
+    /// I/Os that failed on the target.
     pub failed: u64,
 }
 
@@ -118,12 +117,12 @@ impl Times {
     }
 }
 
-/// The first and the last of some times, ns since the start of the run.
+/// Range of times, in ns since the start of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The first.
+    /// First time.
     pub first_ns: u64,
-    /// The last.
+    /// Last time.
     pub last_ns: u64,
 }
 
@@ -144,13 +143,13 @@ impl Extent {
         self.last_ns = self.last_ns.max(other.last_ns);
     }
 
-    /// From the first to the last, ns; 0 of none.
+    /// Length from the first to the last time in ns; 0 without times.
     pub fn len_ns(&self) -> u64 {
         self.last_ns.saturating_sub(self.first_ns)
     }
 }
 
-/// The bytes that went over with a record, if they did.
+/// Returns the bytes transferred by an I/O.
 fn moved(record: &Record) -> u64 {
     match (record.outcome, record.io.kind) {
         (Outcome::Done(bytes), Kind::Read | Kind::Write | Kind::Create) => u64::from(bytes),
@@ -159,10 +158,10 @@ fn moved(record: &Record) -> u64 {
     }
 }
 
-/// What is known about a run.
+/// Statistics of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
-    /// The times of each kind, if there is an I/O of it; in the order of [`Kind::ALL`].
+    /// Times of each kind with I/Os, in the order of [`Kind::ALL`].
     kinds: [Option<Box<Times>>; Kind::ALL.len()],
     /// In the order of [`Cause::ALL`].
     causes: [Late; Cause::ALL.len()],
@@ -180,8 +179,8 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Takes up a batch of records. Distances between places are taken in the order of records;
-    /// everything else is the same in any order.
+    /// Adds a batch of records. Seek distances depend on the order of records; everything else is
+    /// order-independent.
     pub fn add(&mut self, records: &[Record]) {
         records.iter().for_each(|record| self.add_one(record));
     }
@@ -234,7 +233,7 @@ impl Statistics {
         }
     }
 
-    /// Takes up what another thread counted of the same run.
+    /// Merges the statistics of another thread of the same run.
     pub fn merge(&mut self, other: &Statistics) {
         for (mine, theirs) in self.kinds.iter_mut().zip(&other.kinds) {
             if let Some(theirs) = theirs {

@@ -1,9 +1,8 @@
-//! Traces: I/O that somebody did once, read from the files in which it was written down.
+//! Readers of I/O traces.
 //!
-//! Eleven formats are read, each in a module of its own with a drawing of it; whatever the format,
-//! what comes out is an iterator of [`Traced`], in the order of issue, with times from 0 on.
-//! Nothing here holds a trace in memory: what is kept is a window of records that may be out of
-//! order, the issues that wait for their completions, and the names of files.
+//! Eleven formats are supported, each documented in a module of its own. The result is always an
+//! iterator of [`Traced`], in issue order, with times from 0. A trace is never held in memory: only
+//! a window of out-of-order records, the issues without completion, and file names.
 //!
 //! ```text
 //!  file ──> detect ──> Parse (one per format) ──> Order ──> Reader ──┬──> Summary
@@ -11,9 +10,9 @@
 //!                      events ──> Paired          window             └──> convert ──> Write
 //! ```
 //!
-//! **Invariants of a [`Reader`]**: `at_ns` of its first record is 0 and never falls; `io.file` is
-//! below `names().len()`; after an error or the end it gives nothing any more. Memory is bounded
-//! by [`Options`], [`FILES_MAX`] and [`LINE_MAX`], whatever the file holds.
+//! **Invariants of a [`Reader`]**: `at_ns` of its first record is 0 and never decreases; `io.file`
+//! is below `names().len()`; after an error or the end it returns `None`. Memory is bounded by
+//! [`Options`], [`FILES_MAX`] and [`LINE_MAX`], whatever the file contains.
 
 pub mod adapt;
 pub mod blkparse;
@@ -60,32 +59,32 @@ pub use names::FILES_MAX;
 pub use reader::{Issue, Notes, Options, Reader, Wait};
 pub use summary::Summary;
 
-/// One I/O of a trace.
+/// I/O of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traced {
-    /// When it was issued, ns since the first record of the trace.
+    /// Issue time, in ns since the first record of the trace.
     pub at_ns: u64,
-    /// From issue to completion when it was traced, ns, if the trace says so.
+    /// Duration from issue to completion in ns, if recorded.
     pub took_ns: Option<u64>,
-    /// What it was. `io.file` numbers the devices or files of the trace as they first appear.
+    /// I/O. `io.file` numbers the devices or files of the trace in order of appearance.
     pub io: Io,
-    /// Whose it was: the process, host or application unit, if the trace says so, otherwise 0.
+    /// Process, host or application unit that issued it, if recorded; otherwise 0.
     pub stream: u32,
 }
 
 impl Traced {
-    /// When it was complete, ns since the first record, if the trace says so.
+    /// Returns the completion time in ns since the first record, if recorded.
     pub fn completed_ns(&self) -> Option<u64> {
         Some(self.at_ns.saturating_add(self.took_ns?))
     }
 }
 
-/// How a trace is written down.
+/// Trace format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Format {
-    /// What `blktrace` writes: [`blktrace`].
+    /// Binary output of `blktrace`: [`blktrace`].
     BlktraceBinary,
-    /// What `blkparse` prints: [`blkparse`].
+    /// Text output of `blkparse`: [`blkparse`].
     BlkparseText,
     /// fio's I/O log, version 2: [`iolog`].
     Iolog2,
@@ -101,14 +100,14 @@ pub enum Format {
     Mqsim,
     /// HFPlayer's CSV with a header of typed names: [`hfplayer`].
     Hfplayer,
-    /// Upcall's own: [`recording`].
+    /// Upcall's own format: [`recording`].
     Recording,
-    /// The I/Os of a run, as `upcall load --records` wrote them: [`run`].
+    /// Records of a run, written by `upcall load --records`: [`run`].
     Run,
 }
 
 impl Format {
-    /// All of them, in the order in which they are tried.
+    /// All formats, in the order of detection.
     pub const ALL: [Format; 11] = [
         Format::Recording,
         Format::Run,
@@ -123,7 +122,7 @@ impl Format {
         Format::BlkparseText,
     ];
 
-    /// The word that `--format` takes for it.
+    /// Returns the name for `--format`.
     pub fn name(self) -> &'static str {
         match self {
             Format::BlktraceBinary => "blktrace",

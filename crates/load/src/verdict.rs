@@ -1,8 +1,8 @@
-//! Whether the numbers of a run can be believed.
+//! Validity of the results of a run.
 //!
-//! A generator that is late measures itself. So each run ends VALID or INVALID by a table of rules
-//! with limits that are stated, and says what made I/Os late: the machine that took the processor
-//! away, the kernel that kept the thread, a target with no place left, or the generator itself.
+//! A late generator measures itself. So each run is declared VALID or INVALID by a table of rules
+//! with stated limits, together with the causes of late I/Os: a processor stolen by the machine, a
+//! thread blocked in the kernel, a target without free slots, or the generator itself.
 
 #[cfg(test)]
 mod tests;
@@ -12,29 +12,29 @@ use crate::report::units;
 use crate::statistics::{LATE_NS, Machine, Statistics};
 use serde::Serialize;
 
-/// What a run has to hold to be valid.
+/// Requirements of a valid run.
 ///
-/// The two limits of lateness are those of *Buttress* (FAST 2004): its claim is that I/Os are
-/// issued within 100 µs, and 95 to 98 % of its I/Os came within 10 µs where it was good. They are
-/// apart because they find different things: many small delays change the shape of bursts, a few
-/// long ones make queues that the workload does not have.
+/// The two limits of lateness are those of *Buttress* (FAST 2004): it claims that I/Os are issued
+/// within 100 µs, and 95 to 98 % of its I/Os were within 10 µs where it was good. They detect
+/// different problems: many small delays change the shape of bursts, while a few long ones create
+/// queues that the workload does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Thresholds {
-    /// At least this share of the I/Os is issued within 10 µs of its time; `None`: not judged, as
-    /// of I/Os that have no times of their own (closed loops).
+    /// Minimum share of I/Os issued within 10 µs of their times; `None` to skip the rule, as for
+    /// I/Os without times of their own (closed loops).
     pub near_share: Option<f64>,
-    /// At least 99 % are issued no later than this, ns; `None`: not judged.
+    /// Maximum 99th percentile of lateness in ns; `None` to skip the rule.
     pub p99_ns: Option<u64>,
-    /// The median lateness does not grow by more than this in the course of the run, ns; `None`:
-    /// not judged.
+    /// Maximum growth of the median lateness during the run in ns; `None` to skip the rule.
     pub drift_ns: Option<u64>,
-    /// The rate differs by no more than this share from what was asked.
+    /// Maximum relative deviation from the requested rate.
     pub rate_share: f64,
-    /// No more I/Os than this are skipped.
+    /// Maximum skipped I/Os.
     pub skipped: u64,
-    /// No more I/Os than this are refused by the target.
+    /// Maximum I/Os that fail on the target.
     pub errors: u64,
-    /// With a witness: 99 % of the issue times differ by no more than this from the kernel's, ns.
+    /// With a witness: maximum 99th percentile of the differences to the kernel's issue times, in
+    /// ns.
     pub witness_ns: u64,
 }
 
@@ -52,92 +52,92 @@ impl Default for Thresholds {
     }
 }
 
-/// What is looked at.
+/// Rule of the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// There is something to judge.
+    /// I/Os were issued at all.
     Measured,
     /// Most I/Os are issued within 10 µs.
     Near,
-    /// Nearly all are issued not much later.
+    /// Nearly all I/Os are issued within the tail limit.
     Tail,
     /// The generator does not fall behind.
     Drift,
-    /// The rate is the one that was asked for.
+    /// The rate is the requested one.
     AskedRate,
-    /// I/Os are issued at the rate at which they were to be issued.
+    /// The issue rate equals the scheduled rate.
     KeptRate,
-    /// No I/O is left out.
+    /// No I/O is skipped.
     Skipped,
-    /// The target does what it is asked.
+    /// The target reports no errors.
     Errors,
     /// The kernel's trace has the same issue times.
     Witness,
-    /// The kernel sees no I/O before it is issued.
+    /// The kernel sees no I/O before its issue.
     WitnessOrder,
 }
 
-/// On which side of its limit a number has to be.
+/// Direction of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Least,
     Most,
 }
 
-/// One row of the table: a rule applied to a run.
+/// Row of the table: a rule applied to a run.
 struct Row {
     rule: Rule,
-    /// Nothing if the rule has no object in this run.
+    /// `None` if the rule does not apply to this run.
     measured: Option<f64>,
     side: Side,
     limit: f64,
     say: fn(f64, f64) -> String,
 }
 
-/// A rule, and whether it holds.
+/// Result of a rule.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reason {
-    /// Which.
+    /// Rule.
     pub rule: Rule,
-    /// What was measured: a share of one, nanoseconds, or a count, as the rule has it.
+    /// Measured value: a fraction of one, nanoseconds or a count, depending on the rule.
     pub measured: f64,
-    /// What it is compared with.
+    /// Limit.
     pub limit: f64,
-    /// Whether it holds.
+    /// Whether the rule holds.
     pub holds: bool,
-    /// All of it in words.
+    /// Result as a sentence.
     pub sentence: String,
 }
 
-/// What made I/Os later than 10 µs.
+/// Cause of I/Os later than 10 µs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Blame {
-    /// The cause, in words.
+    /// Cause, in words.
     pub because: &'static str,
-    /// I/Os that were late for it.
+    /// Number of late I/Os with this cause.
     pub late: u64,
-    /// Their share of all late ones.
+    /// Share of all late I/Os.
     pub share: f64,
-    /// What to do about it.
+    /// Advice.
     pub advice: &'static str,
 }
 
-/// What a run is worth.
+/// Verdict on a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// Whether every rule holds.
     pub valid: bool,
-    /// Every rule that has an object in this run, in order.
+    /// All rules that apply to this run, in order.
     pub reasons: Vec<Reason>,
-    /// What made I/Os late, the most important first.
+    /// Causes of lateness, most important first.
     pub blames: Vec<Blame>,
-    /// What else whoever reads the numbers should know.
+    /// Further notes for readers of the results.
     pub notes: Vec<String>,
 }
 
 impl Verdict {
-    /// Judges a run; `asked_rate` is in I/Os a second, if a rate was asked for.
+    /// Judges a run; `asked_rate` is the requested rate in I/Os per second, if any.
     pub fn of(
         statistics: &Statistics,
         machine: &Machine,
@@ -151,17 +151,17 @@ impl Verdict {
         Verdict { valid, reasons, blames, notes: notes(statistics, machine) }
     }
 
-    /// `VALID` or `INVALID`.
+    /// Returns `VALID` or `INVALID`.
     pub fn word(&self) -> &'static str {
         if self.valid { "VALID" } else { "INVALID" }
     }
 
-    /// What a command ends with: 0 for a valid run, 3 for another.
+    /// Returns the exit status of a command: 0 for a valid run, 3 otherwise.
     pub fn exit_status(&self) -> u8 {
         if self.valid { 0 } else { 3 }
     }
 
-    /// The rules that do not hold.
+    /// Returns the broken rules.
     pub fn broken(&self) -> impl Iterator<Item = &Reason> {
         self.reasons.iter().filter(|reason| !reason.holds)
     }
@@ -179,7 +179,7 @@ impl Row {
     }
 }
 
-/// The table. A run in which nothing was issued has the first row only.
+/// Returns the table. A run without issued I/Os has only the first row.
 fn rows(statistics: &Statistics, asked_rate: Option<f64>, limits: &Thresholds) -> Vec<Row> {
     let issued = statistics.issued_count();
     let row = |rule, measured, side, limit, say| Row { rule, measured, side, limit, say };
@@ -192,7 +192,8 @@ fn rows(statistics: &Statistics, asked_rate: Option<f64>, limits: &Thresholds) -
     let witness = statistics.witness();
     let apart_ns = witness.map(|witness| witness.apart.value_at_quantile(0.99) as f64);
     let before = witness.map(|w| w.before as f64 / w.lateness.len().max(1) as f64);
-    // A rate drawn by chance varies by the root of the number of I/Os.
+    // The number of random arrivals has a standard deviation of its square root; three are
+    // permitted.
     let chance = limits.rate_share + 3.0 / (issued as f64).sqrt();
     let asked = asked_rate.map(|asked| (statistics.rate() / asked - 1.0).abs());
     let kept = (statistics.rate() / statistics.scheduled_rate() - 1.0).abs();
@@ -218,7 +219,7 @@ fn rows(statistics: &Statistics, asked_rate: Option<f64>, limits: &Thresholds) -
     ]
 }
 
-/// The sentence of each rule, from what was measured and its limit.
+/// Sentence of each rule, from the measured value and the limit.
 mod say {
     use super::units::{count, percent, time};
 
@@ -263,7 +264,7 @@ mod say {
     }
 }
 
-/// What made I/Os late, the most important first.
+/// Returns the causes of lateness, most important first.
 fn blames(statistics: &Statistics, machine: &Machine) -> Vec<Blame> {
     let all = statistics.late().max(1) as f64;
     let blame = |(cause, late): (Cause, u64)| {
@@ -276,7 +277,7 @@ fn blames(statistics: &Statistics, machine: &Machine) -> Vec<Blame> {
     blames
 }
 
-/// What a cause is, and what helps.
+/// Returns the description of a cause, and advice.
 fn words(cause: Cause, realtime: bool) -> (&'static str, &'static str) {
     match cause {
         Cause::None => ("of something that was not found", "look at the records"),
@@ -299,7 +300,7 @@ fn words(cause: Cause, realtime: bool) -> (&'static str, &'static str) {
     }
 }
 
-/// What else is worth knowing.
+/// Returns further notes.
 fn notes(statistics: &Statistics, machine: &Machine) -> Vec<String> {
     let mut notes = late_sentences(statistics, machine);
     if machine.watched_ns > 0 {
@@ -319,7 +320,7 @@ fn notes(statistics: &Statistics, machine: &Machine) -> Vec<String> {
     notes
 }
 
-/// How many were late, and because of what.
+/// Describes the number of late I/Os and their causes.
 fn late_sentences(statistics: &Statistics, machine: &Machine) -> Vec<String> {
     let blames = blames(statistics, machine);
     if blames.is_empty() {
@@ -335,7 +336,7 @@ fn late_sentences(statistics: &Statistics, machine: &Machine) -> Vec<String> {
     std::iter::once(first).chain(blames.iter().map(part)).collect()
 }
 
-/// What the machine took, beside what it takes from a bare loop.
+/// Describes the stolen time, in comparison with that of a bare loop.
 fn stolen_sentence(machine: &Machine) -> String {
     let share = units::percent(machine.stolen_share());
     let longest = units::time(machine.gap_ns_max() as f64);

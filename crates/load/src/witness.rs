@@ -1,8 +1,8 @@
-//! The witness: when the kernel itself saw each I/O, by its own trace.
+//! Witness: issue times according to the kernel's own trace.
 //!
-//! A tracing instance of its own is made (so that nobody else's is disturbed), with the time stamp
-//! counter as its clock, which is the clock of the core. The event is the kernel's first sight of
-//! the I/O: the submission of a request of an io_uring, with the name that the core gave it.
+//! It uses a tracing instance of its own, so that no other one is disturbed, with the time stamp
+//! counter as its clock, which is also the clock of the core. The event is the kernel's first sight
+//! of an I/O: the submission of an io_uring request, with the name given by the core.
 //!
 //! ```text
 //! load-0-4711    [001] ...1. 987654321098765: io_uring_submit_req: ring …, user_data 0x1000007, …
@@ -15,37 +15,38 @@ use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// Where the kernel's trace is, as a rule.
+/// Usual mount points of the kernel's tracing file system.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Memory of one event in the kernel's buffer, bytes, with room to spare.
+/// Upper bound of an event's size in the kernel's buffer, in bytes.
 const EVENT_BYTES: u64 = 96;
 
-/// Most memory for one processor's events, bytes.
+/// Maximum buffer of one processor, in bytes.
 const BUFFER_MAX: u64 = 1 << 30;
 
 const EVENT: &str = "events/io_uring/io_uring_submit_req";
 
-/// A tracing instance; it goes when this does.
+/// Tracing instance, removed when dropped.
 #[derive(Debug)]
 pub struct Witness {
     instance: PathBuf,
 }
 
-/// What the kernel saw.
+/// Recorded events.
 #[derive(Debug, Default)]
 pub struct Testimony {
-    /// When, by the name of the I/O: the counter.
+    /// Counter values by I/O name.
     seen: BTreeMap<u64, u64>,
-    /// Events that the kernel could not keep.
+    /// Events lost by the kernel.
     pub lost: u64,
 }
 
 impl Witness {
-    /// Calls the witness, with room for so many I/Os.
+    /// Creates a tracing instance with room for this many I/Os.
     ///
     /// # Errors
-    /// What is missing: root, the kernel's tracing, the counter as its clock.
+    /// A description of the missing prerequisite: root, the kernel's tracing, or the counter as its
+    /// clock.
     pub fn call(ios: u64) -> io::Result<Witness> {
         let place = PLACES.iter().map(Path::new).find(|place| place.join("instances").is_dir());
         let place = place.ok_or_else(|| {
@@ -65,10 +66,10 @@ impl Witness {
         witness.write("trace_clock", "x86-tsc")?;
         let kib = (ios * EVENT_BYTES).clamp(1 << 20, BUFFER_MAX) >> 10;
         witness.write("buffer_size_kb", &kib.to_string())?;
-        // This process and the threads that it will start: others have names of the same kind.
+        // Only this process and its later threads: others use names of the same form.
         witness.write("options/event-fork", "1")?;
         witness.write("set_event_pid", &std::process::id().to_string())?;
-        // What comes first is kept: the head of a run says as much as its end.
+        // Early events are kept: the start of a run says as much as its end.
         witness.write("options/overwrite", "0")?;
         witness.write(&format!("{EVENT}/enable"), "1")?;
         Ok(witness)
@@ -81,10 +82,10 @@ impl Witness {
         })
     }
 
-    /// What it saw so far. It sees nothing from now on.
+    /// Stops tracing, and returns the recorded events.
     ///
     /// # Errors
-    /// Those of reading the kernel's trace.
+    /// Errors while reading the kernel's trace.
     pub fn hear(&self) -> io::Result<Testimony> {
         self.write("tracing_on", "0")?;
         let mut testimony = Testimony { lost: self.lost(), ..Testimony::default() };
@@ -95,7 +96,7 @@ impl Witness {
         Ok(testimony)
     }
 
-    /// Events that the kernel had no room for, on all processors.
+    /// Returns the number of events lost on all processors.
     fn lost(&self) -> u64 {
         let cpus = fs::read_dir(self.instance.join("per_cpu"));
         let stats = cpus.into_iter().flatten().flatten().map(|cpu| cpu.path().join("stats"));
@@ -113,30 +114,30 @@ impl Witness {
 
 impl Drop for Witness {
     fn drop(&mut self) {
-        // If it stays, it costs memory until the next start of the machine; there is no more to do.
+        // A leftover instance uses memory until the next reboot; nothing more can be done here.
         let _ = self.write("tracing_on", "0");
         let _ = fs::remove_dir(&self.instance);
     }
 }
 
 impl Testimony {
-    /// When it saw an I/O, ns on the clock.
+    /// Returns the time at which an I/O was seen, in ns on the clock.
     pub fn saw(&self, name: u64, clock: &Ticks) -> Option<u64> {
         self.seen.get(&name).map(|ticks| clock.ns_at(*ticks))
     }
 
-    /// How many I/Os it saw.
+    /// Number of I/Os seen.
     pub fn len(&self) -> usize {
         self.seen.len()
     }
 
-    /// Whether it saw none.
+    /// Reports whether no I/O was seen.
     pub fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }
 }
 
-/// The name and the time of a line of the trace.
+/// Parses the name and the time from a line of the trace.
 fn event(line: &str) -> Option<(u64, u64)> {
     let (head, rest) = line.split_once(": io_uring_submit_req: ")?;
     let ticks = head.rsplit(' ').next()?.parse().ok()?;

@@ -1,22 +1,22 @@
-//! The library of workloads: filaments that say when, where, how much, and in which order.
+//! Library of workloads: filaments that define times, offsets, sizes and order of I/Os.
 //!
-//! | part | what it says |
+//! | module | defines |
 //! |---|---|
-//! | [`arrival`] | when the next one comes: uniform, Poisson, hyper-exponential, on and off |
-//! | [`place`] | where: uniform, Zipf, sequential, strided, or a mixture |
-//! | [`size`] | how much: one size, a choice, a range |
-//! | [`stream`] | open loop: at their times, whatever the target does |
-//! | [`users`] | closed loop: the next one when the last has ended; sessions, partly open |
+//! | [`arrival`] | interarrival times: uniform, Poisson, hyper-exponential, on and off |
+//! | [`place`] | offsets: uniform, Zipf, sequential, strided, or a mixture |
+//! | [`size`] | sizes: fixed, a choice, a range |
+//! | [`stream`] | open loop: I/Os at their times, independent of the target |
+//! | [`users`] | closed loop: the next I/O after the previous one; partly open sessions |
 //! | [`transactions`] | TPC-B-like transactions |
 //! | [`spc1`] | the eight streams of an SPC-1-like business scaling unit |
-//! | [`postmark`] | small files that come and go |
-//! | [`specweb`] | the files that web servers are asked for |
-//! | [`mod@file`] | a file (TOML) that combines them |
+//! | [`postmark`] | small files that are created and removed |
+//! | [`specweb`] | files requested from web servers |
+//! | [`mod@file`] | a TOML file that combines them |
 //!
-//! What is drawn is drawn cheaply (tens of ns): [`weighted`] sums its weights once. [`pace`] says
-//! whether a mix is open or closed.
+//! Drawing is cheap (tens of ns): [`weighted`] sums its weights once. [`pace`] defines whether a
+//! mix is open or closed.
 //!
-//! Everything is drawn from a seed: the same seed gives the same requests.
+//! All randomness comes from a seed: equal seeds give equal requests.
 
 pub mod arrival;
 pub mod file;
@@ -40,22 +40,22 @@ pub use weighted::Weighted;
 
 use crate::{Io, Kind};
 
-/// What a filament does, but for the times: which kind, where, how much.
+/// Distribution of I/Os without their times: kinds, offsets and sizes.
 #[derive(Clone, Debug)]
 pub struct Mix {
-    /// Kinds, each with its weight.
+    /// Kinds with their weights.
     pub kinds: Vec<(Kind, f64)>,
-    /// Where.
+    /// Distribution of offsets.
     pub place: Place,
-    /// How much.
+    /// Distribution of sizes.
     pub size: Size,
-    /// The part of the target that is used: its first byte, and how many bytes.
+    /// Start of the used part of the target in bytes, and below its length.
     pub begin: u64,
-    /// See `begin`.
+    /// Length of the used part, in bytes.
     pub span: u64,
-    /// Offsets are multiples of this; 0: of the size.
+    /// Alignment of offsets in bytes; 0 for the size.
     pub align: u64,
-    /// How many files there are; which one is as likely as any other.
+    /// Number of files, chosen uniformly.
     pub files: u32,
 }
 
@@ -73,16 +73,16 @@ impl Default for Mix {
     }
 }
 
-/// Where I/Os come from.
+/// Source of I/Os.
 pub trait Draw: Send {
-    /// The next one.
+    /// Draws the next I/O.
     fn draw(&mut self) -> Io;
 
-    /// Where the numbers come from.
+    /// Returns the random number generator.
     fn random(&mut self) -> &mut fastrand::Rng;
 }
 
-/// Draws I/Os of a mix. Each ends within the span: one that is longer than it is cut.
+/// Generator of a mix's I/Os. Each ends within the span; a longer one is truncated.
 #[derive(Clone, Debug)]
 pub struct Drawer {
     kinds: Weighted<Kind>,
@@ -95,7 +95,7 @@ pub struct Drawer {
 }
 
 impl Drawer {
-    /// Draws from this seed on.
+    /// Creates a generator with this seed.
     ///
     /// # Panics
     /// Without kinds.
@@ -117,11 +117,11 @@ impl Drawer {
         }
     }
 
-    /// The next one.
+    /// Draws the next I/O.
     pub fn draw(&mut self) -> Io {
         let kind = *self.kinds.draw(&mut self.random);
         let file = if self.files > 1 { self.random.u32(..self.files) } else { 0 };
-        // A sync has no place: it does not move a sequential stream on.
+        // A sync has no offset: it does not advance a sequential stream.
         match kind {
             Kind::Sync => Io { kind, file, offset: 0, len: 0 },
             Kind::Read | Kind::Write | Kind::Trim | Kind::Create | Kind::Remove => {
@@ -132,7 +132,7 @@ impl Drawer {
         }
     }
 
-    /// Where the numbers come from.
+    /// Returns the random number generator.
     pub fn random(&mut self) -> &mut fastrand::Rng {
         &mut self.random
     }
@@ -148,8 +148,7 @@ impl Draw for Drawer {
     }
 }
 
-/// A seed of its own for each part of a workload: neighbours have nothing in common (the last step
-/// of SplitMix64).
+/// Derives an independent seed for each part of a workload (the last step of SplitMix64).
 pub fn seed(seed: u64, part: u64) -> u64 {
     let mut mixed = seed ^ part.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

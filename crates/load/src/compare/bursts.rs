@@ -1,10 +1,10 @@
-//! How many I/Os are issued in each short interval, and how that varies.
+//! Counts of I/Os in short intervals, and their variation.
 
-/// The width of an interval at first, ns.
+/// Initial interval width, in ns.
 const WIDTH_NS: u64 = 1_000_000;
-/// No more intervals than this: 16 MiB, which is 70 minutes in milliseconds.
+/// Maximum number of intervals: 16 MiB, or 70 minutes in ms.
 const COUNTS_MAX: usize = 1 << 22;
-/// So many intervals become one when there are too many.
+/// Number of intervals merged into one at that limit.
 const COARSEN: usize = 10;
 
 /// I/Os in each interval since the first issue.
@@ -34,7 +34,7 @@ impl Counts {
         self.counts[index] = self.counts[index].saturating_add(1);
     }
 
-    /// The counts in intervals of this width; nothing if they are kept in wider ones.
+    /// Returns the counts in intervals of this width, if it is a multiple of the stored width.
     pub(super) fn at(&self, width_ns: u64) -> Option<Vec<f64>> {
         if !width_ns.is_multiple_of(self.width_ns) {
             return None;
@@ -44,7 +44,7 @@ impl Counts {
         Some(self.counts.chunks(group).map(sum).collect())
     }
 
-    /// The narrowest width that gives no more than so many intervals, of 1 ms, 10 ms, ...
+    /// Returns the narrowest width of 1 ms, 10 ms, … that gives at most `at_most` intervals.
     pub(super) fn width_for(&self, at_most: usize) -> u64 {
         let mut width_ns = self.width_ns;
         let all_ns = (self.counts.len() as u64).saturating_mul(self.width_ns);
@@ -55,8 +55,8 @@ impl Counts {
     }
 }
 
-/// Variance by mean: 1 for arrivals that do not know of each other, more for bursts, 0 for a
-/// metronome. Nothing for fewer than two intervals.
+/// Returns the variance-to-mean ratio: 1 for independent arrivals, more for bursts, 0 for a
+/// metronome. `None` for fewer than two intervals.
 pub(super) fn dispersion(counts: &[f64]) -> Option<f64> {
     if counts.len() < 2 {
         return None;
@@ -66,8 +66,8 @@ pub(super) fn dispersion(counts: &[f64]) -> Option<f64> {
     (mean > 0.0).then(|| squares / (counts.len() - 1) as f64 / mean)
 }
 
-/// How well two series go up and down together, from −1 to 1; the shorter one goes on with zeros.
-/// Nothing if one of them does not vary while the other does.
+/// Returns the correlation of two series, from −1 to 1; the shorter one is padded with zeros.
+/// `None` if only one of them is constant.
 pub(super) fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     let len = a.len().max(b.len());
     let get = |series: &[f64], index: usize| series.get(index).copied().unwrap_or(0.0);

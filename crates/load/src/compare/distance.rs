@@ -1,11 +1,11 @@
-//! How far apart two distributions are.
+//! Distance of two distributions.
 
 use crate::statistics::Distances;
 use hdrhistogram::Histogram;
 
-/// The distance of Kolmogorov and Smirnov: the largest difference of two cumulative distributions,
-/// each given as points with growing values and the share that is no larger. 0 is the same, 1 is
-/// nothing in common.
+/// Returns the Kolmogorov–Smirnov distance: the greatest difference of two cumulative
+/// distributions, each given as points with ascending values and cumulative shares. 0 means
+/// identical, 1 disjoint.
 pub(super) fn kolmogorov_smirnov(a: &[(f64, f64)], b: &[(f64, f64)]) -> f64 {
     let (mut i, mut j) = (0, 0);
     let (mut share_a, mut share_b, mut largest) = (0.0, 0.0, 0.0f64);
@@ -25,7 +25,7 @@ pub(super) fn kolmogorov_smirnov(a: &[(f64, f64)], b: &[(f64, f64)]) -> f64 {
     largest
 }
 
-/// The cumulative distribution of times, every value that there is.
+/// Returns the exact cumulative distribution of times.
 pub(super) fn of_times(times: &Histogram<u64>) -> Vec<(f64, f64)> {
     let counts = times
         .iter_recorded()
@@ -33,7 +33,7 @@ pub(super) fn of_times(times: &Histogram<u64>) -> Vec<(f64, f64)> {
     cumulated(counts, times.len())
 }
 
-/// The cumulative distribution of seek distances; sequential ones have 0.
+/// Returns the cumulative distribution of seek distances; sequential I/Os have distance 0.
 pub(super) fn of_distances(distances: &Distances) -> Vec<(f64, f64)> {
     let sequential = std::iter::once((0, distances.sequential));
     cumulated(sequential.chain(distances.apart.iter()), distances.count())

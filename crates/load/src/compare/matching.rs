@@ -1,36 +1,36 @@
-//! Which I/O of one run is which of the other, and how far apart they were issued.
+//! Matching of the I/Os of two runs, and the differences of their issue times.
 
 use crate::io::{Kind, Record};
 use crate::statistics::{Within, times};
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, VecDeque};
 
-/// So many I/Os are kept on each side until the same one comes on the other: 6 MiB.
+/// Maximum unmatched I/Os retained on each side: 6 MiB.
 const PENDING_MAX: usize = 1 << 16;
 
-/// What is done where: the same I/O has the same.
+/// Identity of an I/O: kind, file, offset and length.
 type Key = (Kind, u32, u64, u32);
 
 fn key(record: &Record) -> Key {
     (record.io.kind, record.io.file, record.io.offset, record.io.len)
 }
 
-/// The starts of the two runs are aligned by the median of so many matched I/Os: the very first
-/// one may have been late for a reason of its own.
+/// Number of matched I/Os whose median difference aligns the starts: the very first I/O may have
+/// been late for a reason of its own.
 const ALIGNING: usize = 4096;
 
-/// How far apart matched I/Os were issued, after the starts are aligned.
+/// Differences of issue times of matched I/Os, after alignment of the starts.
 #[derive(Clone, Debug)]
 pub(super) struct Errors {
-    /// Either way, ns.
+    /// Absolute differences, in ns.
     pub(super) apart: Histogram<u64>,
-    /// How many so far apart at most.
+    /// Counts by bound of the difference.
     pub(super) within: Within,
-    /// Those that the second run issued earlier.
+    /// I/Os issued earlier in the second run.
     pub(super) early: u64,
-    /// How much later than in the first the first I/Os were in the second, ns, until aligned.
+    /// Differences of the first I/Os until alignment, second minus first, in ns.
     first: Vec<i64>,
-    /// What is taken off, ns.
+    /// Alignment offset to subtract, in ns.
     aligned_ns: Option<i64>,
 }
 
@@ -53,7 +53,7 @@ impl Errors {
         }
     }
 
-    /// Aligns the starts by what there is.
+    /// Aligns the starts with the I/Os available.
     pub(super) fn align(&mut self) {
         let mut first = std::mem::take(&mut self.first);
         if first.is_empty() {
@@ -72,16 +72,16 @@ impl Errors {
     }
 }
 
-/// I/Os of one side that are not matched yet.
+/// Unmatched I/Os of one side.
 #[derive(Clone, Debug, Default)]
 struct Pending {
     by_key: BTreeMap<Key, VecDeque<u64>>,
-    /// The latest of this side, matched or not.
+    /// Latest I/Os of this side, matched or not.
     latest: VecDeque<(Key, u64)>,
 }
 
 impl Pending {
-    /// Keeps an I/O; the one of [`PENDING_MAX`] I/Os ago is given up if it is still there.
+    /// Stores an I/O; the one [`PENDING_MAX`] I/Os ago is dropped if still unmatched.
     fn put(&mut self, key: Key, time_ns: u64) {
         self.by_key.entry(key).or_default().push_back(time_ns);
         self.latest.push_back((key, time_ns));
@@ -105,21 +105,21 @@ impl Pending {
     }
 }
 
-/// Matches I/Os in two ways at once: by what is done where, and by their number.
+/// Matches I/Os in two ways at once: by identity and by index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Matching {
     a: Pending,
     b: Pending,
-    /// Of I/Os that do the same at the same place.
+    /// Differences of I/Os with equal identity.
     pub(super) by_place: Errors,
-    /// Of the k-th of one and the k-th of the other.
+    /// Differences of I/Os with equal index.
     pub(super) by_number: Errors,
-    /// Of the latter those that do the same to as many bytes, wherever.
+    /// Number of the latter with equal kind and length, at any offset.
     pub(super) alike: u64,
 }
 
 impl Matching {
-    /// The next I/O of each run, if there is one, with the time of its issue.
+    /// Adds the next I/O of each run, if there is one, with its issue time.
     pub(super) fn add(&mut self, a: Option<(&Record, u64)>, b: Option<(&Record, u64)>) {
         if let (Some((a, a_ns)), Some((b, b_ns))) = (a, b) {
             self.by_number.add(a_ns, b_ns);

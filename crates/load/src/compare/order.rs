@@ -1,13 +1,13 @@
-//! Records in the order of their issue, from a file in the order of completion.
+//! Records sorted by issue time, from a stream in completion order.
 
 use crate::io::{Outcome, Record};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// So many records wait for one that was issued earlier: 24 MiB.
+/// Number of buffered records: 24 MiB.
 pub(super) const WINDOW: usize = 1 << 18;
 
-/// A record with the order of its issue.
+/// Record ordered by issue time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Issued(Record);
 
@@ -25,16 +25,16 @@ impl PartialOrd for Issued {
     }
 }
 
-/// The records that were issued, in order. One that completes more than [`WINDOW`] records after
-/// others that were issued later comes too late; those are counted.
+/// Issued records in order. A record that completes more than [`WINDOW`] records after others
+/// issued later is displaced; these are counted.
 #[derive(Debug)]
 pub(super) struct Ordered<I> {
     from: I,
     waiting: BinaryHeap<Reverse<Issued>>,
     last_ns: u64,
-    /// Records that came too late.
+    /// Number of displaced records.
     pub(super) displaced: u64,
-    /// Records that were not issued.
+    /// Number of skipped records.
     pub(super) skipped: u64,
 }
 
@@ -43,7 +43,7 @@ impl<E, I: Iterator<Item = Result<Record, E>>> Ordered<I> {
         Ordered { from, waiting: BinaryHeap::new(), last_ns: 0, displaced: 0, skipped: 0 }
     }
 
-    /// The next record.
+    /// Returns the next record.
     pub(super) fn next(&mut self) -> Result<Option<Record>, E> {
         while self.waiting.len() < WINDOW {
             match self.from.next().transpose()? {

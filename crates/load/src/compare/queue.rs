@@ -1,13 +1,13 @@
-//! For how long the queue had each length.
+//! Time spent at each queue length.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Longer queues are counted as being this long.
+/// Maximum queue length; longer ones count as this.
 const LENGTH_MAX: usize = 1 << 16;
 
-/// Time by length of the queue, exact for I/Os in the order of their issue. The memory is that of
-/// the I/Os in flight.
+/// Time by queue length, exact for I/Os in issue order. Memory is proportional to the I/Os in
+/// flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lengths {
     in_flight: BinaryHeap<Reverse<u64>>,
@@ -15,7 +15,7 @@ pub(super) struct Lengths {
     begun: bool,
     /// Nanoseconds at each length.
     time_ns: Vec<u64>,
-    /// The longest.
+    /// Maximum length.
     pub(super) max: u64,
 }
 
@@ -29,7 +29,7 @@ impl Lengths {
         self.max = self.max.max(self.in_flight.len() as u64);
     }
 
-    /// Lets all I/Os complete.
+    /// Completes all I/Os.
     pub(super) fn finish(&mut self) {
         self.until(u64::MAX);
     }
@@ -57,7 +57,7 @@ impl Lengths {
         self.now_ns = self.now_ns.max(to_ns);
     }
 
-    /// The mean length over time.
+    /// Returns the mean length over time.
     pub(super) fn mean(&self) -> f64 {
         let area = |(length, time_ns): (usize, &u64)| length as f64 * *time_ns as f64;
         self.time_ns.iter().enumerate().map(area).sum::<f64>() / self.total()
@@ -67,7 +67,7 @@ impl Lengths {
         self.time_ns.iter().map(|time_ns| *time_ns as f64).sum::<f64>().max(1.0)
     }
 
-    /// For each length the share of time at which the queue was no longer.
+    /// Returns, for each length, the share of time with at most that length.
     pub(super) fn cdf(&self) -> Vec<(f64, f64)> {
         let total = self.total();
         let mut below = 0.0;

@@ -1,10 +1,10 @@
-//! A comparison in words, for programs, and as a page with pictures.
+//! Reports of a comparison: text, JSON and HTML.
 
 use super::{Comparison, Effect, Part};
 use crate::report::units::{bytes, count, digits, percent, time};
 use crate::report::{Axis, Line, Mark, Page, Plot, Table, Unit, text};
 
-/// What a table of both runs has in a line: a name and how it is found.
+/// Row of the table of both runs: name and value.
 type Cell = (&'static str, fn(&Part) -> String);
 
 const CELLS: [Cell; 12] = [
@@ -22,7 +22,7 @@ const CELLS: [Cell; 12] = [
     ("sequential", |part| percent(part.sequential)),
 ];
 
-/// The comparison for people.
+/// Formats the comparison as text.
 pub fn text(comparison: &Comparison) -> String {
     let mut lines = vec![format!("{:<18} {:>12} {:>12} {:>9}", "", "A", "B", "B/A")];
     for table in [both(comparison), quantiles("service", &comparison.service), bursts(comparison)] {
@@ -46,7 +46,7 @@ fn word(comparison: &Comparison) -> &'static str {
     if comparison.faithful { "FAITHFUL" } else { "NOT FAITHFUL" }
 }
 
-/// The comparison for programs. Times are nanoseconds, shares are of one.
+/// Formats the comparison as JSON. Times are in ns, shares are fractions of one.
 pub fn json(comparison: &Comparison) -> String {
     serde_json::to_string_pretty(comparison).expect("every key is a string and nothing fails")
         + "\n"
@@ -73,7 +73,7 @@ fn quantiles(what: &str, effect: &Effect) -> Table {
     table
 }
 
-/// The fourth column is how well the counts go together.
+/// The fourth column is the correlation of the counts.
 fn bursts(comparison: &Comparison) -> Table {
     let mut table = Table::new(["variance by mean", "A", "B", "together"]);
     let number = |number: Option<f64>| number.map_or("-".to_owned(), digits);
@@ -85,7 +85,7 @@ fn bursts(comparison: &Comparison) -> Table {
     table
 }
 
-/// The comparison as one page; `names` says what A and B are.
+/// Formats the comparison as an HTML page; `names` describes A and B.
 pub fn html(comparison: &Comparison, names: [&str; 2]) -> String {
     let mut page = Page::new("upcall load: two runs compared");
     page.say(&format!("A is {}, B is {}.", names[0], names[1]));
@@ -120,7 +120,7 @@ fn plots(page: &mut Page, comparison: &Comparison) {
     shapes(page, comparison);
 }
 
-/// Queue, issue times and places.
+/// Plots queue lengths, issue times and seek distances.
 fn shapes(page: &mut Page, comparison: &Comparison) {
     let share = |name| Axis { name, unit: Unit::Share, logarithmic: false };
     let axis = |name, unit, logarithmic| Axis { name, unit, logarithmic };
@@ -142,7 +142,7 @@ fn shapes(page: &mut Page, comparison: &Comparison) {
     page.plot("Seek distances", &plot, Some(&places(comparison)));
 }
 
-/// A wide and pale, B on it.
+/// A as a wide, pale line, B over it.
 fn pair(curves: &[Vec<(f64, f64)>; 2]) -> Vec<Line> {
     let line = |(points, (name, mark)): (&Vec<(f64, f64)>, (&str, Mark))| Line {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! What is kept of one of the two runs.
+//! Statistics of one of the two runs.
 
 use super::bursts::Counts;
 use super::queue::Lengths;
@@ -6,18 +6,18 @@ use crate::io::{Outcome, Record};
 use crate::statistics::{Distances, times};
 use hdrhistogram::Histogram;
 
-/// One run, as far as it is compared.
+/// Accumulated statistics of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Side {
     pub(super) issued: u64,
     pub(super) failed: u64,
-    /// When the I/O that was issued first was to be issued: the start that counts are aligned by.
+    /// Scheduled time of the first issued I/O: the origin of the counts.
     start_ns: Option<u64>,
     first_ns: u64,
     last_ns: u64,
-    /// From the scheduled time to completion, ns.
+    /// Response times, in ns.
     pub(super) response: Histogram<u64>,
-    /// From issue to completion, ns.
+    /// Service times, in ns.
     pub(super) service: Histogram<u64>,
     pub(super) queue: Lengths,
     pub(super) counts: Counts,
@@ -42,7 +42,7 @@ impl Default for Side {
 }
 
 impl Side {
-    /// Takes up the next I/O in the order of issue; gives the time of its issue since the start.
+    /// Adds the next I/O in issue order. Returns its issue time since the start.
     pub(super) fn add(&mut self, record: &Record) -> u64 {
         if self.issued == 0 {
             self.first_ns = record.issued_ns;
@@ -63,7 +63,7 @@ impl Side {
         since_ns
     }
 
-    /// From the first issue to the last, ns.
+    /// Time from the first issue to the last, in ns.
     pub(super) fn len_ns(&self) -> u64 {
         self.last_ns.saturating_sub(self.first_ns)
     }

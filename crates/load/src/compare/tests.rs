@@ -2,7 +2,7 @@ use super::*;
 use crate::io::{Io, Kind, Outcome};
 use std::convert::Infallible;
 
-/// A seeded run of 1.6 s with bursts, in the order of completion.
+/// Returns a seeded run of 1.6 s with bursts, in completion order.
 fn original() -> Vec<Record> {
     let mut rng = fastrand::Rng::with_seed(11);
     let mut now_ns = 0;
@@ -24,7 +24,7 @@ fn original() -> Vec<Record> {
     records
 }
 
-/// Each I/O is issued later by what `delay` says.
+/// Returns the run with each issue delayed by `delay`.
 fn delayed(mut delay: impl FnMut(&Record) -> u64) -> Vec<Record> {
     let mut records = original();
     for record in &mut records {
@@ -62,7 +62,7 @@ fn a_small_delay_is_measured_and_tolerated() {
     assert!((14_000..16_000).contains(&comparison.issue.apart.p99), "{:?}", comparison.issue);
 }
 
-/// The quantisation of the paper's section 6.3 changes bursts and the queue.
+/// The quantization of section 6.3 of the paper changes bursts and queue lengths.
 #[test]
 fn a_replay_that_wakes_up_each_ten_milliseconds_is_not_faithful() {
     const QUANTUM_NS: u64 = 10_000_000;

@@ -1,32 +1,32 @@
-//! What the machine is like, measured just before a run.
+//! Properties of the machine, measured just before a run.
 
 use crate::statistics::Spin;
 use reactor::precise::{self, Priority, Ticks};
 use std::time::Duration;
 
-/// How long the bare loop spins.
+/// Duration of the bare spin loop.
 const SPIN: Duration = Duration::from_millis(200);
 
-/// Gaps of the bare loop that count, ns.
+/// Minimum length of a gap in the bare loop, in ns.
 const LOST_NS: u64 = 10_000;
 
-/// How many wake-ups are measured, and after how long a sleep.
+/// Number of measured wake-ups, and the length of each sleep.
 const WAKES: usize = 100;
 const NAP: Duration = Duration::from_micros(150);
 
-/// What was measured.
+/// Measured properties of the machine.
 #[derive(Clone, Debug)]
 pub struct Calibration {
-    /// What a loop that only reads the clock loses at ordinary priority.
+    /// Time lost by a loop that only reads the clock, at ordinary priority.
     pub spin: Spin,
-    /// How much later than asked for a sleep ends, ns: half of them, and 99 of 100.
+    /// Wake-up latency after a sleep, in ns: median and 99th percentile.
     pub wake_ns: (u64, u64),
-    /// Whether the kernel lets a thread of this process be real-time.
+    /// Whether the process may use real-time priority.
     pub realtime: bool,
 }
 
 impl Calibration {
-    /// Measures; takes a quarter of a second.
+    /// Measures the machine, in a quarter of a second.
     pub fn measure() -> Calibration {
         let measured = std::thread::scope(|scope| {
             let measure = || {
@@ -41,7 +41,7 @@ impl Calibration {
     }
 }
 
-/// What a bare loop loses now.
+/// Measures the current loss of a bare loop.
 pub(crate) fn bare_spin() -> Spin {
     spin(&Ticks::start())
 }

@@ -1,18 +1,18 @@
-//! Where workers leave what has ended, for a thread that is not in a hurry (paper, §4.3).
+//! Exchange of completed batches between workers and a background thread (paper, §4.3).
 //!
-//! A worker never waits for it and never wakes it: it leaves a full batch if nobody has the lock,
-//! and takes an empty one; else its batch grows until the next time.
+//! A worker never blocks on the exchange and never wakes the consumer: if the lock is free, it
+//! swaps a full batch for an empty one; otherwise its batch grows until the next attempt.
 
 use super::Batch;
 use super::shared::lock;
 use crate::Record;
 use std::sync::Mutex;
 
-/// Records of one batch, as it should be.
+/// Nominal records in a batch.
 pub(super) const BATCH: usize = 1024;
 
-/// Empty batches that are kept, for each worker. Their memory is touched before the run: a page
-/// that must be found costs a microsecond.
+/// Preallocated batches for each worker. Their memory is touched before the run: a page fault costs
+/// 1 µs.
 const SPARE: usize = 64;
 
 /// Full batches on their way to the statistics, and empty ones on their way back.
@@ -31,7 +31,7 @@ impl Depot {
         Depot { full: Mutex::default(), spare: Mutex::new(spare), spare_max, named }
     }
 
-    /// Leaves a batch and takes an empty one, if that can be done at once.
+    /// Swaps a full batch for an empty one, if that is possible without waiting.
     pub(super) fn leave(&self, batch: &mut Batch) {
         let (Ok(mut full), Ok(mut spare)) = (self.full.try_lock(), self.spare.try_lock()) else {
             return;
@@ -40,17 +40,17 @@ impl Depot {
         full.push(std::mem::replace(batch, empty));
     }
 
-    /// An empty batch to begin with.
+    /// Returns an empty batch.
     pub(super) fn empty(&self) -> Batch {
         lock(&self.spare).pop().unwrap_or_else(|| touched(self.named))
     }
 
-    /// Leaves the last batch.
+    /// Hands in the last batch.
     pub(super) fn leave_last(&self, batch: &mut Batch) {
         lock(&self.full).push(std::mem::take(batch));
     }
 
-    /// Shows all full batches, and keeps their memory.
+    /// Passes all full batches to the observer, and recycles them.
     pub(super) fn drain(&self, now: u64, observe: &mut dyn FnMut(&[Batch], u64)) {
         let full = std::mem::take(&mut *lock(&self.full));
         observe(&full, now);
@@ -65,7 +65,7 @@ impl Depot {
     }
 }
 
-/// An empty batch whose memory is there.
+/// Returns an empty batch with resident memory.
 fn touched(named: bool) -> Batch {
     let mut batch = Batch {
         records: vec![Record::default(); BATCH + BATCH / 4],

@@ -1,41 +1,41 @@
-//! How to wait for a time: no single way is best, so what is lost is measured, and the way chosen.
+//! Wait policies. None is best on every machine, so the loss is measured and the policy chosen.
 //!
-//! | the machine | best | because |
+//! | machine | best policy | reason |
 //! |---|---|---|
-//! | quiet | spin at ordinary priority | nobody else wants the processor |
-//! | busy, real time permitted | nap | the kernel prefers it, as long as it sleeps enough |
-//! | busy, else | sleep, then spin | who sleeps much is woken soon |
+//! | quiet | spin at ordinary priority | no competition for the processor |
+//! | busy, real time permitted | nap | the kernel prefers the thread while it sleeps enough |
+//! | busy, otherwise | sleep, then spin | threads that sleep much are woken quickly |
 
 use super::calibrate::Calibration;
 use super::shared::Shared;
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-/// How the worker that leads waits.
+/// Wait policy of the leader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// It watches the clock without a break, at ordinary priority.
+    /// Watches the clock continuously, at ordinary priority.
     #[default]
     Spin,
-    /// It watches the clock at real-time priority, and hands the lead to another worker (or
-    /// sleeps) within each millisecond: a real-time thread that does not loses 50 ms a second.
+    /// Watches the clock at real-time priority, and hands over to another worker (or sleeps) within
+    /// each millisecond: otherwise a real-time thread is throttled for 50 ms per second.
     Nap,
-    /// It sleeps until shortly before the time, then watches the clock.
+    /// Sleeps until shortly before the time, then watches the clock.
     Sleep,
 }
 
-/// Which policy.
+/// Choice of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// The one that loses least, measured before and during the run.
+    /// Policy with the least loss, measured before and during the run.
     #[default]
     Auto,
-    /// This one.
+    /// Fixed policy.
     Fixed(Policy),
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Policy; 3] = [Policy::Spin, Policy::Nap, Policy::Sleep];
 
     pub(super) fn number(self) -> u8 {
@@ -57,24 +57,25 @@ impl fmt::Display for Policy {
     }
 }
 
-/// Losing more than this share of the time is too much.
+/// Maximum tolerable share of lost time.
 const LOSS_MAX: f64 = 0.025;
 
-/// How often it is looked at, ns, and how often in a row it must be too much.
+/// Length of a measurement window in ns, and the number of consecutive bad ones that change the
+/// policy.
 const WINDOW_NS: u64 = 100_000_000;
 const WINDOWS: u32 = 4;
 
-/// Looks at what is lost, and changes the policy.
+/// Supervisor of the loss, which changes the policy.
 pub(super) struct Overseer {
     choice: Choice,
     realtime: bool,
-    /// When the window began, and what had been watched and lost by then, ns.
+    /// Start of the window, and the time watched and lost before it, in ns.
     window: (u64, u64, u64),
     bad: u32,
 }
 
 impl Overseer {
-    /// Sets the policy that the run begins with.
+    /// Sets the initial policy.
     pub(super) fn new(choice: Choice, shared: &Shared, before: &Calibration) -> Overseer {
         let (spin, realtime) = (before.spin.share(), before.realtime);
         match choice {
@@ -91,7 +92,7 @@ impl Overseer {
         Overseer { choice, realtime, window: (0, 0, 0), bad: 0 }
     }
 
-    /// Looks whether the policy should change.
+    /// Changes the policy if the loss is too great.
     pub(super) fn look(&mut self, now: u64, shared: &Shared) {
         if now < self.window.0 + WINDOW_NS {
             return;
@@ -110,7 +111,7 @@ impl Overseer {
     }
 }
 
-/// What is best on a busy machine.
+/// Returns the best policy on a busy machine.
 fn refuge(realtime: bool) -> Policy {
     if realtime { Policy::Nap } else { Policy::Sleep }
 }

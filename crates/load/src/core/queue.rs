@@ -1,30 +1,30 @@
-//! What is to happen, by its time, shared by all workers (paper, §5.1).
+//! Time-ordered queue shared by all workers (paper, §5.1).
 //!
-//! - *Partitioned*: there are several parts, each with a lock. Who adds tries each part and takes
-//!   the first that nobody has; who takes passes by those that somebody has (bypass locking). Each
-//!   worker has its own order, so that two that meet at one part part at the next.
-//! - *A heap paired with a deque*: whoever takes what is due moves all that is due into the deque
-//!   while the heap is in the cache anyway; the next one finds it at its head.
-//! - *Hints*: when a part is due stands beside its lock, so that a look costs no lock.
+//! - *Partitioned*: there are several partitions, each with a lock. An insertion uses the first
+//!   partition with a free lock; a removal skips locked ones (bypass locking). Each worker has its
+//!   own order of partitions, so that two workers that collide separate at the next.
+//! - *A heap paired with a deque*: a removal moves all due entries to the deque while the heap is
+//!   in the cache; the next one finds them there.
+//! - *Hints*: the earliest due time is stored beside each lock, so that checking it needs no lock.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Nothing is to happen.
+/// Due time of an empty queue.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// Several queues that are as good as one.
+/// Partitioned queue.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     parts: Box<[Part<T>]>,
 }
 
-/// A part; alone on its cache lines.
+/// Partition on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Part<T> {
-    /// When the earliest is due: exact when nobody has the lock.
+    /// Earliest due time, exact while the lock is free.
     due: AtomicU64,
     inner: Mutex<Inner<T>>,
 }
@@ -32,12 +32,13 @@ struct Part<T> {
 #[derive(Debug)]
 struct Inner<T> {
     heap: BinaryHeap<Entry<T>>,
-    /// What was due when somebody looked, in order; all earlier than what is in the heap was then.
+    /// Entries that were due at the last removal, in order; all earlier than those of the heap
+    /// then.
     ready: VecDeque<Entry<T>>,
     sequence: u64,
 }
 
-/// Something, and when.
+/// Entry with its due time.
 #[derive(Debug)]
 struct Entry<T> {
     at: u64,
@@ -60,7 +61,7 @@ impl<T> PartialOrd for Entry<T> {
 }
 
 impl<T> Ord for Entry<T> {
-    /// The earliest is the greatest, as the heap wants it.
+    /// Reversed, so that the heap has the earliest at its top.
     fn cmp(&self, other: &Entry<T>) -> std::cmp::Ordering {
         (other.at, other.sequence).cmp(&(self.at, self.sequence))
     }
@@ -77,7 +78,7 @@ impl<T> Inner<T> {
         ready.min(self.heap.peek().map_or(NEVER, |entry| entry.at))
     }
 
-    /// Takes up to `max` that are due before `until`; the rest of them goes to the deque.
+    /// Removes up to `max` entries due before `until`; other due ones are moved to the deque.
     fn take(&mut self, until: u64, max: usize, into: &mut Vec<(u64, T)>) {
         while self.heap.peek().is_some_and(|entry| entry.at < until) {
             self.ready.extend(self.heap.pop());
@@ -88,7 +89,7 @@ impl<T> Inner<T> {
 }
 
 impl<T> Queue<T> {
-    /// An empty one with so many parts.
+    /// Creates an empty queue with this many partitions.
     pub(super) fn new(parts: usize) -> Queue<T> {
         let part = |_| Part {
             due: AtomicU64::new(NEVER),
@@ -101,12 +102,12 @@ impl<T> Queue<T> {
         Queue { parts: (0..parts.max(1)).map(part).collect() }
     }
 
-    /// How many parts there are.
+    /// Returns the number of partitions.
     pub(super) fn parts(&self) -> usize {
         self.parts.len()
     }
 
-    /// Adds all of these to one part: the first that is free, in this order of looking.
+    /// Adds all entries to one partition: the first in `order` with a free lock.
     pub(super) fn add(&self, order: &[usize], entries: &mut Vec<(u64, T)>) {
         if entries.is_empty() {
             return;
@@ -120,7 +121,7 @@ impl<T> Queue<T> {
         self.parts[place].due.store(inner.earliest(), Ordering::Release);
     }
 
-    /// Takes up to `max` that are due before `until`. What somebody else has locked is passed by.
+    /// Removes up to `max` entries due before `until`. Locked partitions are skipped.
     pub(super) fn take(&self, order: &[usize], until: u64, max: usize, into: &mut Vec<(u64, T)>) {
         for place in order {
             let part = &self.parts[*place];
@@ -135,7 +136,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Drops what is due after `end`; how much that was.
+    /// Drops entries due after `end`. Returns their number.
     pub(super) fn cut(&self, end: u64) -> u64 {
         let mut count = 0;
         for part in &self.parts {
@@ -149,7 +150,7 @@ impl<T> Queue<T> {
         count as u64
     }
 
-    /// When the earliest is due; [`NEVER`] if there is none.
+    /// Returns the earliest due time, or [`NEVER`].
     pub(super) fn due(&self) -> u64 {
         let due = self.parts.iter().map(|part| part.due.load(Ordering::Acquire));
         due.min().unwrap_or(NEVER)

@@ -1,4 +1,4 @@
-//! What all workers share.
+//! State shared by all workers.
 
 use super::depot::Depot;
 use super::policy::Policy;
@@ -9,21 +9,21 @@ use crate::{Event, Filament, FilamentId, Io};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Parts of each queue, where there is more than one worker (paper, §5.1: two or three do).
+/// Partitions of each queue with several workers (paper, §5.1: two or three suffice).
 const PARTS: usize = 3;
 
-/// Nobody leads.
+/// No worker.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// A worker's number has so many bits.
+/// Bits of a worker number.
 const SLEEPER_BITS: u32 = 8;
 
-/// A worker that sleeps until some time, as one number.
+/// Packs a sleeping worker and its wake-up time.
 fn asleep(worker: u32, until: u64) -> u64 {
     until << SLEEPER_BITS | u64::from(worker)
 }
 
-/// An I/O that waits for its time.
+/// I/O waiting for its time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     pub(super) io: Io,
@@ -31,20 +31,20 @@ pub(super) struct Pending {
     pub(super) tell: Option<u64>,
 }
 
-/// A filament, and what waits for it. The two locks are apart so that nobody waits for a filament
-/// to say something to it.
+/// Filament with its inbox. They have separate locks so that sending to a filament never waits for
+/// its execution.
 pub(super) struct Place {
     pub(super) filament: Mutex<Box<dyn Filament>>,
     inbox: Mutex<Vec<(u64, Event)>>,
 }
 
 impl Place {
-    /// Says something that it will hear at `at`; somebody must also be hinted at it.
+    /// Queues an event for delivery at `at`; the caller must also add a hint.
     pub(super) fn say(&self, at: u64, event: Event) {
         lock(&self.inbox).push((at, event));
     }
 
-    /// Takes what it may hear by now, in the order of time.
+    /// Takes the events due by now, in order of time.
     pub(super) fn hear(&self, now: u64, into: &mut Vec<Event>) {
         let mut inbox = lock(&self.inbox);
         let mut due: Vec<_> = inbox.extract_if(.., |(at, _)| *at <= now).collect();
@@ -53,51 +53,51 @@ impl Place {
     }
 }
 
-/// What all workers share.
+/// State shared by all workers.
 pub(super) struct Shared {
     pub(super) filaments: Vec<Place>,
     pub(super) ios: Queue<Pending>,
-    /// Who may have something to do, and when (the paper's *hints*).
+    /// Filaments that may have due events, and the times (the paper's *hints*).
     pub(super) hints: Queue<FilamentId>,
-    /// Who watches the clock.
+    /// Worker that watches the clock.
     pub(super) leader: AtomicU32,
-    /// Who has been asked to take the lead, while the leader goes on watching.
+    /// Worker selected as successor, while the leader still watches.
     pub(super) heir: AtomicU32,
-    /// Who watches the leader without sleeping, to take the lead at once.
+    /// Worker that spins on the leader's heartbeat, to take over immediately.
     standby: AtomicU32,
-    /// When the leader last looked at the clock, ns; it says so while somebody stands by.
+    /// Time of the leader's last look at the clock in ns; stored only with a standby.
     beat: AtomicU64,
-    /// When the lead was last taken from somebody who did not look at it, ns.
+    /// Time of the last takeover from an unresponsive leader, in ns.
     relieved: AtomicU64,
-    /// The leader is doing something that may take long, and has not given the lead away.
+    /// Whether the leader is in a possibly long operation without having handed over.
     neglected: AtomicBool,
-    /// Until when whoever leads, or led, sleeps, ns, and who, in the last [`SLEEPER_BITS`]; 0:
-    /// nobody.
+    /// Wake-up time in ns of the present or former leader that sleeps, with its number in the low
+    /// [`SLEEPER_BITS`]; 0 for none.
     asleep: AtomicU64,
-    /// Workers that sleep, or are about to.
+    /// Workers that sleep or are about to.
     idle: Mutex<Vec<u32>>,
     wakers: Vec<OnceLock<Waker>>,
-    /// I/Os and hints that are queued, and I/Os under way.
+    /// Queued I/Os and hints, plus I/Os in flight.
     left: AtomicU64,
     over: AtomicBool,
     end: AtomicU64,
     pub(super) origin_ns: AtomicU64,
-    /// By how much the schedule has been moved, ns.
+    /// Shift of the schedule, in ns.
     pub(super) shift: AtomicU64,
     policy: AtomicU8,
     policies: Mutex<Vec<(u64, String)>>,
-    /// The last time the machine took the processor of whoever led.
+    /// Last gap in the leader's processor time.
     gap: (AtomicU64, AtomicU64),
-    /// How long the clock was watched so far, and how much of that was lost, ns.
+    /// Time for which the clock was watched, and the lost part of it, in ns.
     pub(super) watched: (AtomicU64, AtomicU64),
     pub(super) hand_overs: AtomicU64,
     stopped: Mutex<Option<String>>,
-    /// Somebody has said that it should end.
+    /// Whether the run was stopped early.
     halted: AtomicBool,
     pub(super) late: Late,
     pub(super) depot: Depot,
     pub(super) workers: usize,
-    /// How long a wake-up takes, ns: half of them, and 99 of 100.
+    /// Wake-up latency in ns: median and 99th percentile.
     pub(super) wake_ns: (u64, u64),
 }
 
@@ -149,9 +149,9 @@ impl Shared {
         shared
     }
 
-    // The end.
+    // Termination.
 
-    /// Notes that so much was added to what is left to do, and so much done.
+    /// Adds to the remaining work, and subtracts completed work.
     pub(super) fn count(&self, added: u64, done: u64) {
         if added >= done {
             self.left.fetch_add(added - done, Ordering::AcqRel);
@@ -160,27 +160,27 @@ impl Shared {
         }
     }
 
-    /// Whether nothing is left to do.
+    /// Reports whether no work remains.
     pub(super) fn is_done(&self) -> bool {
         self.left.load(Ordering::Acquire) == 0
     }
 
-    /// By how much the schedule has been moved, ns.
+    /// Shift of the schedule, in ns.
     pub(super) fn shift_ns(&self) -> u64 {
         self.shift.load(Ordering::Relaxed)
     }
 
-    /// How much is left to do.
+    /// Remaining work.
     pub(super) fn left(&self) -> u64 {
         self.left.load(Ordering::Acquire)
     }
 
-    /// When scheduling ends, ns since the start.
+    /// End of the schedule, in ns since the start.
     pub(super) fn end_ns(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Schedules nothing more.
+    /// Stops the schedule.
     pub(super) fn stop(&self, now: u64, reason: &str) {
         let mut stopped = lock(&self.stopped);
         if stopped.is_none() {
@@ -191,7 +191,7 @@ impl Shared {
         }
     }
 
-    /// Drops what is to happen behind the end; if the run was stopped, all that is not issued.
+    /// Drops work due after the end; after a stop, all I/Os not yet issued.
     pub(super) fn cut(&self) {
         let end = self.end_ns();
         let ios = if self.halted.load(Ordering::Acquire) { 0 } else { end };
@@ -215,7 +215,7 @@ impl Shared {
         self.wakers.iter().filter_map(OnceLock::get).for_each(Waker::wake);
     }
 
-    /// Wakes somebody who sleeps, if anybody does.
+    /// Wakes a sleeping worker, if there is one.
     pub(super) fn wake_one(&self) {
         if let Some(next) = lock(&self.idle).pop() {
             self.wake(next);
@@ -226,14 +226,14 @@ impl Shared {
         self.over.load(Ordering::Acquire)
     }
 
-    // Leading.
+    // Leadership.
 
     pub(super) fn set_waker(&self, worker: u32, waker: Waker) {
         // Each worker sets its own, once.
         let _ = self.wakers[worker as usize].set(waker);
     }
 
-    /// Whether this worker leads, or can do so because nobody does.
+    /// Reports whether this worker leads, after taking a vacant lead.
     pub(super) fn lead(&self, worker: u32) -> bool {
         match self.leader.load(Ordering::Acquire) {
             NOBODY => {
@@ -249,7 +249,7 @@ impl Shared {
         }
     }
 
-    /// Gives the lead away: whoever sleeps is woken, or else the next that looks takes it.
+    /// Gives up the lead: wakes a sleeping worker, or leaves it to the next one that checks.
     pub(super) fn hand_over(&self) {
         self.leader.store(NOBODY, Ordering::Release);
         self.hand_overs.fetch_add(1, Ordering::Relaxed);
@@ -261,14 +261,14 @@ impl Shared {
         }
     }
 
-    /// Says whether the leader watches the clock; only the leader says so.
+    /// Sets whether the leader neglects the clock; called only by the leader.
     pub(super) fn neglect(&self, neglected: bool) {
         if self.neglected.load(Ordering::Relaxed) != neglected {
             self.neglected.store(neglected, Ordering::Release);
         }
     }
 
-    /// Takes the lead from a leader that does not watch the clock.
+    /// Takes the lead from a leader that neglects the clock.
     pub(super) fn take_over(&self, worker: u32) -> bool {
         if !self.neglected.swap(false, Ordering::AcqRel) {
             return false;
@@ -279,7 +279,7 @@ impl Shared {
         true
     }
 
-    /// Says that the leader looks at the clock.
+    /// Records the leader's heartbeat.
     #[inline]
     pub(super) fn beat(&self, now: u64) {
         if self.anybody_ready() {
@@ -287,13 +287,12 @@ impl Shared {
         }
     }
 
-    /// When the leader last looked at the clock, by its own.
+    /// Time of the leader's last heartbeat, on its own clock.
     pub(super) fn last_beat(&self) -> u64 {
         self.beat.load(Ordering::Relaxed)
     }
 
-    /// Takes the lead from a leader who does not look at the clock: somebody else has his
-    /// processor.
+    /// Takes the lead from an unresponsive leader, which has been preempted.
     pub(super) fn relieve(&self, leader: u32, worker: u32, now: u64) -> bool {
         let taken = (Ordering::AcqRel, Ordering::Acquire);
         let relieved = self.leader.compare_exchange(leader, worker, taken.0, taken.1).is_ok();
@@ -305,41 +304,43 @@ impl Shared {
         relieved
     }
 
-    /// Until when nobody watched the clock, if this worker did not from `start` to `end`.
+    /// Returns the end of the time without a leader watching the clock, if this worker did not
+    /// watch from `start` to `end`.
     pub(super) fn unwatched_until(&self, worker: u32, start: u64, end: u64) -> u64 {
         let relieved = self.relieved.load(Ordering::Acquire);
         let by_another = self.leader.load(Ordering::Acquire) != worker;
         if by_another && (start..end).contains(&relieved) { relieved } else { end }
     }
 
-    /// Who has the lead is nobody's heir.
+    /// Clears the successor if it is this worker, which now leads.
     fn disinherit(&self, worker: u32) {
         let taken = (Ordering::AcqRel, Ordering::Acquire);
         let _ = self.heir.compare_exchange(worker, NOBODY, taken.0, taken.1);
     }
 
-    /// When something is due; [`super::queue::NEVER`] if nothing is.
+    /// Returns the earliest due time, or [`super::queue::NEVER`].
     pub(super) fn due(&self) -> u64 {
         self.ios.due().min(self.hints.due())
     }
 
-    /// Begins to stand by, if nobody does.
+    /// Becomes the standby, if there is none.
     pub(super) fn stand_by(&self, worker: u32) -> bool {
         let taken = (Ordering::AcqRel, Ordering::Acquire);
         self.standby.compare_exchange(NOBODY, worker, taken.0, taken.1).is_ok()
     }
 
-    /// Stands by no more.
+    /// Ends the standby.
     pub(super) fn stand_down(&self) {
         self.standby.store(NOBODY, Ordering::Release);
     }
 
-    /// Whether somebody stands by.
+    /// Reports whether there is a standby.
     pub(super) fn anybody_ready(&self) -> bool {
         self.standby.load(Ordering::Acquire) != NOBODY
     }
 
-    /// Asks somebody to take the lead, which the leader keeps until then. Whether there is anybody.
+    /// Selects and wakes a successor; the leader keeps watching until then. Returns whether there
+    /// is one.
     pub(super) fn offer_lead(&self) -> bool {
         if self.heir.load(Ordering::Acquire) != NOBODY {
             return true;
@@ -353,7 +354,7 @@ impl Shared {
         true
     }
 
-    /// Takes the lead if it was offered to this worker.
+    /// Takes the lead if this worker is the successor.
     pub(super) fn inherit(&self, worker: u32) {
         let taken = (Ordering::AcqRel, Ordering::Acquire);
         if self.heir.compare_exchange(worker, NOBODY, taken.0, taken.1).is_ok() {
@@ -361,33 +362,33 @@ impl Shared {
         }
     }
 
-    /// Says that this worker will sleep.
+    /// Adds this worker to the sleeping ones.
     pub(super) fn lie_down(&self, worker: u32) {
         lock(&self.idle).push(worker);
     }
 
-    /// Says that it does not.
+    /// Removes this worker from the sleeping ones.
     pub(super) fn get_up(&self, worker: u32) {
         lock(&self.idle).retain(|idle| *idle != worker);
     }
 
-    /// Whether anybody sleeps.
+    /// Reports whether a worker sleeps.
     pub(super) fn anybody_idle(&self) -> bool {
         !lock(&self.idle).is_empty()
     }
 
-    /// Says that this worker, who leads, will sleep until then.
+    /// Records that this worker, which leads, sleeps until a time.
     pub(super) fn fall_asleep(&self, worker: u32, until: u64) {
         self.asleep.store(asleep(worker, until), Ordering::SeqCst);
     }
 
-    /// Says that it does not, if it is not somebody else who sleeps by now.
+    /// Clears that record, unless another worker has replaced it.
     pub(super) fn wake_up(&self, worker: u32, until: u64) {
         let taken = (Ordering::SeqCst, Ordering::Relaxed);
         let _ = self.asleep.compare_exchange(asleep(worker, until), 0, taken.0, taken.1);
     }
 
-    /// Wakes the leader if it sleeps beyond this time.
+    /// Wakes the leader if it sleeps beyond a time.
     pub(super) fn rouse(&self, due: u64) {
         let asleep = self.asleep.load(Ordering::SeqCst);
         if asleep >> SLEEPER_BITS > due {
@@ -401,7 +402,7 @@ impl Shared {
         }
     }
 
-    // How to wait.
+    // Wait policy.
 
     pub(super) fn policy(&self) -> Policy {
         Policy::from_number(self.policy.load(Ordering::Relaxed))
@@ -416,14 +417,14 @@ impl Shared {
         lock(&self.policies).clone()
     }
 
-    // What the machine took.
+    // Stolen time.
 
     pub(super) fn note_gap(&self, start: u64, end: u64) {
         self.gap.0.store(start, Ordering::Relaxed);
         self.gap.1.store(end, Ordering::Relaxed);
     }
 
-    /// For how long the machine had the leader's processor in this time, as far as is known, ns.
+    /// Returns the known time stolen from the leader in this interval, in ns.
     pub(super) fn stolen_within(&self, from: u64, to: u64) -> u64 {
         let start = self.gap.0.load(Ordering::Relaxed).max(from);
         let end = self.gap.1.load(Ordering::Relaxed).min(to);
@@ -431,8 +432,8 @@ impl Shared {
     }
 }
 
-/// Nothing is done under these locks that could end in between; a filament that panicked is not
-/// called again, because its worker is gone and with it the run.
+/// Locks a mutex and ignores poisoning: no code panics while holding one, except a filament, which
+/// is not called again because its worker and the run end.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

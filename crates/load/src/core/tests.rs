@@ -1,4 +1,4 @@
-//! The core on targets that take no time: nothing is lost, nothing early, and the end comes.
+//! The core on targets that take no time: no I/O is lost or early, and every run ends.
 #![allow(clippy::disallowed_methods, reason = "a filament that is slow has to be slow")]
 
 use super::*;
@@ -10,7 +10,7 @@ use base::op::Parcel;
 use base::{Automaton, Instant};
 use std::sync::atomic::AtomicUsize;
 
-/// What a run was: all records, and how it went.
+/// Runs filaments; returns all records and the metadata.
 fn played(
     target: &dyn Target,
     filaments: Vec<Box<dyn Filament>>,
@@ -85,7 +85,7 @@ fn files_are_read_by_a_ring_and_by_threads() {
     std::fs::remove_file(&path).expect("it was made");
 }
 
-/// Schedules ten I/Os, a millisecond apart, and returns 60 ms after the first was due.
+/// Schedules ten I/Os 1 ms apart, and returns 60 ms after the first is due.
 struct Slow;
 
 impl Automaton for Slow {
@@ -94,7 +94,7 @@ impl Automaton for Slow {
 
     fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Request>) {
         match event {
-            // Filaments are started before the run's first moment.
+            // Filaments are started before the first moment of the run.
             Event::Started => {
                 out.push(Request::Timer { at: now + Duration::from_millis(10), tag: 1 });
             }
@@ -110,7 +110,7 @@ impl Automaton for Slow {
 
 #[test]
 fn late_ios_are_issued_skipped_moved_or_end_the_run() {
-    // All are late by at least this; a busy machine makes it more.
+    // Minimum lateness of all; a busy machine increases it.
     let late = 45_000_000;
     let with = |late| {
         let options = Options { late, ..gently(1) };
@@ -127,14 +127,14 @@ fn late_ios_are_issued_skipped_moved_or_end_the_run() {
 
     let (records, _) = with(Late::Skip(late - 1));
     assert_eq!((records.len(), skipped(&records)), (10, 10));
-    // Nobody is as late as that.
+    // No I/O is that late.
     let (records, _) = with(Late::Skip(u64::MAX));
     assert_eq!((records.len(), skipped(&records)), (10, 0));
 
     let (records, _) = with(Late::Shift(late - 1));
     let times: Vec<u64> = records.iter().map(|record| record.scheduled_ns).collect();
     assert_eq!(times.len(), 10);
-    // The first moves all behind it.
+    // The first shifts all later ones.
     assert!(times[1] >= times[0] + 60_000_000, "{times:?}");
     assert!(times.windows(2).all(|pair| pair[1] >= pair[0] + 1_000_000), "{times:?}");
 
@@ -143,7 +143,7 @@ fn late_ios_are_issued_skipped_moved_or_end_the_run() {
     assert!(conduct.stopped.expect("it stopped").contains("us late"));
 }
 
-/// Sends an I/O to the filament behind it.
+/// Sends an I/O to the next filament.
 struct Sender;
 
 impl Automaton for Sender {
@@ -162,7 +162,7 @@ impl Automaton for Sender {
     }
 }
 
-/// Issues what it is sent.
+/// Issues the I/Os that it receives.
 struct Hears;
 
 impl Automaton for Hears {
@@ -209,7 +209,7 @@ fn the_end_comes_when_the_time_is_over_or_somebody_says_so() {
     assert!(!records.is_empty() && conduct.stopped.as_deref() == Some("interrupted"));
 }
 
-/// Waits for each I/O, as `pread` does for a disk, and counts how many wait at once.
+/// Blocks for each I/O, as `pread` does on a disk, and counts concurrent calls.
 #[derive(Default)]
 struct Waits {
     now: AtomicUsize,

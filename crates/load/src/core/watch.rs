@@ -1,27 +1,27 @@
-//! Watching the clock, and noticing when somebody else had the processor meanwhile.
+//! Clock watching and detection of gaps in processor time.
 
 use crate::statistics::Gap;
 
-/// Between two looks at the clock passes less than this, ns, unless the machine was elsewhere.
+/// Minimum length of a gap between two looks at the clock, in ns.
 pub(super) const GAP_NS: u64 = 5_000;
 
-/// Gaps that are remembered one by one are longer than this, ns...
+/// Minimum length of individually recorded gaps, in ns...
 const KEPT_NS: u64 = 10_000;
 
-/// ...and at most so many; all are counted.
+/// ...and their maximum number; all gaps are counted.
 const KEPT_MAX: usize = 100_000;
 
-/// What one worker has seen.
+/// Observations of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// How long it has watched, ns.
+    /// Time watched, in ns.
     pub(super) watched_ns: u64,
-    /// Of that in gaps, ns.
+    /// Part of it lost in gaps, in ns.
     pub(super) stolen_ns: u64,
     pub(super) count: u64,
     pub(super) gaps: Vec<Gap>,
     last: u64,
-    /// What [`Watch::news`] has told.
+    /// Values last returned by [`Watch::news`].
     told: (u64, u64),
 }
 
@@ -30,12 +30,12 @@ impl Watch {
         Watch { gaps: Vec::with_capacity(4096), ..Watch::default() }
     }
 
-    /// Begins to watch.
+    /// Starts to watch.
     pub(super) fn begin(&mut self, now: u64) {
         self.last = now;
     }
 
-    /// A look; whether there was a gap before it.
+    /// Looks at the clock. Returns a gap before it, if there was one.
     #[inline]
     pub(super) fn look(&mut self, now: u64) -> Option<(u64, u64)> {
         let (last, passed) = (self.last, now.saturating_sub(self.last));
@@ -44,20 +44,20 @@ impl Watch {
         (passed > GAP_NS).then_some((last, now))
     }
 
-    /// A sleep that was to end at `due` ended at `now`.
+    /// Records a sleep that should have ended at `due` and ended at `now`.
     pub(super) fn overslept(&mut self, due: u64, now: u64) {
         self.watched_ns += now.saturating_sub(due);
         self.last = now;
     }
 
-    /// How long was watched and how much of it lost since the last call, ns.
+    /// Returns the time watched and lost since the last call, in ns.
     pub(super) fn news(&mut self) -> (u64, u64) {
         let (watched, stolen) =
             std::mem::replace(&mut self.told, (self.watched_ns, self.stolen_ns));
         (self.watched_ns - watched, self.stolen_ns - stolen)
     }
 
-    /// Notes a gap.
+    /// Records a gap.
     pub(super) fn note(&mut self, start_ns: u64, end: u64) {
         let len_ns = end.saturating_sub(start_ns);
         self.stolen_ns += len_ns;

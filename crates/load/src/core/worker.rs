@@ -1,4 +1,4 @@
-//! A worker: one thread that watches the clock, calls filaments and issues I/Os.
+//! Worker: a thread that watches the clock, calls filaments and issues I/Os.
 
 mod call;
 mod issue;
@@ -18,20 +18,20 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 
-/// So long before its time an I/O is taken from the queue, ns; the rest is spun away without a
-/// lock (paper, §5.2: *pre-spin*). It covers the way from there to the target.
+/// Time before its due time at which an I/O is dequeued, in ns; the rest is spun away without a
+/// lock (paper, §5.2: *pre-spin*). It covers the path to the target.
 const PRE_SPIN_NS: u64 = 2_000;
 
-/// Handing over takes long from here on, ns.
+/// Submission time from which a worker counts as blocked, in ns.
 const LONG_NS: u64 = 5_000;
 
-/// Giving the lead to somebody who stands by costs a fraction of this, ns.
+/// Upper bound of the cost of handing over to a standby, in ns.
 const READY_NS: u64 = 1_000;
 
-/// Filaments are called at most so often before the queue of I/Os is looked at again.
+/// Maximum calls of filaments between two checks of the I/O queue.
 const CALLS_MAX: usize = 32;
 
-/// What a worker needs to begin.
+/// Parameters of a worker.
 pub(super) struct Setup<'a> {
     pub(super) id: usize,
     pub(super) cpu: usize,
@@ -42,17 +42,17 @@ pub(super) struct Setup<'a> {
     pub(super) wait: Receiver<u64>,
 }
 
-/// What a worker leaves.
+/// Results of a worker.
 pub(super) struct Found {
     pub(super) watch: Watch,
     pub(super) recalibrations: u64,
 }
 
 impl Setup<'_> {
-    /// The life of a worker's thread. `None`: the run did not begin.
+    /// Runs a worker's thread. `None` if the run did not start.
     pub(super) fn run(self) -> Option<Found> {
         precise::set_fine_timers();
-        // Where it may not be pinned it runs wherever the kernel likes.
+        // Without pinning, the kernel places the thread.
         let _ = precise::pin(&[self.cpu]);
         let driver = match self.target.driver(self.id, self.shared.workers) {
             Ok(driver) => driver,
@@ -75,7 +75,7 @@ impl Setup<'_> {
     }
 }
 
-/// A worker that panics ends the run: nobody else would take its part.
+/// Ends the run if its worker panics: no other worker would take its share.
 struct Guard<'a>(&'a Shared);
 
 impl Drop for Guard<'_> {
@@ -86,26 +86,26 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// What a worker is doing (paper, Figure 3).
+/// State of a worker (paper, Figure 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Looks for something to do.
+    /// Looking for work.
     Check,
-    /// Calls filaments with what is ready.
+    /// Calling filaments with ready events.
     Call,
-    /// Puts what they asked for where it belongs.
+    /// Queueing the filaments' requests.
     Queue,
-    /// Issues what is due.
+    /// Issuing due I/Os.
     Execute,
-    /// Watches the clock.
+    /// Watching the clock.
     Spin,
-    /// Waits until somebody wakes it, or an I/O ends.
+    /// Waiting for a wake-up or a completion.
     Sleep,
     /// The run is over.
     Over,
 }
 
-/// What a worker's time went to, ns.
+/// Use of a worker's time, in ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
     stolen_ns: u64,
@@ -116,7 +116,7 @@ struct Spent {
 }
 
 impl Spent {
-    /// What most of it went to since then.
+    /// Returns the greatest use of time since `then`.
     fn cause(&self, then: &Spent) -> Cause {
         let stolen = self.stolen_ns - then.stolen_ns;
         let submission = self.submission_ns - then.submission_ns;
@@ -134,10 +134,10 @@ impl Spent {
     }
 }
 
-/// An I/O under way.
+/// I/O in flight.
 struct Flight {
     at: u64,
-    /// By how much the schedule had been moved when its time came.
+    /// Shift of the schedule at its due time.
     shift: u64,
     issued: u64,
     pending: Pending,
@@ -151,13 +151,13 @@ struct Worker<'a> {
     driver: Box<dyn Driver>,
     clock: Ticks,
     origin: u64,
-    /// In which order this worker looks at the parts of queues.
+    /// This worker's order of queue partitions.
     order: Vec<usize>,
     flights: Slab<Flight>,
     sequence: u64,
-    /// I/Os that are due, in the order of time.
+    /// Due I/Os, by time.
     carried: Vec<(u64, Pending)>,
-    /// Events that are due.
+    /// Due events.
     ready: Vec<(FilamentId, Event)>,
     hinted: Vec<(u64, FilamentId)>,
     asked: Vec<(FilamentId, Request)>,
@@ -167,21 +167,21 @@ struct Worker<'a> {
     hints: Vec<(u64, FilamentId)>,
     ended: Vec<(u64, Outcome)>,
     issued: Vec<usize>,
-    /// What was done since the count of what is left was last told.
+    /// Completed work not yet subtracted from the shared count.
     done: u64,
     batch: Batch,
     batch_since: u64,
     watch: Watch,
-    /// What the worker's time went to so far, and when it last had nothing to do.
+    /// Use of the worker's time so far, and below that when it was last idle.
     spent: Spent,
     spent_when_idle: Spent,
-    /// How long calling filaments takes, ns, smoothed; and for each event and request.
+    /// Smoothed duration of filament calls in ns, and below that of each event or request.
     call_ns: u64,
     unit_ns: u64,
-    /// How long handing over takes, ns: the longest of late.
+    /// Duration of a submission in ns: a slowly decaying maximum.
     flush_ns: u64,
     policy: Option<Policy>,
-    /// Since when it leads, if it did when it last looked.
+    /// Start of its lead, if it led when it last checked.
     lead_since: Option<u64>,
     calibrated: u64,
     recalibrations: u64,
@@ -239,13 +239,13 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The time since the start of the run, ns; zero before.
+    /// Returns the time since the start of the run in ns; 0 before.
     #[inline]
     fn now(&self) -> u64 {
         self.clock.now_ns().saturating_sub(self.origin)
     }
 
-    /// The time by which the schedule goes: it may have been moved.
+    /// Returns the schedule time, which may be shifted.
     #[inline]
     fn schedule_now(&self) -> u64 {
         self.now().saturating_sub(self.shared.shift.load(Ordering::Relaxed))
@@ -288,16 +288,16 @@ impl<'a> Worker<'a> {
         State::Sleep
     }
 
-    /// The machine was elsewhere in this time, in which nobody watched the clock; but perhaps
-    /// another worker did from some time on.
+    /// Records a gap in which this worker lost the processor; another worker may have watched the
+    /// clock for a part of it.
     fn lose(&mut self, start: u64, end: u64) {
-        // What this worker had in its hands was late by all of it.
+        // The I/Os of this worker were late by all of it.
         self.shared.note_gap(start, end);
         self.spent.stolen_ns += end - start;
         self.watch.note(start, self.shared.unwatched_until(self.id, start, end));
     }
 
-    /// Notes what has ended.
+    /// Records completed I/Os.
     fn retire(&mut self) {
         let now = self.now();
         let mut ended = std::mem::take(&mut self.ended);
@@ -346,7 +346,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-// The name of an I/O: the worker, a number that grows, and where it is kept.
+// Name of an I/O: worker, sequence number and slot.
 const SLOT: u64 = (1 << 24) - 1;
 const SEQUENCE_SHIFT: u32 = 24;
 const SEQUENCE: u64 = (1 << 32) - 1;

@@ -1,4 +1,4 @@
-//! Files through ordinary calls that wait, as the paper does it: each worker has one I/O at a time.
+//! Files through blocking system calls, as in the paper: each worker has one I/O outstanding.
 
 use super::one::{OneByOne, Perform};
 use super::{Driver, Opened, Target};
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 
-/// Open files through `pread`, `pwrite`, `fdatasync`.
+/// Open files with `pread`, `pwrite` and `fdatasync`.
 #[derive(Debug)]
 pub struct Blocking(pub Opened);
 
@@ -23,7 +23,7 @@ impl Target for Blocking {
         self.0.name.clone()
     }
 
-    /// A device makes threads wait, so that there must be others; the page cache hardly does.
+    /// A device blocks threads, so several are needed; the page cache hardly does.
     fn workers(&self) -> usize {
         if self.0.aside_from.is_some() { 16 } else { 2 }
     }
@@ -35,7 +35,7 @@ struct Calls {
 }
 
 impl Outcome {
-    /// What a system call says.
+    /// Converts the result of a system call.
     pub(super) fn of(result: Result<usize, Errno>) -> Outcome {
         match result {
             Ok(bytes) => Outcome::Done(bytes as u32),
@@ -66,10 +66,10 @@ impl Perform for Calls {
     }
 }
 
-/// Direct I/O wants memory at a multiple of this, bytes.
+/// Alignment of memory for direct I/O, in bytes.
 const ALIGNMENT: usize = 4096;
 
-/// A buffer with random bytes in it that begins at a multiple of [`ALIGNMENT`].
+/// Buffer of random bytes aligned to [`ALIGNMENT`].
 pub(super) struct Aligned {
     bytes: Vec<u8>,
     begin: usize,

@@ -1,4 +1,4 @@
-//! Connections that are lost are made again, on a thread that may wait.
+//! Reconnection of lost connections, on a thread that may block.
 
 use super::Troubles;
 use reactor::precise;
@@ -7,23 +7,23 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// How long after a server could not be reached it is tried again.
+/// Delay before another attempt to reach a server.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Makes one connection, with its session.
+/// Establishes one connection with its session.
 pub(super) type Dial<S> = Box<dyn FnMut() -> io::Result<(OwnedFd, S)> + Send>;
 
-/// What became of a connection that was asked for: it, or `None` if it has to be waited for.
+/// Result for a requested connection: the connection, or `None` while attempts fail.
 pub(super) type Dialled<S> = (usize, Option<(OwnedFd, S)>);
 
-/// Makes connections for one worker.
+/// Reconnects for one worker.
 pub(super) struct Dialer<S> {
     asked: Sender<usize>,
     made: Receiver<Dialled<S>>,
 }
 
 impl<S: Send + 'static> Dialer<S> {
-    /// Starts the thread; `waker` is woken with each piece of news.
+    /// Starts the thread; each result wakes `waker`.
     pub(super) fn start(
         mut dial: Dial<S>,
         waker: precise::Waker,
@@ -60,13 +60,13 @@ impl<S: Send + 'static> Dialer<S> {
         Ok(Dialer { asked, made })
     }
 
-    /// Asks for a connection in place of one that is lost.
+    /// Requests the replacement of a lost connection.
     pub(super) fn ask(&self, place: usize) {
         // The thread ends only with its dialer.
         let _ = self.asked.send(place);
     }
 
-    /// What became of those that were asked for.
+    /// Returns the next result, if there is one.
     pub(super) fn news(&self) -> Option<Dialled<S>> {
         self.made.try_recv().ok()
     }

@@ -1,4 +1,4 @@
-//! Files of a directory by their names: each I/O opens its file, as a web or mail server does.
+//! Numbered files of a directory: each I/O opens its file, as web and mail servers do.
 
 use super::blocking::Aligned;
 use super::one::{OneByOne, Perform};
@@ -9,28 +9,28 @@ use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Files of one directory below the top; more make directories slow on some file systems.
+/// Files in one subdirectory; more make directories slow on some file systems.
 const TOGETHER: u32 = 1000;
 
-/// A directory of numbered files: number 12345 is `12/12345`.
+/// Directory of numbered files: file 12345 is `12/12345`.
 #[derive(Clone, Debug)]
 pub struct Directory {
-    /// Its path.
+    /// Path of the directory.
     pub path: PathBuf,
-    /// The largest I/O, bytes.
+    /// Maximum I/O size, in bytes.
     pub io_max: usize,
 }
 
 impl Directory {
-    /// Where a file is.
+    /// Returns the path of a file.
     pub fn file(&self, number: u32) -> PathBuf {
         self.path.join((number / TOGETHER).to_string()).join(number.to_string())
     }
 
-    /// Makes the directories of files 0 to `files`.
+    /// Creates the subdirectories of files 0 to `files`.
     ///
     /// # Errors
-    /// Those of `mkdir(2)`.
+    /// The errors of `mkdir(2)`.
     pub fn make(&self, files: u32) -> io::Result<()> {
         (0..files.max(1).div_ceil(TOGETHER))
             .try_for_each(|part| std::fs::create_dir_all(self.path.join(part.to_string())))

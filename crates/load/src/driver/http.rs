@@ -8,35 +8,35 @@ use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 use wire::http::{Chunks, Piece};
 
-/// Longest head of an answer, bytes, and most fields in it.
+/// Maximum length of a response head in bytes, and below its maximum number of fields.
 const HEAD_MAX: usize = 64 << 10;
 const FIELDS_MAX: usize = 100;
 
-/// HTTP's number for what is not there to be asked for.
+/// HTTP status of unsupported operations.
 const NOT_IMPLEMENTED: u16 = 501;
 
-/// Where an object is.
+/// Location of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// The server.
+    /// Server.
     pub server: Server,
-    /// What its name is, as the server is told.
+    /// Value of the `Host` field.
     pub host: String,
-    /// The path, encoded; `{}` in it is the file's number.
+    /// Encoded path; `{}` stands for the file number.
     pub path: String,
 }
 
-/// A PUT that is under way.
+/// PUT in progress.
 pub struct Put {
     stream: Stream,
     path: String,
 }
 
 impl Url {
-    /// How large an object is, bytes; `None` if there is none.
+    /// Returns the size of an object in bytes, or `None` if it does not exist.
     ///
     /// # Errors
-    /// If the server cannot be reached, or refuses.
+    /// If the server is unreachable or refuses.
     pub fn size(&self, file: u32) -> io::Result<Option<u64>> {
         let mut stream = self.server.connect()?;
         let (path, host) = (numbered(&self.path, file), &self.host);
@@ -50,10 +50,10 @@ impl Url {
         }
     }
 
-    /// Begins to make an object of so many bytes.
+    /// Starts to create an object of this size in bytes.
     ///
     /// # Errors
-    /// If the server cannot be reached.
+    /// If the server is unreachable.
     pub fn put(&self, file: u32, bytes: u64) -> io::Result<Put> {
         let mut stream = self.server.connect()?;
         let (path, host) = (numbered(&self.path, file), &self.host);
@@ -64,24 +64,24 @@ impl Url {
 }
 
 impl Put {
-    /// Says some more of the object.
+    /// Sends a part of the body.
     ///
     /// # Errors
-    /// If the server refuses it, or hangs up.
+    /// If the server refuses or closes the connection.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).map_err(|error| self.refusal().unwrap_or(error))
     }
 
-    /// Reads an answer that came before the end of the body.
+    /// Reads an error response that precedes the end of the body.
     fn refusal(&mut self) -> Option<io::Error> {
         let (status, _) = head(&mut self.stream).ok()?;
         (status >= 400).then(|| refused("sent", &self.path, status))
     }
 
-    /// Waits until the server has it.
+    /// Waits for the response.
     ///
     /// # Errors
-    /// If it has not.
+    /// If the status is not a success.
     pub fn end(mut self) -> io::Result<()> {
         match head(&mut self.stream)? {
             (200..300, _) => Ok(()),
@@ -99,7 +99,7 @@ fn refused(what: &str, path: &str, status: u16) -> io::Error {
     io::Error::other(format!("{what} {path}, the server answers {status} {why}{step}"))
 }
 
-/// The status of an answer, and how long it says that its body is.
+/// Reads a response head. Returns the status and the announced body length.
 fn head(stream: &mut Stream) -> io::Result<(u16, Option<u64>)> {
     let mut bytes = Vec::new();
     loop {
@@ -121,17 +121,17 @@ fn head(stream: &mut Stream) -> io::Result<(u16, Option<u64>)> {
     }
 }
 
-/// Objects of a server, and how to talk to it. Reads are GETs (of a range, if they have a length),
-/// writes are PUTs of whole objects, and removals are DELETEs.
+/// Objects of a server as a target. Reads are GETs (of a range, if they have a length), writes are
+/// PUTs of whole objects, and removals are DELETEs.
 #[derive(Clone, Debug)]
 pub struct Http {
-    /// Where the objects are.
+    /// Location of the objects.
     pub url: Url,
-    /// Connections of all workers together.
+    /// Total connections of all workers.
     pub connections: usize,
-    /// The largest I/O, bytes.
+    /// Maximum I/O size, in bytes.
     pub io_max: usize,
-    /// What went wrong with its connections.
+    /// Problems with its connections.
     pub troubles: Troubles,
 }
 
@@ -155,32 +155,32 @@ impl Target for Http {
     }
 }
 
-/// Where in an answer the next byte is.
+/// Parser position in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Await {
-    /// Nothing was asked for.
+    /// No outstanding request.
     Nothing,
-    /// In its head.
+    /// In the head.
     Head,
-    /// In its body, of which so much is left.
+    /// In the body, with this many bytes left.
     Body(u64),
-    /// In a body of chunks.
+    /// In a chunked body.
     Chunked(Chunks),
 }
 
-/// A session.
+/// Session of a connection.
 pub(super) struct Talk {
     url: Url,
     pattern: Arc<[u8]>,
     name: u64,
     kind: Kind,
     status: u16,
-    /// Of the answer's body.
+    /// Bytes of the response's body.
     bytes: u64,
-    /// Of the request's.
+    /// Bytes of the request's body.
     sent: u64,
     awaited: Await,
-    /// The server ends the connection behind this answer.
+    /// Whether the server closes the connection after this response.
     last: bool,
 }
 
@@ -199,7 +199,7 @@ impl Talk {
         }
     }
 
-    /// Takes the head of the answer, if all of it is there; how long it is.
+    /// Parses the head, if it is complete. Returns its length.
     fn take_head(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let mut response = httparse::Response::new(&mut fields);
@@ -215,7 +215,7 @@ impl Talk {
             found.and_then(|field| std::str::from_utf8(field.value).ok()).map(str::trim)
         };
         if (100..200).contains(&status) {
-            // There is another one behind it.
+            // Another head follows.
             return Ok(length);
         }
         let is = |name, value: &str| {
@@ -238,7 +238,7 @@ impl Talk {
         Ok(length)
     }
 
-    /// Takes some of the body; how much.
+    /// Parses a part of the body. Returns the number of bytes.
     fn take_body(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
         match self.awaited {
             Await::Nothing | Await::Head => Ok(0),
@@ -263,7 +263,7 @@ impl Talk {
         }
     }
 
-    /// The answer has ended, if it has.
+    /// Completes the request, if the response is complete.
     fn end(&mut self) -> Option<(u64, Outcome)> {
         if !matches!(self.awaited, Await::Body(0) | Await::Chunked(Chunks::Done)) {
             return None;
@@ -299,7 +299,7 @@ impl Talk {
                 Ok(())
             }
             Kind::Remove => write!(out, "DELETE {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
-            // Asked for as something that is surely not done.
+            // A harmless request; these operations have no HTTP method and fail.
             Kind::Sync | Kind::Trim => {
                 write!(out, "OPTIONS {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")
             }

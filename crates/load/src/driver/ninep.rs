@@ -14,42 +14,43 @@ use wire::ninep::{Data, Rmessage, Tmessage, frame_size};
 
 use greeting::Greeted;
 
-/// Requests under way on one connection at most; tags are 16 bits.
+/// Maximum outstanding requests on one connection; tags have 16 bits.
 const UNDER_WAY_MAX: usize = 1024;
 
-/// Linux's numbers: an error of which the server only says a sentence (9P2000), and a thing that
-/// cannot be asked for.
+/// Linux errno values: for errors reported only as text (9P2000), and for operations without a
+/// message.
 const EIO: u16 = 5;
 const ENOTSUP: u16 = 95;
 const EFBIG: u16 = 27;
 
-/// Most messages of one I/O. With those of others under way there are fewer than tags.
+/// Maximum messages of one I/O. With those of other outstanding I/Os, they stay below the number of
+/// tags.
 const PARTS_MAX: u32 = 32_768;
 
-/// What stands around the data of a message at most, bytes.
+/// Maximum overhead of a message beside its data, in bytes.
 const OVERHEAD: u32 = 24;
 
-/// Files of a server, and how to talk to it.
+/// Files of a server as a target.
 #[derive(Clone, Debug)]
 pub struct NineP {
-    /// Where it is.
+    /// Address of the server.
     pub server: Server,
-    /// Which of the server's trees; empty: the one that it serves.
+    /// Tree to attach to; empty for the server's default.
     pub aname: String,
-    /// The file; `{}` in it is the file's number.
+    /// File path; `{}` stands for the file number.
     pub path: String,
-    /// How many files.
+    /// Number of files.
     pub files: u32,
-    /// Connections of all workers together.
+    /// Total connections of all workers.
     pub connections: usize,
-    /// Whether files are opened for writing too.
+    /// Whether files are opened for writing, too.
     pub writes: bool,
-    /// What went wrong with its connections.
+    /// Problems with its connections.
     pub troubles: Troubles,
 }
 
 impl NineP {
-    /// Makes a connection on which all files are open.
+    /// Establishes a connection with all files open.
     fn dial(&self, pattern: &Arc<[u8]>) -> io::Result<(OwnedFd, Talk)> {
         let mut greeted = Greeted::greet(&self.server, &self.aname)?;
         greeted.open(&self.path, self.files, self.writes)?;
@@ -62,7 +63,7 @@ impl NineP {
 impl Target for NineP {
     fn driver(&self, worker: usize, workers: usize) -> io::Result<Box<dyn Driver>> {
         let own = self.clone();
-        // What is never written needs no bytes.
+        // Without writes, no pattern is needed.
         let pattern = super::pattern(if self.writes { greeting::SIZE as usize } else { 0 });
         let dial = Box::new(move || own.dial(&pattern));
         let place = (worker, workers);
@@ -78,12 +79,12 @@ impl Target for NineP {
     }
 }
 
-/// The fid of a file.
+/// Returns the fid of a file.
 fn fid_of(file: u32) -> u32 {
     file + 1
 }
 
-/// An I/O that may take several messages.
+/// I/O split into several messages.
 struct Whole {
     name: u64,
     parts: u32,
@@ -91,14 +92,14 @@ struct Whole {
     failed: Option<u16>,
 }
 
-/// A session, from when all files are open.
+/// Session after all files are open.
 pub(super) struct Talk {
-    /// Most bytes of data in one message.
+    /// Maximum data bytes in one message.
     data_max: u32,
     linux: bool,
     files: u32,
     wholes: Slab<Whole>,
-    /// By tag: a part of which whole.
+    /// Index of the whole I/O, by tag.
     parts: Slab<usize>,
     pattern: Arc<[u8]>,
 }
@@ -116,7 +117,7 @@ impl Talk {
         message.encode(u16::try_from(tag).expect("there are fewer parts than tags"), out);
     }
 
-    /// An answer; what has ended with it.
+    /// Processes a reply. Returns the I/O that it completes.
     #[allow(clippy::wildcard_enum_match_arm, reason = "all others carry nothing that is counted")]
     fn answer(&mut self, tag: u16, reply: &Rmessage<'_>) -> Option<(u64, Outcome)> {
         let place = self.parts.try_remove(usize::from(tag))?;
@@ -129,7 +130,7 @@ impl Talk {
             Rmessage::Write { count } => whole.bytes = whole.bytes.saturating_add(*count),
             Rmessage::Lerror { ecode } => whole.failed = Some(*ecode as u16),
             Rmessage::Error { .. } => whole.failed = Some(EIO),
-            // An fsync, and what 9P2000 has instead.
+            // The reply to an fsync or to its substitute in 9P2000.
             _other => {}
         }
         if whole.parts > 0 {
@@ -177,7 +178,7 @@ impl Session for Talk {
                 self.say(whole, &Tmessage::Fsync { fid, data_only: Some(1) }, out);
             }
             Kind::Sync | Kind::Trim | Kind::Remove => {
-                // 9P has no word for it; the server is asked for nothing, and it is said so.
+                // 9P has no such message; an empty read is sent, and the I/O fails.
                 self.wholes[whole].failed = Some(ENOTSUP);
                 self.say(whole, &Tmessage::Read { fid, offset: 0, count: 0 }, out);
             }

@@ -1,11 +1,11 @@
-//! The target that does nothing: it measures the generator itself.
+//! Null target, which measures the generator itself.
 
 use super::{Driver, Target, Waker};
 use crate::{Io, Outcome};
 use std::io;
 use std::time::Duration;
 
-/// Ends each I/O when it is handed over.
+/// Completes each I/O at submission.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Null;
 

@@ -1,15 +1,15 @@
-//! Targets whose calls wait: each worker has one I/O at a time, as in the paper.
+//! Targets with blocking calls: each worker has one I/O outstanding, as in the paper.
 
 use super::{Driver, Waker};
 use crate::{Io, Outcome};
 use std::time::Duration;
 
-/// Something that does an I/O and comes back when it has ended.
+/// Blocking execution of an I/O.
 pub(crate) trait Perform {
     fn perform(&mut self, io: &Io) -> Outcome;
 }
 
-/// A driver that performs in [`Driver::flush`].
+/// Driver that performs the I/O in [`Driver::flush`].
 pub(crate) struct OneByOne<P> {
     performer: P,
     taken: Option<(u64, Io)>,

@@ -8,17 +8,17 @@ use std::fs::File;
 use std::io;
 use std::time::Duration;
 
-/// Open files: the target of a trace's devices, in order.
+/// Open files, in the order of a trace's devices.
 #[derive(Debug)]
 pub struct Opened {
-    /// The files.
+    /// Files.
     pub files: Vec<File>,
-    /// What they are called, for people.
+    /// Name for people.
     pub name: String,
-    /// The largest I/O, bytes.
+    /// Maximum I/O size, in bytes.
     pub io_max: usize,
-    /// From so many I/Os under way on, others are handed over by a thread of the kernel's: the
-    /// device's queue is full, and who hands over would wait. None: it never is.
+    /// Number of I/Os in flight from which others are submitted by a kernel thread: the device's
+    /// queue is full, and a direct submission would block. `None` if it never does.
     pub aside_from: Option<usize>,
 }
 
@@ -28,7 +28,7 @@ impl Opened {
     }
 }
 
-/// Open files through io_uring.
+/// Open files with io_uring.
 #[derive(Debug)]
 pub struct Ring(pub Opened);
 

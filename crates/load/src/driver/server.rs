@@ -1,4 +1,4 @@
-//! Servers: where they are, and straight-line talk with them before a run begins.
+//! Server addresses, and blocking communication before a run starts.
 
 use rustix::fd::OwnedFd;
 use rustix::net::sockopt::set_tcp_user_timeout;
@@ -9,19 +9,19 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a server may take to let a connection be made, and to answer before the run.
+/// Timeouts of a connection attempt, and of replies before the run.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection on which nothing that was sent has arrived for so long is lost, ms.
+/// Time without acknowledged data after which a connection is lost, in ms.
 const LOST_MS: u32 = 30_000;
 
-/// Where a server listens.
+/// Server address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// Host (a name or a number) and port.
+    /// Host name or IP address, and port.
     Tcp(String, u16),
-    /// A socket in the file system.
+    /// Unix-domain socket.
     Unix(PathBuf),
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// A connection as long as it is talked on in straight line.
+/// Connection during blocking communication.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-/// Connects to the first of a host's addresses that lets it.
+/// Connects to the first address of a host that accepts.
 fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in (host, port).to_socket_addrs()? {
@@ -81,7 +81,7 @@ fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
 }
 
 impl Stream {
-    /// The socket, for a ring.
+    /// Returns the socket, for a ring.
     pub(super) fn into_socket(self) -> io::Result<OwnedFd> {
         match self {
             Stream::Tcp(stream) => {
@@ -118,7 +118,7 @@ impl Write for Stream {
     }
 }
 
-/// The path of a file: `{}` is replaced by its number.
+/// Replaces `{}` in a path by the file number.
 pub fn numbered(path: &str, file: u32) -> String {
     path.replace("{}", &file.to_string())
 }

@@ -1,9 +1,8 @@
-//! Targets behind connections: many sockets on one ring, each with a session that speaks a
-//! protocol.
+//! Targets behind connections: many sockets on one ring, each with a protocol session.
 //!
-//! A session is an automaton: it is told what to ask for and what came, and says what to send and
-//! what has ended. It touches no socket. A connection that is lost is made again; meanwhile the
-//! others are used, and where there is no other, and none can be made, I/Os fail.
+//! A session is an automaton without I/O: it gets requests and received bytes, and returns bytes to
+//! send and completions. A lost connection is reestablished while the others are used; if there is
+//! no other and none can be established, I/Os fail.
 
 use super::dialer::{Dial, Dialer};
 use super::{Driver, Troubles, Waker};
@@ -15,67 +14,67 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-/// Room for what is received at once, bytes.
+/// Receive buffer size, in bytes.
 const RECEIVE: usize = 256 << 10;
 
-/// Linux's number for a connection that the other side ended.
+/// Linux errno for a connection closed by the peer.
 const ECONNRESET: u16 = 104;
 
-/// While no connection can be made, so many I/Os fail for each attempt: a closed loop would make as
-/// many as the processor can.
+/// I/Os that fail per connection attempt while no connection can be established: a closed loop
+/// would fail as fast as the processor permits.
 const FAILS_MAX: usize = 1000;
 
-/// One side of a protocol.
+/// Client side of a protocol.
 pub(super) trait Session {
-    /// Whether it can ask for one more now.
+    /// Reports whether it can send another request now.
     fn has_room(&self) -> bool;
 
-    /// Asks for an I/O: appends the bytes to be sent.
+    /// Starts an I/O: appends the request bytes.
     fn ask(&mut self, name: u64, io: &Io, out: &mut Vec<u8>);
 
-    /// Something came. Says how many of these bytes it has understood, and what has ended; the
-    /// rest is shown again when more has come.
+    /// Processes received bytes. Returns the number consumed, and appends completions; the rest is
+    /// passed again with further bytes.
     ///
     /// # Errors
-    /// If the other side does not keep to the protocol; then the connection is of no more use.
+    /// If the peer violates the protocol; the connection is then unusable.
     fn hear(
         &mut self,
         bytes: &[u8],
         ended: &mut Vec<(u64, Outcome)>,
     ) -> Result<usize, &'static str>;
 
-    /// Whether the other side has said that it ends the connection here.
+    /// Reports whether the peer has announced the end of the connection here.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// What has been asked for and not ended; it never will.
+    /// Fails all outstanding requests.
     fn give_up(&mut self, ended: &mut Vec<(u64, Outcome)>, outcome: Outcome);
 }
 
-/// A connection, or the place of one.
+/// Connection, or the slot of one.
 struct Line<S> {
     session: S,
     link: Link,
-    /// How many connections this place had before.
+    /// Number of earlier connections in this slot.
     generation: u64,
-    /// To be sent when the send under way has ended.
+    /// Bytes to send after the send in flight.
     out: Vec<u8>,
     sending: bool,
-    /// It stands among those with room.
+    /// Whether it is in the list of those with room.
     free: bool,
 }
 
 enum Link {
     Up(OwnedFd),
-    /// It was lost and is being made again.
+    /// Lost, with a reconnection in progress.
     Dialling,
-    /// It could not be made again so far.
+    /// Reconnection has failed so far.
     Down,
 }
 
 impl<S> Line<S> {
-    /// What operations of the present connection are called.
+    /// Returns the operation name of the current connection.
     fn name(&self, place: usize) -> u64 {
         self.generation << GENERATION_SHIFT | place as u64
     }
@@ -86,34 +85,34 @@ pub(super) struct Sockets<S> {
     lane: Lane,
     waker: precise::Waker,
     lines: Vec<Line<S>>,
-    /// Connections with room, those first whose turn it is.
+    /// Connections with room, round robin.
     free: VecDeque<usize>,
-    /// How many are down, and how many of the others are up.
+    /// Number of connections that are down, and below of those that are up.
     down: usize,
     up: usize,
     dialer: Dialer<S>,
     troubles: Troubles,
-    /// So many I/Os more fail before another one is tried.
+    /// I/Os that still fail before the next connection attempt.
     fails: usize,
     ended: Vec<(u64, Outcome)>,
     finished: Vec<Finished>,
-    /// Lines with something to send.
+    /// Connections with bytes to send.
     dirty: Vec<usize>,
 }
 
-/// Names of operations: the place, whether it is a send, and the connection's generation there.
+/// Operation name: slot, send flag, and generation of the connection.
 const PLACE: u64 = (1 << 32) - 1;
 const SENDS: u64 = 1 << 32;
 const GENERATION_SHIFT: u32 = 33;
 const GENERATION: u64 = (1 << 28) - 1;
 
-/// How many of `all` connections worker `worker` of `workers` has; each has at least one.
+/// Returns the connections of worker `worker` of `workers`, at least one.
 fn share(all: usize, worker: usize, workers: usize) -> usize {
     (all / workers + usize::from(worker < all % workers)).max(1)
 }
 
 impl<S: Session + Send + 'static> Sockets<S> {
-    /// Makes this worker's share of so many connections.
+    /// Establishes this worker's share of the connections.
     pub(super) fn connect(
         all: usize,
         (worker, workers): (usize, usize),
@@ -152,7 +151,7 @@ impl<S: Session + Send + 'static> Sockets<S> {
         Ok(sockets)
     }
 
-    /// A connection is there.
+    /// Activates a new connection.
     fn raise(&mut self, place: usize, socket: OwnedFd) {
         let line = &mut self.lines[place];
         if matches!(line.link, Link::Down) {
@@ -165,7 +164,7 @@ impl<S: Session + Send + 'static> Sockets<S> {
         self.offer(place);
     }
 
-    /// Hears of connections that were asked for.
+    /// Processes results of the dialer.
     fn hear_dialer(&mut self) {
         while self.up < self.lines.len()
             && let Some((place, dialled)) = self.dialer.news()
@@ -184,7 +183,7 @@ impl<S: Session + Send + 'static> Sockets<S> {
         }
     }
 
-    /// Puts a connection among those with room, if it has and does not stand there.
+    /// Adds a connection to those with room, if it has room and is not in the list.
     fn offer(&mut self, place: usize) {
         let line = &mut self.lines[place];
         if !line.free && matches!(line.link, Link::Up(_)) && line.session.has_room() {
@@ -255,14 +254,14 @@ impl<S: Session + Send + 'static> Sockets<S> {
         self.lose(place, number, &format!("a connection was lost: {error}"));
     }
 
-    /// Ends a connection, and asks for another one.
+    /// Closes a connection, and requests another one.
     fn lose(&mut self, place: usize, number: u16, why: &str) {
         let line = &mut self.lines[place];
         let Link::Up(socket) = std::mem::replace(&mut line.link, Link::Dialling) else {
             unreachable!("what is not up hears nothing");
         };
-        // What is queued for it must not meet another one of the same number, and what is under way
-        // ends.
+        // Its queued operations must not reach another socket with the same descriptor, and those
+        // in flight end.
         self.lane.flush();
         let _ = shutdown(&socket, Shutdown::Both);
         self.up -= 1;
@@ -283,7 +282,7 @@ impl<S: Session + Send + 'static> Sockets<S> {
         for finished in finished.drain(..) {
             let place = (finished.name & PLACE) as usize;
             if finished.name & !SENDS != self.lines[place].name(place) {
-                // Of a connection that is lost.
+                // Completion of an earlier connection.
                 continue;
             }
             if finished.name & SENDS != 0 {
@@ -302,7 +301,7 @@ impl<S: Session + Send + 'static> Sockets<S> {
 impl<S: Session + Send + 'static> Driver for Sockets<S> {
     fn issue(&mut self, name: u64, io: &Io) {
         let Some(place) = self.free.pop_front() else {
-            // No connection can be made.
+            // No connection can be established.
             self.fails = self.fails.saturating_sub(1);
             return self.ended.push((name, Outcome::Failed(ECONNRESET)));
         };

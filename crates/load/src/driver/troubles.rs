@@ -1,17 +1,17 @@
-//! What went wrong with a target besides single I/Os, for the report.
+//! Problems with a target beside single I/Os, for the report.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most different sentences that are kept.
+/// Maximum number of different problems.
 const KINDS_MAX: usize = 16;
 
-/// Sentences, and how often each was said. Clones share them.
+/// Problems with their counts. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Troubles(Arc<Mutex<BTreeMap<String, u64>>>);
 
 impl Troubles {
-    /// Notes one more trouble of this kind.
+    /// Counts a problem.
     pub(super) fn note(&self, what: impl Into<String>) {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let what = what.into();
@@ -20,7 +20,7 @@ impl Troubles {
         *kinds.entry(what).or_default() += 1;
     }
 
-    /// All of them, each with its count.
+    /// Returns all problems with their counts.
     pub(super) fn said(&self) -> Vec<String> {
         let kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kinds.iter().map(|(what, count)| format!("{count} × {what}")).collect()

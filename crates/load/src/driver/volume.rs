@@ -1,6 +1,6 @@
-//! A volume of Upcall, opened in this process: the store without a server in front of it.
+//! Upcall volume opened in this process: the store without a server.
 //!
-//! The I/Os go to a table of raw objects, one object for each file.
+//! The I/Os use a table of raw objects, one for each file.
 
 use super::{Driver, Target, Waker};
 use crate::{Io, Kind, Outcome};
@@ -15,20 +15,20 @@ use store::access::Kind as TableKind;
 use store::transaction::On;
 use store::{Table, View};
 
-/// The table that load goes to.
+/// Table for load.
 const TABLE: &str = "upcall-load";
 
-/// Most requests in the volume's queue of all workers together; it takes 1,024, and would make a
-/// worker wait. What is beyond waits in front of it, which is the target's time.
+/// Maximum requests of all workers in the volume's queue; the queue holds 1,024 and would block a
+/// worker. Further ones wait before the queue, which counts as the target's time.
 const UNDER_WAY_MAX: usize = 1000;
 
-/// Most bytes of one request; a small volume takes 512 KiB.
+/// Maximum bytes of one request; a small volume accepts 512 KiB.
 const PART: u32 = 256 << 10;
 
-/// Linux's number for an error of the device.
+/// Linux errno of device errors.
 const EIO: u16 = 5;
 
-/// An open volume.
+/// Open volume.
 pub struct Store {
     volume: Volume,
     table: Table,
@@ -37,11 +37,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the volume in a file or on a device. `durable`: a write ends when it survives power
-    /// loss; else soon after.
+    /// Opens the volume in a file or on a device. With `durable`, a write completes once it
+    /// survives a power loss; otherwise it is made durable soon after.
     ///
     /// # Errors
-    /// As [`Volume::open`] and [`Ask::call`].
+    /// The errors of [`Volume::open`] and [`Ask::call`].
     pub fn open(path: &Path, durable: bool) -> Result<Store, embed::Error> {
         let volume = Volume::open(path)?;
         let name = TABLE.as_bytes().to_vec();
@@ -50,10 +50,10 @@ impl Store {
         Ok(Store::of(volume, table, path, durable))
     }
 
-    /// Opens a volume and changes nothing in it; `None` if no load ever went to it.
+    /// Opens a volume read-only; `None` if it never received load.
     ///
     /// # Errors
-    /// As [`Volume::open`] and [`Ask::call`].
+    /// The errors of [`Volume::open`] and [`Ask::call`].
     pub fn open_to_read(path: &Path) -> Result<Option<Store>, embed::Error> {
         let options = Options { read_only: true, ..Options::default() };
         let volume = Volume::open_with(path, &options)?;
@@ -71,19 +71,19 @@ impl Store {
         Store { volume, table, name: format!("volume {}", path.display()), durability }
     }
 
-    /// Writes some of a file's bytes, so that reads find something; they are durable soon.
+    /// Writes bytes of a file, so that reads return data; they become durable soon.
     ///
     /// # Errors
-    /// As [`Volume::open`] and [`Ask::call`].
+    /// The errors of [`Volume::open`] and [`Ask::call`].
     pub fn put(&self, file: u32, offset: u64, data: Vec<u8>) -> Result<(), embed::Error> {
         let call = Call::RawWrite { table: self.table, object: file.into(), offset, data };
         self.volume.soon().call(call).map(drop)
     }
 
-    /// Whether something was written into the last page of a file of so many bytes.
+    /// Reports whether the last page of a file of this size has nonzero data.
     ///
     /// # Errors
-    /// As [`Volume::open`] and [`Ask::call`].
+    /// The errors of [`Volume::open`] and [`Ask::call`].
     pub fn is_filled(&self, file: u32, bytes: u64) -> Result<bool, embed::Error> {
         let (offset, count) = (bytes.saturating_sub(4096), 4096);
         let call = Call::RawRead { table: self.table, object: file.into(), offset, count };
@@ -113,11 +113,11 @@ impl Target for Store {
     }
 }
 
-/// An I/O that may take several requests.
+/// I/O split into several requests.
 struct Whole {
     name: u64,
     parts: u32,
-    /// What was read, or is written.
+    /// Bytes read or written so far.
     bytes: u32,
     failed: bool,
 }
@@ -127,18 +127,18 @@ struct StoreDriver {
     table: Table,
     durability: Durability,
     room: usize,
-    /// Requests that are not answered.
+    /// Outstanding requests.
     under_way: usize,
     wholes: Slab<Whole>,
-    /// Parts that wait for room in the queue, each with its whole.
+    /// Requests waiting for room in the queue, each with its I/O.
     taken: VecDeque<(usize, Io)>,
-    /// Completions that were seen while somebody only wanted to know whether there are any.
+    /// Completions taken from the volume by a check for their presence.
     early: Vec<(u64, Outcome)>,
     pattern: Arc<[u8]>,
 }
 
 impl StoreDriver {
-    /// Puts the parts of an I/O aside until they are handed over.
+    /// Splits an I/O into requests.
     fn take(&mut self, whole: usize, io: &Io) {
         let moves = matches!(io.kind, Kind::Read | Kind::Write | Kind::Create);
         let mut done = 0;
@@ -166,7 +166,7 @@ impl StoreDriver {
         Request::Call(On::Once(View::Present, self.durability), call)
     }
 
-    /// A part has ended.
+    /// Completes a request.
     fn end(&mut self, whole: usize, bytes: Option<u32>) {
         let state = &mut self.wholes[whole];
         state.parts -= 1;

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Any record.
+/// Returns a random record.
 fn record(rng: &mut fastrand::Rng) -> Record {
     let kind = Kind::ALL[rng.usize(..Kind::ALL.len())];
     let outcome = match rng.u8(..3) {
@@ -89,8 +89,8 @@ fn a_file_that_is_cut_off_gives_its_whole_records_and_where_it_ends() {
     assert!(matches!(Reader::new(&b""[..]), Err(Error::NotRecords)));
 }
 
-/// One byte changed anywhere is told with the place of its block, and bytes without meaning never
-/// make the reader panic.
+/// A change of any byte is reported with the offset of its block, and meaningless bytes never cause
+/// a panic.
 #[test]
 fn damage_is_found_where_it_is() {
     let mut rng = fastrand::Rng::with_seed(3);

@@ -1,4 +1,4 @@
-//! Reading a trace ahead, by a thread of its own.
+//! Read-ahead of a trace on a separate thread.
 
 use crate::trace::Error;
 use std::collections::VecDeque;
@@ -6,14 +6,14 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Records of one piece, and how many pieces are read ahead.
+/// Records in a piece, and below the number of pieces read ahead.
 const PIECE: usize = 1024;
 const PIECES: usize = 256;
 
-/// What went wrong, if something did, once it is known.
+/// Read error, once it is known.
 type Trouble = Arc<Mutex<Option<Error>>>;
 
-/// The reading of a trace.
+/// Reader of a trace.
 #[derive(Debug)]
 pub struct Feed {
     trouble: Trouble,
@@ -21,17 +21,17 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Why the trace was not read to its end, in words.
+    /// Returns the reason why the trace was not read to its end.
     pub fn trouble(self) -> Option<String> {
         let told = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // One that still reads has only been stopped.
+        // A reader that still runs was only stopped.
         let panicked = self.thread.is_finished() && self.thread.join().is_err();
         told.map(|error| error.to_string())
             .or_else(|| panicked.then(|| "its reader has panicked".to_string()))
     }
 }
 
-/// What has been read.
+/// Records read ahead.
 pub(super) struct Supply<T> {
     pieces: Receiver<Vec<T>>,
     here: VecDeque<T>,
@@ -39,7 +39,7 @@ pub(super) struct Supply<T> {
 }
 
 impl<T> Supply<T> {
-    /// The next record, if it has been read.
+    /// Returns the next record, if it has been read.
     pub(super) fn take(&mut self) -> Option<T> {
         if self.here.is_empty() {
             match self.pieces.try_recv() {
@@ -51,13 +51,13 @@ impl<T> Supply<T> {
         self.here.pop_front()
     }
 
-    /// Whether all of it has been taken.
+    /// Reports whether all records are consumed.
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
 }
 
-/// Begins to read; the first pieces are there when this returns, or all there is.
+/// Starts the reader. Returns when the first piece, or everything, has been read.
 pub(super) fn start<T, I>(records: I) -> (Supply<T>, Feed)
 where
     T: Send + 'static,
@@ -69,13 +69,13 @@ where
     let (ready, wait) = sync_channel(1);
     #[allow(clippy::disallowed_methods, reason = "a file is read while others watch the clock")]
     let thread = thread::spawn(move || {
-        // A signal is for whoever made the run; this thread would end the process.
+        // Signals are meant for the caller's threads; on this one they would end the process.
         reactor::hold_signals();
         if let Err(error) = read(records, &sender, &ready) {
             *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     });
-    // It ends by itself when there is nothing to wait for.
+    // The reader ends by itself if there is nothing to wait for.
     let _ = wait.recv();
     (Supply { pieces, here: VecDeque::new(), over: false }, Feed { trouble, thread })
 }
@@ -91,7 +91,7 @@ fn read<T>(
         match record {
             Ok(record) => piece.push(record),
             Err(error) => {
-                // If nobody takes it any more, the run is over.
+                // Without a receiver the run is over.
                 let _ = sender.send(piece);
                 return Err(error);
             }

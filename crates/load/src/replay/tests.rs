@@ -1,10 +1,10 @@
-//! Each way of replaying, in virtual time.
+//! All replay modes, in virtual time.
 
 use super::*;
 use crate::simulated::{Device, Queueing, run};
 use crate::{Io, Record};
 
-/// At so many us, for so many us.
+/// Creates a trace from times and durations in µs.
 fn trace(records: &[(u64, u64)]) -> Vec<Result<Traced, Error>> {
     let traced = |(place, (at, took)): (usize, &(u64, u64))| {
         let io = Io { offset: place as u64 * 4096, len: 4096, ..Io::default() };
@@ -43,14 +43,14 @@ fn fast_it_keeps_the_depth() {
 
 #[test]
 fn loaded_it_keeps_the_queue_of_the_trace() {
-    // Two at once, then one alone, then one more while that is under way.
+    // Two at once, then one alone, then one more during that.
     let records = trace(&[(0, 50), (10, 50), (100, 50), (120, 50)]);
     let played = play(loaded(records.into_iter()), &mut device(7));
     assert_eq!(times(&played), [0, 0, 7, 7]);
 }
 
-/// Latencies without sense (a day each) keep every I/O of the trace "in progress": the work for
-/// each must not grow with their number.
+/// Absurd latencies (a day each) keep every I/O of the trace "in progress": the work per I/O must
+/// not grow with their number.
 #[test]
 fn senseless_latencies_cost_no_more_than_others() {
     let mut limit = Limit::Traced(BinaryHeap::new());

@@ -1,8 +1,8 @@
-//! The part of fio's `json+` that the tools which read it use, for one job.
+//! Subset of fio's `json+` format used by its consumers, for one job.
 //!
-//! `slat_ns` is lateness, `clat_ns` service and `lat_ns` response, so that the sum holds as it
-//! does with fio, and nothing that the generator lost is hidden. Creates and removes have no place
-//! in this form and are left out.
+//! `slat_ns` is lateness, `clat_ns` service and `lat_ns` response time, so that the sum holds as in
+//! fio, and time lost by the generator is included. Creates and removes do not exist in this format
+//! and are omitted.
 
 use super::Run;
 use crate::io::Kind;
@@ -10,13 +10,13 @@ use crate::statistics::Times;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
-/// The percentiles that fio tells unless asked for others.
+/// fio's default percentiles.
 const PERCENTILES: [f64; 17] = [
     1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
     99.99,
 ];
 
-/// Writes the run as fio would.
+/// Formats the run like fio.
 pub fn report(run: &Run<'_>) -> String {
     let seconds = run.title.started_unix_ns / 1_000_000_000;
     let milliseconds = run.title.started_unix_ns / 1_000_000;
@@ -47,12 +47,12 @@ fn job(run: &Run<'_>) -> Value {
     })
 }
 
-/// A kind of I/O that moves bytes.
+/// Formats a kind of I/O that transfers data.
 fn moved(run: &Run<'_>, kind: Kind) -> Value {
     let none = Times::default();
     let times = run.statistics.kind(kind).unwrap_or(&none);
     let total = times.service.len();
-    // As fio has it: a direction without I/O has not run.
+    // As in fio, the run time of a direction without I/O is 0.
     let run_ns = if total == 0 { 0 } else { run.statistics.run_ns() };
     let seconds = (run_ns as f64 / 1e9).max(1e-9);
     json!({
@@ -77,7 +77,7 @@ fn synced(run: &Run<'_>) -> Value {
     json!({ "total_ios": times.service.len(), "lat_ns": full(&times.service) })
 }
 
-/// A distribution in five numbers.
+/// Formats a distribution as five numbers.
 fn short(times: &Histogram<u64>) -> Value {
     if times.is_empty() {
         return json!({ "min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0 });
@@ -91,7 +91,7 @@ fn short(times: &Histogram<u64>) -> Value {
     })
 }
 
-/// The same, with percentiles and all buckets.
+/// Formats a distribution with percentiles and all buckets.
 fn full(times: &Histogram<u64>) -> Value {
     let mut form = short(times);
     if times.is_empty() {

@@ -1,8 +1,8 @@
-//! The histogram log that HdrHistogram's own tools read and plot (version 2, compressed).
+//! Histogram log for the tools of HdrHistogram (version 2, compressed).
 //!
-//! One line for each span of the run has the response times of the I/Os that completed in it, in
-//! nanoseconds, off by up to 1.6 %. Three more lines, with tags, have the whole run with three
-//! digits: `lateness`, `service` and `response`.
+//! One line for each span of the run has the response times of the I/Os completed in it, in ns with
+//! an error of up to 1.6 %. Three tagged lines have the whole run with three digits: `lateness`,
+//! `service` and `response`.
 
 use super::Run;
 use crate::statistics::Buckets;
@@ -47,7 +47,7 @@ fn failed<E: std::fmt::Display + std::fmt::Debug>(error: IntervalLogWriterError<
     io::Error::other(error.to_string())
 }
 
-/// The buckets as a histogram of that library.
+/// Converts buckets to a histogram of that library.
 fn histogram(buckets: &Buckets) -> Histogram<u64> {
     let mut times = crate::statistics::times();
     buckets.iter().for_each(|(value, count)| times.saturating_record_n(value, count));

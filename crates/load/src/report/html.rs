@@ -1,4 +1,4 @@
-//! The report as one page with pictures, which needs nothing else to be shown.
+//! Report as a self-contained HTML page with plots.
 
 use super::units::{bytes, count, digits, percent, rate, time};
 use super::{Axis, Line, Mark, Page, Plot, Run, Summary, Table, Unit, cdf, text, thin};
@@ -6,14 +6,14 @@ use crate::io::Kind;
 use crate::statistics::{Statistics, Tick, Times, Within};
 use hdrhistogram::Histogram;
 
-/// So many points a series has at most.
+/// Maximum points of a series.
 const POINTS: usize = 300;
-/// So many gaps are drawn, the longest.
+/// Maximum gaps drawn, longest first.
 const GAPS: usize = 2_000;
-/// Times shorter than this are drawn as this, ns.
+/// Lower bound of drawn times, in ns.
 const LEAST_NS: f64 = 10.0;
 
-/// Writes the page.
+/// Formats the page.
 pub fn report(run: &Run<'_>) -> String {
     let mut page = Page::new(&format!("upcall load: {}", run.title.target));
     page.say(&format!("{} · {} · {}", run.title.workload, run.title.started, run.title.host));
@@ -36,7 +36,7 @@ pub fn report(run: &Run<'_>) -> String {
     page.html()
 }
 
-/// What was late for each cause.
+/// Tabulates lateness by cause.
 fn causes(statistics: &Statistics) -> Table {
     let mut table = Table::new(["cause", "I/Os", "later than 10 µs", "lateness", "skipped"]);
     for (cause, late) in statistics.causes() {
@@ -47,7 +47,7 @@ fn causes(statistics: &Statistics) -> Table {
     table
 }
 
-/// What has no picture.
+/// Tabulates facts without a plot.
 fn facts(run: &Run<'_>) -> Table {
     let machine = run.machine;
     let mut table = Table::new(["what", "is"]);
@@ -141,7 +141,7 @@ fn under(name: &str, points: Vec<(f64, f64)>) -> Line {
     Line { mark: Mark::Under, ..line(name, points) }
 }
 
-/// The distribution of issue errors: the paper's figures 4 to 6.
+/// Plots the distribution of issue errors: the paper's figures 4 to 6.
 fn issue_error(page: &mut Page, statistics: &Statistics) {
     let together = statistics.together();
     let mut lines = vec![line("by the generator", cdf(&together.lateness, LEAST_NS))];
@@ -160,7 +160,7 @@ fn issue_error(page: &mut Page, statistics: &Statistics) {
     page.plot("How late I/Os were issued", &Plot { x, y: SHARE, lines }, Some(&table));
 }
 
-/// The distributions of service and response times, of the two kinds with the most I/Os.
+/// Plots service and response times of the two kinds with the most I/Os.
 fn latency(page: &mut Page, statistics: &Statistics) {
     let mut kinds: Vec<_> = statistics.kinds().collect();
     kinds.sort_by_key(|(_, times)| std::cmp::Reverse(times.service.len()));
@@ -196,7 +196,7 @@ fn over_time(page: &mut Page, statistics: &Statistics) {
     page.plot(&headline, &Plot { x: SECONDS, y, lines }, None);
 }
 
-/// Values at the middle of intervals that are `width_s` wide.
+/// Places values at the middles of intervals of width `width_s`.
 fn at_middles(values: Vec<f64>, width_s: f64) -> Vec<(f64, f64)> {
     let points = values.into_iter().enumerate();
     points.map(|(index, value)| ((index as f64 + 0.5) * width_s, value)).collect()
@@ -227,10 +227,10 @@ fn queue(page: &mut Page, statistics: &Statistics) {
     page.plot("Length of the queue", &Plot { x: SECONDS, y, lines }, Some(&table));
 }
 
-/// Requests in each interval: the paper's figure 10.
+/// Plots requests per interval: the paper's figure 10.
 fn burstiness(page: &mut Page, statistics: &Statistics) {
     let series = statistics.series();
-    // The last interval is not whole, and would look like a pause.
+    // The last interval is partial, and would look like a pause.
     let whole = (statistics.issued().last_ns / series.width_ns()) as usize;
     let ticks = series.ticks().get(..whole.max(1)).unwrap_or_default();
     let sum = |of: fn(&Tick) -> u64| {
@@ -248,7 +248,7 @@ fn burstiness(page: &mut Page, statistics: &Statistics) {
     page.plot(&headline, &Plot { x: SECONDS, y, lines }, None);
 }
 
-/// When the machine took the processor away.
+/// Plots the times stolen by the machine.
 fn gaps(page: &mut Page, run: &Run<'_>) {
     let machine = run.machine;
     let mut gaps = machine.gaps.clone();

@@ -1,4 +1,4 @@
-//! The complete form for programs. Times are nanoseconds, shares are of one, series are columns.
+//! Complete JSON format. Times are in ns, shares are fractions of one, series are columns.
 
 use super::{Run, Summary, Title};
 use crate::statistics::{Machine, Spin, Statistics, Times, Within, Witness};
@@ -6,10 +6,10 @@ use crate::verdict::Verdict;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The version of this form; it grows when a field changes its meaning or goes away.
+/// Format version; incremented when a field changes its meaning or disappears.
 pub const VERSION: u32 = 1;
 
-/// Everything.
+/// Complete report.
 #[derive(Debug, Serialize)]
 struct Form<'a> {
     upcall_load: u32,
@@ -68,7 +68,7 @@ struct Queue {
 struct Places {
     count: u64,
     sequential: u64,
-    /// The largest distance of each bucket, bytes, and how many are in it.
+    /// Maximum distance of each bucket in bytes, and its count.
     apart: Vec<(u64, u64)>,
 }
 
@@ -97,7 +97,7 @@ struct Host {
     watched_ns: u64,
     stolen_ns: u64,
     gap_count: u64,
-    /// Start and length of each that was kept.
+    /// Start and length of each recorded gap, in ns.
     gaps: Vec<(u64, u64)>,
     spin_before: Option<Loss>,
     spin_after: Option<Loss>,
@@ -136,7 +136,7 @@ struct Spans {
     lateness_ns_p99: Vec<u64>,
 }
 
-/// Writes the run as one JSON object.
+/// Formats the run as one JSON object.
 pub fn report(run: &Run<'_>) -> String {
     let form = Form::of(run);
     serde_json::to_string_pretty(&form).expect("every key is a string and nothing fails") + "\n"

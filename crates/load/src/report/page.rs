@@ -1,9 +1,9 @@
-//! One HTML page that needs nothing else: no script, no font, no other file.
+//! Self-contained HTML page: no script, no font, no other file.
 
 use super::plot::{COLOURS, GRID, INK, Plot};
 use std::fmt::Write;
 
-/// Makes text from outside harmless.
+/// Escapes external text.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -19,7 +19,7 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// A table; the first column of each row says what it is.
+/// Table; the first column labels the rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) head: Vec<String>,
@@ -27,7 +27,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with these heads of columns.
+    /// Creates a table with these column heads.
     pub(crate) fn new<const N: usize>(head: [&str; N]) -> Table {
         Table { head: head.map(str::to_owned).to_vec(), rows: Vec::new() }
     }
@@ -52,7 +52,7 @@ impl Table {
     }
 }
 
-/// A page that is being written.
+/// Page under construction.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     title: String,
@@ -60,13 +60,13 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// An empty page.
+    /// Creates an empty page.
     pub(crate) fn new(title: &str) -> Page {
         let title = escape(title);
         Page { body: format!("<h1>{title}</h1>\n"), title }
     }
 
-    /// The verdict: a word, whether it is good, and sentences with a mark each.
+    /// Adds the verdict: a word, whether it is good, and sentences with a mark each.
     pub(crate) fn verdict<'a>(
         &mut self,
         word: &str,
@@ -85,27 +85,27 @@ impl Page {
         ));
     }
 
-    /// A paragraph.
+    /// Adds a paragraph.
     pub(crate) fn say(&mut self, text: &str) {
         self.put(&format!("<p>{}</p>\n", escape(text)));
     }
 
-    /// A table with a headline.
+    /// Adds a table with a headline.
     pub(crate) fn table(&mut self, headline: &str, table: &Table) {
         self.put(&format!("<h2>{}</h2>\n{}", escape(headline), table.html()));
     }
 
-    /// Plots stand beside each other where there is room; begin here.
+    /// Opens a group of plots, which stand side by side where there is room.
     pub(crate) fn begin_plots(&mut self) {
         self.put("<div class=plots>\n");
     }
 
-    /// And end here.
+    /// Closes a group of plots.
     pub(crate) fn end_plots(&mut self) {
         self.put("</div>\n");
     }
 
-    /// A plot with its headline, the names of its series, and its numbers.
+    /// Adds a plot with its headline, legend and table.
     pub(crate) fn plot(&mut self, headline: &str, plot: &Plot<'_>, table: Option<&Table>) {
         let name = |(index, line): (usize, &super::Line)| {
             format!("<span class=s{index}>{}</span> ", escape(&line.name))
@@ -121,7 +121,7 @@ impl Page {
         ));
     }
 
-    /// The whole page.
+    /// Returns the whole page.
     pub(crate) fn html(&self) -> String {
         let Page { title, body } = self;
         let (light, dark) = (colours(LIGHT), colours(DARK));
@@ -140,7 +140,7 @@ impl Page {
     }
 }
 
-/// Ground, ink, grid, good, bad, and the series.
+/// Background, text, grid, good, bad, and the series.
 const LIGHT: [&str; 9] = [
     "#ffffff", "#1c1c1c", "#dddddd", "#e3f2e5", "#fbe3e0", "#1f5fa8", "#c05a1c", "#3c8246",
     "#7a3e9d",
@@ -158,7 +158,7 @@ fn colours(colours: [&str; 9]) -> String {
     })
 }
 
-/// The rules that give the plots' fixed colours those of the page.
+/// Returns the CSS rules that replace the plots' fixed colours by those of the page.
 fn replacements() -> String {
     let fixed = [INK, GRID].into_iter().chain(COLOURS);
     let rule = |(colour, name): (plotters::style::RGBColor, &str)| {

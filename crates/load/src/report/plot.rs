@@ -1,8 +1,8 @@
-//! One plot, as an SVG without fonts, colours or script of its own.
+//! Plot as an SVG without fonts, scripts or colours of its own.
 //!
-//! Both axes are drawn on a linear scale; a logarithmic one is made by taking logarithms first, so
-//! that its marks can be placed at will. Colours are those of [`COLOURS`], which the page replaces
-//! by its own for a light and a dark ground.
+//! Both axes are drawn linearly; for a logarithmic one the values are transformed first, so that
+//! ticks can be placed freely. The page replaces [`COLOURS`] by its own for light and dark
+//! backgrounds.
 
 use super::units;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
@@ -10,37 +10,37 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use std::ops::Range;
 
-/// The series, in order; the page has a class for each.
+/// Colours of the series, in order; the page has a class for each.
 pub(crate) const COLOURS: [RGBColor; 4] = [
     RGBColor(0x1f, 0x5f, 0xa8),
     RGBColor(0xc0, 0x5a, 0x1c),
     RGBColor(0x3c, 0x82, 0x46),
     RGBColor(0x7a, 0x3e, 0x9d),
 ];
-/// Text and axes.
+/// Colour of text and axes.
 pub(crate) const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
-/// The lines behind the series.
+/// Colour of grid lines.
 pub(crate) const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 
 const WIDTH: u32 = 560;
 const HEIGHT: u32 = 300;
 
-/// What the numbers on an axis are.
+/// Unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Nanoseconds, shown with the unit that suits them.
+    /// Nanoseconds, displayed in a suitable unit.
     Time,
     /// Seconds since the start.
     Seconds,
-    /// A share of one.
+    /// Fraction of one.
     Share,
-    /// How many.
+    /// Number of things.
     Count,
     /// Bytes.
     Bytes,
 }
 
-/// An axis: its name, what stands on it, and whether it is logarithmic.
+/// Axis: name, unit, and whether it is logarithmic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis<'a> {
     pub(crate) name: &'a str,
@@ -48,18 +48,18 @@ pub(crate) struct Axis<'a> {
     pub(crate) logarithmic: bool,
 }
 
-/// How the points of a series are shown.
+/// Appearance of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// Joined by lines.
+    /// Line.
     Line,
-    /// Joined by a wide, pale line, so that another one on it is seen.
+    /// Wide, pale line, so that another one over it is visible.
     Under,
-    /// Each by itself.
+    /// Dots.
     Dot,
 }
 
-/// A series.
+/// Series.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -67,7 +67,7 @@ pub(crate) struct Line {
     pub(crate) mark: Mark,
 }
 
-/// A plot.
+/// Plot.
 #[derive(Clone, Debug)]
 pub(crate) struct Plot<'a> {
     pub(crate) x: Axis<'a>,
@@ -75,7 +75,7 @@ pub(crate) struct Plot<'a> {
     pub(crate) lines: Vec<Line>,
 }
 
-/// The part of an axis that is shown, and its marks; as drawn, so logarithms if it has them.
+/// Displayed range of an axis and its ticks; in logarithms for a logarithmic axis.
 struct Scale {
     from: f64,
     to: f64,
@@ -102,7 +102,7 @@ impl Ranged for Scale {
 }
 
 impl ValueFormatter<f64> for Scale {
-    /// The words at a mark.
+    /// Formats the label of a tick.
     fn format(drawn: &f64) -> String {
         drawn.to_string()
     }
@@ -121,7 +121,7 @@ impl ValueFormatter<f64> for Scale {
 }
 
 impl Plot<'_> {
-    /// Draws it.
+    /// Renders the plot as SVG.
     pub(crate) fn svg(&self) -> String {
         let mut svg = String::new();
         self.draw(&mut svg).expect("a string takes whatever is drawn on it");
@@ -176,7 +176,7 @@ impl Plot<'_> {
 }
 
 impl Axis<'_> {
-    /// Where a value is drawn.
+    /// Returns the position of a value on the axis.
     fn drawn(&self, value: f64) -> f64 {
         if self.logarithmic { value.max(1.0).log10() } else { value }
     }
@@ -205,8 +205,8 @@ impl Axis<'_> {
         self.scaled(0.0, to, marks.collect())
     }
 
-    /// A logarithmic scale of bytes has its marks at 1, 1 KiB, 1 MiB, ..., and between if those
-    /// are few.
+    /// Returns a logarithmic scale of bytes with ticks at 1, 1 KiB, 1 MiB, …, and between them if
+    /// these are few.
     fn of_bytes(&self, least: f64, most: f64) -> Scale {
         let (from, to) = (least.floor(), most.ceil().max(least.floor() + 1.0));
         let every = if to - from > 7.0 { 10 } else { 5 };
@@ -219,7 +219,7 @@ impl Axis<'_> {
     }
 }
 
-/// The next round number: 1, 2 or 5 with zeros.
+/// Returns the next round number: 1, 2 or 5 with zeros.
 fn nice(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0];

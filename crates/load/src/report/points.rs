@@ -1,12 +1,12 @@
-//! Distributions and series as so many points as a plot can show.
+//! Reduction of distributions and series to the points of a plot.
 
 use hdrhistogram::Histogram;
 
-/// Points for one decade of a logarithmic axis.
+/// Points per decade of a logarithmic axis.
 const DECADE: f64 = 60.0;
 
-/// The cumulative distribution of times: for each time the share that is no longer. Times below
-/// `least` are shown there, because a logarithmic axis has no zero.
+/// Returns the cumulative distribution of times. Times below `least` are moved to it, because a
+/// logarithmic axis has no zero.
 pub(crate) fn cdf(times: &Histogram<u64>, least: f64) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = Vec::new();
     let (mut below, mut column) = (0, i64::MIN);
@@ -27,8 +27,8 @@ pub(crate) fn cdf(times: &Histogram<u64>, least: f64) -> Vec<(f64, f64)> {
     points
 }
 
-/// A series with `at_most` points: neighbours are put together by `join`, which is given a group.
-/// Gives how many became one, too.
+/// Reduces a series to `at_most` points by merging neighbours with `join`. Also returns the size of
+/// the merged groups.
 pub(crate) fn thin<T>(
     series: &[T],
     at_most: usize,

@@ -1,37 +1,37 @@
-//! A distribution of times in a dozen numbers.
+//! Distribution of times in a dozen numbers.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// What is told of a distribution. Times are nanoseconds; all are 0 of none.
+/// Summary of a distribution. Times are in ns; all are 0 for an empty one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// The smallest.
+    /// Minimum.
     pub min: u64,
-    /// The mean.
+    /// Mean.
     pub mean: f64,
-    /// How far values are from the mean, as the root of the mean of squares.
+    /// Standard deviation.
     pub stddev: f64,
-    /// Half of the values are no larger.
+    /// Median.
     pub p50: u64,
-    /// 90 % are no larger.
+    /// 90th percentile.
     pub p90: u64,
-    /// 95 % are no larger.
+    /// 95th percentile.
     pub p95: u64,
-    /// 99 % are no larger.
+    /// 99th percentile.
     pub p99: u64,
-    /// 99.9 % are no larger.
+    /// 99.9th percentile.
     pub p99_9: u64,
-    /// 99.99 % are no larger.
+    /// 99.99th percentile.
     pub p99_99: u64,
-    /// The largest.
+    /// Maximum.
     pub max: u64,
 }
 
 impl Summary {
-    /// The numbers of a distribution.
+    /// Summarizes a distribution.
     pub fn of(times: &Histogram<u64>) -> Summary {
         if times.is_empty() {
             return Summary::default();

@@ -6,7 +6,7 @@ use expect_test::expect;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use serde_json::Value;
 
-/// A run of 2 s with reads, writes and syncs; a few are late, one fails.
+/// Passes a run of 2 s with reads, writes and syncs; a few are late, one fails.
 fn with_run(look: impl FnOnce(&Run<'_>)) {
     let one = |number: u64| {
         let scheduled_ns = number * 1_000_000;
@@ -109,7 +109,7 @@ fn the_complete_form_is_json_with_every_part() {
     });
 }
 
-/// What fio 3.33 writes with `--output-format=json+`, as far as we write it too.
+/// Keys that fio 3.33 writes with `--output-format=json+`, as far as they are written here.
 const FIO: [(&str, &str); 10] = [
     ("", "fio version timestamp timestamp_ms time jobs"),
     (

@@ -1,4 +1,4 @@
-//! The report for people: a page of text when a run ends, a line each second while it goes on.
+//! Text report at the end of a run, and a progress line each second during it.
 
 use super::units::{bytes, count, percent, rate, time};
 use super::{Run, Summary, Title};
@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The final report: about 25 lines of up to 90 columns.
+/// Formats the final report: about 25 lines of up to 90 columns.
 pub fn report(run: &Run<'_>) -> String {
     let mut lines = title(run.title);
     lines.push(totals(run.statistics));
@@ -33,7 +33,7 @@ fn title(title: &Title) -> Vec<String> {
     ]
 }
 
-/// What comes from outside has no control characters when it is shown.
+/// Replaces control characters in external text.
 fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
@@ -60,7 +60,7 @@ fn totals(statistics: &Statistics) -> String {
     line
 }
 
-/// The three times of all I/Os, and service and response of each kind if there are several.
+/// Formats the three times of all I/Os, and service and response of each kind if there are several.
 fn times(statistics: &Statistics) -> Vec<String> {
     let together = statistics.together();
     let head = ["I/Os", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
@@ -89,7 +89,7 @@ fn row(name: &str, cells: &[String]) -> String {
     cells.iter().fold(format!("{name:<8}"), |line, cell| line + &format!(" {cell:>9}"))
 }
 
-/// How good the issue times were.
+/// Formats the quality of the issue times.
 fn issue(run: &Run<'_>) -> Vec<String> {
     let statistics = run.statistics;
     let mut lines = vec![within("issued", statistics.within(), statistics.issued_count())];
@@ -119,7 +119,7 @@ fn within(name: &str, within: &Within, of: u64) -> String {
     format!("{name:<9} {}", parts.collect::<Vec<_>>().join(" · "))
 }
 
-/// The shape of the load.
+/// Formats the shape of the load.
 fn shape(statistics: &Statistics) -> Vec<String> {
     let mut lines = vec![format!(
         "queue     {} on average, at least {} at most",
@@ -149,7 +149,7 @@ fn machine(run: &Run<'_>) -> String {
     )
 }
 
-/// The verdict: its word, the rules that do not hold, and what else is to be known.
+/// Formats the verdict: its word, the broken rules, and notes.
 pub fn verdict(verdict: &Verdict) -> Vec<String> {
     let mut lines = vec![verdict.word().to_owned()];
     lines.extend(verdict.broken().flat_map(|reason| wrap("✗", &reason.sentence)));
@@ -157,7 +157,7 @@ pub fn verdict(verdict: &Verdict) -> Vec<String> {
     lines
 }
 
-/// A sentence after a mark, in lines of up to 86 columns.
+/// Wraps a sentence after a mark into lines of up to 86 columns.
 pub(crate) fn wrap(mark: &str, sentence: &str) -> Vec<String> {
     let mut lines = vec![format!("  {mark}")];
     for word in sentence.split_whitespace() {
@@ -171,8 +171,8 @@ pub(crate) fn wrap(mark: &str, sentence: &str) -> Vec<String> {
     lines
 }
 
-/// One line about the second before `now_ns`, ns since the start of the run. For a run so long
-/// that its intervals are wider than a second, about the last interval.
+/// Formats a line about the second before `now_ns`, in ns since the start of the run. If the run's
+/// intervals are wider than a second, it covers the last interval.
 pub fn progress(statistics: &Statistics, now_ns: u64) -> String {
     let series = statistics.series();
     let width = series.width_ns();
@@ -206,7 +206,7 @@ pub fn progress(statistics: &Statistics, now_ns: u64) -> String {
     line
 }
 
-/// Median and 99th percentile of the response times of the last second.
+/// Returns the median and 99th percentile of the response times of the last second.
 fn recent(statistics: &Statistics, now_ns: u64) -> (u64, u64) {
     let spans = statistics.spans();
     let end = (now_ns / spans.width_ns()) as usize;
@@ -218,7 +218,7 @@ fn recent(statistics: &Statistics, now_ns: u64) -> (u64, u64) {
     (response.quantile(0.5), response.quantile(0.99))
 }
 
-/// The words for what a kind of I/O moves, for headlines.
+/// Returns the name of a kind of I/O for headlines, or "all".
 pub(super) fn kind_name(kind: Option<Kind>) -> String {
     kind.map_or_else(|| "all".to_owned(), |kind| kind.name().to_owned())
 }

@@ -1,6 +1,6 @@
-//! Numbers as people read them: three digits and a unit.
+//! Numbers for people: three digits and a unit.
 
-/// A time in nanoseconds: `640 ns`, `12.3 µs`, `1.50 s`.
+/// Formats a time in ns: `640 ns`, `12.3 µs`, `1.50 s`.
 pub fn time(ns: f64) -> String {
     if ns < 0.0 {
         return format!("−{}", time(-ns));
@@ -15,7 +15,7 @@ pub fn time(ns: f64) -> String {
     format!("{} {unit}", digits(value))
 }
 
-/// A number of bytes: `4 KiB`.
+/// Formats a number of bytes: `4 KiB`.
 pub fn bytes(bytes: f64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let power = if bytes < 1024.0 { 0 } else { (bytes.log2() / 10.0) as usize };
@@ -26,8 +26,8 @@ pub fn bytes(bytes: f64) -> String {
     format!("{} {}", digits(bytes / 1024f64.powi(power as i32)), UNITS[power])
 }
 
-/// A share of one as a percentage. What is not all is never shown as all, what is not nothing
-/// never as nothing.
+/// Formats a fraction of one as a percentage. Values below one are never shown as 100 %, nor values
+/// above zero as 0 %.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
@@ -39,7 +39,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A whole number with its thousands apart: `1,234,567`.
+/// Formats an integer with thousands separators: `1,234,567`.
 pub fn count(number: u64) -> String {
     let plain = number.to_string();
     let mut apart = String::with_capacity(plain.len() + plain.len() / 3);
@@ -52,12 +52,12 @@ pub fn count(number: u64) -> String {
     apart
 }
 
-/// A number of things in a second: `12,345/s`, `0.50/s`.
+/// Formats a rate per second: `12,345/s`, `0.50/s`.
 pub fn rate(rate: f64) -> String {
     if rate < 100.0 { format!("{}/s", digits(rate)) } else { format!("{}/s", count(rate as u64)) }
 }
 
-/// A number with three digits, or fewer if it is a whole number.
+/// Formats a number with three digits, or fewer if it is an integer.
 pub fn digits(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
@@ -66,7 +66,7 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// A number with so many decimals, or none if they are all zero.
+/// Formats a number with this many decimals, or none if all are zero.
 fn short(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let (whole, fraction) = text.split_once('.').expect("there is at least one decimal");

@@ -1,10 +1,10 @@
-//! Order, determinism, and a queue that behaves like one.
+//! Event order, determinism, and a queueing device.
 
 use super::*;
 use base::Automaton;
 use base::op::Parcel;
 
-/// Keeps one I/O under way, `left` times; tells filament `peer` each time.
+/// Keeps one I/O in flight, `left` times, and sends a message to `peer` each time.
 struct Chain {
     left: u32,
     peer: Option<FilamentId>,

@@ -1,9 +1,9 @@
-//! A small histogram with 64 buckets an octave: what is kept for each second of a run.
+//! Small histogram with 64 buckets per octave, for each second of a run.
 //!
-//! A value is off by at most 1.6 % (one in 64); values below 128 are exact, and so are the number,
-//! the sum and the largest. It grows with the largest value: 8 KiB for times up to a second.
+//! The error of a value is at most 1.6 % (1/64); values below 128 are exact, as are the count, the
+//! sum and the maximum. The size grows with the maximum: 8 KiB for times up to a second.
 
-/// Buckets an octave, as a power of two.
+/// Buckets per octave, as a power of two.
 const BITS: u32 = 6;
 const OCTAVE: u64 = 1 << BITS;
 
@@ -17,7 +17,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Counts a value.
+    /// Adds a value.
     #[inline]
     pub fn add(&mut self, value: u64) {
         let index = index(value);
@@ -30,7 +30,7 @@ impl Buckets {
         self.max = self.max.max(value);
     }
 
-    /// Counts what another one counted.
+    /// Merges another histogram.
     pub fn merge(&mut self, other: &Buckets) {
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);
@@ -43,22 +43,22 @@ impl Buckets {
         self.max = self.max.max(other.max);
     }
 
-    /// How many values.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.total
     }
 
-    /// The largest value, exact; 0 of none.
+    /// Exact maximum; 0 without values.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The mean, exact; 0 of none.
+    /// Exact mean; 0 without values.
     pub fn mean(&self) -> f64 {
         if self.total == 0 { 0.0 } else { self.sum as f64 / self.total as f64 }
     }
 
-    /// The value that a share `q` of all values does not exceed; 0 of none.
+    /// Returns the `q`-quantile; 0 without values.
     pub fn quantile(&self, q: f64) -> u64 {
         let wanted = ((self.total as f64 * q).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;
@@ -71,7 +71,7 @@ impl Buckets {
         self.max
     }
 
-    /// The buckets that are not empty: the largest value that falls into it, and how many did.
+    /// Returns the nonempty buckets: the greatest value of each, and its count.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         let counts = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counts.map(|(index, count)| (highest(index).min(self.max), u64::from(*count)))
@@ -86,7 +86,7 @@ fn index(value: u64) -> usize {
     ((u64::from(shift) << BITS) + (value >> shift)) as usize
 }
 
-/// The largest value that falls into a bucket.
+/// Returns the greatest value of a bucket.
 fn highest(index: usize) -> u64 {
     let index = index as u64;
     if index < OCTAVE {

@@ -1,29 +1,29 @@
-//! How far apart consecutive I/Os of a file are.
+//! Seek distances between consecutive I/Os of a file.
 
 use super::buckets::Buckets;
 use crate::io::{Io, Kind};
 use std::collections::BTreeMap;
 
-/// Files with numbers below this are looked up in an array.
+/// Files with numbers below this are stored in an array.
 const NEAR: usize = 1 << 12;
 
-/// The distance from the end of one I/O of a file to the beginning of the next, in the order in
-/// which they are handed over. Syncs and the making and removing of files have no place.
+/// Distances from the end of one I/O of a file to the start of the next, in issue order. Syncs,
+/// creates and removes have no offset.
 ///
-/// The memory is that of a table of files: 16 bytes for each file that was touched.
+/// Memory is proportional to the number of files used: 16 bytes each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distances {
-    /// Distances in bytes, either way, of those that are not sequential.
+    /// Absolute distances in bytes of nonsequential I/Os.
     pub apart: Buckets,
-    /// I/Os that begin where the one before ended.
+    /// I/Os that start at the end of the previous one.
     pub sequential: u64,
-    /// Where the last I/O of each file ended.
+    /// End of the last I/O of each file.
     near: Vec<Option<u64>>,
     far: BTreeMap<u32, Option<u64>>,
 }
 
 impl Distances {
-    /// Takes up the next I/O.
+    /// Adds the next I/O.
     pub fn add(&mut self, io: &Io) {
         match io.kind {
             Kind::Read | Kind::Write | Kind::Trim => {}
@@ -49,17 +49,17 @@ impl Distances {
         &mut self.near[index]
     }
 
-    /// How many distances there are.
+    /// Number of distances.
     pub fn count(&self) -> u64 {
         self.apart.count() + self.sequential
     }
 
-    /// The share of I/Os that begin where the one before ended; 0 of none.
+    /// Share of sequential I/Os; 0 without distances.
     pub fn sequential_share(&self) -> f64 {
         self.sequential as f64 / self.count().max(1) as f64
     }
 
-    /// The distance, bytes, that a share `q` of all does not exceed.
+    /// Returns the `q`-quantile of the distances, in bytes.
     pub fn quantile(&self, q: f64) -> u64 {
         let rank = q * self.count() as f64 - self.sequential as f64;
         if rank <= 0.0 {
@@ -68,7 +68,7 @@ impl Distances {
         self.apart.quantile(rank / self.apart.count() as f64)
     }
 
-    /// Takes up the distances of another part of the run.
+    /// Merges the distances of another part of the run.
     pub(super) fn merge(&mut self, other: &Distances) {
         self.apart.merge(&other.apart);
         self.sequential += other.sequential;

@@ -1,22 +1,21 @@
-//! Whether a generator fell behind in the course of a run.
+//! Drift of a generator that falls behind during a run.
 
 use super::buckets::Buckets;
 use super::spans::Spans;
 
-/// How lateness changed from the beginning of a run to its end.
+/// Change of lateness over a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Drift {
-    /// The median lateness in the last tenth of the run less that in the first, ns.
+    /// Median lateness in the last tenth of the run minus that in the first, in ns.
     pub median_ns: i64,
-    /// What a line through the medians of all spans rises in a second, ns (least squares, each
-    /// span weighs the same).
+    /// Slope of the span medians in ns per second (least squares with equal weights).
     pub slope_ns_per_s: f64,
-    /// How much longer it took from the first issue to the last than was asked for, ns.
+    /// Excess of the time from the first issue to the last over the schedule, in ns.
     pub stretch_ns: i64,
 }
 
 impl Drift {
-    /// What the spans tell; nothing if there is but one.
+    /// Computes the drift; `None` for a single span.
     pub(super) fn of(spans: &Spans, stretch_ns: i64) -> Option<Drift> {
         let some: Vec<(usize, &Buckets)> = spans
             .all()
@@ -49,13 +48,13 @@ fn median(spans: &[(usize, &Buckets)]) -> u64 {
     all.quantile(0.5)
 }
 
-/// `a - b`, ns.
+/// Returns `a - b`, in ns.
 pub(super) fn signed_difference(a: u64, b: u64) -> i64 {
     let difference = i128::from(a) - i128::from(b);
     difference.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-/// The slope of the line with the least squares.
+/// Returns the slope of the least-squares line.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let n = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;

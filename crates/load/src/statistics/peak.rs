@@ -1,26 +1,25 @@
-//! How long the queue became, from I/Os in the order of completion.
+//! Maximum queue length, from I/Os in completion order.
 //!
-//! Time is cut into slots of 16 µs. A ring of slots holds by how much the queue grows in each; when
-//! the latest completion moves on, the oldest slots are summed up. So the length at each boundary
-//! of slots is exact for I/Os that take up to a quarter of a second and come in any order within
-//! it; a longer one is missing before. What happens within a slot is not seen. All in all the
-//! greatest length was at least the one found here. It is noted in each interval of the series.
+//! Time is divided into slots of 16 µs. A ring of slots stores the change of the queue length in
+//! each; as the latest completion advances, the oldest slots are summed. The length at each slot
+//! boundary is exact for I/Os of up to a quarter of a second that arrive in any order within it; a
+//! longer one is missing in the earlier slots. Changes within a slot are invisible. So the result
+//! is a lower bound of the maximum length. It is recorded in each interval of the series.
 
 use super::series::Series;
 use std::fmt;
 
-/// The width of a slot as a power of two of nanoseconds.
+/// Slot width in ns, as a power of two.
 const SLOT: u32 = 14;
 /// Slots in the ring.
 const SLOTS: u64 = 1 << 14;
-/// So many slots, a millisecond, are noted in the series at once.
+/// Number of slots (1 ms) recorded in the series at a time.
 const GROUP: u64 = 64;
 
-/// The greatest length of the queue, so far.
+/// Maximum queue length so far.
 #[derive(Clone)]
 pub(super) struct Peak {
-    /// By how much the queue is longer after a slot than before it; the slot of the time `first`
-    /// is at `first % SLOTS`.
+    /// Change of the queue length in each slot; slot number `n` is at index `n % SLOTS`.
     steps: Vec<i32>,
     first: u64,
     length: i64,
@@ -40,7 +39,7 @@ impl fmt::Debug for Peak {
 }
 
 impl Peak {
-    /// Takes up an I/O; lengths that are final are noted in the series.
+    /// Adds an I/O; final lengths are recorded in the series.
     pub(super) fn add(&mut self, issued_ns: u64, completed_ns: u64, series: &mut Series) {
         let (start, end) = (issued_ns >> SLOT, completed_ns >> SLOT);
         if end <= start {
@@ -61,10 +60,10 @@ impl Peak {
         }
     }
 
-    /// Sums up the slots before `to`.
+    /// Sums the slots before `to`.
     #[cold]
     fn advance(&mut self, to: u64, series: &mut Series) {
-        // A few more, so that it is not done for each I/O; and whole groups.
+        // Rounded up to whole groups and a few more, so that this is not done for each I/O.
         let to = to.saturating_add(SLOTS / 16) / GROUP * GROUP;
         let mut greatest = 0;
         for slot in self.first..to.min(self.first.saturating_add(SLOTS)) {
@@ -79,7 +78,7 @@ impl Peak {
         self.first = to;
     }
 
-    /// Notes the lengths that are not final yet.
+    /// Records the lengths that are not final yet.
     pub(super) fn note_rest(&self, series: &mut Series) {
         self.rest(|slot, length| series.note_queue(after(slot), length));
     }
@@ -92,21 +91,21 @@ impl Peak {
         }
     }
 
-    /// The greatest length that is known.
+    /// Returns the greatest known length.
     pub(super) fn max(&self) -> u64 {
         let mut max = self.max;
         self.rest(|_, length| max = max.max(length));
         u64::try_from(max).unwrap_or(0)
     }
 
-    /// Of two parts of a run that were counted apart only the greater length is known.
+    /// Merges another part of a run, of which only the greater maximum is known.
     pub(super) fn merge(&mut self, other: &Peak) {
         let max = self.max().max(other.max());
         self.max = i64::try_from(max).unwrap_or(i64::MAX);
     }
 }
 
-/// The time at which a slot ends, ns.
+/// End of a slot, in ns.
 fn after(slot: u64) -> u64 {
     slot.saturating_add(1).saturating_mul(1 << SLOT)
 }

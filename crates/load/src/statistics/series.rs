@@ -1,63 +1,63 @@
-//! What happened in each short interval of a run: counts, bytes, and the length of the queue.
+//! Time series of a run: counts, bytes and queue length in short intervals.
 //!
-//! Intervals are 10 ms wide at first. When a run outgrows [`TICKS_MAX`] of them, ten are made into
-//! one, so the memory is bounded (a mebibyte) however long a run is, and widths stay round.
+//! Intervals are initially 10 ms wide. Beyond [`TICKS_MAX`] intervals, ten are merged into one, so
+//! memory is bounded (1 MiB) for runs of any length, and widths stay round.
 //!
-//! The queue is the set of I/Os that are issued and not completed. Its length integrated over an
-//! interval is the sum of the time each I/O spends in the interval, and that is exact, without
-//! sorting: an I/O adds the parts of the two intervals in which it begins and ends, and a
-//! difference array counts those it covers from end to end. The prefix sum of that array is the
-//! exact length of the queue at each boundary of two intervals.
+//! The queue is the set of issued but uncompleted I/Os. The integral of its length over an interval
+//! is the sum of the times that I/Os spend in it. It is computed exactly and without sorting: an
+//! I/O adds partial times to the intervals of its start and its end, and a difference array counts
+//! the intervals in between. The prefix sum of that array is the exact queue length at each
+//! interval boundary.
 
 use crate::io::{Outcome, Record};
 
-/// The width of an interval at first, ns.
+/// Initial interval width, in ns.
 pub(super) const TICK_NS: u64 = 10_000_000;
-/// No more intervals than this are kept.
+/// Maximum number of intervals.
 pub(super) const TICKS_MAX: usize = 12_000;
-/// So many intervals become one.
+/// Number of intervals merged into one.
 pub(super) const COARSEN: usize = 10;
-/// Times from outside beyond this (146 years) are taken as this.
+/// Upper bound of external times (146 years), in ns.
 pub(super) const TIME_MAX: u64 = u64::MAX >> 2;
 
-/// One interval.
+/// Interval of the series.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tick {
-    /// I/Os that were to be issued in it.
+    /// Scheduled I/Os.
     pub scheduled: u64,
-    /// I/Os that were.
+    /// Issued I/Os.
     pub issued: u64,
-    /// I/Os that completed in it.
+    /// Completed I/Os.
     pub completed: u64,
-    /// Those of them that the target refused.
+    /// Those of them that failed.
     pub failed: u64,
-    /// Bytes that went over, of the I/Os that completed in it.
+    /// Bytes transferred by the completed I/Os.
     pub bytes: u64,
-    /// The sum of the response times of the I/Os that were done in it, ns.
+    /// Sum of the response times of successful I/Os completed in it, in ns.
     pub response_sum_ns: u64,
-    /// The longest of them, ns.
+    /// Maximum of these response times, in ns.
     pub response_ns_max: u64,
-    /// The greatest lateness of the I/Os issued in it, ns.
+    /// Maximum lateness of the I/Os issued in it, in ns.
     pub lateness_ns_max: u64,
-    /// Time spent in the interval by I/Os that begin or end in it, less the whole widths that the
-    /// prefix sum counts too much, ns.
+    /// Time spent in the interval by I/Os that start or end in it, minus the whole widths that the
+    /// prefix sum overcounts, in ns.
     partial_ns: i128,
-    /// The difference of the number in flight at the beginning of this interval and of the one
-    /// before.
+    /// Difference of the queue length at the start of this interval to that at the start of the
+    /// previous one.
     step: i64,
-    /// The longest queue that is known otherwise: from within the interval, or from before it
-    /// became part of a wider one.
+    /// Maximum queue length known from other sources: from within the interval, or from before it
+    /// was merged.
     queue_max: u64,
 }
 
-/// The queue in one interval.
+/// Queue in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Queue {
-    /// Its mean length, exact.
+    /// Exact mean length.
     pub mean: f64,
-    /// How long it was at the beginning of the interval, exact.
+    /// Exact length at the start of the interval.
     pub at_start: u64,
-    /// At least so long it became.
+    /// Lower bound of the maximum length.
     pub max: u64,
 }
 
@@ -66,8 +66,8 @@ pub struct Queue {
 pub struct Series {
     width_ns: u64,
     ticks: Vec<Tick>,
-    /// The interval looked up last: its start and its number. Times of neighbours in a batch
-    /// mostly fall into the same one, which saves the division.
+    /// Start and index of the last interval used. Consecutive times of a batch mostly fall into the
+    /// same one, which saves the division.
     last: (u64, usize),
 }
 
@@ -78,17 +78,17 @@ impl Default for Series {
 }
 
 impl Series {
-    /// How wide the intervals are, ns.
+    /// Returns the interval width, in ns.
     pub fn width_ns(&self) -> u64 {
         self.width_ns
     }
 
-    /// The intervals, from the start of the run.
+    /// Returns the intervals, from the start of the run.
     pub fn ticks(&self) -> &[Tick] {
         &self.ticks
     }
 
-    /// The length of the queue in each interval.
+    /// Returns the queue length in each interval.
     pub(super) fn queue(&self) -> Vec<Queue> {
         let mut in_flight = 0i64;
         let widths = self.width_ns as f64;
@@ -103,14 +103,14 @@ impl Series {
         self.ticks.iter().map(length).collect()
     }
 
-    /// Takes up what is known about one I/O.
+    /// Adds a record.
     pub(super) fn add(&mut self, record: &Record) {
         if record.outcome == Outcome::Skipped {
             let scheduled = self.tick_of(record.scheduled_ns);
             self.ticks[scheduled].scheduled += 1;
             return;
         }
-        // The latest time first: it may make the intervals wider, which changes all numbers.
+        // The latest time first: it may widen the intervals, which changes all indices.
         let latest_ns = record.completed_ns.max(record.issued_ns).max(record.scheduled_ns);
         if latest_ns / TICK_NS >= TICKS_MAX as u64 {
             self.tick_of(latest_ns);
@@ -126,7 +126,7 @@ impl Series {
         self.occupy(start, end, record);
     }
 
-    /// The queue is known to have had a length at a time in an interval that is there already.
+    /// Records a queue length at a time within an existing interval.
     pub(super) fn note_queue(&mut self, time_ns: u64, length: i64) {
         let index = (time_ns / self.width_ns) as usize;
         if let (Some(tick), Ok(length)) = (self.ticks.get_mut(index), u64::try_from(length)) {
@@ -134,7 +134,7 @@ impl Series {
         }
     }
 
-    /// The I/O is in the queue from one interval to another.
+    /// Adds the time of an I/O in the queue, from one interval to another.
     fn occupy(&mut self, first: usize, last: usize, record: &Record) {
         let (from, to) = (record.issued_ns.min(TIME_MAX), record.completed_ns.min(TIME_MAX));
         if to <= from {
@@ -154,7 +154,7 @@ impl Series {
         self.ticks[last + 1].step -= 1;
     }
 
-    /// The number of the interval that a time falls into; it is made if it is not there yet.
+    /// Returns the index of the interval at a time, and creates missing ones.
     #[inline]
     fn tick_of(&mut self, time_ns: u64) -> usize {
         let (start, index) = self.last;
@@ -177,7 +177,7 @@ impl Series {
         index
     }
 
-    /// Makes one interval of each ten. Every count and integral stays exact.
+    /// Merges each ten intervals into one. Counts and integrals stay exact.
     fn coarsen(&mut self) {
         let queue = self.queue();
         let in_flight_at_end: i64 = self.ticks.iter().map(|tick| tick.step).sum();
@@ -197,13 +197,13 @@ impl Series {
             sum
         });
         self.ticks = coarse.collect();
-        // What was in flight at the beginning of the last one is not for ever.
+        // I/Os in flight at the start of the last interval must end there.
         self.ticks.push(Tick { step: in_flight_at_end - at_start_before, ..Tick::default() });
         self.width_ns *= COARSEN as u64;
         self.last = (0, 0);
     }
 
-    /// Takes up another series of the same run.
+    /// Merges another series of the same run.
     pub(super) fn merge(&mut self, other: &Series) {
         let mut other = other.clone();
         while self.width_ns < other.width_ns {
@@ -237,7 +237,7 @@ impl Tick {
         self.response_ns_max = self.response_ns_max.max(response_ns);
     }
 
-    /// Adds the counts of another interval, not its queue.
+    /// Adds the counts of another interval without its queue.
     fn count(&mut self, other: &Tick) {
         self.scheduled += other.scheduled;
         self.issued += other.issued;
@@ -249,7 +249,7 @@ impl Tick {
         self.lateness_ns_max = self.lateness_ns_max.max(other.lateness_ns_max);
     }
 
-    /// The mean response time of the I/Os that were done in it, ns; 0 of none.
+    /// Mean response time of successful I/Os in ns; 0 without any.
     pub fn response_ns_mean(&self) -> f64 {
         self.response_sum_ns as f64 / (self.completed - self.failed).max(1) as f64
     }

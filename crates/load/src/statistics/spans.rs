@@ -1,22 +1,22 @@
-//! How long I/Os took in each second of a run, as distributions.
+//! Distributions of times in each second of a run.
 //!
-//! Spans are 100 ms wide at first; when there are [`SPANS_MAX`] of them, ten are made into one. So
-//! between 60 and 600 points are there to plot for every run that is longer than six seconds.
+//! Spans are initially 100 ms wide; at [`SPANS_MAX`] spans, ten are merged into one. So every run
+//! longer than six seconds has between 60 and 600 points to plot.
 
 use super::buckets::Buckets;
 use super::series::{COARSEN, TIME_MAX};
 
-/// The width of a span at first, ns.
+/// Initial span width, in ns.
 pub(super) const SPAN_NS: u64 = 100_000_000;
-/// No more spans than this are kept: about 10 MiB.
+/// Maximum number of spans: about 10 MiB.
 pub(super) const SPANS_MAX: usize = 600;
 
-/// The I/Os of one span.
+/// I/Os of one span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Span {
-    /// Response times of the I/Os that completed in it, ns.
+    /// Response times of I/Os completed in it, in ns.
     pub response: Buckets,
-    /// Lateness of the I/Os that were to be issued in it, ns.
+    /// Lateness of I/Os scheduled in it, in ns.
     pub lateness: Buckets,
 }
 
@@ -25,7 +25,7 @@ pub struct Span {
 pub struct Spans {
     width_ns: u64,
     spans: Vec<Span>,
-    /// The span looked up last: its start and its number.
+    /// Start and index of the last span used.
     last: (u64, usize),
 }
 
@@ -36,17 +36,17 @@ impl Default for Spans {
 }
 
 impl Spans {
-    /// How wide the spans are, ns.
+    /// Returns the span width, in ns.
     pub fn width_ns(&self) -> u64 {
         self.width_ns
     }
 
-    /// The spans, from the start of the run.
+    /// Returns the spans, from the start of the run.
     pub fn all(&self) -> &[Span] {
         &self.spans
     }
 
-    /// The span that a time falls into; it is made if it is not there yet.
+    /// Returns the span at a time, and creates missing ones.
     #[inline]
     pub(super) fn at(&mut self, time_ns: u64) -> &mut Span {
         let (start, index) = self.last;
@@ -80,7 +80,7 @@ impl Spans {
         self.last = (0, 0);
     }
 
-    /// Takes up other spans of the same run.
+    /// Merges other spans of the same run.
     pub(super) fn merge(&mut self, other: &Spans) {
         let mut other = other.clone();
         while self.width_ns < other.width_ns {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::io::Io;
 
-/// Records of a seeded run: `count` I/Os, 50 µs apart, that take up to 400 µs.
+/// Returns records of a seeded run: `count` I/Os at intervals of 50 µs, each of up to 400 µs.
 fn run(seed: u64, count: u64) -> Vec<Record> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let one = |number: u64| {
@@ -22,7 +22,7 @@ fn of(records: &[Record]) -> Statistics {
     statistics
 }
 
-/// The mean length of the queue, by its definition.
+/// Computes the mean queue length by its definition.
 fn queue_mean_of(records: &[Record]) -> f64 {
     let area: u64 = records.iter().map(|record| record.completed_ns - record.issued_ns).sum();
     let first = records.iter().map(|record| record.issued_ns).min().unwrap();
@@ -102,7 +102,7 @@ fn merged_halves_are_the_whole() {
 fn drift_is_what_the_last_tenth_is_later_than_the_first() {
     let mut records = run(5, 40_000);
     for record in &mut records {
-        // 500 µs later after 2 s: 250 µs a second.
+        // 500 µs late after 2 s: 250 µs per second.
         record.issued_ns = record.scheduled_ns + record.scheduled_ns / 4_000;
     }
     let drift = of(&records).drift().unwrap();

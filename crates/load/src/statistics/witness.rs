@@ -1,20 +1,20 @@
-//! What the kernel's own trace says about the times at which I/Os were issued.
+//! Issue times according to the kernel's own trace.
 
 use super::{Within, times};
 use crate::io::Record;
 use hdrhistogram::Histogram;
 
-/// The I/Os that the kernel's trace saw too.
+/// I/Os that are also in the kernel's trace.
 #[derive(Clone, Debug)]
 pub struct Witness {
-    /// How much later than scheduled the kernel saw them, ns.
+    /// Lateness according to the kernel, in ns.
     pub lateness: Histogram<u64>,
-    /// How many of them so late at most.
+    /// Counts by bound of that lateness.
     pub within: Within,
-    /// How far apart what the generator says about an issue and what the kernel says are, ns.
+    /// Differences between the issue times of the generator and of the kernel, in ns.
     pub apart: Histogram<u64>,
-    /// I/Os that the kernel saw before the generator says that it issued them. It takes the time
-    /// just before the call, so there should be none: if there are, the clocks differ.
+    /// I/Os that the kernel saw before the generator's issue time. That is taken just before the
+    /// call, so any such I/O means that the clocks differ.
     pub before: u64,
 }
 

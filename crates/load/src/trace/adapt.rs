@@ -1,21 +1,21 @@
-//! Makes a trace fit a target: faster, smaller, elsewhere, less of it.
+//! Adaptation of a trace to a target: rate, size, offsets and selection.
 //!
-//! A [`Plan`] says what is to change; [`Adapted`] does it to one record after another, always in
-//! this order, each step seeing what the one before left:
+//! A [`Plan`] defines the changes; [`Adapted`] applies them to each record, always in this order,
+//! each step with the result of the previous one:
 //!
-//! 1. *which*: skip and take by count, then from and until by time, then a sample, then reads only;
-//! 2. *what*: writes as reads, the length clamped;
-//! 3. *where*: files onto one, offsets scaled, then folded into the target's size;
-//! 4. *when*: the first record that is left is at 0, and time is scaled.
+//! 1. *selection*: skip and take by count, from and until by time, a sample, reads only;
+//! 2. *kind and length*: writes as reads, lengths clamped;
+//! 3. *address*: files merged, offsets scaled, then folded into the target's size;
+//! 4. *time*: the first remaining record is at 0, and time is scaled.
 //!
-//! Every step is a pure function of the record (and of its number), so a plan does the same to the
-//! same trace every time. Dependencies are to be inferred before: they are about the original.
+//! Every step is a pure function of the record and its number, so a plan is reproducible.
+//! Dependencies must be inferred before, from the original.
 
 use super::{Error, Traced};
 use crate::{Io, Kind};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// A factor that is exact.
+/// Exact factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
     num: u64,
@@ -23,10 +23,10 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Changes nothing.
+    /// Identity.
     pub const ONE: Ratio = Ratio { num: 1, den: 1 };
 
-    /// `num / den`, in lowest terms; none if `den` is 0.
+    /// Returns `num / den` in lowest terms, or `None` if `den` is 0.
     pub fn new(num: u64, den: u64) -> Option<Ratio> {
         let (mut a, mut b) = (num, den);
         while b != 0 {
@@ -35,25 +35,25 @@ impl Ratio {
         (den != 0).then(|| Ratio { num: num / a, den: den / a })
     }
 
-    /// The product, rounded down; the largest number there is if it is too large.
+    /// Returns the product, rounded down and saturated.
     pub fn of(self, number: u64) -> u64 {
         let product = u128::from(number) * u128::from(self.num) / u128::from(self.den);
         u64::try_from(product).unwrap_or(u64::MAX)
     }
 }
 
-/// How addresses come to lie within the target.
+/// Folding of addresses into the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fold {
-    /// How large the target is, bytes.
+    /// Size of the target, in bytes.
     pub size: u64,
-    /// What is kept together, bytes: an address keeps its place within a block.
+    /// Block size in bytes: an address keeps its offset within a block.
     pub block: u64,
 }
 
 impl Fold {
-    /// The remainder of the block's number by the number of blocks. A length that does not fit is
-    /// cut to the size; what would lie across the end is moved before it, by whole blocks.
+    /// Maps a block to its number modulo the number of blocks. The length is limited to the size,
+    /// and an I/O across the end is moved before it by whole blocks.
     pub fn apply(self, offset: u64, len: u32) -> (u64, u32) {
         let block = self.block.max(1);
         let len = u32::try_from(self.size).map_or(len, |size| len.min(size));
@@ -68,21 +68,21 @@ impl Fold {
     }
 }
 
-/// Which records are kept of all, at random, the same ones for the same seed.
+/// Random selection of records, reproducible by its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sample {
-    /// One in so many records.
+    /// One of `one_in` records.
     Records {
-        /// How many.
+        /// Sampling ratio.
         one_in: u64,
-        /// What to draw with.
+        /// Random seed.
         seed: u64,
     },
-    /// All records of one in so many streams.
+    /// All records of one of `one_in` streams.
     Streams {
-        /// How many.
+        /// Sampling ratio.
         one_in: u64,
-        /// What to draw with.
+        /// Random seed.
         seed: u64,
     },
 }
@@ -97,47 +97,47 @@ impl Sample {
     }
 }
 
-/// To which files of the target the trace's files go.
+/// Mapping of the trace's files to those of the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Files {
-    /// To those of the same numbers.
+    /// Same file numbers.
     #[default]
     Keep,
-    /// All to one, each one so much further in: 0 lays them over each other.
+    /// All to one file, at increasing offsets; with 0 they overlap.
     One {
-        /// The number of the target's file.
+        /// File number of the target.
         file: u32,
-        /// How far apart they begin, bytes.
+        /// Distance between the files' starts, in bytes.
         apart: u64,
     },
 }
 
-/// What is to change in a trace.
+/// Changes to a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// How many records are left out at the beginning.
+    /// Records to skip at the start.
     pub skip: u64,
-    /// How many are kept of those that follow.
+    /// Maximum records to keep after these.
     pub take: Option<u64>,
-    /// From when on records are kept, ns of the trace.
+    /// Start of the kept time range, in ns of the trace.
     pub from_ns: u64,
-    /// Until when (not including it) they are kept, ns of the trace.
+    /// Exclusive end of the kept time range, in ns of the trace.
     pub until_ns: Option<u64>,
-    /// Which ones are kept at random.
+    /// Random sample of records.
     pub sample: Option<Sample>,
     /// Whether only reads are kept.
     pub only_reads: bool,
-    /// Whether writes become reads; trims, makings and removals are left out.
+    /// Whether writes become reads, and trims, creates and removes are dropped.
     pub read_only: bool,
-    /// How long an I/O may be, bytes; what is longer is cut.
+    /// Maximum length of an I/O in bytes; longer ones are truncated.
     pub len_max: Option<u32>,
-    /// To which files.
+    /// Mapping of files.
     pub files: Files,
-    /// By what offsets are multiplied, before they are folded.
+    /// Factor of offsets, applied before folding.
     pub scale: Ratio,
-    /// Into what offsets are folded.
+    /// Folding of offsets.
     pub fold: Option<Fold>,
-    /// By what times are multiplied: 1/2 is twice as fast. How long I/Os took stays.
+    /// Factor of times: 1/2 is twice as fast. Recorded durations stay.
     pub time: Ratio,
 }
 
@@ -161,7 +161,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// The records as they are to be.
+    /// Applies the plan to records.
     pub fn of<I>(self, inner: I) -> Adapted<I>
     where
         I: Iterator<Item = Result<Traced, Error>>,
@@ -169,7 +169,7 @@ impl Plan {
         Adapted { inner, plan: self, number: 0, first_ns: None, ended: false }
     }
 
-    /// Whether record `number` is beyond all that are kept.
+    /// Reports whether record `number` is after all kept records.
     fn is_over(&self, number: u64, record: &Traced) -> bool {
         let taken = self.take.is_some_and(|take| number >= self.skip.saturating_add(take));
         taken || self.until_ns.is_some_and(|until_ns| record.at_ns >= until_ns)
@@ -205,7 +205,7 @@ impl Plan {
     }
 }
 
-/// Records, changed by a plan.
+/// Records changed by a plan.
 #[derive(Debug)]
 pub struct Adapted<I> {
     inner: I,
@@ -216,12 +216,12 @@ pub struct Adapted<I> {
 }
 
 impl<I> Adapted<I> {
-    /// What the records come from.
+    /// Returns the source of the records.
     pub fn inner(&self) -> &I {
         &self.inner
     }
 
-    /// By what they are changed.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -232,7 +232,7 @@ impl<I: Iterator<Item = Result<Traced, Error>>> Iterator for Adapted<I> {
 
     fn next(&mut self) -> Option<Result<Traced, Error>> {
         while !self.ended {
-            // A take that is complete does not wait for a record more.
+            // A completed take does not wait for another record.
             let end = self.plan.take.map(|take| self.plan.skip.saturating_add(take));
             if end.is_some_and(|end| self.number >= end) {
                 break;

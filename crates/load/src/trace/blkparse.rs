@@ -1,4 +1,4 @@
-//! What `blkparse` prints: one line for each event of the block layer.
+//! Text output of `blkparse`: one line for each event of the block layer.
 //!
 //! ```text
 //!     8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]
@@ -9,9 +9,9 @@
 //!       then S synchronous, A read ahead, M metadata: "WS", "FWS", "RAM", …
 //! ```
 //!
-//! Without `+ sectors` it is 0 long: a flush. This is blkparse's default output (its manual,
-//! *Default Output*); what was made with `-f` has to be made anew. From a line on that does not
-//! begin with a device, it is the summary, and skipped.
+//! A line without `+ sectors` has length 0: a flush. This is blkparse's default format (its manual,
+//! *Default Output*); output made with `-f` is not supported. The first line that does not start
+//! with a device begins the summary, which is skipped.
 
 use super::Error;
 use super::lines::{Lines, whole, words};
@@ -22,7 +22,7 @@ const FORM: &str = "MAJOR,MINOR CPU SEQUENCE SECONDS PROCESS ACTION RWBS [SECTOR
 const SECTOR: u64 = 512;
 const SECOND: u64 = 1_000_000_000;
 
-/// Whether a line is of this format.
+/// Reports whether a line has this format.
 pub(super) fn fits(line: &[u8]) -> bool {
     let (words, count) = words::<7>(line);
     count >= 6
@@ -33,7 +33,7 @@ pub(super) fn fits(line: &[u8]) -> bool {
         && words[5].len() <= 2
 }
 
-/// The events of a file.
+/// Events of a file.
 pub(super) struct Events {
     lines: Lines,
     begun: bool,
@@ -60,7 +60,7 @@ impl Events {
         Ok(Some(Event { at_ns, action, device, kind, offset, len, process }))
     }
 
-    /// Where an event is and how long; nowhere if the line does not say so.
+    /// Returns the offset and length of an event; both 0 if the line has none.
     fn range(&self, words: &[&[u8]; 10]) -> Result<(u64, u32), Error> {
         if words[8] != b"+" {
             return Ok((0, 0));

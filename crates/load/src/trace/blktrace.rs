@@ -1,7 +1,7 @@
-//! What `blktrace` writes: events of the block layer, one file for each processor.
+//! Binary output of `blktrace`: events of the block layer, one file for each processor.
 //!
-//! A file is a row of records in the byte order of the machine that was traced
-//! (`struct blk_io_trace` of Linux' `include/uapi/linux/blktrace_api.h`):
+//! A file is a sequence of records in the byte order of the traced machine (`struct blk_io_trace`
+//! of Linux' `include/uapi/linux/blktrace_api.h`):
 //!
 //! ```text
 //!   0       4        8               16               24
@@ -17,9 +17,8 @@
 //!   device: major << 20 | minor
 //! ```
 //!
-//! Q is the issue, or D if there is no Q ([`Issue`](super::Issue)); C completes it. Notes,
-//! commands of SCSI and all other events are skipped. A flush without data is a sync, a discard a
-//! trim.
+//! Q is the issue, or D without any Q ([`Issue`](super::Issue)); C is the completion. Notes, SCSI
+//! commands and all other events are skipped. A flush without data is a sync, a discard a trim.
 
 use super::bytes::{Bytes, Endian};
 use super::lines::Source;
@@ -40,10 +39,10 @@ const COMMAND: u32 = 1 << 25;
 const NOTIFY: u32 = 1 << 26;
 const DISCARD: u32 = 1 << 29;
 
-/// Between the name of the device and the number of the processor.
+/// Infix between the device name and the processor number.
 const INFIX: &str = ".blktrace.";
 
-/// Whether a file begins like this format.
+/// Reports whether a file starts like this format.
 pub(super) fn fits(head: &[u8]) -> bool {
     head.len() >= 4 && endian(head).is_some()
 }
@@ -53,19 +52,19 @@ fn endian(record: &[u8]) -> Option<Endian> {
     [Endian::Little, Endian::Big].into_iter().find(of)
 }
 
-/// The name of the device, if a file is called like that of a processor.
+/// Returns the device name, if the file is named like that of a processor.
 fn base(name: &str) -> Option<&str> {
     let (base, number) = name.rsplit_once(INFIX)?;
     number.parse::<u32>().ok().map(|_| base)
 }
 
-/// Whether a file is called like that of a processor.
+/// Reports whether a file is named like that of a processor.
 pub(super) fn is_part(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(|name| base(name).is_some())
 }
 
-/// The files of all processors, in the order of their numbers, given one of them or the name before
-/// [`INFIX`]. None if there are no such files.
+/// Returns the files of all processors in the order of their numbers, given one of them or the name
+/// before [`INFIX`]. Empty without such files.
 pub(super) fn parts(path: &Path) -> Vec<PathBuf> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
     let base = base(name).unwrap_or(name);
@@ -83,13 +82,13 @@ pub(super) fn parts(path: &Path) -> Vec<PathBuf> {
     parts.into_iter().map(|(_, path)| path).collect()
 }
 
-/// The events of all processors by time.
+/// Events of all processors by time.
 pub(super) struct Events {
     files: Vec<Bytes>,
-    /// The next event of each file.
+    /// Next event of each file.
     heads: Vec<Option<Event>>,
     begun: bool,
-    /// What is to be said after the event before it.
+    /// Error to return after the preceding event.
     failed: Option<Error>,
 }
 
@@ -125,7 +124,7 @@ impl super::pair::Events for Events {
     }
 }
 
-/// The next event of a file that is of use.
+/// Returns the next relevant event of a file.
 fn event(file: &mut Bytes, skipped: &mut u64) -> Result<Option<Event>, Error> {
     while let Some(record) = file.take::<RECORD>()? {
         let Some(endian) = endian(&record) else {

@@ -1,10 +1,10 @@
-//! Bytes of binary formats.
+//! Reader of binary formats.
 
 use super::lines::Source;
 use super::{Error, Format, Place};
 use std::io::{ErrorKind, Read};
 
-/// A file read by pieces of known size, with what an error needs to say.
+/// File read in pieces of known size, with the context for errors.
 pub(super) struct Bytes {
     source: Source,
     file: String,
@@ -17,7 +17,7 @@ impl Bytes {
         Bytes { source, file: file.to_string(), format, offset: 0 }
     }
 
-    /// Reads as much as there is, at most all of `into`; how much it was.
+    /// Fills `into` as far as possible. Returns the number of bytes.
     pub(super) fn fill(&mut self, into: &mut [u8]) -> Result<usize, Error> {
         let mut filled = 0;
         while filled < into.len() {
@@ -32,7 +32,8 @@ impl Bytes {
         Ok(filled)
     }
 
-    /// The next `N` bytes, or nothing if the file ends here. It is an error if it ends within them.
+    /// Returns the next `N` bytes, or `None` at the end of the file. An end within them is an
+    /// error.
     pub(super) fn take<const N: usize>(&mut self) -> Result<Option<[u8; N]>, Error> {
         let mut record = [0; N];
         match self.fill(&mut record)? {
@@ -42,7 +43,7 @@ impl Bytes {
         }
     }
 
-    /// Passes over bytes.
+    /// Skips bytes.
     pub(super) fn skip(&mut self, count: usize) -> Result<(), Error> {
         let mut part = [0; 256];
         let mut left = count;
@@ -57,7 +58,7 @@ impl Bytes {
         Ok(())
     }
 
-    /// An error about what began `back` bytes ago.
+    /// Creates an error about the record that started `back` bytes ago.
     pub(super) fn bad(&self, back: usize, found: impl Into<String>) -> Error {
         let place = Place::Byte(self.offset.saturating_sub(back as u64));
         let (file, format) = (self.file.clone(), self.format);
@@ -69,7 +70,7 @@ impl Bytes {
     }
 }
 
-/// Fields of a record, in the order of the bytes of the machine that wrote it.
+/// Byte order of a record's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endian {
     Little,

@@ -1,6 +1,6 @@
-//! Writes traces: in another format, and without what should not be told.
+//! Conversion of traces to other formats, and anonymization.
 //!
-//! What is written may be all of a trace, or what a [`Plan`](super::Plan) leaves of it:
+//! The source may be a whole trace or the result of a [`Plan`](super::Plan):
 //! `convert(&mut plan.of(&mut reader), …)`.
 
 use super::{Adapted, Error, Files, Format, Reader, Traced, iolog, msr, recording};
@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 use std::io;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// How much is collected before it is written, bytes.
+/// Size of the output buffer, in bytes.
 const CHUNK: usize = 1 << 16;
 
-/// Writes records in one format.
+/// Writer of one format.
 pub trait Write {
-    /// Appends a record of the file `name` to `out`; false if the format cannot say it.
+    /// Appends a record of the file `name` to `out`. Returns false if the format cannot represent
+    /// it.
     fn write(&mut self, record: &Traced, name: &str, out: &mut Vec<u8>) -> bool;
 
-    /// Appends what is still to be said after the last record.
+    /// Appends the trailer after the last record.
     fn finish(&mut self, out: &mut Vec<u8>) {
         let _ = out;
     }
@@ -32,7 +33,7 @@ impl<W: Write + ?Sized> Write for Box<W> {
     }
 }
 
-/// What writes a format, if it is one that is written.
+/// Returns the writer of a format, if it is supported for output.
 pub fn writer(format: Format) -> Result<Box<dyn Write>, Error> {
     match format {
         Format::Iolog3 => Ok(Box::new(iolog::Writer::new())),
@@ -52,9 +53,9 @@ pub fn writer(format: Format) -> Result<Box<dyn Write>, Error> {
     }
 }
 
-/// Records whose files have names.
+/// Records with file names.
 pub trait Records: Iterator<Item = Result<Traced, Error>> {
-    /// The name of a file of a record that was given, if it has one.
+    /// Returns the name of a file of a returned record, if it has one.
     fn name(&self, file: u32) -> Option<&str>;
 }
 
@@ -80,12 +81,12 @@ impl<R: Records> Records for Adapted<R> {
     }
 }
 
-/// What became of a trace that was written in another format.
+/// Result of a conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
-    /// How many records were written.
+    /// Records written.
     pub written: u64,
-    /// How many the other format cannot say.
+    /// Records that the format cannot represent.
     pub left_out: u64,
 }
 
@@ -121,7 +122,7 @@ fn flush(out: &mut impl io::Write, chunk: &mut Vec<u8>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a recording of all records, anonymous: see [`Anonymous`].
+/// Writes an anonymous recording of all records: see [`Anonymous`].
 pub fn anonymize(
     records: &mut impl Records,
     out: &mut impl io::Write,
@@ -130,10 +131,10 @@ pub fn anonymize(
     convert(records, &mut Anonymous::new(recording::Writer::new(), seed), out)
 }
 
-/// A writer that leaves out who did it to what. Each part of a file's path becomes its hash with a
-/// seed, so that what is in one directory stays so; streams are numbered as they appear; times,
-/// offsets and lengths stay. The hash (XXH3) keeps no secret from those who know the seed and guess
-/// names: draw one, and forget it.
+/// Anonymizing writer. Each component of a path is replaced by its hash with a seed, which
+/// preserves directories; streams are renumbered in order of appearance; times, offsets and lengths
+/// are kept. The hash (XXH3) protects nothing from a reader who knows the seed and guesses names:
+/// draw a random seed and discard it.
 #[derive(Debug)]
 pub struct Anonymous<W> {
     inner: W,
@@ -143,7 +144,7 @@ pub struct Anonymous<W> {
 }
 
 impl<W: Write> Anonymous<W> {
-    /// Writes to `inner`, names hashed with `seed`.
+    /// Creates a writer to `inner` that hashes names with `seed`.
     pub fn new(inner: W, seed: u64) -> Anonymous<W> {
         Anonymous { inner, seed, streams: BTreeMap::new(), names: BTreeMap::new() }
     }
@@ -164,7 +165,7 @@ impl<W: Write> Write for Anonymous<W> {
     }
 }
 
-/// A path with every part hashed.
+/// Returns a path with all components hashed.
 fn hidden(path: &str, seed: u64) -> String {
     let part = |part: &str| match part {
         "" => String::new(),

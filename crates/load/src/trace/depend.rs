@@ -1,48 +1,48 @@
-//! Which I/O waited for which, inferred from when they were issued and complete.
+//! Dependencies between I/Os, inferred from their issue and completion times.
 //!
-//! An application that reads, thinks and writes issues the write because the read is complete. A
-//! trace does not say so, but whatever was complete before an I/O was issued may be what it waited
-//! for. As in HFPlayer (*On the Accuracy and Scalability of Intensive I/O Workload Replay*, FAST
-//! 2017), the *candidates* for parents of a record are those that were complete more than
-//! `distance_ns` before its issue and not longer than `window_ns` ago (the last one always is one).
-//! Candidates that are ancestors of other candidates are left out: they are implied. What is left,
-//! at most as many as there ever were in flight and one more, are the parents.
+//! An application that reads, computes and writes issues the write because the read is complete.
+//! Traces do not record this, but an I/O may depend on any I/O completed before its issue. As in
+//! HFPlayer (*On the Accuracy and Scalability of Intensive I/O Workload Replay*, FAST 2017), the
+//! *candidates* for parents of a record are those completed more than `distance_ns` before its
+//! issue and at most `window_ns` ago (the last completed one always is a candidate). Candidates
+//! that are ancestors of other candidates are implied and dropped. The remaining ones, at most the
+//! maximum number in flight plus one, are the parents.
 //!
 //! ```text
 //!   a ├──────┤            a is an ancestor of c, and so no parent of d;
 //!   b ├────────────┤      b and c are d's parents;
-//!   c          ├──────┤   d's think time is what lies between c's completion
+//!   c          ├──────┤   d's think time is the time between c's completion
 //!   d                    ·──·├────      and its issue
 //! ```
 //!
-//! Where HFPlayer searches a graph two edges deep, this is exact, for "complete before the issue
-//! of" is an *interval order*: a candidate is an ancestor of another one exactly if it was
-//! complete before the latest issue of all candidates. So a walk from the last completion backwards
-//! that keeps the latest issue seen, and ends at the first candidate complete before it, finds the
-//! parents and looks at nothing else. On HFPlayer's sample of TPC-H (780 I/Os)
-//! the edges are those that a transcription of `depAnalyser.cc` writes (the program itself was not
-//! run): 999, 1166 and 1174 of them with windows of 1, 10 and 100 ms. Of these, 91, 7 and 0 are to
-//! the last parent written, which HFPlayer repeats for a record that it found none for.
+//! HFPlayer searches a graph two edges deep; this is exact, because "complete before the issue of"
+//! is an *interval order*: a candidate is an ancestor of another exactly if it completed before the
+//! latest issue of all candidates. So a walk backwards from the last completion, which tracks the
+//! latest issue seen and stops at the first candidate completed before it, finds the parents and
+//! visits nothing else. On HFPlayer's sample of TPC-H (780 I/Os), the edges equal those written by
+//! a transcription of `depAnalyser.cc` (the program itself was not run): 999, 1166 and 1174 with
+//! windows of 1, 10 and 100 ms. Of these, 91, 7 and 0 point to the last parent written, which
+//! HFPlayer repeats for a record without one.
 //!
-//! Memory: the records complete within the window, and those in flight, at most
-//! [`Dependence::tracked`]; those complete first are forgotten first.
+//! Memory: the records completed within the window, and those in flight, at most
+//! [`Dependence::tracked`]; the earliest completed are dropped first.
 
 use super::adapt::Ratio;
 use super::{Error, Traced};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// How many records are looked at for one that says how long it took.
+/// Records examined for one with a duration.
 const AHEAD: usize = 1024;
 
-/// How dependencies are inferred.
+/// Rules of the inference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dependence {
-    /// How long before an issue a completion may be to matter, ns (HFPlayer's `-w`).
+    /// Maximum time from a completion to a dependent issue, in ns (HFPlayer's `-w`).
     pub window_ns: u64,
-    /// How long before an issue a completion has to be to matter, ns (HFPlayer's `-m`).
+    /// Minimum time from a completion to a dependent issue, in ns (HFPlayer's `-m`).
     pub distance_ns: u64,
-    /// How many records are remembered.
+    /// Maximum records tracked.
     pub tracked: usize,
 }
 
@@ -52,21 +52,21 @@ impl Default for Dependence {
     }
 }
 
-/// A record and what it waited for.
+/// Record with its dependencies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Depended {
-    /// The record.
+    /// Record.
     pub traced: Traced,
-    /// The numbers of the records it waited for (the first record of the trace is 0), that which
-    /// was complete last first.
+    /// Numbers of the records that it depends on (the first record of the trace is 0), latest
+    /// completion first.
     pub parents: Vec<u64>,
-    /// From the completion of the first parent to the issue, ns; without parents, from the start of
-    /// the trace.
+    /// Think time from the completion of the first parent to the issue in ns; without parents, from
+    /// the start of the trace.
     pub think_ns: u64,
 }
 
 impl Depended {
-    /// The same with its times multiplied.
+    /// Scales its times.
     #[must_use]
     pub fn scaled(self, time: Ratio) -> Depended {
         let at_ns = time.of(self.traced.at_ns);
@@ -75,24 +75,24 @@ impl Depended {
     }
 }
 
-/// Records with their parents.
+/// Iterator over records with their parents.
 #[derive(Debug)]
 pub struct Dependencies<I> {
     inner: I,
     rule: Dependence,
-    /// The first records, until it is known that some say how long they took.
+    /// First records, buffered until one with a duration is found.
     ahead: VecDeque<Traced>,
     begun: bool,
     ended: bool,
     number: u64,
-    /// When the remembered records were issued, by completion and number.
+    /// Issue times of the tracked records, by completion time and number.
     issued: BTreeMap<(u64, u64), u64>,
     flying: BinaryHeap<Reverse<u64>>,
     flying_max: usize,
 }
 
 impl Dependence {
-    /// Infers the parents of records that come in the order of issue.
+    /// Infers the parents of records in issue order.
     pub fn of<I>(self, inner: I) -> Dependencies<I>
     where
         I: Iterator<Item = Result<Traced, Error>>,
@@ -157,7 +157,7 @@ impl<I: Iterator<Item = Result<Traced, Error>>> Dependencies<I> {
         Depended { traced, parents, think_ns }
     }
 
-    /// The parents of what is issued now, and the time since the completion of the last.
+    /// Returns the parents of a record issued now, and its think time.
     fn parents(&self, at_ns: u64) -> (Vec<u64>, u64) {
         let Some(until_ns) = at_ns.checked_sub(self.rule.distance_ns) else {
             return (Vec::new(), at_ns);
@@ -182,7 +182,7 @@ impl<I: Iterator<Item = Result<Traced, Error>>> Dependencies<I> {
         (parents, think_ns)
     }
 
-    /// Drops what is too old to be a parent, but for the last that is complete.
+    /// Drops records too old to be parents, except the last completed one.
     fn forget(&mut self, at_ns: u64) {
         let horizon_ns = at_ns.saturating_sub(self.rule.window_ns.max(self.rule.distance_ns));
         while let Some((first, _)) = self.issued.first_key_value() {

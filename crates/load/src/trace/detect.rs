@@ -1,11 +1,11 @@
-//! Knows a format by what a file begins with, and if that says nothing, by the file's name.
+//! Format detection by the start of a file, and otherwise by its name.
 
 use super::error::shown;
 use super::{Error, Format};
 use super::{blkparse, blktrace, hfplayer, iolog, mqsim, msr, recording, run, spc, vscsi};
 use std::path::Path;
 
-/// How compressed files begin, and what unpacks them.
+/// Magic numbers of compressed files, with the tools to decompress them.
 const PACKED: [(&[u8], &str); 4] = [
     (b"\x1f\x8b", "zcat"),
     (b"\x28\xb5\x2f\xfd", "zstdcat"),
@@ -13,7 +13,7 @@ const PACKED: [(&[u8], &str); 4] = [
     (b"BZh", "bzcat"),
 ];
 
-/// What names of files contain, of formats that most begin in ways that are not theirs alone.
+/// File name patterns of formats whose contents are mostly ambiguous.
 const NAMED: [(&str, Format); 8] = [
     (".blktrace.", Format::BlktraceBinary),
     (".blkparse", Format::BlkparseText),
@@ -25,8 +25,7 @@ const NAMED: [(&str, Format); 8] = [
     (".recording", Format::Recording),
 ];
 
-/// The format of a file that begins with `head` (some kilobytes of it, or all) and is called
-/// `path`.
+/// Detects the format of a file from its start, `head` (some kilobytes or all), and its path.
 pub fn detect(head: &[u8], path: &Path) -> Result<Format, Error> {
     if let Some(format) = Format::ALL.into_iter().find(|format| fits(*format, head)) {
         return Ok(format);
@@ -68,7 +67,7 @@ fn fits(format: Format, head: &[u8]) -> bool {
     }
 }
 
-/// Whether one of the first two lines that are not blank is of a format; one may be a heading.
+/// Reports whether one of the first two nonblank lines has a format; the other may be a heading.
 fn first_lines(head: &[u8], fits: impl Fn(&[u8]) -> bool) -> bool {
     let lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     lines.filter(|line| !line.is_empty()).take(2).any(fits)

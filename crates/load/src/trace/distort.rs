@@ -1,35 +1,34 @@
-//! Makes the times of a trace worse in a known way, to see what errors of issue times do to what is
-//! measured (*Buttress*, §6.4 and Figure 9).
+//! Deliberate distortion of a trace's times, to study the effect of issue errors on measurements
+//! (*Buttress*, §6.4 and Figure 9).
 //!
-//! *Quantized* times are rounded down to multiples of a span, as if a scheduler looked for work
-//! only then (`Q-X`). *Delayed* ones are later by a random time, uniform from 0 to twice the mean
-//! (`UD-X`); I/Os overtake each other then, and are put into order again by a window of what may
-//! still be overtaken, at most [`WINDOW_MAX`] I/Os.
+//! *Quantized* times are rounded down to multiples of a span, as if a scheduler ran only then
+//! (`Q-X`). *Delayed* times increase by a random time, uniform from 0 to twice the mean (`UD-X`);
+//! I/Os may overtake each other and are sorted again in a window of at most [`WINDOW_MAX`] I/Os.
 //!
-//! The distorted times are the schedule from then on: lateness and response are measured from them,
-//! **not** from the times of the original. What is left to see is what the target does with such a
-//! load; how late the distortion alone is, is known.
+//! The distorted times are the new schedule: lateness and response are measured from them, **not**
+//! from the original times. The results show the target's reaction to such a load; the error of the
+//! distortion itself is known.
 
 use super::{Error, Traced};
 use base::rng::{Rng, seeded};
 use std::collections::BTreeMap;
 
-/// Most I/Os that wait for those that may still come before them.
+/// Maximum I/Os buffered for sorting.
 pub const WINDOW_MAX: usize = 1 << 20;
 
-/// What is done to times.
+/// Changes to times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Distortion {
-    /// They become multiples of this, ns; 0: they do not.
+    /// Quantum in ns; 0 for none.
     pub quantum_ns: u64,
-    /// They become later by this on average, ns; 0: they do not. Delays come before quanta.
+    /// Mean delay in ns; 0 for none. Delays are applied before quantization.
     pub delay_ns_mean: u64,
-    /// What delays are drawn with.
+    /// Random seed of the delays.
     pub seed: u64,
 }
 
 impl Distortion {
-    /// The records at their new times.
+    /// Applies the distortion to records.
     pub fn of<I>(self, inner: I) -> Distorted<I>
     where
         I: Iterator<Item = Result<Traced, Error>>,
@@ -55,12 +54,12 @@ impl Distortion {
     }
 }
 
-/// How far the original has been read.
+/// Progress in the original trace.
 #[derive(Debug)]
 enum Seen {
-    /// To this time: nothing earlier comes any more.
+    /// Read up to this time: nothing earlier follows.
     Ns(u64),
-    /// To its end, or to an error that comes after what is held.
+    /// Read to the end, or to an error that follows the buffered records.
     End(Option<Error>),
 }
 
@@ -70,14 +69,14 @@ pub struct Distorted<I> {
     inner: I,
     distortion: Distortion,
     rng: Rng,
-    /// By time, and number in the original.
+    /// Buffered records, by time and number in the original.
     held: BTreeMap<(u64, u64), Traced>,
     number: u64,
     seen: Seen,
 }
 
 impl<I: Iterator<Item = Result<Traced, Error>>> Distorted<I> {
-    /// Whether the first that is held can go.
+    /// Reports whether the first buffered record is final.
     fn is_settled(&self) -> bool {
         let quantum_ns = self.distortion.quantum_ns;
         match (&self.seen, self.held.first_key_value()) {

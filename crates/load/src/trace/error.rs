@@ -1,17 +1,17 @@
-//! What can be wrong with a trace, said so that somebody can do something about it.
+//! Errors of traces, with the information to fix them.
 
 use super::Format;
 use std::fmt;
 
-/// How much of what was found is shown.
+/// Maximum bytes of the offending data shown.
 const SHOWN_MAX: usize = 60;
 
-/// Where in a file.
+/// Position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A line, from 1 on.
+    /// Line number, from 1.
     Line(u64),
-    /// A byte, from 0 on.
+    /// Byte offset, from 0.
     Byte(u64),
 }
 
@@ -24,37 +24,37 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a trace cannot be read, or not be used as asked.
+/// Error while reading or using a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The system refused to open, read or write.
+    /// System error while opening, reading or writing.
     System {
-        /// Which file.
+        /// File.
         file: String,
-        /// What the system said.
+        /// Error text of the system.
         said: String,
     },
-    /// No format fits what the file begins with: name one.
+    /// Unknown format: it must be specified.
     Unknown {
-        /// Which file.
+        /// File.
         file: String,
-        /// What is known about it instead.
+        /// Description of the contents.
         found: String,
     },
-    /// A record is not what its format asks for: repair it, or name another format.
+    /// Malformed record: repair it, or specify another format.
     Malformed {
-        /// Which file.
+        /// File.
         file: String,
-        /// The record, or the field of it.
+        /// Position of the record or its field.
         place: Place,
-        /// What is there and what should be.
+        /// Actual and expected contents.
         found: String,
-        /// As what it was read.
+        /// Format used.
         format: Format,
     },
-    /// The trace does not hold what was asked of it.
+    /// The trace lacks required data.
     Lacking {
-        /// What it lacks, and what to do.
+        /// Missing data, and the next step.
         what: String,
     },
 }
@@ -85,7 +85,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Bytes of a file as they can be shown: quoted, escaped, and not many of them.
+/// Formats bytes of a file for display: quoted, escaped and truncated.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let some = &bytes[..bytes.len().min(SHOWN_MAX)];
     let more = if bytes.len() > SHOWN_MAX { "…" } else { "" };

@@ -1,4 +1,4 @@
-//! Traces that are spoilt: whatever they hold, reading them ends, and what comes out is in order.
+//! Corrupt traces: reading terminates, and records are in order.
 
 use super::adapt::{Files, Fold, Ratio};
 use super::tests::{reader, samples};
@@ -9,7 +9,7 @@ use std::io::{Cursor, sink};
 
 const RUNS: u64 = 4000;
 
-/// Bytes that mean something in one format or another.
+/// Bytes with a meaning in some format.
 const TELLING: &[u8] = b"0123456789,. \n\r+-#RWrwQDC_/\x00\x07\x80\x81\xff";
 
 fn spoil(rng: &mut Rng, bytes: &mut Vec<u8>) {
@@ -27,7 +27,7 @@ fn spoil(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// A trace and the format to read it in.
+/// Returns a corrupt trace, and the format to read it in.
 fn trace(rng: &mut Rng) -> (Vec<u8>, Option<Format>) {
     let samples = samples();
     let (format, mut bytes) = samples[rng.usize(..samples.len())].clone();
@@ -45,7 +45,7 @@ fn trace(rng: &mut Rng) -> (Vec<u8>, Option<Format>) {
     (bytes, [None, Some(format), Some(other)][rng.usize(..3)])
 }
 
-/// All that a reader gives, checked; the last may be an error.
+/// Collects and checks all results of a reader; the last may be an error.
 fn all(mut reader: Reader, most: usize) -> Vec<Result<Traced, Error>> {
     let mut items: Vec<Result<Traced, Error>> = Vec::new();
     while let Some(item) = reader.next() {

@@ -1,15 +1,14 @@
-//! HFPlayer's CSV: what a storage array logged, with a header of typed names.
+//! HFPlayer's CSV: the log of a storage array, with a header of typed names.
 //!
 //! ```text
 //!   #…,ELAPSED_USECS.D,…,CMD.S,…,LUN_SSID.I,…,LBA.I,NBLKS.I,…,HOST_ID.I,…,LATENCY_USECS.D
 //!   …,81442951.096,…,WR_IN,…,1,…,2254431928,8,…,6,…,56.910
 //! ```
 //!
-//! `.I` is an integer, `.D` a decimal number, `.S` a word. Columns are known by their names, so
-//! they may stand in any order and others beside them: `ELAPSED_USECS` is the time of issue,
-//! `LATENCY_USECS` how long it took (may be missing), `CMD` begins with `RD` or `WR` (others are
-//! skipped), `LBA` and `NBLKS` are blocks of 512 B, `LUN_SSID` is the device and `HOST_ID` the
-//! stream (both may be missing).
+//! `.I` is an integer, `.D` a decimal number, `.S` a word. Columns are identified by name, in any
+//! order, and others are ignored: `ELAPSED_USECS` is the issue time, `LATENCY_USECS` the duration
+//! (optional), `CMD` starts with `RD` or `WR` (others are skipped), `LBA` and `NBLKS` are blocks of
+//! 512 B, `LUN_SSID` is the device and `HOST_ID` the stream (both optional).
 //!
 //! Source: *On the Accuracy and Scalability of Intensive I/O Workload Replay* (FAST 2017), and the
 //! sample traces and `depAnalyser.cc` of umn-cris/hfplayer.
@@ -22,15 +21,15 @@ use crate::{Io, Kind};
 const BLOCK: u64 = 512;
 const MICRO: u64 = 1000;
 
-/// How many columns a line may have.
+/// Maximum columns of a line.
 const COLUMNS_MAX: usize = 64;
 
-/// Whether a line is the header of this format.
+/// Reports whether a line is the header of this format.
 pub(super) fn fits(line: &[u8]) -> bool {
     line.starts_with(b"#") && Columns::of(line).is_ok()
 }
 
-/// Which column is what.
+/// Column indices.
 #[derive(Clone, Copy, Debug)]
 struct Columns {
     time: usize,
@@ -43,7 +42,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Reads a header; if a column that is needed is missing, its name.
+    /// Parses a header. The error is the name of a missing column.
     fn of(header: &[u8]) -> Result<Columns, &'static str> {
         let header = header.strip_prefix(b"#").unwrap_or(header);
         let untyped = |name: &[u8]| {
@@ -66,7 +65,7 @@ impl Columns {
     }
 }
 
-/// Reads lines after a header.
+/// Parser of the lines after a header.
 pub(super) struct Parser {
     lines: Lines,
     columns: Columns,

@@ -9,13 +9,13 @@
 //!   action   = "read" | "write" | "sync" | "datasync" | "trim"
 //! ```
 //!
-//! Sources: fio's `HOWTO`, *Trace file format v2* and *v3*. The manual does not say the unit of
-//! version 3; `log_io_u` of fio's `iolog.c` writes `utime_since_now`, which is microseconds. What
-//! `wait` means, the manual and the program say differently ([`Wait`]). Version 2 without waits has
-//! no times: all is at 0. `sync` and `datasync` are both a sync; adding, opening and closing a file
-//! is no I/O here. Names with spaces are read (the action is known by its place from the end), and
-//! written with `%20`, since fio would not understand them. fio 3.33 says `bad ddir: 2` of a trim
-//! and goes on without it.
+//! Sources: fio's `HOWTO`, *Trace file format v2* and *v3*. The manual omits the unit of version 3;
+//! `log_io_u` of fio's `iolog.c` writes `utime_since_now`, in microseconds. The manual and the
+//! program disagree on the meaning of `wait` ([`Wait`]). Version 2 without waits has no times:
+//! everything is at 0. `sync` and `datasync` are both a sync; adding, opening and closing a file is
+//! not an I/O here. Names with spaces are accepted (the action is located from the end of the
+//! line), and written with `%20`, since fio would not understand them. fio 3.33 reports
+//! `bad ddir: 2` for a trim and continues without it.
 
 use super::lines::Lines;
 use super::reader::{Known, Parse, Wait};
@@ -30,10 +30,10 @@ pub(super) const VERSION_3: &[u8] = b"fio version 3 iolog";
 const MICRO: u64 = 1000;
 const MILLI: u64 = 1_000_000;
 
-/// Reads a log.
+/// Parser of a log.
 pub(super) struct Parser {
     lines: Lines,
-    /// What `wait` means; none in version 3.
+    /// Meaning of `wait`; `None` in version 3.
     wait: Option<Wait>,
     now_ns: u64,
 }
@@ -98,7 +98,7 @@ impl Parse for Parser {
     }
 }
 
-/// What time it is after a `wait`.
+/// Returns the time after a `wait`.
 fn waited(
     lines: &Lines,
     wait: Option<Wait>,
@@ -137,7 +137,7 @@ fn last_word(text: &[u8]) -> (&[u8], &[u8]) {
     (text[..begin].trim_ascii(), &text[begin..])
 }
 
-/// Writes version 3. Making and removing files cannot be said in it.
+/// Writer of version 3, which cannot represent creates and removes.
 #[derive(Debug, Default)]
 pub struct Writer {
     begun: bool,
@@ -145,7 +145,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A log without anything.
+    /// Creates a writer of a new log.
     pub fn new() -> Writer {
         Writer::default()
     }

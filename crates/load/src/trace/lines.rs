@@ -1,16 +1,16 @@
-//! Lines of text formats, and the numbers in them.
+//! Reader of text formats, and parsers of numbers.
 
 use super::error::shown;
 use super::{Error, FILES_MAX, Format, Place};
 use std::io::{BufRead, Read};
 
-/// How long a line may be, bytes.
+/// Maximum length of a line, in bytes.
 pub const LINE_MAX: usize = 1 << 16;
 
-/// What a text format reads from.
+/// Source of a text format.
 pub(super) type Source = Box<dyn BufRead + Send>;
 
-/// A file read line by line, with what an error needs to say.
+/// File read line by line, with the context for errors.
 pub(super) struct Lines {
     source: Source,
     file: String,
@@ -24,7 +24,8 @@ impl Lines {
         Lines { source, file: file.to_string(), format, number: 0, line: Vec::new() }
     }
 
-    /// Goes to the next line that is not blank; its text is [`Lines::text`] then. False at the end.
+    /// Advances to the next nonblank line, which [`Lines::text`] then returns. Returns false at the
+    /// end.
     pub(super) fn advance(&mut self) -> Result<bool, Error> {
         loop {
             self.line.clear();
@@ -44,57 +45,57 @@ impl Lines {
         }
     }
 
-    /// The line without the space around it.
+    /// Returns the trimmed line.
     pub(super) fn text(&self) -> &[u8] {
         self.line.trim_ascii()
     }
 
-    /// An error about this line.
+    /// Creates an error about this line.
     pub(super) fn bad(&self, found: impl Into<String>) -> Error {
         let place = Place::Line(self.number.max(1));
         let (file, format) = (self.file.clone(), self.format);
         Error::Malformed { file, place, found: found.into(), format }
     }
 
-    /// An error about a field: it is not what it should be.
+    /// Creates an error about a field with an unexpected value.
     pub(super) fn not(&self, field: &[u8], what: &str) -> Error {
         self.bad(format!("{} is not {what}", shown(field)))
     }
 
-    /// An error about the whole line: it is not of this form.
+    /// Creates an error about a line with an unexpected form.
     pub(super) fn not_like(&self, form: &str) -> Error {
         self.bad(format!("{} is not of the form `{form}`", shown(self.text())))
     }
 
-    /// An error: the names do not fit into memory.
+    /// Creates the error for too many file names.
     pub(super) fn too_many_files(&self) -> Error {
         self.bad(format!("there are more than {FILES_MAX} files"))
     }
 
-    /// A field that is a whole number.
+    /// Parses an integer field.
     pub(super) fn whole(&self, field: &[u8], what: &str) -> Result<u64, Error> {
         whole(field).ok_or_else(|| self.not(field, what))
     }
 
-    /// A field that is a length in bytes, below 4 GiB.
+    /// Parses a length in bytes, below 4 GiB.
     pub(super) fn len(&self, field: &[u8]) -> Result<u32, Error> {
         let len = self.whole(field, "a length in bytes")?;
         u32::try_from(len).map_err(|_| self.not(field, "a length below 4 GiB"))
     }
 
-    /// A field times a unit, as where a sector begins.
+    /// Parses an integer field and multiplies it by a unit, such as a sector.
     pub(super) fn times(&self, field: &[u8], unit: u64, what: &str) -> Result<u64, Error> {
         let number = whole(field).and_then(|number| number.checked_mul(unit));
         number.ok_or_else(|| self.not(field, what))
     }
 
-    /// A field that is a decimal number of something that has `unit` ns.
+    /// Parses a decimal time field whose unit is `unit` ns.
     pub(super) fn time(&self, field: &[u8], unit: u64, what: &str) -> Result<u64, Error> {
         decimal(field, unit).ok_or_else(|| self.not(field, what))
     }
 }
 
-/// A whole number in ASCII digits.
+/// Parses an integer of ASCII digits.
 pub(super) fn whole(field: &[u8]) -> Option<u64> {
     if field.is_empty() {
         return None;
@@ -108,7 +109,7 @@ pub(super) fn whole(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// A decimal number times a power of ten, exactly, without what is smaller than 1.
+/// Parses a decimal number times a power of ten, exactly, truncated to an integer.
 pub(super) fn decimal(field: &[u8], unit: u64) -> Option<u64> {
     let point = field.iter().position(|byte| *byte == b'.').unwrap_or(field.len());
     let mut number = whole(&field[..point])?.checked_mul(unit)?;
@@ -124,13 +125,13 @@ pub(super) fn decimal(field: &[u8], unit: u64) -> Option<u64> {
     Some(number)
 }
 
-/// The first `N` fields of a line of comma-separated values, without the space around them, and
-/// how many fields there are. Fields that are missing are empty.
+/// Returns the first `N` trimmed fields of a comma-separated line, and the number of fields.
+/// Missing fields are empty.
 pub(super) fn fields<const N: usize>(line: &[u8]) -> ([&[u8]; N], usize) {
     collect(line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii))
 }
 
-/// The first `N` words of a line, and how many there are. Words that are missing are empty.
+/// Returns the first `N` words of a line, and the number of words. Missing words are empty.
 pub(super) fn words<const N: usize>(line: &[u8]) -> ([&[u8]; N], usize) {
     collect(line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()))
 }

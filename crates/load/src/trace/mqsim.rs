@@ -1,4 +1,4 @@
-//! ASCII of MQSim, a simulator of flash disks.
+//! ASCII format of MQSim, a simulator of flash disks.
 //!
 //! ```text
 //!   938513000 4 264719034 16 0
@@ -6,7 +6,7 @@
 //!   │         │ │         └ length, sectors of 512 B
 //!   │         │ └ address, sectors
 //!   │         └ device
-//!   └ time of issue, ns
+//!   └ issue time, ns
 //! ```
 //!
 //! Source: the `README` of CMU-SAFARI/MQSim, *ASCII trace*, and its sample traces.
@@ -19,13 +19,13 @@ use crate::{Io, Kind};
 const FORM: &str = "NANOSECONDS DEVICE SECTOR SECTORS 0|1";
 const SECTOR: u64 = 512;
 
-/// Whether a line is of this format.
+/// Reports whether a line has this format.
 pub(super) fn fits(line: &[u8]) -> bool {
     let (words, count) = words::<5>(line);
     count == 5 && words.iter().all(|word| whole(word).is_some()) && matches!(words[4], b"0" | b"1")
 }
 
-/// Reads lines.
+/// Parser of lines.
 pub(super) struct Parser {
     lines: Lines,
 }

@@ -1,4 +1,4 @@
-//! CSV of the MSR Cambridge traces: a week of 36 volumes of 13 servers.
+//! CSV format of the MSR Cambridge traces: a week of 36 volumes of 13 servers.
 //!
 //! ```text
 //!   128166372003061629,hm,0,Read,383496192,32768,413
@@ -8,12 +8,11 @@
 //!   │                  │  │ └ Read or Write
 //!   │                  │  └ number of the disk
 //!   │                  └ host
-//!   └ time of issue: Windows' FILETIME, 100 ns since 1601
+//!   └ issue time: Windows' FILETIME, 100 ns since 1601
 //! ```
 //!
 //! Source: *Write Off-Loading* (FAST 2008) and the `README` of the traces at SNIA's IOTTA. A file
-//! is called `host_disk`; the host is the stream. A heading that begins with `Timestamp` is passed
-//! over.
+//! is named `host_disk`; the host is the stream. A heading that starts with `Timestamp` is skipped.
 
 use super::lines::{Lines, fields, whole};
 use super::names::Names;
@@ -25,10 +24,10 @@ use std::io::Write as _;
 const FORM: &str = "TIMESTAMP,HOST,DISK,Read|Write,OFFSET,LENGTH,RESPONSE TIME";
 const TICK: u64 = 100;
 
-/// The time at which a written trace begins: the hour in which the traces of Cambridge begin.
+/// Start time of a written trace: the hour in which the Cambridge traces start.
 const START: u64 = 128_166_372_000_000_000;
 
-/// Whether a line is of this format.
+/// Reports whether a line has this format.
 pub(super) fn fits(line: &[u8]) -> bool {
     let (fields, count) = fields::<4>(line);
     count == 7 && whole(fields[0]).is_some() && kind(fields[3]).is_some()
@@ -42,7 +41,7 @@ fn kind(field: &[u8]) -> Option<Kind> {
     }
 }
 
-/// Reads lines.
+/// Parser of lines.
 pub(super) struct Parser {
     lines: Lines,
     hosts: Names,
@@ -86,12 +85,12 @@ impl Parse for Parser {
     }
 }
 
-/// Writes lines. Only reads and writes can be said; a time that is not known is 0.
+/// Writer of lines. Only reads and writes can be represented; an unknown duration is written as 0.
 #[derive(Debug, Default)]
 pub struct Writer {}
 
 impl Writer {
-    /// A trace without lines.
+    /// Creates a writer of a new trace.
     pub fn new() -> Writer {
         Writer {}
     }

@@ -1,11 +1,11 @@
-//! The devices and files of a trace, numbered as they appear.
+//! Devices and files of a trace, numbered in order of appearance.
 
 use std::collections::BTreeMap;
 
-/// How many files a trace may have.
+/// Maximum files of a trace.
 pub const FILES_MAX: usize = 1 << 20;
 
-/// Numbers for names. A name is bytes (a path) or a number (a device); a trace uses one kind.
+/// Numbers of names. A name is bytes (a path) or a number (a device); a trace uses one kind.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     list: Vec<String>,
@@ -15,7 +15,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The number of a file with a name; none if there are too many files.
+    /// Returns the number of a file by name; `None` if there are too many files.
     pub(super) fn named(&mut self, name: &[u8]) -> Option<u32> {
         if let Some(number) = self.named.get(name) {
             return Some(*number);
@@ -25,8 +25,8 @@ impl Names {
         Some(number)
     }
 
-    /// The number of a device that the trace calls `id`, and that is named by `name` when it is
-    /// first seen; none if there are too many.
+    /// Returns the number of a device by its `id` in the trace; `name` names a new one. `None` if
+    /// there are too many.
     pub(super) fn numbered(&mut self, id: u64, name: impl FnOnce() -> String) -> Option<u32> {
         if let Some((last, number)) = self.last
             && last == id
@@ -45,7 +45,7 @@ impl Names {
         Some(number)
     }
 
-    /// All names, by number.
+    /// Returns all names, by number.
     pub(super) fn list(&self) -> &[String] {
         &self.list
     }

@@ -1,13 +1,13 @@
-//! Puts records that are slightly out of order into order, within a window.
+//! Sorting of slightly out-of-order records, within a window.
 //!
-//! The window is a number of records: it is full before the first of them leaves. A record that is
-//! older than one that has left already comes too late: it is counted, and its time becomes that of
-//! the one before it. How long it took stays what it was.
+//! The window is a number of records, filled before the first of them is returned. A record older
+//! than one already returned is late: it is counted, and its time becomes that of the previous
+//! record. Its duration is unchanged.
 
 use super::Traced;
 use std::collections::VecDeque;
 
-/// Records sorted by time; those of equal times stay in the order of the file.
+/// Records sorted by time; records of equal times keep the order of the file.
 #[derive(Debug)]
 pub(super) struct Order {
     window: usize,
@@ -21,7 +21,7 @@ impl Order {
         Order { window, held: VecDeque::new(), last_ns: 0, late: 0 }
     }
 
-    /// Takes a record in; gives the earliest one if the window is full.
+    /// Adds a record. Returns the earliest one if the window is full.
     pub(super) fn push(&mut self, record: Traced) -> Option<Traced> {
         match self.held.back() {
             Some(last) if last.at_ns > record.at_ns => {
@@ -33,7 +33,7 @@ impl Order {
         if self.held.len() > self.window { self.pop() } else { None }
     }
 
-    /// The earliest record.
+    /// Returns the earliest record.
     pub(super) fn pop(&mut self) -> Option<Traced> {
         let mut record = self.held.pop_front()?;
         if record.at_ns < self.last_ns {
@@ -44,7 +44,7 @@ impl Order {
         Some(record)
     }
 
-    /// How many came too late.
+    /// Number of late records.
     pub(super) fn late(&self) -> u64 {
         self.late
     }

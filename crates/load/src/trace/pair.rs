@@ -1,19 +1,19 @@
-//! Issues of a block device, matched with their completions.
+//! Pairing of issues of a block device with their completions.
 //!
-//! A completion is of a range of sectors of one device and kind. It completes what was issued there
-//! and is not complete yet, the oldest first; several issues if they were merged, and a part of one
-//! if it was split (it is complete with its last part). Records leave in the order of issue: the
-//! oldest waits for its completion until [`Options::pending`] others wait behind it.
+//! A completion covers a range of sectors of one device and kind. It completes the outstanding
+//! issues there, oldest first: several if they were merged, or a part of one if it was split (which
+//! completes with its last part). Records are returned in issue order: the oldest waits for its
+//! completion until [`Options::pending`] others wait after it.
 
 use super::reader::{Issue, Known, Options, Parse};
 use super::{Error, Traced};
 use crate::{Io, Kind};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How many events are looked at to know whether there is a `Q` among them.
+/// Events examined for a `Q`.
 const AHEAD: usize = 4096;
 
-/// What happened to an I/O.
+/// Action of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Queued,
@@ -21,25 +21,25 @@ pub(super) enum Action {
     Completed,
 }
 
-/// An event of a block device.
+/// Event of a block device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     pub(super) at_ns: u64,
     pub(super) action: Action,
     pub(super) device: (u32, u32),
     pub(super) kind: Kind,
-    /// Where, bytes.
+    /// Offset, in bytes.
     pub(super) offset: u64,
     pub(super) len: u32,
     pub(super) process: u32,
 }
 
-/// Where events come from. Those that are no I/O are counted in `skipped`.
+/// Source of events. Events other than I/Os are counted in `skipped`.
 pub(super) trait Events: Send {
     fn next(&mut self, skipped: &mut u64) -> Result<Option<Event>, Error>;
 }
 
-/// Which issues overlap a completion: sorted by place, then by age.
+/// Sort key of an outstanding issue: position, then age.
 type Place = ((u32, u32), Kind, u64, u64);
 
 struct Waiting {
@@ -49,19 +49,19 @@ struct Waiting {
     done: bool,
 }
 
-/// Records made of events.
+/// Records paired from events.
 pub(super) struct Paired<E> {
     events: E,
     ahead: VecDeque<Event>,
     skipped: u64,
     issue: Action,
     pending: usize,
-    /// Numbers of issues begin with that of the oldest that waits.
+    /// Number of the oldest outstanding issue.
     oldest: u64,
     waiting: VecDeque<Waiting>,
     places: BTreeMap<Place, u64>,
     ended: bool,
-    /// What is to be said after the records before it.
+    /// Error to return after the preceding records.
     failed: Option<Error>,
 }
 
@@ -97,7 +97,7 @@ impl<E: Events> Paired<E> {
         }
     }
 
-    /// The next event; after an error there is none.
+    /// Returns the next event; `None` after an error.
     fn event(&mut self) -> Option<Event> {
         if let Some(event) = self.ahead.pop_front() {
             return Some(event);
@@ -147,7 +147,7 @@ impl<E: Events> Paired<E> {
         known.notes.unmatched += u64::from(!matched);
     }
 
-    /// The first issue that waits where something was completed.
+    /// Returns the first outstanding issue that overlaps a completion.
     fn overlapping(&self, event: &Event) -> Option<(Place, u64)> {
         let start = sorted_offset(event);
         let at = |offset, number| (event.device, event.kind, offset, number);
@@ -197,7 +197,7 @@ impl<E: Events> Parse for Paired<E> {
     }
 }
 
-/// A flush is of the whole device, wherever the record says it is.
+/// A flush concerns the whole device, whatever offset is recorded.
 fn sorted_offset(event: &Event) -> u64 {
     if event.kind == Kind::Sync { 0 } else { event.offset }
 }

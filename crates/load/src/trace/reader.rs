@@ -1,4 +1,4 @@
-//! The iterator over a trace, whatever its format.
+//! Iterator over a trace of any format.
 
 use super::lines::{Lines, Source};
 use super::names::Names;
@@ -10,44 +10,44 @@ use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// How much of a file is looked at to know its format, bytes.
+/// Bytes of a file examined for format detection.
 const HEAD: usize = 4096;
 
-/// How much is read at a time, bytes.
+/// Size of a read, in bytes.
 const BUFFER: usize = 1 << 18;
 
-/// Which event of a block device is the issue of an I/O.
+/// Event of a block device that counts as the issue of an I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Issue {
-    /// When it was queued (`Q`), or when the driver got it if no `Q` is among the first events.
+    /// Queue event (`Q`), or driver event without any `Q` among the first events.
     #[default]
     Any,
-    /// When it was queued (`Q`): what the application did.
+    /// Queue event (`Q`): the application's view.
     Queued,
-    /// When the driver got it (`D`): after merging and scheduling.
+    /// Driver event (`D`): after merging and scheduling.
     Driver,
 }
 
-/// What `wait` means in version 2 of fio's I/O log.
+/// Meaning of `wait` in version 2 of fio's I/O log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
-    /// So many microseconds after the `wait` before: what fio's manual says.
+    /// Microseconds after the previous `wait`, as in fio's manual.
     #[default]
     Micros,
-    /// Until so many milliseconds after the start: what fio does (3.33, `read_iolog_get`).
+    /// Milliseconds after the start, as implemented by fio (3.33, `read_iolog_get`).
     Millis,
 }
 
-/// How a trace is read.
+/// Options of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Which event is the issue, where a format has several.
+    /// Event that counts as the issue, in formats with several.
     pub issue: Issue,
-    /// What `wait` means.
+    /// Meaning of `wait`.
     pub wait: Wait,
-    /// How many records are held to put them into order.
+    /// Number of records buffered for sorting.
     pub window: usize,
-    /// How many issues may wait for their completions; the oldest goes on without one then.
+    /// Maximum issues waiting for completions; the oldest is then returned without one.
     pub pending: usize,
 }
 
@@ -57,52 +57,52 @@ impl Default for Options {
     }
 }
 
-/// What was not as it should be, and could be read nevertheless.
+/// Irregularities that did not prevent reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// Records older than what was given before; they have its time now.
+    /// Records older than an earlier one; they got its time.
     pub late: u64,
-    /// Records that are no I/O: commands of other kinds, notes, summaries.
+    /// Records other than I/Os: other commands, notes, summaries.
     pub skipped: u64,
-    /// Completions of what was not seen to be issued.
+    /// Completions without an issue.
     pub unmatched: u64,
-    /// Records whose checksum is wrong.
+    /// Records with a wrong checksum.
     pub damaged: u64,
-    /// Bytes of a last record that is not complete.
+    /// Bytes of an incomplete last record.
     pub cut_bytes: u64,
 }
 
-/// What a parser knows beside its place in the file.
+/// State of a parser beside its position in the file.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) names: Names,
     pub(super) notes: Notes,
 }
 
-/// The parser of one format. Its times begin anywhere.
+/// Parser of one format, with times from any origin.
 pub(super) trait Parse: Send {
-    /// The next record in the order of the file.
+    /// Returns the next record in file order.
     fn next(&mut self, known: &mut Known) -> Result<Option<Traced>, Error>;
 }
 
-/// A trace, record by record in the order of issue; the first one is at 0.
+/// Iterator over the records of a trace in issue order; the first one is at 0.
 pub struct Reader {
     format: Format,
     parse: Box<dyn Parse>,
     known: Known,
     order: Order,
-    /// The numbers of files in the order of issue, by those in the order of the file.
+    /// File numbers by issue order, indexed by those of the parser.
     numbers: Vec<Option<u32>>,
     names: Vec<String>,
     first_ns: Option<u64>,
     ended: bool,
-    /// What is to be said after the records before it.
+    /// Error to return after the preceding records.
     failed: Option<Error>,
 }
 
 impl Reader {
-    /// Opens a file; without a format, what it holds tells it. For blktrace, `path` is the name
-    /// before `.blktrace.` or any of the files; all of them are read.
+    /// Opens a trace file; without a format, it is detected. For blktrace, `path` is the name
+    /// before `.blktrace.` or any of the files, and all of them are read.
     pub fn open(path: &Path, format: Option<Format>, options: Options) -> Result<Reader, Error> {
         let parts = match format {
             Some(Format::BlktraceBinary) => blktrace::parts(path),
@@ -117,7 +117,7 @@ impl Reader {
         Reader::from_read(&file, source, format, options)
     }
 
-    /// Reads what comes from anywhere; `file` is what errors call it.
+    /// Reads from any source; `file` is its name in errors.
     pub fn from_read(
         file: &str,
         mut source: impl Read + Send + 'static,
@@ -152,22 +152,22 @@ impl Reader {
         Reader { format, parse, known, order, numbers, names, first_ns, ended: false, failed }
     }
 
-    /// How the trace is written down.
+    /// Returns the format of the trace.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// The names of the files seen so far, by their numbers.
+    /// Returns the names of the files seen so far, by number.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// What was not as it should be so far.
+    /// Returns the irregularities so far.
     pub fn notes(&self) -> Notes {
         Notes { late: self.order.late(), ..self.known.notes }
     }
 
-    /// The number of a file that has this number in the order of the file.
+    /// Returns the number of a file with this number of the parser.
     fn number(&mut self, of_parser: u32) -> u32 {
         let index = usize::try_from(of_parser).expect("it is below FILES_MAX");
         if index >= self.numbers.len() {

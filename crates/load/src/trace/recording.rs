@@ -1,6 +1,6 @@
-//! Upcall's own traces: what a server recorded of itself while it ran.
+//! Upcall's own trace format, recorded by a running server.
 //!
-//! The file is a row of slots of 40 bytes, little-endian; the first one is text.
+//! The file is a sequence of slots of 40 bytes, little-endian; the first one is text.
 //!
 //! ```text
 //!   header   "upcall recording 1\n", then spaces, then "\n" as byte 39
@@ -15,21 +15,21 @@
 //!            └──────────┴───────────────────────────────────────────┴────┴───┴─────┘
 //!            0          8                                           36   37  38    40
 //!
-//!   at     since the start before it; if there is none, since anything
-//!   took   u64::MAX if not known
+//!   at     since the preceding start; without one, since any origin
+//!   took   u64::MAX if unknown
 //!   kind   read 0, write 1, sync 2, trim 3, create 4, remove 5
-//!   file   its number; its name stands in slots before, part 0 first
-//!   part   u16, which 28 bytes of the name; len: u16, of the whole name
+//!   file   its number; its name is in preceding slots, part 0 first
+//!   part   u16, index of the 28 bytes of the name; len: u16, of the whole name
 //!   check  the low 16 bits of XXH3 of the 38 bytes before
 //! ```
 //!
-//! **Why so**: slots of one size can be appended while a server runs and read after any crash. A
-//! last slot that is not complete is counted in [`Notes::cut_bytes`](super::Notes); a slot that was
-//! never written (zeros) or is torn has a wrong check, is counted in
-//! [`Notes::damaged`](super::Notes), and the next slot is where it always was. Whoever appends to a
-//! recording cuts it to whole slots first and begins with a start: the numbers of files begin anew
-//! there, and the difference of the starts keeps the time between. A record is written when its I/O
-//! is complete, so issues are out of order: the reader's window puts them right.
+//! **Rationale**: slots of one size can be appended while a server runs, and read after any crash.
+//! An incomplete last slot is counted in [`Notes::cut_bytes`](super::Notes). A slot that was never
+//! written (zeros) or is torn has a wrong check and is counted in [`Notes::damaged`](super::Notes);
+//! the position of the next slot is unaffected. To append, truncate the recording to whole slots
+//! and write a start: file numbers are reset there, and the difference of the starts preserves the
+//! time between. A record is written when its I/O completes, so issues are out of order and are
+//! sorted by the reader's window.
 
 use super::bytes::{Bytes, Endian};
 use super::lines::Source;
@@ -40,13 +40,13 @@ use crate::{Io, Kind};
 use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// How long a slot is, bytes.
+/// Size of a slot, in bytes.
 pub const SLOT: usize = 40;
 
-/// The first slot.
+/// First slot.
 pub const HEADER: &[u8; SLOT] = b"upcall recording 1\n                    \n";
 
-/// How long a name may be, bytes; more is left out.
+/// Maximum length of a name in bytes; longer ones are truncated.
 pub const NAME_MAX: usize = u16::MAX as usize;
 
 const NAME: u8 = 0x80;
@@ -58,19 +58,19 @@ const UNKNOWN: u64 = u64::MAX;
 
 type Slot = [u8; SLOT];
 
-/// How much of a recording of `len` bytes is whole slots: to this it is cut before it is gone on
-/// with. Below [`SLOT`] it is to be begun anew.
+/// Returns the length of the whole slots in a recording of `len` bytes: it is truncated to this
+/// before appending. If the result is below [`SLOT`], the recording is to be started anew.
 pub fn whole_len(len: u64) -> u64 {
     len - len % SLOT as u64
 }
 
-/// Whether a file begins like this format; its header may be cut after its text.
+/// Reports whether a file starts like this format; the header may be truncated after its text.
 pub(super) fn fits(head: &[u8]) -> bool {
     let (some, text) = (head.len().min(SLOT), b"upcall recording 1\n");
     head.starts_with(text) && HEADER.starts_with(&head[..some])
 }
 
-/// Writes slots; whoever calls it writes them to a file.
+/// Encoder of slots; the caller writes them to a file.
 #[derive(Debug, Default)]
 pub struct Writer {
     begun: bool,
@@ -78,17 +78,17 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A new recording; the header is written before anything else.
+    /// Creates an encoder of a new recording; the header is written first.
     pub fn new() -> Writer {
         Writer::default()
     }
 
-    /// Goes on with a recording that has whole slots, among them the header.
+    /// Creates an encoder that appends to a recording of whole slots, including the header.
     pub fn append() -> Writer {
         Writer { begun: true, named: BTreeSet::new() }
     }
 
-    /// Says that times from here on are since `unix_ns` (since 1970), and that no file is named.
+    /// Starts a section: times are relative to `unix_ns` (since 1970), and file names are reset.
     pub fn start(&mut self, unix_ns: u64, out: &mut Vec<u8>) {
         self.begin(out);
         self.named.clear();
@@ -97,7 +97,7 @@ impl Writer {
         seal(slot, START, out);
     }
 
-    /// Names a file; once, before the first record of it.
+    /// Names a file; required once, before its first record.
     pub fn name(&mut self, file: u32, name: &str, out: &mut Vec<u8>) {
         self.begin(out);
         self.named.insert(file);
@@ -114,7 +114,7 @@ impl Writer {
         }
     }
 
-    /// Writes an I/O of a file that was named.
+    /// Encodes an I/O of a named file.
     pub fn record(&mut self, record: &Traced, out: &mut Vec<u8>) {
         self.begin(out);
         let io = record.io;
@@ -162,17 +162,17 @@ fn check(slot: &Slot) -> [u8; 2] {
     [sum[0], sum[1]]
 }
 
-/// Reads slots.
+/// Parser of slots.
 pub(super) struct Parser {
     bytes: Bytes,
-    /// How much of a header there is that is not complete, bytes.
+    /// Bytes of an incomplete header.
     cut: usize,
     first_start_ns: Option<u64>,
-    /// What to add to the times since the last start.
+    /// Offset of the times since the last start, in ns.
     base_ns: u64,
-    /// The name that is being read: of which file, its parts so far, its whole length.
+    /// Name being assembled: file, parts so far, total length.
     name: (u32, Vec<u8>, usize),
-    /// The numbers that files have here, by those that they have in the recording.
+    /// File numbers here, by those of the recording.
     files: BTreeMap<u32, u32>,
 }
 
@@ -196,7 +196,7 @@ impl Parser {
         self.name = (0, Vec::new(), 0);
     }
 
-    /// Takes a part of a name. A name of which a part is missing is never complete.
+    /// Processes a part of a name. A name with a missing part is never complete.
     fn named(&mut self, slot: &Slot, known: &mut Known) -> Result<(), Error> {
         let file = Endian::Little.u32(slot, 0);
         let part = usize::from(Endian::Little.u16(slot, 4));

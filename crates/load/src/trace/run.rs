@@ -1,7 +1,7 @@
-//! What a run wrote down of itself, as a trace: [`records`] gives the layout.
+//! Records of a run as a trace: see [`records`] for the layout.
 //!
-//! An I/O is issued again when it was issued in the run, not when it was to be; it took from then
-//! to its completion. Those that were skipped are left out. Whose an I/O was is its filament.
+//! An I/O is replayed at its issue time in the run, not at its scheduled time; its duration is the
+//! service time. Skipped I/Os are omitted. The stream is the filament.
 
 use super::lines::Source;
 use super::reader::{Known, Parse};
@@ -9,15 +9,15 @@ use super::{Error, Format, Place, Traced};
 use crate::records::{self, BLOCK};
 use crate::{Outcome, Record};
 
-/// How such a file begins.
+/// Magic number of the file.
 const MAGIC: &[u8] = b"upcallrc";
 
-/// Whether a file begins as such a file does.
+/// Reports whether a file starts like this format.
 pub(super) fn fits(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
 
-/// Reads records.
+/// Parser of records.
 pub(super) struct Parser {
     file: String,
     records: records::Reader<Source>,

@@ -1,17 +1,17 @@
-//! ASCII of the Storage Performance Council: the traces Financial and WebSearch of UMass.
+//! ASCII format of the Storage Performance Council: the Financial and WebSearch traces of UMass.
 //!
 //! ```text
 //!   0,20941264,8192,W,0.551706,…
-//!   │ │        │    │ │        └ any number of other fields, passed over
-//!   │ │        │    │ └ time of issue, seconds since the start; never falls
+//!   │ │        │    │ │        └ any number of other fields, ignored
+//!   │ │        │    │ └ issue time, seconds since the start; never decreases
 //!   │ │        │    └ R or W, of either case
 //!   │ │        └ length, bytes
 //!   │ └ logical block address, blocks of 512 B
 //!   └ application specific unit (ASU): a file
 //! ```
 //!
-//! Source: *SPC Trace File Format Specification*, revision 1.0.1 (2002). There may be space around
-//! fields. An ASU is a stream as well.
+//! Source: *SPC Trace File Format Specification*, revision 1.0.1 (2002). Fields may be padded with
+//! spaces. An ASU is also a stream.
 
 use super::lines::{Lines, fields, whole};
 use super::reader::{Known, Parse};
@@ -22,7 +22,7 @@ const FORM: &str = "ASU,LBA,LENGTH,R|W,SECONDS[,…]";
 const BLOCK: u64 = 512;
 const SECOND: u64 = 1_000_000_000;
 
-/// Whether a line is of this format.
+/// Reports whether a line has this format.
 pub(super) fn fits(line: &[u8]) -> bool {
     let (fields, count) = fields::<4>(line);
     count >= 5
@@ -38,7 +38,7 @@ fn kind(field: &[u8]) -> Option<Kind> {
     }
 }
 
-/// Reads lines.
+/// Parser of lines.
 pub(super) struct Parser {
     lines: Lines,
 }

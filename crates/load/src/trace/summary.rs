@@ -1,4 +1,4 @@
-//! What a trace is like, found by reading it once.
+//! Characteristics of a trace, computed in one pass.
 
 use super::{Error, Traced};
 use crate::Kind;
@@ -9,28 +9,28 @@ mod distinct;
 
 pub use distinct::Distinct;
 
-/// How large a block is whose touching is counted, bytes.
+/// Size of the blocks counted as touched, in bytes.
 pub const BLOCK: u64 = 4096;
 
-/// How many blocks of one I/O are counted: the first 64 MiB.
+/// Maximum blocks counted per I/O: the first 64 MiB.
 const BLOCKS_MAX: u64 = 16_384;
 
-/// How many streams are told from each other.
+/// Maximum distinct streams.
 pub const STREAMS_MAX: usize = 65_536;
 
-/// Gaps shorter than this are counted, ns.
+/// Upper bound of short gaps, in ns.
 pub const SHORT_NS: u64 = 100_000;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The most I/Os that were issued within a span of time. Spans begin at its multiples.
+/// Maximum I/Os issued in a span of time. Spans start at multiples of their length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peak {
-    /// How long the span is, ns.
+    /// Length of the span, in ns.
     pub span_ns: u64,
-    /// How many were issued in the fullest one.
+    /// I/Os issued in the fullest span.
     pub count: u64,
-    /// When that one began, ns since the first record.
+    /// Start of that span, in ns since the first record.
     pub at_ns: u64,
     now: (u64, u64),
 }
@@ -49,56 +49,55 @@ impl Peak {
         }
     }
 
-    /// The peak as a rate, I/Os a second.
+    /// Returns the peak rate, in I/Os per second.
     pub fn rate(&self) -> u64 {
         let rate = u128::from(self.count) * u128::from(SECOND) / u128::from(self.span_ns);
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 }
 
-/// What was done to one file.
+/// Usage of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OfFile {
-    /// How many I/Os.
+    /// Number of I/Os.
     pub count: u64,
-    /// How many bytes, of reads and writes.
+    /// Bytes read and written.
     pub bytes: u64,
-    /// The highest offset that an I/O ended at, bytes: how large the target has to be.
+    /// Highest end offset of an I/O in bytes: the required size of the target.
     pub end: u64,
 }
 
-/// What a trace is like.
+/// Characteristics of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// How many I/Os, by [`Kind`] in its order.
+    /// Number of I/Os, by [`Kind`] in its order.
     pub counts: [u64; Kind::ALL.len()],
-    /// How many bytes, by [`Kind`] in its order.
+    /// Bytes, by [`Kind`] in its order.
     pub bytes: [u64; Kind::ALL.len()],
-    /// From the first issue to the last, ns.
+    /// Time from the first issue to the last, in ns.
     pub duration_ns: u64,
-    /// The most within 1 ms, 10 ms and 1 s.
+    /// Peaks within 1 ms, 10 ms and 1 s.
     pub peaks: [Peak; 3],
-    /// How many reads and writes there are of lengths from 2ⁿ up to 2ⁿ⁺¹, by n; of length 0 are
-    /// with those of 1.
+    /// Number of reads and writes with lengths from 2ⁿ up to 2ⁿ⁺¹, by n; length 0 counts as 1.
     pub lens: [u64; 32],
-    /// The length of the longest I/O, bytes.
+    /// Maximum length of an I/O, in bytes.
     pub len_max: u32,
-    /// How many gaps between issues are shorter than [`SHORT_NS`].
+    /// Number of gaps between issues shorter than [`SHORT_NS`].
     pub short_gaps: u64,
-    /// How many I/Os say how long they took.
+    /// Number of I/Os with a duration.
     pub completed: u64,
-    /// The sum of how long they took, ns.
+    /// Sum of their durations, in ns.
     pub took_ns: u128,
-    /// The files, by number.
+    /// Files, by number.
     pub files: BTreeMap<u32, OfFile>,
-    /// How many streams there are, at most [`STREAMS_MAX`].
+    /// Number of streams, at most [`STREAMS_MAX`].
     pub streams: usize,
-    /// How many different blocks of [`BLOCK`] bytes reads and writes touch, within about 2 %.
+    /// Number of distinct blocks of [`BLOCK`] bytes touched by reads and writes, within about 2 %.
     pub blocks: u64,
 }
 
 impl Summary {
-    /// Reads records, all of them.
+    /// Summarizes all records.
     pub fn of(records: impl IntoIterator<Item = Result<Traced, Error>>) -> Result<Summary, Error> {
         let mut count = Count::new();
         for record in records {
@@ -107,27 +106,27 @@ impl Summary {
         Ok(count.end())
     }
 
-    /// How many I/Os there are.
+    /// Number of I/Os.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Whether anything in it changes what a target holds.
+    /// Reports whether any I/O changes the target's contents.
     pub fn changes(&self) -> bool {
         Kind::ALL.iter().zip(&self.counts).any(|(kind, count)| kind.changes() && *count > 0)
     }
 
-    /// How many bytes were read and written.
+    /// Bytes read and written.
     pub fn moved(&self) -> u64 {
         self.bytes[Kind::Read as usize].saturating_add(self.bytes[Kind::Write as usize])
     }
 
-    /// I/Os a second, on average; 0 if all were issued at once.
+    /// Mean rate in I/Os per second; 0 if all were issued at once.
     pub fn rate(&self) -> f64 {
         ratio(self.count(), self.duration_ns) * SECOND as f64
     }
 
-    /// The share of gaps shorter than [`SHORT_NS`], from 0 to 1.
+    /// Share of gaps shorter than [`SHORT_NS`], from 0 to 1.
     pub fn short_share(&self) -> f64 {
         ratio(self.short_gaps, self.count().saturating_sub(1))
     }
@@ -137,7 +136,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// A summary that is being made.
+/// Summary under construction.
 struct Count {
     summary: Summary,
     streams: BTreeSet<u32>,

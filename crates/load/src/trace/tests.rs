@@ -14,18 +14,18 @@ use std::io::Cursor;
 
 pub(super) use detecting::samples;
 
-/// A reader of bytes in memory.
+/// Creates a reader of bytes in memory.
 pub(super) fn reader(bytes: &[u8], format: Option<Format>) -> Result<Reader, Error> {
     Reader::from_read("t", Cursor::new(bytes.to_vec()), format, Options::default())
 }
 
-/// All records of a trace that has no error.
+/// Returns all records of a valid trace.
 fn records(bytes: &[u8]) -> Vec<Traced> {
     let reader = reader(bytes, None).expect("its format is known");
     reader.map(|record| record.expect("it has no error")).collect()
 }
 
-/// The records of a trace, one a line, then its names, its notes if there are some, and its error.
+/// Formats the records of a trace, one a line, then its names, its notes if any, and its error.
 fn drawn(bytes: &[u8], options: Options) -> String {
     let reader = Reader::from_read("t", Cursor::new(bytes.to_vec()), None, options);
     let mut reader = match reader {
@@ -58,7 +58,7 @@ fn traced(at_ns: u64, took_ns: u64, offset: u64) -> Traced {
     Traced { at_ns, took_ns: Some(took_ns), io, stream: 0 }
 }
 
-/// Text in lines of at most 90 columns, as far as its words allow.
+/// Wraps text at 90 columns, as far as its words permit.
 fn folded(text: &str) -> String {
     let mut folded = String::new();
     for line in text.lines() {
@@ -75,7 +75,7 @@ fn folded(text: &str) -> String {
     folded
 }
 
-/// An event as blktrace writes it.
+/// Encodes a blktrace event.
 pub(super) fn event(big: bool, at_ns: u64, action: u32, place: (u64, u32), pdu: u16) -> Vec<u8> {
     let (sector, bytes) = place;
     let mut fields: Vec<Vec<u8>> = vec![
@@ -159,7 +159,7 @@ CPU3 (8,0):
  Reads Queued:           1,        8KiB\t Writes Queued:           2,        4KiB
 ";
 
-/// A small blktrace.
+/// Encodes a small blktrace.
 pub(super) fn blktrace(big: bool) -> Vec<u8> {
     let events = [
         event(big, 0, NOTIFY | 1, (0, 0), 12),
@@ -176,7 +176,7 @@ pub(super) fn blktrace(big: bool) -> Vec<u8> {
     events.concat()
 }
 
-/// A small VSCSI trace.
+/// Encodes a small VSCSI trace.
 pub(super) fn vscsi(version: u16) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (command, serial, block, micros) in [(0x2a_u16, 1_u32, 8_u64, 100_u64), (0x28, 2, 16, 250)]

@@ -11,9 +11,9 @@
 //!               └──────┴──────┴────────┴────────┴────────┴──────────┴──────────┴──────────┘
 //! ```
 //!
-//! Little-endian; blocks are of 512 B; `cmd` is the operation code of SCSI. Commands that are no
-//! I/O are skipped. Source: `vscsi.h` of libCacheSim, "Created by CloudPhysics"; nothing says the
-//! unit of version 2's last field, it is taken to be that of the time.
+//! Little-endian; blocks are of 512 B; `cmd` is the SCSI operation code. Commands other than I/Os
+//! are skipped. Source: `vscsi.h` of libCacheSim, "Created by CloudPhysics". The unit of version
+//! 2's last field is undocumented and assumed to be that of the time.
 
 use super::bytes::{Bytes, Endian};
 use super::lines::Source;
@@ -32,7 +32,7 @@ enum Version {
 }
 
 impl Version {
-    /// How long a record is, where its version stands, and what stands there.
+    /// Returns the record length, the offset of the version mark, and its value.
     fn shape(self) -> (usize, usize, u16) {
         match self {
             Version::One => (32, 14, 1 << 8),
@@ -40,7 +40,7 @@ impl Version {
         }
     }
 
-    /// The version of which all records in `head` (at most four, at least one) are.
+    /// Returns the version that all records in `head` have (at most four, at least one).
     fn of(head: &[u8]) -> Option<Version> {
         [Version::Two, Version::One].into_iter().find(|version| {
             let (len, at, mark) = version.shape();
@@ -50,12 +50,12 @@ impl Version {
     }
 }
 
-/// Whether a file begins like this format.
+/// Reports whether a file starts like this format.
 pub(super) fn fits(head: &[u8]) -> bool {
     Version::of(head).is_some()
 }
 
-/// Reads records.
+/// Parser of records.
 pub(super) struct Parser {
     bytes: Bytes,
     version: Version,
@@ -130,8 +130,8 @@ impl Parse for Parser {
     }
 }
 
-/// What an operation code of SCSI does: READ, WRITE (also AND VERIFY, SAME) of 6, 10, 12 and 16
-/// bytes, SYNCHRONIZE CACHE, UNMAP.
+/// Maps a SCSI operation code: READ, WRITE (also AND VERIFY, SAME) of 6, 10, 12 and 16 bytes,
+/// SYNCHRONIZE CACHE, UNMAP.
 fn kind(command: u16) -> Option<Kind> {
     match command {
         0x08 | 0x28 | 0xa8 | 0x88 => Some(Kind::Read),

@@ -3,7 +3,7 @@ use crate::io::{Outcome, Record};
 use crate::statistics::{Gap, Spin};
 use expect_test::{Expect, expect};
 
-/// A good run of 2 s at 5,000 I/Os a second: each is 1 µs late.
+/// Returns a good run of 2 s at 5,000 I/Os per second, each 1 µs late.
 fn good() -> Vec<Record> {
     let one = |number: u64| Record {
         scheduled_ns: number * 200_000,
@@ -21,14 +21,14 @@ fn judge(records: &[Record], asked_rate: Option<f64>) -> Verdict {
     Verdict::of(&statistics, &Machine::default(), asked_rate, &Thresholds::default())
 }
 
-/// Changes one I/O in `each`.
+/// Changes one of `each` I/Os.
 fn change(each: usize, how: impl Fn(&mut Record)) -> Vec<Record> {
     let mut records = good();
     records.iter_mut().step_by(each).for_each(how);
     records
 }
 
-/// The one rule is broken, and no other.
+/// Checks that exactly this rule is broken.
 fn breaks(rule: Rule, verdict: &Verdict, words: Expect) {
     let broken: Vec<Rule> = verdict.broken().map(|reason| reason.rule).collect();
     assert_eq!(broken, [rule], "{:?}", verdict.reasons);
@@ -89,7 +89,7 @@ fn a_few_long_delays() {
 
 #[test]
 fn falling_behind() {
-    // In the last tenth there are few I/Os, so late ones are less than a hundredth of all.
+    // The last tenth has few I/Os, so late ones are less than 1 % of all.
     let mut records = good();
     let mut last = records.split_off(9_000).into_iter().step_by(12).collect::<Vec<_>>();
     last.iter_mut().for_each(late(400_000, Cause::Generator));
@@ -113,7 +113,7 @@ fn another_rate_than_asked() {
 #[test]
 fn another_rate_than_scheduled() {
     let mut records = good();
-    // They are issued earlier and earlier than they were to be.
+    // The I/Os are issued increasingly early.
     records.iter_mut().for_each(|record| {
         record.issued_ns = record.scheduled_ns - record.scheduled_ns / 50;
         record.completed_ns = record.issued_ns + 89_000;

@@ -1,43 +1,43 @@
-//! When the next one comes.
+//! Arrival processes.
 
 use std::time::Duration;
 
-/// The times between one I/O and the next.
+/// Distribution of interarrival times.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrival {
-    /// Equal times.
+    /// Constant interarrival times.
     Uniform {
-        /// I/Os a second.
+        /// I/Os per second.
         rate: f64,
     },
-    /// Exponential times: nobody knows of the others.
+    /// Exponential interarrival times: independent arrivals.
     Poisson {
-        /// I/Os a second.
+        /// I/Os per second.
         rate: f64,
     },
-    /// Times of two exponential kinds, short and long: what traces of storage look like (Wajahat
-    /// et al. 2020 fit 250 of them).
+    /// A mixture of short and long exponential times, as in storage traces (Wajahat et al. 2020 fit
+    /// 250 of them).
     Hyper {
-        /// I/Os a second, on average.
+        /// Mean I/Os per second.
         rate: f64,
-        /// The share of short times.
+        /// Share of short times.
         share: f64,
-        /// How many times shorter they are than the others.
+        /// Ratio of long to short mean times.
         factor: f64,
     },
-    /// Poisson for a while, then nothing for a while; both while's are exponential.
+    /// Poisson arrivals during exponential on-periods, and none during exponential off-periods.
     OnOff {
-        /// I/Os a second, on average over both.
+        /// Mean I/Os per second over both.
         rate: f64,
-        /// How long it is on, on average.
+        /// Mean on-period.
         on: Duration,
-        /// How long it is off, on average.
+        /// Mean off-period.
         off: Duration,
     },
 }
 
 impl Arrival {
-    /// I/Os a second, on average.
+    /// Mean I/Os per second.
     pub fn rate(&self) -> f64 {
         match self {
             Arrival::Uniform { rate }
@@ -47,7 +47,7 @@ impl Arrival {
         }
     }
 
-    /// The same, so many times as often.
+    /// Scales the rate by a factor.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Arrival {
         match &mut self {
@@ -60,23 +60,23 @@ impl Arrival {
     }
 }
 
-/// Draws the times, one after the other, without drift: equal times are multiples.
+/// Generator of arrival times without drift: constant intervals are exact multiples.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     arrival: Arrival,
     count: u64,
-    /// The last one, s, and until when it is on.
+    /// Last arrival in s, and below the end of the current on-period.
     last: f64,
     on_until: f64,
 }
 
 impl Arrivals {
-    /// From time zero on.
+    /// Starts at time zero.
     pub fn new(arrival: Arrival) -> Arrivals {
         Arrivals { arrival, count: 0, last: 0.0, on_until: 0.0 }
     }
 
-    /// When the next one comes, ns since the beginning.
+    /// Draws the next arrival time, in ns since the start.
     pub fn draw(&mut self, random: &mut fastrand::Rng) -> u64 {
         self.count += 1;
         match self.arrival {
@@ -94,7 +94,7 @@ impl Arrivals {
                 while self.last > self.on_until {
                     let pause = exponential(off, random);
                     let on = exponential(on, random);
-                    // What is left of the time to the next one passes while it is on.
+                    // The rest of the interarrival time passes in the next on-period.
                     self.last += pause;
                     self.on_until += pause + on;
                 }
@@ -104,7 +104,7 @@ impl Arrivals {
     }
 }
 
-/// An exponential time with this mean.
+/// Draws an exponential time with this mean.
 pub fn exponential(mean: f64, random: &mut fastrand::Rng) -> f64 {
     -mean * (1.0 - random.f64()).ln()
 }
@@ -113,7 +113,7 @@ pub fn exponential(mean: f64, random: &mut fastrand::Rng) -> f64 {
 mod tests {
     use super::*;
 
-    /// Mean rate, and the coefficient of variation of the times between.
+    /// Returns the mean rate, and the coefficient of variation of interarrival times.
     fn measure(arrival: Arrival) -> (f64, f64) {
         let (mut arrivals, mut random) = (Arrivals::new(arrival), fastrand::Rng::with_seed(7));
         let mut last = 0;

@@ -1,9 +1,9 @@
-//! A workload file: a load that is put together without programming.
+//! Workload file: a load defined without programming.
 //!
-//! It is TOML. `[run]` says how long, and with which seed; any number of tables of these names say
-//! what is done, all at the same time:
+//! The format is TOML. `[run]` defines the duration and the seed; any number of the following
+//! tables define concurrent parts:
 //!
-//! | table | in | its own fields |
+//! | table | module | specific fields |
 //! |---|---|---|
 //! | `[[stream]]` | [`super::stream`] | `rate`, `arrival` |
 //! | `[[users]]` | [`super::users`], closed | `users`, `think` |
@@ -14,10 +14,10 @@
 //! | `[[specweb]]` | [`super::specweb`] | `year`, `load` or `directories`; pace: `connections` |
 //! | `[[replay]]` | [`crate::replay`] | `trace`, `speed`, `way`, `depth` |
 //!
-//! All have `name`, `begin` and `seconds` (times), `count` (most I/Os, transactions or sessions)
+//! All have `name`, `begin` and `seconds` (times), `count` (maximum I/Os, transactions or sessions)
 //! and `seed`. The first three have a mix: `kinds`, `size`, `place`, `align`, `files`, `from` and
-//! `span` (the part of the target that is used; to its end if `span` is 0 or left out). Where a
-//! pace is, there are either so many, who `think`, or a `rate` and an `arrival`.
+//! `span` (the used part of the target; to its end if `span` is 0 or omitted). A pace is either a
+//! number of clients with a `think` time, or a `rate` and an `arrival`.
 //!
 //! ```
 //! let workload = load::workload::Workload::parse(
@@ -48,7 +48,7 @@
 //! # Ok::<(), load::workload::file::Error>(())
 //! ```
 //!
-//! Files of a target are numbered: those of mixes, transactions and SPC-1 from 0 on; then those of
+//! Files of a target are numbered: those of mixes, transactions and SPC-1 from 0, then those of
 //! each PostMark-like and SPECweb-like part, in the order of the filaments.
 
 mod build;
@@ -71,23 +71,23 @@ use std::time::Duration;
 
 pub use parts::{Replay, Way};
 
-/// The longest file, bytes.
+/// Maximum length of a workload file, in bytes.
 pub const TEXT_MAX: usize = 1 << 20;
 
-/// Most parts of a workload.
+/// Maximum parts of a workload.
 pub const PARTS_MAX: usize = 256;
 
-/// Most files of all parts together.
+/// Maximum files of all parts together.
 pub const FILES_MAX: u64 = 1 << 26;
 
-/// What is wrong with a workload file.
+/// Error in a workload file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// In which line of the file, from 1 on, if it is in one.
+    /// Line number, from 1, if known.
     pub line: Option<usize>,
-    /// That line, or the name of the part.
+    /// Text of that line, or the name of the part.
     pub place: String,
-    /// What, and what would be right.
+    /// Problem and expected contents.
     pub what: String,
 }
 
@@ -105,50 +105,50 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What `[run]` says. Strings are left to whoever runs the workload.
+/// Contents of `[run]`. Strings are interpreted by the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// What the workload is called.
+    /// Name of the workload.
     pub name: Option<String>,
-    /// How long it runs; `None`: until all parts have come to their ends.
+    /// Duration; `None` until all parts have ended.
     pub seconds: Option<Duration>,
-    /// What is done so long after the beginning is not measured; a part of `seconds`.
+    /// Unmeasured time at the start, included in `seconds`.
     pub warm_up: Duration,
-    /// Where all numbers come from.
+    /// Random seed.
     pub seed: u64,
-    /// What is loaded.
+    /// Target.
     pub target: Option<String>,
-    /// How the generator waits.
+    /// Wait policy of the generator.
     pub policy: Option<String>,
-    /// What becomes of late I/Os.
+    /// Policy for late I/Os.
     pub late: Option<String>,
 }
 
-/// What a workload asks of its target.
+/// Requirements of a workload on its target.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wants {
-    /// The largest I/O, bytes; replays apart.
+    /// Maximum I/O size in bytes, without replays.
     pub io_max: u32,
-    /// Files are numbered below this; replays apart.
+    /// Number of files, without replays.
     pub files: u32,
-    /// What is done; replays apart.
+    /// Kinds of I/Os, without replays.
     pub kinds: BTreeSet<Kind>,
-    /// Whether anything is changed; of a replay nobody knows, so it counts as a change.
+    /// Whether the target is changed; a replay counts as a change, as its contents are unknown.
     pub changes: bool,
-    /// I/Os a second while all parts are at work, if each comes at a rate of its own (transactions
-    /// count their I/Os, and sessions theirs).
+    /// I/Os per second while all parts are active, if each has a rate of its own (including all
+    /// I/Os of transactions and sessions).
     pub rate: Option<f64>,
 }
 
-/// A workload.
+/// Workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// How long, with which seed, on what.
+    /// Contents of `[run]`.
     pub run: Run,
     parts: Vec<Part>,
 }
 
-/// One of its parts.
+/// Part of a workload.
 #[derive(Clone, Debug)]
 struct Part {
     name: String,
@@ -165,10 +165,10 @@ impl Part {
 }
 
 impl Workload {
-    /// Reads a workload file.
+    /// Parses a workload file.
     ///
     /// # Errors
-    /// If it is not TOML, or says something that is not known, or not possible on any target.
+    /// If it is not TOML, or has unknown or impossible contents.
     pub fn parse(text: &str) -> Result<Workload, Error> {
         let whole = |what: &str| Error { line: None, place: String::new(), what: what.to_string() };
         if text.len() > TEXT_MAX {
@@ -213,19 +213,19 @@ impl Workload {
         Ok(workload)
     }
 
-    /// Makes all that comes by itself, or was traced, come so many times as often. What comes when
-    /// something else has ended has no rate, and stays.
+    /// Scales all rates, and the speed of replays, by a factor. Closed loops have no rate and are
+    /// unchanged.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Workload {
         self.parts.iter_mut().for_each(|part| part.scale(factor));
         self
     }
 
-    /// Its filaments, for a target (or each file of it) with so many bytes; without the replays.
-    /// They are in the order of the table above, then of the file.
+    /// Returns the filaments for a target (or each file of it) of this size in bytes, without
+    /// replays. They are in the order of the table above, then of the file.
     ///
     /// # Errors
-    /// If something does not fit into the target.
+    /// If a part does not fit into the target.
     pub fn filaments(&self, span: u64) -> Result<Vec<Box<dyn Filament>>, Error> {
         let firsts = self.firsts();
         let made = self.parts.iter().zip(firsts).filter_map(|(part, first)| {
@@ -234,19 +234,19 @@ impl Workload {
         made.collect()
     }
 
-    /// The names of the filaments, in their order.
+    /// Returns the names of the filaments, in order.
     pub fn names(&self) -> Vec<&str> {
         let replays = |part: &&Part| !matches!(part.what, What::Replay { .. });
         self.parts.iter().filter(replays).map(|part| part.name.as_str()).collect()
     }
 
-    /// The traces that are to be replayed beside the filaments.
+    /// Returns the traces to replay beside the filaments.
     pub fn replays(&self) -> Vec<Replay> {
         self.parts.iter().filter_map(Part::replay).collect()
     }
 
-    /// The files that must be there before it runs, with their sizes; other numbers below
-    /// [`Wants::files`] are of files that are as large as the span, or made by the workload.
+    /// Returns the files that must exist before the run, with their sizes. Other numbers below
+    /// [`Wants::files`] are files as large as the span, or created by the workload.
     pub fn files(&self) -> impl Iterator<Item = File> + '_ {
         self.parts.iter().zip(self.firsts()).flat_map(|(part, first)| {
             let numbered = move |file: File| File { number: first + file.number, ..file };
@@ -254,7 +254,7 @@ impl Workload {
         })
     }
 
-    /// What it asks of a target.
+    /// Returns the requirements on a target.
     pub fn wants(&self) -> Wants {
         let mut wants = Wants { rate: Some(0.0), ..Wants::default() };
         for part in &self.parts {
@@ -268,7 +268,7 @@ impl Workload {
         wants
     }
 
-    /// What it is, in one line for people.
+    /// Describes the workload in one line.
     pub fn describe(&self) -> String {
         let name = self.run.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
         let seconds = match self.run.seconds {
@@ -279,13 +279,13 @@ impl Workload {
         format!("{name}{seconds}, seed {}: {}", self.run.seed, parts.join("; "))
     }
 
-    /// How many files mixes, transactions and SPC-1 share: those with the lowest numbers, each as
-    /// large as the span.
+    /// Returns the number of files shared by mixes, transactions and SPC-1: those with the lowest
+    /// numbers, each as large as the span.
     pub fn shared_files(&self) -> u32 {
         self.parts.iter().map(Part::shared_files).max().unwrap_or(0)
     }
 
-    /// The first number of the files that are a part's own.
+    /// Returns the first file number of each part.
     fn firsts(&self) -> Vec<u32> {
         let mut next = self.shared_files();
         let firsts = self.parts.iter().map(|part| {
@@ -297,7 +297,7 @@ impl Workload {
     }
 }
 
-/// Where in a text something is: the number of the line, and the line itself.
+/// Returns the line number and the line at a position of a text.
 fn line_at(text: &str, at: usize) -> (usize, String) {
     let before = text.get(..at).unwrap_or(text);
     let number = before.matches('\n').count() + 1;
@@ -305,7 +305,7 @@ fn line_at(text: &str, at: usize) -> (usize, String) {
     (number, line.chars().take(80).collect())
 }
 
-/// An error of the reader of TOML, with its line.
+/// Converts an error of the TOML parser, with its line.
 fn located(text: &str, error: &toml::de::Error) -> Error {
     let what = error.message().to_string();
     match error.span() {
@@ -317,7 +317,7 @@ fn located(text: &str, error: &toml::de::Error) -> Error {
     }
 }
 
-/// Parts as they are read.
+/// Parts during parsing.
 struct Collected<'a> {
     text: &'a str,
     run: &'a Run,

@@ -1,4 +1,4 @@
-//! Open or closed: whether the next one comes by itself, or when the last has ended.
+//! Open and closed loops.
 
 use super::Arrival;
 use super::arrival::Arrivals;
@@ -6,22 +6,22 @@ use super::users::Think;
 use base::Instant;
 use std::time::Duration;
 
-/// What makes the next one come.
+/// Trigger of the next I/O, transaction or session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
-    /// They come by themselves.
+    /// Arrivals independent of completions.
     Open(Arrival),
-    /// So many are under way, and each is followed by another after a time to think.
+    /// A fixed number of clients, each with a think time between completion and next start.
     Closed {
-        /// How many: terminals, connections.
+        /// Number of terminals or connections.
         count: u32,
-        /// Between the end of one and the beginning of the next.
+        /// Think time.
         think: Think,
     },
 }
 
 impl Pace {
-    /// How many come a second, if they come by themselves.
+    /// Returns the arrivals per second of an open loop.
     pub fn rate(&self) -> Option<f64> {
         match self {
             Pace::Open(arrival) => Some(arrival.rate()),
@@ -30,14 +30,14 @@ impl Pace {
     }
 }
 
-/// When a filament begins and ends, and how much it does.
+/// Start, end and volume of a filament.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// Nothing is issued before.
+    /// Start time.
     pub begin: Duration,
-    /// Nothing new is begun from then on.
+    /// End of new starts.
     pub end: Duration,
-    /// So many are begun at most: I/Os, transactions, sessions.
+    /// Maximum starts: I/Os, transactions or sessions.
     pub count: u64,
 }
 
@@ -47,37 +47,37 @@ impl Default for Life {
     }
 }
 
-/// How far ahead of its time the first I/O of what comes by itself is said, ns.
+/// Lead time with which the first I/O of an arrival is requested, in ns.
 const AHEAD_NS: u64 = 20_000_000;
 
-/// What a [`Calendar`] says.
+/// Answer of a [`Calendar`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// Another begins then.
+    /// The next arrival.
     At(Instant),
-    /// The next one is far away: ask again then.
+    /// The next arrival is distant: call again then.
     Later(Instant),
-    /// No other begins.
+    /// No further arrivals.
     Over,
 }
 
-/// The beginnings of what comes by itself, said ahead of their time.
+/// Arrivals of an open loop, ahead of their times.
 #[derive(Clone, Debug)]
 pub(super) struct Calendar {
     arrivals: Arrivals,
     begin: Instant,
-    /// Drawn, and not said yet.
+    /// Arrival drawn but not yet returned.
     next: Option<Instant>,
 }
 
 impl Calendar {
-    /// From `begin` on.
+    /// Starts at `begin`.
     pub(super) fn new(arrival: Arrival, begin: Duration) -> Calendar {
         let begin = Instant::default() + begin;
         Calendar { arrivals: Arrivals::new(arrival), begin, next: None }
     }
 
-    /// What is due, in a life that has so many left.
+    /// Returns the next arrival if it is close, or the time of the next call.
     pub(super) fn due(&mut self, now: Instant, end: Instant, random: &mut fastrand::Rng) -> Due {
         let at = self
             .next

@@ -1,51 +1,51 @@
-//! Where the next one goes.
+//! Distributions of offsets.
 
 use super::Weighted;
 
-/// How places are chosen.
+/// Distribution of offsets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Place {
-    /// Each as likely as any other.
+    /// Uniform distribution.
     Uniform,
-    /// A few are chosen most of the time: the k-th most popular with a likelihood proportional to
-    /// k to the power of -theta. The popular ones are spread over the whole.
+    /// Zipf distribution: the probability of the k-th most popular position is proportional to k to
+    /// the power of -theta. Popular positions are spread over the whole range.
     Zipf {
-        /// 0: uniform; 0.99: as web caches and key-value stores see it. Not 1.
+        /// Exponent. 0 is uniform; 0.99 is typical of web caches and key-value stores. Not 1.
         theta: f64,
     },
-    /// One behind the other; from the beginning again at the end.
+    /// Consecutive positions, wrapping at the end.
     Sequential,
-    /// Each so many bytes behind the beginning of the last.
+    /// Positions at a fixed stride.
     Strided {
-        /// Bytes.
+        /// Stride, in bytes.
         stride: u64,
     },
-    /// One of these, by weight, each time.
+    /// Weighted random choice among distributions.
     Mixed(Vec<(Place, f64)>),
 }
 
-/// What places are drawn in.
+/// Range of offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ground {
-    /// So many bytes there are.
+    /// Length of the range, in bytes.
     pub span: u64,
-    /// The longest of what is to be placed, bytes.
+    /// Maximum I/O size, in bytes.
     pub longest: u64,
-    /// Places are multiples of this, bytes.
+    /// Alignment of offsets, in bytes.
     pub align: u64,
-    /// Sequential places are multiples of this, bytes: what goes into all sizes, so that one
-    /// stands directly behind the other.
+    /// Alignment of sequential offsets in bytes: a common divisor of all sizes, so that I/Os are
+    /// contiguous.
     pub grain: u64,
 }
 
 impl Ground {
-    /// So many places there are; at each, the longest fits.
+    /// Number of positions with room for the largest I/O.
     fn places(&self) -> u64 {
         (self.span.saturating_sub(self.longest) / self.align.max(1)).saturating_add(1)
     }
 }
 
-/// Draws places: what is placed ends within the span, if it fits into it at all.
+/// Generator of offsets: an I/O ends within the range, if it fits into it at all.
 #[derive(Clone, Debug)]
 pub struct Placer {
     way: Way,
@@ -57,7 +57,7 @@ pub struct Placer {
 enum Way {
     Uniform,
     Zipf(Zipf),
-    /// Where the last one ended.
+    /// End of the last I/O.
     Sequential(u64),
     Strided {
         stride: u64,
@@ -67,7 +67,7 @@ enum Way {
 }
 
 impl Placer {
-    /// Draws places in this ground.
+    /// Creates a generator for this range.
     pub fn new(place: &Place, ground: Ground) -> Placer {
         let ground = Ground { align: ground.align.max(1), grain: ground.grain.max(1), ..ground };
         let places = ground.places();
@@ -84,7 +84,7 @@ impl Placer {
         Placer { way, places, ground }
     }
 
-    /// The offset of the next one, bytes; it has `len` bytes.
+    /// Draws the offset of the next I/O of `len` bytes.
     pub fn draw(&mut self, len: u64, random: &mut fastrand::Rng) -> u64 {
         let Ground { span, align, grain, .. } = self.ground;
         match &mut self.way {
@@ -108,16 +108,16 @@ impl Placer {
     }
 }
 
-/// A permutation of the places, so that neighbours in popularity are not neighbours in place.
+/// Permutes the positions, so that popular ones are not adjacent.
 fn spread(rank: u64, places: u64) -> u64 {
-    // Multiplying by a number that shares no factor with the modulus permutes; if it does share
-    // one, a few places are met twice, which for a workload is as good.
+    // Multiplication by a number coprime to the modulus is a permutation; otherwise a few positions
+    // repeat, which is harmless for a workload.
     const PRIME: u64 = 2_654_435_761;
     ((u128::from(rank) * u128::from(PRIME)) % u128::from(places)) as u64
 }
 
-/// Zipf's distribution by rejection and inversion (Hörmann and Derflinger 1996): no table, a
-/// constant time for a draw, whatever the number of places.
+/// Zipf distribution by rejection-inversion (Hörmann and Derflinger 1996): no table, and a constant
+/// time per draw for any number of positions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Zipf {
     count: f64,
@@ -128,7 +128,7 @@ pub(super) struct Zipf {
 }
 
 impl Zipf {
-    /// Ranks below `count`, with this exponent.
+    /// Creates a distribution over ranks below `count`.
     pub(super) fn new(count: u64, theta: f64) -> Zipf {
         let exponent = if (theta - 1.0).abs() < 1e-6 { 1.0 + 1e-6 } else { theta };
         let mut zipf = Zipf {
@@ -152,7 +152,7 @@ impl Zipf {
         (1.0 + y * (1.0 - self.exponent)).powf(1.0 / (1.0 - self.exponent))
     }
 
-    /// A rank, 0 the most popular.
+    /// Draws a rank; 0 is the most popular.
     pub(super) fn draw(&self, random: &mut fastrand::Rng) -> u64 {
         loop {
             let u = self.integral_last + random.f64() * (self.integral_first - self.integral_last);

@@ -1,21 +1,21 @@
-//! Small files that come and go, like those of PostMark (Katcher, *PostMark: a new file system
-//! benchmark*, 1997): mail, news, and what shops on the web keep.
+//! Small files that are created and removed, like those of PostMark (Katcher, *PostMark: a new file
+//! system benchmark*, 1997): mail, news and web commerce.
 //!
-//! | phase | what is done |
+//! | phase | operations |
 //! |---|---|
-//! | making | a pool of files is made, with sizes drawn uniformly from a range |
-//! | changing | so many transactions: a file is read or appended to, then one made or removed |
-//! | removing | what is left is removed |
+//! | making | a pool of files is created, with sizes drawn uniformly from a range |
+//! | changing | transactions: a file is read or appended to, then one is created or removed |
+//! | removing | the remaining files are removed |
 //!
-//! A phase begins when the one before has ended; within a phase, each of so many users does one
-//! thing after the other (PostMark has one). A file is held by the user who does something with
-//! it, and nobody else chooses it until that has ended: so nothing is read that was removed, and
-//! nothing is removed that is read, however many are under way. If all files are held, a file is
-//! made; if the pool has grown to twice its size, one is removed.
+//! A phase starts after the previous one has ended. Within a phase, each of the users performs one
+//! operation at a time (PostMark has one user). A file is held by the user that operates on it, and
+//! no other user chooses it meanwhile: so no removed file is read, and no file is removed while it
+//! is read, however many operations are in flight. If all files are held, one is created; if the
+//! pool has grown to twice its size, one is removed.
 //!
-//! Differences from the original: a file is made by one I/O that carries its size; the block size
-//! for reads is 4 KiB by default, not 512 bytes; there are no directories here (a target may map
-//! numbers to them).
+//! Differences from the original: a file is created by one I/O with its size; the default block
+//! size for reads is 4 KiB instead of 512 bytes; there are no directories (a target may map numbers
+//! to them).
 
 mod books;
 
@@ -24,29 +24,29 @@ use crate::{Ended, Event, Io, Kind, Outcome, Request};
 use base::{Automaton, Instant};
 use books::Books;
 
-/// What the files and transactions are like.
+/// Parameters of files and transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// Files of the pool.
     pub files: u32,
-    /// How often something is read or appended to, and something made or removed.
+    /// Number of transactions.
     pub transactions: u64,
-    /// The smallest file, bytes.
+    /// Minimum file size, in bytes.
     pub min: u32,
-    /// The largest file, bytes; nothing is appended to it.
+    /// Maximum file size in bytes; a larger file is not appended to.
     pub max: u32,
-    /// Bytes of a read; 0: the whole file at once.
+    /// Bytes per read; 0 for the whole file at once.
     pub block: u32,
-    /// Of ten transactions, so many read; the others append.
+    /// Reads per ten transactions; the others append.
     pub reads: u32,
-    /// Of ten transactions, so many make a file; the others remove one.
+    /// Creates per ten transactions; the others remove.
     pub creates: u32,
-    /// How many do something at once.
+    /// Number of concurrent users.
     pub users: u32,
 }
 
 impl Default for Setup {
-    /// PostMark's own, but for the size of a block.
+    /// PostMark's own parameters, except for the block size.
     fn default() -> Setup {
         Setup {
             files: 500,
@@ -62,38 +62,38 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// How many numbers of files are used: from 0 to below this.
+    /// Returns the exclusive upper bound of the file numbers.
     pub fn numbers(&self) -> u32 {
         self.files.saturating_mul(2)
     }
 }
 
-/// Which phase it is.
+/// Phase of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// So many files are still to be made.
+    /// Creating the pool, with this many files left.
     Making(u32),
-    /// So many transactions are still to be begun.
+    /// Running transactions, with this many left to start.
     Changing(u64),
     Removing,
 }
 
-/// What a user does, and waits for.
+/// Current operation of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
-    /// There is nothing to do until the phase is over.
+    /// Waiting for the next phase.
     Nothing,
-    /// A file is made, with so many bytes; whether that ends a transaction does not matter.
+    /// Waiting for the creation of a file with this size in bytes, in any phase.
     Creates { file: u32, size: u32 },
-    /// The first half of a transaction: bytes up to here were asked for.
+    /// Waiting for a read, the first half of a transaction; `asked` bytes were requested so far.
     Reads { file: u32, asked: u32 },
-    /// The first half of a transaction: a file gets so many bytes more.
+    /// Waiting for an append, the first half of a transaction, of `more` bytes.
     Appends { file: u32, more: u32 },
-    /// A file is removed.
+    /// Waiting for the removal of a file.
     Removes { file: u32 },
 }
 
-/// Everybody who uses the pool.
+/// Workload of a pool's users.
 #[derive(Clone, Debug)]
 pub struct PostMark {
     setup: Setup,
@@ -101,16 +101,16 @@ pub struct PostMark {
     random: fastrand::Rng,
     phase: Phase,
     users: Vec<Does>,
-    /// How many of the users do something.
+    /// Number of active users.
     busy: usize,
     books: Books,
 }
 
 impl PostMark {
-    /// A pool and its users. From the end of its life on, only removals are begun.
+    /// Creates the workload. After the end of its life, it starts only removals.
     ///
     /// # Panics
-    /// Without files or users, or if the smallest file is larger than the largest.
+    /// Without files or users, or if the minimum size exceeds the maximum.
     pub fn new(setup: Setup, seed: u64, life: Life) -> PostMark {
         assert!(setup.files > 0 && setup.users > 0, "somebody has something to do");
         assert!(setup.min <= setup.max, "there are sizes between");
@@ -125,7 +125,7 @@ impl PostMark {
         }
     }
 
-    /// All users without work take the next piece; if there is none, the next phase begins.
+    /// Gives work to all idle users; without any left, starts the next phase.
     fn begin(&mut self, at: Instant, out: &mut Vec<Request>) {
         loop {
             for user in 0..self.users.len() {
@@ -143,7 +143,7 @@ impl PostMark {
         }
     }
 
-    /// The next piece of work for a user; whether there is one.
+    /// Starts the next operation of a user. Returns whether there was one.
     fn go_on(&mut self, user: usize, at: Instant, out: &mut Vec<Request>) -> bool {
         let over = at >= Instant::default() + self.life.end;
         let does = match self.phase {
@@ -166,7 +166,7 @@ impl PostMark {
         })
     }
 
-    /// A read or an append; `None` if there is no file that nobody holds.
+    /// Returns a read or an append; `None` if all files are held.
     fn first_half(&mut self) -> Option<Does> {
         let file = self.books.take(&mut self.random)?;
         let size = self.books.size(file);
@@ -177,7 +177,7 @@ impl PostMark {
         Some(Does::Appends { file, more: self.random.u32(1..=room) })
     }
 
-    /// A new file, or one less; `None` if there is neither room nor a file that nobody holds.
+    /// Returns a create or a remove; `None` if there is neither room nor a free file.
     fn second_half(&mut self) -> Option<Does> {
         let creates = self.random.u32(..10) < self.setup.creates;
         if creates {
@@ -195,7 +195,7 @@ impl PostMark {
         self.books.take(&mut self.random).map(|file| Does::Removes { file })
     }
 
-    /// Issues what a user does next.
+    /// Issues a user's next I/O.
     fn ask(&mut self, user: usize, does: Does, at: Instant, out: &mut Vec<Request>) {
         let (does, io) = match does {
             Does::Nothing => unreachable!("somebody who does nothing asks for nothing"),
@@ -218,7 +218,7 @@ impl PostMark {
         out.push(Request::asked(at, io, user as u64));
     }
 
-    /// What a user did has ended, well or not: the books say so, and the user goes on.
+    /// Processes the end of a user's operation, successful or not, and continues.
     fn end(&mut self, now: Instant, ended: Ended, out: &mut Vec<Request>) {
         let user = ended.tag as usize;
         let done = matches!(ended.outcome, Outcome::Done(_));
@@ -239,7 +239,7 @@ impl PostMark {
                 self.books.give_back(file, if done { more } else { 0 });
                 self.second_half()
             }
-            // What could not be removed at the end is not tried for ever.
+            // A failed removal in the last phase is not retried.
             Does::Removes { file } if !done && self.phase != Phase::Removing => {
                 self.books.give_back(file, 0);
                 None

@@ -1,27 +1,27 @@
-//! How much the next one moves.
+//! Distributions of I/O sizes.
 
 use super::Weighted;
 
-/// Sizes of I/Os, bytes.
+/// Distribution of I/O sizes, in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Size {
-    /// All the same.
+    /// Fixed size.
     Fixed(u32),
-    /// One of these, by weight.
+    /// Weighted choice.
     Choice(Vec<(u32, f64)>),
-    /// Anything between, both included, in steps.
+    /// Uniform choice from an inclusive range, in steps.
     Range {
-        /// At least.
+        /// Minimum.
         min: u32,
-        /// At most.
+        /// Maximum.
         max: u32,
-        /// A multiple of this above the least.
+        /// Step above the minimum.
         step: u32,
     },
 }
 
 impl Size {
-    /// The largest.
+    /// Returns the maximum size.
     pub fn max(&self) -> u32 {
         match self {
             Size::Fixed(size) | Size::Range { max: size, .. } => *size,
@@ -29,7 +29,7 @@ impl Size {
         }
     }
 
-    /// What divides all of them.
+    /// Returns the greatest common divisor of all sizes.
     pub fn grain(&self) -> u32 {
         match self {
             Size::Fixed(size) => *size,
@@ -40,7 +40,7 @@ impl Size {
     }
 }
 
-/// The greatest common divisor.
+/// Returns the greatest common divisor.
 fn common(mut a: u32, mut b: u32) -> u32 {
     while b != 0 {
         (a, b) = (b, a % b);
@@ -48,7 +48,7 @@ fn common(mut a: u32, mut b: u32) -> u32 {
     a
 }
 
-/// Draws sizes.
+/// Generator of sizes.
 #[derive(Clone, Debug)]
 pub struct Sizer(Way);
 
@@ -56,12 +56,12 @@ pub struct Sizer(Way);
 enum Way {
     Fixed(u32),
     Choice(Weighted<u32>),
-    /// The least, the step, and how many steps there are at most.
+    /// Minimum, step, and maximum number of steps.
     Range(u32, u32, u32),
 }
 
 impl Sizer {
-    /// Draws these.
+    /// Creates a generator.
     ///
     /// # Panics
     /// If it is a choice among none.
@@ -76,7 +76,7 @@ impl Sizer {
         })
     }
 
-    /// The next one.
+    /// Draws the next size.
     pub fn draw(&self, random: &mut fastrand::Rng) -> u32 {
         match &self.0 {
             Way::Fixed(size) => *size,

@@ -1,30 +1,30 @@
-//! I/Os like those of SPC-1: what an application's storage gets of queries, updates and its log.
+//! SPC-1-like I/Os: the storage load of an application's queries, updates and log.
 //!
-//! The load is counted in business scaling units (BSUs) of 50 I/Os a second. Each has eight streams
-//! on three application storage units (ASUs: the data store, the user store and the log), which
-//! take 45, 45 and 10 % of the space:
+//! The load is measured in business scaling units (BSUs) of 50 I/Os per second. Each has eight
+//! streams on three application storage units (ASUs: the data store, the user store and the log),
+//! which take 45, 45 and 10 % of the space:
 //!
-//! | stream | share | reads | size | where |
+//! | stream | share | reads | size | offsets |
 //! |---|---|---|---|---|
-//! | ASU-1.1 | 0.035 | 50 % | 4 KiB | anywhere |
+//! | ASU-1.1 | 0.035 | 50 % | 4 KiB | uniform |
 //! | ASU-1.2 | 0.281 | 50 % | 4 KiB | a walk in the 5 % from 15 % on |
-//! | ASU-1.3 | 0.070 | all | mixed | one behind the other: 10 % from somewhere in 20–60 % on |
+//! | ASU-1.3 | 0.070 | all | mixed | sequential: 10 % from a start in 20–60 % |
 //! | ASU-1.4 | 0.210 | 50 % | 4 KiB | a walk in the 5 % from 70 % on |
-//! | ASU-2.1 | 0.018 | 30 % | 4 KiB | anywhere |
+//! | ASU-2.1 | 0.018 | 30 % | 4 KiB | uniform |
 //! | ASU-2.2 | 0.070 | 30 % | 4 KiB | a walk in the 5 % from 47 % on |
-//! | ASU-2.3 | 0.035 | all | mixed | one behind the other: 10 % from somewhere in 20–60 % on |
-//! | ASU-3.1 | 0.281 | none | mixed | one behind the other: 30 % from somewhere in 0–70 % on |
+//! | ASU-2.3 | 0.035 | all | mixed | sequential: 10 % from a start in 20–60 % |
+//! | ASU-3.1 | 0.281 | none | mixed | sequential: 30 % from a start in 0–70 % |
 //!
 //! Mixed sizes are 4, 8, 16, 32 and 64 KiB (40, 24, 20, 8 and 8 %). The walks are random with
-//! hierarchical reuse ([`walk`]). That makes 39 % reads.
+//! hierarchical reuse ([`walk`]). The total share of reads is 39 %.
 //!
-//! Where the numbers are from: BSUs, ASUs and their shares are in SPC-1's public specification;
-//! shares of streams, their reads, sizes and regions, and the walk's constants were compared with
-//! a generator of this load that NetApp published in 2005. The times between are exponential, as
-//! in both; streams of many BSUs are drawn together, since independent exponential streams are one
-//! of the sum of their rates.
+//! Sources: BSUs, ASUs and their shares are in SPC-1's public specification; shares of streams,
+//! their reads, sizes and regions, and the walk's constants were compared with a generator of this
+//! load that NetApp published in 2005. Interarrival times are exponential, as in both; the streams
+//! of many BSUs are drawn together, since the sum of independent exponential streams is one with
+//! the sum of their rates.
 //!
-//! It is an approximation, not the benchmark, and its results are not to be called SPC-1 results:
+//! This is an approximation, not the benchmark, and its results must not be called SPC-1 results:
 //! there is no ramp, no set of test phases, and no limit on the response time.
 
 pub mod walk;
@@ -35,33 +35,33 @@ use crate::{Io, Kind};
 use std::time::Duration;
 use walk::{Region, Walk};
 
-/// I/Os a second of a BSU.
+/// I/Os per second of a BSU.
 pub const RATE: f64 = 50.0;
 
-/// The least part of a target that it can be done on, bytes.
+/// Minimum usable part of a target, in bytes.
 pub const SPAN_MIN: u64 = 64 << 20;
 
-/// The largest I/O, bytes.
+/// Maximum I/O size, in bytes.
 pub const IO_MAX: u32 = 64 << 10;
 
-/// Bytes of a block.
+/// Block size, in bytes.
 const BLOCK: u64 = 4096;
 
-/// Sequential streams begin at multiples of so many blocks.
+/// Alignment of the start of sequential streams, in blocks.
 const RUN_BLOCKS: u64 = 16;
 
-/// One of the eight streams.
+/// Stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
-    /// Blocks anywhere in an ASU; so many of a hundred are read.
+    /// Uniform offsets in an ASU, with this percentage of reads.
     Anywhere { asu: usize, reads: u32 },
-    /// A walk in this region.
+    /// Walk in a region, with this percentage of reads.
     Walk { region: usize, reads: u32 },
-    /// One behind the other.
+    /// Sequential stream.
     Run(usize),
 }
 
-/// The streams, with their shares.
+/// Streams with their shares.
 const STREAMS: [(Which, f64); 8] = [
     (Which::Anywhere { asu: 0, reads: 50 }, 0.035),
     (Which::Walk { region: 0, reads: 50 }, 0.281),
@@ -73,8 +73,7 @@ const STREAMS: [(Which, f64); 8] = [
     (Which::Run(2), 0.281),
 ];
 
-/// A stream of one behind the other: in which ASU, what it does, from which to which hundredth of
-/// the ASU it may begin, and how many hundredths it is long.
+/// Sequential stream: ASU, kind, range of starts and length, in hundredths of the ASU.
 struct Run {
     asu: usize,
     kind: Kind,
@@ -89,28 +88,28 @@ const RUNS: [Run; 3] = [
     Run { asu: 2, kind: Kind::Write, from: 0, to: 70, long: 30 },
 ];
 
-/// The regions of the walks: in which ASU, and from which hundredth of it on; 5 % long.
+/// Regions of the walks: ASU, and start in hundredths of it; 5 % long.
 const REGIONS: [(usize, u64); 3] = [(0, 15), (0, 70), (1, 47)];
 
-/// Mixed sizes, blocks.
+/// Mixed sizes, in blocks.
 const MIXED: [(u32, f64); 5] = [(1, 10.0), (2, 6.0), (4, 5.0), (8, 2.0), (16, 2.0)];
 
-/// A part of the target, in blocks.
+/// Part of the target, in blocks.
 #[derive(Clone, Copy, Debug)]
 struct Asu {
     first: u64,
     blocks: u64,
 }
 
-/// Where a BSU's streams are.
+/// Positions of a BSU's streams.
 #[derive(Clone, Debug, Default)]
 struct Bsu {
-    /// Of each sequential stream: the next block, and where its run ends, within the ASU.
+    /// Next block and end of the current run of each sequential stream, within the ASU.
     runs: [(u64, u64); 3],
     walks: [Option<Walk>; 3],
 }
 
-/// Draws the I/Os of so many BSUs.
+/// Generator of the I/Os of several BSUs.
 #[derive(Clone, Debug)]
 pub struct Drawer {
     streams: Weighted<Which>,
@@ -123,7 +122,7 @@ pub struct Drawer {
 }
 
 impl Drawer {
-    /// Draws from this seed on, in this part of the target.
+    /// Creates a generator with this seed, in this part of the target.
     ///
     /// # Panics
     /// Without BSUs, or if the span is below [`SPAN_MIN`].
@@ -156,7 +155,7 @@ impl Drawer {
         if self.random.u32(..100) < reads { Kind::Read } else { Kind::Write }
     }
 
-    /// A block of a walk.
+    /// Returns the next block of a walk.
     fn walk(&mut self, bsu: usize, number: usize, kind: Kind) -> u64 {
         let region = &mut self.regions[number];
         let walk =
@@ -164,7 +163,7 @@ impl Drawer {
         walk.step(region, kind, &mut self.random)
     }
 
-    /// The next so many blocks of a sequential stream.
+    /// Returns the next `blocks` blocks of a sequential stream.
     fn run(&mut self, bsu: usize, number: usize, blocks: u64) -> u64 {
         let run = &RUNS[number];
         let asu = self.asus[run.asu];
@@ -180,7 +179,7 @@ impl Drawer {
     }
 }
 
-/// So many hundredths of something.
+/// Returns a number of hundredths of a value.
 fn hundredths(of: u64, count: u64) -> u64 {
     (u128::from(of) * u128::from(count) / 100) as u64
 }
@@ -211,7 +210,7 @@ impl Draw for Drawer {
     }
 }
 
-/// The load of so many BSUs, from `begin` on, with so many I/Os.
+/// Returns the load of the BSUs, from `begin` on, with `count` I/Os.
 pub fn stream(drawer: Drawer, begin: Duration, count: u64) -> Stream<Drawer> {
     let rate = RATE * drawer.bsus.len() as f64;
     Stream::of(Arrival::Poisson { rate }, drawer, begin, count)

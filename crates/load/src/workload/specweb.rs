@@ -1,8 +1,8 @@
-//! The files that web servers are asked for, like those of SPECweb96 and SPECweb99.
+//! File requests to web servers, like those of SPECweb96 and SPECweb99.
 //!
 //! Each directory has 36 files: nine sizes in each of four classes. Requests are for whole files:
 //!
-//! | class | sizes | share | largest, bytes |
+//! | class | sizes | share | maximum, bytes |
 //! |---|---|---|---|
 //! | 0 | below 1 KiB, in steps of 102.4 bytes | 35 % | 921 |
 //! | 1 | 1 to 9 KiB | 50 % | 9,216 |
@@ -11,21 +11,21 @@
 //!
 //! | | SPECweb96 | SPECweb99 |
 //! |---|---|---|
-//! | directories | 10 · √(requests a second / 5) | 25 + connections · (400,000 / 122,000) / 5 |
-//! | which one | each as likely as any other | Zipf's distribution, exponent 1 |
-//! | which size | Poisson around the middle | Zipf's distribution over a fixed order |
+//! | directories | 10 · √(requests per second / 5) | 25 + connections · (400,000 / 122,000) / 5 |
+//! | choice of directory | uniform | Zipf distribution, exponent 1 |
+//! | choice of size | Poisson around the middle | Zipf distribution over a fixed order |
 //!
-//! That order, from the most to the least likely: sizes 5, 6, 4, 3, 7, 2, 8, 9, 1.
+//! The fixed order of sizes, from the most to the least probable: 5, 6, 4, 3, 7, 2, 8, 9, 1.
 //!
-//! Where the numbers are from: classes, shares, sizes and the Poisson distribution are in SPEC's
-//! public description of the SPECweb96 workload (its mean there is "the midpoint"; here it is 4
-//! above the first); classes and Zipf's distribution over directories for SPECweb99 are in Ruan and
-//! Pai (USENIX 2006); the numbers of directories and the order of sizes in SPECweb99 are as they
-//! are commonly cited, and could not be compared with the benchmark's own text.
+//! Sources: classes, shares, sizes and the Poisson distribution are in SPEC's public description of
+//! the SPECweb96 workload (its mean there is "the midpoint"; here it is 4 above the first); classes
+//! and the Zipf distribution over directories for SPECweb99 are in Ruan and Pai (USENIX 2006); the
+//! number of directories and the order of sizes in SPECweb99 are as commonly cited, and could not
+//! be compared with the benchmark's own text.
 //!
-//! It is an approximation, not the benchmark. SPECweb99's dynamic requests (30 % of all: pages made
-//! of what a cookie says, posts, and programs) are left out, and so are its slow lines (400 kbit/s)
-//! and the number of requests for each connection, which is the target's.
+//! This is an approximation, not the benchmark. SPECweb99's dynamic requests (30 % of all: pages
+//! derived from cookies, posts, and programs) are omitted, as are its slow lines (400 kbit/s) and
+//! the number of requests per connection, which the target determines.
 
 use super::pace::{Life, Pace};
 use super::place::Zipf;
@@ -34,7 +34,7 @@ use super::users::Users;
 use super::{Draw, Weighted};
 use crate::{Filament, Io, Kind};
 
-/// Which of the two.
+/// Version of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Year {
     /// SPECweb96.
@@ -46,10 +46,10 @@ pub enum Year {
 /// Files of a directory.
 pub const FILES: u32 = 36;
 
-/// The largest file, bytes.
+/// Maximum file size, in bytes.
 pub const IO_MAX: u32 = 921_600;
 
-/// Most directories: so that files have numbers.
+/// Maximum directories, so that file numbers fit.
 pub const DIRECTORIES_MAX: u32 = 1_000_000;
 
 const SIZES: u32 = 9;
@@ -57,34 +57,34 @@ const SIZES: u32 = 9;
 /// Shares of the classes.
 const CLASSES: [f64; 4] = [35.0, 50.0, 14.0, 1.0];
 
-/// SPECweb99: the sizes of a class in the order of their likelihood.
+/// SPECweb99: sizes of a class by descending probability.
 const POPULAR: [u32; 9] = [4, 5, 3, 2, 6, 1, 7, 8, 0];
 
-/// The set of files.
+/// File set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSet {
     year: Year,
     directories: u32,
 }
 
-/// A file of the set.
+/// File of the set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// The number that I/Os say.
+    /// File number in I/Os.
     pub number: u32,
-    /// Where it lies, from the root of the set on: `dir00007/class1_3`.
+    /// Path from the root of the set: `dir00007/class1_3`.
     pub path: String,
-    /// Bytes.
+    /// Size, in bytes.
     pub size: u32,
 }
 
 impl FileSet {
-    /// The set with so many directories; at least one, at most [`DIRECTORIES_MAX`].
+    /// Creates a set with this many directories; at least one, at most [`DIRECTORIES_MAX`].
     pub fn new(year: Year, directories: u32) -> FileSet {
         FileSet { year, directories: directories.clamp(1, DIRECTORIES_MAX) }
     }
 
-    /// The set for a load: requests a second for SPECweb96, connections for SPECweb99.
+    /// Creates the set for a load: requests per second for SPECweb96, connections for SPECweb99.
     pub fn of_load(year: Year, load: f64) -> FileSet {
         let load = load.max(0.0);
         let directories = match year {
@@ -94,22 +94,22 @@ impl FileSet {
         FileSet::new(year, directories.min(f64::from(DIRECTORIES_MAX)) as u32)
     }
 
-    /// How many directories it has.
+    /// Number of directories.
     pub fn directories(&self) -> u32 {
         self.directories
     }
 
-    /// How many files it has; their numbers are below this.
+    /// Number of files, and the exclusive upper bound of their numbers.
     pub fn count(&self) -> u32 {
         self.directories * FILES
     }
 
-    /// All its bytes.
+    /// Total size, in bytes.
     pub fn bytes(&self) -> u64 {
         (0..FILES).map(|file| u64::from(size(file))).sum::<u64>() * u64::from(self.directories)
     }
 
-    /// Its files, in the order of their numbers, so that somebody can make them.
+    /// Returns the files by number, for their creation.
     pub fn files(&self) -> impl Iterator<Item = File> + use<> {
         (0..self.count()).map(|number| {
             let (directory, file) = (number / FILES, number % FILES);
@@ -119,7 +119,7 @@ impl FileSet {
         })
     }
 
-    /// The requests: open, or from so many connections.
+    /// Returns the filament of requests: open, or from a number of connections.
     pub fn filament(self, pace: Pace, seed: u64, life: Life) -> Box<dyn Filament> {
         let drawer = Drawer::new(self, seed);
         match pace {
@@ -133,13 +133,13 @@ impl FileSet {
     }
 }
 
-/// Bytes of a file, by its number within its directory.
+/// Size in bytes of a file, by its number within its directory.
 fn size(file: u32) -> u32 {
     let (class, which) = (file / SIZES, file % SIZES + 1);
     1024 * which * 10_u32.pow(class) / 10
 }
 
-/// How popular the sizes of a class are.
+/// Returns the popularity of the sizes of a class.
 fn popularity(year: Year) -> [f64; 9] {
     let mut weights = [0.0; 9];
     match year {
@@ -159,24 +159,24 @@ fn popularity(year: Year) -> [f64; 9] {
     weights
 }
 
-/// Which directory.
+/// Distribution of directories.
 #[derive(Clone, Debug)]
 enum Directory {
     Any(u32),
     Zipf(Zipf),
 }
 
-/// Draws requests for files of a set.
+/// Generator of requests for files of a set.
 #[derive(Clone, Debug)]
 pub struct Drawer {
     directory: Directory,
-    /// The files of a directory, by their numbers in it.
+    /// Files of a directory, by their numbers in it.
     files: Weighted<u32>,
     random: fastrand::Rng,
 }
 
 impl Drawer {
-    /// Draws from this seed on.
+    /// Creates a generator with this seed.
     pub fn new(set: FileSet, seed: u64) -> Drawer {
         let within = popularity(set.year);
         let total: f64 = within.iter().sum();

@@ -1,4 +1,4 @@
-//! Open loop: I/Os come at their times, whatever the target does with those before.
+//! Open loop: I/Os are issued at their times, whatever the state of earlier ones.
 
 use super::arrival::Arrivals;
 use super::{Arrival, Draw, Drawer, Mix};
@@ -6,19 +6,19 @@ use crate::{Event, Request};
 use base::{Automaton, Instant};
 use std::time::Duration;
 
-/// How far ahead I/Os are said, and how often: so the filament is never called when one is due.
+/// Lead time of requests, and the call interval: the filament is never called when an I/O is due.
 const AHEAD_NS: u64 = 20_000_000;
 const EVERY: Duration = Duration::from_millis(10);
 
-/// Most I/Os that are said at once; at high rates it is called more often instead.
+/// Maximum I/Os requested per call; at high rates the filament is called more often.
 const ONCE_MAX: usize = 4096;
 
-/// A stream of I/Os.
+/// Stream of I/Os.
 #[derive(Clone, Debug)]
 pub struct Stream<D = Drawer> {
     arrivals: Arrivals,
     drawer: D,
-    /// Drawn, and not said yet.
+    /// Time drawn but not yet requested.
     next: Option<u64>,
     begin: u64,
     end: u64,
@@ -26,21 +26,21 @@ pub struct Stream<D = Drawer> {
 }
 
 impl Stream {
-    /// A stream that begins at `begin` and has so many I/Os.
+    /// Creates a stream of `count` I/Os that starts at `begin`.
     pub fn new(arrival: Arrival, mix: Mix, seed: u64, begin: Duration, count: u64) -> Stream {
         Stream::of(arrival, Drawer::new(mix, seed), begin, count)
     }
 }
 
 impl<D: Draw> Stream<D> {
-    /// The same with I/Os from elsewhere.
+    /// Creates a stream with I/Os of another source.
     pub fn of(arrival: Arrival, drawer: D, begin: Duration, count: u64) -> Stream<D> {
         let begin = u64::try_from(begin.as_nanos()).unwrap_or(u64::MAX);
         let arrivals = Arrivals::new(arrival);
         Stream { arrivals, drawer, next: None, begin, end: u64::MAX, left: count }
     }
 
-    /// The same, and nothing from `end` on.
+    /// Ends the stream at `end`.
     pub fn until(mut self, end: Duration) -> Stream<D> {
         self.end = u64::try_from(end.as_nanos()).unwrap_or(u64::MAX);
         self
@@ -72,7 +72,7 @@ impl<D: Draw> Automaton for Stream<D> {
             self.left -= 1;
             out.push(Request::io(Instant(drawn), self.drawer.draw()));
         }
-        // Half of what was said is over by then.
+        // Half of the requested I/Os are past by then.
         let last = out.last().map_or(now, Request::at);
         let at = Instant(now.0 + last.0.saturating_sub(now.0) / 2);
         out.push(Request::Timer { at, tag: 0 });

@@ -1,11 +1,11 @@
-//! What is drawn lies where it may, costs little, and comes again from the same seed.
+//! Drawn I/Os are within bounds, cheap, and reproducible by seed.
 
 use super::*;
 use crate::simulated::{Instantly, run};
 use crate::{Filament, Record};
 use std::time::Duration;
 
-/// Mixes with something of everything.
+/// Returns varied mixes.
 fn mixes() -> Vec<Mix> {
     let sizes = [
         Size::Fixed(4096),
@@ -77,7 +77,7 @@ fn sequential_streams_of_several_sizes_leave_nothing_out() {
     }
 }
 
-/// Everything in the library once, against a device that takes no time.
+/// Runs every workload of the library once, on a device without latency.
 fn library(seed: u64) -> Vec<Record> {
     let life = pace::Life { count: 300, ..pace::Life::default() };
     let open = Pace::Open(Arrival::Poisson { rate: 1000.0 });

@@ -1,10 +1,10 @@
-//! Transactions like those of TPC-B: small changes of three tables, a line of history, and a sync.
+//! TPC-B-like transactions: small updates of three tables, a history row, and a sync.
 //!
-//! A bank has branches, each with 10 tellers and 100,000 accounts (TPC-B, clause 4.2, which asks
-//! for rows of at least 100 bytes); a transaction changes one account, its teller and the teller's
-//! branch, and appends a row of at least 50 bytes to the history. A teller is as likely as any
-//! other; the account is one of the same branch in 85 of 100 cases (clause 5.3.5), so that accounts
-//! are drawn uniformly over all transactions. Rows are kept in pages of 8 KiB:
+//! A bank has branches, each with 10 tellers and 100,000 accounts (TPC-B, clause 4.2, which
+//! requires rows of at least 100 bytes). A transaction updates one account, its teller and the
+//! teller's branch, and appends a row of at least 50 bytes to the history. Tellers are uniformly
+//! distributed; the account is of the same branch in 85 of 100 cases (clause 5.3.5), so that
+//! accounts are uniform over all transactions. Rows are in pages of 8 KiB:
 //!
 //! ```text
 //!  begin                                                                            begin + span
@@ -16,8 +16,8 @@
 //!                            └ write history ┘
 //! ```
 //!
-//! It is an approximation of what a database does to its storage, not the benchmark: there are no
-//! locks (two transactions may have the same page at once), no cache and no separate log.
+//! This approximates the storage load of a database, and is not the benchmark: there are no locks
+//! (two transactions may use the same page at once), no cache and no separate log.
 
 use super::pace::{Calendar, Due, Life};
 use super::{Pace, users::Think};
@@ -25,7 +25,7 @@ use crate::{Event, Io, Kind, Request};
 use base::{Automaton, Instant};
 use slab::Slab;
 
-/// Bytes of a page.
+/// Page size, in bytes.
 pub const PAGE: u32 = 8192;
 
 /// I/Os of a transaction: three reads, four writes, a sync.
@@ -38,10 +38,10 @@ const HISTORY_ROW: u64 = 50;
 const ROWS: u64 = PAGE as u64 / ROW;
 const HISTORY_ROWS: u64 = PAGE as u64 / HISTORY_ROW;
 
-/// Most transactions that are begun at once; at high rates it is called more often instead.
+/// Maximum transactions started per call; at high rates the filament is called more often.
 const ONCE_MAX: usize = 1024;
 
-/// Where the bank's tables lie: the first page of each.
+/// Layout of the bank's tables: the first page of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
     begin: u64,
@@ -53,7 +53,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The tables of so many branches, in this part of the target; `None` if they do not fit.
+    /// Lays out the tables of `branches` branches in this part of the target; `None` if they do not
+    /// fit.
     pub fn new(branches: u32, begin: u64, span: u64) -> Option<Tables> {
         let branches = u64::from(branches.max(1));
         let tellers = branches.div_ceil(ROWS);
@@ -64,7 +65,7 @@ impl Tables {
         fits.then_some(Tables { begin, branches, tellers, accounts, history, pages })
     }
 
-    /// The least span that so many branches take, bytes.
+    /// Returns the minimum span of `branches` branches, in bytes.
     pub fn least(branches: u32) -> u64 {
         let history = Tables::new(branches, 0, u64::MAX).expect("the largest span").history;
         (history + 1) * u64::from(PAGE)
@@ -74,14 +75,14 @@ impl Tables {
         self.begin + page * u64::from(PAGE)
     }
 
-    /// Offsets of the pages of a drawn account, its teller and its branch.
+    /// Returns the offsets of the pages of a random account, its teller and its branch.
     fn draw(&self, random: &mut fastrand::Rng) -> [u64; 3] {
         let teller = random.u64(..self.branches * TELLERS);
         let branch = teller / TELLERS;
         let home = if self.branches == 1 || random.u32(..100) < 85 {
             branch
         } else {
-            // One of the others, each as likely.
+            // One of the others, chosen uniformly.
             (branch + random.u64(1..self.branches)) % self.branches
         };
         let account = home * ACCOUNTS + random.u64(..ACCOUNTS);
@@ -89,31 +90,31 @@ impl Tables {
             .map(|page| self.offset(page))
     }
 
-    /// The offset of the history's page with this row.
+    /// Returns the offset of the history page with this row.
     fn history(&self, row: u64) -> u64 {
         self.offset(self.history + row / HISTORY_ROWS % (self.pages - self.history))
     }
 }
 
-/// What a transaction waits for.
+/// State of a transaction.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// So many of its pages are not read yet.
+    /// Waiting for this many page reads.
     Reading(u8),
-    /// So many of its pages are not written yet.
+    /// Waiting for this many page writes.
     Writing(u8),
-    /// The sync.
+    /// Waiting for the sync.
     Syncing,
 }
 
-/// One that is under way: 32 bytes.
+/// Outstanding transaction, 32 bytes.
 #[derive(Clone, Copy, Debug)]
 struct Transaction {
     pages: [u64; 3],
     state: State,
 }
 
-/// What makes transactions begin.
+/// Trigger of transactions.
 #[derive(Clone, Debug)]
 enum Begins {
     Open(Calendar),
@@ -128,13 +129,13 @@ pub struct Transactions {
     life: Life,
     random: fastrand::Rng,
     under_way: Slab<Transaction>,
-    /// Rows that the history has.
+    /// Rows of the history.
     rows: u64,
     left: u64,
 }
 
 impl Transactions {
-    /// Transactions on these tables.
+    /// Creates the transactions on these tables.
     pub fn new(tables: Tables, pace: Pace, seed: u64, life: Life) -> Transactions {
         let begins = match pace {
             Pace::Open(arrival) => Begins::Open(Calendar::new(arrival, life.begin)),
@@ -165,7 +166,7 @@ impl Transactions {
         out.extend(pages.map(|offset| page(Kind::Read, at, offset, tag)));
     }
 
-    /// Those that come by themselves, as far as they are said.
+    /// Starts open-loop transactions, ahead of their times.
     fn come(&mut self, now: Instant, out: &mut Vec<Request>) {
         let end = self.end();
         for _ in 0..ONCE_MAX {
@@ -181,13 +182,13 @@ impl Transactions {
                 Due::Over => return,
             }
         }
-        // Half of what was said is over by then.
+        // Half of the requested ones are past by then.
         let last = out.last().map_or(now, Request::at);
         let at = Instant(now.0 + last.0.saturating_sub(now.0) / 2);
         out.push(Request::Timer { at, tag: 0 });
     }
 
-    /// An I/O of this transaction has ended, well or not.
+    /// Processes the end of an I/O of a transaction, successful or not.
     fn go_on(&mut self, now: Instant, tag: usize, out: &mut Vec<Request>) {
         let Transaction { pages, state } = self.under_way[tag];
         self.under_way[tag].state = match state {

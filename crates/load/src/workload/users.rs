@@ -1,5 +1,5 @@
-//! Closed loop: users who wait for an answer, think, and ask again; and sessions of users who come
-//! by themselves (partly open; Schroeder et al., NSDI 2006).
+//! Closed loop: users that wait for a completion, think, and continue; and sessions of users with
+//! independent arrivals (partly open; Schroeder et al., NSDI 2006).
 
 use super::arrival::{Arrivals, exponential};
 use super::{Arrival, Draw, Drawer, Mix};
@@ -7,20 +7,20 @@ use crate::{Event, Request};
 use base::{Automaton, Instant};
 use std::time::Duration;
 
-/// How long somebody thinks between an answer and the next question.
+/// Think time between a completion and the next I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Think {
-    /// Not at all.
+    /// None.
     #[default]
     Not,
-    /// Always so long.
+    /// Constant.
     Fixed(Duration),
     /// Exponential, with this mean.
     Exponential(Duration),
 }
 
 impl Think {
-    /// The next one.
+    /// Draws the next think time.
     pub fn draw(&self, random: &mut fastrand::Rng) -> Duration {
         match self {
             Think::Not => Duration::ZERO,
@@ -32,7 +32,7 @@ impl Think {
     }
 }
 
-/// So many users, each with one I/O at a time.
+/// Users with one outstanding I/O each.
 #[derive(Clone, Debug)]
 pub struct Users<D = Drawer> {
     count: u64,
@@ -44,7 +44,7 @@ pub struct Users<D = Drawer> {
 }
 
 impl Users {
-    /// `count` users, who begin at `begin` and ask `total` times all together.
+    /// Creates `count` users that start at `begin` and issue `total` I/Os together.
     pub fn new(
         count: u64,
         think: Think,
@@ -58,12 +58,12 @@ impl Users {
 }
 
 impl<D: Draw> Users<D> {
-    /// The same with I/Os from elsewhere.
+    /// Creates users with I/Os of another source.
     pub fn of(count: u64, think: Think, drawer: D, begin: Duration, total: u64) -> Users<D> {
         Users { count, think, drawer, begin, end: Instant(u64::MAX), left: total }
     }
 
-    /// The same, and nobody asks from `end` on.
+    /// Ends the users' activity at `end`.
     pub fn until(mut self, end: Duration) -> Users<D> {
         self.end = Instant::default() + end;
         self
@@ -93,7 +93,7 @@ impl<D: Draw> Automaton for Users<D> {
     }
 }
 
-/// Sessions that come by themselves; each asks so many times, one after the other.
+/// Sessions with independent arrivals; each issues several I/Os, one after the other.
 #[derive(Clone, Debug)]
 pub struct Sessions {
     arrivals: Arrivals,
@@ -106,7 +106,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// `total` sessions from `begin` on, each with `each` I/Os.
+    /// Creates `total` sessions from `begin` on, each with `each` I/Os.
     pub fn new(
         arrival: Arrival,
         each: u32,
@@ -120,13 +120,13 @@ impl Sessions {
         Sessions { arrivals, each, think, drawer, begin, end: Instant(u64::MAX), left: total }
     }
 
-    /// The same, and nobody comes or asks from `end` on.
+    /// Ends arrivals and activity at `end`.
     pub fn until(mut self, end: Duration) -> Sessions {
         self.end = Instant::default() + end;
         self
     }
 
-    /// The next session's first I/O, and a call for the one behind it.
+    /// Requests the next session's first I/O, and a call for the following session.
     fn come(&mut self, out: &mut Vec<Request>) {
         if self.left == 0 || self.each == 0 {
             return;
@@ -139,7 +139,7 @@ impl Sessions {
         }
     }
 
-    /// The next I/O of a session that has so many before it.
+    /// Requests the next I/O of a session with `left` I/Os left.
     fn go_on(&mut self, now: Instant, left: u64, out: &mut Vec<Request>) {
         let at = now + self.think.draw(self.drawer.random());
         if at < self.end {

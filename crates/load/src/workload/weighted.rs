@@ -1,6 +1,6 @@
-//! One of several, by weight.
+//! Weighted random choice.
 
-/// Things to choose from, each with its weight; the sums are made once.
+/// Choices with their weights, which are summed once.
 ///
 /// ```
 /// use load::workload::Weighted;
@@ -12,16 +12,16 @@
 /// ```
 #[derive(Clone, Debug)]
 pub struct Weighted<T> {
-    /// The sum of the weights up to here, as a share of all; and what is chosen below it.
+    /// Cumulative weights as shares of the total, each with its choice.
     among: Vec<(f64, T)>,
 }
 
-/// So few are looked through one after the other, which is quicker than to halve.
+/// Number of choices up to which a linear search is faster than a binary one.
 const FEW: usize = 8;
 
 impl<T> Weighted<T> {
-    /// Chooses among these. Weights that are not positive numbers count as 0; if all are 0, each
-    /// is as likely as any other.
+    /// Creates a choice. Weights that are not positive numbers count as 0; if all are 0, the choice
+    /// is uniform.
     ///
     /// # Panics
     /// If there are none.
@@ -39,13 +39,13 @@ impl<T> Weighted<T> {
         Weighted { among: summed.collect() }
     }
 
-    /// One of them.
+    /// Draws a choice.
     pub fn draw(&self, random: &mut fastrand::Rng) -> &T {
         let number = self.index(random);
         &self.among[number].1
     }
 
-    /// One of them, to be changed.
+    /// Draws a choice for modification.
     pub fn draw_mut(&mut self, random: &mut fastrand::Rng) -> &mut T {
         let number = self.index(random);
         &mut self.among[number].1

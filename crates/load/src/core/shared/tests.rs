@@ -1,4 +1,4 @@
-//! Who leads, step by step.
+//! Leader changes, step by step.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Calls filaments with what is ready, and puts what they ask for where it belongs.
+//! Calls of filaments with ready events, and the queueing of their requests.
 
 use super::{LONG_NS, PRE_SPIN_NS, State, Worker};
 use crate::core::queue::NEVER;
@@ -16,7 +16,7 @@ impl Worker<'_> {
         let now = self.schedule_now();
         let mut called = None;
         for (filament, event) in ready.drain(..) {
-            // What one hears in a row, it hears in one call.
+            // Consecutive events of one filament are delivered in one call.
             if let Some(other) = called.replace(filament)
                 && other != filament
             {
@@ -30,7 +30,7 @@ impl Worker<'_> {
         self.ready = ready;
         let mut hinted = std::mem::take(&mut self.hinted);
         for (at, filament) in hinted.drain(..) {
-            // The schedule may have been moved since the hint was taken.
+            // The schedule may have been shifted since the hint was taken.
             let now = now.max(at);
             self.done += 1;
             self.shared.filaments[filament as usize].hear(now, &mut self.heard);
@@ -44,8 +44,8 @@ impl Worker<'_> {
         State::Queue
     }
 
-    /// Notes how long calling took, for so many events and requests. What took far longer than
-    /// that many do was not the filaments' doing, most likely: the machine was elsewhere.
+    /// Records the duration of calls with this many events and requests. A far longer time than
+    /// usual was most likely a gap in processor time.
     fn note_call(&mut self, begin: u64, units: usize) {
         let now = self.now();
         let took = now.saturating_sub(begin);
@@ -63,7 +63,7 @@ impl Worker<'_> {
         self.unit_ns = (self.unit_ns * 7 + each) / 8;
     }
 
-    /// Calls a filament with what it heard. If somebody else is calling it, it hears it later.
+    /// Calls a filament with its events. If another worker is calling it, delivery is deferred.
     fn call_one(&mut self, id: FilamentId, now: u64) {
         let place = &self.shared.filaments[id as usize];
         let mut filament = match place.filament.try_lock() {
@@ -111,17 +111,18 @@ impl Worker<'_> {
                     self.say(to, at, Event::Message { from: filament, parcel });
                 }
             }
-            // For what is carried on nobody need be woken.
+            // Carried I/Os need no wake-up.
             earliest = earliest.min(at);
         }
         self.asked = asked;
-        // Counted before anybody can see and do it: else nothing would seem to be left.
+        // Counted before other workers can see and complete it: otherwise no work would seem to
+        // remain.
         self.shared.count(added, std::mem::take(&mut self.done));
         self.shared.ios.add(&self.order, &mut self.ios);
         self.shared.hints.add(&self.order, &mut self.hints);
         self.shared.rouse(earliest);
         if crowded && self.driver.room() <= self.carried.len() {
-            // Others may have room for what is left.
+            // Others may have room for the rest.
             self.shared.wake_one();
         }
         if self.carried.is_empty() { State::Check } else { State::Execute }
@@ -129,7 +130,7 @@ impl Worker<'_> {
 
     fn say(&mut self, to: FilamentId, at: u64, event: Event) {
         let Some(place) = self.shared.filaments.get(to as usize) else {
-            // Nobody: a message into the void has been delivered.
+            // No such filament: the message is dropped.
             self.done += 1;
             return;
         };

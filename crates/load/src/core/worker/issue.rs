@@ -1,4 +1,4 @@
-//! Issues what is due.
+//! Issue of due I/Os.
 
 use super::{Flight, READY_NS, SEQUENCE, SEQUENCE_SHIFT, State, WORKER_SHIFT, Worker};
 use crate::core::Late;
@@ -6,7 +6,7 @@ use crate::core::shared::Pending;
 use crate::{Cause, Outcome};
 use std::sync::atomic::Ordering;
 
-/// An I/O is late if it is issued so long after its time, ns; then it is said why.
+/// Lateness from which an I/O counts as late and gets a cause, in ns.
 const LATE_NS: u64 = 1_000;
 
 impl Worker<'_> {
@@ -20,7 +20,7 @@ impl Worker<'_> {
         while let Some((first, _)) = rest.first() {
             let now = self.pre_spin(*first);
             let max = match self.shared.late {
-                // Each may move those behind it.
+                // Each may shift the following ones.
                 Late::Shift(_) => 1,
                 Late::CatchUp | Late::Skip(_) | Late::Stop(_) => self.driver.batch_max(),
             };
@@ -39,21 +39,21 @@ impl Worker<'_> {
         self.carried = carried;
         self.mind();
         if !self.ready.is_empty() {
-            // Of those that were skipped.
+            // Events of skipped I/Os.
             return State::Call;
         }
         self.shared.count(0, std::mem::take(&mut self.done));
         State::Check
     }
 
-    /// Watches the clock again, if this worker leads.
+    /// Resumes watching the clock, if this worker leads.
     pub(super) fn mind(&self) {
         if self.shared.leader.load(Ordering::Relaxed) == self.id {
             self.shared.neglect(false);
         }
     }
 
-    /// Spins until the time has come; the time by the schedule.
+    /// Spins until a time. Returns the schedule time.
     fn pre_spin(&mut self, at: u64) -> u64 {
         let mut now = self.schedule_now();
         if now >= at {
@@ -72,7 +72,7 @@ impl Worker<'_> {
         now
     }
 
-    /// Whether an I/O is to be issued, late as it may be.
+    /// Reports whether a possibly late I/O is to be issued.
     fn is_in_time(&mut self, at: u64, now: u64, pending: &Pending) -> bool {
         let late = now - at;
         match self.shared.late {
@@ -126,12 +126,12 @@ impl Worker<'_> {
         let after = self.now();
         let took = after.saturating_sub(now);
         self.spent.submission_ns += took;
-        // What took long may do so again: it is forgotten slowly.
+        // A slow submission may recur, so the maximum decays slowly.
         self.flush_ns = took.max((self.flush_ns * 31 + took) / 32);
     }
 
-    /// Gives the lead away before something that takes so long, if that is worth it: to who stands
-    /// by always; somebody is woken for it only if that is sooner, and something is due before.
+    /// Hands over the lead before an operation of this duration, if worthwhile: always to a
+    /// standby; otherwise only if the wake-up is faster and other work is due before.
     pub(super) fn hand_over_before(&self, busy_ns: u64) {
         if self.shared.leader.load(Ordering::Relaxed) != self.id {
             return;
@@ -143,7 +143,7 @@ impl Worker<'_> {
         if ready || worth {
             self.shared.hand_over();
         } else {
-            // Whoever comes by meanwhile, with something to wait for, takes it.
+            // Meanwhile any worker that is about to wait takes the lead.
             self.shared.neglect(busy_ns > self.shared.wake_ns.0);
         }
     }

@@ -1,4 +1,4 @@
-//! Watches the clock, or sleeps.
+//! Watching the clock and sleeping.
 
 use super::{PRE_SPIN_NS, READY_NS, State, Worker};
 use crate::core::policy::Policy;
@@ -8,33 +8,33 @@ use reactor::precise::{self, Priority};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Work of the worker's own is done when there is so much time until the next event, ns.
+/// Minimum time before the next event for housekeeping, in ns.
 const QUIET_NS: u64 = 20_000;
 
-/// How often the clock is calibrated, and how long a batch is kept that is not full, ns.
+/// Interval of clock calibration, and the maximum age of a partial batch, in ns.
 const CALIBRATE_NS: u64 = 1_000_000_000;
 const KEEP_NS: u64 = 20_000_000;
 
-/// At real-time priority: how long a worker leads before it offers the lead, and, where nobody
-/// takes it, how long it naps in each period, ns (7 % and a wake-up; measured).
+/// At real-time priority: time after which a leader offers the lead, and, without a successor, the
+/// length of a nap in each period, in ns (7 % and a wake-up; measured).
 const LEAD_NS: u64 = 400_000;
 const PERIOD_NS: u64 = 950_000;
 const NAP_NS: u64 = 75_000;
 
-/// A leader that has not looked at the clock for so long is relieved by whoever stands by, ns.
+/// Silence after which the standby relieves the leader, in ns.
 const SILENT_NS: u64 = 5_000;
 
-/// How long a worker stands by in vain until it looks again whether it should, ns.
+/// Time after which a standby reconsiders whether it should continue, in ns.
 const STAND_BY_NS: u64 = 10_000_000;
 
-/// If for so long nothing has had a time, ns, the leader rests, for so long at most.
+/// Time without timed work after which the leader rests, and the maximum length of a rest, in ns.
 const UNTIMED_NS: u64 = 200_000;
 const REST_NS: u64 = 10_000_000;
 
-/// The longest sleep of a worker that leads, ns.
+/// Maximum sleep of a leader, in ns.
 const DOZE_NS_MAX: u64 = 100_000_000;
 
-/// How long a worker sleeps that has nothing to do; it is woken if it has.
+/// Maximum sleep of an idle worker; new work wakes it.
 const SLEEP: Duration = Duration::from_millis(100);
 
 impl Worker<'_> {
@@ -47,7 +47,7 @@ impl Worker<'_> {
         loop {
             let now = self.now();
             let scheduled = now.saturating_sub(self.shared.shift.load(Ordering::Relaxed));
-            // What is added behind this look wakes whoever sleeps on it.
+            // Work added after this look wakes a worker that sleeps because of it.
             let queued = (self.shared.hints.due(), self.shared.ios.due());
             let seen = queued.0.min(queued.1);
             let ios = queued.1.saturating_sub(PRE_SPIN_NS);
@@ -67,7 +67,7 @@ impl Worker<'_> {
             if self.driver.any_work() || self.shared.is_over() {
                 break;
             }
-            // What there is no room for is not waited for: an I/O that ends makes room.
+            // Without room, an I/O is not waited for: a completion makes room.
             let due = queued.0.min(if full { NEVER } else { ios });
             let stopped = scheduled > self.shared.end_ns() && seen != NEVER;
             if due <= scheduled || self.shared.is_done() || (stopped && !full) {
@@ -91,8 +91,8 @@ impl Worker<'_> {
         State::Check
     }
 
-    /// Sleeps, because what others do has no times: there is no clock to watch until somebody asks
-    /// for something, and whoever does may lead.
+    /// Sleeps because there is no timed work: there is no clock to watch until the next request,
+    /// and the worker that makes it may lead.
     fn rest(&mut self, now: u64, seen: u64) {
         self.keep_house(now);
         self.shared.neglect(true);
@@ -103,7 +103,7 @@ impl Worker<'_> {
         self.mind();
     }
 
-    /// What is done while there is nothing to do for so long.
+    /// Uses the time without work.
     fn pass_time(&mut self, now: u64, spare: u64, seen: u64) {
         if spare > QUIET_NS || now > self.calibrated + 2 * CALIBRATE_NS {
             self.keep_house(now);
@@ -117,10 +117,10 @@ impl Worker<'_> {
         }
     }
 
-    /// Somebody else is to lead; or this worker sleeps a little itself.
+    /// Passes the lead to another worker, or sleeps briefly.
     fn nap(&mut self, now: u64, spare: u64, seen: u64) {
         let led = self.led_ns(now);
-        // An heir that does not come may wait for somebody who is less urgent than this worker.
+        // A selected successor may be waiting for a less urgent thread.
         if self.shared.workers > 1 && self.shared.offer_lead() && led <= PERIOD_NS {
             return std::hint::spin_loop();
         }
@@ -130,17 +130,17 @@ impl Worker<'_> {
         }
     }
 
-    /// How long it has led without a nap, ns. The clock may have been set back a little.
+    /// Time for which it has led without a nap, in ns. The clock may have been set back slightly.
     fn led_ns(&self, now: u64) -> u64 {
         now.saturating_sub(self.lead_since.unwrap_or(now))
     }
 
-    /// Sleeps for so long, if nothing is due earlier than was seen; what it sleeps longer is lost.
+    /// Sleeps for `span`, unless work was added that is due before `seen`; oversleep is lost time.
     fn doze(&mut self, now: u64, span: u64, seen: u64) {
         let span = span.min(DOZE_NS_MAX);
         let until = now + span;
         self.shared.fall_asleep(self.id, until);
-        // Who adds something from here on wakes this worker.
+        // Work added from here on wakes this worker.
         if self.shared.due() >= seen && !self.shared.is_over() {
             self.driver.wait(Duration::from_nanos(span));
         }
@@ -153,7 +153,7 @@ impl Worker<'_> {
         self.watch.begin(woken);
     }
 
-    /// Becomes as urgent as the policy wants it.
+    /// Sets the priority that the policy requires.
     fn take_policy(&mut self) {
         let policy = self.shared.policy();
         if self.policy == Some(policy) {
@@ -164,7 +164,7 @@ impl Worker<'_> {
             Policy::Nap => Priority::RealTime,
             Policy::Spin | Policy::Sleep => Priority::Ordinary,
         };
-        // Permission was asked for before; without it the loss is measured all the same.
+        // Permission was checked before; without it, the loss is measured anyway.
         let _ = precise::set_priority(priority);
         self.watch.begin(self.now());
     }
@@ -200,18 +200,18 @@ impl Worker<'_> {
         State::Check
     }
 
-    /// Whether it is worth a processor to take the lead at once: handing over takes long here, and
-    /// nobody else needs it.
+    /// Reports whether a standby is worth a processor: submissions are slow here, and no other
+    /// process needs it.
     fn should_stand_by(&self) -> bool {
         let long = self.flush_ns > READY_NS && self.driver.is_alone();
-        // Two of them on one processor would be in each other's way.
+        // Two workers on one processor would disturb each other.
         long && self.policy == Some(Policy::Spin) && self.shared.workers <= self.processors
     }
 
-    /// Spins until nobody leads, or whoever leads does not watch the clock.
+    /// Spins until there is no leader, or the leader is unresponsive.
     fn watch_leader(&mut self) {
         let begin = self.now();
-        // The leader's clock may differ from this worker's: what counts is whether it goes on.
+        // The leader's clock may differ from this worker's, so only changes count.
         let mut heard = (self.shared.last_beat(), begin);
         loop {
             let leader = self.shared.leader.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! A session, fed with what servers may say, in pieces.
+//! Sessions fed with server responses, in pieces.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn talk() -> Talk {
     )
 }
 
-/// What one answer, cut into pieces of `cut` bytes, ends.
+/// Returns the completions of one response, split into pieces of `cut` bytes.
 fn answer(kind: Kind, text: &str, cut: usize) -> Result<Vec<(u64, Outcome)>, &'static str> {
     let (mut talk, mut out, mut ended) = (talk(), Vec::new(), Vec::new());
     talk.ask(5, &Io { kind, file: 3, offset: 10, len: 20 }, &mut out);

@@ -1,4 +1,4 @@
-//! Before the run: version, attach, walks and opens, one after the other.
+//! Connection setup before a run: version, attach, walks and opens, one after the other.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "straight-line talk: what is no answer to the question is an error, whatever it is"
@@ -9,23 +9,23 @@ use crate::driver::server::{Server, Stream, numbered};
 use std::io::{self, Read, Write};
 use wire::ninep::{NO_FID, NO_TAG, Names, Rmessage, Tmessage, frame_size};
 
-/// The size of messages that is asked for, bytes: 1 MiB of data and what stands around it.
+/// Requested message size in bytes: 1 MiB of data and its overhead.
 pub(super) const SIZE: u32 = (1 << 20) + super::OVERHEAD;
 
-/// Most names of one walk.
+/// Maximum names in a walk.
 const NAMES_MAX: usize = 16;
 
-/// The root of the tree.
+/// Fid of the root.
 const ROOT: u32 = 0;
 
-/// Linux's number.
+/// Linux open flag.
 const O_RDWR: u32 = 2;
 
-/// `OREAD` and `ORDWR` of 9P2000.
+/// Open modes of 9P2000.
 const OREAD: u8 = 0;
 const ORDWR: u8 = 2;
 
-/// A connection on which both sides know of each other.
+/// Connection after version negotiation and attach.
 pub(super) struct Greeted {
     stream: Stream,
     size_max: u32,
@@ -33,21 +33,21 @@ pub(super) struct Greeted {
     reply: Vec<u8>,
 }
 
-/// What a server said to a request.
+/// Reply of a server.
 enum Said {
-    /// It refused, and why.
+    /// Error, with its text.
     No(String),
-    /// It did it; how many names a walk came.
+    /// Success, with the number of names walked.
     Yes(usize),
-    /// The version: the size of messages, and its name.
+    /// Version reply: message size and version.
     Version(u32, String),
 }
 
 impl Greeted {
-    /// Connects and attaches to a tree, in 9P2000.L, or in 9P2000 if that is what the server knows.
+    /// Connects and attaches to a tree, with 9P2000.L, or 9P2000 if the server knows only that.
     ///
     /// # Errors
-    /// If the server cannot be reached, or does not speak 9P.
+    /// If the server is unreachable or does not speak 9P.
     pub(super) fn greet(server: &Server, aname: &str) -> io::Result<Greeted> {
         let stream = server.connect()?;
         let mut greeted = Greeted { stream, size_max: SIZE, linux: true, reply: Vec::new() };
@@ -56,7 +56,7 @@ impl Greeted {
             Said::Version(size, version) if version == "9P2000.L" && size > 1024 => {
                 greeted.size_max = size.min(SIZE);
             }
-            // A connection whose offer was not taken may be of no more use.
+            // After a rejected version the connection may be unusable.
             _other => greeted = Greeted::greet_plainly(server)?,
         }
         let uid = rustix::process::getuid().as_raw();
@@ -82,10 +82,10 @@ impl Greeted {
         }
     }
 
-    /// Opens files 0 to `files` at a path with numbers in it.
+    /// Opens files 0 to `files` at a path with a number in it.
     ///
     /// # Errors
-    /// What the server says.
+    /// The server's error.
     pub(super) fn open(&mut self, path: &str, files: u32, writes: bool) -> io::Result<()> {
         (0..files.max(1)).try_for_each(|file| self.open_one(&numbered(path, file), file, writes))
     }
@@ -109,7 +109,7 @@ impl Greeted {
         self.must("open", path, &open)
     }
 
-    /// Walks from the root; a fid is there only if all of the walk is done.
+    /// Walks from the root; the fid exists only after a complete walk.
     fn walk(&mut self, fid: u32, names: &[&[u8]]) -> io::Result<Said> {
         let mut from = ROOT;
         let mut chunks: Vec<&[&[u8]]> = names.chunks(NAMES_MAX).collect();
@@ -127,7 +127,7 @@ impl Greeted {
         Ok(Said::Yes(names.len()))
     }
 
-    /// The connection; how large messages may be, and whether it is 9P2000.L.
+    /// Returns the connection, the maximum message size, and whether it uses 9P2000.L.
     pub(super) fn into_parts(self) -> (Stream, u32, bool) {
         (self.stream, self.size_max, self.linux)
     }
@@ -139,7 +139,7 @@ impl Greeted {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the reply.
     fn call(&mut self, tag: u16, message: &Tmessage<'_>) -> io::Result<Said> {
         let mut bytes = Vec::new();
         message.encode(tag, &mut bytes);

@@ -1,4 +1,4 @@
-//! A session, fed with what servers may say.
+//! A session fed with server replies.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn reply(tag: u16, message: &Rmessage<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The tags of what a session says.
+/// Returns the tags of a session's messages.
 fn tags(mut bytes: &[u8]) -> Vec<u16> {
     let mut tags = Vec::new();
     while let Some(size) = frame_size(bytes) {

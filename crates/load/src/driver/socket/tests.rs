@@ -1,4 +1,4 @@
-//! Connections that end, and servers that go, by an HTTP server made for it.
+//! Connections that end and servers that disappear, with a scripted HTTP server.
 #![allow(clippy::disallowed_methods, reason = "the server waits, in threads of its own")]
 
 use crate::driver::server::Server;
@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Answers so many requests of each connection, then ends it: in the last answer it says so, if
-/// it is polite.
+/// Serves this many requests on each connection, then closes it; a polite server announces that in
+/// its last response.
 fn server(listener: TcpListener, each: usize, polite: bool) {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -30,7 +30,7 @@ fn answer(mut stream: &TcpStream, each: usize, polite: bool) {
             return;
         }
     }
-    // An ill-mannered one takes the next request and goes.
+    // An impolite one reads the next request and closes.
     let _ = polite || lines.any(|line| line.is_empty());
 }
 
@@ -41,7 +41,7 @@ fn target(listener: &TcpListener) -> Http {
     Http { url, connections: 2, io_max: 4, troubles: Troubles::default() }
 }
 
-/// What becomes of one more I/O.
+/// Returns the outcome of one more I/O.
 fn one(driver: &mut dyn Driver) -> Outcome {
     let mut ended = Vec::new();
     let late = Instant::now() + Duration::from_secs(60);
@@ -86,7 +86,7 @@ fn what_was_under_way_on_a_lost_connection_fails_and_the_rest_goes_on() {
     let all: Vec<Outcome> = (0..50).map(|_| one(&mut *driver)).collect();
     let lost = all.iter().filter(|outcome| matches!(outcome, Outcome::Failed(_))).count();
     let done = all.iter().filter(|outcome| **outcome == Outcome::Done(4)).count();
-    // One of five on each; how they are spread over the two depends on how long dialling takes.
+    // One of five on each; their distribution over the two depends on the reconnection time.
     assert!((9..=10).contains(&lost) && lost + done == 50, "{all:?}");
 }
 

@@ -1,12 +1,12 @@
-//! Counts different things in little memory.
+//! Approximate count of distinct elements in little memory.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// How many bits of a hash choose a register.
+/// Bits of a hash that select a register.
 const BITS: u32 = 12;
 
-/// An estimate of how many different blocks there are: HyperLogLog (Flajolet and others, 2007) with
-/// 4096 registers, so that its standard error is 1.04 / √4096 = 1.6 %.
+/// Estimator of the number of distinct blocks: HyperLogLog (Flajolet and others, 2007) with 4096
+/// registers, with a standard error of 1.04 / √4096 = 1.6 %.
 #[derive(Clone, Debug)]
 pub struct Distinct {
     registers: Vec<u8>,
@@ -19,12 +19,12 @@ impl Default for Distinct {
 }
 
 impl Distinct {
-    /// Nothing yet.
+    /// Creates an empty estimator.
     pub fn new() -> Distinct {
         Distinct { registers: vec![0; 1 << BITS] }
     }
 
-    /// Sees a block of a file.
+    /// Adds a block of a file.
     pub fn add(&mut self, file: u32, block: u64) {
         let mut key = [0; 12];
         key[..4].copy_from_slice(&file.to_le_bytes());
@@ -36,7 +36,8 @@ impl Distinct {
         self.registers[register] = self.registers[register].max(rank);
     }
 
-    /// How many different ones were seen, about. Small numbers are counted by empty registers.
+    /// Returns the estimated number of distinct elements. Small numbers are counted by empty
+    /// registers.
     pub fn count(&self) -> u64 {
         let many = self.registers.len() as f64;
         let sum: f64 = self.registers.iter().map(|rank| 0.5_f64.powi(i32::from(*rank))).sum();

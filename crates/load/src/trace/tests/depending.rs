@@ -28,7 +28,7 @@ fn a_completion_too_near_or_too_long_ago_does_not_matter_but_the_last_one() {
     assert_eq!((far[2].parents.clone(), far[2].think_ns), (vec![1], 4993));
 }
 
-/// The rule as its definition has it: all candidates, less the ancestors of others.
+/// Naive implementation of the definition: all candidates, minus the ancestors of others.
 fn naive(rule: Dependence, records: &[Traced], at: usize) -> BTreeSet<u64> {
     let done = |record: &Traced| record.completed_ns().expect("times are known");
     let now_ns = records[at].at_ns;

@@ -1,4 +1,4 @@
-//! Which format a file has.
+//! Format detection.
 
 use super::super::{blkparse, detect, hfplayer, mqsim, msr, recording, spc};
 use super::*;
@@ -6,7 +6,7 @@ use crate::{Outcome, Record, records};
 use expect_test::expect;
 use std::path::Path;
 
-/// A small trace of each format.
+/// Returns a small trace of each format.
 pub(in super::super) fn samples() -> Vec<(Format, Vec<u8>)> {
     vec![
         (Format::BlktraceBinary, blktrace(false)),
@@ -25,7 +25,7 @@ pub(in super::super) fn samples() -> Vec<(Format, Vec<u8>)> {
     ]
 }
 
-/// What a run writes down, with an I/O that was skipped.
+/// Returns records of a run, with a skipped I/O.
 pub(super) fn run() -> Vec<u8> {
     let record = |issued_ns, outcome| Record {
         issued_ns,

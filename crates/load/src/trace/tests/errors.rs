@@ -1,9 +1,9 @@
-//! What is said about traces that cannot be read.
+//! Error messages for unreadable traces.
 
 use super::*;
 use expect_test::expect;
 
-/// The message of the first error.
+/// Returns the message of the first error.
 fn message(bytes: &[u8], format: Format) -> String {
     let first = reader(bytes, Some(format)).and_then(|mut reader| {
         let error = reader.find_map(Result::err);

@@ -1,4 +1,4 @@
-//! Each format, read as it is written.
+//! Reading of each format.
 
 use super::*;
 use expect_test::{Expect, expect};

@@ -1,4 +1,4 @@
-//! Recordings: written, cut, damaged, gone on with, converted and made anonymous.
+//! Recordings: written, truncated, damaged, appended to, converted and anonymized.
 
 use super::super::{
     Converted, Files, Plan, Write, anonymize, convert, iolog, msr, recording, writer,
@@ -6,7 +6,7 @@ use super::super::{
 use super::*;
 use expect_test::expect;
 
-/// A small recording: two runs of a server, names of several slots.
+/// Returns a small recording: two runs of a server, with names of several slots.
 pub(in super::super) fn sample() -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = recording::Writer::new();

@@ -1,4 +1,4 @@
-//! What the parts of a workload file come to: filaments, wishes, and words.
+//! Conversion of workload parts to filaments, requirements and descriptions.
 
 use super::Part;
 #[cfg(doc)]
@@ -12,10 +12,10 @@ use crate::workload::{Mix, Pace, postmark::PostMark, spc1};
 use crate::{Event, Filament, Kind, Request};
 use base::{Automaton, Instant};
 
-/// A filament whose files have other numbers.
+/// Filament with renumbered files.
 struct Renumbered {
     inner: Box<dyn Filament>,
-    /// What it calls file 0.
+    /// Number of its file 0.
     first: u32,
 }
 
@@ -38,7 +38,7 @@ fn renumbered(inner: Box<dyn Filament>, first: u32) -> Box<dyn Filament> {
     if first == 0 { inner } else { Box::new(Renumbered { inner, first }) }
 }
 
-/// The part of a target that is used: from here on, so many bytes (0: all that is left).
+/// Returns the length of the used part of a target, from `from`; `span` 0 means the rest.
 fn used(from: u64, span: u64, target: u64) -> Result<u64, String> {
     let left = target.checked_sub(from);
     let left = left.ok_or(format!("`from` is {from}, but the target has {target} bytes"))?;
@@ -49,7 +49,7 @@ fn used(from: u64, span: u64, target: u64) -> Result<u64, String> {
     }
 }
 
-/// A mix on this target.
+/// Fits a mix to this target.
 fn placed(mix: &Mix, target: u64) -> Result<Mix, String> {
     let span = used(mix.begin, mix.span, target)?;
     let longest = u64::from(mix.size.max());
@@ -60,14 +60,15 @@ fn placed(mix: &Mix, target: u64) -> Result<Mix, String> {
 }
 
 impl What {
-    /// Whether it goes on for ever if nobody ends it.
+    /// Reports whether it runs forever unless ended.
     pub(super) fn is_endless(&self) -> bool {
         !matches!(self, What::PostMark(_) | What::Replay { .. })
     }
 }
 
 impl Part {
-    /// Its filament on a target of so many bytes; the numbers of its own files begin at `first`.
+    /// Returns its filament on a target of this size in bytes; its own files are numbered from
+    /// `first`.
     pub(super) fn filament(
         &self,
         target: u64,
@@ -117,7 +118,7 @@ impl Part {
         }))
     }
 
-    /// What is to be replayed, if it is that.
+    /// Returns the trace to replay, for a replay.
     pub(super) fn replay(&self) -> Option<Replay> {
         match &self.what {
             What::Replay { trace, speed, way, depth } => Some(Replay {
@@ -138,12 +139,12 @@ impl Part {
         }
     }
 
-    /// The files that must be there, if they are a set.
+    /// Returns the file set that must exist, if it has one.
     pub(super) fn set(&self) -> Option<FileSet> {
         if let What::SpecWeb { set, .. } = &self.what { Some(*set) } else { None }
     }
 
-    /// The mix, if it has one.
+    /// Returns the mix, if it has one.
     fn mix(&self) -> Option<&Mix> {
         match &self.what {
             What::Stream { mix, .. } | What::Users { mix, .. } | What::Sessions { mix, .. } => {
@@ -157,7 +158,7 @@ impl Part {
         }
     }
 
-    /// How many files it uses of those that parts share.
+    /// Number of shared files used.
     pub(super) fn shared_files(&self) -> u32 {
         match &self.what {
             What::Stream { mix, .. } | What::Users { mix, .. } | What::Sessions { mix, .. } => {
@@ -168,7 +169,7 @@ impl Part {
         }
     }
 
-    /// How many files are its own.
+    /// Number of files of its own.
     pub(super) fn own_files(&self) -> u32 {
         match &self.what {
             What::PostMark(setup) => setup.numbers(),
@@ -245,7 +246,7 @@ impl Part {
         }
     }
 
-    /// What it is, for people.
+    /// Describes the part, for people.
     pub(super) fn describe(&self) -> String {
         let what = match &self.what {
             What::Stream { arrival, mix } => format!("{}/s {}", arrival.rate(), words(mix)),
@@ -282,7 +283,7 @@ impl Part {
     }
 }
 
-/// What comes when, in words.
+/// Describes a pace.
 fn paced(pace: &Pace, count: &str) -> String {
     match pace {
         Pace::Open(arrival) => format!("{}/s", arrival.rate()),
@@ -290,7 +291,7 @@ fn paced(pace: &Pace, count: &str) -> String {
     }
 }
 
-/// A mix in words.
+/// Describes a mix.
 fn words(mix: &Mix) -> String {
     let total: f64 = mix.kinds.iter().map(|(_, weight)| weight).sum();
     let kinds: Vec<String> = mix

@@ -1,4 +1,4 @@
-//! What is drawn: sizes, kinds, places, arrivals and times to think, as people write them.
+//! Textual forms of distributions: sizes, kinds, offsets, arrivals and think times.
 
 use super::values::{Bytes, Time, bytes, io_size, seconds, time};
 use crate::Kind;
@@ -8,7 +8,7 @@ use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAcces
 use std::fmt;
 use std::time::Duration;
 
-/// Most entries of a list or a table of choices.
+/// Maximum entries of a list or a table of choices.
 const CHOICES_MAX: usize = 1000;
 
 fn weight(weight: f64) -> Result<f64, String> {
@@ -18,7 +18,7 @@ fn weight(weight: f64) -> Result<f64, String> {
     Err("a weight is a number, 0 or more".to_string())
 }
 
-/// Weights are of use only if one of them is not 0.
+/// Checks that at least one weight is positive.
 fn weighted<T>(among: Vec<(T, f64)>) -> Result<Vec<(T, f64)>, String> {
     if among.iter().all(|(_, weight)| *weight == 0.0) {
         return Err("there is nothing to choose from: one weight must be above 0".to_string());
@@ -26,7 +26,7 @@ fn weighted<T>(among: Vec<(T, f64)>) -> Result<Vec<(T, f64)>, String> {
     Ok(among)
 }
 
-/// Sizes of I/Os: one, a table of sizes with weights, or a range.
+/// I/O sizes: one, a table of sizes with weights, or a range.
 #[derive(Clone, Debug)]
 pub(super) struct Sizes(pub(super) Size);
 
@@ -132,7 +132,7 @@ impl<'de> Deserialize<'de> for Kinds {
     }
 }
 
-/// A place that is not a list of others.
+/// Distribution of offsets, other than a mixture.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Single {
@@ -155,11 +155,11 @@ impl Single {
     }
 }
 
-/// Places: one way to choose them, or a list of ways with weights.
+/// Distribution of offsets, or a weighted mixture of them.
 #[derive(Clone, Debug)]
 pub(super) struct Places(pub(super) Place);
 
-/// One of a list.
+/// Entry of a mixture.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listed {
@@ -208,27 +208,27 @@ impl<'de> Deserialize<'de> for Places {
     }
 }
 
-/// How I/Os come, but for the rate.
+/// Arrival process without its rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Comes {
-    /// At equal times.
+    /// Constant intervals.
     #[default]
     Uniform,
-    /// At exponential times.
+    /// Exponential intervals.
     Poisson,
-    /// At short and long times.
+    /// Short and long intervals.
     Hyper {
-        /// Of short ones.
+        /// Share of short ones.
         share: f64,
-        /// How much shorter.
+        /// Ratio of long to short ones.
         factor: f64,
     },
-    /// For a while, and then not for a while.
+    /// Alternating on- and off-periods.
     OnOff(Duration, Duration),
 }
 
 impl Comes {
-    /// At this rate.
+    /// Returns the arrival process at this rate.
     pub(super) fn at(self, rate: f64) -> Arrival {
         match self {
             Comes::Uniform => Arrival::Uniform { rate },
@@ -306,7 +306,7 @@ fn comes(
     }
 }
 
-/// A time to think: always the same, or exponential.
+/// Think time: constant or exponential.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Thinks(pub(super) Think);
 

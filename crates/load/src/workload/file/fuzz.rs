@@ -1,11 +1,11 @@
-//! Workload files that somebody garbled: whatever they say, nothing panics, and nothing grows.
+//! Corrupt workload files: parsing and starting them never panics, and memory stays bounded.
 
 use super::Workload;
 use super::tests::EXAMPLES;
 use crate::Event;
 use base::Instant;
 
-/// Words that mean something, and numbers at the edges.
+/// Meaningful words, and extreme numbers.
 const WORDS: [&str; 36] = [
     "0",
     "1",
@@ -55,14 +55,14 @@ fn garble(text: &str, random: &mut fastrand::Rng) -> String {
             1 => bytes.insert(at, random.u8(..)),
             2 => bytes.extend_from_within(at..end),
             3 => drop(bytes.splice(at..at, random.choice(WORDS).unwrap_or("").bytes())),
-            // Values are where it is worth most.
+            // Changes of values are the most productive.
             _ => value(&mut bytes, at, random),
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Another value behind the next equals sign.
+/// Replaces the value after the next equals sign.
 fn value(bytes: &mut Vec<u8>, at: usize, random: &mut fastrand::Rng) {
     let Some(equals) = bytes[at..].iter().position(|byte| *byte == b'=') else {
         return;
@@ -74,7 +74,7 @@ fn value(bytes: &mut Vec<u8>, at: usize, random: &mut fastrand::Rng) {
     drop(bytes.splice(begin..end, format!(" {word}").into_bytes()));
 }
 
-/// Whatever a workload file says: it is refused, or its filaments begin.
+/// Every file is rejected, or its filaments start.
 #[test]
 fn whatever_a_workload_file_says() {
     let mut random = fastrand::Rng::with_seed(0x10ad);

@@ -1,4 +1,4 @@
-//! The tables of a workload file, and what each of them is.
+//! Tables of a workload file, and their contents.
 
 mod check;
 
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use toml::Spanned;
 
-/// A whole file.
+/// Whole file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Document {
@@ -37,7 +37,7 @@ pub(super) struct Document {
     pub(super) replay: Vec<Spanned<ReplayTable>>,
 }
 
-/// `[run]`.
+/// Table `[run]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunTable {
@@ -52,7 +52,7 @@ pub(super) struct RunTable {
     pub(super) late: Option<String>,
 }
 
-/// What all parts say.
+/// Common fields of all parts.
 pub(super) struct Common {
     pub(super) name: Option<String>,
     pub(super) begin: Duration,
@@ -61,22 +61,22 @@ pub(super) struct Common {
     pub(super) seed: Option<u64>,
 }
 
-/// A table that is a part of the load.
+/// Table that defines a part of the load.
 pub(super) trait Table {
-    /// Its name in the file.
+    /// Table name.
     const KIND: &'static str;
 
-    /// What all parts say.
+    /// Returns the common fields.
     fn common(&self) -> Common;
 
-    /// What it is; or what is wrong with it.
+    /// Validates the table and returns its contents.
     fn what(self) -> Result<What, String>;
 }
 
-/// Tables with the fields of all parts, and with those of their own.
+/// Defines tables with the common fields and their own ones.
 macro_rules! tables {
     ($($name:ident = $kind:literal { $($(#[$attribute:meta])* $field:ident: $type:ty,)* })*) => {$(
-        /// The table of this name.
+        /// Table of this name.
         #[derive(Debug, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub(super) struct $name {
@@ -109,7 +109,7 @@ macro_rules! tables {
     )*};
 }
 
-/// Tables with the fields of all parts, those of a mix, and those of their own.
+/// Defines tables with the common fields, those of a mix, and their own ones.
 macro_rules! mixes {
     ($($name:ident = $kind:literal { $($(#[$attribute:meta])* $field:ident: $type:ty,)* })*) => {$(
         tables! {
@@ -127,7 +127,7 @@ macro_rules! mixes {
         }
 
         impl $name {
-            /// Its mix; the span is that of the target, if the table does not say.
+            /// Returns the mix; without a span, it uses the rest of the target.
             fn mix(&self) -> Result<Mix, String> {
                 let (kinds, size) = (self.kinds.clone(), self.size.clone());
                 Ok(Mix {
@@ -215,7 +215,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// How a trace is replayed; see [`crate::replay`].
+/// Replay mode of a trace; see [`crate::replay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
@@ -224,30 +224,31 @@ pub enum Way {
     Timed,
     /// As fast as possible.
     Fast,
-    /// With as many under way as in the trace.
+    /// With the queue depth of the trace.
     Loaded,
-    /// Each I/O after those that it waited for.
+    /// Each I/O after its predecessors.
     Dependent,
 }
 
-/// A trace to be replayed: whoever runs the workload opens it.
+/// Trace to replay, to be opened by the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
-    /// What the file calls it.
+    /// Name in the file.
     pub name: String,
-    /// Where the trace is.
+    /// Path of the trace.
     pub trace: PathBuf,
-    /// How many times faster than it was.
+    /// Speed factor.
     pub speed: f64,
-    /// In which of the four ways.
+    /// Replay mode.
     pub way: Way,
-    /// How many are under way at once, if it is replayed as fast as possible.
+    /// Queue depth, for the fastest replay.
     pub depth: u32,
-    /// When it begins and ends, and how many of its I/Os are replayed.
+    /// Start, end, and maximum I/Os.
     pub life: Life,
 }
 
-/// What a part does, checked but for the target's size. A span of 0 is what is left of the target.
+/// Contents of a part, validated except for the target's size. A span of 0 is the rest of the
+/// target.
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Stream { arrival: Arrival, mix: Mix },
@@ -260,7 +261,7 @@ pub(super) enum What {
     Replay { trace: PathBuf, speed: f64, way: Way, depth: u32 },
 }
 
-/// A table's own part of [`Table::what`].
+/// Specific part of [`Table::what`].
 trait Checked {
     fn checked(self) -> Result<What, String>;
 }

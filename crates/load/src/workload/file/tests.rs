@@ -1,4 +1,4 @@
-//! Workload files: what they come to in virtual time, and what is said of wrong ones.
+//! Workload files in virtual time, and their error messages.
 
 use super::*;
 use crate::simulated::{Queueing, run};
@@ -19,7 +19,7 @@ fn records(workload: &Workload) -> Vec<Record> {
     run(workload.filaments(TARGET).expect("it fits"), &mut device).records
 }
 
-/// I/Os a second of each filament, by name, from its first to the end of the run.
+/// Returns the I/Os per second of each filament, from its first I/O to the end of the run.
 fn rates(workload: &Workload, records: &[Record]) -> Vec<String> {
     let seconds = workload.run.seconds.expect("it says so").as_secs_f64();
     let names = workload.names();
@@ -118,7 +118,7 @@ fn each_part_ends_when_it_says() {
     assert_eq!(of(2).count(), 350);
 }
 
-/// What is said of each of these.
+/// Returns the error message of each file.
 fn said(texts: &[&str]) -> String {
     let said = texts.iter().map(|text| {
         let error = match Workload::parse(text) {

@@ -1,13 +1,13 @@
-//! Sizes and times, as people write them.
+//! Textual forms of sizes and times.
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use std::fmt;
 use std::time::Duration;
 
-/// The largest I/O, bytes.
+/// Maximum I/O size, in bytes.
 pub(super) const IO_MAX: u64 = 1 << 30;
 
-/// The longest time, s: about thirty years, so that it is a number of nanoseconds.
+/// Maximum time in s: about thirty years, so that it fits a number of ns.
 const TIME_MAX: f64 = 1e9;
 
 const SIZE_UNITS: [(&str, u64); 14] = [
@@ -38,7 +38,7 @@ const TIME_UNITS: [(&str, f64); 8] = [
     ("h", 3600.0),
 ];
 
-/// A number and the unit behind it.
+/// Splits a number from its unit.
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -46,7 +46,7 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     Some((number.parse().ok()?, unit.trim_start()))
 }
 
-/// Bytes, from `4KiB`, `1.5 MiB`, `100MB` or `4096`.
+/// Parses a size such as `4KiB`, `1.5 MiB`, `100MB` or `4096`.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a size: write 4096, \"4KiB\", \"1.5MiB\" or \"1GB\"");
     let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
@@ -56,7 +56,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     if whole { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
-/// A time, from `2.5ms`, `10 s` or `3`.
+/// Parses a time such as `2.5ms`, `10 s` or `3`.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a time: write 10, \"10s\", \"2.5ms\" or \"100us\"");
     let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
@@ -64,16 +64,16 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     seconds(number * known.ok_or_else(wrong)?.1)
 }
 
-/// So many seconds.
+/// Converts seconds to a duration.
 pub(super) fn seconds(seconds: f64) -> Result<Duration, String> {
     if !(0.0..=TIME_MAX).contains(&seconds) {
         return Err(format!("a time is between 0 and {TIME_MAX} seconds"));
     }
-    // Whole nanoseconds: 0.1 s is not 99,999,999.
+    // Rounded to whole ns: 0.1 s is not 99,999,999 ns.
     Ok(Duration::from_nanos((seconds * 1e9).round() as u64))
 }
 
-/// So many bytes of an I/O.
+/// Checks an I/O size.
 pub(super) fn io_size(bytes: u64) -> Result<u32, String> {
     if (1..=IO_MAX).contains(&bytes) {
         return Ok(bytes as u32);
@@ -81,7 +81,7 @@ pub(super) fn io_size(bytes: u64) -> Result<u32, String> {
     Err(format!("an I/O has between 1 byte and {IO_MAX} bytes"))
 }
 
-/// Bytes.
+/// Size in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bytes(pub(super) u64);
 
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// A time.
+/// Duration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Time(pub(super) Duration);
 

@@ -1,17 +1,16 @@
-//! Which files there are, how large they are, and which of them somebody holds.
+//! State of the files: existence, size, and whether they are held.
 
-/// The books of a pool. Each number is in one of three states: free (no such file), held by
-/// somebody, or idle (a file that may be chosen).
+/// State of a pool. Each number is free (no such file), held by a user, or idle (available).
 #[derive(Clone, Debug)]
 pub(super) struct Books {
-    /// By number; bytes that were made and written without error.
+    /// Bytes created and written without error, by number.
     sizes: Vec<u32>,
     idle: Vec<u32>,
     free: Vec<u32>,
 }
 
 impl Books {
-    /// No files, and so many numbers for them.
+    /// Creates a state without files, for this many numbers.
     pub(super) fn new(numbers: u32) -> Books {
         Books {
             sizes: vec![0; numbers as usize],
@@ -25,35 +24,35 @@ impl Books {
         self.free.pop()
     }
 
-    /// A file was made, and is idle.
+    /// Adds a new, idle file.
     pub(super) fn exists(&mut self, file: u32, size: u32) {
         self.sizes[file as usize] = size;
         self.idle.push(file);
     }
 
-    /// Holds one of the idle files.
+    /// Holds a random idle file.
     pub(super) fn take(&mut self, random: &mut fastrand::Rng) -> Option<u32> {
         let count = self.idle.len();
         (count > 0).then(|| self.idle.swap_remove(random.usize(..count)))
     }
 
-    /// Holds the idle file that came last.
+    /// Holds the last idle file.
     pub(super) fn take_last(&mut self) -> Option<u32> {
         self.idle.pop()
     }
 
-    /// Bytes of a file.
+    /// Size of a file, in bytes.
     pub(super) fn size(&self, file: u32) -> u32 {
         self.sizes[file as usize]
     }
 
-    /// A held file is idle again, with so many bytes more.
+    /// Releases a held file, which has grown by `more` bytes.
     pub(super) fn give_back(&mut self, file: u32, more: u32) {
         self.sizes[file as usize] += more;
         self.idle.push(file);
     }
 
-    /// There is no such file any more (or it was never made).
+    /// Frees the number of a file that was removed or not created.
     pub(super) fn gone(&mut self, file: u32) {
         self.free.push(file);
     }

@@ -1,4 +1,4 @@
-//! The pool in virtual time: what is read exists, and nothing is left.
+//! The pool in virtual time: only existing files are read, and none is left.
 
 use super::*;
 use crate::Record;
@@ -14,12 +14,12 @@ fn count(records: &[Record], kind: Kind) -> usize {
     records.iter().filter(|r| r.io.kind == kind).count()
 }
 
-/// Files as the records say: nothing is done with a file before it was made, after it was removed,
-/// or behind its end; nothing is left, and no two things are done with a file at once.
+/// Checks the records: no operation on a file precedes its creation, follows its removal or exceeds
+/// its end; none is left, and operations on one file do not overlap.
 fn check(setup: &Setup, records: &[Record]) {
     let mut by_issue: Vec<&Record> = records.iter().collect();
     by_issue.sort_by_key(|r| (r.issued_ns, r.completed_ns));
-    // By number: bytes, and when the last thing done with it ended.
+    // By number: size, and the end of the last operation.
     let mut files: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     let mut removed: BTreeMap<u32, u64> = BTreeMap::new();
     for record in by_issue {
@@ -60,7 +60,7 @@ fn one_user_makes_changes_and_removes() {
     check(&setup, &records);
     assert!(records[..500].iter().all(|r| r.io.kind == Kind::Create));
     let (reads, appends) = (count(&records, Kind::Read), count(&records, Kind::Write));
-    // Files that are full are read instead: a few.
+    // A few files are full and are read instead.
     assert!(reads + appends == 20_000 && (9_800..11_500).contains(&reads), "{reads} {appends}");
     let (made, removed) = (count(&records, Kind::Create), count(&records, Kind::Remove));
     assert_eq!(made, removed);
@@ -104,7 +104,7 @@ fn at_its_end_it_removes() {
     assert!(late.clone().count() > 100 && late.clone().all(|r| r.io.kind == Kind::Remove));
 }
 
-/// Refuses every so many.
+/// Device that fails every n-th I/O.
 struct Refusing(u32, u32);
 
 impl Device for Refusing {

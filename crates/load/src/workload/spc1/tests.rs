@@ -1,4 +1,4 @@
-//! The eight streams in virtual time: shares, reads, sizes and places.
+//! The eight streams in virtual time: shares, reads, sizes and offsets.
 
 use super::*;
 use crate::simulated::{Instantly, run};
@@ -11,7 +11,7 @@ fn records(bsus: u32, count: u64) -> Vec<Record> {
     run(vec![Box::new(stream(drawer, Duration::ZERO, count))], &mut Instantly).records
 }
 
-/// Which ASU, and which hundredth of it.
+/// Returns the ASU of an I/O, and the hundredth of it.
 fn place(io: Io) -> (usize, u64) {
     let block = io.offset / BLOCK;
     let store = SPAN / BLOCK * 45 / 100;
@@ -41,7 +41,7 @@ fn a_bsu_is_fifty_a_second_and_streams_have_their_shares() {
     near(share(&records, |io| place(io).0 == 1), 0.123);
     near(share(&records, |io| place(io).0 == 2), 0.281);
     near(share(&records, |io| io.kind == Kind::Read), 0.394);
-    // The walks, with what of the others lies there.
+    // The walks, and the part of the other streams in their regions.
     near(share(&records, |io| matches!(place(io), (0, 15..20))), 0.281 + 0.035 / 20.0);
     near(share(&records, |io| matches!(place(io), (0, 70..75))), 0.210 + 0.035 / 20.0);
     let mixed = 0.07 + 0.035 + 0.281;
@@ -67,7 +67,7 @@ fn walks_use_again_what_they_used_lately() {
     let leaves: Vec<u64> =
         records(1, 50_000).iter().map(|r| r.io).filter(walks).map(|io| io.offset >> 15).collect();
     let near = leaves.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 64).count();
-    // 5 % of 4.5 GiB are 7200 leaves: by chance, one of fifty would be so near.
+    // 5 % of 4.5 GiB are 7200 leaves: at random, one of fifty would be this near.
     assert!(near * 3 > leaves.len(), "{near} of {}", leaves.len());
 }
 

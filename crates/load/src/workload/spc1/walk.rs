@@ -1,67 +1,67 @@
-//! A random walk with hierarchical reuse: what was used lately, and what lies beside it, is used
-//! again (McNutt, *The Fractal Structure of Data Reference*, 2000).
+//! Random walk with hierarchical reuse: recently used blocks and their neighbours are used again
+//! (McNutt, *The Fractal Structure of Data Reference*, 2000).
 //!
 //! The blocks of a region are the leaves of a binary tree, eight to a leaf. From the leaf of its
-//! last step, a walk climbs at least six levels, and one more each time with a likelihood of 0.44;
-//! then it goes down to any leaf below where it is. So most steps are short, and a few go far.
+//! last step, a walk climbs at least six levels, and each further one with a probability of 0.44;
+//! then it descends to a random leaf below. So most steps are short, and a few go far.
 //!
-//! A read takes the leaf's blocks in turn. A write goes to the first leaf of eight, half of the
-//! time to the block that was read last there, otherwise to any; and the next write of 15 in 100
-//! goes to the same block again.
+//! A read takes the leaf's blocks in turn. A write goes to the first leaf of eight: half of the
+//! time to the block read last there, otherwise to a random one. 15 of 100 writes are repeated by
+//! the next write to the same block.
 
 use crate::Kind;
 
 /// Blocks of a leaf.
 const LEAF: u64 = 8;
 
-/// So many levels are always climbed.
+/// Levels always climbed.
 const LEVELS_MIN: u32 = 6;
 
-/// Of a hundred times, so often another one is.
+/// Percentage of further climbs.
 const CLIMBS: u32 = 44;
 
-/// Most leaves of a region (512 GiB); what is behind them is not used.
+/// Maximum leaves of a region (512 GiB); the rest is unused.
 const LEAVES_MAX: u64 = 1 << 24;
 
-/// A region that walks share.
+/// Region shared by walks.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// Its first block.
+    /// First block.
     first: u64,
-    /// Levels of a tree: its leaves are a power of two, at most those of the region.
+    /// Levels of a tree, which has a power of two leaves, at most those of the region.
     levels: u32,
-    /// Of each leaf: which of its blocks is read next.
+    /// Next block to read of each leaf.
     next: Vec<u8>,
 }
 
 impl Region {
-    /// The region of so many blocks from this one on.
+    /// Creates a region of `blocks` blocks from `first`.
     pub fn new(first: u64, blocks: u64) -> Region {
         let leaves = (blocks / LEAF).clamp(1, LEAVES_MAX);
         Region { first, levels: leaves.ilog2(), next: vec![0; leaves as usize] }
     }
 }
 
-/// Where a walk is.
+/// Position of a walk.
 #[derive(Clone, Debug)]
 pub struct Walk {
-    /// The first leaf of its tree, which is a part of the region.
+    /// First leaf of its tree, which is a part of the region.
     tree: u64,
-    /// The leaf of its last step, within the tree.
+    /// Leaf of its last step, within the tree.
     leaf: u64,
-    /// The block that is written again.
+    /// Block to be written again.
     again: Option<u64>,
 }
 
 impl Walk {
-    /// A walk that begins anywhere, in a tree anywhere in the region.
+    /// Starts a walk at a random leaf of a random tree in the region.
     pub fn new(region: &Region, random: &mut fastrand::Rng) -> Walk {
         let leaves = 1 << region.levels;
         let tree = random.u64(..=region.next.len() as u64 - leaves);
         Walk { tree, leaf: random.u64(..leaves), again: None }
     }
 
-    /// The block of the next step.
+    /// Returns the block of the next step.
     pub fn step(&mut self, region: &mut Region, kind: Kind, random: &mut fastrand::Rng) -> u64 {
         let writes = kind == Kind::Write;
         if writes && let Some(block) = self.again.take() {

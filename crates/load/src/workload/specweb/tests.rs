@@ -1,4 +1,4 @@
-//! The file sets, and what is asked of them.
+//! File sets and their requests.
 
 use super::*;
 use crate::simulated::{Instantly, Queueing, run};

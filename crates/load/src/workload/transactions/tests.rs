@@ -1,4 +1,4 @@
-//! Transactions in virtual time: their order, their rate, and where they go.
+//! Transactions in virtual time: their order, rate and offsets.
 
 use super::*;
 use crate::Record;
@@ -23,7 +23,7 @@ fn a_transaction_reads_then_writes_then_syncs() {
     for (number, of) in records.chunks(8).enumerate() {
         let kinds: String = of.iter().map(|r| &r.io.kind.name()[..1]).collect();
         assert_eq!(kinds, "rrrwwwws");
-        // Three steps of 1 ms and a time to think.
+        // Three steps of 1 ms and a think time.
         let begin = number as u64 * 4;
         let times: Vec<u64> = of.iter().map(|r| r.scheduled_ns / 1_000_000 - begin).collect();
         assert_eq!(times, [0, 0, 0, 1, 1, 1, 1, 2]);
@@ -75,7 +75,7 @@ fn pages_lie_in_their_tables_and_tellers_in_their_branches() {
             (first(account, tables.accounts, ACCOUNTS), first(teller, tables.tellers, TELLERS));
         home += u32::from(account + 1 >= teller && account <= teller + 9);
     }
-    // 85 %, and what of the others lies there by chance.
+    // 85 %, and the part of the others that is there by chance.
     assert!((16_700..18_000).contains(&home), "{home}");
 }
 

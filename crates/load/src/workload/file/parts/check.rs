@@ -1,4 +1,4 @@
-//! What each table may say, and what it comes to.
+//! Validation of each table.
 
 use super::{
     Checked, PostMarkTable, ReplayTable, SessionsTable, Spc1Table, SpecWebTable, StreamTable,
@@ -9,30 +9,30 @@ use crate::workload::file::values::{Bytes, IO_MAX};
 use crate::workload::specweb::{DIRECTORIES_MAX, FileSet, Year};
 use crate::workload::{Arrival, Pace, postmark};
 
-/// Most users, terminals or connections of a part.
+/// Maximum users, terminals or connections of a part.
 const USERS_MAX: u32 = 1_000_000;
 
-/// Most files of a mix.
+/// Maximum files of a mix.
 const FILES_MAX: u32 = 1 << 24;
 
-/// Most files of a pool, which has books of them.
+/// Maximum files of a pool, which are tracked in memory.
 const POOL_MAX: u32 = 1 << 20;
 
-/// Most branches: 10 TiB of accounts.
+/// Maximum branches: 10 TiB of accounts.
 const BRANCHES_MAX: u32 = 1_000_000;
 
-/// Most business scaling units: five million I/Os a second.
+/// Maximum business scaling units: five million I/Os per second.
 const BSUS_MAX: u32 = 100_000;
 
-/// Most I/Os (or transactions, or sessions) a second.
+/// Maximum I/Os (or transactions, or sessions) per second.
 const RATE_MAX: f64 = 1e9;
 
-/// How many files a mix has.
+/// Returns the number of files of a mix.
 pub(super) fn files(files: Option<u32>) -> Result<u32, String> {
     between("files", files.unwrap_or(1), 1, FILES_MAX)
 }
 
-/// A number between two others, or what is wrong with it.
+/// Checks that a number is in a range.
 fn between<T: PartialOrd + std::fmt::Display>(
     field: &str,
     value: T,
@@ -45,7 +45,7 @@ fn between<T: PartialOrd + std::fmt::Display>(
     Err(format!("`{field}` is {value}, and should be between {least} and {most}"))
 }
 
-/// Arrivals at a rate that can be drawn.
+/// Returns an arrival process with a valid rate.
 fn arrival(rate: f64, comes: Comes) -> Result<Arrival, String> {
     let rate = between("rate", rate, 1e-6, RATE_MAX)?;
     if let Comes::OnOff(on, off) = comes
@@ -56,7 +56,7 @@ fn arrival(rate: f64, comes: Comes) -> Result<Arrival, String> {
     Ok(comes.at(rate))
 }
 
-/// Open at a rate, or closed with so many: `count` is the name of that field.
+/// Returns an open pace with a rate, or a closed one; `field` is the name of its count.
 fn pace(
     field: &str,
     count: Option<u32>,
