@@ -1,11 +1,11 @@
-//! Shows what is added to a file of a server, as `tail -f` does:
+//! Prints data appended to a file of a server, like `tail -f`:
 //! `cargo run --example tail -- HOST[:PORT] /PATH`.
 
 use client::{Client, Error, File, Options};
 use std::io::Write as _;
 use std::time::Duration;
 
-/// How much of the end is shown first, bytes.
+/// Bytes printed from the end at first.
 const BACK: u64 = 1024;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,13 +27,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// Shows what there is from an offset on: how much that was.
+/// Prints the file from an offset on; returns the number of bytes.
 fn show(file: &File, offset: u64) -> Result<u64, Error> {
     let mut shown = 0;
     for piece in file.stream(offset, u64::MAX)? {
         let piece = piece?;
         shown += piece.len() as u64;
-        // If nobody reads it any more there is nothing left to do.
+        // Nothing is left to do once the output is closed.
         if std::io::stdout().write_all(&piece).is_err() {
             std::process::exit(0);
         }

@@ -1,23 +1,23 @@
-//! Where a server is, as people write it.
+//! Addresses of servers in textual form.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The port of 9P unless another one is said.
+/// Default port of 9P.
 pub const PORT: u16 = 5640;
 
-/// Where a server is: `HOST:PORT`, `HOST`, `:PORT` (this host), `unix:PATH`.
+/// Address of a server: `HOST:PORT`, `HOST`, `:PORT` (this host), `unix:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// On the network. The name is looked up when a connection is made.
+    /// TCP address. The name is resolved at each connection.
     Tcp {
-        /// A name or a number.
+        /// Host name or IP address.
         host: String,
-        /// Which port.
+        /// Port number.
         port: u16,
     },
-    /// A socket in the file system of this host.
+    /// Unix-domain socket on this host.
     Unix(PathBuf),
 }
 
@@ -46,7 +46,7 @@ impl FromStr for Address {
     }
 }
 
-/// Host and port; what stands in brackets, or has several colons, is an IPv6 address.
+/// Splits host and port; a host in brackets or with several colons is an IPv6 address.
 fn split(text: &str) -> (&str, Option<&str>) {
     if let Some((host, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return match rest.strip_prefix(':') {

@@ -1,4 +1,4 @@
-//! Attributes of files that clients change, and the state of the file system that has them.
+//! File attributes set by clients, and file system statistics.
 
 use crate::line::{Dialect, Pending};
 use crate::tree::{Fid, only};
@@ -16,30 +16,30 @@ const MODE: u32 = 0x1;
 const MTIME: u32 = 0x20;
 const MTIME_SET: u32 = 0x100;
 
-/// Space and files of a file system, as `statfs(2)` has them.
+/// Space and files of a file system, as in `statfs(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystem {
     /// Type of the file system, `f_type` of `statfs(2)`.
     pub kind: u32,
-    /// Size of a block, bytes.
+    /// Block size, in bytes.
     pub block_size: u32,
-    /// Blocks in all.
+    /// Total blocks.
     pub blocks: u64,
     /// Free blocks.
     pub blocks_free: u64,
     /// Free blocks for users other than root.
     pub blocks_available: u64,
-    /// Files that there can be in all.
+    /// Maximum number of files.
     pub files: u64,
     /// Files that can still be created.
     pub files_free: u64,
-    /// Number of the file system.
+    /// Identifier of the file system.
     pub id: u64,
-    /// Longest name of a file, bytes.
+    /// Maximum length of a file name, in bytes.
     pub name_max: u32,
 }
 
-/// Attributes to be changed; the others stay.
+/// Attributes to change; `None` keeps the present value.
 #[derive(Clone, Copy, Default)]
 struct Change {
     mode: Option<u32>,
@@ -131,11 +131,11 @@ impl Client {
             written += file.write_at(&value[written..], written as u64)?;
         }
         assert_eq!(written, value.len(), "all was sent");
-        // Servers change the attribute when they have all of it.
+        // Servers set the attribute once they have all of it.
         file.close()
     }
 
-    /// Returns space and files of the file system that has a file.
+    /// Returns space and files of the file system that contains a file.
     ///
     /// # Errors
     /// Those of the server and of the connection; `Unsupported` with 9P2000.
@@ -184,7 +184,8 @@ impl Change {
         fid.line.call(&message, only!(Rmessage::Setattr {} => ()))
     }
 
-    /// 9P2000 sets the mode with the bits of the file's kind, which stay as they are.
+    /// Sets attributes with 9P2000, where a mode includes the bits of the file's kind, which are
+    /// kept.
     fn plan9(self, fid: &Fid) -> Result<(), Error> {
         const KIND: u32 = !0o777;
         let mut stat = Stat::unchanged();
@@ -202,7 +203,7 @@ impl Change {
     }
 }
 
-/// Opens an extended attribute; its length, bytes.
+/// Opens an extended attribute; returns its length in bytes.
 fn open_attribute(fid: &Fid, name: &str) -> Result<(Fid, usize), Error> {
     let (line, newfid) = (&fid.line, fid.line.new_fid()?);
     let message = Tmessage::Xattrwalk { fid: fid.number, newfid, name: name.as_bytes() };

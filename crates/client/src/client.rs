@@ -1,4 +1,4 @@
-//! What can be done with a tree of files.
+//! File operations of a client.
 
 use crate::dir::{self, ReadDir};
 use crate::file::{self, File, OpenOptions};
@@ -14,23 +14,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::ninep::{Rmessage, Stat, Tmessage};
 
-/// How deep a tree may be that is removed; a server could go on for ever.
+/// Maximum depth of a tree to remove; a malicious server could nest directories without end.
 pub const DEPTH_MAX: usize = 1000;
 
-/// How to connect, and as whom.
+/// Connection options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The user's number, for 9P2000.L. Unless it or a name is given: that of this process.
+    /// Numeric user id, for 9P2000.L. By default that of this process, unless a name is given.
     pub uid: Option<u32>,
-    /// The user's name.
+    /// User name.
     pub user: Option<String>,
-    /// Which tree of the server; empty: the one it serves.
+    /// Tree to attach to; empty for the server's default.
     pub aname: String,
-    /// The largest message to ask for, bytes.
+    /// Maximum message size to propose, in bytes.
     pub msize: u32,
-    /// Only this protocol; else 9P2000.L, and 9P2000 where a server knows nothing else.
+    /// Required protocol; `None` tries 9P2000.L, then 9P2000.
     pub dialect: Option<Dialect>,
-    /// How long a server may send nothing at all while it is waited for.
+    /// Maximum time without any data from the server during a wait.
     pub deadline: Duration,
 }
 
@@ -47,11 +47,11 @@ impl Default for Options {
     }
 }
 
-/// A connection with a server and the tree of files there. Clones share the connection, also
-/// between threads; it ends with the last of them and of the files opened through them.
+/// Connection to a server and its file tree. Clones share the connection, also between threads; it
+/// closes with the last of them and of the files opened through them.
 ///
-/// Paths begin at the tree's root, with or without a slash. `..` and symbolic links are followed
-/// here, within the tree: nothing leads out of it.
+/// Paths are relative to the root of the tree, with or without a leading slash. `..` and symbolic
+/// links are resolved by the client, within the tree: no path leads out of it.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) tree: Arc<Tree>,
@@ -62,8 +62,8 @@ impl Client {
     /// Connects, agrees on a protocol, and attaches to the tree.
     ///
     /// # Errors
-    /// `Unreachable`, `Silent`, `Broken` if no protocol is agreed on, or what the server answers
-    /// when it is attached to.
+    /// `Unreachable`, `Silent`, `Broken` if no protocol is agreed on, or the server's refusal of
+    /// the attach request.
     pub fn connect(address: &Address, options: &Options) -> Result<Client, Error> {
         let line = handshake::connect(address, options)?;
         let tree = Arc::new(handshake::attach(line, options)?);
@@ -74,45 +74,45 @@ impl Client {
         self.tree.line()
     }
 
-    /// Which protocol is spoken.
+    /// Returns the negotiated protocol.
     pub fn dialect(&self) -> Dialect {
         self.line().dialect
     }
 
-    /// The largest message, bytes.
+    /// Returns the maximum message size, in bytes.
     pub fn msize(&self) -> u32 {
         self.line().msize
     }
 
-    /// Ends everything that waits, in whatever thread, and what is begun later, with
-    /// [`Error::Cancelled`]; the server is told to stop what is under way.
+    /// Fails all pending and later calls of all threads with [`Error::Cancelled`]; the server is
+    /// asked to abort outstanding requests.
     pub fn cancel(&self) {
         self.line().cancel(true);
     }
 
-    /// Sets how long the server may say nothing from now on, where a reply may take long.
+    /// Sets the maximum time without data from the server, for requests that may take long.
     pub fn set_deadline(&self, deadline: Duration) {
         self.line().set_deadline(deadline);
     }
 
-    /// Goes on after [`Client::cancel`], perhaps to tidy up, with another deadline.
+    /// Resumes after [`Client::cancel`], perhaps for cleanup, with another deadline.
     pub fn resume(&self, deadline: Duration) {
         self.line().set_deadline(deadline);
         self.line().cancel(false);
     }
 
-    /// What is known about a file; links are followed.
+    /// Returns the metadata of a file; links are followed.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata, Error> {
         self.look(path.as_ref(), true)
     }
 
-    /// What is known about a file, or about the link of that name.
+    /// Returns the metadata of a file; a final link is not followed.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Metadata, Error> {
         self.look(path.as_ref(), false)
     }
@@ -122,10 +122,10 @@ impl Client {
         found.map_err(|error| error.of("look at", path))
     }
 
-    /// The entries of a directory.
+    /// Returns an iterator over the entries of a directory.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir, Error> {
         let path = path.as_ref();
         let found = self.tree.find(path, true);
@@ -133,35 +133,35 @@ impl Client {
         opened.map_err(|error| error.of("list", path))
     }
 
-    /// Opens a file to be read.
+    /// Opens a file for reading.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File, Error> {
         self.open_with(path, OpenOptions::new().read(true))
     }
 
-    /// Opens a file to be written: a new one, or one that loses its contents.
+    /// Opens a file for writing: creates it, or truncates an existing one.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<File, Error> {
         self.open_with(path, OpenOptions::new().write(true).truncate(true).create(true))
     }
 
-    /// Opens a file in any other way.
+    /// Opens a file with the given options.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn open_with(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, Error> {
         let path = path.as_ref();
         file::open(&self.tree, path, options, self.gid).map_err(|error| error.of("open", path))
     }
 
-    /// All bytes of a file.
+    /// Reads a whole file.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn read_file(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         for piece in self.open(path)?.stream(0, u64::MAX)? {
@@ -170,10 +170,10 @@ impl Client {
         Ok(bytes)
     }
 
-    /// Makes these bytes all that is in a file.
+    /// Replaces the contents of a file.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn write_file(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), Error> {
         let file = self.create(path)?;
         let mut sink = file.sink(0);
@@ -183,10 +183,10 @@ impl Client {
         file.close()
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let made = self.tree.find_above(path).and_then(|(fid, name)| match self.dialect() {
@@ -204,10 +204,10 @@ impl Client {
         made.map_err(|error| error.of("make the directory", path))
     }
 
-    /// Makes a directory and those above it, as far as they are not there.
+    /// Creates a directory and its missing ancestors.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let mut above = PathBuf::new();
         for part in path.as_ref().components() {
@@ -228,7 +228,7 @@ impl Client {
     /// Removes a file, a link, or an empty directory.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn remove(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let removed = match self.dialect() {
@@ -253,7 +253,7 @@ impl Client {
         self.line().call(&message, only!(Rmessage::Unlinkat {} => ()))
     }
 
-    /// The fid is gone whatever comes of it (remove(5)).
+    /// Removes a file through a fid, which the server discards in any case (remove(5)).
     fn remove_fid(&self, path: &Path) -> Result<(), Error> {
         let (fid, _) = self.tree.find(path, false)?;
         let fid = fid.forget();
@@ -264,10 +264,10 @@ impl Client {
         done
     }
 
-    /// Removes a file, or a directory with everything in it: how many names are gone.
+    /// Removes a file, or a directory with its contents. Returns the number of names removed.
     ///
     /// # Errors
-    /// The first that could not be removed; what came before it is gone.
+    /// The first failed removal; earlier ones are not undone.
     pub fn remove_all(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
         let path = path.as_ref();
         let mut removed = 0;
@@ -281,7 +281,7 @@ impl Client {
         Ok(removed)
     }
 
-    /// Empties a directory, those in it first.
+    /// Removes the contents of a directory, the deepest first.
     fn remove_contents(&self, path: &Path, removed: &mut u64) -> Result<(), Error> {
         let mut open = vec![(path.to_path_buf(), self.entries(path)?)];
         while let Some((dir, entries)) = open.last_mut() {
@@ -313,11 +313,11 @@ impl Client {
         self.read_dir(path)?.collect()
     }
 
-    /// Gives a file another name. With 9P2000.L it takes the place of what had it; with 9P2000 it
-    /// stays in its directory.
+    /// Renames a file. With 9P2000.L it may move to another directory and replaces an existing
+    /// file; with 9P2000 it stays in its directory.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), Error> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let done = match self.dialect() {
@@ -355,10 +355,10 @@ impl Client {
         self.line().call(&message, only!(Rmessage::Wstat {} => ()))
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     ///
     /// # Errors
-    /// What the server answers, or why it does not; `Unsupported` with 9P2000.
+    /// Errors of the server and of the connection; `Unsupported` with 9P2000.
     pub fn symlink(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<(), Error> {
         let (target, path) = (target.as_ref().as_os_str().as_bytes(), path.as_ref());
         self.linux_only("make the link", path)?;
@@ -369,10 +369,10 @@ impl Client {
         made.map_err(|error| error.of("make the link", path))
     }
 
-    /// Where a symbolic link leads.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// What the server answers, or why it does not; `Unsupported` with 9P2000.
+    /// Errors of the server and of the connection; `Unsupported` with 9P2000.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
         let path = path.as_ref();
         self.linux_only("read the link", path)?;

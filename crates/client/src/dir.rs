@@ -1,4 +1,4 @@
-//! The entries of a directory.
+//! Directory entries.
 
 use crate::line::Dialect;
 use crate::metadata::{Metadata, kind_of};
@@ -12,28 +12,28 @@ use wire::ninep::{
     IO_HEADER_SIZE, Qid, READ_HEADER_SIZE, Reader, Rmessage, Stat, Tmessage, dirents,
 };
 
-/// How much is asked for at once, bytes.
+/// Bytes requested by one read.
 const COUNT_MAX: u32 = 128 << 10;
 
-/// One entry of a directory. Its name has no slash, and is neither empty nor `.` nor `..`: it can
-/// be joined to a path of this host.
+/// Directory entry. The name contains no slash and is neither empty nor `.` nor `..`: it can be
+/// joined to a path of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// File name.
     pub name: OsString,
-    /// What it is, as far as the server says so here.
+    /// File type, as far as the server reports it here.
     pub kind: Kind,
-    /// All that is known of it, if it came with the entry, as it does in 9P2000.
+    /// Metadata, if it came with the entry, as in 9P2000.
     pub metadata: Option<Metadata>,
 }
 
-/// The entries of a directory, in the server's order.
+/// Iterator over directory entries, in the server's order.
 #[derive(Debug)]
 pub struct ReadDir {
     fid: Fid,
     path: PathBuf,
     ahead: VecDeque<Entry>,
-    /// Where the next read goes on: a cookie of 9P2000.L, an offset of 9P2000.
+    /// Position of the next read: a cookie in 9P2000.L, an offset in 9P2000.
     next: u64,
     over: bool,
 }
@@ -84,7 +84,7 @@ impl ReadDir {
         Ok(())
     }
 
-    /// Puts an entry down. A name that is a path would lead whoever makes files after it anywhere.
+    /// Queues an entry. A name with path separators could make the caller write files anywhere.
     fn take(
         &mut self,
         name: &[u8],
@@ -116,13 +116,13 @@ impl Iterator for ReadDir {
     }
 }
 
-/// By the type of an entry (`DT_…`), or by its qid where that is not said.
+/// Maps an entry's type (`DT_…`), or its qid where the type is unknown.
 fn kind_by(byte: u8, qid: Qid) -> Kind {
     let known = Kind::ALL.into_iter().find(|kind| kind.dirent_type() == byte);
     known.unwrap_or_else(|| kind_of(qid))
 }
 
-/// Opens a directory to be read.
+/// Opens a directory for reading.
 pub(crate) fn open(fid: Fid, path: PathBuf) -> Result<ReadDir, Error> {
     const DIRECTORY: u32 = 0o200_000;
     let number = fid.number;

@@ -1,4 +1,4 @@
-//! Why something failed: what was tried, the cause, and what can be done about it.
+//! Errors: the operation, the cause and the next step.
 
 use crate::Address;
 use std::fmt;
@@ -7,73 +7,73 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why something failed.
+/// Client error.
 #[derive(Clone, Debug)]
 pub enum Error {
-    /// No connection could be made.
+    /// The connection could not be established.
     Unreachable {
-        /// With whom.
+        /// Server address.
         address: Address,
-        /// Why.
+        /// Cause.
         cause: Arc<io::Error>,
     },
-    /// The connection ended, or broke.
+    /// The connection was lost.
     Disconnected {
-        /// With whom.
+        /// Server address.
         address: Address,
-        /// Why.
+        /// Cause.
         cause: Arc<io::Error>,
     },
-    /// The server has not sent a single byte for so long.
+    /// The server sent no data within the deadline.
     Silent {
-        /// Which one.
+        /// Server address.
         address: Address,
-        /// How long it was waited for.
+        /// Time waited.
         waited: Duration,
     },
-    /// The server said what the protocol does not allow. The connection is given up.
+    /// The server violated the protocol. The connection is closed.
     Broken {
-        /// Which one.
+        /// Server address.
         address: Address,
-        /// What is wrong with it.
+        /// Violation.
         what: String,
     },
-    /// The server refused a request.
+    /// The server rejected a request.
     Refused {
-        /// What was tried.
+        /// Attempted operation.
         doing: &'static str,
-        /// With which file.
+        /// File of the operation.
         path: PathBuf,
-        /// The server's answer.
+        /// The server's error.
         refusal: Refusal,
     },
-    /// The server cannot be asked for this path.
+    /// The path cannot be sent to a server.
     BadPath {
-        /// Which one.
+        /// Path.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         why: &'static str,
     },
-    /// 9P2000, which this server speaks, has no message for it.
+    /// The operation does not exist in 9P2000, which this server uses.
     Unsupported {
-        /// What was tried.
+        /// Attempted operation.
         doing: &'static str,
-        /// With which file.
+        /// File of the operation.
         path: PathBuf,
     },
-    /// Somebody said [`crate::Client::cancel`].
+    /// Cancelled by [`crate::Client::cancel`].
     Cancelled,
-    /// As many requests are under way on this connection as the protocol allows.
+    /// The connection has the protocol's maximum number of outstanding requests.
     TooMany,
 }
 
-/// What a server answers when it refuses something.
+/// Error reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Linux's number of the error; zero if it is not known. 9P2000 has sentences only, of which
-    /// those of common servers are recognised.
+    /// Linux errno; 0 if unknown. 9P2000 has only texts, of which those of common servers are
+    /// recognized.
     pub errno: u32,
-    /// The server's words, where it speaks 9P2000.
+    /// The server's text, with 9P2000.
     pub sentence: Option<String>,
 }
 
@@ -93,7 +93,7 @@ const ENODATA: u32 = 61;
 const EOPNOTSUPP: u32 = 95;
 const EDQUOT: u32 = 122;
 
-/// Parts of what servers of 9P2000 say, and what they mean; the first that fits counts.
+/// Fragments of 9P2000 servers' texts with their errno; the first match counts.
 const SENTENCES: &[(&str, u32)] = &[
     ("not a directory", ENOTDIR),
     ("is a directory", EISDIR),
@@ -114,16 +114,16 @@ const SENTENCES: &[(&str, u32)] = &[
     ("not supported", EOPNOTSUPP),
 ];
 
-/// Operation that a server refuses to a user whom it does not know.
+/// Operation that servers reject for unknown users.
 pub(crate) const AS_USER: &str = "attach as user";
 
 impl Refusal {
-    /// A number of Linux.
+    /// Creates a refusal from a Linux errno.
     pub(crate) fn number(errno: u32) -> Refusal {
         Refusal { errno, sentence: None }
     }
 
-    /// Words of a server of 9P2000.
+    /// Creates a refusal from the text of a 9P2000 server.
     pub(crate) fn words(words: &[u8]) -> Refusal {
         let sentence = String::from_utf8_lossy(words).into_owned();
         let lower = sentence.to_lowercase();
@@ -154,7 +154,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.sentence {
-            // What a server says is shown on terminals.
+            // The server's text may be printed on terminals.
             Some(words) => write!(f, "{}", words.escape_debug()),
             None => {
                 let text = io::Error::from_raw_os_error(self.errno.cast_signed()).to_string();
@@ -165,7 +165,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Error {
-    /// The server's number, or what its sentence means; zero if neither is known.
+    /// Returns the errno of a refusal, also as derived from its text; 0 if unknown.
     pub fn errno(&self) -> u32 {
         match self {
             Error::Refused { refusal, .. } => refusal.errno,
@@ -180,42 +180,42 @@ impl Error {
         }
     }
 
-    /// There is no such file.
+    /// Reports whether the file does not exist.
     pub fn is_not_found(&self) -> bool {
         self.errno() == ENOENT
     }
 
-    /// The file has no such extended attribute.
+    /// Reports whether the file has no such extended attribute.
     pub fn is_no_attribute(&self) -> bool {
         self.errno() == ENODATA
     }
 
-    /// This user may not do that.
+    /// Reports whether the operation is not permitted to this user.
     pub fn is_not_permitted(&self) -> bool {
         self.errno() == EPERM
     }
 
-    /// Permission is denied.
+    /// Reports whether permission is denied.
     pub fn is_denied(&self) -> bool {
         self.errno() == EACCES
     }
 
-    /// There is something of that name.
+    /// Reports whether the file already exists.
     pub fn is_exists(&self) -> bool {
         self.errno() == EEXIST
     }
 
-    /// It is a directory, or on some servers just not to be removed like a file.
+    /// Reports whether the file may be a directory; some servers report that as not permitted.
     pub(crate) fn may_be_directory(&self) -> bool {
         [EISDIR, EPERM].contains(&self.errno())
     }
 
-    /// The server does not know this message.
+    /// Reports whether the server does not support the message.
     pub(crate) fn is_unknown(&self) -> bool {
         [EOPNOTSUPP, ENOSYS].contains(&self.errno())
     }
 
-    /// Whether nothing more can be asked on this connection.
+    /// Reports whether the connection is unusable from now on.
     pub fn is_fatal(&self) -> bool {
         match self {
             Error::Unreachable { .. }
@@ -230,7 +230,7 @@ impl Error {
         }
     }
 
-    /// What can be done about it.
+    /// Returns the recommended next step.
     pub fn next_step(&self) -> &'static str {
         match self {
             Error::Unreachable { .. } => "look whether a server listens there",
@@ -247,12 +247,12 @@ impl Error {
         }
     }
 
-    /// A refusal whose file is not known yet.
+    /// Creates a refusal whose file is set later.
     pub(crate) fn refused(refusal: Refusal) -> Error {
         Error::Refused { doing: "reach", path: PathBuf::new(), refusal }
     }
 
-    /// A path that is not known yet.
+    /// Creates a path error whose path is set later.
     pub(crate) fn bad_path(why: &'static str) -> Error {
         Error::BadPath { path: PathBuf::new(), why }
     }
@@ -269,7 +269,7 @@ impl Error {
         Error::refused(Refusal::number(ELOOP))
     }
 
-    /// Says what was tried with which file, if that has not been said.
+    /// Sets the operation and the file, unless already set.
     pub(crate) fn of(mut self, tried: &'static str, file: &Path) -> Error {
         match &mut self {
             Error::Refused { path, doing, .. } if path.as_os_str().is_empty() => {
@@ -290,7 +290,7 @@ impl Error {
     }
 }
 
-/// The root by its name, so that no path is shown empty.
+/// Returns `/` for the root, so that no empty path is displayed.
 fn shown(path: &Path) -> PathBuf {
     if path.as_os_str().is_empty() { PathBuf::from("/") } else { path.to_path_buf() }
 }
@@ -335,7 +335,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// For those who read and write by the traits of `std::io`. The whole error is inside.
+/// Conversion for users of the `std::io` traits. The I/O error contains the original one.
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let kind = match &error {
@@ -347,7 +347,7 @@ impl From<Error> for io::Error {
             }
             Error::Unsupported { .. } => io::ErrorKind::Unsupported,
             Error::BadPath { .. } => io::ErrorKind::InvalidInput,
-            // Not `Interrupted`, which std's loops take as a reason to try again.
+            // Not `Interrupted`, which makes loops of the standard library retry.
             Error::Refused { .. } | Error::Cancelled | Error::TooMany => io::ErrorKind::Other,
         };
         let kind = if kind == io::ErrorKind::Interrupted { io::ErrorKind::Other } else { kind };

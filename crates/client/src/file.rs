@@ -11,10 +11,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use wire::ninep::{IO_HEADER_SIZE, Rmessage, Stat, Tmessage};
 
-/// Largest piece that is read or written at once, bytes.
+/// Maximum size of a read or write, in bytes.
 const PIECE_MAX: u32 = 256 << 10;
 
-/// How a file is opened: as in [`std::fs::OpenOptions`].
+/// Options for opening a file, like [`std::fs::OpenOptions`].
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
     read: bool,
@@ -32,7 +32,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Nothing is allowed yet; a new file can be read by all and written by its owner.
+    /// Creates options without access; new files are readable by all and writable by their owner.
     pub fn new() -> OpenOptions {
         OpenOptions {
             read: false,
@@ -44,49 +44,49 @@ impl OpenOptions {
         }
     }
 
-    /// It will be read.
+    /// Sets read access.
     #[must_use]
     pub fn read(self, read: bool) -> OpenOptions {
         OpenOptions { read, ..self }
     }
 
-    /// It will be written.
+    /// Sets write access.
     #[must_use]
     pub fn write(self, write: bool) -> OpenOptions {
         OpenOptions { write, ..self }
     }
 
-    /// It loses its contents.
+    /// Truncates an existing file.
     #[must_use]
     pub fn truncate(self, truncate: bool) -> OpenOptions {
         OpenOptions { truncate, ..self }
     }
 
-    /// It is made if it is not there.
+    /// Creates a missing file.
     #[must_use]
     pub fn create(self, create: bool) -> OpenOptions {
         OpenOptions { create, ..self }
     }
 
-    /// It is made and must not be there.
+    /// Creates a file, which must not exist.
     #[must_use]
     pub fn create_new(self, create_new: bool) -> OpenOptions {
         OpenOptions { create_new, ..self }
     }
 
-    /// The permission bits of a new file.
+    /// Sets the permission bits of a new file.
     #[must_use]
     pub fn mode(self, mode: u32) -> OpenOptions {
         OpenOptions { mode, ..self }
     }
 
-    /// Flags of `Tlopen`.
+    /// Returns the flags of `Tlopen`.
     fn flags(self) -> u32 {
         const TRUNCATE: u32 = 0o1000;
         self.access() | if self.truncate { TRUNCATE } else { 0 }
     }
 
-    /// The mode of `Topen`.
+    /// Returns the mode of `Topen`.
     fn plan9(self) -> u8 {
         const TRUNCATE: u8 = 0x10;
         let access = u8::try_from(self.access()).expect("two bits");
@@ -102,7 +102,7 @@ impl OpenOptions {
     }
 }
 
-/// Opens a file, or makes it.
+/// Opens or creates a file.
 pub(crate) fn open(
     tree: &Tree,
     path: &Path,
@@ -116,7 +116,7 @@ pub(crate) fn open(
         Ok((fid, _)) => open_fid(fid, path, options),
         Err(error) if error.is_not_found() && options.create => {
             match create(tree, path, options, gid) {
-                // Somebody else was faster.
+                // Another client created it meanwhile.
                 Err(error) if error.is_exists() => {
                     tree.find(path, true).and_then(|(fid, _)| open_fid(fid, path, options))
                 }
@@ -161,15 +161,15 @@ fn create(tree: &Tree, path: &Path, options: OpenOptions, gid: u32) -> Result<Fi
     Ok(File::new(fid, path, iounit))
 }
 
-/// An open file. Several threads may use [`File::read_at`] and [`File::write_at`] at once.
+/// Open file. Several threads may use [`File::read_at`] and [`File::write_at`] concurrently.
 ///
-/// Reading and writing by the traits of [`std::io`] is one request at a time: for much data use
-/// [`File::stream`] and [`File::sink`], which keep many of them under way.
+/// The [`std::io`] traits have one request outstanding at a time. For bulk data, use
+/// [`File::stream`] and [`File::sink`], which keep many in flight.
 #[derive(Debug)]
 pub struct File {
     fid: Fid,
     pub(crate) path: PathBuf,
-    /// Largest piece, bytes.
+    /// Maximum size of a read or write, in bytes.
     pub(crate) piece: u32,
     position: u64,
 }
@@ -186,19 +186,19 @@ impl File {
         &self.fid
     }
 
-    /// What is known about it.
+    /// Returns the file's metadata.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn metadata(&self) -> Result<Metadata, Error> {
         Metadata::of(&self.fid).map_err(|error| error.of("look at", &self.path))
     }
 
-    /// Reads once from an offset: how many bytes came. That can be fewer than there is room for;
-    /// zero: the end.
+    /// Reads from an offset with one request. Returns the number of bytes, which may be fewer than
+    /// the buffer holds; 0 at the end of the file.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
         if buf.is_empty() {
             return Ok(0);
@@ -211,10 +211,10 @@ impl File {
         Ok(piece.len())
     }
 
-    /// Writes once at an offset: how many bytes the server took, at least one.
+    /// Writes at an offset with one request. Returns the number of bytes written, at least 1.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize, Error> {
         if data.is_empty() {
             return Ok(0);
@@ -225,7 +225,7 @@ impl File {
         written.map_err(|error| error.of("write", &self.path))
     }
 
-    /// How much was written of so much.
+    /// Returns the number of bytes written, according to a reply.
     pub(crate) fn written(&self, reply: &Message, asked: usize) -> Result<usize, Error> {
         let line = &self.fid.line;
         let count = line.read(reply, only!(Rmessage::Write { count } => count as usize))?;
@@ -238,10 +238,10 @@ impl File {
         }
     }
 
-    /// Makes durable what was written.
+    /// Makes all written data durable.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn sync(&self) -> Result<(), Error> {
         let fid = self.fid.number;
         let done = match self.fid.line.dialect {
@@ -257,29 +257,29 @@ impl File {
         done.map_err(|error| error.of("make durable", &self.path))
     }
 
-    /// The bytes from an offset on, at most so many, with many reads under way.
+    /// Streams up to `length` bytes from an offset, with many reads in flight.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn stream(&self, offset: u64, length: u64) -> Result<Stream<'_>, Error> {
         let size = self.metadata()?.size;
         Ok(Stream::new(self, offset, length, size))
     }
 
-    /// The same of a file whose size is known, more or less.
+    /// Streams a file of approximately known size from the start.
     pub fn stream_of(&self, size: u64) -> Stream<'_> {
         Stream::new(self, 0, u64::MAX, size)
     }
 
-    /// Takes bytes to be written from an offset on, with many writes under way.
+    /// Returns a sink for bytes from an offset on, with many writes in flight.
     pub fn sink(&self, offset: u64) -> Sink<'_> {
         Sink::new(self, offset)
     }
 
-    /// Gives the file back and waits for it. A file that is dropped is given back as well.
+    /// Closes the file and waits for the reply. Dropping a file closes it as well.
     ///
     /// # Errors
-    /// What the server answers, or why it does not: some say only now that a write has failed.
+    /// Errors of the server and of the connection: some servers report a failed write only now.
     pub fn close(self) -> Result<(), Error> {
         let line = self.fid.line.clone();
         let fid = self.fid.forget();
@@ -306,7 +306,7 @@ impl Write for File {
         Ok(count)
     }
 
-    /// Nothing is held back; [`File::sync`] makes it durable.
+    /// No data is buffered; [`File::sync`] makes it durable.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The beginning of a connection: which protocol, how large messages may be, as whom.
+//! Connection setup: protocol, message size and user.
 
 use crate::error::AS_USER;
 use crate::line::{Dialect, Line};
@@ -13,21 +13,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::ninep::{NO_FID, NO_TAG, NO_UID, Rmessage, Tmessage};
 
-/// Smallest message size with which every message can be said.
+/// Minimum message size for every message.
 const MSIZE_MIN: u32 = 512;
 
-/// Largest message that can be asked for.
+/// Maximum message size that can be requested.
 const MSIZE_MAX: u32 = 16 << 20;
 
-/// Largest message before a size is agreed on.
+/// Maximum message before a size is negotiated.
 const NEW_SIZE_MAX: usize = 8192;
 
-/// How long the first offer may stay without an answer where there is another one to make: some
-/// servers say nothing at all to a version that they do not know (go9p).
+/// Timeout of the first version proposal if there is a fallback: some servers never reply to a
+/// version that they do not know (go9p).
 const FIRST_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Dialect {
-    /// Its name in `Tversion`.
+    /// Returns its name in `Tversion`.
     pub fn version(self) -> &'static str {
         match self {
             Dialect::Plan9 => "9P2000",
@@ -36,7 +36,7 @@ impl Dialect {
     }
 }
 
-/// A connection that speaks whichever protocol the server knows.
+/// Connects with a protocol that the server supports.
 pub(crate) fn connect(address: &Address, options: &Options) -> Result<Arc<Line>, Error> {
     let wanted = options.dialect.unwrap_or(Dialect::Linux);
     let patience = match options.dialect {
@@ -51,8 +51,9 @@ pub(crate) fn connect(address: &Address, options: &Options) -> Result<Arc<Line>,
         {
             Err(error)
         }
-        // An answer that is no agreement leaves it open how to go on (version(5)), and some servers
-        // hang up or say nothing: a new connection is right for all of them.
+        // After any reply other than an agreement, the protocol state is undefined (version(5)),
+        // and some servers close the connection or never reply: a new connection works for all of
+        // them.
         (Ok(Answer::Other(_)) | Err(_), None) => {
             match greet(address, options, Dialect::Plan9, options.deadline)? {
                 Answer::Agreed(line) => Ok(line),
@@ -98,7 +99,7 @@ fn greet(
     Ok(Answer::Agreed(Arc::new(line)))
 }
 
-/// `Tversion`: message size and version, or in words what was said instead.
+/// Sends `Tversion`. Returns the message size and version, or a description of any other reply.
 fn ask(
     socket: &Socket,
     reader: &mut Reader,
@@ -112,7 +113,7 @@ fn ask(
     let mut bytes = Vec::new();
     let version = wanted.version().as_bytes();
     Tmessage::Version { msize, version }.encode(NO_TAG, &mut bytes);
-    // A new socket has room for so little.
+    // A new socket has room for so few bytes.
     let count = socket.write(&[IoSlice::new(&bytes)]).map_err(lost)?;
     if count < bytes.len() {
         return Err(lost(io::Error::other("it takes nothing")));
@@ -144,7 +145,7 @@ fn ask(
     }
 }
 
-/// `Tattach`: the tree as this user sees it.
+/// Sends `Tattach`, for the tree as seen by this user.
 pub(crate) fn attach(line: Arc<Line>, options: &Options) -> Result<Tree, Error> {
     let own = rustix::process::getuid().as_raw();
     let uid = match (options.uid, &options.user) {
@@ -166,7 +167,7 @@ pub(crate) fn attach(line: Arc<Line>, options: &Options) -> Result<Tree, Error> 
     let message = Tmessage::Attach { fid, afid: NO_FID, uname, aname, uid };
     let attached = line.call(&message, only!(Rmessage::Attach { qid } => qid));
     let qid = attached.map_err(|error| match &options.aname[..] {
-        // The root is always there.
+        // The root always exists.
         "" if error.is_not_found() && !uname.is_empty() => {
             error.of(AS_USER, OsStr::from_bytes(uname).as_ref())
         }

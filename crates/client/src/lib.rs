@@ -1,7 +1,7 @@
-//! Files of a 9P server for programs, in blocking calls from any number of threads.
+//! Blocking client library for files of a 9P server, usable from any number of threads.
 //!
-//! It speaks 9P2000.L, and 9P2000 with servers that know nothing else: `upcall serve`, diod, those
-//! of Plan 9 and its descendants. It has no thread of its own and no runtime.
+//! Supports 9P2000.L, and 9P2000 for servers without it: `upcall serve`, diod, and the servers of
+//! Plan 9 and its descendants. The library has no thread of its own and no runtime.
 //!
 //! ```no_run
 //! use client::{Client, Options};
@@ -17,7 +17,7 @@
 //!     photos.create_dir_all("/backup/today")?;
 //!     photos.write_file("/backup/today/notes.txt", &notes)?;
 //!
-//!     // Much data goes piece by piece, with many reads or writes under way.
+//!     // Bulk data is transferred in pieces, with many reads or writes in flight.
 //!     let file = photos.open("/2025/film.mkv")?;
 //!     for piece in file.stream(0, u64::MAX)? {
 //!         std::io::stdout().write_all(&piece?)?;
@@ -26,7 +26,7 @@
 //! }
 //! ```
 //!
-//! Clones of a [`Client`] share one connection, and so do threads:
+//! Clones of a [`Client`] share one connection, also between threads:
 //!
 //! ```no_run
 //! # use client::{Client, Error};
@@ -39,16 +39,16 @@
 //! }
 //! ```
 //!
-//! A [`File`] is a [`Read`](std::io::Read), [`Write`](std::io::Write) and
-//! [`Seek`](std::io::Seek); `examples/tail.rs` is a program around one.
+//! A [`File`] implements [`Read`](std::io::Read), [`Write`](std::io::Write) and
+//! [`Seek`](std::io::Seek); see `examples/tail.rs`.
 //!
-//! # What can go wrong
+//! # Errors
 //!
-//! Everything is an [`Error`], which says the cause and what can be done. A server that breaks the
-//! protocol, ends the connection, or says nothing for [`Options::deadline`] ends the connection for
-//! all threads: nothing waits for ever, and no reply is believed that was not asked for.
-//! [`Client::cancel`] ends what waits from another thread; dropping a [`Stream`] or [`Sink`]
-//! cancels what it has under way.
+//! Every failure is an [`Error`] with its cause and a next step. If the server violates the
+//! protocol, closes the connection, or sends nothing for [`Options::deadline`], the connection ends
+//! for all threads: no call waits forever, and no unsolicited reply is accepted. [`Client::cancel`]
+//! ends pending calls from another thread; dropping a [`Stream`] or [`Sink`] cancels its
+//! outstanding requests.
 
 mod address;
 mod attributes;
@@ -82,8 +82,8 @@ pub use stream::Stream;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a lock protects. Nothing here panics while it is held; were it so, what it protects would
-/// still be whole.
+/// Locks a mutex and ignores poisoning: no code panics while holding one, and the data would be
+/// consistent even then.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

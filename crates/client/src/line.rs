@@ -1,12 +1,12 @@
-//! One connection, used by any number of threads at once.
+//! Connection shared by any number of threads.
 //!
-//! There is no thread of its own. Who waits for a reply and finds nobody receiving takes the
-//! [`Reader`], receives for everybody, and hands the rest over when its own reply has come;
-//! the others sleep. Who sends and finds no room receives meanwhile, so that two sides that both
-//! want to be heard first cannot wait for each other.
+//! There is no dedicated thread. A thread that waits for a reply while no other receives takes the
+//! [`Reader`], receives for all threads, and passes the reader on once its own reply has arrived;
+//! the others sleep. A thread that cannot send for lack of buffer space receives meanwhile, so that
+//! both ends cannot block on sends forever.
 //!
-//! What nobody wants any more is flushed (flush(5)): its tag is used again when the server has
-//! answered the flush, and a fid that it has made after all is given back.
+//! Abandoned requests are flushed (flush(5)): a tag is reused only after the reply to the flush,
+//! and a fid created in spite of it is clunked.
 
 mod slots;
 
@@ -24,13 +24,13 @@ use std::thread;
 use std::time::Duration;
 use wire::ninep::{READ_HEADER_SIZE, Rmessage, Tmessage};
 
-/// How long is waited for room before it is looked whether somebody else still receives.
+/// Maximum wait for buffer space before checking whether another thread still receives.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// How long a message that is half sent may take when everything was cancelled.
+/// Maximum time to complete a partially sent message after a cancellation.
 const CANCELLED_MAX: Duration = Duration::from_secs(2);
 
-/// How long is waited for the last answers, and how often they may come.
+/// Maximum wait for final replies, and their maximum number.
 const PARTING: Duration = Duration::from_millis(200);
 const PARTING_MAX: u32 = 1000;
 
@@ -38,16 +38,16 @@ const TWRITE: u8 = 118;
 const TFLUSH: u8 = 108;
 const TCLUNK: u8 = 120;
 
-/// Which protocol is spoken.
+/// Negotiated protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// 9P2000, Plan 9's own.
+    /// 9P2000, the original of Plan 9.
     Plan9,
-    /// 9P2000.L, Linux's.
+    /// 9P2000.L, the variant of Linux.
     Linux,
 }
 
-/// A connection after `Tversion`.
+/// Connection after version negotiation.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) dialect: Dialect,
@@ -56,21 +56,21 @@ pub(crate) struct Line {
     state: Mutex<State>,
     /// Held while a message is sent.
     sending: Mutex<()>,
-    /// Readable when who receives is to look around.
+    /// Becomes readable to interrupt the receiving thread.
     wake: OwnedFd,
     cancelled: AtomicBool,
-    /// Milliseconds.
+    /// Maximum time without data, in ms.
     deadline: AtomicU64,
 }
 
 #[derive(Debug)]
 struct State {
     slots: Slots,
-    /// `None` while somebody receives.
+    /// `None` while a thread receives.
     reader: Option<Box<Reader>>,
-    /// Why nothing more can be asked.
+    /// Reason why the connection is unusable.
     dead: Option<Error>,
-    /// Whole messages to be sent before any other: what nobody waits for.
+    /// Complete messages without a waiting thread, to be sent before any other.
     owed: Vec<u8>,
 }
 
@@ -117,7 +117,7 @@ impl Line {
         Duration::from_millis(self.deadline.load(Ordering::Relaxed))
     }
 
-    /// Ends every wait, now and from now on; or lets them be again.
+    /// Cancels all present and future waits, or ends the cancellation.
     pub(crate) fn cancel(&self, cancelled: bool) {
         self.cancelled.store(cancelled, Ordering::SeqCst);
         lock(&self.state).slots.wake_all();
@@ -125,28 +125,28 @@ impl Line {
     }
 
     fn wake(&self) {
-        // It can only be full, and is readable then as well.
+        // The counter can only be full, and is readable then as well.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// A number for a new fid.
+    /// Allocates a number for a new fid.
     pub(crate) fn new_fid(&self) -> Result<u32, Error> {
         lock(&self.state).slots.new_fid().ok_or(Error::TooMany)
     }
 
-    /// The number is free again: the server does not know it.
+    /// Frees the number of a fid that the server does not know.
     pub(crate) fn free_fid(&self, fid: u32) {
         lock(&self.state).slots.free_fid(fid);
     }
 
-    /// Gives a fid back to the server, and does not wait for the answer.
+    /// Clunks a fid without waiting for the reply.
     pub(crate) fn clunk(&self, fid: u32) {
         let owed = lock(&self.state).owe_clunk(fid);
-        // If it cannot be sent the connection is gone, and the fid with it.
+        // If the send fails, the connection is lost, and the fid with it.
         let _ = owed.map(|()| self.send(&[], &[]));
     }
 
-    /// Sends a request. `makes`: a fid that the server knows if it answers with success.
+    /// Sends a request. `makes` is a fid that a successful reply creates.
     pub(crate) fn begin(
         self: &Arc<Line>,
         message: &Tmessage<'_>,
@@ -157,7 +157,7 @@ impl Line {
         Ok(pending)
     }
 
-    /// Puts a request down, to be sent with the next one or by [`Line::push`].
+    /// Queues a request, to be sent with the next one or by [`Line::push`].
     pub(crate) fn post(
         self: &Arc<Line>,
         message: &Tmessage<'_>,
@@ -175,12 +175,12 @@ impl Line {
         Ok(Pending { line: self.clone(), tag })
     }
 
-    /// Sends what was put down.
+    /// Sends queued requests.
     pub(crate) fn push(&self) -> Result<(), Error> {
         self.send(&[], &[])
     }
 
-    /// Sends a `Twrite` whose data stays where it is.
+    /// Sends a `Twrite` without copying its data.
     pub(crate) fn begin_write(
         self: &Arc<Line>,
         fid: u32,
@@ -202,7 +202,7 @@ impl Line {
         Ok(pending)
     }
 
-    /// A request and what is wanted of its reply.
+    /// Sends a request, and returns the wanted part of its reply.
     pub(crate) fn call<T>(
         self: &Arc<Line>,
         message: &Tmessage<'_>,
@@ -212,7 +212,7 @@ impl Line {
         self.read(&reply, wanted)
     }
 
-    /// What is wanted of a reply.
+    /// Returns the wanted part of a reply.
     pub(crate) fn read<T>(
         &self,
         reply: &Message,
@@ -226,7 +226,7 @@ impl Line {
         }
     }
 
-    /// The server lies: gives the connection up.
+    /// Closes the connection because of a protocol violation.
     pub(crate) fn broken(&self, what: String) -> Error {
         self.die(Error::Broken { address: self.socket.address.clone(), what })
     }
@@ -241,7 +241,7 @@ impl Line {
         self.die(Error::Silent { address, waited: self.deadline() })
     }
 
-    /// Nothing more can be asked; the first reason counts.
+    /// Marks the connection as unusable; the first reason counts.
     fn die(&self, error: Error) -> Error {
         let mut state = lock(&self.state);
         let first = state.dead.get_or_insert(error).clone();
@@ -266,7 +266,7 @@ impl Line {
         }
     }
 
-    /// Sends what is owed and then a message of two parts.
+    /// Sends queued messages, then a message of two parts.
     fn send(&self, head: &[u8], data: &[u8]) -> Result<(), Error> {
         let _turn = lock(&self.sending);
         let owed = {
@@ -301,8 +301,8 @@ impl Line {
         Ok(())
     }
 
-    /// Waits a little for room to send; receives meanwhile if nobody else does. Whether anything
-    /// has happened.
+    /// Waits briefly for buffer space, and receives meanwhile if no other thread does. Returns
+    /// whether there was progress.
     fn await_room(&self) -> Result<bool, Error> {
         let reader = lock(&self.state).reader.take();
         let wants = (reader.is_some(), true);
@@ -318,7 +318,7 @@ impl Line {
         Ok(received? || ready.writable)
     }
 
-    /// Gives the reader back, and wakes somebody who needs it.
+    /// Returns the reader, and wakes a thread that needs it.
     fn hand_over(&self, mut state: MutexGuard<'_, State>, reader: Option<Box<Reader>>) {
         if let Some(reader) = reader {
             assert!(state.reader.is_none(), "one thread receives at a time");
@@ -329,7 +329,7 @@ impl Line {
         }
     }
 
-    /// Receives what is there and delivers what is complete; whether there was anything.
+    /// Receives available data, and delivers complete messages. Returns whether there was any data.
     fn receive(&self, reader: &mut Reader) -> Result<bool, Error> {
         match reader.receive(&self.socket) {
             Ok(0) => {
@@ -382,8 +382,8 @@ impl Line {
         }
     }
 
-    /// Receives for everybody until the reply to this request is there, or it is time to look
-    /// around.
+    /// Receives for all threads until the reply to this request has arrived, or the wait is
+    /// interrupted.
     fn lead(&self, tag: u16, reader: &mut Reader) -> Result<(), Error> {
         loop {
             let received = self.receive(reader)?;
@@ -406,7 +406,7 @@ impl Line {
         }
     }
 
-    /// A reply, unless it is an error.
+    /// Returns a reply, unless it is an error.
     fn accept(&self, message: Message) -> Result<Message, Error> {
         if !slots::is_error(message.code()) {
             return Ok(message);
@@ -421,21 +421,21 @@ impl Line {
         Err(Error::refused(refusal))
     }
 
-    /// Nobody wants this reply any more.
+    /// Abandons a request.
     fn abandon(&self, tag: u16) {
         let flush = {
             let mut state = lock(&self.state);
             state.abandon(tag)
         };
         if flush {
-            // If it cannot be sent the connection is gone, and the request with it.
+            // If the send fails, the connection is lost, and the request with it.
             let _ = self.send(&[], &[]);
         }
     }
 }
 
-/// Takes the answers to what was said last before it goes: some servers take a connection that is
-/// torn for a disaster.
+/// Receives the final replies before closing: some servers treat an abruptly closed connection as a
+/// fatal error.
 impl Drop for Line {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -460,7 +460,7 @@ impl Drop for Line {
 }
 
 impl State {
-    /// Gives a message to whom it is for.
+    /// Delivers a message to its request.
     fn deliver(&mut self, message: Message) -> Result<(), String> {
         if let Some(fid) = self.slots.deliver(message)? {
             let _ = self.owe_clunk(fid);
@@ -468,7 +468,7 @@ impl State {
         Ok(())
     }
 
-    /// Puts down a `Tclunk` to be sent; `None` if there is nobody to send it to.
+    /// Queues a `Tclunk`; `None` if the connection is unusable.
     fn owe_clunk(&mut self, fid: u32) -> Option<()> {
         self.owe(Slot::Forgotten { fid, expects: TCLUNK + 1 }, &Tmessage::Clunk { fid })
     }
@@ -482,7 +482,7 @@ impl State {
         Some(())
     }
 
-    /// Whether there is now a flush to be sent.
+    /// Abandons a request. Returns whether a message has to be sent now.
     fn abandon(&mut self, tag: u16) -> bool {
         if let Some(fid) = self.slots.discard_arrived(tag) {
             return fid.is_some_and(|fid| self.owe_clunk(fid).is_some());
@@ -493,7 +493,7 @@ impl State {
     }
 }
 
-/// A request that was sent. Dropping it cancels it.
+/// Outstanding request. Dropping it cancels it.
 #[derive(Debug)]
 pub(crate) struct Pending {
     line: Arc<Line>,
@@ -506,7 +506,7 @@ impl Pending {
         self.line.wait(self.tag)
     }
 
-    /// Waits for the data of a `Tread` or `Treaddir`, of which there may be so much.
+    /// Waits for the data of a `Tread` or `Treaddir`, of at most `count_max` bytes.
     pub(crate) fn wait_data(self, count_max: u32) -> Result<Message, Error> {
         let line = self.line.clone();
         let message = self.wait()?;

@@ -1,4 +1,4 @@
-//! Messages as they came, in memory that is used again.
+//! Received messages, in reused buffers.
 
 use crate::lock;
 use std::fmt;
@@ -6,17 +6,17 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use wire::ninep::READ_HEADER_SIZE;
 
-/// Messages up to this size have memory of their own.
+/// Maximum size of messages with unpooled buffers.
 const SMALL: usize = 4096;
 
-/// Most buffers that are kept.
+/// Maximum number of pooled buffers.
 const SPARE_MAX: usize = 32;
 
-/// Buffers that large messages have left. Each is as long as its memory was ever used.
+/// Pool of buffers of large messages. Each is as long as its largest use so far.
 #[derive(Debug, Default)]
 pub(crate) struct Pool(Mutex<Vec<Vec<u8>>>);
 
-/// One whole message, size field included.
+/// Complete message, including its size field.
 pub(crate) struct Message {
     bytes: Vec<u8>,
     size: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Room for a message of this size.
+    /// Allocates a message of this size.
     pub(crate) fn new(pool: &Arc<Pool>, size: usize) -> Message {
         if size <= SMALL {
             return Message { bytes: vec![0; size], size, pool: None };
@@ -44,7 +44,7 @@ impl Message {
         &mut self.bytes[..self.size]
     }
 
-    /// The type byte.
+    /// Returns the message type.
     pub(crate) fn code(&self) -> u8 {
         self.bytes[4]
     }
@@ -71,7 +71,7 @@ impl fmt::Debug for Message {
     }
 }
 
-/// Bytes of a file, where they were received.
+/// Bytes of a file, in the buffer in which they were received.
 #[derive(Debug)]
 pub struct Piece(pub(crate) Message);
 

@@ -1,53 +1,53 @@
-//! What is known about a file.
+//! File metadata.
 
 use crate::line::Dialect;
 use crate::tree::{Fid, only};
 use crate::{Error, Kind, Time};
 use wire::ninep::{Qid, Rmessage, Stat, Tmessage};
 
-/// `P9_GETATTR_BASIC`: all that `stat(2)` tells.
+/// `P9_GETATTR_BASIC`: all fields of `stat(2)`.
 const BASIC: u64 = 0x7ff;
 
-/// `DMSYMLINK`, which some servers of 9P2000 use.
+/// `DMSYMLINK`, used by some 9P2000 servers.
 const PLAN9_SYMLINK: u32 = 0x0200_0000;
 
-/// What is known about a file.
+/// File metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// What it is. 9P2000 knows files and directories only.
+    /// File type. 9P2000 has only files and directories; some of its servers add symbolic links.
     pub kind: Kind,
-    /// Permission bits, with set-id and sticky bits.
+    /// Permission, set-id and sticky bits.
     pub mode: u32,
-    /// Length, bytes.
+    /// Length, in bytes.
     pub size: u64,
-    /// Its owner: a name where the server speaks 9P2000, else a number.
+    /// Owner: a name with 9P2000, else a number.
     pub user: String,
-    /// Its group, in the same way.
+    /// Group, in the same form.
     pub group: String,
-    /// How many names it has; 9P2000 does not say more than one.
+    /// Number of hard links; always 1 with 9P2000.
     pub links: u64,
-    /// Which file it is among those of its server.
+    /// Identifier of the file on its server.
     pub inode: u64,
-    /// Last change of the contents.
+    /// Time of the last change of the contents.
     pub modified: Time,
-    /// Last read.
+    /// Time of the last read.
     pub accessed: Time,
-    /// Last change of the attributes; with 9P2000 that of the contents.
+    /// Time of the last change of attributes; with 9P2000, of the contents.
     pub changed: Time,
 }
 
 impl Metadata {
-    /// Whether it is a directory.
+    /// Reports whether this is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind == Kind::Directory
     }
 
-    /// Whether it is a plain file.
+    /// Reports whether this is a regular file.
     pub fn is_file(&self) -> bool {
         self.kind == Kind::File
     }
 
-    /// Whether it is a symbolic link.
+    /// Reports whether this is a symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.kind == Kind::Symlink
     }
@@ -84,7 +84,7 @@ impl Metadata {
     }
 }
 
-/// What is shown on terminals has no control characters.
+/// Escapes control characters, because the text may be printed on terminals.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).escape_debug().to_string()
 }
@@ -115,13 +115,13 @@ fn linux(fid: &Fid) -> Result<Metadata, Error> {
     })
 }
 
-/// Seconds before 1970 come as what they are in two's complement.
+/// Converts a time; seconds before 1970 are in two's complement.
 fn date(secs: u64, nanos: u64) -> Time {
     let nanos = u32::try_from(nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
     Time { secs: secs.cast_signed(), nanos: nanos.unwrap_or(0) }
 }
 
-/// What a file is, as far as its qid tells.
+/// Returns the file type according to its qid.
 pub(crate) fn kind_of(qid: Qid) -> Kind {
     match qid.kind {
         kind if kind & Qid::DIR != 0 => Kind::Directory,

@@ -1,4 +1,4 @@
-//! Messages off a socket, each received straight into memory of its own.
+//! Message reader: receives each message directly into its own buffer.
 
 use crate::message::{Message, Pool};
 use crate::socket::Socket;
@@ -6,21 +6,20 @@ use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 use wire::ninep::HEADER_SIZE;
 
-/// How much is received beside the message that is under way: the beginning of the next one,
-/// which is copied.
+/// Bytes received beyond the current message: the beginning of the next one, which is copied.
 const AHEAD: usize = 8192;
 
-/// What has come and was not taken.
+/// Receive buffer of a connection.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// Bytes `start..end` stand in front of everything that is still to come.
+    /// Bytes `start..end` precede everything still to be received.
     ahead: Box<[u8]>,
     start: usize,
     end: usize,
-    /// A message of which so many bytes are there. Nothing is ahead then.
+    /// Partial message, and its bytes received. `ahead` is empty then.
     body: Option<(Message, usize)>,
     pool: Arc<Pool>,
-    /// Largest message that may come, bytes.
+    /// Maximum message size, in bytes.
     pub(crate) size_max: usize,
 }
 
@@ -30,7 +29,7 @@ impl Reader {
         Reader { ahead, start: 0, end: 0, body: None, pool: Arc::default(), size_max }
     }
 
-    /// Receives once; zero at the end of the connection.
+    /// Receives once; returns 0 at the end of the connection.
     pub(crate) fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
         match &mut self.body {
             Some((message, have)) => {
@@ -54,10 +53,10 @@ impl Reader {
         }
     }
 
-    /// Takes the next message if it is there as a whole.
+    /// Takes the next message, if it is complete.
     ///
     /// # Errors
-    /// A size that no message may have.
+    /// An invalid message size.
     pub(crate) fn take(&mut self) -> Result<Option<Message>, String> {
         if self.body.is_none() {
             self.body = self.begin()?;

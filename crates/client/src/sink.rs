@@ -1,4 +1,4 @@
-//! Writing a file from one end to the other with many writes under way.
+//! Sequential writes with many requests in flight.
 
 use crate::Error;
 use crate::file::File;
@@ -6,10 +6,10 @@ use crate::line::Pending;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 
-/// Most writes of one file that are under way.
+/// Maximum writes of one file in flight.
 const WINDOW: usize = 16;
 
-/// A write that was sent, with what it wrote: a server may take less.
+/// Outstanding write with its data: a server may write fewer bytes.
 #[derive(Debug)]
 struct Sent {
     offset: u64,
@@ -17,16 +17,16 @@ struct Sent {
     pending: Pending,
 }
 
-/// Takes bytes for a file, in order. Nothing is sure before [`Sink::finish`].
+/// Sequential writer of a file. No write is confirmed before [`Sink::finish`].
 ///
-/// Dropping it cancels what is under way.
+/// Dropping it cancels outstanding writes.
 #[derive(Debug)]
 pub struct Sink<'a> {
     file: &'a File,
     sent: VecDeque<Sent>,
-    /// Where the next write begins.
+    /// Offset of the next write.
     next: u64,
-    /// What [`Write`] has gathered for it.
+    /// Bytes buffered by [`Write`].
     gathered: Vec<u8>,
     spare: Vec<Vec<u8>>,
 }
@@ -37,12 +37,11 @@ impl<'a> Sink<'a> {
         Sink { file, sent, next: offset, gathered, spare }
     }
 
-    /// Takes the next bytes of a reader, as many as one write holds: how many there were. Zero:
-    /// the reader has ended.
+    /// Writes the next bytes of a reader, as many as one request holds. Returns their number; 0 at
+    /// the end of the reader.
     ///
     /// # Errors
-    /// The reader's in the outer result; in the inner one what the server answers, or why it does
-    /// not.
+    /// Outer: the reader's error. Inner: errors of the server and of the connection.
     pub fn take_from(&mut self, from: &mut impl Read) -> io::Result<Result<usize, Error>> {
         if !self.gathered.is_empty() {
             let gathered = std::mem::take(&mut self.gathered);
@@ -57,10 +56,10 @@ impl<'a> Sink<'a> {
         Ok(self.push(data).map(|()| count))
     }
 
-    /// Waits for everything: how far the file was written.
+    /// Waits for all writes. Returns the end offset.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn finish(mut self) -> Result<u64, Error> {
         let gathered = std::mem::take(&mut self.gathered);
         self.push(gathered)?;
@@ -132,7 +131,7 @@ impl Write for Sink<'_> {
         Ok(count)
     }
 
-    /// Waits for everything that was written so far.
+    /// Waits for everything written so far.
     fn flush(&mut self) -> io::Result<()> {
         let gathered = std::mem::take(&mut self.gathered);
         self.push(gathered)?;

@@ -1,4 +1,4 @@
-//! A connected socket that never blocks, and waiting for it.
+//! Connected nonblocking socket, and waiting for it.
 
 use crate::{Address, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,26 +10,26 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of which kind it is.
+/// Kind of socket.
 #[derive(Debug)]
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// A connected socket.
+/// Connected socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: Stream,
     pub(crate) address: Address,
 }
 
-/// What may be done without waiting.
+/// Readiness of a socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ready {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// Somebody wants the waiting thread to look around.
+    /// Whether the waiting thread was interrupted.
     pub(crate) woken: bool,
 }
 
@@ -53,7 +53,7 @@ impl Socket {
         Ok(Socket { stream: connected.map_err(failed)?, address: address.clone() })
     }
 
-    /// Reads what is there; zero at the end.
+    /// Reads available bytes; returns 0 at the end.
     pub(crate) fn read(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         match &self.stream {
             Stream::Tcp(stream) => (&mut &*stream).read_vectored(parts),
@@ -61,7 +61,7 @@ impl Socket {
         }
     }
 
-    /// Writes as much as there is room for.
+    /// Writes as many bytes as fit.
     pub(crate) fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match &self.stream {
             Stream::Tcp(stream) => (&mut &*stream).write_vectored(parts),
@@ -69,7 +69,7 @@ impl Socket {
         }
     }
 
-    /// Nothing more will be sent.
+    /// Shuts down the sending direction.
     pub(crate) fn finish(&self) -> io::Result<()> {
         match &self.stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
@@ -77,7 +77,7 @@ impl Socket {
         }
     }
 
-    /// Waits for at most so long.
+    /// Waits for readiness, at most this long.
     pub(crate) fn wait(
         &self,
         (to_read, to_write): (bool, bool),
@@ -98,7 +98,7 @@ impl Socket {
             tv_nsec: time.subsec_nanos().into(),
         };
         match poll(&mut fds, Some(&time)) {
-            // As if woken: the caller looks around and waits again.
+            // Like an interruption: the caller checks its state and waits again.
             Err(Errno::INTR) => return Ok(Ready { woken: true, ..Ready::default() }),
             Err(errno) => return Err(errno.into()),
             Ok(_) => {}
@@ -113,7 +113,7 @@ impl Socket {
     }
 }
 
-/// Tries every address that a name has.
+/// Connects to each address of a name in turn.
 fn by_tcp(host: &str, port: u16, deadline: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (host, port).to_socket_addrs()? {

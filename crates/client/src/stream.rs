@@ -1,7 +1,7 @@
-//! Reading a file from one end to the other with many reads under way.
+//! Sequential reads with many requests in flight.
 //!
-//! As far as the file is known to reach, up to [`WINDOW`] reads are under way; beyond that one at
-//! a time, so that a file that only grows, or gives each byte once, is read like by anybody else.
+//! Up to the known size of the file, up to [`WINDOW`] reads are in flight; beyond it one at a time,
+//! so that a growing file, or one that returns each byte only once, is read correctly.
 
 use crate::Error;
 use crate::file::File;
@@ -11,18 +11,18 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use wire::ninep::Tmessage;
 
-/// Most reads of one file that are under way.
+/// Maximum reads of one file in flight.
 const WINDOW: usize = 32;
 
-/// How much is read at once, bytes. Larger pieces are slower: what the server has under way then
-/// does not fit its processor's cache.
+/// Bytes in one read. Larger reads are slower: the server's outstanding data then exceed its
+/// processor's cache.
 const PIECE_MAX: u32 = 64 << 10;
 
-/// How many reads are asked for at once, when so many have come: that is one message of the
-/// network, and one turn of the server.
+/// Reads sent together, after as many have completed: one network packet, and one turn of the
+/// server.
 const BATCH: usize = 8;
 
-/// A read that was asked for.
+/// Outstanding read.
 #[derive(Debug)]
 struct Asked {
     offset: u64,
@@ -30,21 +30,21 @@ struct Asked {
     pending: Pending,
 }
 
-/// The bytes of a file in order: an iterator of pieces, and a [`Read`].
+/// Bytes of a file in order: an iterator of pieces, and a [`Read`].
 ///
-/// Dropping it cancels what is under way.
+/// Dropping it cancels outstanding reads.
 #[derive(Debug)]
 pub struct Stream<'a> {
     file: &'a File,
     asked: VecDeque<Asked>,
-    /// Where the next read begins.
+    /// Offset of the next read.
     next: u64,
-    /// How far the file reaches as far as is known.
+    /// Known size of the file.
     size: u64,
-    /// Where to end in any case.
+    /// Offset at which to stop in any case.
     end: u64,
     over: bool,
-    /// A piece that [`Read`] has begun, and how much of it is taken.
+    /// Piece partially consumed by [`Read`], and the bytes consumed.
     begun: Option<(Piece, usize)>,
 }
 
@@ -55,10 +55,10 @@ impl<'a> Stream<'a> {
         Stream { file, asked, next: offset, size: size.min(end), end, over, begun: None }
     }
 
-    /// The next bytes, never none; `None` at the end.
+    /// Returns the next bytes, never an empty piece; `None` at the end.
     ///
     /// # Errors
-    /// What the server answers, or why it does not.
+    /// Errors of the server and of the connection.
     pub fn next_piece(&mut self) -> Result<Option<Piece>, Error> {
         if self.over {
             return Ok(None);
@@ -85,7 +85,7 @@ impl<'a> Stream<'a> {
         match (length < count, self.asked.is_empty()) {
             (false, _) => {}
             (true, true) => self.next = seen,
-            // What is missing comes before all that is under way.
+            // The missing bytes come before all outstanding reads.
             (true, false) => {
                 let rest = self.request(seen, count - length)?;
                 self.file.fid().line.push()?;
@@ -95,7 +95,7 @@ impl<'a> Stream<'a> {
         Ok(Some(piece))
     }
 
-    /// Asks for more, several at once.
+    /// Sends further reads, several at a time.
     fn ask(&mut self) -> Result<(), Error> {
         if self.asked.len() > WINDOW - BATCH {
             return Ok(());

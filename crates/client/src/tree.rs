@@ -1,4 +1,4 @@
-//! Fids, and walking from the root to a file.
+//! Fids, and path resolution from the root.
 
 use crate::line::{Dialect, Line};
 use crate::{Error, Path};
@@ -6,19 +6,19 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use wire::ninep::{Names, Qid, Rmessage, Tmessage, WALK_MAX};
 
-/// Most symbolic links on the way to a file (Linux's `MAXSYMLINKS`).
+/// Maximum symbolic links in a path resolution (Linux's `MAXSYMLINKS`).
 const LINKS_MAX: usize = 40;
 
-/// Longest path, in names: also with links nobody walks further.
+/// Maximum names in a path, including those of followed links.
 const NAMES_MAX: usize = 4096;
 
-/// Longest name, bytes; no file system takes more.
+/// Maximum length of a name, in bytes; no file system permits more.
 const NAME_MAX: usize = 4096;
 
-/// What of a message is not names, bytes, or more.
+/// Upper bound of the bytes in a walk message beside its names.
 const WALK_HEADER: usize = 32;
 
-/// A file that the server keeps for us; given back when dropped.
+/// File handle on the server; clunked when dropped.
 #[derive(Debug)]
 pub(crate) struct Fid {
     pub(crate) line: Arc<Line>,
@@ -31,7 +31,7 @@ impl Fid {
         Fid { line, number, known: true }
     }
 
-    /// The server has forgotten it, or is about to.
+    /// Returns the number without a clunk: the server has discarded it or is about to.
     pub(crate) fn forget(mut self) -> u32 {
         self.known = false;
         self.number
@@ -46,7 +46,7 @@ impl Drop for Fid {
     }
 }
 
-/// What is wanted of one kind of reply.
+/// Closure that extracts the value of one kind of reply.
 macro_rules! only {
     ($pattern:pat => $value:expr) => {
         |reply| {
@@ -59,17 +59,17 @@ pub(crate) use only;
 
 type Name = Vec<u8>;
 
-/// The tree that was attached to.
+/// Attached tree.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) root: Fid,
     pub(crate) qid: Qid,
 }
 
-/// Where a walk has ended.
+/// End of a walk.
 enum End {
     Reached(Fid, Qid),
-    /// A symbolic link stands there and more names follow.
+    /// Index of a symbolic link followed by more names.
     Link(usize),
 }
 
@@ -78,14 +78,14 @@ impl Tree {
         &self.root.line
     }
 
-    /// The file of this path. Links on the way are followed, the last one if `follow`.
+    /// Resolves a path. Intermediate links are followed; the last one if `follow`.
     pub(crate) fn find(&self, path: &Path, follow: bool) -> Result<(Fid, Qid), Error> {
         let mut links = 0;
         let (fid, qid, _) = self.reach(names(path)?, follow, &mut links)?;
         Ok((fid, qid))
     }
 
-    /// The directory that a file of this path is or would be in, and its name there.
+    /// Resolves the parent directory of a path, and returns it with the last name.
     pub(crate) fn find_above<'a>(&self, path: &'a Path) -> Result<(Fid, &'a [u8]), Error> {
         let name = path.file_name().ok_or_else(|| {
             Error::bad_path("it has no name of its own; write the path with its last name")
@@ -96,7 +96,7 @@ impl Tree {
         Ok((fid, name.as_bytes()))
     }
 
-    /// The same with names, and the names without links and `..` that lead there as well.
+    /// Resolves names. Also returns equivalent names without links and `..`.
     fn reach(
         &self,
         mut names: Vec<Name>,
@@ -108,7 +108,7 @@ impl Tree {
                 return Err(Error::bad_path("it is too long"));
             }
             if let Some(at) = names.iter().position(|name| name == b"..") {
-                // Above what is in front of it, links followed.
+                // The parent of everything before it, with links followed.
                 let rest = names.split_off(at + 1);
                 names.pop();
                 let (_, _, mut above) = self.reach(names, true, links)?;
@@ -144,7 +144,7 @@ impl Tree {
         self.line().dialect == Dialect::Linux && qid.kind & Qid::SYMLINK != 0
     }
 
-    /// Walks without following anything, in as many messages as it takes.
+    /// Walks without following links, in as many messages as necessary.
     fn walk(&self, names: &[Name]) -> Result<End, Error> {
         let number = self.line().new_fid()?;
         let mut fid = None;
@@ -185,7 +185,7 @@ impl Tree {
         }
     }
 
-    /// As many names as one message takes.
+    /// Returns as many names as fit one message.
     fn batch<'a>(&self, names: &'a [Name]) -> &'a [Name] {
         let mut room = (self.line().msize as usize).saturating_sub(WALK_HEADER);
         let fits = names.iter().take(WALK_MAX).take_while(|name| {
@@ -193,7 +193,7 @@ impl Tree {
             room = left.unwrap_or(0);
             left.is_some()
         });
-        // A single name that does not fit is refused when it is sent.
+        // A single name that does not fit is rejected when it is sent.
         &names[..fits.count().max(usize::from(!names.is_empty()))]
     }
 
@@ -213,13 +213,13 @@ impl Tree {
     }
 }
 
-/// The target of a symbolic link.
+/// Returns the target of a symbolic link.
 pub(crate) fn read_link(fid: &Fid) -> Result<Vec<u8>, Error> {
     let message = Tmessage::Readlink { fid: fid.number };
     fid.line.call(&message, only!(Rmessage::Readlink { target } => target.to_vec()))
 }
 
-/// The names of a path. `.` is nowhere else.
+/// Splits a path into names. `.` is dropped.
 fn names(path: &Path) -> Result<Vec<Name>, Error> {
     let names = split(path.as_os_str().as_bytes());
     if names.iter().any(|name| name.contains(&0)) {
@@ -236,7 +236,7 @@ fn split(path: &[u8]) -> Vec<Name> {
     parts.filter(|part| !part.is_empty() && *part != b".").map(<[u8]>::to_vec).collect()
 }
 
-/// The names with a link's target in its place. The root is that of the tree.
+/// Replaces a link by its target. An absolute target starts at the root of the tree.
 fn substituted(names: &[Name], at: usize, target: &[u8]) -> Vec<Name> {
     let above = if target.starts_with(b"/") { &[] } else { &names[..at] };
     let mut all = above.to_vec();

@@ -1,12 +1,12 @@
-//! Which tags and fids are in use, and what for.
+//! Allocation and state of tags and fids.
 
 use crate::message::Message;
 use std::thread::Thread;
 
-/// Tags below this are used; `NOTAG` is the one above.
+/// Number of usable tags; `NOTAG` is the next value.
 const TAGS_MAX: usize = 0xffff;
 
-/// The error of 9P2000.L and that of 9P2000.
+/// Error replies of 9P2000.L and of 9P2000.
 const RLERROR: u8 = 7;
 const RERROR: u8 = 107;
 
@@ -14,25 +14,25 @@ pub(super) fn is_error(code: u8) -> bool {
     [RLERROR, RERROR].contains(&code)
 }
 
-/// What a tag is used for.
+/// State of a tag.
 #[derive(Debug)]
 pub(super) enum Slot {
-    /// Nothing.
+    /// Unused, or its reply was taken.
     Free,
-    /// A request whose reply is waited for, perhaps by a thread that sleeps.
+    /// Waiting for the reply, perhaps with a sleeping thread.
     Waiting {
         expects: u8,
-        /// A fid that the server knows if it answers with success.
+        /// Fid that a successful reply creates.
         makes: Option<u32>,
         sleeper: Option<Thread>,
     },
-    /// A reply that nobody has taken yet.
+    /// Reply not yet taken.
     Arrived { message: Message, makes: Option<u32> },
-    /// A request whose reply nobody wants: until its flush is answered.
+    /// Abandoned: waiting for the reply to its flush.
     Abandoned { expects: u8, makes: Option<u32> },
-    /// A flush of another tag.
+    /// Flush of another tag.
     Flushing { of: u16, expects: u8 },
-    /// A clunk that nobody waits for.
+    /// Clunk without a waiting thread.
     Forgotten { fid: u32, expects: u8 },
 }
 
@@ -65,7 +65,7 @@ impl Slots {
         self.free_fids.push(fid);
     }
 
-    /// A tag for this.
+    /// Allocates a tag for a slot.
     pub(super) fn claim(&mut self, slot: Slot) -> Option<u16> {
         assert!(!matches!(slot, Slot::Free), "a tag is claimed for something");
         if let Some(tag) = self.free.pop() {
@@ -85,10 +85,10 @@ impl Slots {
         std::mem::replace(&mut self.slots[usize::from(tag)], Slot::Free)
     }
 
-    /// The calling thread is going to sleep until the reply is there, or it is woken.
+    /// Registers the calling thread, which is about to sleep until the reply or a wake-up.
     pub(super) fn sleep(&mut self, tag: u16, thread: Thread) {
         if let Slot::Waiting { sleeper, .. } = &mut self.slots[usize::from(tag)] {
-            // It sleeps again if it was woken for something else.
+            // After a wake-up for another reason, it sleeps again.
             let before = sleeper.replace(thread);
             let same =
                 before.is_none_or(|it| sleeper.as_ref().is_some_and(|now| now.id() == it.id()));
@@ -121,7 +121,7 @@ impl Slots {
         matches!(self.slots[usize::from(tag)], Slot::Arrived { .. })
     }
 
-    /// Takes the reply if it is there; the tag stays the caller's until it is abandoned.
+    /// Takes the reply if it has arrived; the tag stays allocated until it is discarded.
     pub(super) fn take_arrived(&mut self, tag: u16) -> Option<Message> {
         if !self.has_arrived(tag) {
             return None;
@@ -131,10 +131,10 @@ impl Slots {
         Some(message)
     }
 
-    /// Ends what has its reply: `None` if it has none yet, else the fid to be given back.
+    /// Discards a request with its reply: `None` without a reply, else the fid to clunk.
     pub(super) fn discard_arrived(&mut self, tag: u16) -> Option<Option<u32>> {
         match &self.slots[usize::from(tag)] {
-            // Its reply was taken.
+            // The reply was taken.
             Slot::Free => {
                 self.free.push(tag);
                 Some(None)
@@ -151,7 +151,7 @@ impl Slots {
         }
     }
 
-    /// Nobody waits for the reply any more.
+    /// Marks a request as abandoned.
     pub(super) fn abandon(&mut self, tag: u16) {
         let slot = &mut self.slots[usize::from(tag)];
         if let Slot::Waiting { expects, makes, .. } = *slot {
@@ -159,10 +159,10 @@ impl Slots {
         }
     }
 
-    /// Gives a message to whom it is for; a fid that has to be given back.
+    /// Delivers a message to its request. Returns a fid to clunk.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the protocol violation.
     pub(super) fn deliver(&mut self, message: Message) -> Result<Option<u32>, String> {
         let (tag, code) = (message.tag(), message.code());
         let unknown = || format!("a reply with tag {tag}, which nothing was asked with");

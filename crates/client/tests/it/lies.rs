@@ -1,14 +1,15 @@
-//! One lie for each thing that a server could say and must not.
+//! One test for each protocol violation of a server.
 
 use crate::server::{connect, except, say, serve};
 use client::{Client, Error};
 use std::sync::Arc;
 use wire::ninep::{Data, Qid, Rmessage, Tmessage, put_dirent, readdir_header};
 
-/// What the client does, and must not believe.
+/// Client operation that must detect the violation.
 type Try = fn(&Client) -> Result<(), Error>;
 
-/// Says a lie where `lie` gives one; the error must be one about the protocol and say `expected`.
+/// Replaces replies as `lie` says; the operation must fail with a protocol error containing
+/// `expected`.
 fn told(
     lie: impl Fn(u16, &Tmessage<'_>) -> Option<Vec<u8>> + Send + Sync + 'static,
     attempt: Try,

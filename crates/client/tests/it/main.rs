@@ -1,5 +1,5 @@
-//! The library against servers that follow a script: honest ones, and such as lie, fall silent,
-//! or go away.
+//! Tests of the library against scripted servers: correct, malicious, silent and disconnecting
+//! ones.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 #![allow(clippy::disallowed_methods, reason = "a test waits in real time")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test knows which error it wants")]
@@ -71,7 +71,7 @@ fn servers_that_know_only_9p2000_are_spoken_to_in_it() {
         let client = connect(&address).unwrap();
         assert_eq!((client.dialect(), client.msize()), (Dialect::Plan9, 8192));
     }
-    // One that says at once what it knows.
+    // A server that proposes its own version immediately.
     let address = serve(|| {
         except(|tag, message| match message {
             Tmessage::Version { .. } => {

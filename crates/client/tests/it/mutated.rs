@@ -1,5 +1,5 @@
-//! A server whose every answer may have some bytes changed, from a seed: whatever it says, each
-//! call ends, and with a value or an error.
+//! A server whose replies are randomly corrupted from a seed: every call returns, with a value or
+//! an error.
 
 use crate::server::{connect_within, honest, serve};
 use base::rng::{Rng, seeded};
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 const SEEDS: u64 = 400;
 
-/// Changes a few bytes, cuts the end off, or adds something.
+/// Changes some bytes, truncates, or appends.
 fn mutate(rng: &mut Rng, reply: &mut Vec<u8>) {
     match rng.u32(0..12) {
         0 => reply.truncate(rng.usize(0..=reply.len())),
         1 => reply.extend_from_slice(&[rng.u8(..), 0, 0, 0, rng.u8(..)]),
         2..6 => {
             for _ in 0..rng.u32(1..4) {
-                // Mostly in front, where the fields are.
+                // Mostly near the start, in the fields.
                 let at = rng.usize(0..reply.len().clamp(1, 64));
                 if let Some(byte) = reply.get_mut(at) {
                     *byte = rng.u8(..);
@@ -37,7 +37,7 @@ fn whatever_a_server_says_every_call_ends() {
                 reply
             })
         });
-        // What comes of it does not matter.
+        // The outcome does not matter.
         if let Ok(client) = connect_within(&address, Duration::from_millis(30)) {
             let _ = client.read_file("file");
             let _ = client.metadata("/file/../file");

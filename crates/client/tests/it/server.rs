@@ -1,4 +1,4 @@
-//! A server that says what a test tells it to, on a socket of its own.
+//! Scripted server on a socket of its own.
 
 use client::{Address, Client, Error, Options};
 use std::io::{Read, Write};
@@ -6,21 +6,21 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 use wire::ninep::{Qid, Rmessage, Tmessage, put_dirent, readdir_header};
 
-/// What is in its only file.
+/// Contents of its only file.
 pub(crate) fn contents() -> Vec<u8> {
     (0..3_000_000u32).map(|number| (number / 5) as u8).collect()
 }
 
-/// What a script says to a request: whole messages, none, or more than one.
+/// Returns the reply bytes to a request: no message, one, or several.
 pub(crate) type Script = Box<dyn FnMut(u16, &Tmessage<'_>) -> Vec<u8> + Send>;
 
-/// Serves connections with scripts that `make` makes, one at a time; `None` hangs up.
+/// Serves connections one at a time, each with a script created by `make`.
 pub(crate) fn serve(mut make: impl FnMut() -> Script + Send + 'static) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            // A client that goes away is no error.
+            // A client that disconnects is not an error.
             let _ = talk(stream.unwrap(), &mut make());
         }
     });
@@ -43,7 +43,7 @@ fn talk(mut stream: TcpStream, script: &mut Script) -> std::io::Result<()> {
     }
 }
 
-/// What a script says to end the connection.
+/// Reply of a script that closes the connection.
 pub(crate) const HANG_UP: &[u8] = b"hang up";
 
 pub(crate) fn say(tag: u16, message: &Rmessage<'_>) -> Vec<u8> {
@@ -60,7 +60,7 @@ fn refuse(tag: u16, plan9: bool, ecode: u32) -> Vec<u8> {
     }
 }
 
-/// A server without lies: a directory with one `file`.
+/// Returns the script of a correct server: a directory with one `file`.
 pub(crate) fn honest() -> Script {
     let mut plan9 = false;
     let mut at_file = std::collections::BTreeMap::new();
@@ -155,7 +155,7 @@ fn attributes(tag: u16, qid: Qid, file: bool) -> Vec<u8> {
     say(tag, &all)
 }
 
-/// Tells the truth, except where `lie` says something.
+/// Returns the script of a correct server, except for replies of `lie`.
 pub(crate) fn except(
     mut lie: impl FnMut(u16, &Tmessage<'_>) -> Option<Vec<u8>> + Send + 'static,
 ) -> Script {
@@ -166,7 +166,7 @@ pub(crate) fn except(
     })
 }
 
-/// A client that waits until any machine has done what was asked.
+/// Connects with a deadline that suffices for any machine.
 pub(crate) fn connect(address: &Address) -> Result<Client, Error> {
     connect_within(address, Duration::from_secs(60))
 }
