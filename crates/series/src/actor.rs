@@ -1,57 +1,57 @@
-//! What a thread of a service runs, whichever way the service is made.
+//! Parts of a service that run on threads, independent of the composition.
 
 use crate::wire::Spoken;
 use replica::data::Value;
 use std::time::Instant;
 
-/// What is done now.
+/// Kind of turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Nothing: what was heard is only taken up.
+    /// No action: received messages are only processed.
     #[default]
     Hear,
-    /// Whatever is not gossip: after a request nothing comes before its answer (paper 001, 5.5.2).
+    /// Any action but gossip: after a request, nothing precedes its answer (paper 001, 5.5.2).
     Answer,
-    /// One message of gossip.
+    /// One gossip message.
     Gossip,
 }
 
-/// What came of a turn.
+/// Outcome of a turn.
 #[derive(Clone, Debug)]
 pub(crate) enum Deed<M> {
-    /// There was nothing to do.
+    /// No action was enabled.
     Nothing,
-    /// Something was done that nobody hears of.
+    /// An internal action.
     Silent,
-    /// These are told this.
+    /// A message to these parts.
     Said(Vec<usize>, M),
-    /// An operation of a client has this value.
+    /// The value of a client's operation.
     Answered(u64, Value),
 }
 
-/// A part of a service, known there by its index: replicas first, then the front end.
+/// Part of a service, identified by index: replicas first, then the front end.
 pub(crate) trait Actor {
-    /// What parts say to each other.
+    /// Message between parts.
     type Message: Spoken;
 
-    /// Takes up what another part has said.
+    /// Processes a message of another part.
     fn hear(&mut self, from: usize, message: Self::Message);
 
-    /// Does one thing, if there is any to do.
+    /// Performs one action, if any is enabled.
     fn act(&mut self, turn: Turn) -> Deed<Self::Message>;
 
-    /// How often it has applied an operation.
+    /// Number of operator applications so far.
     fn applied(&self) -> u64 {
         0
     }
 
-    /// When it is to have another turn, even if it hears nothing.
+    /// Time of the next turn if no message arrives.
     fn deadline(&self) -> Option<Instant> {
         None
     }
 }
 
-/// An operation that a client submits.
+/// Operation submitted by a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Order<O> {
     pub(crate) number: u64,
@@ -59,17 +59,17 @@ pub(crate) struct Order<O> {
     pub(crate) operator: O,
 }
 
-/// The part that clients ask.
+/// Front end of the clients.
 pub(crate) trait Asked<O>: Actor {
     /// Submits an operation.
     fn submit(&mut self, order: Order<O>);
 }
 
-/// A part that keeps a replica.
+/// Part that holds a replica.
 pub(crate) trait Keeper: Actor {
-    /// How many operations are final here.
+    /// Number of final operations here.
     fn final_count(&self) -> usize;
 
-    /// What is final here, in its order, with its values.
+    /// Returns the final operations here, in order, with their values.
     fn finals(&self) -> Vec<(u64, Value)>;
 }

@@ -1,4 +1,4 @@
-//! Tells all parts of a service at once that something is over.
+//! One-shot latch that wakes all parts of a service.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Rings once.
+/// One-shot latch.
 #[derive(Debug)]
 pub(crate) struct Bell {
     event: OwnedFd,
@@ -14,28 +14,28 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// One that is silent.
+    /// Creates an unset latch.
     pub(crate) fn new() -> io::Result<Bell> {
         Ok(Bell { event: eventfd(0, EventfdFlags::CLOEXEC)?, rung: AtomicBool::new(false) })
     }
 
-    /// Wakes all who wait.
+    /// Sets the latch and wakes all waiting threads.
     pub(crate) fn ring(&self) -> io::Result<()> {
         self.rung.store(true, Ordering::Release);
         rustix::io::write(&self.event, &1_u64.to_ne_bytes())?;
         Ok(())
     }
 
-    /// Whether it has rung.
+    /// Reports whether the latch is set.
     pub(crate) fn has_rung(&self) -> bool {
         self.rung.load(Ordering::Acquire)
     }
 
-    /// Sleeps until then, or until it rings.
+    /// Sleeps until a time, or until the latch is set.
     pub(crate) fn sleep(&self, until: Instant) {
         while !self.has_rung() && Instant::now() < until {
             let mut heard = [PollFd::new(&self.event, PollFlags::IN)];
-            // Interrupted or not: the loop looks again.
+            // The loop checks the condition again, interrupted or not.
             let _ = poll(&mut heard, Some(&patience(Some(until))));
         }
     }
@@ -47,7 +47,7 @@ impl AsFd for Bell {
     }
 }
 
-/// How long to wait at most, to be there at this time; at longest a second.
+/// Returns the poll timeout for a deadline, at most one second.
 pub(crate) fn patience(until: Option<Instant>) -> Timespec {
     const LONGEST: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));

@@ -1,4 +1,4 @@
-//! The data types of the series, which count how often an operation is applied.
+//! Data types of the series, which count the applications of operators.
 
 use crate::spec::Data;
 use replica::data::{Counter, DataType, Text, Value, counter, text};
@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A data type that clients ask something of.
+/// Data type with a workload.
 pub(crate) trait Workload:
     DataType<Value = Value, Operator: Serialize + DeserializeOwned + Send + Sync>
     + Default
@@ -16,10 +16,10 @@ pub(crate) trait Workload:
     + Sync
     + 'static
 {
-    /// The operation of this number: no two are equal.
+    /// Returns the operation with this number; all are distinct.
     fn operator(data: Data, number: u64) -> Self::Operator;
 
-    /// Which one it is.
+    /// Returns the number of an operation.
     fn number(operator: &Self::Operator) -> u64;
 }
 
@@ -55,7 +55,7 @@ impl Workload for Text {
     }
 }
 
-/// A data type, and how often one of its operations was applied.
+/// Data type that counts the applications of its operators.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counted<D> {
     data: D,
@@ -63,7 +63,7 @@ pub(crate) struct Counted<D> {
 }
 
 impl<D> Counted<D> {
-    /// How often.
+    /// Number of applications.
     pub(crate) fn applied(&self) -> u64 {
         self.applied.load(Ordering::Relaxed)
     }

@@ -1,12 +1,12 @@
-//! Services of replicas on threads, in real time: the test series of the paper (001, chapter 5).
+//! Services of replicas on threads, in real time: the measurements of the paper (001, chapter 5).
 //!
-//! Each line of standard input is a run, as JSON ([`spec::Spec`]); all of them run at the same
-//! time, and what came of each is a line of standard output ([`spec::Outcome`]), in the same order.
-//! `cargo xtask paper replica` says what is run, and makes figures of what comes of it.
+//! Each line of standard input is a run in JSON ([`spec::Spec`]). All runs execute concurrently,
+//! and each yields a line of standard output ([`spec::Outcome`]), in the same order.
+//! `cargo xtask paper replica` defines the runs, and plots the results.
 //!
-//! A service is a composition of the automata of `crates/replica`, each a process in a thread of
-//! its own. What they say goes as bytes through TCP on loopback. A processor may be made slow
-//! ([`spec::Speed`]): then a part sleeps as long as it would need.
+//! A service is a composition of the automata of `crates/replica`, each in a thread of its own.
+//! Messages are sent over TCP on loopback. A processor can be slowed down ([`spec::Speed`]): then a
+//! part sleeps for the simulated time.
 
 mod actor;
 mod bell;
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 }
 
 fn all() -> io::Result<()> {
-    // Each two parts of a service have a connection, with two ends.
+    // Each pair of parts has a connection with two ends.
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit)?;
@@ -52,7 +52,7 @@ fn all() -> io::Result<()> {
     Ok(())
 }
 
-/// Runs all of them at the same time.
+/// Runs all of them concurrently.
 fn run_at_once(specs: &[Spec]) -> Vec<io::Result<Outcome>> {
     thread::scope(|scope| {
         let running: Vec<_> =

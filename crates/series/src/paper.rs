@@ -1,4 +1,4 @@
-//! The paper's algorithms as processes: [`Plainly`] composed by channels, [`Negotiating`] by
+//! Algorithms of the paper as processes: [`Plainly`] composed by channels, [`Negotiating`] by
 //! reservations.
 
 use crate::actor::{Actor, Asked, Deed, Keeper, Order, Turn};
@@ -15,17 +15,17 @@ use replica::ioa::{self, Heard, IoAutomaton, Process, Reserved, Said, Scheduler,
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// The tasks of a replica that are not gossip: to answer, to do, to make solid.
+/// Tasks of a replica other than gossip: answer, do, solidify.
 const REPLICA_TASKS: usize = 3;
 
-/// Gives turns as the harness says. What is not gossip is done as soon as it can be, an answer
-/// first; gossip goes from peer to peer.
+/// Scheduler controlled by the harness. Actions other than gossip run as soon as they are enabled,
+/// answers first; gossip goes to the peers in turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     turn: Turn,
-    /// Behind the peer that was told last.
+    /// Task after the last one chosen: for gossip, the peer after the last one.
     next: usize,
-    /// Whether who rests has rested.
+    /// Whether the current rest has ended.
     rested: bool,
 }
 
@@ -58,8 +58,7 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Scheduler<Station<Counted<D>, R>> 
     }
 }
 
-/// All tasks get their turn, one after the other; gossip is an action like others, which has to be
-/// negotiated.
+/// Chooses all tasks in turn; gossip is an action like others, because it has to be negotiated.
 impl<D: Workload, R: ReplicaPart<Counted<D>>> Scheduler<Reserved<Station<Counted<D>, R>>>
     for Turns
 {
@@ -84,17 +83,17 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Scheduler<Reserved<Station<Counted
     }
 }
 
-/// How a replica of the series behaves.
+/// Returns the rules of a replica in the series.
 pub(crate) fn rules(gossip: bool) -> Rules {
     Rules { pace: if gossip { Pace::AtOnce } else { Pace::Never }, ..Rules::PAPER }
 }
 
-/// The front end of so many replicas.
+/// Creates a front end for this many replicas.
 pub(crate) fn front_end<D: Workload, R>(replicas: usize, rules: Rules) -> Station<Counted<D>, R> {
     Station::FrontEnd(FrontEnd::new(replicas, Submission::One, rules))
 }
 
-/// One transition of a process.
+/// Performs one transition of a process.
 fn step<A, S, M>(process: &mut Process<A, S>) -> Deed<M>
 where
     A: IoAutomaton<Output = Said<M, (Id, Value)>>,
@@ -105,7 +104,7 @@ where
     match out.pop() {
         Some(Said::To(others, message)) => Deed::Said(others, message),
         Some(Said::Outside((id, value))) => Deed::Answered(id.0, value),
-        // Who has reached the end of its turn has done something.
+        // A turn that ended at its limit has performed an action.
         None if process.deadline().is_some() => Deed::Silent,
         None => Deed::Nothing,
     }
@@ -121,13 +120,13 @@ fn finals<D: Workload>(replica: &impl Replica<Counted<D>>) -> Vec<(u64, Value)> 
     replica.finals().into_iter().map(|(id, value)| (id.0, value)).collect()
 }
 
-/// What parts of the paper's services say.
+/// Message between parts of the paper's services.
 type Speech<D> = Message<<D as DataType>::Operator, Value>;
 
-/// What a part hears that says `M`.
+/// Input of a part with messages `M`.
 type Hears<D, M> = Heard<M, Request<<D as DataType>::Operator>>;
 
-/// A part that says what it has to say.
+/// Part composed by channels.
 pub(crate) struct Plainly<D: Workload, R: ReplicaPart<Counted<D>>> {
     process: Process<Station<Counted<D>, R>, Turns>,
     me: usize,
@@ -135,7 +134,7 @@ pub(crate) struct Plainly<D: Workload, R: ReplicaPart<Counted<D>>> {
 }
 
 impl<D: Workload, R: ReplicaPart<Counted<D>>> Plainly<D, R> {
-    /// Part `me`; `counted` is what its replica applies operations with.
+    /// Creates part `me`; `counted` counts the applications of its replica.
     pub(crate) fn new(station: Station<Counted<D>, R>, me: usize, counted: Counted<D>) -> Self {
         let process = Process::new(station, Turns::default()).with_transitions_max(1);
         Plainly { process, me, counted }
@@ -187,21 +186,21 @@ where
     }
 }
 
-/// A part that agrees with others on everything that concerns them. Who is refused rests for a
-/// random time, of which the mean doubles (paper 001, 3.4.3).
+/// Part composed by reservations. After a refusal it rests for a random time with a doubling mean
+/// (paper 001, 3.4.3).
 pub(crate) struct Negotiating<D: Workload, R: ReplicaPart<Counted<D>>> {
     process: Process<Reserved<Station<Counted<D>, R>>, Turns>,
     me: usize,
     counted: Counted<D>,
     rng: Rng,
-    /// The mean of the shortest rest.
+    /// Mean of the shortest rest.
     rest: Duration,
-    /// When it has rested.
+    /// End of the current rest.
     until: Option<Instant>,
 }
 
 impl<D: Workload, R: ReplicaPart<Counted<D>>> Negotiating<D, R> {
-    /// Part `me`; `counted` is what its replica applies operations with.
+    /// Creates part `me`; `counted` counts the applications of its replica.
     pub(crate) fn new(
         station: Station<Counted<D>, R>,
         me: usize,
@@ -227,7 +226,7 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Negotiating<D, R> {
         self.keep_time();
     }
 
-    /// Draws how long it rests, if it has just begun to.
+    /// Draws the duration of a rest that has just begun.
     fn keep_time(&mut self) {
         let drawn = match (self.process.automaton().rest(), self.until) {
             (None, _) => None,

@@ -1,7 +1,7 @@
-//! Channels between the parts of a service: TCP on loopback, one connection for each two parts.
+//! Channels between the parts of a service: TCP on loopback, one connection for each pair.
 //!
-//! A message is its length as four bytes, and so many more. What has arrived and is not taken yet
-//! waits, as it does in the queue of the paper's message passing library.
+//! A message is its length in four bytes, followed by its bytes. Received messages are queued until
+//! taken, as in the queue of the paper's message passing library.
 
 use crate::bell::{Bell, patience};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,10 +10,10 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-/// Read at once, bytes.
+/// Bytes in one read.
 const PIECE: usize = 16 << 10;
 
-/// The length of a message, bytes.
+/// Size of the length field, in bytes.
 const LENGTH: usize = 4;
 
 /// One end of a connection.
@@ -21,9 +21,9 @@ const LENGTH: usize = 4;
 struct Channel {
     stream: TcpStream,
     incoming: Vec<u8>,
-    /// So many bytes of `incoming` were taken.
+    /// Bytes of `incoming` already taken.
     taken: usize,
-    /// What the kernel did not take yet.
+    /// Bytes not yet accepted by the kernel.
     outgoing: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ impl Channel {
         Ok(Channel { stream, incoming: Vec::new(), taken: 0, outgoing: Vec::new() })
     }
 
-    /// The next message, if all of it is here.
+    /// Returns the next message, if it is complete.
     fn next(&mut self) -> Option<&[u8]> {
         let rest = &self.incoming[self.taken..];
         let length = u32::from_le_bytes(*rest.first_chunk()?);
@@ -70,15 +70,15 @@ impl Channel {
     }
 }
 
-/// The channels of one part.
+/// Channels of one part.
 #[derive(Debug)]
 pub(crate) struct Post {
-    /// By the other part; none to itself.
+    /// By peer; `None` for the part itself.
     channels: Vec<Option<Channel>>,
 }
 
 impl Post {
-    /// Channels of so many parts, each with each.
+    /// Connects each pair of `parts` parts.
     pub(crate) fn mesh(parts: usize) -> io::Result<Vec<Post>> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;
@@ -109,12 +109,12 @@ impl Post {
         self.channels[from].as_mut()?.next()
     }
 
-    /// Takes up what has arrived.
+    /// Receives available data without waiting.
     pub(crate) fn collect(&mut self) -> io::Result<()> {
         self.poll(None, Timespec { tv_sec: 0, tv_nsec: 0 })
     }
 
-    /// The same, once anything has, or the bell rings, or it is time.
+    /// Waits for data, the latch or a deadline, and receives.
     pub(crate) fn wait(&mut self, bell: &Bell, until: Option<Instant>) -> io::Result<()> {
         self.poll(Some(bell), patience(until))
     }

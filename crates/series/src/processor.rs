@@ -1,31 +1,29 @@
-//! Processors that are made as slow as those of the paper.
+//! Simulation of the slower processors of the paper.
 //!
-//! Whoever is to need some time sleeps so long. What the machine adds to a sleep is taken off the
-//! next one, as long as there is work in between, so that it does not add up; how late sleeps end
-//! is measured.
+//! Work is simulated by sleeping. Oversleep is deducted from the next sleep, as long as work is
+//! continuous, so that it does not accumulate; the lateness of sleeps is measured.
 
 use crate::bell::Bell;
 use crate::spec::cost;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A processor, which one replica or several have.
+/// Processor, used by one replica or several.
 #[derive(Debug)]
 pub(crate) struct Processor {
-    /// Until when it has work, and whose that is.
+    /// End of its scheduled work, and the part that it belongs to.
     busy: Mutex<(Instant, usize)>,
-    /// To go over from one to another, microseconds.
+    /// Cost of a context switch, in µs.
     switch: u64,
 }
 
 impl Processor {
-    /// One that has no work.
+    /// Creates an idle processor.
     pub(crate) fn new(now: Instant, switch: u64) -> Processor {
         Processor { busy: Mutex::new((now, usize::MAX)), switch }
     }
 
-    /// Until when so much work takes that can begin then, behind whatever others have already
-    /// begun.
+    /// Schedules work that may start at `from`, after all work already scheduled. Returns its end.
     fn book(&self, me: usize, from: Instant, micros: u64) -> Instant {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let (until, last) = *busy;
@@ -35,26 +33,26 @@ impl Processor {
     }
 }
 
-/// What one part has of a processor.
+/// Use of a processor by one part.
 #[derive(Debug)]
 pub(crate) struct Share<'p> {
     processor: &'p Processor,
     me: usize,
-    /// When its last work ended, if it has not waited for anything since.
+    /// End of its last work, if it has not waited since.
     ended: Option<Instant>,
-    /// How late sleeps ended, in all, and how many there were.
+    /// Total lateness of sleeps, and their number.
     late: (Duration, u32),
     late_max: Duration,
 }
 
 impl<'p> Share<'p> {
-    /// The share of part `me`.
+    /// Creates the use of a processor by part `me`.
     pub(crate) fn new(processor: &'p Processor, me: usize) -> Share<'p> {
         let late = (Duration::ZERO, 0);
         Share { processor, me, ended: None, late, late_max: Duration::ZERO }
     }
 
-    /// Needs so much time, microseconds; none after the bell.
+    /// Performs work of this many µs; none once the latch is set.
     pub(crate) fn work(&mut self, micros: u64, bell: &Bell) {
         if micros == 0 || bell.has_rung() {
             return;
@@ -70,12 +68,12 @@ impl<'p> Share<'p> {
         self.ended = Some(end);
     }
 
-    /// It has nothing to do.
+    /// Marks the part as idle.
     pub(crate) fn rest(&mut self) {
         self.ended = None;
     }
 
-    /// How late sleeps ended: in all, how many, and at worst.
+    /// Returns the lateness of sleeps: total, number and maximum.
     pub(crate) fn lateness(&self) -> (Duration, u32, Duration) {
         (self.late.0, self.late.1, self.late_max)
     }

@@ -1,5 +1,5 @@
-//! The replica that people use, in the same harness. It has no journal here: what it wants to be
-//! written counts as written at once.
+//! Production replica in the same harness. It has no journal here: records count as written
+//! immediately.
 
 use crate::actor::{Actor, Asked, Deed, Keeper, Order, Turn};
 use crate::counted::{Counted, Workload};
@@ -13,14 +13,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What parts of this service say to each other.
+/// Message between parts of this service.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Speech<O> {
-    /// The front end asks a replica for an operation.
+    /// Request from the front end to a replica.
     Request(u64, bool, O),
-    /// The replica answers.
+    /// Response of the replica.
     Response(u64, Value),
-    /// Replicas tell each other.
+    /// Gossip between replicas.
     Gossip(Message<O>),
 }
 
@@ -34,21 +34,21 @@ impl<O: Serialize + DeserializeOwned> Spoken for Speech<O> {
     }
 }
 
-/// How long a client waits: longer than a run.
+/// Request timeout, longer than any run.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 type Done<D> = Arc<Entry<<D as DataType>::Operator>>;
 
-/// A replica.
+/// Replica.
 pub(crate) struct Site<D: Workload> {
     replica: Replica<Counted<D>>,
     me: usize,
     replicas: usize,
     counted: Counted<D>,
     began: Instant,
-    /// What is to be said.
+    /// Outputs to send.
     deeds: VecDeque<Deed<Speech<D::Operator>>>,
-    /// Everything that was done.
+    /// Operations done, in local order.
     done: Vec<Done<D>>,
 }
 
@@ -57,8 +57,8 @@ fn identity(part: usize) -> ReplicaId {
 }
 
 impl<D: Workload> Site<D> {
-    /// Replica `me` of so many, connected to all others; operations that are not strict gather so
-    /// long.
+    /// Creates replica `me` of `replicas`, connected to all others; gossip about non-strict
+    /// operations is delayed by `gather`.
     pub(crate) fn new(me: usize, replicas: usize, gather: Duration) -> Site<D> {
         let counted: Counted<D> = Counted::default();
         let config = Config { gossip: gather, limits: replica::service::Limits::default() };
@@ -124,7 +124,7 @@ impl<D: Workload> Actor for Site<D> {
         }
     }
 
-    /// What it says is decided when it hears: nothing waits for a turn of its own.
+    /// Outputs are determined when a message is processed, so no turn is needed to produce them.
     fn act(&mut self, turn: Turn) -> Deed<Self::Message> {
         if turn == Turn::Answer && self.deeds.is_empty() {
             let now = self.now();
@@ -152,7 +152,7 @@ impl<D: Workload> Keeper for Site<D> {
         self.done.len() - self.replica.suffix().count()
     }
 
-    /// Places do not change, so the eventual order is that of the labels.
+    /// Labels are permanent, so the eventual order is that of the labels.
     fn finals(&self) -> Vec<(u64, Value)> {
         let mut done = self.done.clone();
         done.sort_by_key(|entry| entry.label);
@@ -167,14 +167,14 @@ impl<D: Workload> Keeper for Site<D> {
     }
 }
 
-/// The front end: the paper's, without an automaton of its own.
+/// Front end, like that of the paper, but without an automaton of its own.
 pub(crate) struct Desk<O> {
     replicas: usize,
     deeds: VecDeque<Deed<Speech<O>>>,
 }
 
 impl<O> Desk<O> {
-    /// The front end of so many replicas.
+    /// Creates a front end for this many replicas.
     pub(crate) fn new(replicas: usize) -> Desk<O> {
         Desk { replicas, deeds: VecDeque::new() }
     }

@@ -1,4 +1,4 @@
-//! One run: a service is made, asked, and judged.
+//! Run of a service: setup, load and evaluation.
 
 use crate::actor::{Actor, Asked, Keeper, Order};
 use crate::counted::{Counted, Workload};
@@ -15,13 +15,13 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Until the threads are there.
+/// Time for the start of the threads.
 const START: Duration = Duration::from_millis(30);
 
-/// Who is refused by a processor of today rests at least so long, in the mean.
+/// Minimum mean rest after a refusal, on an unslowed processor.
 const REST_MIN: Duration = Duration::from_micros(100);
 
-/// Runs it.
+/// Performs a run.
 pub(crate) fn run(spec: &Spec) -> io::Result<Outcome> {
     match spec.data {
         Data::Add | Data::Blind => run_of::<Counter>(spec),
@@ -31,7 +31,7 @@ pub(crate) fn run(spec: &Spec) -> io::Result<Outcome> {
 
 fn run_of<D: Workload>(spec: &Spec) -> io::Result<Outcome> {
     let (n, rules) = (spec.replicas, paper::rules(spec.gossip));
-    // Who is refused waits about as long as an agreement takes.
+    // The mean rest is about the duration of a negotiation.
     let rest = cost(4 * spec.speed.message).max(REST_MIN);
     let counted = Counted::<D>::default;
     let plain = |me, counted: &Counted<D>| Plain::new(counted.clone(), me, n, rules);
@@ -73,7 +73,7 @@ fn run_of<D: Workload>(spec: &Spec) -> io::Result<Outcome> {
     }
 }
 
-/// What clients submit: exactly the share of them is strict that is asked for.
+/// Returns the operations of the clients, with exactly the specified share of strict ones.
 fn orders<D: Workload>(spec: &Spec) -> Vec<Order<D::Operator>> {
     let mut rng = base::rng::seeded(spec.seed);
     let strict = spec.operations * spec.strict / 100;
@@ -84,28 +84,28 @@ fn orders<D: Workload>(spec: &Spec) -> Vec<Order<D::Operator>> {
     (0..).zip(marks).map(order).collect()
 }
 
-/// What a thread leaves.
+/// Result of a thread.
 struct Left<T> {
     result: io::Result<T>,
     talked: Talked,
     late: (Duration, u32, Duration),
-    /// Not closed before all have ended: others may still listen.
+    /// Kept open until all threads have ended: others may still receive.
     _post: Post,
 }
 
-/// What the threads of a service leave.
+/// Results of all threads of a service.
 struct Played {
     stories: BTreeMap<u64, Story>,
     services: Vec<Service>,
     talked: Vec<Talked>,
     late: Vec<(Duration, u32, Duration)>,
-    /// From the first submission to the last answer.
+    /// Time from the first submission to the last answer.
     total: Duration,
-    /// From then until everybody had everything.
+    /// Time from then until all replicas had everything.
     settling: Duration,
 }
 
-/// Whatever a part does in its thread.
+/// Runs a part in its thread.
 fn sit<A: Actor, T>(
     ground: &Ground<'_>,
     (me, post, processor): (usize, Post, &Processor),
@@ -116,7 +116,7 @@ fn sit<A: Actor, T>(
     let mut seat = Seat { actor, me, post, share, ground, talked };
     let mut result = does(&mut seat);
     if result.is_err() {
-        // The others need not wait for this one.
+        // Releases the others, which need not wait for this one.
         result = ground.answered.ring().and(ground.over.ring()).and(result);
     }
     Left { result, talked: seat.talked, late: seat.share.lateness(), _post: seat.post }
@@ -132,7 +132,7 @@ where
     K: Keeper,
     F: Asked<D::Operator>,
 {
-    // Not all runs submit at the same moment.
+    // Desynchronizes the submissions of concurrent runs.
     let phase = base::rng::seeded(spec.seed).f64() / spec.rate;
     let began = Instant::now() + START + Duration::from_secs_f64(spec.delay + phase);
     let ground = &Ground::new(spec, began)?;
@@ -171,19 +171,20 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
-/// Milliseconds.
+/// Converts to milliseconds.
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The mean, milliseconds; of nothing there is none.
+/// Mean in milliseconds; `None` without values.
 fn mean(times: impl Iterator<Item = Duration>) -> Option<f64> {
     let (sum, count) =
         times.fold((Duration::ZERO, 0), |(sum, count), time| (sum + time, count + 1));
     (count > 0).then(|| ms(sum) / share(count, 1))
 }
 
-/// Compares the answers with the eventual order (paper 001, 5.2, definition 3), and adds up.
+/// Compares the answers with the eventual order (paper 001, 5.2, definition 3), and computes the
+/// statistics.
 fn judge(spec: &Spec, played: &Played) -> Outcome {
     let stories = || played.stories.values();
     let of = |strict: bool| stories().filter(move |story| story.strict == strict);

@@ -1,9 +1,8 @@
-//! A thread of a service: what it hears, does and says, what that costs, and when it was.
+//! Thread of a part: its messages and actions, their simulated cost and their measured times.
 //!
-//! A replica does and answers what it can before anything else (paper 001, 5.5.2). Apart from that
-//! it goes round: one request, one message of gossip from a peer, one message of gossip to a peer;
-//! or it is *eager*: it hears requests first, then gossip, and after each message it gossips to
-//! all to whom it has something to tell.
+//! A replica executes and answers requests first (paper 001, 5.5.2). Otherwise it loops over one
+//! request, one gossip message from a peer, and one gossip message to a peer. An *eager* replica
+//! instead receives requests before gossip, and after each message gossips to all peers with news.
 
 use crate::actor::{Actor, Asked, Deed, Keeper, Order, Turn};
 use crate::bell::Bell;
@@ -19,34 +18,34 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A run that takes so much longer than its submissions is over.
+/// Time after the submissions at which a run is aborted.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What the threads of a service share.
+/// State shared by the threads of a service.
 pub(crate) struct Ground<'s> {
     spec: &'s Spec,
-    /// When the first operation is submitted.
+    /// Time of the first submission.
     began: Instant,
-    /// Everything is answered: from now on nobody measures.
+    /// Set when all operations are answered: measurements end.
     pub(crate) answered: Bell,
-    /// Everybody has everything.
+    /// Set when all replicas have everything.
     pub(crate) over: Bell,
-    /// Replicas that have everything.
+    /// Number of replicas that have everything.
     settled: AtomicUsize,
-    /// When the bells rang.
+    /// Times at which the latches were set.
     rang: [OnceLock<Instant>; 2],
 }
 
 impl<'s> Ground<'s> {
-    /// Before a run.
+    /// Creates the state before a run.
     pub(crate) fn new(spec: &'s Spec, began: Instant) -> io::Result<Ground<'s>> {
         let (answered, over) = (Bell::new()?, Bell::new()?);
         let (settled, rang) = (AtomicUsize::new(0), Default::default());
         Ok(Ground { spec, began, answered, over, settled, rang })
     }
 
-    /// From the first submission until everything was answered, and from then until everybody had
-    /// everything.
+    /// Returns the time from the first submission until all operations were answered, and from then
+    /// until all replicas had everything.
     pub(crate) fn times(&self) -> (Duration, Duration) {
         let [answered, over] = self.rang.each_ref().map(|rang| *rang.get().unwrap_or(&self.began));
         (answered - self.began, over - answered)
@@ -57,7 +56,7 @@ impl<'s> Ground<'s> {
         self.answered.ring()
     }
 
-    /// When an operation is to be submitted.
+    /// Returns the time at which an operation is to be submitted.
     fn due(&self, number: u64) -> Instant {
         #[expect(clippy::cast_precision_loss, reason = "there are not as many")]
         let after = Duration::from_secs_f64(number as f64 / self.spec.rate);
@@ -80,13 +79,13 @@ impl<'s> Ground<'s> {
         Ok(())
     }
 
-    /// What rings next.
+    /// Returns the latch that is set next.
     fn next_bell(&self) -> &Bell {
         if self.answered.has_rung() { &self.over } else { &self.answered }
     }
 }
 
-/// What was said until everything was answered.
+/// Traffic until all operations were answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Talked {
     pub(crate) messages: u64,
@@ -94,7 +93,7 @@ pub(crate) struct Talked {
     pub(crate) bytes: u64,
 }
 
-/// A part in its thread.
+/// Part in its thread.
 pub(crate) struct Seat<'g, A> {
     pub(crate) actor: A,
     pub(crate) me: usize,
@@ -114,7 +113,7 @@ impl<A: Actor> Seat<'_, A> {
         }
     }
 
-    /// Takes up a message of this part; what it was about, and when it was received.
+    /// Processes a message of another part. Returns its subject, and the time of receipt.
     fn hear(&mut self, from: usize) -> Option<(About, Instant)> {
         let bytes = self.post.next(from)?;
         let at = Instant::now();
@@ -128,7 +127,7 @@ impl<A: Actor> Seat<'_, A> {
         Some((about, at))
     }
 
-    /// Has a turn.
+    /// Performs a turn.
     fn act(&mut self, turn: Turn) -> io::Result<Done<A::Message>> {
         let before = self.actor.applied();
         let deed = self.actor.act(turn);
@@ -159,7 +158,7 @@ impl<A: Actor> Seat<'_, A> {
         }
     }
 
-    /// Waits until there is something to do.
+    /// Waits for a message or a deadline.
     fn wait(&mut self, due: Option<Instant>) -> io::Result<()> {
         self.share.rest();
         let until = due.into_iter().chain(self.actor.deadline()).min();
@@ -167,28 +166,28 @@ impl<A: Actor> Seat<'_, A> {
     }
 }
 
-/// What came of a turn.
+/// Outcome of a turn.
 struct Done<M> {
     deed: Deed<M>,
-    /// How often an operation was applied for it.
+    /// Number of operator applications in it.
     applied: u64,
-    /// When it was said.
+    /// Time at which the message was sent.
     at: Instant,
 }
 
-/// What a replica has measured.
+/// Measurements of a replica.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
-    /// From its receiving an operation to its sending the answer.
+    /// Time from receiving each operation to sending its answer.
     pub(crate) times: BTreeMap<u64, Duration>,
-    /// Operations that it applied for its answers.
+    /// Operator applications for its answers.
     pub(crate) again: u64,
-    /// What is final at the end.
+    /// Final operations at the end.
     pub(crate) finals: Vec<(u64, Value)>,
 }
 
 impl<A: Keeper> Seat<'_, A> {
-    /// A replica until everything is over.
+    /// Runs a replica until the end.
     pub(crate) fn serve(&mut self) -> io::Result<Service> {
         let (mut service, mut received) = (Service::default(), BTreeMap::new());
         let (front_end, eager) = (self.ground.spec.replicas, self.ground.spec.eager);
@@ -201,7 +200,7 @@ impl<A: Keeper> Seat<'_, A> {
                 received.insert(number, at);
             }
             let mut busy = request.is_some() | self.answer(&received, &mut service)?;
-            // Who is eager comes to what is not a request only when there is none.
+            // An eager replica processes other messages only when there is no request.
             if request.is_none() || !eager {
                 busy |= self.hear_peer(&mut last) && {
                     self.answer(&received, &mut service)?;
@@ -221,7 +220,7 @@ impl<A: Keeper> Seat<'_, A> {
         Ok(service)
     }
 
-    /// Hears one message of a peer, of each in turn; whether there was one.
+    /// Processes one message of a peer, round robin. Returns whether there was one.
     fn hear_peer(&mut self, last: &mut usize) -> bool {
         let replicas = self.ground.spec.replicas;
         let mut peers = (1..=replicas).map(|turn| (*last + turn) % replicas);
@@ -231,7 +230,7 @@ impl<A: Keeper> Seat<'_, A> {
         heard.is_some()
     }
 
-    /// Gossips to one peer, or to all; whether there was anything to tell.
+    /// Gossips to one peer, or to all. Returns whether there was news.
     fn gossip(&mut self, all: bool) -> io::Result<bool> {
         let mut told = false;
         while !matches!(self.act(Turn::Gossip)?.deed, Deed::Nothing) {
@@ -243,7 +242,7 @@ impl<A: Keeper> Seat<'_, A> {
         Ok(told)
     }
 
-    /// Does and answers whatever it can; whether there was anything.
+    /// Executes and answers everything possible. Returns whether there was anything.
     fn answer(
         &mut self,
         received: &BTreeMap<u64, Instant>,
@@ -266,25 +265,25 @@ impl<A: Keeper> Seat<'_, A> {
         }
     }
 
-    /// Without gossip nobody ever has.
+    /// Reports whether it has all operations; without gossip the question does not arise.
     fn has_everything(&self) -> bool {
         let spec = self.ground.spec;
         !spec.gossip || u64::try_from(self.actor.final_count()).ok() == Some(spec.operations)
     }
 }
 
-/// What is known of one operation.
+/// Measurements of an operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Story {
     pub(crate) strict: bool,
-    /// From when it was to be submitted.
+    /// Time from the planned submission to the answer.
     pub(crate) client: Duration,
-    /// From when it was sent to a replica to when its answer was received.
+    /// Time from sending it to a replica to receiving the answer.
     pub(crate) front_end: Duration,
     pub(crate) value: Value,
 }
 
-/// Where operations are, at the front end.
+/// Timestamps of operations at the front end.
 #[derive(Debug, Default)]
 struct Times {
     sent: BTreeMap<u64, Instant>,
@@ -293,7 +292,8 @@ struct Times {
 }
 
 impl<A: Actor> Seat<'_, A> {
-    /// The front end, which submits these until all is answered, and listens until all is over.
+    /// Runs the front end, which submits these operations at their times, and receives until the
+    /// end.
     pub(crate) fn ask<O>(&mut self, orders: Vec<Order<O>>) -> io::Result<BTreeMap<u64, Story>>
     where
         A: Asked<O>,
@@ -330,7 +330,7 @@ impl<A: Actor> Seat<'_, A> {
         Ok(times.stories)
     }
 
-    /// Passes operations on, and answers; whether there was anything.
+    /// Forwards operations and answers. Returns whether there were any.
     fn pass_on(&mut self, times: &mut Times, strict: &[bool]) -> io::Result<bool> {
         let mut busy = false;
         loop {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const KINDS: [Kind; 4] = [Kind::Optimised, Kind::Plain, Kind::Simple, Kind::Service];
 
-/// Sixty operations, submitted at once as fast as can be: there is as much disorder as possible.
+/// Sixty operations, submitted as fast as possible, for maximum disorder.
 fn spec(kind: Kind, replicas: usize, strict: u64) -> Spec {
     Spec {
         kind,
@@ -74,7 +74,7 @@ fn who_hears_nothing_of_others_answers_all_the_same() {
     assert!(outcome.messages.to_bits() == 2.0_f64.to_bits());
 }
 
-/// Sleeps may be longer than asked for, never shorter.
+/// Sleeps may be longer than requested, never shorter.
 #[test]
 fn a_slow_processor_needs_what_it_is_said_to_need() {
     let speed = Speed { request: 1000, ..Speed::default() };

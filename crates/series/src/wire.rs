@@ -1,26 +1,26 @@
-//! What parts say to each other, in the binary form of what replicas say.
+//! Messages between parts, in the binary encoding of replica messages.
 
 use replica::esds::Message;
 use replica::ioa::Talk;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What a message is about, as far as it is measured.
+/// Subject of a message, for the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
-    /// An operation goes to a replica.
+    /// Operation on its way to a replica.
     Request(u64),
-    /// And its value goes back.
+    /// Value of an operation on its way back.
     Response(u64),
-    /// News of so many operations.
+    /// Gossip about this many operations.
     Gossip(u64),
-    /// Who may act with whom.
+    /// Negotiation of a reservation.
     Agreement,
 }
 
-/// What parts say.
+/// Message with a measurable subject.
 pub(crate) trait Spoken: Serialize + DeserializeOwned {
-    /// What it is about.
+    /// Returns the subject.
     fn about(&self) -> About;
 }
 
