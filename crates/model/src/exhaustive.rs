@@ -1,4 +1,4 @@
-//! The list of what is checked exhaustively, and what is known of each.
+//! Cases of exhaustive checking, with their expected outcomes.
 
 use crate::reach::reach;
 use crate::reservations::{self, Caller, Town};
@@ -11,25 +11,26 @@ use replica::ioa::{Channelled, Combined, Discipline, Part, Reserved};
 use replica::ring::Member;
 use std::fmt::Debug;
 
-/// Something to be looked at in every state.
+/// Composition to check in every state.
 pub struct Case {
-    /// What it is.
+    /// Name.
     pub name: &'static str,
-    /// Looks at it, at about so many states at most.
+    /// Checks about this many states at most.
     pub check: fn(usize) -> Verdict,
-    /// What is found if something is wrong with it on purpose: one of these.
+    /// Violations of a deliberately faulty case, one of which must be found; empty for a sound
+    /// case.
     pub wrong: &'static [&'static str],
-    /// Whether it can reach what is remarkable: of a service, both anomalies that are no errors; of
-    /// others, their end.
+    /// Whether it reaches the notable states: both permitted anomalies of a service, and the final
+    /// state of others.
     pub reaches: bool,
 }
 
 const TWO_HOPS: Rules = Rules { hops: Hops::Two, ..Rules::PAPER };
 
-/// States to be looked at of most cases, at about most, counting each as often as it is reached.
+/// Default limit on states of a case, approximate; a state counts each time it is reached.
 pub const STATES_MAX: usize = 5_000_000;
 
-/// Lower bound of the limit where progress is checked: it is known only once all states are.
+/// Lower bound of the limit in progress checks, whose result is known only after all states.
 const STATES_PROGRESS: usize = 600_000;
 
 const fn sound(name: &'static str, check: fn(usize) -> Verdict) -> Case {
@@ -48,7 +49,7 @@ const fn wrong(
     Case { name, check, wrong, reaches: false }
 }
 
-/// Everything that is checked.
+/// All cases.
 pub const CASES: &[Case] = &[
     sound("ring of 3, in one step", |max| {
         of(ring::check(Combined::new(Member::ring(&[2, 3, 1])), max))
@@ -106,7 +107,7 @@ pub const CASES: &[Case] = &[
         let bad = Discipline { reorders: true, loses: true, duplicates: true };
         let make = |me| Plain::new(Trail, me, 2, Rules::PAPER);
         let parts = stations(2, Submission::All, Rules::PAPER, make);
-        // What is lost is not told again here: nothing need come to an end.
+        // Lost messages are not retransmitted here, so progress is not checked.
         check_safety(Trial::new(Channelled::new(parts, bad), plan(2, 2, 0b01, &[])), max, |trial| {
             trial.longest_channel() <= 1
         })
@@ -142,7 +143,7 @@ pub const CASES: &[Case] = &[
     wrong("optimised, channels that reorder", &["I4", "I5", "I6"], |max| {
         let reorders = Discipline { reorders: true, ..reliable() };
         let service = Channelled::new(optimised(2, TWO_HOPS), reorders);
-        // Two messages in one channel: they must be able to overtake.
+        // Two messages in one channel, so that overtaking is possible.
         let trial = Trial::reduced(service, plan(2, 2, 0b01, &[(1, 0)]));
         check_within(trial, max, |trial| trial.longest_channel() <= 2)
     }),
@@ -154,8 +155,8 @@ pub const CASES: &[Case] = &[
     }),
 ];
 
-/// From every state there is a way to where everything is answered, and final everywhere alike; the
-/// states are few.
+/// Checks that from every state a state is reachable in which every operation is answered and
+/// equally final at all replicas. The states are few.
 fn settling<S: Service>(trial: Trial<S>, states_max: usize) -> Verdict {
     let found = reach(&trial, Trial::is_settled, states_max);
     of((check_within(trial, states_max, |_| true), found))
@@ -177,7 +178,7 @@ fn channels<P: Part>(parts: Vec<P>) -> Channelled<P> {
     Channelled::new(parts, reliable())
 }
 
-/// Two operations, and an error.
+/// Checks two operations with an error in the algorithm.
 fn slipped(slip: Slip, replicas: usize, submission: Submission, states_max: usize) -> Verdict {
     let rules = Rules { slip: Some(slip), ..TWO_HOPS };
     let make = |me| Optimised::new(Trail, me, replicas, rules);
@@ -185,7 +186,7 @@ fn slipped(slip: Slip, replicas: usize, submission: Submission, states_max: usiz
     check(Trial::reduced(channels(parts), plan(replicas, 2, 0b10, &[])), states_max)
 }
 
-/// A verdict, and whether something good stays possible, in one.
+/// Combines a safety and a progress result.
 fn of<C: Debug>((verdict, found): (Verdict, Found<C>)) -> Verdict {
     let stuck = match found {
         Found::Always(_) => None,

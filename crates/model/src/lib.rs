@@ -1,8 +1,8 @@
-//! Exhaustive checking: every state that a composition can reach, not only those a seed finds.
+//! Exhaustive checking: all reachable states of a composition, not only those found by seeds.
 //!
-//! The automata are the ones that run. What must hold in every state is checked by stateright, a
-//! model checker that no one here wrote; that something good stays possible ([`reach`]) is a
-//! question about paths, which it does not ask.
+//! The checked automata are the production ones. Invariants are checked by stateright, an
+//! independent model checker; that a good state remains reachable ([`reach`]) is a property of
+//! paths, which stateright does not check.
 
 pub mod exhaustive;
 pub mod reach;
@@ -19,33 +19,33 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// A state of a composition that can be compared and printed.
+/// State that can be compared and printed.
 pub trait State: Clone + Debug + Eq + Hash + Send + Sync + 'static {}
 
 impl<S: Clone + Debug + Eq + Hash + Send + Sync + 'static> State for S {}
 
-/// What is known after a check.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Different states that were looked at.
+    /// Distinct states checked.
     pub states: usize,
-    /// Whether those were all.
+    /// Whether these are all states.
     pub complete: bool,
-    /// What did not hold, and the way there.
+    /// Violated property, with the path to it.
     pub violation: Option<String>,
-    /// Which of what must be reachable was reached.
+    /// Whether each of the two notable states was reached.
     pub reached: [bool; 2],
 }
 
-/// A composition as a model.
+/// Composition as a model.
 pub struct Whole<C> {
-    /// Where it begins.
+    /// Initial state.
     pub initial: C,
-    /// What is wrong with a state, if anything is.
+    /// Returns the violation in a state, if any.
     pub wrong: fn(&C) -> Option<String>,
-    /// What some state must be, and another: else the model says nothing.
+    /// Two predicates that some states must satisfy; otherwise the model shows nothing.
     pub sometimes: [fn(&C) -> bool; 2],
-    /// States beyond this are not looked at.
+    /// Boundary: states outside are not explored.
     pub within: fn(&C) -> bool,
 }
 
@@ -53,7 +53,7 @@ impl<C> Whole<C>
 where
     C: IoAutomaton + State,
 {
-    /// Looks at every state, or at about `states_max`.
+    /// Checks all states, or about `states_max`.
     pub fn check(self, states_max: usize) -> Verdict {
         let wrong = self.wrong;
         let builder = self.checker().threads(2).finish_when(HasDiscoveries::AnyFailures);

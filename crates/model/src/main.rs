@@ -1,14 +1,15 @@
-//! The command line of exhaustive checks and of random runs of the paper's algorithms.
+//! Command line of the exhaustive checks and of the random runs of the paper's algorithms.
 //!
 //! | command | does |
 //! |---|---|
-//! | `states [WORD] [--states N]` | looks at every state of each case whose name has that word |
+//! | `states [WORD] [--states N]` | checks all states of each case whose name contains the word |
 //! | `run [SEED] [--runs N]` | runs seeds, by default 10,000 from 1 on |
-//! | `replicas [SEED] [--runs N]` | the same for the replicas that people use |
-//! | `mistakes` | plants mistakes and must find each |
-//! | `smoke` | all of it, for a moment |
+//! | `replicas [SEED] [--runs N]` | the same for the production replicas |
+//! | `mistakes` | injects mistakes and must find each |
+//! | `smoke` | all of it, briefly |
 //!
-//! The last line is the sum: `N passed, N failed`; a failure prints what to paste before it.
+//! The last line is the total: `N passed, N failed`. Before it, each failure prints a command that
+//! reproduces it.
 
 use model::exhaustive::{CASES, Case, STATES_MAX};
 use model::replicas;
@@ -17,13 +18,13 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Seeds of a run that names none.
+/// Default number of seeds.
 const RUNS: u64 = 10_000;
 
-/// So many runs must show whatever is possible.
+/// Number of runs that must show every possible outcome.
 const RUNS_TELLING: u64 = 400;
 
-/// States of a case that is looked at for a moment.
+/// States of a case in a smoke test.
 const STATES_SMOKE: usize = 100_000;
 
 /// Random runs of each kind in a smoke test.
@@ -31,10 +32,10 @@ const RUNS_SMOKE: u64 = 400;
 
 const _: () = assert!(RUNS_SMOKE >= RUNS_TELLING, "a smoke test judges what runs show");
 
-/// Seeds within which a mistake must be found.
+/// Number of seeds within which a mistake must be found.
 const MISTAKE_SEEDS: u64 = 200;
 
-/// What passed and what did not.
+/// Passed and failed checks.
 type Sum = (u64, u64);
 
 fn main() -> ExitCode {
@@ -104,7 +105,7 @@ fn look(case: &Case, states_max: usize) -> Sum {
     let verdict = (case.check)(states_max);
     let as_expected = match &verdict.violation {
         Some(violation) => case.wrong.iter().any(|wrong| violation.starts_with(wrong)),
-        // Whether something is never reached is known only when all is known.
+        // Unreachability is known only after all states.
         None => {
             case.wrong.is_empty() && (verdict.reached == [case.reaches; 2] || !verdict.complete)
         }
@@ -149,7 +150,7 @@ fn runs(first: u64, count: u64) -> Sum {
     shown(count, inconsistent > 0 && late > 0, (passed, failed))
 }
 
-/// Many runs must show what is possible and no error; else they would show nothing.
+/// Fails a sum if many runs did not show what is possible: they would prove nothing.
 fn shown(runs: u64, shown: bool, (passed, failed): Sum) -> Sum {
     if shown || runs < RUNS_TELLING {
         return (passed, failed);
@@ -201,7 +202,7 @@ fn mistakes() -> Sum {
     sum(of_paper.into_iter().chain(of_replicas))
 }
 
-/// Looks for a seed that shows that something is wrong, in one of these ways.
+/// Searches for a seed that fails with one of these violations.
 fn hunt(name: &str, breaks: &[&str], run: impl Fn(u64) -> Result<(), String>) -> Sum {
     let find = |seed| {
         let wrong = attempt(|| run(seed)).err()?;
@@ -219,7 +220,7 @@ fn hunt(name: &str, breaks: &[&str], run: impl Fn(u64) -> Result<(), String>) ->
     }
 }
 
-/// Runs something; an assertion that fails is what is wrong with it.
+/// Runs a function; a failed assertion becomes its error.
 fn attempt<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));

@@ -1,26 +1,26 @@
-//! Whether something good stays possible: from every reachable state there is a way to it.
+//! Progress checks: from every reachable state, a good state remains reachable.
 //!
-//! Where this holds, a composition whose random choices give every way a chance gets there sooner
-//! or later: it neither stops short of it (a deadlock) nor runs in a circle for ever (a livelock).
+//! If this holds, a composition whose random choices are fair reaches a good state eventually:
+//! there is neither a deadlock before it nor a livelock.
 
 use crate::State;
 use replica::ioa::{IoAutomaton, all_enabled};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 
-/// What a search has found.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found<C> {
-    /// From each of so many states there is a way.
+    /// A good state is reachable from all of this many states.
     Always(usize),
-    /// From this state there is none.
+    /// No good state is reachable from this state.
     Stuck(Box<C>),
-    /// There are more states than were to be looked at.
+    /// There are more states than permitted.
     TooMany,
 }
 
-/// Searches all states, if they are at most `states_max`, for one from which no way leads to
-/// `good`.
+/// Searches all states, at most `states_max`, for one from which no state that satisfies `good` is
+/// reachable.
 pub fn reach<C>(initial: &C, good: impl Fn(&C) -> bool, states_max: usize) -> Found<C>
 where
     C: IoAutomaton + State,
@@ -43,9 +43,9 @@ where
 
 struct Graph<C> {
     states: Vec<C>,
-    /// Those from which one step leads to each state.
+    /// Predecessors of each state.
     before: Vec<Vec<usize>>,
-    /// Indices by hash; several where hashes are equal.
+    /// Indices by hash; several in case of collisions.
     by_hash: BTreeMap<u64, Vec<usize>>,
 }
 
@@ -69,7 +69,7 @@ impl<C: IoAutomaton + State> Graph<C> {
         Some(graph)
     }
 
-    /// The index of a state, which may be new.
+    /// Returns the index of a state, and adds it if it is new.
     fn index(&mut self, state: C) -> usize {
         let mut hasher = DefaultHasher::new();
         state.hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! Random runs of the replicas that people use, in a world where messages are lost, repeated and
-//! late, replicas are cut off from each other and crash, and what is not in a journal is gone.
+//! Random runs of the production replicas in a faulty world: messages are lost, duplicated and
+//! delayed, replicas are partitioned and crash, and unwritten journal records are lost.
 
 mod changes;
 mod clients;
@@ -14,32 +14,32 @@ use std::time::Duration;
 
 pub use world::run;
 
-/// One in so many runs is of few operations, all of them strict, and must be linearizable.
+/// One in this many runs has few operations, all strict, and must be linearizable.
 const LINEAR: u64 = 4;
 
-/// What is wrong with a world on purpose.
+/// Fault injected on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// The journal says that records are written before they are.
+    /// The journal reports records as written before they are.
     EarlyJournal,
-    /// A replica says that it has what it has not.
+    /// A replica claims operations that it does not have.
     FalseVector,
-    /// An operation arrives with a smaller label than it was given.
+    /// An operation arrives with a smaller label than its own.
     OtherLabel,
-    /// An operation arrives without what it must come behind.
+    /// An operation arrives without its predecessors.
     NoDependencies,
-    /// A snapshot forgets what follows its base.
+    /// A snapshot omits the operations after its base.
     HalfSnapshot,
-    /// A client forgets its token, and wants to see what it has seen.
+    /// A client loses its token, but expects to see what it has seen.
     LostToken,
-    /// A replica that crashes forgets the change that it has sealed.
+    /// A crash loses the sealed change.
     ForgottenSeal,
-    /// A new member begins with nothing.
+    /// A new member starts from an empty snapshot.
     EmptyGift,
 }
 
 impl Mistake {
-    /// Every mistake.
+    /// All mistakes.
     pub const ALL: [Mistake; 8] = [
         Mistake::EarlyJournal,
         Mistake::FalseVector,
@@ -53,7 +53,7 @@ impl Mistake {
 }
 
 impl Mistake {
-    /// What it must be found by: one of these.
+    /// Violations, one of which must detect it.
     pub fn breaks(self) -> &'static [&'static str] {
         match self {
             Mistake::EarlyJournal => &["G4", "G6", "I2", "I6"],
@@ -68,53 +68,53 @@ impl Mistake {
     }
 }
 
-/// Everything that a run is made of.
+/// Parameters of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// Where the run begins.
+    /// Random seed.
     pub seed: u64,
-    /// So many replicas.
+    /// Number of replicas.
     pub replicas: u16,
-    /// So many clients, each of which asks one thing after the other.
+    /// Number of clients, each with one request outstanding.
     pub clients: usize,
-    /// So many operations in all.
+    /// Total number of operations.
     pub operations: u64,
-    /// How many of them are strict, percent.
+    /// Strict operations, in percent.
     pub strict: u32,
-    /// How often a client goes to another replica, percent.
+    /// Probability that a client changes its replica, in percent.
     pub wander: u32,
-    /// How long operations gather.
+    /// Gossip interval.
     pub gossip: Duration,
-    /// How long a message takes, at most.
+    /// Maximum delay of a message.
     pub delay: Duration,
-    /// How long the journal takes, at most.
+    /// Maximum delay of a journal write.
     pub journal: Duration,
-    /// Messages that are lost, percent.
+    /// Lost messages, in percent.
     pub lost: u32,
-    /// Messages that arrive twice, percent.
+    /// Duplicated messages, in percent.
     pub repeated: u32,
-    /// Crashes, cuts and snapshots, one in so many events; 0 is never.
+    /// Crashes: one in this many events; 0 for none.
     pub crashes: u32,
-    /// The same.
+    /// Partitions, in the same form.
     pub cuts: u32,
-    /// The same.
+    /// Snapshots, in the same form.
     pub snapshots: u32,
-    /// Members are added, removed, and lost; the same.
+    /// Membership changes, in the same form.
     pub changes: u32,
-    /// Those that are lost, if any are, one after the other.
+    /// Replicas that may be lost, one after the other.
     pub doomed: BTreeSet<u16>,
-    /// Whether others do not hear these at times, and may remove them.
+    /// Whether these are silent at times, and may be removed by the others.
     pub silences: bool,
-    /// How much there may be of what could be too much.
+    /// Limits of the replicas.
     pub limits: Limits,
-    /// Units of work that a step may begin.
+    /// Work units started in a step.
     pub work: u64,
-    /// What is wrong on purpose.
+    /// Injected fault.
     pub mistake: Option<Mistake>,
 }
 
 impl Params {
-    /// Draws them.
+    /// Draws random parameters.
     pub fn draw(seed: u64, mistake: Option<Mistake>) -> Params {
         let mut rng = base::rng::seeded(seed);
         let often = |rng: &mut Rng| if rng.bool() { 0 } else { rng.u32(20..400) };
@@ -163,9 +163,9 @@ impl Params {
 }
 
 impl Params {
-    /// How long an answer may take, if there is no trouble: what must come before it travels, it is
-    /// written, travels, is written there, and that travels back; and a message that was overtaken
-    /// is told again.
+    /// Maximum time to an answer without faults: a predecessor arrives, is written and
+    /// acknowledged, the operation is written, sent, written there, and acknowledged; and an
+    /// overtaken message is retransmitted.
     fn patience(&self) -> Option<Duration> {
         let troubles = self.lost + self.crashes + self.cuts + self.changes;
         let travels = self.gossip + 3 * self.delay + 2 * self.journal;
@@ -174,12 +174,12 @@ impl Params {
     }
 }
 
-/// Small ones, half of the time, so that they are reached.
+/// Small limits in half of the runs, so that they are reached.
 fn draw_limits(rng: &mut Rng) -> Limits {
     if rng.bool() {
         return Limits::default();
     }
-    // An operation takes some two hundred bytes.
+    // An operation has about two hundred bytes.
     let mut few = |times| {
         let operations = times * rng.usize(1..=8);
         let bytes = if rng.bool() { usize::MAX } else { times * rng.usize(1..=2000) };
@@ -189,29 +189,29 @@ fn draw_limits(rng: &mut Rng) -> Limits {
     Limits { kept, window, message, early, blocked, unsaid: few(1) }
 }
 
-/// What a run has shown.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Events that it took.
+    /// Events.
     pub events: usize,
-    /// Operations that were answered.
+    /// Answered operations.
     pub answered: usize,
-    /// Requests that were refused, or whose replica crashed.
+    /// Requests that were refused, or lost in a crash of the replica.
     pub unanswered: usize,
-    /// Answers that were not the eventual ones.
+    /// Answers that differ from the eventual ones.
     pub inconsistent: usize,
     /// Crashes.
     pub crashes: usize,
-    /// Memberships that replicas have reached, behind the first.
+    /// Memberships reached by replicas, after the first.
     pub epochs: usize,
-    /// Changes that replicas began, because a member was silent.
+    /// Changes started by replicas because of a silent member.
     pub removals: usize,
-    /// Histories that were looked at as a whole and are linearizable.
+    /// Complete histories checked and found linearizable.
     pub linear: usize,
 }
 
 impl Report {
-    /// What several runs have shown.
+    /// Adds the result of another run.
     pub fn add(&mut self, other: Report) {
         self.events += other.events;
         self.answered += other.answered;

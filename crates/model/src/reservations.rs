@@ -1,5 +1,4 @@
-//! Reservations, in every order in which messages can travel, wishes can pass, and processes can
-//! stop.
+//! Reservations, under every order of messages, of withdrawals and of process failures.
 
 use crate::reach::{Found, reach};
 use crate::{Verdict, Whole};
@@ -8,29 +7,29 @@ use replica::ioa::{
 };
 use std::collections::BTreeMap;
 
-/// What a caller does.
+/// Action of a caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// It performs an action with others.
+    /// Performs an action with others.
     Call(Vec<usize>),
-    /// It does not want to any more: a regular action.
+    /// Gives up an intention: a regular action.
     Forget,
 }
 
-/// A part that wants to perform some actions with others, one after the other.
+/// Part that performs some actions with others, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
     calls: Vec<Vec<usize>>,
-    /// Whether it may change its mind.
+    /// Whether it may give up an intention.
     fickle: bool,
-    /// With whom it has performed how many.
+    /// Number of actions performed with each participant.
     performed: BTreeMap<usize, u8>,
-    /// With whom, who began it.
+    /// Number of actions in which it took part, by initiator.
     heard: BTreeMap<usize, u8>,
 }
 
 impl Caller {
-    /// It calls these, the last first.
+    /// Creates a caller of these participants, last first.
     pub fn new(calls: &[&[usize]], fickle: bool) -> Caller {
         let calls = calls.iter().map(|others| others.to_vec()).collect();
         Caller { calls, fickle, performed: BTreeMap::new(), heard: BTreeMap::new() }
@@ -87,40 +86,40 @@ impl Part for Caller {
     }
 }
 
-/// Callers, some of which may stop and begin anew.
+/// Callers, some of which may stop and restart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Town {
     callers: Channelled<Reserved<Caller>>,
     crashes: usize,
-    /// Whether any has stopped: then some may have performed what others have not.
+    /// Whether any has stopped: then some may have performed parts that others have not.
     crashed: bool,
 }
 
-/// Something that happens in a town.
+/// Event of the composition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A step of the composition.
+    /// Step of the composition.
     Step(Move<<Reserved<Caller> as IoAutomaton>::Action>),
-    /// A caller stops; what it agreed on with others is forgotten, what it wants is not.
+    /// A caller stops; it loses its agreements with others, but not its intentions.
     Crash(usize),
 }
 
 impl Town {
-    /// Callers who are free; `crashes` times one of them stops.
+    /// Creates idle callers; `crashes` is the number of failures.
     pub fn new(callers: &[Caller], crashes: usize) -> Town {
         let callers = callers.iter().cloned().map(Reserved::new).collect();
         let callers = Channelled::new(callers, Discipline::default());
         Town { callers, crashes, crashed: false }
     }
 
-    /// The same by the letter of the paper, without release.
+    /// Creates callers with the algorithm as printed in the paper, without release.
     pub fn as_printed(callers: &[Caller]) -> Town {
         let callers = callers.iter().cloned().map(Reserved::as_printed).collect();
         let callers = Channelled::new(callers, Discipline::default());
         Town { callers, crashes: 0, crashed: false }
     }
 
-    /// Everybody has performed, or forgotten, what it wanted, and is free.
+    /// Reports whether every caller has performed or given up its intentions, and is free.
     fn is_done(&self) -> bool {
         let mut all = self.callers.parts().iter();
         all.all(|caller| caller.part().calls.is_empty() && caller.status().may_ask())
@@ -159,8 +158,8 @@ impl IoAutomaton for Town {
     fn input(&mut self, _input: ()) {}
 }
 
-/// Checks the paper's invariant 3.3.1, that nobody who can act has performed a part of an action
-/// that another has yet to perform, and that everybody can always still get what it wants.
+/// Checks the paper's invariant 3.3.1, that no process which can act has performed a part of an
+/// action that another has yet to perform, and that every intention can still be performed.
 pub fn check(town: Town, states_max: usize) -> (Verdict, Found<Town>) {
     let found = reach(&town, Town::is_done, states_max);
     let whole = Whole { initial: town, wrong, sometimes: [Town::is_done; 2], within: |_| true };
@@ -179,7 +178,7 @@ fn wrong(town: &Town) -> Option<String> {
     half_performed(town).filter(|_| !town.crashed)
 }
 
-/// Two that can act, of which one has performed its part of an action, and the other has not.
+/// Returns two processes that can act, one of which has not yet performed the other's action.
 fn half_performed(town: &Town) -> Option<String> {
     let callers = town.callers.parts();
     let acting = || (0..callers.len()).filter(|at| callers[*at].status().may_act());
@@ -195,7 +194,7 @@ fn half_performed(town: &Town) -> Option<String> {
                 ));
             }
         } else if let Some(first) = others.next() {
-            // All of its calls are with the same others, if they are with several.
+            // If an action has several participants, all its actions have the same ones.
             let mut several = others.filter(|other| performed(*other) == performed(first));
             if let Some(other) = several.find(|other| heard(*other) != heard(first)) {
                 return Some(format!("{first} and {other} do not agree on what {caller} did"));

@@ -1,13 +1,13 @@
-//! The election of a leader, in every order in which its messages can travel.
+//! Leader election, under every order of messages.
 
 use crate::reach::{Found, reach};
 use crate::{State, Verdict, Whole};
 use replica::ioa::{Channelled, Combined, Discipline, IoAutomaton, Reserved};
 use replica::ring::Member;
 
-/// The members of a composition, however they talk.
+/// Composition of ring members.
 pub trait Ring {
-    /// The members, in the order of the ring.
+    /// Returns the members, in ring order.
     fn members(&self) -> Vec<&Member>;
 }
 
@@ -29,8 +29,8 @@ impl Ring for Channelled<Reserved<Member>> {
     }
 }
 
-/// Checks one composition: at most one leads, it is the one with the greatest identifier, and it
-/// can always still be found.
+/// Checks a composition: at most one member leads, it has the greatest identifier, and it can
+/// always still be elected.
 pub fn check<C>(ring: C, states_max: usize) -> (Verdict, Found<C>)
 where
     C: IoAutomaton + Ring + State,
@@ -52,12 +52,12 @@ fn wrong<C: Ring>(ring: &C) -> Option<String> {
     wrong.map(|member| format!("{member:?} leads"))
 }
 
-/// A ring that talks through channels.
+/// Creates a ring composed by channels.
 pub fn channelled(identifiers: &[u64], discipline: Discipline) -> Channelled<Member> {
     Channelled::new(Member::ring(identifiers), discipline)
 }
 
-/// A ring that talks through reservations.
+/// Creates a ring composed by reservations.
 pub fn reserved(identifiers: &[u64]) -> Channelled<Reserved<Member>> {
     let members = Member::ring(identifiers).into_iter().map(Reserved::new).collect();
     Channelled::new(members, Discipline::default())

@@ -1,8 +1,8 @@
-//! The eventually-serializable data service, and everything that must hold of it.
+//! The eventually-serializable data service, with all its invariants.
 //!
-//! A [`Trial`] is a composition of replicas and a front end, what clients will ask, and what they
-//! have heard. After each step the judge looks at all replicas, all messages and all answers; the
-//! names I1 … G5 are those of `docs/replica.md`.
+//! A [`Trial`] is a composition of replicas and a front end, with the planned requests of clients
+//! and the history of answers. After each step the judge checks all replicas, messages and answers;
+//! the names I1 … G5 are those of `docs/replica.md`.
 
 mod judge;
 pub mod random;
@@ -18,23 +18,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Answer = (usize, (Id, Vec<Id>));
 
-/// A service, however its parts are composed.
+/// Composed service.
 pub trait Service: IoAutomaton<Input = (usize, Request<Id>), Output = Answer> + State {
-    /// What its replicas are.
+    /// Type of its replicas.
     type Replica: Replica<Trail>;
 
-    /// Its replicas.
+    /// Returns its replicas.
     fn replicas(&self) -> Vec<&Self::Replica>;
 
-    /// The labels that are on their way.
+    /// Returns the labels in flight.
     fn labels_on_their_way(&self) -> Vec<(Id, Label)>;
 
-    /// Whether an action is one of which only one moment is looked at in a reduced trial: those of
-    /// the front end. Its clients could as well have asked, or heard, at another time; but what an
-    /// operation needs has then arrived where that was sent.
+    /// Reports whether a reduced trial performs this action immediately instead of at every
+    /// possible time: the actions of the front end. Its clients could as well have sent or received
+    /// at another time; but the predecessors of an operation have then arrived wherever they were
+    /// sent.
     fn is_urgent(&self, action: &Self::Action) -> bool;
 
-    /// The most messages that wait in one channel.
+    /// Greatest number of messages in one channel.
     fn longest_channel(&self) -> usize;
 }
 
@@ -128,55 +129,55 @@ where
     }
 }
 
-/// What clients ask, and what came of it.
+/// Requests of clients, and their outcomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct History {
     requested: BTreeSet<Id>,
-    /// What had been answered when each was requested.
+    /// Operations answered before each request.
     answered_before: BTreeMap<Id, BTreeSet<Id>>,
     answers: BTreeMap<Id, Vec<Id>>,
-    /// What each operation's value was when it first was final anywhere.
+    /// Value of each operation when it first was final anywhere.
     finals: BTreeMap<Id, Vec<Id>>,
-    /// The first contradiction that was seen when something happened.
+    /// First contradiction detected.
     wrong: Option<String>,
 }
 
-/// A service under observation.
+/// Service under observation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Trial<S> {
     service: S,
-    /// What clients will ask, in any order that respects what each needs.
+    /// Planned requests, in any order that respects predecessors.
     plan: Vec<Descriptor<Id>>,
-    /// Whether of equal moments only one is looked at.
+    /// Whether only one of several equivalent times is explored.
     reduced: bool,
     history: History,
 }
 
-/// Urgent actions that follow one step, at most.
+/// Maximum urgent actions after a step.
 const URGENT_MAX: usize = 64;
 
-/// Something that happens in a trial.
+/// Event of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event<A> {
-    /// A client submits the planned operation of this index.
+    /// A client submits the planned operation with this index.
     Submit(usize),
-    /// A step of the service.
+    /// Step of the service.
     Step(A),
 }
 
 impl<S: Service> Trial<S> {
-    /// A service before all operations, and what it will be asked.
+    /// Creates a trial before all operations.
     pub fn new(service: S, plan: Vec<Descriptor<Id>>) -> Trial<S> {
         Trial { service, plan, reduced: false, history: History::default() }
     }
 
-    /// The same, for looking at all its states: what is [urgent](Service::is_urgent) happens at
-    /// once.
+    /// Creates a trial for exhaustive checking, in which [urgent](Service::is_urgent) actions are
+    /// performed immediately.
     pub fn reduced(service: S, plan: Vec<Descriptor<Id>>) -> Trial<S> {
         Trial { reduced: true, ..Trial::new(service, plan) }
     }
 
-    /// The most messages that wait in one channel.
+    /// Greatest number of messages in one channel.
     pub fn longest_channel(&self) -> usize {
         self.service.longest_channel()
     }
@@ -205,7 +206,7 @@ impl<S: Service> Trial<S> {
         }
     }
 
-    /// Performs what is urgent.
+    /// Performs urgent actions.
     fn hurry(&mut self) {
         for _ in 0..URGENT_MAX {
             let mut actions = all_enabled(&self.service).into_iter();
@@ -216,7 +217,7 @@ impl<S: Service> Trial<S> {
         }
     }
 
-    /// Notes what has become final, and whether it contradicts what was.
+    /// Records final operations, and contradictions to earlier records.
     fn note_finals(&mut self) {
         for replica in self.service.replicas() {
             let finals = replica.finals();
@@ -244,7 +245,7 @@ impl<S: Service> IoAutomaton for Trial<S> {
         1 + self.service.tasks()
     }
 
-    /// Nothing, once anything is wrong: the trial is over.
+    /// Empty after a violation: the trial is over.
     fn enabled(&self, task: usize, events: &mut Vec<Self::Action>) {
         if self.history.wrong.is_some() {
             return;
@@ -277,7 +278,7 @@ impl<S: Service> IoAutomaton for Trial<S> {
     fn input(&mut self, _input: ()) {}
 }
 
-/// The parts of a service: so many replicas, made by `make`, and one front end.
+/// Returns the parts of a service: `replicas` replicas created by `make`, and one front end.
 pub fn stations<R>(
     replicas: usize,
     submission: Submission,
@@ -288,8 +289,8 @@ pub fn stations<R>(
     (0..replicas).map(|me| Station::Replica(make(me))).chain([front_end]).collect()
 }
 
-/// A plan of so many operations: the bits of `strict` say which are, each of `needs` that the first
-/// needs the second.
+/// Returns a plan of `count` operations. The bits of `strict` select the strict ones; each pair of
+/// `needs` has an operation and its predecessor.
 pub fn plan(replicas: usize, count: u64, strict: u64, needs: &[(u64, u64)]) -> Vec<Descriptor<Id>> {
     let descriptor = |n: u64| Descriptor {
         id: Id(n),
@@ -301,13 +302,12 @@ pub fn plan(replicas: usize, count: u64, strict: u64, needs: &[(u64, u64)]) -> V
     (0..count).map(descriptor).collect()
 }
 
-/// Looks at every state of a trial, or at about `states_max`, with at most one message in each
-/// channel.
+/// Checks all states of a trial, or about `states_max`, with at most one message in each channel.
 pub fn check<S: Service>(trial: Trial<S>, states_max: usize) -> Verdict {
     check_within(trial, states_max, |trial| trial.longest_channel() <= 1)
 }
 
-/// The same, of the states within a boundary.
+/// Checks the states within a boundary.
 pub fn check_within<S: Service>(
     trial: Trial<S>,
     states_max: usize,
@@ -321,7 +321,7 @@ pub fn check_within<S: Service>(
     whole(trial, wrong, within).check(states_max)
 }
 
-/// The same, where what is lost is not told again: whether it ends well is not asked.
+/// Checks safety only, for services without retransmission.
 pub fn check_safety<S: Service>(
     trial: Trial<S>,
     states_max: usize,
@@ -331,7 +331,7 @@ pub fn check_safety<S: Service>(
     whole(trial, wrong, within).check(states_max)
 }
 
-/// A trial as a model, which must be able to show both anomalies.
+/// Returns a trial as a model, which must be able to show both anomalies.
 fn whole<S: Service>(
     initial: Trial<S>,
     wrong: fn(&Trial<S>) -> Option<String>,

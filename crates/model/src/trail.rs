@@ -1,9 +1,9 @@
-//! A data type whose values show everything: each operation answers which ones came before it.
+//! Data type whose values reveal the order: each operation returns all operations before it.
 
 use replica::data::DataType;
 use replica::esds::Id;
 
-/// An append-only list of operations. The value of one is the list up to itself.
+/// Append-only list of operations. The value of an operation is the list up to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Trail;
 

@@ -1,4 +1,4 @@
-//! Members come, leave, and are lost.
+//! Membership changes: members join, leave and are lost.
 
 use super::clients::name;
 use super::world::{Event, House, World, config};
@@ -11,23 +11,23 @@ use replica::service::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Names that are given, at most.
+/// Maximum number of replica identifiers.
 const HOUSES_MAX: u16 = 9;
 
-/// How often an administrator asks again for a change that does not end.
+/// Maximum repetitions of an administrator's request for a change that does not complete.
 const CHANGES_MAX: usize = 20;
 
-/// Maximum difference of the times at which two replicas find a member silent.
+/// Maximum difference of the times at which two replicas detect a silent member.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// How long a new member takes to begin.
+/// Delay before the start of a new member.
 const BEGINS: Duration = Duration::from_millis(50);
 
 impl World {
-    /// An administrator wants other members.
+    /// An administrator requests a change of members.
     pub(super) fn change(&mut self, at: u16) -> Result<(), String> {
         let wish = self.wish(at);
-        // Who is lost is often gone, but not always.
+        // Members declared lost are often gone, but not always.
         if self.rng.bool() {
             wish.lost.iter().try_for_each(|id| self.die(id.0))?;
         }
@@ -58,7 +58,7 @@ impl World {
             wish.add.insert(name(self.next_house), String::new());
             self.next_house += 1;
         }
-        // One stays whatever anybody wants: else wishes could contradict each other.
+        // One member always stays; otherwise requests could contradict each other.
         let others = members.into_keys().filter(|id| !self.doomed.contains(&id.0));
         let others: Vec<ReplicaId> = others.skip(1).collect();
         if self.rng.bool() && !others.is_empty() {
@@ -67,8 +67,8 @@ impl World {
         wish
     }
 
-    /// Who is to be said to be lost: whoever is gone; and of those that may be, one, if nobody else
-    /// is said to be in this epoch.
+    /// Chooses the members to declare lost: those that are gone, or one that may be lost, if no
+    /// other is declared lost in this epoch.
     fn lost(&mut self, at: u16) -> BTreeSet<ReplicaId> {
         let members = self.house(at).replica.standing().membership.clone();
         let is_member = |id: &u16| members.members.contains_key(&name(*id));
@@ -86,8 +86,8 @@ impl World {
         self.doomed.iter().filter(may).map(|id| name(*id)).take(1).collect()
     }
 
-    /// The others do not hear a member that may be lost, each from another moment on. It is gone,
-    /// or not; then some hear it again.
+    /// A member that may be lost becomes silent to the others, at different times. It is gone, or
+    /// some hear it again later.
     pub(super) fn silence(&mut self) -> Result<(), String> {
         let at = self.any();
         let members = self.house(at).replica.standing().membership.members.clone();
@@ -112,7 +112,7 @@ impl World {
         Ok(())
     }
 
-    /// A replica does not hear these any more. Those that are not gone it hears again.
+    /// A replica reports silent members. Those that are not gone are heard again later.
     pub(super) fn silent(&mut self, at: u16, silent: BTreeSet<ReplicaId>) -> Result<(), String> {
         if !self.houses.contains_key(&at) {
             return Ok(());
@@ -123,7 +123,7 @@ impl World {
         self.step(at, Input::Silent(silent))
     }
 
-    /// A replica is gone for ever.
+    /// A replica is lost permanently.
     fn die(&mut self, at: u16) -> Result<(), String> {
         self.houses.remove(&at);
         self.waiting_at(at).into_iter().for_each(|ticket| self.give_up(ticket));
@@ -133,7 +133,7 @@ impl World {
         Ok(())
     }
 
-    /// What a replica hears; one that is no member any more is told that.
+    /// Delivers a message; a removed replica is informed instead.
     pub(super) fn arrives(
         &mut self,
         from: u16,
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// A replica is in another epoch.
+    /// A replica has entered another epoch.
     pub(super) fn members(&mut self, at: u16, membership: &Membership) -> Result<(), String> {
         self.report.epochs += 1;
         for id in membership.retired.keys() {
@@ -170,7 +170,7 @@ impl World {
         Ok(())
     }
 
-    /// A replica does not let in who is no member any more, which hears that.
+    /// A replica rejects a former member, which is informed.
     pub(super) fn refuses(&mut self, at: u16, other: u16) -> Result<(), String> {
         if self.is_cut(at, other) {
             self.soon(BEGINS, Event::Refuses(at, other));
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// A new member begins with what another one gives it.
+    /// A new member starts from the join snapshot of another one.
     pub(super) fn begins(&mut self, at: u16) -> Result<(), String> {
         let is_member = |house: &House| {
             let standing = house.replica.standing();
@@ -195,7 +195,7 @@ impl World {
             self.houses.values().filter_map(|house| house.replica.gift(name(at))).collect();
         if gifts.is_empty() {
             self.count()?;
-            // It may wait for who is gone.
+            // The change may wait for a lost member.
             if self.is_over() {
                 self.wish_again()?;
             }
@@ -216,7 +216,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether a client is rightly told that what it has seen is lost; it forgets that then.
+    /// Reports whether a refusal for lost predecessors is justified; the client forgets those.
     pub(super) fn has_lost(&mut self, at: u16, ticket: Ticket, lost: &[ReplicaId]) -> bool {
         let counts = self.house(at).replica.standing().membership.retired.clone();
         let is_lost = |id: &ReplicaId| counts.contains_key(id) && self.doomed.contains(&id.0);
@@ -231,7 +231,7 @@ impl World {
         rightly
     }
 
-    /// Whether a replica rightly says that it is no member.
+    /// Reports whether a replica's claim not to be a member is justified.
     pub(super) fn is_outside(&mut self, at: u16, ticket: Ticket) -> bool {
         let client = self.client_of(ticket);
         self.clients[client].replica = self.any();
@@ -240,7 +240,7 @@ impl World {
         replica.is_removed() || replica.standing().change.as_ref().is_some_and(|it| leaves(it))
     }
 
-    /// Nothing happens any more: all members have everything.
+    /// Checks the final state: all members have everything.
     pub(super) fn ends_well(&mut self) -> Result<(), String> {
         let there = self.houses.values().filter(|house| !house.replica.is_removed());
         let newest = there.map(|house| house.replica.membership());
@@ -267,8 +267,8 @@ impl World {
         Ok(())
     }
 
-    /// If a change does not end, because it needs who is gone or cannot be with another one, that
-    /// is wanted with force; whether it was.
+    /// Forces a change that does not complete because it needs a lost member or conflicts with
+    /// another change. Returns whether it did.
     pub(super) fn wish_again(&mut self) -> Result<bool, String> {
         let needs = self.needs();
         let again = needs.is_some() && self.again < CHANGES_MAX;
@@ -279,8 +279,8 @@ impl World {
         Ok(again)
     }
 
-    /// A member that gives up others, if another one does not agree because these may have gone on;
-    /// and whom it gives up.
+    /// Returns a member that declares others lost, and these others, if a third member objects
+    /// because they may have continued.
     fn clashing(&self) -> Option<(u16, BTreeSet<ReplicaId>)> {
         let mut houses = self.houses.values();
         let clashes = houses.any(|house| house.replica.clash() == Some(&Objection::Split));
@@ -292,7 +292,7 @@ impl World {
         self.houses.iter().find_map(gives_up).filter(|_| clashes)
     }
 
-    /// A member that waits for who is gone, and for whom.
+    /// Returns a member that waits for lost members, and these members.
     fn needs(&self) -> Option<(u16, BTreeSet<ReplicaId>)> {
         let needs = |(at, house): (&u16, &House)| {
             let standing = house.replica.standing();

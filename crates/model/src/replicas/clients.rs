@@ -1,4 +1,4 @@
-//! Clients of a service, who remember everything and believe nothing.
+//! Clients of a service, which record everything and check every answer.
 
 use super::linear::History;
 use base::Instant;
@@ -6,47 +6,47 @@ use replica::esds::Id;
 use replica::service::{ReplicaId, Ticket, Vector};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A client.
+/// Client.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client {
-    /// What it has seen, as it was told.
+    /// Token received.
     pub(super) token: Vector,
-    /// What it has seen.
+    /// Operations shown by its answers.
     pub(super) seen: BTreeSet<Id>,
-    /// The replica that it asks.
+    /// Current replica.
     pub(super) replica: u16,
-    /// What it waits for.
+    /// Outstanding request.
     pub(super) waits: Option<Ticket>,
 }
 
-/// An operation, from its request on.
+/// Requested operation.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) client: usize,
-    /// The replica that was asked.
+    /// Replica that received the request.
     pub(super) replica: u16,
     pub(super) strict: bool,
     pub(super) at: Instant,
-    /// What its client had seen when it asked.
+    /// Operations shown to its client before the request.
     pub(super) seen: BTreeSet<Id>,
-    /// Strict operations that had been answered when it was asked.
+    /// Strict operations answered before the request.
     pub(super) strict_before: BTreeSet<Id>,
-    /// What it was answered.
+    /// Value in the answer.
     pub(super) answer: Option<Vec<Id>>,
 }
 
-/// What all clients know together, and what is known to be final.
+/// Common record of all clients, and the known final order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     pub(super) asked: BTreeMap<Id, Asked>,
-    /// The eventual order, as far as any replica has told it.
+    /// Known prefix of the eventual order.
     order: Vec<Id>,
     strict_answered: BTreeSet<Id>,
     pub(super) history: History,
 }
 
 impl Memory {
-    /// A client asks.
+    /// Records a request.
     pub(super) fn ask(
         &mut self,
         at: Instant,
@@ -61,7 +61,7 @@ impl Memory {
             .insert(id, Asked { client, replica, strict, at, seen, strict_before, answer: None });
     }
 
-    /// An answer came: G1, G2, G6, G8.
+    /// Checks an answer: G1, G2, G6, G8.
     pub(super) fn hear(&mut self, id: Id, value: &[Id], is_final: bool) -> Result<(), String> {
         let asked = self.asked.get_mut(&id).ok_or(format!("{id:?} was never asked"))?;
         self.history.answer(id, value);
@@ -88,12 +88,12 @@ impl Memory {
         }
     }
 
-    /// The eventual order, as far as it is known.
+    /// Known prefix of the eventual order.
     pub(super) fn order(&self) -> &Vec<Id> {
         &self.order
     }
 
-    /// Somebody says that the eventual order begins like this: I6, G4.
+    /// Checks a replica's prefix of the eventual order: I6, G4.
     pub(super) fn agree(&mut self, order: &[Id]) -> Result<(), String> {
         let both = self.order.len().min(order.len());
         if self.order[..both] != order[..both] {
@@ -103,8 +103,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Nothing happens any more: G3, G4, G5, G7.
-    /// Operations, not strict ones, of replicas that were lost may be lost.
+    /// Checks the end of a run: G3, G4, G5, G7. Non-strict operations of lost replicas may be lost.
     pub(super) fn sum_up(&self, lost: &BTreeSet<u16>) -> Result<usize, String> {
         let places: BTreeMap<Id, usize> =
             self.order.iter().enumerate().map(|(place, id)| (*id, place)).collect();
@@ -141,7 +140,7 @@ impl Memory {
 }
 
 impl Client {
-    /// An answer came.
+    /// Records an answer.
     pub(super) fn learn(&mut self, value: &[Id], token: &Vector) {
         self.seen.extend(value);
         self.token.join(token);
@@ -149,7 +148,7 @@ impl Client {
     }
 }
 
-/// The name of a replica.
+/// Returns the identifier of a replica.
 pub(super) fn name(at: u16) -> ReplicaId {
     ReplicaId(at)
 }

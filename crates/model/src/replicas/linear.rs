@@ -1,18 +1,18 @@
-//! Whether a history of nothing but strict operations is linearizable, as judged by stateright's
-//! tester: G1 and G3 together say so (the paper's corollary), and here is somebody else who looks.
+//! Linearizability of strict-only histories, according to stateright's tester. It follows from G1
+//! and G3 (the paper's corollary); this is an independent check.
 
 use crate::trail::Trail;
 use replica::data::DataType as _;
 use replica::esds::Id;
 use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, SequentialSpec};
 
-/// More operations are not looked at: the search tries every order.
+/// Maximum operations of a checked history: the search tries every order.
 pub(super) const OPERATIONS_MAX: u64 = 12;
 
-/// Nor histories with more operations that nobody knows the end of: each of them may be anywhere.
+/// Maximum unanswered operations of a checked history: each may be at any later position.
 const UNKNOWN_MAX: usize = 2;
 
-/// What clients did and heard, in the order in which it happened.
+/// Requests and answers of clients, in real-time order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History(Vec<Moment>);
 
@@ -22,7 +22,7 @@ enum Moment {
     Answered(Id, Vec<Id>),
 }
 
-/// The trail of one who does everything alone.
+/// Sequential specification of the trail.
 #[derive(Clone, Debug, Default)]
 struct Alone(Vec<Id>);
 
@@ -44,14 +44,15 @@ impl History {
         self.0.push(Moment::Answered(id, value.to_vec()));
     }
 
-    /// Whether the tester comes to an end with it.
+    /// Reports whether the search is feasible.
     pub(super) fn is_small(&self) -> bool {
         let asked = |moment: &&Moment| matches!(moment, Moment::Asked(_));
         let asked = self.0.iter().filter(asked).count();
         2 * asked - self.0.len() <= UNKNOWN_MAX
     }
 
-    /// Looks at it. Each operation is a thread of its own: who got no answer may go on.
+    /// Checks the history. Each operation is a thread of its own, because a client may continue
+    /// without an answer.
     pub(super) fn judge(&self) -> Result<(), String> {
         let mut tester = LinearizabilityTester::new(Alone::default());
         for moment in &self.0 {
@@ -71,7 +72,7 @@ impl History {
 mod tests {
     use super::*;
 
-    /// What the tester says of answers to operations that came one after the other.
+    /// Returns the tester's verdict on the answers to consecutive operations.
     fn judge(answers: &[&[u64]]) -> Result<(), String> {
         let mut history = History::default();
         for (number, value) in (1..).zip(answers) {

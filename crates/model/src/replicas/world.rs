@@ -1,4 +1,4 @@
-//! The world: a network, journals, and clients, in virtual time.
+//! Simulated network, journals and clients, in virtual time.
 
 use super::clients::{Client, Memory, name};
 use super::{Mistake, Params, Replica, Report, linear};
@@ -14,27 +14,27 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A run that has not ended after so many events never will.
+/// Number of events after which a run counts as nonterminating.
 const EVENTS_MAX: usize = 100_000;
 
-/// Crashes in a run, at most: each makes so many events that they could go on for ever.
+/// Maximum crashes in a run: each causes so many events that a run might not end.
 const CRASHES_MAX: usize = 40;
 
-/// What takes so long waits for somebody who is gone.
+/// Time after which a change counts as waiting for a lost member.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// How long clients wait.
+/// Timeout of a client.
 const UNTIL: Duration = Duration::from_secs(5);
 
-/// A replica, and what it can lose.
+/// Replica with its durable state.
 pub(super) struct House {
     pub(super) replica: Replica,
     pub(super) snapshot: Snapshot<Trail>,
-    /// What is in its journal for good.
+    /// Records durable in its journal.
     pub(super) records: Vec<Record<Id>>,
-    /// What is being written.
+    /// Records being written.
     writing: VecDeque<(u64, Record<Id>)>,
-    /// How often it has crashed.
+    /// Number of crashes.
     life: u32,
 }
 
@@ -45,7 +45,7 @@ impl House {
     }
 }
 
-/// Something that will happen.
+/// Future event.
 pub(super) enum Event {
     Arrives { from: u16, to: u16, message: Message<Id> },
     Written { at: u16, life: u32, record: u64 },
@@ -61,13 +61,13 @@ pub(super) struct World {
     pub(super) params: Params,
     pub(super) rng: Rng,
     now: Instant,
-    /// In the order of their names; those that are to be members have none yet.
+    /// By identifier; future members have none yet.
     pub(super) houses: BTreeMap<u16, House>,
-    /// Those of which clients and judges know that they are lost one day, or are already.
+    /// Replicas known to clients and checks as lost, now or later.
     pub(super) doomed: BTreeSet<u16>,
-    /// The one that others do not hear, of those.
+    /// The one of them that is silent.
     pub(super) silenced: Option<u16>,
-    /// The name of the next new member.
+    /// Identifier of the next new member.
     pub(super) next_house: u16,
     events: BTreeMap<(Instant, u64), Event>,
     next_event: u64,
@@ -75,12 +75,12 @@ pub(super) struct World {
     pub(super) clients: Vec<Client>,
     pub(super) memory: Memory,
     next_id: u64,
-    /// How often a change was wanted again.
+    /// Number of repeated requests for a change.
     pub(super) again: usize,
     pub(super) report: Report,
 }
 
-/// One run; what is wrong with it, if anything is.
+/// Performs a run. Returns the violation, if any.
 pub fn run(params: &Params) -> Result<Report, String> {
     let mut world = World::new(params);
     world.begin()?;
@@ -147,7 +147,7 @@ impl World {
         self.houses.get_mut(&at).expect("a house that is there")
     }
 
-    /// Whether nothing more is asked.
+    /// Reports whether all operations were requested.
     pub(super) fn is_over(&self) -> bool {
         self.next_id >= self.params.operations
     }
@@ -156,7 +156,7 @@ impl World {
         self.cut.contains(&(a, b))
     }
 
-    /// Any house.
+    /// Returns a random replica.
     pub(super) fn any(&mut self) -> u16 {
         let all: Vec<u16> = self.houses.keys().copied().collect();
         all[self.rng.usize(..all.len())]
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    /// A replica takes one step, and what it asks for is done.
+    /// Steps a replica, and performs its outputs.
     pub(super) fn step(&mut self, at: u16, input: Input<Id>) -> Result<(), String> {
         self.count()?;
         let mut out = Vec::new();
@@ -278,7 +278,7 @@ impl World {
         Ok(())
     }
 
-    /// A journal is written in order: what is done means that all before it is.
+    /// A journal is written in order: a completion implies that of all earlier records.
     fn written(&mut self, at: u16, life: u32, record: u64) -> Result<(), String> {
         let Some(house) = self.houses.get_mut(&at).filter(|house| house.life == life) else {
             return Ok(());
@@ -383,7 +383,7 @@ impl World {
         Ok(())
     }
 
-    /// Who is refused is told whose fault it is, and it is somebody's.
+    /// Checks that a refusal names replicas at fault, and that they are.
     fn refused(&mut self, at: u16, ticket: Ticket, refusal: &Refusal) -> Result<(), String> {
         let blames = match refusal {
             Refusal::Behind(missing) | Refusal::NotFinal(missing) | Refusal::Full(missing) => {
@@ -411,13 +411,13 @@ impl World {
         self.memory.asked[&Id(ticket.0)].client
     }
 
-    /// A client has seen nothing any more of what a replica was asked.
+    /// Removes from a client's record the operations requested from a replica.
     pub(super) fn forget_seen(&mut self, client: usize, replica: u16) {
         let asked = &self.memory.asked;
         self.clients[client].seen.retain(|id| asked[id].replica != replica);
     }
 
-    /// What clients wait for at a replica.
+    /// Returns the requests outstanding at a replica.
     pub(super) fn waiting_at(&self, at: u16) -> Vec<Ticket> {
         let here = self.clients.iter().filter(|client| client.replica == at);
         here.filter_map(|client| client.waits).collect()
@@ -454,7 +454,7 @@ impl World {
             self.cut.extend([(at, other), (other, at)]);
             let told = self.rng.bool();
             for (a, b) in [(at, other), (other, at)] {
-                // Some notice that a connection is gone, some do not.
+                // Some partitions are detected, some are not.
                 if told {
                     self.step(a, Input::Disconnected(name(b)))?;
                 }
@@ -464,7 +464,7 @@ impl World {
         Ok(())
     }
 
-    /// Two replicas reach each other again; who was told that they did not is told that they do.
+    /// Ends a partition between two replicas; if they detected it, they are notified.
     fn heal(&mut self, a: u16, b: u16, told: bool) -> Result<(), String> {
         for (a, b) in [(a, b), (b, a)] {
             self.cut.remove(&(a, b));
@@ -475,7 +475,7 @@ impl World {
         Ok(())
     }
 
-    /// The journal of a replica is written anew, when nothing is under way.
+    /// Compacts the journal of a replica, if no write is in flight.
     fn snapshot(&mut self, at: u16) {
         let forgets = self.params.mistake == Some(Mistake::HalfSnapshot);
         let house = self.house_mut(at);
@@ -495,7 +495,7 @@ impl World {
         let there = self.rng.usize(..=self.house(at).writing.len());
         let house = self.house_mut(at);
         house.life += 1;
-        // Some of what was being written is there, and nobody was told.
+        // Some of the records in flight are durable, unacknowledged.
         house.records.extend(house.writing.drain(..).take(there).map(|(_, record)| record));
         let (mut snapshot, mut records) = (house.snapshot.clone(), house.records.clone());
         if forgets {
@@ -516,8 +516,8 @@ impl World {
         self.members(at, &membership)
     }
 
-    /// What is final is the beginning of one order, everywhere; what is done has before it what its
-    /// client had seen; nobody believes of another what is not so.
+    /// Checks that final operations are a prefix of one order everywhere, that predecessors come
+    /// first, and that no replica overestimates another's operations.
     fn look(&mut self) -> Result<(), String> {
         for (at, house) in &self.houses {
             let stable = house.replica.stable();
@@ -540,7 +540,7 @@ impl World {
         Ok(())
     }
 
-    /// Everything is well again: until nothing is left to do.
+    /// Ends all faults, and runs to quiescence.
     fn settle(&mut self) -> Result<(), String> {
         (self.params.lost, self.params.repeated) = (0, 0);
         let mut looked = self.now;
@@ -555,7 +555,7 @@ impl World {
                     self.happen(event)?;
                 }
                 (_, Some(due)) => {
-                    // Who leaves asks on and on; what it waits for may be gone.
+                    // A leaving replica retransmits forever, perhaps to one that is gone.
                     if self.now.since(looked) > STUCK {
                         looked = self.now;
                         self.wish_again()?;

@@ -1,16 +1,16 @@
-//! What must hold of a service, after each step.
+//! Invariants of a service, checked after each step.
 
 use super::{Service, Trial};
 use replica::esds::{Id, Label, Replica};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<S: Service> Trial<S> {
-    /// What is wrong, if anything is.
+    /// Returns the violation, if any.
     pub fn wrong(&self) -> Option<&str> {
         self.history.wrong.as_deref()
     }
 
-    /// Looks at everything.
+    /// Checks all invariants.
     pub(super) fn judge(&self) -> Option<String> {
         self.knowledge_is_wrong()
             .or_else(|| self.order_is_wrong())
@@ -18,15 +18,16 @@ impl<S: Service> Trial<S> {
             .or_else(|| self.answers_are_wrong())
     }
 
-    /// Some answer that was not strict is not the one of the eventual order (the first of the two
-    /// anomalies that must be possible, else nothing is gained).
+    /// Reports whether a non-strict answer differs from the eventual one (the first of two
+    /// anomalies that must be possible; otherwise nothing is gained).
     pub fn has_inconsistent_answer(&self) -> bool {
         let final_of = |id: &Id| self.history.finals.get(id);
         let mut answers = self.history.answers.iter();
         answers.any(|(id, value)| final_of(id).is_some_and(|final_value| final_value != value))
     }
 
-    /// A strict operation stands before one that was answered when it was requested (the second).
+    /// Reports whether a strict operation precedes one answered before its request (the second
+    /// anomaly).
     pub fn has_late_answer_before(&self) -> bool {
         self.plan.iter().filter(|each| each.strict).any(|strict| {
             let earlier = self.history.answered_before.get(&strict.id);
@@ -37,7 +38,7 @@ impl<S: Service> Trial<S> {
         })
     }
 
-    /// I1, I2, I3.
+    /// Checks I1, I2, I3.
     fn knowledge_is_wrong(&self) -> Option<String> {
         let replicas = self.service.replicas();
         let every = || 0..replicas.len();
@@ -70,7 +71,7 @@ impl<S: Service> Trial<S> {
         None
     }
 
-    /// I4: what is done has before it what it needs.
+    /// Checks I4: predecessors are done first.
     fn order_is_wrong(&self) -> Option<String> {
         let replicas = self.service.replicas();
         for (r, replica) in replicas.iter().enumerate() {
@@ -89,7 +90,7 @@ impl<S: Service> Trial<S> {
         None
     }
 
-    /// I5, I7.
+    /// Checks I5, I7.
     fn labels_are_wrong(&self) -> Option<String> {
         let replicas = self.service.replicas();
         let ids = self.history.requested.iter();
@@ -122,7 +123,7 @@ impl<S: Service> Trial<S> {
         None
     }
 
-    /// G1, G2, G3, G5.
+    /// Checks G1, G2, G3, G5.
     fn answers_are_wrong(&self) -> Option<String> {
         let history = &self.history;
         for each in &self.plan {
@@ -161,8 +162,8 @@ impl<S: Service> Trial<S> {
         None
     }
 
-    /// Whether this is an order of requested operations that ends with `id`, in which each has
-    /// before it what it needs.
+    /// Reports whether this is an order of requested operations that ends with `id` and respects
+    /// predecessors.
     fn is_some_order(&self, id: Id, order: &[Id]) -> bool {
         let mut before = BTreeSet::new();
         let fits = order.iter().all(|each| {
@@ -174,12 +175,12 @@ impl<S: Service> Trial<S> {
         fits && order.last() == Some(&id)
     }
 
-    /// Whether everything is answered, and final everywhere alike.
+    /// Reports whether every operation is answered, and equally final at all replicas.
     pub fn is_settled(&self) -> bool {
         self.end_is_wrong().is_none()
     }
 
-    /// G4: what must be so when nothing is left to do.
+    /// Checks G4: the conditions at quiescence.
     pub(super) fn end_is_wrong(&self) -> Option<String> {
         let unanswered = self.plan.iter().find(|each| !self.history.answers.contains_key(&each.id));
         if let Some(each) = unanswered {

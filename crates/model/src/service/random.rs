@@ -1,5 +1,5 @@
-//! Random runs of the paper's algorithms: larger than what can be checked exhaustively, the same
-//! judge after each step.
+//! Random runs of the paper's algorithms: beyond the size of exhaustive checks, with the same judge
+//! after each step.
 
 use super::{Event, Service, Trial, stations};
 use crate::trail::Trail;
@@ -11,38 +11,38 @@ use replica::ioa::{
     Channelled, Combined, Discipline, IoAutomaton, Random, Reserved, Scheduler, all_enabled,
 };
 
-/// A run that has not ended after so many steps never will.
+/// Number of steps after which a run counts as nonterminating.
 const STEPS_MAX: usize = 20_000;
 
-/// Nor one in which so many messages wait in a channel.
+/// Number of messages in a channel after which a run counts as nonterminating.
 const MESSAGES_MAX: usize = 100;
 
-/// The algorithm of the paper that is run.
+/// Algorithm of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// *ESDSAlg*, with channels.
     Plain,
     /// *SimpleESDSAlg*: the same, with reservations.
     Simple,
-    /// The same, everything in one step.
+    /// The same, with every message delivered in its own step.
     Atomic,
     /// *ESDSOptAlg*, with channels.
     Optimised,
 }
 
-/// What is wrong with a world on purpose.
+/// Fault injected on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// The algorithm has an error.
+    /// Error in the algorithm.
     Slip(Slip),
-    /// The optimised algorithm gets channels that reorder.
+    /// Channels of the optimised algorithm reorder.
     Reordered,
-    /// The optimised algorithm gets channels that lose.
+    /// Channels of the optimised algorithm lose messages.
     Lossy,
 }
 
 impl Mistake {
-    /// Every mistake.
+    /// All mistakes.
     pub const ALL: [Mistake; 10] = [
         Mistake::Slip(Slip::OneDelta),
         Mistake::Slip(Slip::LabelsAssigned),
@@ -58,7 +58,7 @@ impl Mistake {
 }
 
 impl Mistake {
-    /// What it must be found by: one of these.
+    /// Violations, one of which must detect it.
     pub fn breaks(self) -> &'static [&'static str] {
         match self {
             Mistake::Slip(Slip::OneDelta) => &["I4", "I5", "I6", "G1", "G4"],
@@ -72,31 +72,32 @@ impl Mistake {
     }
 }
 
-/// Everything that a run is made of.
+/// Parameters of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// Where the run begins.
+    /// Random seed.
     pub seed: u64,
-    /// What is run.
+    /// Algorithm.
     pub algorithm: Algorithm,
-    /// So many replicas.
+    /// Number of replicas.
     pub replicas: usize,
-    /// What clients ask.
+    /// Planned requests of clients.
     pub plan: Vec<Descriptor<Id>>,
-    /// How long they think before they ask: the probability in percent that they wait once more.
+    /// Think time of clients: the probability that a request is delayed by one more step, in
+    /// percent.
     pub thought: u32,
-    /// Where gossip waits for its time, that is once in so many steps.
+    /// Steps between ticks, where gossip is timed.
     pub ticks: usize,
-    /// To how many replicas each operation goes.
+    /// Replicas that receive each operation.
     pub submission: Submission,
-    /// How replicas behave.
+    /// Rules of the replicas.
     pub rules: Rules,
-    /// How channels do.
+    /// Faults of the channels.
     pub discipline: Discipline,
 }
 
 impl Params {
-    /// Draws them.
+    /// Draws random parameters.
     pub fn draw(seed: u64, mistake: Option<Mistake>) -> Params {
         let mut rng = base::rng::seeded(seed);
         let algorithms =
@@ -106,7 +107,7 @@ impl Params {
         let hops = if rng.bool() { Hops::Two } else { Hops::Three };
         let mut discipline = Discipline::default();
         if algorithm == Algorithm::Plain && rng.bool() {
-            // Who tells everything each time may be heard twice, late, or not.
+            // Gossip with complete contents tolerates duplication, reordering and loss.
             discipline = Discipline { reorders: rng.bool(), loses: rng.bool(), duplicates: true };
         }
         let slip = match mistake {
@@ -152,18 +153,18 @@ fn draw_plan(rng: &mut Rng, replicas: usize) -> Vec<Descriptor<Id>> {
     plan
 }
 
-/// What a run has shown.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Steps that it took.
+    /// Steps.
     pub steps: usize,
     /// Whether an answer differed from the eventual one.
     pub inconsistent: bool,
-    /// Whether a strict operation came before one that was answered earlier.
+    /// Whether a strict operation preceded one answered earlier.
     pub late: bool,
 }
 
-/// One run; what is wrong with it, if anything is.
+/// Performs a run. Returns the violation, if any.
 pub fn run(params: &Params) -> Result<Report, String> {
     let (replicas, rules, discipline) = (params.replicas, params.rules, params.discipline);
     let plain = || {
@@ -203,7 +204,7 @@ fn play<S: Service>(service: S, params: &Params) -> Result<Report, String> {
         }
         match choice {
             Some(event) => drop(trial.transition(event)),
-            // What was lost, or not told yet, is told again until everybody knows.
+            // Lost or delayed gossip is repeated until all replicas know everything.
             None if params.rules.pace == Pace::Ticks && !trial.is_settled() => {
                 (0..=params.replicas).for_each(|at| trial.tick(at));
             }
@@ -223,7 +224,7 @@ fn play<S: Service>(service: S, params: &Params) -> Result<Report, String> {
 }
 
 impl<S: Service> Trial<S> {
-    /// It is time for a part to tell again what may not have been heard.
+    /// Triggers the retransmission timer of a part.
     fn tick(&mut self, at: usize) {
         self.service.input((at, Request::Tick));
     }
