@@ -29,7 +29,7 @@ mod tests;
 use crate::{CallId, Export, Identity, Input, Limits, Output, Room};
 use base::op::ReceiveBuf;
 use base::{Automaton, Buf, Caller, Error, Instant};
-use call::{Await, Call, LISTED, Next};
+use call::{Await, Call, LISTED, Next, cost};
 use fid::Fids;
 use parked::Parked;
 use slab::Slab;
@@ -224,7 +224,7 @@ impl Session {
 
     /// Whether nothing is left to wait for, so that the session can be forgotten.
     pub fn is_over(&self) -> bool {
-        self.state == State::Closing && self.calls.is_empty()
+        self.state == State::Closing && self.calls.is_empty() && !self.fids.is_leaving()
     }
 
     /// The state in one word, for `/.upcall/`.
@@ -306,6 +306,7 @@ impl Automaton for Session {
         if let Input::Received(_) | Input::Tick = input {
             self.quota = self.room.messages.max(1);
         }
+        self.fids.release(out);
         self.state = match (self.state, input) {
             (State::New | State::Ready(_), Input::Received(bytes)) => {
                 self.gather(bytes);
@@ -349,7 +350,7 @@ impl Automaton for Session {
 
     fn deadline(&self) -> Option<Instant> {
         let talks = matches!(self.state, State::New | State::Ready(_));
-        (self.goes_on && talks).then_some(Instant(0))
+        (self.goes_on && talks || self.fids.is_leaving()).then_some(Instant(0))
     }
 
     fn check(&self) {
@@ -421,7 +422,7 @@ impl Session {
             if input.len() < size {
                 break;
             }
-            if self.quota == 0 {
+            if !self.has_turn() {
                 self.goes_on = true;
                 break;
             }
@@ -437,6 +438,12 @@ impl Session {
         Ok(())
     }
 
+    /// Whether messages may be begun in this step. Files of the time before `Tversion` are given
+    /// back first: they count against the limits.
+    fn has_turn(&self) -> bool {
+        self.quota > 0 && !self.fids.is_leaving()
+    }
+
     fn size_max(&self) -> usize {
         match self.state {
             State::New => NEW_SIZE_MAX,
@@ -447,7 +454,7 @@ impl Session {
     /// Takes parked messages while within the limits.
     fn unpark(&mut self, out: &mut Vec<Output>) -> Result<(), &'static str> {
         while self.parked.first().is_some_and(|first| self.is_within_limits(first)) {
-            if self.quota == 0 {
+            if !self.has_turn() {
                 self.goes_on = true;
                 break;
             }
@@ -761,8 +768,8 @@ impl Session {
         self.parked = Parked::default();
         self.given_up += mem::take(&mut self.asked);
         self.waiting = 0;
-        self.fids.forget_all(out);
-        assert_eq!(self.fids.len(), 0, "nothing is held for who is gone");
+        self.fids.forget_all();
+        self.fids.release(out);
     }
 
     fn caller(&self, fid: u32) -> Result<Caller, Error> {
@@ -774,17 +781,6 @@ impl Session {
 fn tag_of(message: &[u8]) -> u16 {
     assert!(message.len() >= HEADER_SIZE, "a whole message has a tag");
     u16::from_le_bytes([message[5], message[6]])
-}
-
-/// Cost of a message, in requests of a turn: a path is walked at once, however many names it has.
-fn cost(message: &[u8]) -> usize {
-    const TATTACH: u8 = 104;
-    const TWALK: u8 = 110;
-    const REQUEST: usize = 256;
-    match message[TYPE] {
-        TATTACH | TWALK => 1 + message.len() / REQUEST,
-        _other => 1,
-    }
 }
 
 fn is_large_write(message: &[u8]) -> bool {

@@ -273,6 +273,11 @@ impl Connection {
         &self.origin
     }
 
+    /// Whether it has ended, and gives back what it holds.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.state == State::Ending
+    }
+
     /// Whether the socket can be closed and the connection forgotten.
     pub fn is_over(&self) -> bool {
         let quiet = !self.receiving && self.sending == Sending::No;
@@ -414,6 +419,7 @@ impl Automaton for Connection {
                 Sending::No | Sending::Yes { .. } => self.pass(now, SessionInput::Tick, out),
             },
             Input::Drain => self.pass(now, SessionInput::Drain, out),
+            Input::Abort if self.state == State::Ending => {}
             Input::Abort => self.lose(now, out),
         }
     }

@@ -450,13 +450,16 @@ impl Node {
             return;
         }
         let share = self.handles_share();
-        let mut held = BTreeMap::new();
+        let (mut held, mut coming_free) = (BTreeMap::new(), 0);
         for (_, connection) in &self.connections {
-            *held.entry(*connection.origin()).or_insert(0) += connection.handles();
+            match connection.is_ending() {
+                true => coming_free += connection.handles(),
+                false => *held.entry(*connection.origin()).or_insert(0) += connection.handles(),
+            }
         }
         let crowd = places::crowd(&held, share);
-        let of_crowd =
-            self.connections.iter().filter(|(_, it)| Some(it.origin()) == crowd.as_ref());
+        let lives = self.connections.iter().filter(|(_, it)| !it.is_ending());
+        let of_crowd = lives.filter(|(_, it)| Some(it.origin()) == crowd.as_ref());
         let is_busy = |slot: usize, it: &Connection| {
             self.queue.has_input(Client::of_slot(slot))
                 || it.quiet_since().is_none_or(|since| since + admission::IDLE_TIME > now)
@@ -469,7 +472,7 @@ impl Node {
             })
             .collect();
         chosen.sort_unstable();
-        let mut missing = share / 8;
+        let mut missing = (share / 8).saturating_sub(coming_free);
         let needed = chosen.into_iter().take_while(|(_, held, _)| {
             let is_needed = missing > 0;
             missing = missing.saturating_sub(held.0);

@@ -255,6 +255,17 @@ impl Await {
     }
 }
 
+/// Cost of a message, in requests of a turn: a path is walked at once, however many names it has.
+pub(super) fn cost(message: &[u8]) -> usize {
+    const TATTACH: u8 = 104;
+    const TWALK: u8 = 110;
+    const REQUEST: usize = 256;
+    match message[super::TYPE] {
+        TATTACH | TWALK => 1 + message.len() / REQUEST,
+        _other => 1,
+    }
+}
+
 /// A whole message.
 pub(super) fn encode(tag: u16, message: &Rmessage<'_>) -> Buf {
     let mut bytes = Vec::with_capacity(64);

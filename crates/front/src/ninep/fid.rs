@@ -3,11 +3,15 @@
 use crate::Output;
 use base::op::Entry;
 use base::{Access, Caller, Error, Kind};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
+use std::mem;
 use tree::{NodeId, OpenId};
 
 /// Most bytes of names and values of extended attributes that the fids of a connection hold.
 const ATTRS_MAX: usize = 1 << 20;
+
+/// Most files of forgotten fids given back in one step: a client may have had a million.
+const RELEASES_MAX: usize = 64;
 
 /// A file as the client knows it.
 #[derive(Debug)]
@@ -144,6 +148,10 @@ const ATTRS_FREE: usize = 32 << 10;
 #[derive(Debug)]
 pub(super) struct Fids {
     fids: BTreeMap<u32, Fid>,
+    /// Files of the time before the last `Tversion` or of a client that is gone, which are given
+    /// back [a few at a time](Fids::release), and the handles that they hold.
+    leaving: Vec<btree_map::IntoIter<u32, Fid>>,
+    leaving_handles: usize,
     /// Nodes and open files that they hold.
     handles: usize,
     /// Nodes that calls in flight ask for or hold.
@@ -165,6 +173,8 @@ impl Fids {
         let (fids, attrs_most) = (BTreeMap::new(), ATTRS_MAX);
         Fids {
             fids,
+            leaving: Vec::new(),
+            leaving_handles: 0,
             handles: 0,
             limit,
             coming: 0,
@@ -179,9 +189,14 @@ impl Fids {
         self.fids.len()
     }
 
-    /// Nodes and open files that they hold, and nodes of calls in flight.
+    /// Nodes and open files that they hold or have not given back, and nodes of calls in flight.
     pub(super) fn handles(&self) -> usize {
-        self.handles + self.coming
+        self.handles + self.leaving_handles + self.coming
+    }
+
+    /// Whether files of forgotten fids have not been given back.
+    pub(super) fn is_leaving(&self) -> bool {
+        !self.leaving.is_empty()
     }
 
     /// Open files among these.
@@ -328,6 +343,8 @@ impl Fids {
         assert_eq!(self.attr_bytes, self.fids.values().map(Fid::attr_bytes).sum::<usize>());
         assert_eq!(self.handles, self.fids.values().map(Fid::handles).sum::<usize>());
         assert!(self.attr_bytes <= ATTRS_MAX);
+        assert!(self.leaving.iter().all(|files| files.len() > 0), "what is empty is not kept");
+        assert!(self.is_leaving() || self.leaving_handles == 0, "handles are of files");
         let mut serials = BTreeSet::new();
         for file in self.fids.values() {
             match &file.openness {
@@ -350,10 +367,26 @@ impl Fids {
         assert!(!self.fids.contains_key(&wire::ninep::NO_FID), "that number stands for no file");
     }
 
-    pub(super) fn forget_all(&mut self, out: &mut Vec<Output>) {
-        (self.attr_bytes, self.handles) = (0, 0);
-        for (_, fid) in std::mem::take(&mut self.fids) {
-            fid.abandon(out);
+    /// Forgets all fids; [`Fids::release`] gives their files back.
+    pub(super) fn forget_all(&mut self) {
+        self.attr_bytes = 0;
+        self.leaving_handles += mem::take(&mut self.handles);
+        if !self.fids.is_empty() {
+            self.leaving.push(mem::take(&mut self.fids).into_iter());
         }
+    }
+
+    /// Gives files of forgotten fids back, at most [`RELEASES_MAX`].
+    pub(super) fn release(&mut self, out: &mut Vec<Output>) {
+        for _ in 0..RELEASES_MAX {
+            let Some(files) = self.leaving.last_mut() else { break };
+            let (_, file) = files.next().expect("only those that have files are kept");
+            self.leaving_handles -= file.handles();
+            file.abandon(out);
+            if files.len() == 0 {
+                self.leaving.pop();
+            }
+        }
+        assert!(self.is_leaving() || self.leaving_handles == 0, "what is held is known");
     }
 }

@@ -217,3 +217,58 @@ fn the_attributes_that_fids_hold_are_bounded() {
     "#]]
     .assert_eq(&lab.text);
 }
+
+/// A session with so many fids besides the one of the root.
+fn with_fids(count: u32) -> Lab {
+    let mut lab = Lab::linux();
+    let limits = Limits { fids: 10_000, handles: 10_000, ..export().limits };
+    lab.session = Session::new(Export { limits, ..export() }, Identity::Fixed(Caller::Server));
+    lab.say(NO_TAG, Tmessage::Version { msize: 1 << 20, version: b"9P2000.L" });
+    lab.attach();
+    for fid in 2..2 + count {
+        lab.say(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
+        lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(fid.into())))));
+    }
+    lab.text.clear();
+    lab
+}
+
+/// Number of nodes given back since the last look.
+fn released(lab: &mut Lab) -> usize {
+    std::mem::take(&mut lab.text).matches("release ").count()
+}
+
+#[test]
+fn fids_of_a_client_that_left_are_given_back_in_many_steps() {
+    let mut lab = with_fids(999);
+    lab.step("lost".to_owned(), Input::Lost);
+    let mut sum = released(&mut lab);
+    assert!((1..=64).contains(&sum), "{sum} in one step");
+    while let Some(at) = lab.session.deadline() {
+        assert!(!lab.session.is_over() && at == Instant(0));
+        assert_eq!(lab.session.handles(), 1000 - sum, "they count until they are given back");
+        lab.step("tick".to_owned(), Input::Tick);
+        let more = released(&mut lab);
+        assert!((1..=64).contains(&more), "{more} in one step");
+        sum += more;
+    }
+    assert_eq!((sum, lab.session.handles(), lab.session.is_over()), (1000, 0, true));
+}
+
+#[test]
+fn messages_wait_until_fids_of_the_version_before_are_given_back() {
+    let mut lab = with_fids(199);
+    let version = || Tmessage::Version { msize: 1 << 20, version: b"9P2000.L" };
+    lab.say(NO_TAG, version());
+    assert!(lab.text.contains("RVersion"), "{}", lab.text);
+    let (uname, aname) = (&b"me"[..], &b""[..]);
+    lab.say(1, Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: Some(5) });
+    assert!(!lab.text.contains("ask") && released(&mut lab) == 128);
+    lab.step("tick".to_owned(), Input::Tick);
+    assert!(!lab.text.contains("ask") && released(&mut lab) == 64);
+    lab.step("tick".to_owned(), Input::Tick);
+    assert!(lab.text.contains("ask 0"), "{}", lab.text);
+    assert_eq!((released(&mut lab), lab.session.handles()), (8, 1));
+    lab.say(NO_TAG, version());
+    assert_eq!((lab.session.fids(), lab.session.deadline()), (0, None));
+}
