@@ -62,6 +62,10 @@ const PART_MAX: usize = 8;
 /// before anybody else's turn, about a millisecond for each 4 MiB.
 const PIECES_BYTES: usize = 8 << 20;
 
+/// Size of a piece however many connections have large answers, bytes: 1,000 of them share twice the
+/// rate of pieces of 16 KiB, and wait no longer for each other.
+const PIECE_MIN: usize = 128 << 10;
+
 /// A connection that holds as much, or sends as much at once, has a large answer, bytes.
 const LARGE: usize = 16 << 10;
 
@@ -190,7 +194,7 @@ impl Admission {
             is_first: self.bytes == 0 || self.turn.or(first) == Some(slot),
             handles: self.handles_max.saturating_sub(self.handles),
             messages: self.messages,
-            piece: PIECES_BYTES / self.senders.count().max(1),
+            piece: (PIECES_BYTES / self.senders.count().max(1)).max(PIECE_MIN),
         }
     }
 
@@ -462,20 +466,22 @@ mod tests {
         let mut books = Admission::new(64 << 20);
         let whole = books.room(0).piece;
         assert_eq!(whole, PIECES_BYTES);
-        (0..100).for_each(|slot| books.note_send(at(0), slot, LARGE));
-        assert_eq!(books.room(0).piece, whole / 100);
+        (0..40).for_each(|slot| books.note_send(at(0), slot, LARGE));
+        assert_eq!(books.room(0).piece, whole / 40);
         // One that sends little or receives much does not count, and one that sends again once.
         books.count(100, 0, 4 * LARGE);
         books.note_send(at(0), 0, 4 * LARGE);
         books.note_send(at(0), 101, LARGE - 1);
-        assert_eq!(books.room(100).piece, whole / 100);
+        assert_eq!(books.room(100).piece, whole / 40);
         // All hold as much as before, but only some take it.
         (0..10).for_each(|slot| books.note_send(at(200), slot, LARGE));
-        assert_eq!(books.room(0).piece, whole / 100);
+        assert_eq!(books.room(0).piece, whole / 40);
         (0..10).for_each(|slot| books.note_send(at(400), slot, LARGE));
         assert_eq!(books.room(0).piece, whole / 10);
         books.note_send(at(1_000), 5, LARGE);
         assert_eq!(books.room(5).piece, whole);
+        (0..1000).for_each(|slot| books.note_send(at(1_200), slot, LARGE));
+        assert_eq!(books.room(0).piece, PIECE_MIN);
         books.check();
     }
 

@@ -39,7 +39,7 @@ use tree::{Reply, RequestId};
 /// Cost after which the node ends its turn, so that newly arrived input of a connection that has
 /// cost little soon comes first. Each waiting connection adds to it: serving many in one turn costs
 /// less for each, while their input is in the processor's cache.
-const SERVING_TIME: Duration = Duration::from_micros(60);
+const SERVING_TIME: Duration = Duration::from_micros(120);
 const SERVING_MORE: Duration = Duration::from_nanos(1500);
 
 /// Estimated cost of a reactor operation, which is performed after the turn.
