@@ -3,7 +3,7 @@
 use crate::line::{Dialect, Pending};
 use crate::tree::{Fid, only};
 use crate::{Client, Error, File, Path, Time};
-use wire::ninep::{Rmessage, Stat, Tmessage};
+use wire::ninep::{Qid, Rmessage, Stat, Tmessage};
 
 /// Flag of `Txattrcreate` with which an empty value removes an attribute (`XATTR_REPLACE`).
 const REPLACE: u32 = 2;
@@ -53,17 +53,38 @@ impl Client {
     /// # Errors
     /// Those of the server and of the connection.
     pub fn set_mode(&self, path: impl AsRef<Path>, mode: u32) -> Result<(), Error> {
-        let change = Change { mode: Some(mode), modified: None };
-        self.change(path.as_ref(), change, "change the mode of")
+        let path = path.as_ref();
+        self.set_mode_of(self.tree.find(path, true), path, mode)
     }
 
-    fn change(&self, path: &Path, change: Change, doing: &'static str) -> Result<(), Error> {
-        let found = self.tree.find(path, true);
+    /// Sets the mode of a file below a directory without following links there, so that another
+    /// client cannot redirect the change by a link in place of a directory or file.
+    ///
+    /// # Errors
+    /// `ELOOP` if `below` is a link or leads through one, and those of the server and of the
+    /// connection.
+    pub fn set_mode_beneath(
+        &self,
+        top: impl AsRef<Path>,
+        below: impl AsRef<Path>,
+        mode: u32,
+    ) -> Result<(), Error> {
+        let (top, below) = (top.as_ref(), below.as_ref());
+        self.set_mode_of(self.tree.find_beneath(top, below), &top.join(below), mode)
+    }
+
+    fn set_mode_of(
+        &self,
+        found: Result<(Fid, Qid), Error>,
+        path: &Path,
+        mode: u32,
+    ) -> Result<(), Error> {
+        let change = Change { mode: Some(mode), modified: None };
         let changed = found.and_then(|(fid, _)| match self.dialect() {
             Dialect::Linux => change.linux(&fid),
             Dialect::Plan9 => change.plan9(&fid),
         });
-        changed.map_err(|error| error.of(doing, path))
+        changed.map_err(|error| error.of("change the mode of", path))
     }
 
     /// Returns the value of an extended attribute; links are followed.

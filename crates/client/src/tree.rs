@@ -85,6 +85,21 @@ impl Tree {
         Ok((fid, qid))
     }
 
+    /// Resolves a path below a directory. Links on the way to the directory are followed; below it
+    /// a link is an error.
+    pub(crate) fn find_beneath(&self, top: &Path, below: &Path) -> Result<(Fid, Qid), Error> {
+        let below = names(below)?;
+        if below.iter().any(|name| name == b"..") {
+            return Err(Error::bad_path("it leads out of the directory"));
+        }
+        let (_, _, mut all) = self.reach(names(top)?, true, &mut 0)?;
+        all.extend(below);
+        match self.walk(&all)? {
+            End::Reached(fid, qid) if !self.is_link(qid) => Ok((fid, qid)),
+            End::Reached(..) | End::Link(_) => Err(Error::too_many_links()),
+        }
+    }
+
     /// Resolves the parent directory of a path, and returns it with the last name.
     pub(crate) fn find_above<'a>(&self, path: &'a Path) -> Result<(Fid, &'a [u8]), Error> {
         let name = path.file_name().ok_or_else(|| {

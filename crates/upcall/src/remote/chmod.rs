@@ -32,7 +32,8 @@ pub(crate) fn run(chmod: &Chmod) -> ExitCode {
     frame::run(&chmod.server, false, |frame| {
         let mut complete = true;
         let code = frame::each(&chmod.paths, |path| {
-            let known = one(frame, &chmod.mode, path, None)?;
+            let known = frame.client.metadata(path)?;
+            frame.client.set_mode(path, chmod.mode.of(known.mode, known.is_dir()))?;
             if !chmod.recursive || !known.is_dir() {
                 return Ok(());
             }
@@ -49,13 +50,13 @@ fn below(frame: &Frame, mode: &Mode, top: &Path, complete: &mut bool) -> Outcome
         if entry.kind == Kind::Symlink {
             return Ok(false);
         }
-        match one(frame, mode, path, entry.metadata) {
+        match one(frame, mode, top, path, entry.metadata) {
             Err(trouble) if trouble.is_fatal() => return Err(trouble),
             Err(trouble) => {
                 frame::note(&trouble);
                 *complete = false;
             }
-            Ok(_) => {}
+            Ok(()) => {}
         }
         Ok(true)
     };
@@ -65,14 +66,21 @@ fn below(frame: &Frame, mode: &Mode, top: &Path, complete: &mut bool) -> Outcome
     Ok(())
 }
 
-/// Changes the mode of one file; its metadata before.
-fn one(frame: &Frame, mode: &Mode, path: &Path, known: Option<Metadata>) -> Outcome<Metadata> {
+/// Changes the mode of one file below a directory, not of the target of a link that has replaced it
+/// since.
+fn one(
+    frame: &Frame,
+    mode: &Mode,
+    top: &Path,
+    path: &Path,
+    known: Option<Metadata>,
+) -> Outcome<()> {
     let known = match known {
         Some(known) => known,
-        None => frame.client.metadata(path)?,
+        None => frame.client.symlink_metadata(path)?,
     };
-    frame.client.set_mode(path, mode.of(known.mode, known.is_dir()))?;
-    Ok(known)
+    let below = path.strip_prefix(top).expect("a walk stays below its top");
+    Ok(frame.client.set_mode_beneath(top, below, mode.of(known.mode, known.is_dir()))?)
 }
 
 /// A mode: permission bits, or changes of them.

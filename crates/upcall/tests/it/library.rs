@@ -4,7 +4,7 @@
 use crate::server::{Scratch, Server};
 use client::{Client, Dialect, Kind, OpenOptions, Options};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 const DIALECTS: [Dialect; 2] = [Dialect::Linux, Dialect::Plan9];
 
@@ -48,6 +48,33 @@ fn files_are_made_changed_and_removed() {
         assert!(client.metadata("/a").unwrap_err().is_not_found());
         assert!(!dir.path().join("a").exists());
     }
+}
+
+#[test]
+fn modes_below_a_directory_are_set_without_following_links() {
+    let dir = Scratch::new("beneath");
+    let at = |path: &str| dir.path().join(path);
+    let mode = |path: &str| at(path).metadata().unwrap().permissions().mode() & 0o777;
+    let server = Server::start(dir.path(), &[]);
+    let client = connect(&server, Dialect::Linux);
+    client.create_dir_all("/tree/sub").unwrap();
+    client.create_dir("/other").unwrap();
+    for file in ["/tree/sub/file", "/other/file"] {
+        client.write_file(file, b"text").unwrap();
+        client.set_mode(file, 0o640).unwrap();
+    }
+    symlink("../other", at("tree/directory")).unwrap();
+    symlink("../other/file", at("tree/link")).unwrap();
+    symlink("tree", at("top")).unwrap();
+    // A link that leads to the directory is followed; one in place of what was in it is not.
+    client.set_mode_beneath("/top", "sub/file", 0o600).unwrap();
+    assert_eq!(mode("tree/sub/file"), 0o600);
+    for below in ["link", "directory/file", "directory", "sub/../link"] {
+        assert!(client.set_mode_beneath("/tree", below, 0o777).is_err(), "{below}");
+    }
+    assert_eq!(mode("other/file"), 0o640);
+    client.set_mode("/tree/link", 0o600).unwrap();
+    assert_eq!(mode("other/file"), 0o600);
 }
 
 #[test]
