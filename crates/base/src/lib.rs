@@ -22,6 +22,7 @@ pub mod op;
 pub mod rng;
 pub mod serial;
 pub mod size;
+pub mod units;
 
 pub use automaton::{Automaton, Reactor};
 pub use block::Block;

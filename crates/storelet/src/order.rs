@@ -24,10 +24,11 @@ use crate::budget::Budget;
 use crate::compile::Hash;
 use crate::maxima::Maxima;
 use crate::schedule::{Terms, WEIGHT_MAX};
-use base::Name;
+use base::units::count;
+use base::{Name, size};
 pub use label::{Label, Pick};
 use percent_encoding::percent_decode;
-use units::{duration, number, share, size};
+use units::{duration, share};
 
 /// The longest order, bytes.
 pub const ORDER_MAX: usize = 256 << 10;
@@ -272,18 +273,18 @@ impl Order {
             "frames" => self.frames = true,
             "cpu" => self.budget.cpu_ns = duration(rest)?,
             // As much as there is would be: not counted.
-            "fuel" => self.budget.fuel = number(rest)?.min(u64::MAX - 1),
+            "fuel" => self.budget.fuel = count(rest)?.min(u64::MAX - 1),
             "time" => self.budget.time_ns = duration(rest)?,
-            "memory" => self.budget.memory = size(rest)?,
-            "io" => self.budget.operations = number(rest)?,
-            "bytes" => self.budget.bytes = size(rest)?,
-            "output" => self.budget.output = size(rest)?,
+            "memory" => self.budget.memory = size::parse(rest)?,
+            "io" => self.budget.operations = count(rest)?,
+            "bytes" => self.budget.bytes = size::parse(rest)?,
+            "output" => self.budget.output = size::parse(rest)?,
             "files" => self.budget.files = files(rest)?,
             "weight" => self.terms.weight = weight(rest)?,
             "reserve" => self.terms.reservation = reservation(rest)?,
             "limit" => self.terms.limit = share(rest)?,
             "io-reserve" => self.io_reserve = requests(rest)?,
-            "io-limit" => self.io_limit = number(rest)?.max(1),
+            "io-limit" => self.io_limit = count(rest)?.max(1),
             _unknown => {
                 let known = "module, standing, arg, env, root, write, read-only, stdin, input, \
                              frames, check, cpu, fuel, time, memory, io, bytes, output, files, \
@@ -337,7 +338,7 @@ fn module(text: &str) -> Result<Wanted, String> {
         let hash = hash.parse().map_err(|_| "write 64 hexadecimal digits".to_string())?;
         return Ok(Wanted::Known(hash));
     }
-    match number(text)? {
+    match count(text)? {
         0 => Err("an empty module cannot be run".to_string()),
         length if length > MODULE_MAX => Err(format!(
             "a module has at most {MODULE_MAX} bytes: strip what is there for debuggers"
@@ -370,17 +371,17 @@ fn reservation(text: &str) -> Result<u64, String> {
 
 /// File requests per second that can be certain.
 fn requests(text: &str) -> Result<u64, String> {
-    let count = number(text).ok().filter(|count| *count <= REQUESTS_MAX);
+    let count = count(text).ok().filter(|count| *count <= REQUESTS_MAX);
     count.ok_or_else(|| format!("at most {REQUESTS_MAX} requests a second can be certain"))
 }
 
 fn files(text: &str) -> Result<u64, String> {
-    let files = number(text).ok().filter(|files| (1..=FILES_MAX).contains(files));
+    let files = count(text).ok().filter(|files| (1..=FILES_MAX).contains(files));
     files.ok_or_else(|| format!("write a number from 1 to {FILES_MAX}"))
 }
 
 fn weight(text: &str) -> Result<u32, String> {
-    let weight = number(text).ok().and_then(|weight| u32::try_from(weight).ok());
+    let weight = count(text).ok().and_then(|weight| u32::try_from(weight).ok());
     let weight = weight.filter(|weight| (1..=WEIGHT_MAX).contains(weight));
     weight.ok_or_else(|| format!("write a number from 1 to {WEIGHT_MAX}"))
 }
