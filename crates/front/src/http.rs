@@ -1,14 +1,14 @@
 //! An HTTP/1.1 connection.
 //!
-//! One request at a time, in the order they came; what the client sends ahead waits in its
-//! buffer or, beyond that, in the network. A file's first bytes come with its attributes in one
-//! request to the name space, and leave in one buffer with the response's head; the rest follows
-//! in pieces, at most two under way. A request that cannot be understood without doubt is
-//! refused and the connection closed.
+//! Requests are served one at a time, in order; pipelined ones wait in the input buffer or, beyond
+//! that, in the network. The first bytes of a file are fetched together with its attributes in one
+//! request to the name space, and are sent in one buffer with the response head; the rest follows
+//! in pieces, at most two in flight. A request that cannot be parsed unambiguously is refused, and
+//! the connection closed.
 //!
-//! Web pages must not reach a server on this host by way of their reader's browser: on loopback
-//! only requests to a loopback host are served (DNS rebinding), and only from pages of this
-//! server itself (`Origin`, `Sec-Fetch-Site`), or by way of a link.
+//! Web pages must not reach a server on this host through the browser of their reader: on loopback
+//! only requests to a loopback host are served (DNS rebinding), and only from pages of this server
+//! itself (`Origin`, `Sec-Fetch-Site`), or through a link.
 //!
 #![doc = include_str!("http/states.md")]
 
@@ -45,64 +45,64 @@ use transfer::Transfer;
 use tree::{Ask, OpenId, Reply, Request as TreeRequest};
 use wire::http::{Body, HEAD_MAX, Method, Refusal, Request, parse, refusal};
 
-/// How long a request head may take from its first byte to its last.
+/// Timeout of a request head, from its first byte to its last.
 pub const HEAD_TIME: Duration = Duration::from_secs(10);
-/// How long a connection may be idle between requests.
+/// Idle timeout between requests.
 pub const IDLE_TIME: Duration = Duration::from_secs(75);
-/// How long the client may pause within a body.
+/// Timeout for a pause of the client within a body.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
-/// How long, once the last answer is sent, and for how many bytes the client is still listened to:
-/// a connection that is closed with bytes unread is reset, and the end of the answer may be lost.
+/// Time and number of bytes for which the client is still read after the last response: closing a
+/// connection with unread bytes resets it, which may lose the end of the response.
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 const DISCARD_MAX: usize = 1 << 20;
 
-/// How much of a file is fetched with its attributes, bytes.
+/// Maximum number of bytes of a file fetched with its attributes.
 const FETCH_MAX: u32 = 64 << 10;
-/// Room for a response's head in front of the first bytes.
+/// Headroom for the response head in front of the first bytes.
 const HEADROOM: u32 = 512;
 
-/// The call of the request under way.
+/// Call of the current request.
 const CALL: CallId = CallId(0);
-/// The call by which a session that ends early tidies up behind itself.
+/// Call for the cleanup of a session that ends early.
 const CLEANUP: CallId = CallId(1);
-/// The call by which a program or a service is given its input, beside the one that listens to it.
+/// Call that feeds input to a program or a service, beside the one that reads its output.
 const FEED: CallId = CallId(2);
 
-/// What the connection waits for.
+/// Connection state.
 #[derive(Debug)]
 enum State {
-    /// For a request head, until the given time.
+    /// Waiting for a request head, until the given time.
     Head { until: Instant },
-    /// For the file that is asked for; whether its first bytes are; the open directory, if that
+    /// Waiting for the requested file; whether with its first bytes; the open directory, if that
     /// file is its index page.
     Fetching { request: Box<Request>, reads: bool, directory: Option<OpenId> },
-    /// For the next piece of a file, or for the client to take the last.
+    /// Waiting for the next piece of a file, or for the client to take the last one.
     Sending(Transfer),
-    /// For the next entries of a directory, or for the client to take the last.
+    /// Waiting for directory entries, or for the client to take the last ones.
     Listing(Listing),
-    /// For what a `PUT` needs next.
+    /// Waiting for the next step of a `PUT`.
     Putting(Put),
-    /// For what a `DELETE` needs next.
+    /// Waiting for the next step of a `DELETE`.
     Deleting(Delete),
-    /// For a program to say or to take something.
+    /// Waiting for output of a program, or for the program to take input.
     Running(Box<Run>),
-    /// For what asking a service takes.
+    /// Waiting for the next step of an operation on a service.
     Operating(Box<Operate>),
-    /// For something to become final in a service.
+    /// Waiting for events of a service.
     Listening(Listen),
-    /// For the client to take the last answer and to go away, until the given time (known when
-    /// the answer is sent) or so many bytes; then for the log: why.
+    /// Waiting for the client to take the last response and to close, until the given time (known
+    /// once the response is sent) or for this many bytes; with the reason for the log.
     Discarding { until: Instant, left: usize, reason: &'static str },
-    /// For so many answers that nobody wants any more.
+    /// Waiting for this many replies to discard.
     Closing { asked: usize },
 }
 
-/// How the request under way is to be answered.
+/// Form of the current response.
 #[derive(Clone, Copy, Debug)]
 struct Manner {
-    /// Without a body, whatever happens (`HEAD`).
+    /// Whether there is no body in any case (`HEAD`).
     head_only: bool,
-    /// To a client that speaks HTTP/1.1.
+    /// Whether the client speaks HTTP/1.1.
     is_1_1: bool,
 }
 
@@ -111,47 +111,47 @@ struct Manner {
 pub struct Session {
     state: State,
     manner: Manner,
-    /// The account of the request under way.
+    /// Accounting of the current request.
     access: Access,
     export: Export,
     caller: Caller,
-    /// Reached by way of loopback: guarded against web pages.
+    /// Whether the client is connected through loopback: guarded against web pages.
     local: bool,
-    /// The kernel says who the client is, who may be let command the server then.
+    /// Whether the kernel has verified the client's identity, for administrative access.
     commands: bool,
-    /// What has been received and not yet taken. Bounded by [`HEAD_MAX`] and one receive.
+    /// Received bytes, not yet processed. Bounded by [`HEAD_MAX`] and one receive.
     input: Buf,
-    /// The service that was asked last.
+    /// Open operation file of the last service used.
     kept: Option<Kept>,
-    /// What the client has seen of each service.
+    /// Tokens of what the client has seen, by service.
     tokens: BTreeMap<Name, String>,
-    /// Whether the input may hold another request, to be begun in the session's next turn.
+    /// Whether the input may hold another request, to be started in the session's next turn.
     goes_on: bool,
-    /// Requests that may be begun before the node gives the session its next turn.
+    /// Remaining requests that may be started in this turn.
     quota: usize,
-    /// Requests that may be begun in a turn.
+    /// Maximum number of requests started in a turn.
     messages: usize,
-    /// No further request is going to be read.
+    /// Whether no further request will be read.
     last: bool,
-    /// The client has said that it will send nothing more.
+    /// Whether the client has closed its sending direction.
     last_byte_came: bool,
-    /// The session's own number among those of the process.
+    /// Number of the session, unique within the process.
     number: u64,
-    /// Temporary names given so far.
+    /// Number of temporary names used so far.
     temporaries: u64,
-    /// Bytes asked for, or given to be written, by the call under way.
+    /// Bytes requested or being written by the call in flight.
     asked: usize,
-    /// Bytes said and not yet sent.
+    /// Bytes queued and not yet sent.
     unsent: usize,
-    /// Bytes of a buffer that is lent out to be received into.
+    /// Bytes of a buffer that is lent out for a receive.
     lent: usize,
     allowance: usize,
-    /// Bytes of a file that are read at once at most.
+    /// Maximum number of bytes of a file read at once.
     piece: usize,
 }
 
 impl Session {
-    /// A connection just accepted; `local`: by way of loopback.
+    /// Creates a session for an accepted connection; `local`: through loopback.
     pub fn new(export: Export, caller: Caller, local: bool) -> Session {
         let allowance = export.limits.bytes;
         let state = State::Head { until: Instant(u64::MAX) };
@@ -181,17 +181,17 @@ impl Session {
         }
     }
 
-    /// Sets the session's own number among those of the process: part of temporary names.
+    /// Sets the number of the session, unique within the process: part of temporary names.
     pub fn set_number(&mut self, number: u64) {
         self.number = number;
     }
 
-    /// The kernel says who the client is: it may command the server, if that user may.
+    /// Permits administrative access: the kernel has verified the identity of the client.
     pub fn let_command(&mut self) {
         self.commands = true;
     }
 
-    /// Whether the connection should be read.
+    /// Returns whether the connection should be read.
     pub fn is_hungry(&self) -> bool {
         if self.last_byte_came {
             return false;
@@ -201,7 +201,7 @@ impl Session {
             State::Putting(put) => put.is_hungry(self.input.len()),
             State::Running(run) => run.is_hungry(self.input.len()),
             State::Operating(it) => it.is_hungry(),
-            // To hear that the client is gone.
+            // To detect that the client has disconnected.
             State::Listening(_) => self.input.is_empty(),
             State::Discarding { .. } => true,
             State::Fetching { .. }
@@ -212,7 +212,7 @@ impl Session {
         }
     }
 
-    /// Memory to receive into: more than the default if a large body is under way.
+    /// Returns memory to receive into: more than the default for a large body.
     pub fn receive_into(&mut self) -> ReceiveBuf {
         assert_eq!(self.lent, 0, "one receive at a time");
         match &self.state {
@@ -234,17 +234,17 @@ impl Session {
         }
     }
 
-    /// Whether nothing is left to wait for, so that the session can be forgotten.
+    /// Returns whether nothing is outstanding, so that the session can be dropped.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Closing { asked: 0 })
     }
 
-    /// Sets how many bytes may be unsent.
+    /// Sets the maximum number of unsent bytes.
     pub fn set_allowance(&mut self, bytes: usize) {
         self.allowance = bytes.max(1);
     }
 
-    /// Nodes and open files that a request holds at most, and those of the service asked last.
+    /// Returns the maximum number of nodes and open files of the current request and last service.
     pub fn handles(&self) -> usize {
         let of_request = match &self.state {
             State::Head { .. } | State::Discarding { .. } | State::Closing { .. } => 0,
@@ -254,13 +254,13 @@ impl Session {
             | State::Operating(_)
             | State::Listening(_) => 2,
             // With the directory of an index page, the target of a link, or the directory of an
-            // upload and that opened.
+            // upload, also opened.
             State::Fetching { .. } | State::Listing(_) | State::Putting(_) => 4,
         };
         of_request + if self.kept.is_some() { 2 } else { 0 }
     }
 
-    /// Bytes held: asked for, gathered, received of a body, lent to be received into, or unsent.
+    /// Returns the bytes held: requested, gathered, received of a body, lent to receive, or unsent.
     pub fn bytes(&self) -> usize {
         let gathered = match &self.state {
             State::Listing(listing) => listing.gathered(),
@@ -278,13 +278,13 @@ impl Session {
         self.asked + gathered + self.lent + self.unsent
     }
 
-    /// Bytes said and not yet sent.
+    /// Returns the bytes queued and not yet sent.
     pub fn unsent(&self) -> usize {
         self.unsent
     }
 
-    /// Bytes of memory that the session holds for its client, whatever it waits for: with what is
-    /// received and not yet taken, and what is remembered of services. To account by.
+    /// Returns the memory held for the client in any state, bytes, including unprocessed input and
+    /// state of services. For accounting.
     pub fn held_bytes(&self) -> usize {
         let input = match &self.state {
             State::Putting(_) => 0,
@@ -303,7 +303,7 @@ impl Session {
         size_of::<Session>() + self.bytes() + input + told.sum::<usize>()
     }
 
-    /// The state in one word, for `/.upcall/`.
+    /// Returns the state as one word, for `/.upcall/`.
     pub fn state_name(&self) -> &'static str {
         match self.state {
             State::Head { .. } => "idle",
@@ -320,7 +320,7 @@ impl Session {
         }
     }
 
-    /// What the call under way waits for, for `/.upcall/`.
+    /// Returns the state of the call in flight, for `/.upcall/`.
     pub fn awaits(&self) -> impl Iterator<Item = &'static str> + '_ {
         let idle = matches!(
             self.state,
@@ -358,7 +358,7 @@ impl Automaton for Session {
             Input::Drain => self.finish(now, state, out),
             Input::Lost => self.lose(state, out),
         };
-        // One request after the other, however many came at once.
+        // Requests are served one by one, however many are buffered.
         while let (true, State::Head { until }) = (self.goes_on && self.quota > 0, &state) {
             self.goes_on = false;
             state = self.next_request(now, *until, out);
@@ -429,7 +429,7 @@ impl Automaton for Session {
     }
 }
 
-/// One function for each input: from every state to the next.
+/// One function for each input, from every state to the next.
 impl Session {
     fn received(&mut self, now: Instant, state: State, bytes: Buf, out: &mut Vec<Output>) -> State {
         match state {
@@ -454,7 +454,7 @@ impl Session {
                 State::Discarding { until, left: left - bytes.len(), reason }
             }
             State::Discarding { reason, .. } => self.hang_up(reason, out),
-            // Received before the connection was told to wait.
+            // Received before reading was paused.
             state @ (State::Fetching { .. }
             | State::Sending(_)
             | State::Listing(_)
@@ -497,7 +497,7 @@ impl Session {
                 let more = self.tidy(reply, out);
                 State::Closing { asked: asked - 1 + more }
             }
-            // There is no call under way in these states.
+            // No call is in flight in these states.
             state @ (State::Head { .. } | State::Discarding { .. }) => {
                 unreachable!("{reply:?} in {state:?}")
             }
@@ -547,7 +547,7 @@ impl Session {
         }
     }
 
-    /// Whether pipelined requests are left to begin at the end of the stream.
+    /// Returns whether pipelined requests remain at the end of the stream.
     fn has_more(&self, state: &State) -> bool {
         match state {
             _any if self.last || self.input.is_empty() => false,
@@ -564,7 +564,7 @@ impl Session {
         }
     }
 
-    /// No further request is going to come, or to be read: answers the one under way.
+    /// Handles the end of the stream, or the shutdown: completes the current request.
     fn finish(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
         self.last = true;
         match state {
@@ -593,7 +593,7 @@ impl Session {
         }
     }
 
-    /// Takes the next request off the input, if there is a whole one.
+    /// Takes the next request off the input, if it is complete.
     fn next_request(&mut self, now: Instant, until: Instant, out: &mut Vec<Output>) -> State {
         if self.unsent >= self.allowance {
             return State::Head { until };
@@ -617,7 +617,7 @@ impl Session {
         }
     }
 
-    /// Waits for the rest of a head, whose time runs from its first byte; or for a first byte.
+    /// Waits for the rest of a head, timed from its first byte; or for a first byte.
     fn await_head(&mut self, now: Instant, until: Instant) -> State {
         let begun = !self.input.is_empty();
         self.input = Buf::from(&*self.input);
@@ -656,7 +656,7 @@ impl Session {
                 let reason = "this server does not write over HTTP: start it with --http-write";
                 self.refuse(now, refusal(405, reason), out)
             }
-            // RFC 9110 §14.5: a server that does not know partial PUT must not take it for a whole.
+            // RFC 9110 §14.5: a partial PUT must not be taken for a complete one.
             Method::Put if request.is_partial => {
                 self.refuse(now, refusal(400, "put the whole file: parts are not joined here"), out)
             }
@@ -669,18 +669,18 @@ impl Session {
         }
     }
 
-    /// Whether the end of the stream ends the response to a request.
+    /// Returns whether the end of the stream aborts the response to a request.
     fn needs_client(&self, request: &Request) -> bool {
         let is_events = self.is_about(request, listen::FILE).is_some();
         is_events || names_storelet(request) || request.method == Method::Post
     }
 
-    /// The service of which a request is about this file.
+    /// Returns the service whose file of this name the request is for.
     fn is_about<'a>(&self, request: &'a Request, file: &[u8]) -> Option<&'a Name> {
         service_of(request, file, &self.export.services)
     }
 
-    /// The response is said: on to the next request, or the end.
+    /// Ends a response: continues with the next request, or closes.
     fn done(&mut self, now: Instant, out: &mut Vec<Output>) -> State {
         self.account(now, out);
         let was_last = self.last_byte_came && self.input.is_empty();
@@ -691,7 +691,7 @@ impl Session {
         State::Head { until: now + IDLE_TIME }
     }
 
-    /// Answers with an error after which the connection cannot go on.
+    /// Responds with an error that ends the connection.
     fn refuse(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) -> State {
         self.last = true;
         self.say_error(now, refusal, out);
@@ -699,7 +699,7 @@ impl Session {
         self.part(now, "refused", out)
     }
 
-    /// The last answer is said: tells the client, and waits until it has seen it.
+    /// After the last response: closes the sending direction, and waits for the client.
     fn part(&mut self, now: Instant, reason: &'static str, out: &mut Vec<Output>) -> State {
         if self.last_byte_came {
             return self.hang_up(reason, out);
@@ -711,7 +711,7 @@ impl Session {
         State::Discarding { until, left: DISCARD_MAX, reason }
     }
 
-    /// Answers with an error after which the connection goes on.
+    /// Responds with an error; the connection continues.
     fn fail(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) -> State {
         self.say_error(now, refusal, out);
         self.done(now, out)
@@ -730,11 +730,11 @@ impl Session {
         State::Closing { asked: 0 }
     }
 
-    /// The client is gone: gives back what the request under way holds.
+    /// Handles the loss of the connection: releases the resources of the current request.
     fn lose(&mut self, state: State, out: &mut Vec<Output>) -> State {
         self.input = Buf::default();
-        // A program has two calls, and cancels those that are under way. A temporary file that is
-        // being removed is removed.
+        // A program has two calls, and cancels those in flight. The removal of a temporary file
+        // completes.
         let is_removing = matches!(&state, State::Putting(put) if put.is_removing());
         let cancels = !is_removing && !matches!(state, State::Running(_) | State::Operating(_));
         let asked = match state {
@@ -761,8 +761,8 @@ impl Session {
         State::Closing { asked }
     }
 
-    /// Throws an answer away that comes when the client has left; how many more are to come. What
-    /// was created is an upload's temporary file, which nobody else knows of.
+    /// Discards a reply after the client has left; returns the number of replies still outstanding.
+    /// A created file is an upload's temporary file, to be removed.
     fn tidy(&mut self, reply: Result<Reply, Error>, out: &mut Vec<Output>) -> usize {
         if let Ok(Reply::Created(node, open, stat)) = reply {
             if stat.links == 0 {

@@ -1,9 +1,9 @@
 //! Sessions with clients.
 //!
-//! A session is an automaton between the bytes of one connection and file requests: what arrives
-//! is parsed into messages, each message becomes a call, each call asks the name space and is
-//! answered. It does not know how files are stored, nor how bytes travel: what it has to say
-//! leaves as [`Output`], and the node carries it.
+//! A session is an automaton between the bytes of one connection and file requests: received bytes
+//! are parsed into messages, each message becomes a call, each call sends requests to the name
+//! space and receives replies. It knows neither the storage of files nor the transport of bytes:
+//! its results are [`Output`]s, performed by the node.
 //!
 //! - [`ninep`] speaks 9P2000 and 9P2000.L.
 //! - [`http`] speaks HTTP/1.1.
@@ -19,134 +19,134 @@ pub use session::{Protocol, Session};
 use base::{Buf, Caller, Error, Instant};
 use tree::{NodeId, OpenId, Reply, Request};
 
-/// Names one call of a session: a request of a client that is under way.
+/// Identifier of a call of a session: a client's request in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallId(pub u32);
 
-/// What can happen to a session.
+/// Inputs of a session.
 #[derive(Debug)]
 pub enum Input {
-    /// Bytes came.
+    /// Received bytes.
     Received(Buf),
-    /// The name space answered a call.
+    /// Reply of the name space to a call.
     Answered(CallId, Result<Reply, Error>),
-    /// So many bytes of what was said are on their way to the client.
+    /// Number of queued bytes that have been sent to the client.
     Sent(usize),
-    /// The client will send nothing more.
+    /// End of the stream from the client.
     Ended,
-    /// The connection is dead.
+    /// Loss of the connection.
     Lost,
-    /// A deadline passed, or there is more allowance: look again.
+    /// A deadline has passed, or the limits have changed.
     Tick,
-    /// The server ends: answer what is under way, begin nothing new.
+    /// Shutdown of the server: complete the calls in flight, start none.
     Drain,
 }
 
-/// What a session can ask for.
+/// Outputs of a session.
 #[derive(Debug)]
 pub enum Output {
-    /// Ask the name space; exactly one [`Input::Answered`] follows.
+    /// Send a request to the name space; exactly one [`Input::Answered`] follows.
     Ask(CallId, Request),
-    /// The answer to a call is no longer wanted; it comes all the same.
+    /// Cancel a call; its reply comes nevertheless.
     Cancel(CallId),
-    /// Give a node back.
+    /// Release a node.
     Release(NodeId),
-    /// Give an open file back.
+    /// Close an open file.
     Close(OpenId),
-    /// The same, because the client is gone or begins anew: what it began with the file is not
-    /// finished.
+    /// Close an open file whose client is gone or starts afresh: its work with the file is
+    /// incomplete.
     Abandon(OpenId),
-    /// Say this to the client, in order.
+    /// Send these bytes to the client, in order.
     Send(Buf),
-    /// Tell the client, when everything is said, that nothing more will be.
+    /// Close the sending direction when everything is sent.
     Finish,
-    /// End the connection when everything is said; for the log: why.
+    /// Close the connection when everything is sent; with the reason for the log.
     Hangup(&'static str),
-    /// A 9P message is answered by one of this type.
+    /// Type of the reply to a 9P message.
     Replied(u8),
-    /// An HTTP request has been answered, or was given up.
+    /// End of an HTTP request, completed or not.
     Account(Account),
 }
 
-/// An HTTP request that has ended, for metrics and the access log.
+/// Accounting of a finished HTTP request, for metrics and the access log.
 #[derive(Debug)]
 pub struct Account {
-    /// The method; `other` if the request could not be understood.
+    /// Method; `other` if the request could not be parsed.
     pub method: &'static str,
-    /// The status of the response; 499 if the client left before it.
+    /// Status of the response; 499 if the client disconnected before it.
     pub status: u16,
-    /// Bytes of the response's content.
+    /// Size of the response content, bytes.
     pub bytes: u64,
-    /// The entry of the access log, if there is one.
+    /// Access log entry, if enabled.
     pub entry: Option<Box<Entry>>,
 }
 
-/// An entry of the access log.
+/// An access log entry.
 #[derive(Debug)]
 pub struct Entry {
     /// Arrival of the request.
     pub begun: Instant,
     /// End of the response.
     pub ended: Instant,
-    /// The request line with the fields that are logged, if it could be understood.
+    /// Request line with the logged fields, if it could be parsed.
     pub line: Option<wire::http::Line>,
 }
 
-/// As whom a client's requests are performed.
+/// Identity under which a client's requests are performed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// As this user, whatever the client says.
+    /// This identity, whatever the client claims.
     Fixed(Caller),
-    /// As whom the client claims to be; who claims nothing acts as this user, or not at all.
+    /// The identity that the client claims; without a claim this one, or none.
     Claimed(Option<Caller>),
 }
 
-/// What a session needs to know of the server.
+/// Server properties that a session needs.
 #[derive(Clone, Debug)]
 pub struct Export {
     /// The root of the name space.
     pub root: NodeId,
-    /// The device most files are on; their inode numbers are shown as they are.
+    /// Device of most files; their inode numbers are shown unchanged.
     pub device: u64,
-    /// What the served directory is called on the host; clients may attach to it by this name.
+    /// Path of the served directory on the host; clients may attach to it by this name.
     pub path: Vec<u8>,
-    /// What the date on the wall was when the clock of inputs stood at zero.
+    /// Wall-clock time at [`Instant`] zero.
     pub wall: base::Time,
     /// Limits of one connection.
     pub limits: Limits,
     /// Settings of HTTP.
     pub web: Web,
-    /// The replicated services of this server, by the names of their directories.
+    /// Replicated services of this server, by the names of their directories.
     pub services: std::sync::Arc<[base::Name]>,
 }
 
 /// Settings of HTTP.
 #[derive(Clone, Debug, Default)]
 pub struct Web {
-    /// `PUT` and `DELETE` are allowed.
+    /// Whether `PUT` and `DELETE` are allowed.
     pub write: bool,
-    /// The file `index.html` of a directory is shown in its place.
+    /// Whether the file `index.html` of a directory is shown in its place.
     pub index: bool,
-    /// Each request is written to an access log.
+    /// Whether requests are written to an access log.
     pub logs: bool,
-    /// Names of this server besides those of loopback: requests for them are answered on loopback
-    /// too, where a proxy passes them on.
+    /// Names of this server besides those of loopback: requests for them are served on loopback
+    /// too, behind a proxy.
     pub hosts: std::sync::Arc<[String]>,
 }
 
-/// Limits of one connection. At a limit an HTTP socket is not read; of a 9P connection a bounded
-/// number of messages waits, so that flushes still get through, and then it is not read either.
+/// Limits of one connection. At a limit an HTTP socket is not read; a 9P connection parks a bounded
+/// number of messages, so that flushes still get through, and is not read beyond.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Largest 9P message, bytes.
     pub msize: u32,
-    /// Most fids; one that is open counts as two, because it holds two handles of its tree.
+    /// Maximum number of fids; an open one counts as two, because it holds two handles of its tree.
     pub fids: usize,
-    /// Most nodes and open files of all connections together.
+    /// Maximum number of nodes and open files of all connections together.
     pub handles: usize,
-    /// Most calls under way.
+    /// Maximum number of calls in flight.
     pub calls: usize,
-    /// Most bytes asked for, or answered and not yet sent.
+    /// Maximum number of bytes requested, or in replies not yet sent.
     pub bytes: usize,
 }
 
@@ -156,7 +156,7 @@ impl Default for Limits {
     }
 }
 
-/// Throws an answer away that nobody waits for: gives back what it brought.
+/// Discards a reply that is no longer needed and releases its resources.
 fn discard(reply: Result<Reply, Error>, out: &mut Vec<Output>) {
     if let Ok(reply) = reply {
         let (node, open) = reply.handed_out();

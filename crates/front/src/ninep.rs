@@ -1,17 +1,17 @@
 //! A 9P connection.
 //!
-//! Messages are taken off the stream; each becomes a [`call`], and calls are answered in whatever
-//! order the name space answers. `Tversion` chooses the dialect and starts afresh. A peer that
-//! breaks the protocol is disconnected.
+//! Messages are taken off the stream; each becomes a [`call`], and calls are answered in the order
+//! of the replies of the name space. `Tversion` selects the dialect and resets the session. A peer
+//! that violates the protocol is disconnected.
 //!
-//! What comes while the connection is at a limit is [`parked`] and taken in order when calls end.
-//! `Tflush` and `Tversion` never wait: who has reached a limit with calls that hang must be able
-//! to give them up.
+//! Messages that arrive while the connection is at a limit are [`parked`], and taken in order when
+//! calls end. `Tflush` and `Tversion` never wait: a client at a limit with hanging calls must be
+//! able to abandon them.
 //!
-//! *Flush* (flush(5)): a call that only looks is given up at once: its tag is free, its answer is
-//! thrown away when it comes; until then it counts only against twice the limits. A call that may
-//! change something is told to stop, and `Rflush` follows its answer, or stands alone if it was
-//! stopped in time.
+//! *Flush* (flush(5)): a read-only call is abandoned at once: its tag is free, and its reply is
+//! discarded when it arrives; until then it counts against twice the limits only. A call that may
+//! change something is cancelled, and `Rflush` follows its reply, or stands alone if the
+//! cancellation was in time.
 //!
 #![doc = include_str!("ninep/states.md")]
 
@@ -38,48 +38,48 @@ use std::{iter, mem};
 use tree::{Reply, Request};
 use wire::ninep::{HEADER_SIZE, Rmessage, Tmessage, frame_size};
 
-/// Smallest message size that still holds every message but long names and data.
+/// Minimum message size, which holds every message except long names and data.
 const MSIZE_MIN: u32 = 512;
 
-/// A message that wants at least this much more is received straight into its own buffer.
+/// Missing bytes from which a message is received directly into its own buffer.
 const RECEIVE_INTO_MIN: usize = 8192;
 
-/// Room that a received message is given at once; more only as its bytes come. So much of the
-/// input does not count: every connection can always receive a small message.
+/// Initial size of a message's receive buffer, which grows as bytes arrive. This much input does
+/// not count: every connection can always receive a small message.
 const RECEIVE_FREE: usize = 16 << 10;
 
-/// Largest message before a size is agreed on.
+/// Maximum message size before the version is negotiated.
 const NEW_SIZE_MAX: usize = 8192;
 
-/// Most flushes of one call that wait for its answer.
+/// Maximum number of flushes waiting for one call.
 const FLUSHES_MAX: usize = 16;
 
-/// A listing is not made shorter than this where memory is short, bytes.
+/// Size below which a listing is not shortened when memory is short, bytes.
 const LIST_SMALL: u32 = 8 << 10;
 
-/// Which protocol is spoken.
+/// Protocol dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// Plan 9's own.
+    /// 9P2000, of Plan 9.
     Plan9,
-    /// 9P2000.L, Linux's.
+    /// 9P2000.L, of Linux.
     Linux,
 }
 
-/// What the connection waits for.
+/// Connection state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// For `Tversion`; no fid is known.
+    /// Waiting for `Tversion`; there are no fids.
     New,
-    /// For messages of a dialect, and for answers.
+    /// Waiting for messages of a dialect, and for replies.
     Ready(Dialect),
-    /// For the answers under way, which are still said; the server ends.
+    /// Waiting for outstanding replies, which are still sent; the server shuts down.
     Parting(Dialect),
-    /// For the answers under way, which nobody wants any more.
+    /// Waiting for outstanding replies, which are discarded.
     Closing,
 }
 
-/// Place of the type in a message.
+/// Offset of the type in a message.
 const TYPE: usize = 4;
 
 /// The session automaton.
@@ -88,44 +88,45 @@ pub struct Session {
     state: State,
     export: Export,
     identity: Identity,
-    /// The kernel says who the client is.
+    /// Whether the kernel has verified the identity of the client.
     may_command: bool,
     msize: u32,
-    /// What has been received and not yet taken: whole messages only while no more can be parked,
-    /// or as much is unsent as may be.
+    /// Received bytes, not yet processed: whole messages only while no more can be parked, or the
+    /// unsent bytes are at their limit.
     input: Buf,
-    /// Capacity of the input while it is lent out to be received into.
+    /// Capacity of the input while it is lent out for a receive.
     lent: usize,
-    /// What waits for calls to end.
+    /// Messages that wait for calls to end.
     parked: Parked,
     fids: Fids,
     calls: Slab<Call>,
-    /// Calls by tag; a call that was given up has none.
+    /// Calls by tag; abandoned ones have none.
     tags: BTreeMap<u16, CallId>,
-    /// Calls with a tag that wait for a lock: they may wait long and do not count against the
-    /// limit.
+    /// Number of calls with a tag that wait for a lock: they may wait long and do not count against
+    /// the limit.
     waiting: usize,
-    /// Bytes asked for by calls with a tag.
+    /// Bytes requested by calls with a tag.
     asked: usize,
-    /// Bytes asked for by calls that were given up.
+    /// Bytes requested by abandoned calls.
     given_up: usize,
-    /// Bytes said and not yet sent.
+    /// Bytes queued and not yet sent.
     unsent: usize,
     /// Memory that the node has left.
     room: Room,
-    /// Messages that may be begun before the node gives the session its next turn.
+    /// Remaining messages that may be started in this turn.
     quota: usize,
-    /// Messages are left for the next turn.
+    /// Whether messages remain for the next turn.
     goes_on: bool,
 }
 
 impl Session {
-    /// The kernel says who the client is: it may ask to command the server.
+    /// Permits administrative access on request: the kernel has verified the identity of the
+    /// client.
     pub fn let_command(&mut self) {
         self.may_command = true;
     }
 
-    /// A connection just accepted.
+    /// Creates a session for an accepted connection.
     pub fn new(export: Export, identity: Identity) -> Session {
         let msize = export.limits.msize;
         assert!(msize >= MSIZE_MIN, "messages of {msize} bytes hold nothing");
@@ -152,7 +153,7 @@ impl Session {
         }
     }
 
-    /// Whether the connection should be read.
+    /// Returns whether the connection should be read.
     pub fn is_hungry(&self) -> bool {
         let whole = frame_size(&self.input).is_some_and(|size| size <= self.input.len());
         matches!(self.state, State::New | State::Ready(_)) && !whole && self.may_say()
@@ -166,40 +167,41 @@ impl Session {
         self.quota = self.quota.min(room.messages.max(1));
     }
 
-    /// Bytes held: asked for, unsent, parked, received of a large message, or of attributes.
+    /// Returns the bytes held: requested, unsent, parked, received of a large message, or of
+    /// attributes.
     pub fn bytes(&self) -> usize {
         let received = (self.input.capacity() + self.lent).saturating_sub(RECEIVE_FREE);
         let begun = self.asked + self.given_up + self.parked.bytes() + self.fids.attr_excess();
         begun + self.unsent + received
     }
 
-    /// Bytes said and not yet sent.
+    /// Returns the bytes queued and not yet sent.
     pub fn unsent(&self) -> usize {
         self.unsent
     }
 
-    /// Whether the client has begun a message, or an extended attribute, and owes the rest.
+    /// Returns whether the client owes the rest of a message or of an extended attribute.
     pub fn owes_bytes(&self) -> bool {
         let has_begun = self.lent > 0 || self.fids.attr_excess() > 0;
         has_begun || frame_size(&self.input).is_some_and(|size| size > self.input.len())
     }
 
-    /// Whether the client holds no fid and has begun nothing.
+    /// Returns whether the client holds no fid and nothing is in progress.
     pub fn is_idle(&self) -> bool {
         self.fids.len() == 0 && !self.has_begun()
     }
 
-    /// Whether the client has no file open and has begun nothing.
+    /// Returns whether the client has no file open and nothing is in progress.
     pub fn is_resting(&self) -> bool {
         self.fids.opens() == 0 && !self.has_begun()
     }
 
-    /// Whether something that the client has begun has not ended.
+    /// Returns whether anything is in progress for the client.
     pub fn has_begun(&self) -> bool {
         !self.calls.is_empty() || self.bytes() > 0
     }
 
-    /// Whether the first message that waits could be taken if there were memory.
+    /// Returns whether the first waiting message lacks memory only.
     pub fn lacks_room(&self) -> bool {
         let whole = frame_size(&self.input).is_some_and(|size| size <= self.input.len());
         let input = whole.then_some(&*self.input);
@@ -208,8 +210,8 @@ impl Session {
             && first.is_some_and(|first| self.few_calls() && !self.has_room(first))
     }
 
-    /// Room to receive into. The buffer of a large message that is under way grows with what has
-    /// come of it: a size that is only claimed costs next to nothing.
+    /// Returns memory to receive into. The buffer of a large message grows with its received bytes:
+    /// a size that is only claimed costs next to nothing.
     pub fn receive_into(&mut self) -> ReceiveBuf {
         assert_eq!(self.lent, 0, "one receive at a time");
         let size = frame_size(&self.input).unwrap_or_default();
@@ -222,12 +224,12 @@ impl Session {
         ReceiveBuf::Append(mem::take(&mut self.input))
     }
 
-    /// Whether nothing is left to wait for, so that the session can be forgotten.
+    /// Returns whether nothing is outstanding, so that the session can be dropped.
     pub fn is_over(&self) -> bool {
         self.state == State::Closing && self.calls.is_empty() && !self.fids.is_leaving()
     }
 
-    /// The state in one word, for `/.upcall/`.
+    /// Returns the state as one word, for `/.upcall/`.
     pub fn state_name(&self) -> &'static str {
         match self.state {
             State::New => "new",
@@ -238,27 +240,27 @@ impl Session {
         }
     }
 
-    /// What each call under way waits for, for `/.upcall/`.
+    /// Returns the state of each call, for `/.upcall/`.
     pub fn awaits(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.calls.iter().map(|(_, call)| call.awaits.name())
     }
 
-    /// Nodes and open files that the client's fids and calls hold.
+    /// Returns the number of nodes and open files held by the client's fids and calls.
     pub fn handles(&self) -> usize {
         self.fids.handles()
     }
 
-    /// How many fids the client holds.
+    /// Returns the number of the client's fids.
     pub fn fids(&self) -> usize {
         self.fids.len()
     }
 
-    /// Whether this message may become a call.
+    /// Returns whether this message may become a call.
     fn is_within_limits(&self, message: &[u8]) -> bool {
         self.few_calls() && self.has_room(message)
     }
 
-    /// Whether the connection's own limits let one more call begin.
+    /// Returns whether the connection's own limits permit one more call.
     fn few_calls(&self) -> bool {
         let Limits { calls, bytes, .. } = self.export.limits;
         let (wanted, all) = (self.tags.len() - self.waiting, self.calls.len() - self.waiting);
@@ -268,27 +270,28 @@ impl Session {
         few && small && (asked == 0 || asked < bytes)
     }
 
-    /// Whether there is memory for what a message asks for. What it carries is held already.
+    /// Returns whether there is memory for the reply to a message; the message itself is held
+    /// already.
     fn has_room(&self, message: &[u8]) -> bool {
         let mut need = wire::ninep::wanted(message).min(self.msize) as usize;
         if wire::ninep::lists(message) {
-            // A listing is made shorter instead of waiting.
+            // A listing is shortened instead of waiting.
             need = need.min(LIST_SMALL as usize) * LISTED;
         }
-        // One request at a time, besides those that wait for locks, needs no memory of others if it
-        // is small, or if it is this connection's turn.
+        // One request at a time, besides those that wait for locks, may exceed the available memory
+        // if it is small, or if this connection has the turn to proceed without memory.
         let is_only = self.tags.len() == self.waiting && self.unsent == 0;
         let may = is_only && (need <= crate::SMALL_MAX || self.room.is_first);
         may || self.room.fits(self.bytes(), need)
     }
 
-    /// How many bytes of a listing are made of so many: fewer if memory is short.
+    /// Returns the size of a listing to request: `count` bytes, or fewer if memory is short.
     fn listed(&self, count: u32) -> u32 {
         let fits = self.room.fits(self.bytes(), count as usize * LISTED);
         if fits { count } else { count.min(LIST_SMALL) }
     }
 
-    /// Whether the client takes its answers, so that messages may be answered at once.
+    /// Returns whether the client takes its replies, so that messages may be answered at once.
     fn may_say(&self) -> bool {
         self.unsent == 0
             || self.unsent < self.export.limits.bytes && self.room.lets_grow(self.unsent)
@@ -398,7 +401,7 @@ impl Session {
         }
     }
 
-    /// Takes what is parked and then whole messages off the input.
+    /// Takes parked messages, then whole messages off the input.
     fn take_messages(&mut self, out: &mut Vec<Output>) -> State {
         self.goes_on = false;
         let mut input = mem::take(&mut self.input);
@@ -438,8 +441,8 @@ impl Session {
         Ok(())
     }
 
-    /// Whether messages may be begun in this step. Files of the time before `Tversion` are given
-    /// back first: they count against the limits.
+    /// Returns whether messages may be started in this step. Files of fids from before `Tversion`
+    /// are released first: they count against the limits.
     fn has_turn(&self) -> bool {
         self.quota > 0 && !self.fids.is_leaving()
     }
@@ -451,7 +454,7 @@ impl Session {
         }
     }
 
-    /// Takes parked messages while within the limits.
+    /// Takes parked messages within the limits.
     fn unpark(&mut self, out: &mut Vec<Output>) -> Result<(), &'static str> {
         while self.parked.first().is_some_and(|first| self.is_within_limits(first)) {
             if !self.has_turn() {
@@ -465,7 +468,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the first message of the input need not wait.
+    /// Returns whether the first message of the input may be processed now.
     fn is_due(&self, input: &[u8]) -> bool {
         const TVERSION: u8 = 100;
         const TFLUSH: u8 = 108;
@@ -506,7 +509,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a message with this tag has yet to be answered.
+    /// Returns whether a message with this tag is outstanding.
     fn is_used(&self, tag: u16) -> bool {
         self.tags.contains_key(&tag) || self.parked.contains(tag)
     }
@@ -538,7 +541,7 @@ impl Session {
         Ok(State::Ready(dialect))
     }
 
-    /// A large `Twrite` that fills the input alone: its data stays where it is.
+    /// Takes a large `Twrite` that fills the input alone, without copying its data.
     fn take_write(&mut self, bytes: Buf, out: &mut Vec<Output>) -> Result<State, &'static str> {
         let State::Ready(_) = self.state else { return Err("a message before Tversion") };
         let Ok((tag, fid, offset, count)) = wire::ninep::decode_write(&bytes) else {
@@ -554,7 +557,7 @@ impl Session {
         Ok(self.state)
     }
 
-    /// Answers a message that cannot be understood; before an agreement there is nobody to tell.
+    /// Responds to an undecodable message; before the negotiation, disconnects.
     fn refuse(&mut self, tag: u16, out: &mut Vec<Output>) -> Result<State, &'static str> {
         match self.state {
             State::Ready(_) if !self.is_used(tag) => {
@@ -567,11 +570,11 @@ impl Session {
         }
     }
 
-    /// Agrees on a dialect and starts afresh (version(5)).
+    /// Negotiates the dialect and resets the session (version(5)).
     fn version(&mut self, tag: u16, msize: u32, version: &[u8], out: &mut Vec<Output>) -> State {
         self.forget_all(out);
         self.msize = msize.min(self.export.limits.msize);
-        // What stands behind a dot is an extension, which a server need not know (version(5)).
+        // The part behind a dot is an extension, which a server need not support (version(5)).
         let extends = |base: &[u8]| {
             let rest = version.strip_prefix(base);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
@@ -589,7 +592,7 @@ impl Session {
         state
     }
 
-    /// Stops a call (flush(5)).
+    /// Flushes a call (flush(5)).
     fn flush(
         &mut self,
         tag: u16,
@@ -603,7 +606,7 @@ impl Session {
             return Ok(self.state);
         };
         let call = &mut self.calls[id.0 as usize];
-        // It was told to stop by the first flush.
+        // The first flush has cancelled it already.
         if call.flushes.is_empty() {
             out.push(Output::Cancel(id));
         }
@@ -624,8 +627,8 @@ impl Session {
         Ok(self.state)
     }
 
-    /// A message that was flushed before its turn. The fid of a clunk or remove is gone whatever
-    /// comes of it (clunk(5)): clients go on to use its number for another file.
+    /// Drops a parked message that was flushed. The fid of a clunk or remove is gone in any case
+    /// (clunk(5)): clients go on to use its number for another file.
     fn drop_parked(&mut self, message: &[u8], out: &mut Vec<Output>) {
         if let Ok((_, Tmessage::Clunk { fid } | Tmessage::Remove { fid })) =
             Tmessage::decode(message)
@@ -659,7 +662,7 @@ impl Session {
         self.proceed(Some(call), tag, next, out);
     }
 
-    /// Carries out what a call wants next: ask once more, or answer.
+    /// Performs the next step of a call: another request, or the response.
     fn proceed(
         &mut self,
         call: Option<Call>,
@@ -730,7 +733,7 @@ impl Session {
         }
     }
 
-    /// Says a message, or its beginning.
+    /// Sends a message, or its beginning.
     fn say(&mut self, message: Buf, out: &mut Vec<Output>) {
         out.push(Output::Replied(message[TYPE]));
         self.say_piece(message, out);
@@ -742,7 +745,7 @@ impl Session {
         out.push(Output::Send(piece));
     }
 
-    /// The server ends: answers what is under way, then hangs up.
+    /// Shuts down: answers outstanding calls, then hangs up.
     fn part(&mut self, dialect: Dialect, out: &mut Vec<Output>) -> State {
         self.parked = Parked::default();
         if self.tags.len() > self.waiting {
@@ -751,7 +754,7 @@ impl Session {
         self.give_up("the server ends", out)
     }
 
-    /// Ends the connection: every call is told to stop, every fid is given back.
+    /// Closes the connection: cancels every call, and releases every fid.
     fn give_up(&mut self, reason: &'static str, out: &mut Vec<Output>) -> State {
         self.forget_all(out);
         self.input = Buf::default();
@@ -777,7 +780,7 @@ impl Session {
     }
 }
 
-/// The tag of a whole message.
+/// Returns the tag of a whole message.
 fn tag_of(message: &[u8]) -> u16 {
     assert!(message.len() >= HEADER_SIZE, "a whole message has a tag");
     u16::from_le_bytes([message[5], message[6]])

@@ -1,39 +1,39 @@
-//! Memory and files that a connection may use.
+//! Memory and handles that a connection may use.
 
-/// A request that needs no more than this is small, bytes.
+/// Maximum size of a small request, bytes.
 pub const SMALL_MAX: usize = 64 << 10;
 
-/// A client may hold so many nodes and open files whatever others hold.
+/// Number of nodes and open files that a client may hold in any case.
 pub const HANDLES_MIN: usize = 64;
 
-/// A client may hold so many times as many as nobody holds: one alone has four fifths, as a kernel
-/// that caches every file it has seen needs.
+/// Ratio of a client's maximum number of handles to the free ones: a single client may have four
+/// fifths, as needed by a kernel that caches every file it has seen.
 const HANDLES_SHARE: usize = 4;
 
-/// Memory and files that the node has left, as of the last step. A connection may hold as much as
-/// nobody holds (a dynamic threshold; Choudhury and Hahne, 1998): however many want all of it,
-/// some is left.
+/// Memory and handles that the node has left, as of the last step. A connection may hold as much as
+/// is free (a dynamic threshold; Choudhury and Hahne, 1998), so that some is left however many
+/// connections want all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes that nobody holds.
+    /// Free memory, bytes.
     pub spare: usize,
-    /// The part of them that only small requests may use.
+    /// The part of it that is reserved for small requests, bytes.
     pub reserve: usize,
-    /// This connection may go on with what it has begun although nothing is left. One at a time
-    /// may, so that somebody always goes on.
+    /// Whether this connection may continue its requests although no memory is left. One at a time
+    /// may, which guarantees progress.
     pub is_first: bool,
-    /// Nodes and open files that nobody holds.
+    /// Free nodes and open files.
     pub handles: usize,
-    /// Messages that may be begun in one turn, which begins with received bytes or a tick: few
-    /// while many connections have some.
+    /// Maximum number of messages started in a turn, which begins with received bytes or a tick:
+    /// few while many connections have some.
     pub messages: usize,
-    /// Bytes of a file that are read and sent at once at most: fewer while many connections have
-    /// large answers.
+    /// Maximum number of bytes of a file read and sent at once: fewer while many connections have
+    /// large responses.
     pub piece: usize,
 }
 
 impl Room {
-    /// As much as there can be.
+    /// Unlimited resources.
     pub const ALL: Room = Room {
         spare: usize::MAX,
         reserve: 0,
@@ -43,17 +43,17 @@ impl Room {
         piece: usize::MAX,
     };
 
-    /// Most nodes and open files that a connection may hold.
+    /// Returns the maximum number of nodes and open files of a connection.
     pub fn handles_max(self) -> usize {
         self.handles.saturating_mul(HANDLES_SHARE).max(HANDLES_MIN)
     }
 
-    /// Whether a connection that holds some bytes may hold more.
+    /// Returns whether a connection that holds some bytes may hold more.
     pub fn lets_grow(self, held: usize) -> bool {
         self.is_first || held < self.spare
     }
 
-    /// Whether a connection that holds some bytes may begin a request that needs some more.
+    /// Returns whether a connection that holds some bytes may start a request that needs some more.
     pub fn fits(self, held: usize, need: usize) -> bool {
         let small = need <= SMALL_MAX;
         held < self.spare && (small || need.saturating_add(self.reserve) <= self.spare)

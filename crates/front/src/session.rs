@@ -1,10 +1,10 @@
-//! A session of whichever protocol.
+//! A session of either protocol.
 
 use crate::{Export, Identity, Input, Output, Room, http, ninep};
 use base::op::ReceiveBuf;
 use base::{Automaton, Instant};
 
-/// Which protocol a listener speaks.
+/// Protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     /// 9P2000 and 9P2000.L.
@@ -13,7 +13,7 @@ pub enum Protocol {
     Http,
 }
 
-/// A session of whichever protocol: an automaton that hands everything on.
+/// A session of either protocol: an automaton that delegates all inputs.
 #[derive(Debug)]
 pub enum Session {
     /// 9P2000 and 9P2000.L.
@@ -22,7 +22,7 @@ pub enum Session {
     Http(Box<http::Session>),
 }
 
-/// Calls the same method of either session.
+/// Calls the same method on either session.
 macro_rules! either {
     ($self:expr, $session:ident => $call:expr) => {
         match $self {
@@ -33,7 +33,8 @@ macro_rules! either {
 }
 
 impl Session {
-    /// A connection just accepted. `local`: by way of a loopback address or a unix socket.
+    /// Creates a session for an accepted connection. `local`: through a loopback address or a Unix
+    /// socket.
     pub fn new(protocol: Protocol, export: Export, identity: Identity, local: bool) -> Session {
         match (protocol, identity) {
             (Protocol::NineP, identity) => {
@@ -48,7 +49,7 @@ impl Session {
         }
     }
 
-    /// The protocol.
+    /// Returns the protocol.
     pub fn protocol(&self) -> Protocol {
         match self {
             Session::NineP(_) => Protocol::NineP,
@@ -56,8 +57,8 @@ impl Session {
         }
     }
 
-    /// The kernel says who the client is: it may ask to command the server. HTTP has no way to
-    /// ask, because what hands HTTP on to a unix socket does so for anybody.
+    /// Permits administrative access on request: the kernel has verified the identity of the
+    /// client.
     pub fn let_command(&mut self) {
         match self {
             Session::NineP(session) => session.let_command(),
@@ -65,7 +66,7 @@ impl Session {
         }
     }
 
-    /// Sets the session's own number among those of the process.
+    /// Sets the number of the session, unique within the process.
     pub fn set_number(&mut self, number: u64) {
         match self {
             Session::NineP(_) => {}
@@ -73,17 +74,17 @@ impl Session {
         }
     }
 
-    /// Whether the connection should be read.
+    /// Returns whether the connection should be read.
     pub fn is_hungry(&self) -> bool {
         either!(self, session => session.is_hungry())
     }
 
-    /// Memory to receive into: more than the default if a large message is under way.
+    /// Returns memory to receive into: more than the default for a large message.
     pub fn receive_into(&mut self) -> ReceiveBuf {
         either!(self, session => session.receive_into())
     }
 
-    /// Whether nothing is left to wait for, so that the session can be forgotten.
+    /// Returns whether nothing is outstanding, so that the session can be dropped.
     pub fn is_over(&self) -> bool {
         either!(self, session => session.is_over())
     }
@@ -93,24 +94,24 @@ impl Session {
         either!(self, session => session.set_room(room));
     }
 
-    /// Whether a request waits for memory alone.
+    /// Returns whether a request waits for memory only.
     pub fn lacks_room(&self) -> bool {
         either!(self, session => session.lacks_room())
     }
 
-    /// Whether the client has begun a message, or a body, and owes the rest.
+    /// Returns whether the client owes the rest of a message or a body.
     pub fn owes_bytes(&self) -> bool {
         either!(self, session => session.owes_bytes())
     }
 
-    /// Whether nothing is lost for the client if the connection ends now and is made again: no
-    /// request has been begun, and no file is held.
+    /// Returns whether a reconnect loses nothing for the client: no request has begun, and no file
+    /// is held.
     pub fn is_idle(&self) -> bool {
         either!(self, session => session.is_idle())
     }
 
-    /// Whether no request has been begun, and no file is open: a client that attaches again has
-    /// everything back.
+    /// Returns whether no request has begun and no file is open: a client that attaches again
+    /// recovers everything.
     pub fn is_resting(&self) -> bool {
         match self {
             Session::NineP(session) => session.is_resting(),
@@ -118,7 +119,7 @@ impl Session {
         }
     }
 
-    /// Whether something that the client has begun has not ended.
+    /// Returns whether anything is in progress for the client.
     pub fn has_begun(&self) -> bool {
         match self {
             Session::NineP(session) => session.has_begun(),
@@ -126,17 +127,18 @@ impl Session {
         }
     }
 
-    /// Bytes held: received, asked for, gathered, and said but not yet sent.
+    /// Returns the bytes held: received, requested, gathered, and queued but not yet sent.
     pub fn bytes(&self) -> usize {
         either!(self, session => session.bytes())
     }
 
-    /// Bytes said and not yet sent.
+    /// Returns the bytes queued and not yet sent.
     pub fn unsent(&self) -> usize {
         either!(self, session => session.unsent())
     }
 
-    /// Nodes and open files held for the client; over HTTP only while a request takes.
+    /// Returns the number of nodes and open files held for the client; over HTTP only during a
+    /// request.
     pub fn handles(&self) -> usize {
         match self {
             Session::NineP(session) => session.handles(),
@@ -144,7 +146,7 @@ impl Session {
         }
     }
 
-    /// Protocol and state in one word each, for `/.upcall/`.
+    /// Returns protocol and state in one word each, for `/.upcall/`.
     pub fn state_name(&self) -> (&'static str, &'static str) {
         match self {
             Session::NineP(session) => ("9p", session.state_name()),
@@ -152,7 +154,7 @@ impl Session {
         }
     }
 
-    /// What each call under way waits for, for `/.upcall/`.
+    /// Returns the state of each call in flight, for `/.upcall/`.
     pub fn awaits(&self) -> Vec<&'static str> {
         either!(self, session => session.awaits().collect())
     }

@@ -1,33 +1,32 @@
-//! The account of the request under way: its method, status and bytes, for metrics and the access
-//! log.
+//! Accounting of the current request: its method, status and bytes, for metrics and the access log.
 
 use super::{Session, State};
 use crate::{Account, Entry, Output};
 use base::Instant;
 use wire::http::{Line, Method, Refusal};
 
-/// Status of a request whose client left before the response, as nginx has it.
+/// Status of a request whose client disconnected before the response, as in nginx.
 const CLIENT_LEFT: u16 = 499;
 
-/// The account of the request under way.
+/// Accounting of the current request.
 #[derive(Debug, Default)]
 pub(super) struct Access {
     method: Option<Method>,
-    /// Status of the response head, if that was sent.
+    /// Status of the response head, if it was sent.
     status: Option<u16>,
-    /// Bytes sent, and those of them that are heads.
+    /// Bytes sent, and those of them in heads.
     sent: u64,
     heads: u64,
     entry: Option<Box<Entry>>,
 }
 
 impl Access {
-    /// Opens the account of a request.
+    /// Starts the accounting of a request.
     pub(super) fn begin(&mut self, method: Method) {
         self.method = Some(method);
     }
 
-    /// Adds what the access log has of a request.
+    /// Adds an access log entry to a request.
     pub(super) fn log(&mut self, now: Instant, line: Option<Line>) {
         self.entry = Some(Box::new(Entry { begun: now, ended: now, line }));
     }
@@ -50,14 +49,14 @@ impl Access {
 }
 
 impl Session {
-    /// Adds the request at the start of the input to the access log, if there is one.
+    /// Adds the request at the start of the input to the access log, if that is enabled.
     pub(super) fn log(&mut self, now: Instant) {
         if self.export.web.logs {
             self.access.log(now, wire::http::line(&self.input));
         }
     }
 
-    /// Refuses a request whose head is wrong, or does not come to its end.
+    /// Refuses a request with an invalid or incomplete head.
     pub(super) fn refuse_head(
         &mut self,
         now: Instant,
@@ -68,7 +67,7 @@ impl Session {
         self.refuse(now, refusal, out)
     }
 
-    /// Closes the account of the request under way, if there is one.
+    /// Ends the accounting of the current request, if there is one.
     pub(super) fn account(&mut self, now: Instant, out: &mut Vec<Output>) {
         let Access { method, status, sent, heads, entry } = std::mem::take(&mut self.access);
         if method.is_none() && status.is_none() {

@@ -1,4 +1,4 @@
-//! Response heads, and errors as responses.
+//! Response heads, and error responses.
 
 use super::Session;
 use crate::Output;
@@ -26,27 +26,28 @@ impl Head {
         self
     }
 
-    /// What identifies this version of a file, and whether parts of it can be asked for.
+    /// Adds the validators of this version of a file, and whether ranges are supported.
     pub(super) fn validators(self, stat: &Stat) -> Head {
         self.field("Last-Modified", date(stat.modified))
             .field("ETag", etag(stat))
             .field("Accept-Ranges", "bytes")
     }
 
-    /// Ends the head with the date.
+    /// Completes the head with the date.
     fn end(mut self, wall: Time) -> Vec<u8> {
         write!(self.text, "Date: {}\r\n\r\n", date(wall)).expect("a string");
         self.text.into_bytes()
     }
 }
 
-/// The entity tag of a file: differs after each change that the file system's clock can tell.
+/// Returns the entity tag of a file: it changes with every modification that the timestamps of the
+/// file system resolve.
 pub(super) fn etag(stat: &Stat) -> String {
     let version = stat.file_version();
     format!("\"{:x}-{:x}-{:x}\"", version.inode, version.size, version.change)
 }
 
-/// The content type of a file: by the extension of its name; the server's own state is text.
+/// Returns the content type of a file by its extension; the server's own files are text.
 pub(super) fn content_type(path: &[base::Name]) -> String {
     match path {
         [first, second] if first.as_bytes() == super::run::PLACE[0] => {
@@ -64,15 +65,15 @@ pub(super) fn content_type(path: &[base::Name]) -> String {
     format!("{guess}{charset}")
 }
 
-/// The reason of a refusal by permissions; the user is added where it is said.
+/// Reason of a refusal by permissions; the user is added in the response.
 const DENIED: &str = "the file's permissions refuse this";
 
-/// The answer to `OPTIONS`.
+/// Returns the response to `OPTIONS`.
 pub(super) fn options(write: bool) -> Refusal {
     refusal(204, if write { "GET, HEAD, PUT, DELETE, OPTIONS" } else { "GET, HEAD, OPTIONS" })
 }
 
-/// The status of an error, and what to do about it.
+/// Returns the status of an error, with a suggestion.
 pub(super) fn status(error: Error) -> Refusal {
     match error {
         Error::NotFound | Error::NotDirectory => refusal(404, "there is no such file"),
@@ -105,20 +106,20 @@ pub(super) fn status(error: Error) -> Refusal {
     }
 }
 
-/// The status of an error after the change was made and before it was durable: never one that says
-/// that nothing was done.
+/// Returns the status of an error between a change and its durability: never one that claims that
+/// nothing was changed.
 pub(super) fn not_durable(error: Error) -> Refusal {
     let reason = "the change was made, but may be lost in a crash; look and try again";
     Refusal { reason, status: status(error).status.max(500) }
 }
 
-/// Whether a directory is told to be where nothing has to be flushed or can be: file systems
-/// (fsync(2), `EINVAL`) and 9P servers that do not have it for directories.
+/// Returns whether an error means that a directory needs or supports no flush: on some file systems
+/// (fsync(2), `EINVAL`), and on 9P servers without fsync of directories.
 pub(super) fn is_never_synced(error: Error) -> bool {
     matches!(error, Error::Invalid | Error::Unsupported)
 }
 
-/// The answer to a change in a directory that cannot be opened to flush it.
+/// Returns the response to a change in a directory that cannot be opened for its flush.
 pub(super) fn not_opened(error: Error) -> Refusal {
     if error == Error::Denied {
         refusal(403, "the directory may not be read, so its change could not be made durable")
@@ -128,7 +129,7 @@ pub(super) fn not_opened(error: Error) -> Refusal {
 }
 
 impl Session {
-    /// Ends a head: the date, and whether the connection goes on where that is not understood.
+    /// Completes a head with the date, and a `Connection` field where needed.
     pub(super) fn end(&mut self, now: Instant, head: Head) -> Vec<u8> {
         let status = head.status;
         let head = match (self.last, self.manner.is_1_1) {
@@ -141,21 +142,21 @@ impl Session {
         head
     }
 
-    /// Says an interim response: the client may send the content of its request.
+    /// Sends an interim response: the client may send the content of its request.
     pub(super) fn say_continue(&mut self, out: &mut Vec<Output>) {
         let head = &b"HTTP/1.1 100 Continue\r\n\r\n"[..];
         self.access.add_interim(head.len());
         self.say(Buf::from(head), out);
     }
 
-    /// Says a head alone: for answers without a body, where the reason is the `Allow` field.
+    /// Sends a head without a body, with the reason as the `Allow` field.
     pub(super) fn say_head(&mut self, now: Instant, answer: &Refusal, out: &mut Vec<Output>) {
         let head = Head::new(answer.status).field("Allow", answer.reason);
         let head = self.end(now, head);
         self.say(Buf::from(head), out);
     }
 
-    /// Says an error with its reason as the body; in answer to `HEAD`, without.
+    /// Sends an error with its reason as the body; for `HEAD`, without.
     pub(super) fn say_error(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) {
         let Refusal { status, reason } = refusal;
         match &self.caller {
@@ -167,7 +168,7 @@ impl Session {
         }
     }
 
-    /// The same, with a reason that was not known before.
+    /// Sends an error with a computed reason.
     pub(super) fn say_error_text(
         &mut self,
         now: Instant,

@@ -1,6 +1,7 @@
-//! `DELETE`: find the directory, open it, look (if there are conditions), remove, and flush the
-//! directory; it is opened first, so that nothing is removed if it may not be read. What was judged
-//! is removed and nothing else: if it has changed meanwhile, what is there is judged anew.
+//! `DELETE`: resolve the directory, open it, look up the file (with conditions), remove it, and
+//! flush the directory, which is opened first so that nothing is removed if it cannot be read.
+//! Exactly the version that was evaluated is removed: if it has changed meanwhile, the conditions
+//! are evaluated again.
 
 use super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
 use super::put::{UNEXPECTED, is_missing};
@@ -18,7 +19,7 @@ pub(super) struct Delete {
     step: Step,
 }
 
-/// The directory of what is removed.
+/// Directory of the file to be removed.
 #[derive(Clone, Copy, Debug)]
 struct Dir {
     node: NodeId,
@@ -32,20 +33,20 @@ impl Dir {
     }
 }
 
-/// State of a `DELETE`: the reply it waits for.
+/// State of a `DELETE`.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// For the directory.
+    /// Waiting for the directory.
     Finding,
-    /// For the directory to be open.
+    /// Waiting for the open of the directory.
     Opening(NodeId),
-    /// For the entry.
+    /// Waiting for the entry.
     Looking(Dir),
-    /// For its attributes, to judge the conditions.
+    /// Waiting for its attributes, to evaluate the conditions.
     Measuring(Dir, NodeId),
-    /// For its removal from this directory.
+    /// Waiting for its removal from this directory.
     Removing(Dir),
-    /// For the directory to be durable.
+    /// Waiting for the directory to be durable.
     Syncing(Dir),
 }
 
@@ -65,7 +66,7 @@ impl Step {
 }
 
 impl Delete {
-    /// Gives back what it holds; how many answers are to come.
+    /// Releases its resources; returns the number of outstanding replies.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
         self.step.release(out);
         1
@@ -135,7 +136,7 @@ impl Session {
         }
     }
 
-    /// The name is gone.
+    /// Responds after the removal.
     fn delete_done(&mut self, now: Instant, dir: Dir, out: &mut Vec<Output>) -> State {
         dir.release(out);
         let head = self.end(now, Head::new(204));
@@ -143,7 +144,7 @@ impl Session {
         self.done(now, out)
     }
 
-    /// The directory is open.
+    /// Starts the removal in the open directory.
     fn delete_begin(&mut self, delete: Delete, dir: Dir, out: &mut Vec<Output>) -> State {
         let name = delete.name().expect("the root was refused");
         if delete.request.conditions.is_empty() {
@@ -154,7 +155,7 @@ impl Session {
         delete.at(Step::Looking(dir))
     }
 
-    /// Removes the file with these attributes, if it is the one that is meant.
+    /// Removes the file with these attributes, if it satisfies the conditions.
     fn delete_judged(
         &mut self,
         now: Instant,
@@ -172,7 +173,7 @@ impl Session {
                 let (by, expected) = (Replacement::Nothing, Expected::Version(stat.file_version()));
                 Ask::Replace { dir: dir.node, name, by, expected }
             }
-            // Versions are those of files: of anything else no condition can be kept.
+            // Only files have versions: no condition can be ensured for anything else.
             (Verdict::Go, Some(_), Some(name)) if request.conditions.is_empty() => {
                 Ask::Remove { dir: dir.node, name, directory: None }
             }

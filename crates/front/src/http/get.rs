@@ -1,4 +1,4 @@
-//! `GET` and `HEAD`: what is there, whether it is wanted, and how it is sent.
+//! `GET` and `HEAD`: lookup of the file, conditions, and the response.
 
 use super::answer::{Head, content_type, etag, status};
 use super::listing::Listing;
@@ -10,15 +10,15 @@ use std::ops::Range as Span;
 use tree::{Ask, OpenId, Reply};
 use wire::http::{Method, Request, Resolved, Verdict, refusal};
 
-/// What stands between the parts of an answer with several ranges. No file's content matters to
-/// it: each part says how long it is.
+/// Boundary between the parts of a response with several ranges. It may occur in the content: each
+/// part has its length.
 const BOUNDARY: &str = "upcall-part-7MA4YWxkTrZu0gW";
 
-/// The page that is shown for a directory.
+/// Index page of a directory.
 const INDEX: &[u8] = b"index.html";
 
 impl Session {
-    /// Asks for the file; with its first bytes where all of it may be wanted.
+    /// Fetches the file; with its first bytes if all of it may be needed.
     pub(super) fn fetch(&mut self, request: Request, out: &mut Vec<Output>) -> State {
         let whole = wants_whole(&request) && request.conditions.is_empty();
         self.fetch_up_to(request, if whole { FETCH_MAX } else { 0 }, out)
@@ -31,7 +31,7 @@ impl Session {
         State::Fetching { request: Box::new(request), reads: read_max > 0, directory: None }
     }
 
-    /// Asks for the index page of a directory that stays open, to be listed if there is none.
+    /// Fetches the index page of a directory, which stays open to be listed if there is none.
     fn fetch_index(
         &mut self,
         mut request: Request,
@@ -44,7 +44,7 @@ impl Session {
         State::Fetching { request: Box::new(request), reads: false, directory: Some(directory) }
     }
 
-    /// Continues with the index page if it is a file, and lists its directory if there is none.
+    /// Continues with the index page if it is a file, and lists the directory if there is none.
     pub(super) fn index_fetched(
         &mut self,
         now: Instant,
@@ -86,7 +86,7 @@ impl Session {
         let verdict = self.verdict(&request, &stat);
         match (stat.kind, open, verdict) {
             (Kind::Directory, Some(open), _) => self.directory(now, request, open, out),
-            // What calls itself empty is as long as it turns out to be.
+            // The reported size of generated files is zero: read to find the actual one.
             (Kind::File, open, Verdict::Go) if stat.size == 0 && !reads => {
                 out.extend(open.map(Output::Close));
                 self.fetch_up_to(request, FETCH_MAX, out)
@@ -139,7 +139,7 @@ impl Session {
         self.list_on(now, Listing::new(&request, open), out)
     }
 
-    /// Sends a file. One that says it is empty is as long as what was read of it, or nobody knows.
+    /// Sends a file. One of reported size zero has the size of the data read, or an unknown size.
     fn file(
         &mut self,
         now: Instant,
@@ -160,7 +160,7 @@ impl Session {
         self.known_file(now, request, &stat, data, open, out)
     }
 
-    /// Sends a file that does not say how long it is, to its end.
+    /// Sends a file of unknown size, to its end.
     fn unknown_file(
         &mut self,
         now: Instant,
@@ -183,7 +183,7 @@ impl Session {
         self.send(now, head, open, parts, out)
     }
 
-    /// Sends a file, or the parts of it that are asked for.
+    /// Sends a file, or the requested ranges.
     fn known_file(
         &mut self,
         now: Instant,
@@ -243,16 +243,16 @@ impl Session {
 }
 
 impl Session {
-    /// Header fields that keep a browser from taking a file for a page of ours that may do more
-    /// than be shown, and from handing it to pages of others. Where files can be written over HTTP
-    /// a page that is served runs no scripts: they could write, too.
+    /// Adds header fields that keep a browser from treating a file as an active page of this
+    /// server, and from handing it to pages of other sites. If files can be written over HTTP,
+    /// served pages run no scripts: these could write, too.
     pub(super) fn safe(&self, head: Head) -> Head {
         let head = safe(head);
         if self.export.web.write { head.field("Content-Security-Policy", "sandbox") } else { head }
     }
 }
 
-/// The same for what has a policy of its own.
+/// Adds the header fields for responses with a policy of their own.
 pub(super) fn safe(head: Head) -> Head {
     head.field("X-Content-Type-Options", "nosniff")
         .field("Cross-Origin-Resource-Policy", "same-origin")
@@ -263,12 +263,12 @@ fn content_range(span: &Span<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", span.start, span.end - 1)
 }
 
-/// Whether all of the file is asked for, if the conditions allow it.
+/// Returns whether all of the file is requested, subject to conditions.
 fn wants_whole(request: &Request) -> bool {
     request.method == Method::Get && request.ranges.is_none()
 }
 
-/// A part of the file, of which these first bytes were read.
+/// Returns a part of the file, given its first bytes.
 fn part(span: &Span<u64>, data: &Buf) -> Part {
     let ends = usize::try_from(span.start).ok().zip(usize::try_from(span.end).ok());
     match ends.and_then(|(start, end)| data.get(start..end)) {
@@ -286,7 +286,7 @@ fn single(stat: &Stat, name: &str, span: &Span<u64>, data: &Buf) -> (Head, Vec<P
     (head, vec![part(span, data)])
 }
 
-/// Several ranges: `multipart/byteranges` (RFC 9110 §14.6).
+/// Builds a response with several ranges: `multipart/byteranges` (RFC 9110 §14.6).
 fn several(stat: &Stat, name: &str, spans: &[Span<u64>], data: &Buf) -> (Head, Vec<Part>) {
     assert!(spans.len() > 1, "a single range is sent as it is");
     let mut parts = Vec::new();

@@ -1,11 +1,11 @@
-//! Checks against requests that a browser sends for a page of another site.
+//! Checks against requests that a browser sends on behalf of another site's page.
 
 use std::net::Ipv4Addr;
 use wire::http::{Host, Refusal, Request, host_name, refusal};
 
 /// Checks host and origin of a request. On loopback (`local`) only requests for a loopback host or
-/// for one of `hosts` are served. A browser leaves `Origin` out where a page merely shows an image
-/// or runs a script; its `Sec-Fetch-Site` tells.
+/// for one of `hosts` are served. A browser omits `Origin` for images and scripts of a page; then
+/// `Sec-Fetch-Site` tells.
 pub(super) fn check(request: &Request, local: bool, hosts: &[String]) -> Result<(), Refusal> {
     let host = request.host.as_deref().unwrap_or_default();
     if local && !host.is_empty() && !is_loopback(host) && !is_among(hosts, host) {
@@ -28,8 +28,8 @@ pub(super) fn check(request: &Request, local: bool, hosts: &[String]) -> Result<
     }
 }
 
-/// Whether an origin is this server, by the `Host` of the request; with TLS only if the host is
-/// among `hosts`, where a proxy has it.
+/// Returns whether an origin is this server, according to the `Host` of the request; with TLS only
+/// if the host is among `hosts`, behind a proxy.
 fn is_own(origin: &str, host: &str, hosts: &[String]) -> bool {
     match origin.strip_prefix("https://") {
         Some(authority) => authority.eq_ignore_ascii_case(host) && is_among(hosts, host),
@@ -45,7 +45,7 @@ fn is_among(hosts: &[String], authority: &str) -> bool {
     }
 }
 
-/// Whether a `Host` names this host by way of loopback, with or without a port.
+/// Returns whether a `Host` is a loopback name or address, with or without a port.
 fn is_loopback(host: &str) -> bool {
     let Some(name) = host_name(host) else { return false };
     match name {

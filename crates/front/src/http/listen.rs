@@ -1,5 +1,5 @@
-//! `GET /services/NAME/events`: what becomes final in a replicated service, as it does: server-sent
-//! events, of which each is a line of JSON.
+//! `GET /services/NAME/events`: stable operations of a replicated service as server-sent events,
+//! each a line of JSON.
 
 use super::answer::{Head, status};
 use super::transfer::frame;
@@ -9,39 +9,39 @@ use base::{Access, Buf, Error, Instant, Name};
 use tree::{Ask, NodeId, OpenId, Reply};
 use wire::http::{Request, refusal};
 
-/// Which file of a service tells.
+/// File of a service that streams events.
 pub(super) const FILE: &[u8] = b"events";
 
-/// How much is read at once, bytes, and how much may be unsent then.
+/// Size of a read, bytes, and maximum number of unsent bytes before it.
 const PIECE: u32 = 64 << 10;
 const AHEAD: usize = 64 << 10;
 
-/// A client who listens.
+/// A subscribed client.
 #[derive(Debug)]
 pub(super) struct Listen {
     step: Step,
-    /// A line that is not whole yet.
+    /// Incomplete line.
     said: Vec<u8>,
 }
 
-/// What it waits for.
+/// State of a subscription.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// For the file.
+    /// Waiting for the file.
     Finding,
-    /// For that to be opened.
+    /// Waiting for the open of the file.
     Opening(NodeId),
-    /// For something to tell, or for the client to take what was told; whether a read is under way.
+    /// Waiting for events, or for the client to take them; whether a read is in flight.
     Reading(OpenId, bool),
 }
 
 impl Listen {
-    /// How many bytes it has gathered.
+    /// Returns the number of bytes gathered.
     pub(super) fn gathered(&self) -> usize {
         self.said.capacity()
     }
 
-    /// Gives back what it holds; how many answers are to come.
+    /// Releases its resources; returns the number of outstanding replies.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
         match self.step {
             Step::Finding => 1,
@@ -58,11 +58,11 @@ impl Listen {
 }
 
 impl Session {
-    /// Begins to listen.
+    /// Starts a subscription.
     pub(super) fn listen(&mut self, request: &Request, out: &mut Vec<Output>) -> State {
         let names: Vec<Name> = request.target.path.clone();
         self.ask(Ask::Walk { from: self.export.root, names }, out);
-        // Nothing follows on this connection.
+        // Further requests on this connection are not served.
         self.last = true;
         State::Listening(Listen { step: Step::Finding, said: Vec::new() })
     }
@@ -122,7 +122,7 @@ impl Session {
         self.say(Buf::from(head), out);
     }
 
-    /// Tells each line that is whole as an event.
+    /// Sends each complete line as an event.
     fn listen_tell(&mut self, it: &mut Listen, out: &mut Vec<Output>) {
         let Some(end) = memchr::memrchr(b'\n', &it.said) else { return };
         let rest = it.said.split_off(end + 1);
@@ -134,14 +134,14 @@ impl Session {
             events.extend_from_slice(line);
             events.extend_from_slice(b"\n\n");
         }
-        // An empty chunk would be the end.
+        // An empty chunk would end the body.
         if !events.is_empty() {
             let events = frame(Buf::from(events), self.manner.is_1_1);
             self.say(events, out);
         }
     }
 
-    /// The client has left, or the server ends.
+    /// Ends the subscription when the client has disconnected, or the server shuts down.
     pub(super) fn listen_end(&mut self, it: Listen, out: &mut Vec<Output>) -> State {
         self.asked = 0;
         let asked = it.forget(out);
@@ -149,12 +149,12 @@ impl Session {
         State::Closing { asked }
     }
 
-    /// Reads on, unless the client is behind.
+    /// Reads more, unless the client is behind.
     pub(super) fn listen_on(&mut self, mut it: Listen, out: &mut Vec<Output>) -> State {
         if let Step::Reading(open, reads @ false) = &mut it.step
             && self.unsent <= AHEAD
         {
-            // Nothing is held for it until there is something.
+            // A pending read holds no memory.
             *reads = true;
             let open = *open;
             self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);

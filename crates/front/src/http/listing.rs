@@ -1,8 +1,9 @@
-//! A directory as a page for people or as JSON for programs.
+//! Directory listings, as HTML for people or as JSON for programs.
 //!
-//! Entries are gathered up to [`SORT_BYTES`] and sorted; of a larger directory the rest follows as
-//! it comes. Rows are made as the client takes them, so memory stays bounded. Symbolic links are
-//! followed one after the other: the reference to one that leads to a directory ends in a slash.
+//! Entries are gathered up to [`SORT_BYTES`] and sorted; the rest of a larger directory follows
+//! unsorted. Rows are generated as the client takes them, so memory stays bounded. Symbolic links
+//! are resolved one after the other: the reference to one that leads to a directory ends in a
+//! slash.
 
 use super::answer::Head;
 use super::get::safe;
@@ -16,44 +17,45 @@ use std::time::Duration;
 use tree::{Ask, OpenId, Reply};
 use wire::http::{Method, Request, date, encode_component};
 
-/// How many bytes of entries are gathered to be sorted.
+/// Maximum number of bytes of entries gathered for sorting.
 const SORT_BYTES: usize = 256 << 10;
-/// How many bytes of names are asked for at once.
+/// Maximum number of bytes of names requested at once.
 const PAGE: u32 = 16 << 10;
-/// How many bytes may be unsent before more rows are made.
+/// Maximum number of unsent bytes when more rows are generated.
 const AHEAD: usize = 64 << 10;
-/// About how many bytes of rows are made in one step: many listings at once keep others waiting for
+/// Approximate number of bytes of rows generated in one step: concurrent listings delay others by
 /// one step each.
 const ROWS: usize = 8 << 10;
 
-/// A listing on its way.
+/// A listing in progress.
 #[derive(Debug)]
 pub(super) struct Listing {
     open: OpenId,
     path: Vec<Name>,
     json: bool,
     head_only: bool,
-    /// HTTP/1.0 knows no chunks: the end of the connection is the end of the body.
+    /// Whether the body is chunked; for HTTP/1.0, the end of the connection ends it.
     chunked: bool,
     cookie: u64,
-    /// Entries that were read; if the first is a symbolic link, its target is being looked up.
+    /// Entries read; if the first is a symbolic link, its target is being resolved.
     read: VecDeque<Entry>,
-    /// Symbolic links that may still be looked up, and the deadline of the present one.
+    /// Number of symbolic links that may still be resolved, and deadline of the present one.
     links: usize,
     link_until: Instant,
-    /// Gathered and not yet said, the next one first.
+    /// Rows gathered and not yet sent, the next one first.
     rows: VecDeque<Row>,
-    /// About how many bytes of memory entries and rows take.
+    /// Approximate memory of entries and rows, bytes.
     gathered: usize,
-    /// The directory has no more.
+    /// Whether the directory has no more entries.
     ended: bool,
-    /// How many entries were said; the head is said with the first.
+    /// Number of entries sent; the head is sent with the first.
     said: Option<usize>,
     asking: bool,
 }
 
-/// Maximum number of symbolic links of a listing that are looked up, one after the other, and the
-/// time for one: its target may be on a file system that hangs. Others are listed without a slash.
+/// Maximum number of symbolic links of a listing that are resolved, one after the other, and
+/// timeout for one: its target may be on a file system that hangs. Others are listed without a
+/// slash.
 const LINKS_MAX: usize = 200;
 const LINK_TIME: Duration = Duration::from_secs(1);
 
@@ -65,7 +67,7 @@ struct Row {
 }
 
 impl Row {
-    /// The end of its name.
+    /// Returns the suffix of its name.
     fn slash(&self) -> &'static str {
         if self.is_directory { "/" } else { "" }
     }
@@ -91,18 +93,18 @@ impl Listing {
         }
     }
 
-    /// Gives back the directory; whether a question is under way.
+    /// Closes the directory; returns whether a reply is outstanding.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> bool {
         out.push(Output::Close(self.open));
         self.asking
     }
 
-    /// Deadline of the look-up of a link.
+    /// Returns the deadline for resolving a link.
     pub(super) fn deadline(&self) -> Option<Instant> {
         Some(self.link_until).filter(|until| until.0 < u64::MAX)
     }
 
-    /// How many bytes are gathered and not yet said.
+    /// Returns the number of bytes gathered and not yet sent.
     pub(super) fn gathered(&self) -> usize {
         self.gathered
     }
@@ -114,7 +116,7 @@ impl Listing {
         self.make_rows();
     }
 
-    /// Makes rows of the entries up to the next symbolic link.
+    /// Generates rows of the entries up to the next symbolic link.
     fn make_rows(&mut self) {
         let is_next = |entry: &Entry| entry.kind != Kind::Symlink || self.links == 0;
         while self.read.front().is_some_and(is_next) {
@@ -124,7 +126,7 @@ impl Listing {
         }
     }
 
-    /// Makes a row of the symbolic link that was looked up, and of those up to the next one.
+    /// Generates a row of the resolved symbolic link, and those up to the next one.
     fn follow(&mut self, is_directory: bool) {
         let entry = self.read.pop_front().expect("its target was asked for");
         self.links = self.links.saturating_sub(1);
@@ -133,7 +135,7 @@ impl Listing {
         self.make_rows();
     }
 
-    /// Whether rows can be said: the first are sorted before.
+    /// Returns whether rows can be sent: the first ones are sorted before.
     fn is_ready(&self, gathered_max: usize) -> bool {
         let is_sortable = self.read.is_empty() && (self.ended || self.gathered >= gathered_max);
         self.said.is_some() || is_sortable
@@ -155,7 +157,7 @@ impl Listing {
         out.extend_from_slice(if is_chunk { b"\r\n" } else { b"" });
     }
 
-    /// Appends rows of the next entries gathered.
+    /// Appends rows of the next gathered entries.
     fn take_rows(&mut self, text: &mut Vec<u8>) {
         let end = text.len() + ROWS;
         while text.len() < end
@@ -191,7 +193,7 @@ impl Listing {
     }
 }
 
-/// About how many bytes an entry takes.
+/// Returns the approximate memory of an entry, bytes.
 fn weight(entry: &Entry) -> usize {
     entry.name.as_bytes().len() + size_of::<Entry>()
 }
@@ -248,7 +250,7 @@ fn json_row(row: &Row, first: bool, text: &mut Vec<u8>) {
     text.push(b'}');
 }
 
-/// A size as people read it.
+/// Formats a size for people.
 fn size(bytes: u64, text: &mut Vec<u8>) {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
@@ -261,15 +263,15 @@ fn size(bytes: u64, text: &mut Vec<u8>) {
     write!(text, "{value:.digits$} {}", units[unit]).expect("memory");
 }
 
-/// A name as it stands in a link: only characters that mean nothing in HTML and JSON.
+/// Formats a name for a link: the result has no special characters of HTML and JSON.
 fn href(name: &[u8], slash: &str, text: &mut Vec<u8>) {
     encode_component(name).for_each(|part| text.extend_from_slice(part.as_bytes()));
     text.extend_from_slice(slash.as_bytes());
 }
 
-/// A date as people sort it, like `2001-09-09T01:46:40Z`.
+/// Formats a date so that it sorts as text, like `2001-09-09T01:46:40Z`.
 fn iso(time: Time) -> [u8; 20] {
-    // "Sun, 09 Sep 2001 01:46:40 GMT": fixed places (RFC 9110 §5.6.7).
+    // "Sun, 09 Sep 2001 01:46:40 GMT": fixed positions (RFC 9110 §5.6.7).
     let mut date_of_http = [0; 29];
     write!(&mut date_of_http[..], "{}", date(time)).expect("dates have one length");
     const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -282,7 +284,7 @@ fn iso(time: Time) -> [u8; 20] {
     text
 }
 
-/// Text as it stands in HTML.
+/// Escapes text for HTML.
 fn escape(plain: &str, text: &mut Vec<u8>) {
     for byte in plain.bytes() {
         match byte {
@@ -297,7 +299,7 @@ fn escape(plain: &str, text: &mut Vec<u8>) {
 }
 
 impl Session {
-    /// Says rows and asks for more entries, as far as the client has taken what was said.
+    /// Sends rows and requests more entries, at the pace of the client.
     pub(super) fn list_on(
         &mut self,
         now: Instant,
@@ -311,7 +313,7 @@ impl Session {
             return self.done(now, out);
         }
         let (gathered_max, ahead) = (self.at_most(SORT_BYTES), self.at_most(AHEAD));
-        // One piece a step: the next one follows when this one has been sent.
+        // One piece per step: the next one follows when this one has been sent.
         if listing.is_ready(gathered_max) && !listing.rows.is_empty() && self.unsent <= ahead {
             self.say_entries(now, &mut listing, out);
         }
@@ -327,7 +329,7 @@ impl Session {
         State::Listing(listing)
     }
 
-    /// Asks for the target of the next symbolic link, or else for the next entries.
+    /// Requests the target of the next symbolic link, or else the next entries.
     fn ask_for_entries(&mut self, now: Instant, listing: &mut Listing, out: &mut Vec<Output>) {
         if let Some(link) = listing.read.front() {
             listing.link_until = now + LINK_TIME;
@@ -351,7 +353,7 @@ impl Session {
         self.done(now, out)
     }
 
-    /// Gives up the look-up of a link that takes too long, and of those behind it.
+    /// Gives up resolving a link that takes too long, and those behind it.
     pub(super) fn list_late(
         &mut self,
         now: Instant,
@@ -400,7 +402,7 @@ impl Session {
         }
     }
 
-    /// Sorts the rows when the first can be said, and goes on.
+    /// Sorts the rows when the first can be sent, and continues.
     fn list_sorted(&mut self, now: Instant, mut listing: Listing, out: &mut Vec<Output>) -> State {
         if listing.said.is_none() && listing.is_ready(self.at_most(SORT_BYTES)) {
             listing.sort();
@@ -408,7 +410,7 @@ impl Session {
         self.list_on(now, listing, out)
     }
 
-    /// Says some rows; the head and the opening in front of the first.
+    /// Sends some rows, with the head and the opening in front of the first ones.
     fn say_entries(&mut self, now: Instant, listing: &mut Listing, out: &mut Vec<Output>) {
         let (mut bytes, mut text) = (Vec::new(), Vec::new());
         if listing.said.is_none() {

@@ -1,13 +1,13 @@
 //! `POST /services/NAME/ops`: operations on a replicated service.
 //!
-//! The body is what is written to that file: JSON objects, or operations in words, one a line. The
-//! answers are what is read from it, a line of JSON for each. Its open file is kept for the next
-//! request on this connection, and the token of each service that was asked, so a connection is a
-//! session; who begins another one passes its token on in a cookie, which browsers and `curl -b` do
-//! by themselves. The service says what is wrong with a cookie that makes no sense.
+//! The body is written to that file: JSON objects, or operations as commands, one a line. The
+//! responses are read from it, a line of JSON for each. Its open file is retained for the next
+//! request on this connection, and the token of each service used, so a connection is a session. A
+//! client continues a session on another connection by passing its token in a cookie, as browsers
+//! and `curl -b` do automatically. The service reports an invalid cookie.
 //!
-//! Answers are gathered up to [`GATHERED_MAX`]; longer ones are streamed as the client takes them,
-//! without a cookie: the token stands in each answer. Each byte is looked at once.
+//! Responses are gathered up to [`GATHERED_MAX`]; longer ones are streamed at the pace of the
+//! client, without a cookie: each response contains the token. Each byte is scanned once.
 
 use super::answer::{Head, status};
 use super::put::{Left, take_body};
@@ -19,33 +19,33 @@ use serde_json::value::RawValue;
 use tree::{Ask, NodeId, OpenId, Reply};
 use wire::http::{Body, Chunks, Request, refusal};
 
-/// Where services are, and which file of theirs takes operations.
+/// Directory of the services, and the file of a service that accepts operations.
 const PLACE: &[u8] = b"services";
 pub(super) const FILE: &[u8] = b"ops";
 
-/// The longest body, bytes.
+/// Maximum size of a body, bytes.
 const BODY_MAX: usize = 8 << 20;
 
-/// Bytes of a body that are cut into lines before others have their turn.
+/// Bytes of a body that are split into lines in one turn.
 const CUT: usize = 8 << 10;
 
-/// How much is read at once, bytes.
+/// Size of a read, bytes.
 const PIECE: u32 = 16 << 10;
 
-/// The longest answer that is gathered before any of it is sent, bytes.
+/// Maximum size of a response gathered before sending, bytes.
 const GATHERED_MAX: usize = 256 << 10;
 
-/// How many bytes may be unsent before more is read.
+/// Maximum number of unsent bytes when more is read.
 const AHEAD: usize = 64 << 10;
 
-/// How much of the end of what was scanned is looked at again with the next piece, bytes: no token
-/// or reason is longer.
+/// Number of bytes at the end of the scanned text that are scanned again with the next piece: no
+/// token or reason is longer.
 const OVERLAP: usize = 512;
 
-/// What a token's cookie is called, in front of the service's name.
+/// Prefix of a token's cookie, in front of the service name.
 const COOKIE: &str = "upcall-";
 
-/// A file that takes operations, kept open.
+/// An operation file that stays open.
 #[derive(Debug)]
 pub(super) struct Kept {
     service: Name,
@@ -58,26 +58,26 @@ impl Kept {
     }
 }
 
-/// What a client asks.
+/// An operation request.
 #[derive(Debug)]
 pub(super) struct Operate {
     step: Step,
     service: Name,
-    /// The token that came in a cookie.
+    /// Token from a cookie.
     token: Option<String>,
     body: Vec<u8>,
     left: Left,
-    /// How many answers are to come, and how many of them have come.
+    /// Number of expected responses, and number of responses received.
     asked: usize,
     heard: usize,
-    /// Answers that are gathered.
+    /// Gathered responses.
     said: Vec<u8>,
     scan: Scan,
-    /// The head was said: what comes is streamed.
+    /// Whether the head was sent, so that responses are streamed.
     streams: bool,
 }
 
-/// Properties of the answers, found as they come.
+/// Properties of the responses, found incrementally.
 #[derive(Debug, Default)]
 struct Scan {
     tail: Vec<u8>,
@@ -100,28 +100,28 @@ impl Scan {
     }
 }
 
-/// What it waits for.
+/// State of an operation request.
 #[derive(Debug)]
 enum Step {
-    /// For the rest of the body, until the given time.
+    /// Waiting for the rest of the body, until the given time.
     Filling(Instant),
-    /// For its next turn, to cut the body into lines.
+    /// Waiting for the next turn, to split the body into lines.
     Cutting(Lines),
-    /// For the file.
+    /// Waiting for the file.
     Finding,
-    /// For that to be opened.
+    /// Waiting for the open of the file.
     Opening(NodeId),
-    /// For it to take the operations, and for the first answers; these wait here if they come
-    /// first. Both are asked for at once: the service may be on another thread.
+    /// Waiting for the write of the operations, and for the first responses, which are stored here
+    /// if they arrive first. Both are requested at once: the service may be on another thread.
     Asking(OpenId, Option<Result<Reply, Error>>),
-    /// For the end of that read, when it has not taken the operations.
+    /// Waiting for the end of the read, after the write has failed.
     Failing(OpenId, Error),
-    /// For answers; or for the client to take those that came, if none are being read.
+    /// Waiting for responses; or for the client to take the last ones, if no read is in flight.
     Reading(OpenId, bool),
 }
 
 impl Operate {
-    /// Whether the connection should be read: for more of the body.
+    /// Returns whether the connection should be read, for more of the body.
     pub(super) fn is_hungry(&self) -> bool {
         matches!(self.step, Step::Filling(_))
     }
@@ -138,7 +138,7 @@ impl Operate {
         }
     }
 
-    /// How many bytes it has gathered.
+    /// Returns the number of bytes gathered.
     pub(super) fn gathered(&self) -> usize {
         let waiting = match &self.step {
             Step::Cutting(lines) => lines.all.capacity(),
@@ -153,7 +153,8 @@ impl Operate {
         self.body.capacity() + waiting + self.said.capacity() + self.scan.tail.capacity()
     }
 
-    /// Gives back what it holds, and stops what is under way; how many answers are to come.
+    /// Releases its resources and cancels calls in flight; returns the number of outstanding
+    /// replies.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
         let (reads, writes) = match self.step {
             Step::Filling(_) | Step::Cutting(_) => (false, false),
@@ -168,7 +169,7 @@ impl Operate {
             }
             Step::Failing(open, _) => {
                 out.push(Output::Close(open));
-                // It was stopped already.
+                // The read is cancelled already.
                 return 1;
             }
             Step::Reading(open, reads) => {
@@ -182,7 +183,7 @@ impl Operate {
     }
 }
 
-/// The service of this server of which a request is about this file.
+/// Returns the service whose file of this name a request is for.
 pub(super) fn service_of<'a>(
     request: &'a Request,
     file: &[u8],
@@ -197,7 +198,7 @@ pub(super) fn service_of<'a>(
 }
 
 impl Session {
-    /// Begins to take what is asked of a service.
+    /// Starts an operation request.
     pub(super) fn operate(
         &mut self,
         now: Instant,
@@ -232,7 +233,7 @@ impl Session {
         self.operate_on(now, Box::new(operate), out)
     }
 
-    /// More of the body may be there.
+    /// Handles more of the body.
     pub(super) fn operate_on(
         &mut self,
         now: Instant,
@@ -268,7 +269,7 @@ impl Session {
         State::Operating(it)
     }
 
-    /// A deadline has passed, or it has its turn.
+    /// Handles a deadline, or a turn.
     pub(super) fn operate_late(
         &mut self,
         now: Instant,
@@ -289,13 +290,13 @@ impl Session {
         }
     }
 
-    /// The body is there: cuts it into lines.
+    /// Splits the complete body into lines.
     fn operate_ask(&mut self, now: Instant, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
         it.step = Step::Cutting(Lines::new(&it.body, self.behind(&it).as_bytes()));
         self.operate_cut(now, it, out)
     }
 
-    /// Cuts a part of the body; asks, if that was the last one.
+    /// Splits a part of the body; sends the operations after the last one.
     fn operate_cut(&mut self, now: Instant, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
         let Step::Cutting(lines) = &mut it.step else { unreachable!("it is not being cut") };
         let ended = lines.cut(&it.body);
@@ -329,8 +330,8 @@ impl Session {
         }
     }
 
-    /// The lines that say what this client has seen of the service: an open file has the token of
-    /// its own answers.
+    /// Returns the lines with the tokens that the client has seen: an open file already has the
+    /// token of its own responses.
     fn behind(&self, it: &Operate) -> String {
         let is_open = self.kept.as_ref().is_some_and(|kept| kept.service == it.service);
         let seen = self.tokens.get(&it.service).filter(|_| !is_open);
@@ -352,7 +353,7 @@ impl Session {
         State::Operating(it)
     }
 
-    /// Reads the next answers, if the client has taken those that were said.
+    /// Reads the next responses, if the client has taken the last ones.
     pub(super) fn operate_read(&mut self, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
         if let Step::Reading(open, reads @ false) = &mut it.step
             && self.unsent <= AHEAD
@@ -422,7 +423,7 @@ impl Session {
         }
     }
 
-    /// The service has taken the operations, or not; the first answers may have come before.
+    /// Handles the result of the write; the first responses may have arrived before.
     fn operate_taken(
         &mut self,
         now: Instant,
@@ -451,7 +452,7 @@ impl Session {
         self.fail(now, status(error), out)
     }
 
-    /// Answers have come: gathers them, or passes them on.
+    /// Gathers responses, or streams them.
     fn operate_heard(
         &mut self,
         now: Instant,
@@ -478,7 +479,7 @@ impl Session {
         if let Step::Reading(open, _) = it.step {
             let kept = Kept { service: it.service.clone(), open };
             match it.scan.token_refused {
-                // What was wrong there is forgotten.
+                // A new file forgets the invalid token.
                 true => kept.close(out),
                 false => self.kept = Some(kept),
             }
@@ -491,7 +492,7 @@ impl Session {
         self.done(now, out)
     }
 
-    /// Passes on what is gathered, behind a head that says nothing of how it ends.
+    /// Streams the gathered responses, behind a head that does not reveal the outcome.
     fn operate_stream(&mut self, now: Instant, it: &mut Operate, out: &mut Vec<Output>) {
         let chunked = self.manner.is_1_1;
         if !it.streams {
@@ -511,7 +512,7 @@ impl Session {
         self.say(said, out);
     }
 
-    /// Notes what the client sees.
+    /// Records the token that the client sees.
     fn see(&mut self, it: &Operate) {
         if let Some(token) = &it.scan.token {
             self.tokens.insert(it.service.clone(), token.clone());
@@ -520,7 +521,7 @@ impl Session {
         }
     }
 
-    /// Says the answers. What is wrong with a single operation stands in the status, too.
+    /// Sends the responses. The error of a single operation determines the status, too.
     fn operate_say(&mut self, now: Instant, it: &Operate, out: &mut Vec<Output>) {
         assert!(!it.streams, "a head is said once");
         assert!(it.heard >= it.asked, "all answers have come");
@@ -536,7 +537,7 @@ impl Session {
             .field("Cache-Control", "no-store")
             .field("Content-Length", it.said.len());
         let token = it.scan.token.as_deref();
-        // A session that has seen what is lost is over.
+        // A session that has seen a lost operation is over.
         if token.is_some() || it.scan.lost {
             let service = String::from_utf8_lossy(it.service.as_bytes());
             let (token, age) =
@@ -550,27 +551,27 @@ impl Session {
     }
 }
 
-/// Why an operation is not done that nobody would do.
+/// Reasons for which no replica would accept an operation.
 const BAD: [&str; 3] = ["malformed", "token", "stale"];
 
-/// Why an operation is not done that must come behind what is lost with a replica.
+/// Reason for an operation that depends on one lost with a replica.
 const LOST: &str = "lost";
 
-/// Whether there is an answer that is none for this reason. Within a text the quotation marks would
-/// not stand like this.
+/// Returns whether a response has this reason. Inside of a text the quotation marks would be
+/// escaped.
 fn has_reason(said: &[u8], reason: &str) -> bool {
     memchr::memmem::find(said, format!("\"reason\":\"{reason}\"").as_bytes()).is_some()
 }
 
-/// Lines of a body, after others, cut a part at a time: a JSON object may be on several.
+/// Body split into lines incrementally, behind other lines; a JSON object may span several.
 #[derive(Debug)]
 struct Lines {
     /// Lines cut so far.
     all: Vec<u8>,
-    /// Bytes of the body that were cut.
+    /// Bytes of the body that were split.
     at: usize,
     is_json: bool,
-    /// Lines of the body, and those that are answered.
+    /// Number of lines of the body, and of those that have a response.
     count: usize,
     answered: usize,
 }
@@ -583,10 +584,10 @@ impl Lines {
         Lines { all, at: 0, is_json, count: 0, answered: 0 }
     }
 
-    /// Cuts the next part; returns whether it was the last one.
+    /// Splits the next part; returns whether it was the last one.
     ///
     /// # Errors
-    /// A body that begins like JSON is none.
+    /// If a body that begins like JSON is not valid JSON.
     fn cut(&mut self, body: &[u8]) -> Result<bool, serde_json::Error> {
         let until = self.at.saturating_add(CUT);
         while self.at < body.len() {
@@ -614,7 +615,7 @@ impl Lines {
     fn add(&mut self, line: &[u8]) {
         let from = self.all.len();
         self.all.extend_from_slice(line);
-        // Within JSON a new line is nothing but space.
+        // In JSON a newline is mere white space.
         self.all[from..].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
         self.all.push(b'\n');
         self.count += 1;
@@ -622,7 +623,7 @@ impl Lines {
     }
 }
 
-/// The token that was answered last. It has no letters that a cookie may not have.
+/// Returns the token of the last response. All of its characters are valid in a cookie.
 fn last_token(said: &[u8]) -> Option<&str> {
     let last = memchr::memmem::find_iter(said, b"\"token\":\"").last();
     let at = last? + b"\"token\":\"".len();
@@ -630,12 +631,12 @@ fn last_token(said: &[u8]) -> Option<&str> {
     str::from_utf8(token).ok()
 }
 
-/// The token of a service among cookies, whether or not it makes sense.
+/// Returns the token of a service among cookies, valid or not.
 fn token_in(cookies: &str, service: &Name) -> Option<String> {
     let service = str::from_utf8(service.as_bytes()).ok()?;
     let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
     let token = pairs.find(|(name, _)| name.strip_prefix(COOKIE) == Some(service))?.1;
-    // A line ends only where it is said to.
+    // The token must not end the line.
     Some(token.replace(|c: char| c.is_control(), "?"))
 }
 

@@ -1,15 +1,14 @@
-//! `PUT`: the body goes to a file that has no name, is made durable, takes the name in one step
-//! with the check of the conditions, and the name is made durable; the directory is opened for
-//! that before, so that nothing has changed if it cannot be. Who reads meanwhile sees the old file
-//! or the new one, and a success means that the new one survives a crash. A body that ends early
-//! leaves nothing behind, and neither does a crash.
+//! `PUT`: the body is written to an unnamed file and made durable; the file is linked in one step
+//! with the check of the conditions, and the name is made durable. The directory is opened for that
+//! before, so that nothing has changed if it cannot be. Concurrent readers see the old file or the
+//! new one, and a success means that the new one survives a crash. An incomplete body leaves
+//! nothing behind, and neither does a crash.
 //!
-//! Where a file cannot do without a name (other servers, some file systems of the host) it has a
-//! temporary one, which no other request of any server has.
+//! If unnamed files are unsupported (other servers, some file systems of the host) the file has
+//! a temporary name that no other request of any server uses.
 //!
-//! Conditions are judged before the body is taken, by what is there, and once more at the change:
-//! it is asked for what was judged, and if that is not there any more, what is there is judged
-//! anew.
+//! Conditions are evaluated before the body is received, and once more at the change: it requires
+//! the version that was evaluated, and if that is gone, they are evaluated again.
 
 use super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
 use super::{BODY_TIME, CALL, CLEANUP, Session, State};
@@ -19,14 +18,14 @@ use base::{Access, Buf, Caller, Error, Expected, Instant, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply, Request as TreeRequest};
 use wire::http::{Body, Chunks, Conditions, Method, Piece, Refusal, Request, Verdict, refusal};
 
-/// How much of a body is received and written at once, bytes.
+/// Maximum number of bytes of a body received and written at once.
 pub(super) const PIECE: usize = 128 << 10;
-/// How often another temporary name is tried when one is taken.
+/// Maximum number of temporary names tried.
 const ATTEMPTS_MAX: u32 = 16;
 /// Permissions of a new file.
 const MODE: u32 = 0o644;
 
-/// The answer to conditions that are not fulfilled.
+/// Response to failed conditions.
 pub(super) const UNEXPECTED: Refusal = refusal(412, "the file is not the one that was expected");
 
 /// An upload.
@@ -37,52 +36,52 @@ pub(super) struct Put {
     left: Left,
 }
 
-/// How much of the body is still to come.
+/// Remaining part of a body.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Left {
     Length(u64),
     Chunks(Chunks),
 }
 
-/// What an upload waits for.
+/// State of an upload.
 #[derive(Debug)]
 enum Step {
-    /// For the directory.
+    /// Waiting for the directory.
     Finding,
-    /// For the entry that is there, if any.
+    /// Waiting for the existing entry, if any.
     Looking(NodeId),
-    /// For its attributes.
+    /// Waiting for its attributes.
     Measuring(NodeId, NodeId),
-    /// For a file without a name.
+    /// Waiting for an unnamed file.
     CreatingUnnamed(Place),
-    /// For a file with a temporary name.
+    /// Waiting for a file with a temporary name.
     Creating { place: Place, temporary: Name, attempt: u32 },
-    /// For more of the body, until the given time.
+    /// Waiting for more of the body, until the given time.
     Filling(File, Instant),
-    /// For so many bytes to be written.
+    /// Waiting for a write of this many bytes.
     Writing(File, usize),
-    /// For its contents to be durable.
+    /// Waiting for the contents to be durable.
     Syncing(File),
-    /// For its directory to be opened.
+    /// Waiting for the open of the directory.
     Opening(File),
-    /// For its name, with the directory open.
+    /// Waiting for the name, with the directory open.
     Naming(File, OpenId),
-    /// For its attributes, from a tree that does not tell them with the name.
+    /// Waiting for the attributes, from a tree that does not return them with the name.
     Weighing(File, OpenId),
-    /// For its directory to be durable.
+    /// Waiting for the directory to be durable.
     SyncingDir { dir: NodeId, open: OpenId, replaces: bool, tag: String },
-    /// For the temporary file to be gone; then this is said.
+    /// Waiting for the removal of the temporary file; then this response is sent.
     Removing(NodeId, Refusal),
 }
 
-/// Where the file will be, and what is there.
+/// Directory of the new file, and the existing file.
 #[derive(Debug)]
 struct Place {
     dir: NodeId,
     present: Option<Stat>,
 }
 
-/// The file that is being written.
+/// The file being written.
 #[derive(Debug)]
 struct File {
     place: Place,
@@ -93,7 +92,8 @@ struct File {
 }
 
 impl File {
-    /// Gives it back but for its directory, and asks for its removal if it has a name.
+    /// Releases its resources except the directory; returns the request to remove the file if it
+    /// has a name.
     fn remove(self, out: &mut Vec<Output>) -> (NodeId, Option<Ask>) {
         out.extend([Output::Close(self.open), Output::Release(self.node)]);
         let dir = self.place.dir;
@@ -103,7 +103,7 @@ impl File {
 }
 
 impl Put {
-    /// Whether more of the body is wanted, with so many bytes received and not yet written.
+    /// Returns whether more of the body should be read, given the number of unwritten bytes.
     pub(super) fn is_hungry(&self, buffered: usize) -> bool {
         let wanted = match self.left {
             Left::Length(left) => left > buffered as u64,
@@ -113,7 +113,7 @@ impl Put {
         ready && wanted && buffered < PIECE
     }
 
-    /// Bytes being written.
+    /// Returns the number of bytes being written.
     pub(super) fn writing(&self) -> usize {
         if let Step::Writing(_, count) = self.step { count } else { 0 }
     }
@@ -145,12 +145,13 @@ impl Put {
         }
     }
 
-    /// Whether its temporary file is being removed.
+    /// Returns whether its temporary file is being removed.
     pub(super) fn is_removing(&self) -> bool {
         matches!(self.step, Step::Removing(..))
     }
 
-    /// Gives back what it holds and removes the temporary file; how many answers are to come.
+    /// Releases its resources and removes the temporary file; returns the number of outstanding
+    /// replies.
     pub(super) fn forget(self, caller: &Caller, out: &mut Vec<Output>) -> usize {
         let (file, asked) = match self.step {
             Step::Finding => return 1,
@@ -265,7 +266,8 @@ impl Session {
         }
     }
 
-    /// Judges by what is there. A link is not followed, and nothing but a file is replaced.
+    /// Evaluates the conditions on the existing file. Links are not followed, and only files are
+    /// replaced.
     fn put_looked(
         &mut self,
         now: Instant,
@@ -306,7 +308,7 @@ impl Session {
         put.at(Step::CreatingUnnamed(place))
     }
 
-    /// The file is there: the body may come.
+    /// Starts to receive the body into the new file.
     fn put_begin(&mut self, now: Instant, put: Put, file: File, out: &mut Vec<Output>) -> State {
         if put.request.expects_continue && self.input.is_empty() {
             self.say_continue(out);
@@ -326,7 +328,7 @@ impl Session {
         put.at(Step::Creating { place, temporary, attempt })
     }
 
-    /// A name that no other request of any server has, unless a client has chosen it.
+    /// Returns a name that no other request of any server uses, unless a client has chosen it.
     fn next_temporary(&mut self) -> Name {
         self.temporaries += 1;
         let start = self.export.wall;
@@ -335,7 +337,7 @@ impl Session {
         Name::new(text.as_bytes()).expect("a short name without slashes")
     }
 
-    /// Gives the file its name, if the name is as it was when it was judged.
+    /// Links the file under its name, if the existing file is the one that was evaluated.
     fn put_name(&mut self, put: Put, file: File, open: OpenId, out: &mut Vec<Output>) -> State {
         assert!(file.temporary.as_ref().is_none_or(|name| *name != put.name()), "it is another");
         let (dir, name) = (file.place.dir, put.name());
@@ -348,7 +350,7 @@ impl Session {
         put.at(Step::Naming(file, open))
     }
 
-    /// More of the body came.
+    /// Handles more of the body.
     pub(super) fn put_on(&mut self, now: Instant, put: Put, out: &mut Vec<Output>) -> State {
         match put {
             Put { step: Step::Filling(file, _), request, left } => {
@@ -359,7 +361,7 @@ impl Session {
         }
     }
 
-    /// Writes what has come of the body; or goes on, if that was all.
+    /// Writes the received part of the body; continues after the last one.
     fn put_fill(&mut self, now: Instant, put: Put, file: File, out: &mut Vec<Output>) -> State {
         let (data, left) = match take_body(&mut self.input, put.left) {
             Ok(taken) => taken,
@@ -387,7 +389,7 @@ impl Session {
         put.at(Step::Filling(file, now + BODY_TIME))
     }
 
-    /// The body is durable: the rest of the way.
+    /// Handles the steps after the contents are durable.
     fn put_finish(
         &mut self,
         now: Instant,
@@ -436,7 +438,7 @@ impl Session {
         }
     }
 
-    /// The file has its name.
+    /// Responds after the change.
     fn put_done(
         &mut self,
         now: Instant,
@@ -532,7 +534,7 @@ impl Session {
         }
     }
 
-    /// The client has paused for too long, or not yet.
+    /// Handles the timeout of the client, if it has passed.
     pub(super) fn put_late(&mut self, now: Instant, put: Put, out: &mut Vec<Output>) -> State {
         match put {
             Put { step: Step::Filling(file, until), request, left } if until <= now => {
@@ -543,7 +545,7 @@ impl Session {
         }
     }
 
-    /// The client will send no more: if that was not the whole body, nothing is left behind.
+    /// Handles the end of the stream: an incomplete body leaves nothing behind.
     pub(super) fn put_torn(&mut self, now: Instant, put: Put, out: &mut Vec<Output>) -> State {
         match put {
             Put { step: Step::Filling(file, _), request, left } => {
@@ -560,25 +562,25 @@ impl Put {
         Put { step: Step::Filling(file, now), ..self }
     }
 
-    /// The name that the file will have.
+    /// Returns the name of the new file.
     fn name(&self) -> Name {
         self.request.target.path.last().expect("not the root").clone()
     }
 }
 
 impl Place {
-    /// Permissions of the new file: those of the file that it replaces.
+    /// Returns the permissions of the new file: those of the file that it replaces.
     fn mode(&self) -> u32 {
         self.present.as_ref().map_or(MODE, |stat| stat.mode) & 0o777
     }
 }
 
-/// Whether an error says that there is no such file.
+/// Returns whether an error means that there is no such file.
 pub(super) fn is_missing(error: Error) -> bool {
     matches!(error, Error::NotFound | Error::NotDirectory | Error::Stale)
 }
 
-/// Why a file may not be changed that is, or is not, there.
+/// Returns the reason why the existing file, or its absence, forbids the change.
 pub(super) fn refused(
     conditions: &Conditions,
     method: Method,
@@ -599,7 +601,7 @@ pub(super) fn refused(
     (conditions.judge(method, facts) != Verdict::Go).then_some(UNEXPECTED)
 }
 
-/// The precondition of a change that was judged by what was there.
+/// Returns the precondition of a change, given the file that was evaluated.
 pub(super) fn expected(conditions: &Conditions, present: Option<&Stat>) -> Expected {
     match present {
         _ if conditions.is_empty() => Expected::PlainFile,
@@ -608,7 +610,7 @@ pub(super) fn expected(conditions: &Conditions, present: Option<&Stat>) -> Expec
     }
 }
 
-/// Takes what there is of the body off the input, and says how much is still to come.
+/// Takes the available part of the body off the input; returns the part that remains.
 pub(super) fn take_body(input: &mut Buf, left: Left) -> Result<(Buf, Left), Refusal> {
     match left {
         Left::Length(left) => {

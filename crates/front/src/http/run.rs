@@ -1,13 +1,14 @@
-//! `POST /.upcall/storelets`: a program of the client runs beside the data.
+//! `POST /.upcall/storelets`: runs a program of the client beside the data.
 //!
-//! The body is the program, or its input if the query names one that the server has. What the
-//! program says is the answer, as it comes; how it ended stands in trailers. The program is an open
-//! file of the tree of storelets, so closing that, if the client leaves, ends it. A client that has
-//! said the end of what it says has left: nothing else tells of one that is gone while its program
-//! says nothing.
+//! The body is the program, or its input if the query names one that the server has. The output of
+//! the program is streamed as the response; its outcome follows in trailers. The program is an open
+//! file of the tree of storelets, so closing the file when the client disconnects ends it. A client
+//! that closes its sending direction counts as disconnected: nothing else would reveal the loss of
+//! a client while its program is silent.
 //!
-//! `GET /logs/x?storelet=wc` runs what is installed under that name, with the file as its input. It
-//! changes nothing, as nobody expects that of a `GET`. `POST /.upcall/storelets/install` installs.
+//! `GET /logs/x?storelet=wc` runs the storelet installed under that name, with the file as its
+//! input. It is read-only, as a `GET` must be. `POST /.upcall/storelets/install` installs a
+//! storelet.
 
 use super::answer::{Head, status};
 use super::put::{Left, take_body};
@@ -22,82 +23,82 @@ use tree::{Ask, NodeId, OpenId, Reply};
 use wire::http::{Body, Chunks, Request, Verdict, encode_component, refusal};
 use wire::storelet::{Frame, encode_input};
 
-/// Where programs are taken.
+/// Directory that accepts programs.
 pub(super) const PLACE: [&[u8]; 2] = [b".upcall", b"storelets"];
 const NEW: &[u8] = b"new";
 const INSTALL: &[u8] = b"install";
 
-/// How much of what a program says is read at once, bytes; and how much may be unsent then.
+/// Size of a read of the output, bytes, and maximum number of unsent bytes before it.
 const PIECE: u32 = 64 << 10;
 const AHEAD: usize = 64 << 10;
 
-/// How much of a body may wait to be taken, bytes.
+/// Maximum number of buffered bytes of a body.
 const BODY_MAX: usize = 256 << 10;
 
-/// How much of what a program complains of is told at its end, bytes.
+/// Maximum number of bytes of standard error reported at the end.
 const COMPLAINT_MAX: usize = 2 << 10;
 
-/// Who installs.
+/// Refusal of an installation.
 const COMMANDERS: &str =
     "only root and the server's own user install storelets, over a unix socket";
 
-/// Words of an order that the query may not say, because they are said here.
+/// Words of an order that the query must not contain, because they are set here.
 const OURS: [&str; 5] = ["frames", "input", "stdin", "standing", "check"];
 
-/// A program that runs.
+/// A running program.
 #[derive(Debug)]
 pub(super) struct Run {
     step: Step,
-    /// The file that is opened for it.
+    /// File opened to run it.
     file: &'static [u8],
     order: Vec<u8>,
-    /// The body is the program's input.
+    /// Whether the body is the program's input.
     feeds: bool,
-    /// Complaints are part of the answer.
+    /// Whether standard error is part of the response.
     merges: bool,
     left: Left,
-    /// All of the body was passed on.
+    /// Whether all of the body was written.
     fed: bool,
-    /// What it said, not taken apart yet.
+    /// Output that is not decoded yet.
     said: Vec<u8>,
     complaint: Vec<u8>,
-    /// The head of the answer was said.
+    /// Whether the head of the response was sent.
     headed: bool,
 }
 
-/// What it waits for.
+/// State of a program.
 #[derive(Debug)]
 enum Step {
-    /// For the file that is to be its input.
+    /// Waiting for the lookup of the file that is its input.
     Looking,
-    /// For the file that programs are started with.
+    /// Waiting for the file that starts programs.
     Finding,
-    /// For that to be opened.
+    /// Waiting for the open of that file.
     Opening(NodeId),
-    /// The program has ended: for its last input not to be under way any more.
+    /// Waiting for the last write of input, after the end of the program.
     Ending,
-    /// For the program to say or to take something: whether either is under way.
+    /// Waiting for output, or for the program to take input; whether a read or write is in flight.
     Talking { open: OpenId, reads: bool, writes: bool },
 }
 
 impl Run {
-    /// Whether the connection should be read, with so many bytes received and not yet passed on:
-    /// for more of the body, or to hear that the client is gone.
+    /// Returns whether the connection should be read, given the number of unwritten bytes: for more
+    /// of the body, or to detect that the client has disconnected.
     pub(super) fn is_hungry(&self, buffered: usize) -> bool {
         matches!(self.step, Step::Talking { .. }) && buffered < BODY_MAX
     }
 
-    /// Bytes being read.
+    /// Returns the number of bytes being read.
     pub(super) fn reading(&self) -> usize {
         if let Step::Talking { reads: true, .. } = self.step { PIECE as usize } else { 0 }
     }
 
-    /// How many bytes it has gathered.
+    /// Returns the number of bytes gathered.
     pub(super) fn gathered(&self) -> usize {
         self.order.capacity() + self.said.capacity() + self.complaint.capacity()
     }
 
-    /// Gives back what it holds; how many answers are to come.
+    /// Releases its resources; returns the number of outstanding replies.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
         let (reads, writes) = match self.step {
             Step::Looking | Step::Finding => (true, false),
@@ -146,14 +147,14 @@ impl Session {
         State::Running(Box::new(query.run(Step::Finding, file)))
     }
 
-    /// Runs what is installed, with a file as its input.
+    /// Runs an installed storelet with a file as its input.
     pub(super) fn run_named(
         &mut self,
         now: Instant,
         request: &Request,
         out: &mut Vec<Output>,
     ) -> State {
-        // What a program says has no version that a client could know.
+        // The output of a program has no version that a client could know.
         if request.conditions.judge(request.method, None) == Verdict::Failed {
             let reason = "what a program says has no version: ask without If-Match";
             return self.fail(now, refusal(412, reason), out);
@@ -164,7 +165,7 @@ impl Session {
         State::Running(Box::new(query.run(Step::Looking, NEW)))
     }
 
-    /// The file is there, or not: on to the program.
+    /// Continues after the lookup of the input file.
     fn run_looked(
         &mut self,
         now: Instant,
@@ -198,7 +199,8 @@ impl Session {
         self.ask(Ask::Walk { from: self.export.root, names }, out);
     }
 
-    /// Opens what was found. Who installs commands the server, if the kernel says who it is.
+    /// Opens a file. To install, the caller needs administrative rights, and an identity verified
+    /// by the kernel.
     fn open_file(&mut self, node: NodeId, file: &[u8], out: &mut Vec<Output>) {
         let access = Access { read: true, write: true, ..Access::default() };
         let caller = match self.caller.clone() {
@@ -251,7 +253,7 @@ impl Session {
             }
             (Step::Ending, _) => self.done(now, out),
             (Step::Talking { open, reads, .. }, _) if call == FEED => {
-                // What is wrong with the order stands in the report.
+                // The report has the error of the order.
                 run.step = Step::Talking { open, reads, writes: false };
                 self.run_on(run, out)
             }
@@ -267,7 +269,7 @@ impl Session {
         }
     }
 
-    /// Reads and passes on what can be now.
+    /// Starts the reads and writes that are possible now.
     pub(super) fn run_on(&mut self, mut run: Box<Run>, out: &mut Vec<Output>) -> State {
         let Step::Talking { open, mut reads, mut writes } = run.step else {
             return State::Running(run);
@@ -297,7 +299,7 @@ impl Session {
         State::Running(run)
     }
 
-    /// The next of the body, as the program's file takes it.
+    /// Takes the next part of the body, encoded for the program's file.
     fn next_body(&mut self, run: &mut Run) -> Result<Vec<u8>, ()> {
         let (data, left) = take_body(&mut self.input, run.left).map_err(drop)?;
         run.left = left;
@@ -313,7 +315,7 @@ impl Session {
         Ok(bytes)
     }
 
-    /// The program has said something.
+    /// Handles output of the program.
     fn run_heard(&mut self, now: Instant, mut run: Box<Run>, out: &mut Vec<Output>) -> State {
         let said = mem::take(&mut run.said);
         let mut rest = &said[..];
@@ -344,7 +346,7 @@ impl Session {
         self.run_on(run, out)
     }
 
-    /// The program runs: the answer begins.
+    /// Starts the response to a running program.
     fn run_head(&mut self, now: Instant, run: &mut Run, out: &mut Vec<Output>) {
         let head = self.safe(run_fields(Head::new(200)));
         let head = match self.manner.is_1_1 {
@@ -359,7 +361,7 @@ impl Session {
         self.say(Buf::from(head), out);
     }
 
-    /// The program has ended.
+    /// Handles the end of the program.
     fn run_end(&mut self, now: Instant, run: Run, report: &[u8], out: &mut Vec<Output>) -> State {
         let Step::Talking { open, writes, .. } = run.step else {
             unreachable!("who does not talk says nothing")
@@ -383,7 +385,7 @@ impl Session {
             let reason = report["reason"].as_str().unwrap_or_default();
             self.say_error_text(now, code, reason, out);
         }
-        // The rest of the body is not read as a request.
+        // The rest of the body must not be parsed as a request.
         self.last |= !run.fed;
         if writes {
             let step = Step::Ending;
@@ -392,7 +394,7 @@ impl Session {
         self.done(now, out)
     }
 
-    /// Something was installed, or could be run: says so.
+    /// Responds to an installation or a check.
     fn run_filed(&mut self, now: Instant, report: &Value, out: &mut Vec<Output>) {
         let name = report["name"].as_str().unwrap_or_default();
         let version = report["version"].as_u64().map(|version| format!("@{version}"));
@@ -416,7 +418,7 @@ impl Session {
         self.say(Buf::from(bytes), out);
     }
 
-    /// It cannot go on, and there is no way to say that but to stop in the middle.
+    /// Aborts the response, which can only be signalled by an early end.
     fn run_lost(&mut self, run: Run, why: &'static str, out: &mut Vec<Output>) -> State {
         (self.asked, self.input) = (0, Buf::default());
         let asked = run.forget(out);
@@ -425,18 +427,18 @@ impl Session {
     }
 }
 
-/// What the query says.
+/// Parameters of the query.
 struct Query {
     order: Vec<u8>,
     feeds: bool,
     merges: bool,
-    /// The program may change files.
+    /// Whether the program may change files.
     writes: bool,
     left: Left,
 }
 
 impl Query {
-    /// An order of it. `None`: neither a program nor the name of one.
+    /// Parses the query. `None`: it has neither a program nor the name of one.
     fn parse(request: &Request) -> Option<Query> {
         let left = match request.body {
             Body::None => Left::Length(0),
@@ -466,8 +468,8 @@ impl Query {
         Some(Query { order, feeds: named, merges, writes, left })
     }
 
-    /// What is installed, with the file of the request as its input. Words about it stand behind
-    /// its name; those before the first are about the last.
+    /// Parses the query of a run of installed storelets, with the file of the request as input.
+    /// Parameters of a storelet follow its name; those before the first name apply to the last one.
     fn of_named(request: &Request, is_check: bool) -> Query {
         let path = request.target.path.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/');
         let check = if is_check { "check\n" } else { "" };
@@ -498,7 +500,8 @@ impl Query {
         Query { order, feeds: false, merges, writes: false, left: Left::Length(0) }
     }
 
-    /// What is to be installed. `None`: nothing is, and nothing else is said.
+    /// Parses the query of an installation. `None`: the module is missing, or the length of the
+    /// body is unknown.
     fn of_install(request: &Request) -> Option<Query> {
         let pairs = &request.target.query;
         let alone = pairs.iter().any(|(key, _)| ["use", "remove"].contains(&key.as_str()));
@@ -520,7 +523,7 @@ impl Query {
         Some(Query { order, feeds: false, merges: false, writes: true, left })
     }
 
-    /// What is to be done for it.
+    /// Creates the run of this query.
     fn run(self, step: Step, file: &'static [u8]) -> Run {
         Run {
             step,
@@ -537,19 +540,19 @@ impl Query {
     }
 }
 
-/// What is true of every answer that a program gives.
+/// Adds the fields common to all responses of programs.
 fn run_fields(head: Head) -> Head {
     head.field("Content-Type", "application/octet-stream")
         .field("Cache-Control", "no-store")
         .field("Accept-Ranges", "none")
 }
 
-/// Whether a request wants something run with the file that it names.
+/// Returns whether a request runs a storelet on the file that it names.
 pub(super) fn names_storelet(request: &Request) -> bool {
     request.target.query.iter().any(|(key, _)| key == "storelet")
 }
 
-/// The trailers: how the program ended, and what it complained of.
+/// Returns the trailers: the outcome of the program, and the beginning of standard error.
 fn trailers(report_text: &str, report: &Value, complaint: &[u8]) -> String {
     let end = report["end"].as_str().unwrap_or_default();
     let mut text = format!("0\r\nUpcall-End: {end}\r\n");

@@ -40,7 +40,7 @@ fn file(size: u64) -> Stat {
     Stat { kind: Kind::File, inode: 7, size, mode: 0o644, ..Stat::default() }
 }
 
-/// A client and a tree in one: says requests, answers questions, and writes down what it sees.
+/// A client and a tree in one: sends requests, replies to the session, and records the trace.
 struct Lab {
     session: Session,
     text: String,
@@ -57,7 +57,7 @@ impl Lab {
         self.session.step(Instant(0), input, &mut out);
         self.session.check();
         self.sent += out.iter().map(length).sum::<usize>();
-        // Accounts have tests of their own.
+        // Accounting has tests of its own.
         let others = out.iter().filter(|output| !matches!(output, Output::Account(_)));
         let out: Vec<String> = others.map(show).collect();
         self.text += &format!("{label}: {}\n", out.join(", "));
@@ -242,8 +242,8 @@ fn a_file_that_says_it_is_empty_is_sent_as_far_as_it_goes() {
     .assert_eq(&lab.text);
 }
 
-/// All that is said when `request` is answered by a file of this length, whose bytes are read as
-/// `read` tells.
+/// Returns all bytes sent in response to `request`, for a file of this length whose reads are
+/// served by `read`.
 fn on_the_wire(
     request: &str,
     size: u64,
@@ -318,7 +318,7 @@ fn data_in_pieces_is_the_same_on_the_wire() {
     }
 }
 
-/// A block's bytes are not copied to be sent, also where the head or a chunk's size goes first.
+/// A block's bytes are not copied for sending, also when a head or a chunk size precedes them.
 #[test]
 fn pieces_leave_as_they_are() {
     for size in [8192, 0] {
@@ -345,7 +345,7 @@ fn length(output: &Output) -> usize {
     if let Output::Send(bytes) = output { bytes.len() } else { 0 }
 }
 
-/// The statistics of the server itself come with all their bytes and without an open file.
+/// Statistics of the server itself arrive completely and without an open file.
 #[test]
 fn parts_of_what_was_read_are_not_read_again() {
     let mut lab = Lab::new();
@@ -396,7 +396,7 @@ fn who_speaks_the_old_version_is_told_that_the_connection_goes_on() {
 
 const PUT: &str = "PUT /d/f HTTP/1.1\r\nHost: localhost\r\n";
 
-/// Up to the body.
+/// Advances an upload to its body.
 fn begin_put(lab: &mut Lab, fields: &str) {
     lab.say(&format!("{PUT}{fields}\r\n"));
     lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
@@ -429,7 +429,7 @@ fn an_upload_is_durable_before_it_is_acknowledged() {
     .assert_eq(&lab.text);
 }
 
-/// The tag that a response tells.
+/// Returns the entity tag of a response.
 fn tag_in(out: &[Output]) -> Option<String> {
     out.iter().find_map(|output| match output {
         Output::Send(bytes) => {
@@ -481,7 +481,7 @@ fn conditions_are_judged_by_what_is_there_when_the_file_gets_its_name() {
         let out = step(&mut lab, Reply::Opened(OpenId(8), file(0)));
         assert_eq!(replaced(&out), Some(wanted));
     }
-    // Somebody else was faster, but the file is one of those that may be replaced.
+    // Another client was faster, but the file is one of those that may be replaced.
     let (one, two) = (file(1), file(2));
     let mut lab = Lab::new();
     let tags = format!("If-Match: {}, {}\r\n", etag(&one), etag(&two));
@@ -537,7 +537,7 @@ fn what_cannot_be_without_a_name_has_one_that_nobody_else_has() {
     };
     let name = |number| name_for(number, PUT);
     assert_ne!(name(1), name(2), "in the same turn");
-    // A client may have seen the names, and choose the next one.
+    // A client may have seen the names, and guess the next one.
     let next = String::from_utf8(name(1).as_bytes().to_vec()).unwrap();
     let put = PUT.replace("/d/f", &format!("/d/{next}"));
     assert_ne!(name_for(1, &put).as_bytes(), next.as_bytes());
@@ -619,7 +619,7 @@ fn what_is_gathered_is_counted() {
     assert!(lab.session.bytes() > 1000);
 }
 
-/// A connection that is closed while the client still sends is reset, and what was said is lost.
+/// Closing a connection while the client still sends resets it, which loses the response.
 #[test]
 fn the_last_answer_arrives_before_the_connection_is_closed() {
     let mut lab = Lab::new();
@@ -671,7 +671,7 @@ fn a_head_that_comes_slowly_is_timed_out() {
     assert!(session.is_over());
 }
 
-/// Brings a session into each state by the way that leads there.
+/// Brings a session into each state by regular inputs.
 fn sample(state: &str) -> Session {
     let mut lab = Lab::new();
     match state {
@@ -741,7 +741,7 @@ fn states_md_is_fresh() {
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/states.md"));
 }
 
-/// Sizes told by a mounted server are not trusted.
+/// Sizes reported by a mounted server are not trusted.
 #[test]
 fn a_file_of_any_size_can_be_asked_for() {
     for size in [u64::MAX, u64::MAX - 600, u64::MAX / 2] {

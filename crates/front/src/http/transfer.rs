@@ -1,4 +1,4 @@
-//! A response on its way: parts of a file and of text, one after the other.
+//! Transfer of a response: parts of a file and of text, one after the other.
 
 use super::{Session, State};
 use crate::Output;
@@ -7,28 +7,29 @@ use std::collections::VecDeque;
 use std::ops::Range as Span;
 use tree::{Ask, OpenId, Reply};
 
-/// How much of a file is read at once, bytes.
+/// Maximum number of bytes of a file read at once.
 const PIECE: u32 = 256 << 10;
-/// The same where memory is short, bytes.
+/// Maximum number of bytes read at once if memory is short.
 const PIECE_MIN: u32 = 16 << 10;
-/// Of what may be unsent, one such part is for one file.
+/// Divisor of the allowance of unsent bytes that gives the part for one file.
 const SHARE: usize = 8;
-/// How many bytes may be unsent before the next piece is read.
+/// Maximum number of unsent bytes when the next piece is read.
 const AHEAD: usize = PIECE as usize;
 
 /// A part of a response's body.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
-    /// These bytes.
+    /// Bytes in memory.
     Bytes(Buf),
-    /// This part of the file.
+    /// A range of the file.
     File(Span<u64>),
-    /// The file from here to its end, wherever that is; in chunks, or until the connection ends.
+    /// The file from this offset to its end, of unknown size; in chunks, or until the connection
+    /// ends.
     Rest { from: u64, chunked: bool },
 }
 
 impl Part {
-    /// How long it is, bytes; as long as can be, if nobody knows.
+    /// Returns the length, bytes; the maximum, if it is unknown.
     pub(super) fn length(&self) -> u64 {
         match self {
             Part::Bytes(bytes) => bytes.len() as u64,
@@ -38,7 +39,7 @@ impl Part {
     }
 }
 
-/// Bytes as one chunk (RFC 9112 §7.1), or as they are.
+/// Encodes bytes as one chunk (RFC 9112 §7.1), or leaves them as they are.
 pub(super) fn frame(mut bytes: Buf, chunked: bool) -> Buf {
     if chunked {
         let size = format!("{:x}\r\n", bytes.len());
@@ -48,7 +49,7 @@ pub(super) fn frame(mut bytes: Buf, chunked: bool) -> Buf {
     bytes
 }
 
-/// Pieces as one chunk, or as they are. What is shared is not copied for it.
+/// Encodes pieces as one chunk, or leaves them as they are. Shared memory is not copied.
 fn frame_all(mut pieces: Vec<Buf>, chunked: bool) -> Vec<Buf> {
     match pieces.pop() {
         Some(only) if pieces.is_empty() && !only.is_shared() => vec![frame(only, chunked)],
@@ -68,15 +69,15 @@ fn length(pieces: &[Buf]) -> u64 {
     pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
-/// A response on its way.
+/// A response in transfer.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    /// The head, until it is said with the first bytes.
+    /// Head, until it is sent with the first bytes.
     head: Option<Vec<u8>>,
-    /// The file, if parts of it are still to be read.
+    /// Open file, if parts of it are still to be read.
     open: Option<OpenId>,
     parts: VecDeque<Part>,
-    /// Whether a piece is being read.
+    /// Whether a read is in flight.
     reading: bool,
 }
 
@@ -86,7 +87,7 @@ impl Transfer {
         Transfer { head: Some(head), open, parts, reading: false }
     }
 
-    /// Gives back the file; whether a read is under way.
+    /// Closes the file; returns whether a read is in flight.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> bool {
         out.extend(self.open.map(Output::Close));
         self.reading
@@ -94,23 +95,23 @@ impl Transfer {
 }
 
 impl Session {
-    /// A limit of memory, or less where memory is short or many have large answers.
+    /// Returns a limit of memory, lowered where memory is short or many responses are large.
     pub(super) fn at_most(&self, limit: usize) -> usize {
         limit.min((self.allowance / SHARE).min(self.piece).max(PIECE_MIN as usize))
     }
 
-    /// How much is read at once: less where memory is short.
+    /// Returns the maximum size of a read: less where memory is short.
     fn piece_max(&self) -> u32 {
         u32::try_from(self.at_most(PIECE as usize)).expect("no more than a piece")
     }
 
-    /// Whether the next piece may be read while the client has not taken the last.
+    /// Returns whether the next piece may be read before the client has taken the last one.
     fn may_read_ahead(&self) -> bool {
         let held = self.unsent + self.piece_max() as usize;
         self.unsent == 0 || (self.unsent <= self.at_most(AHEAD) && held <= self.allowance / SHARE)
     }
 
-    /// Says and reads what can be said and read now.
+    /// Sends and reads as much as possible now.
     pub(super) fn go_on(
         &mut self,
         now: Instant,
@@ -159,7 +160,7 @@ impl Session {
         self.done(now, out)
     }
 
-    /// Says the next bytes; the head, if it is still to be said, in front of the first.
+    /// Sends the next bytes, behind the head if that is still unsent.
     fn say_all(&mut self, transfer: &mut Transfer, mut pieces: Vec<Buf>, out: &mut Vec<Output>) {
         if let Some(head) = transfer.head.take() {
             match pieces.first_mut() {
@@ -172,7 +173,7 @@ impl Session {
         }
     }
 
-    /// A piece was read.
+    /// Handles a piece that was read.
     pub(super) fn piece(
         &mut self,
         now: Instant,
@@ -212,8 +213,8 @@ impl Session {
         }
     }
 
-    /// The file is shorter than it was, or unreadable. If nothing was said yet the answer is an
-    /// error; else what was promised cannot be kept, and the connection ends early.
+    /// Handles a file that has become shorter or unreadable. The response is an error if nothing
+    /// was sent yet; otherwise the connection ends early.
     fn break_off(
         &mut self,
         now: Instant,

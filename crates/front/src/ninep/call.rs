@@ -1,7 +1,7 @@
-//! A call: one message of the client on its way to an answer.
+//! Calls: messages of the client in progress.
 //!
-//! Most calls ask once. Those that ask several times (attach, create of 9P2000 …) are machines
-//! whose state says what they wait for; [`super::Session::resume`] moves them on.
+//! Most calls make one request. Those with several (attach, create of 9P2000 …) are machines with a
+//! state for each; [`super::Session::resume`] advances them.
 
 use super::fid::{Claim, Fid, Fids, Openness};
 use super::linux::ATTR_SIZE_MAX;
@@ -10,109 +10,109 @@ use base::{Access, Buf, Caller, Kind, NAME_MAX, Name, SetStat, Stat};
 use tree::{Ask, NodeId, OpenId};
 use wire::ninep::Rmessage;
 
-/// Memory that a listing takes while it is made, for each byte of the reply: an entry is much
-/// larger than its name.
+/// Memory of a listing in progress, per byte of the reply: an entry is much larger than its name.
 pub(super) const LISTED: usize = 8;
 
-/// Bytes of the names of a walk, and of what is found by each.
+/// Returns the memory of the names of a walk, and of its results, bytes.
 fn names_bytes(names: &[Name]) -> usize {
     const EACH: usize = size_of::<Name>() + size_of::<Stat>();
     names.iter().map(|name| EACH + name.as_bytes().len()).sum()
 }
 
-/// Bytes of one name, at most.
+/// Maximum memory of a name, bytes.
 const NAME_BYTES: usize = size_of::<Name>() + NAME_MAX;
 
-/// A message under way.
+/// A message in progress.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// `None`: given up; nobody waits for the answer.
+    /// Tag of the message; `None` for an abandoned call, whose reply is discarded.
     pub(super) tag: Option<u16>,
     pub(super) awaits: Await,
-    /// Flushes that wait for this call's answer, in order.
+    /// Tags of the flushes that wait for this call's reply, in order.
     pub(super) flushes: Vec<u16>,
-    /// Bytes it asked for, which count against the connection's limit.
+    /// Bytes that count against the connection's limit.
     pub(super) bytes: usize,
-    /// It asks for a node, or holds one, which counts as one of the connection's.
+    /// Whether it requests or holds a node, which counts as one of the connection's.
     pub(super) has_node: bool,
 }
 
-/// What a call does next.
+/// Next step of a call.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Ask, and wait.
+    /// Send a request and wait.
     Ask(Await, Caller, Ask),
-    /// Answer.
+    /// Respond.
     Say(Buf),
-    /// Answer with a header and, behind it, data that is shared with others.
+    /// Respond with a header, followed by shared data.
     SayPieces(Buf, Vec<Buf>),
 }
 
-/// What a call waits for.
+/// State of a call: the reply that it waits for.
 #[derive(Debug)]
 pub(super) enum Await {
-    /// An answer that nobody wants any more.
+    /// Waiting for a reply to discard.
     GivenUp,
-    /// Who the client is; then the root, or the place it named.
+    /// Waiting for the identity of the client, then for the root, or the path it named.
     Identify { fid: u32, path: Vec<Name> },
-    /// The place to attach to.
+    /// Waiting for the directory to attach to.
     Attach { fid: u32, caller: Caller },
-    /// The end of a walk of so many names.
+    /// Waiting for the end of a walk of this many names.
     Walk { fid: u32, newfid: u32, wanted: usize, last: Option<Name> },
-    /// The file opened; it may be wanted only if it can be executed (9P2000).
+    /// Waiting for the open; with `execute`, only of a file that can be executed (9P2000).
     Open { claim: Claim, access: Access, remove: bool, execute: bool },
-    /// The attributes of the directory that a 9P2000 file is going to be made in.
+    /// Waiting for the attributes of the directory of a new 9P2000 file.
     CreateMode { claim: Claim, name: Name, perm: u32, access: Access, remove: bool },
-    /// The new file.
+    /// Waiting for the new file.
     Create { claim: Claim, name: Name, access: Access, remove: bool },
-    /// The new 9P2000 directory.
+    /// Waiting for the new 9P2000 directory.
     CreateDir { claim: Claim, name: Name, access: Access, remove: bool },
-    /// The way to the new 9P2000 directory.
+    /// Waiting for the walk to the new 9P2000 directory.
     CreateDirWalk { claim: Claim, name: Name, access: Access, remove: bool },
-    /// The new 9P2000 directory opened; only then the fid stands for it.
+    /// Waiting for the open of the new 9P2000 directory; only then the fid stands for it.
     CreateDirOpen { claim: Claim, name: Name, access: Access, remove: bool, node: NodeId },
-    /// Bytes of a file.
+    /// Waiting for bytes of a file.
     Read,
-    /// What is said next.
+    /// Waiting for data of a stream.
     ReadComing,
-    /// Entries of a directory, for 9P2000.
+    /// Waiting for entries of a directory, for 9P2000.
     ReadEntries { fid: u32, count: u32 },
-    /// Entries of a directory, for 9P2000.L.
+    /// Waiting for entries of a directory, for 9P2000.L.
     Readdir { count: u32, device: u64 },
-    /// The count of bytes written.
+    /// Waiting for the number of bytes written.
     Write,
-    /// Attributes, for `Tgetattr`.
+    /// Waiting for attributes, for `Tgetattr`.
     Getattr,
-    /// Attributes, for `Tstat`.
+    /// Waiting for attributes, for `Tstat`.
     Stat { fid: u32 },
-    /// Attributes changed by `Twstat`; then perhaps a new name.
+    /// Waiting for the attributes changed by `Twstat`; then perhaps for a new name.
     Wstat { fid: u32, rename: Option<Name> },
-    /// The new name set by `Twstat`.
+    /// Waiting for the new name set by `Twstat`.
     WstatRename { fid: u32, name: Name },
-    /// The new symbolic link, directory or special file: which answer its qid goes into.
+    /// Waiting for the new symbolic link, directory or special file; `code` is the type of the
+    /// response.
     Make { code: u8 },
-    /// Success, which this answer tells.
+    /// Waiting for success, reported by a response of this type.
     Success { code: u8 },
-    /// What a link says.
+    /// Waiting for the target of a link.
     Readlink,
-    /// How full the tree is.
+    /// Waiting for the statistics of the file system.
     Statfs,
-    /// A reference to the node whose attribute a new fid is going to read.
+    /// Waiting for a reference to the node whose attribute a new fid is going to read.
     AttrNode { fid: u32, newfid: u32, name: Vec<u8> },
-    /// The attribute's value.
+    /// Waiting for the value of the attribute.
     AttrValue { newfid: u32, node: NodeId, caller: Caller, kind: Kind },
-    /// The attribute set, by clunking the fid that held its value.
+    /// Waiting for the attribute to be set, by the clunk of the fid that held its value.
     AttrSet { file: Fid },
-    /// The file removed, by clunking or `Tremove`; the fid is gone already.
+    /// Waiting for the removal of the file, by a clunk or `Tremove`; the fid is gone already.
     Remove { code: u8, file: Fid },
-    /// The lock.
+    /// Waiting for the lock.
     Lock,
-    /// Who is in the way of a lock.
+    /// Waiting for the holder of a conflicting lock.
     Getlock,
 }
 
 impl Await {
-    /// Whether nothing changes whether or not the call ends, so that it can be given up.
+    /// Returns whether the call has no side effects, so that it can be abandoned.
     pub(super) fn only_looks(&self) -> bool {
         match self {
             Await::Identify { .. }
@@ -129,7 +129,7 @@ impl Await {
             | Await::AttrNode { .. }
             | Await::AttrValue { .. }
             | Await::Getlock => true,
-            // Opening leaves nothing behind unless it empties the file.
+            // Opening has no side effect unless it truncates the file.
             Await::Open { access, .. } => !access.truncate,
             Await::GivenUp
             | Await::CreateMode { .. }
@@ -148,7 +148,7 @@ impl Await {
         }
     }
 
-    /// Whether a node that no fid stands for is asked for or held, now or in the next step.
+    /// Returns whether it requests or holds a node without a fid, now or in the next step.
     pub(super) fn has_node(&self) -> bool {
         matches!(
             self,
@@ -164,13 +164,13 @@ impl Await {
         )
     }
 
-    /// How many bytes count against the limit while it waits.
+    /// Returns the bytes that count against the limit while it waits.
     pub(super) fn bytes(&self, ask: &Ask) -> usize {
         let carried = match (self, ask) {
-            // A third of it is asked for, with attributes.
+            // A third of it is requested, with attributes.
             (Await::ReadEntries { count, .. }, _) => *count as usize * LISTED / 2,
             (Await::Readdir { count, .. }, _) => *count as usize * LISTED,
-            // Nothing is held for it until there is something.
+            // A pending read of a stream holds no memory.
             (Await::ReadComing, _) => 0,
             (_, Ask::Read { count, .. }) => *count as usize,
             (_, Ask::Write { data, .. }) => data.capacity(),
@@ -180,7 +180,7 @@ impl Await {
             (_, Ask::Symlink { target, .. }) => target.len() + NAME_BYTES,
             (Await::Identify { path, .. }, _) => names_bytes(path),
             (_, Ask::Walk { names, .. }) => names_bytes(names),
-            // One in the request, and one in what waits for its answer.
+            // One in the request, and one in the state of the call.
             (_, Ask::Create { .. } | Ask::MakeDir { .. } | Ask::Rename { .. }) => 2 * NAME_BYTES,
             (_, Ask::MakeNode { .. } | Ask::Link { .. } | Ask::Remove { .. }) => NAME_BYTES,
             (_, Ask::RenameNode { .. }) => NAME_BYTES,
@@ -189,7 +189,7 @@ impl Await {
         carried + size_of::<Call>()
     }
 
-    /// Gives back what a call that comes to nothing, or to its end, has held.
+    /// Releases the resources of a call that has failed or ended.
     pub(super) fn end(self, fids: &mut Fids, out: &mut Vec<Output>) {
         match self {
             Await::Open { claim, .. }
@@ -255,7 +255,8 @@ impl Await {
     }
 }
 
-/// Cost of a message, in requests of a turn: a path is walked at once, however many names it has.
+/// Returns the cost of a message, in requests of a turn: a path is walked at once, however many
+/// names it has.
 pub(super) fn cost(message: &[u8]) -> usize {
     const TATTACH: u8 = 104;
     const TWALK: u8 = 110;
@@ -266,14 +267,14 @@ pub(super) fn cost(message: &[u8]) -> usize {
     }
 }
 
-/// A whole message.
+/// Encodes a message.
 pub(super) fn encode(tag: u16, message: &Rmessage<'_>) -> Buf {
     let mut bytes = Vec::with_capacity(64);
     message.encode(tag, &mut bytes);
     Buf::from(bytes)
 }
 
-/// How an opened file or directory is kept in a fid.
+/// Returns the state of a fid with an opened file or directory.
 pub(super) fn opened(stat: &Stat, open: OpenId, access: Access, remove: bool) -> Openness {
     match stat.kind {
         Kind::Directory => {
@@ -292,7 +293,7 @@ pub(super) fn opened(stat: &Stat, open: OpenId, access: Access, remove: bool) ->
     }
 }
 
-/// Whether a change of attributes changes nothing.
+/// Returns whether a change of attributes is empty.
 pub(super) fn is_nothing(set: &SetStat) -> bool {
     *set == SetStat::default()
 }

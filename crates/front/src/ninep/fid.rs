@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 use std::mem;
 use tree::{NodeId, OpenId};
 
-/// Most bytes of names and values of extended attributes that the fids of a connection hold.
+/// Maximum memory of extended attributes, names and values, held by the fids of a connection,
+/// bytes.
 const ATTRS_MAX: usize = 1 << 20;
 
-/// Most files of forgotten fids given back in one step: a client may have had a million.
-const RELEASES_MAX: usize = 64;
+/// Maximum number of files of dropped fids released in one step: a client may have had a million.
+pub(super) const RELEASES_MAX: usize = 16;
 
 /// A file as the client knows it.
 #[derive(Debug)]
@@ -19,56 +20,56 @@ pub(super) struct Fid {
     pub(super) node: NodeId,
     pub(super) caller: Caller,
     pub(super) kind: Kind,
-    /// The last name of the walk that led here; 9P2000 shows it.
+    /// Last name of the walk to the file, which 9P2000 reports.
     pub(super) name: Vec<u8>,
     pub(super) openness: Openness,
 }
 
-/// The right to open a fid, held by one call. The fid may be clunked and its number taken for
-/// another file before the call ends; the serial number tells.
+/// Exclusive right of a call to open a fid. The fid may be clunked and its number reused for
+/// another file before the call ends; the serial number detects that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) fid: u32,
     serial: u64,
 }
 
-/// What can be done through a fid.
+/// Open state of a fid.
 #[derive(Debug)]
 pub(super) enum Openness {
-    /// Walk, stat, open.
+    /// Not open: walk, stat and open are permitted.
     Closed,
-    /// Nothing before the call that claimed it has opened it.
+    /// Claimed by a call that opens it; nothing is permitted.
     Opening { serial: u64 },
-    /// Read and write a file.
+    /// An open file.
     File {
         open: OpenId,
         access: Access,
-        /// Remove it when the fid is clunked (9P2000's `ORCLOSE`).
+        /// Whether it is removed when the fid is clunked (9P2000's `ORCLOSE`).
         remove: bool,
-        /// A read of it may wait for something to be said.
+        /// Whether it is a stream, whose reads may wait for data.
         says_what_comes: bool,
     },
-    /// Read a directory.
+    /// An open directory.
     Directory { open: OpenId, device: u64, cursor: Cursor, remove: bool },
-    /// Read the value of an extended attribute, or the list of them.
+    /// The value of an extended attribute, or the list of attributes, for reading.
     AttrRead { value: Vec<u8> },
-    /// Write the value of an extended attribute, which is set when the fid is clunked.
+    /// The value of an extended attribute being written, which is set when the fid is clunked.
     AttrWrite { name: Vec<u8>, value: Vec<u8>, size: usize, create: Option<bool> },
 }
 
-/// Where a 9P2000 client is in a directory: it may only go on or start again (read(5)).
+/// Position of a 9P2000 client in a directory: it may only continue or start again (read(5)).
 #[derive(Debug, Default)]
 pub(super) struct Cursor {
-    /// The only offset but zero that may be read next.
+    /// The only offset except zero that may be read next.
     pub(super) offset: u64,
     /// The cookie of the last entry taken from the tree.
     pub(super) cookie: u64,
-    /// Entries taken from the tree that did not fit the last answer.
+    /// Entries taken from the tree that did not fit the last response.
     pub(super) ahead: VecDeque<Entry>,
 }
 
 impl Fid {
-    /// The open file behind it, whatever it is.
+    /// Returns the open file or directory, if there is one.
     pub(super) fn open(&self) -> Option<OpenId> {
         match self.openness {
             Openness::File { open, .. } | Openness::Directory { open, .. } => Some(open),
@@ -79,7 +80,7 @@ impl Fid {
         }
     }
 
-    /// The open file behind it, if it may be written.
+    /// Returns the open file, if it is open for writing.
     pub(super) fn open_for_writing(&self) -> Option<OpenId> {
         match self.openness {
             Openness::File { open, access, .. } if access.write => Some(open),
@@ -104,7 +105,8 @@ impl Fid {
         }
     }
 
-    /// How many handles it holds: its node, and its open file even before that is open.
+    /// Returns the number of handles held: the node, and the open file, also while that is being
+    /// opened.
     fn handles(&self) -> usize {
         match self.openness {
             Openness::Opening { .. } | Openness::File { .. } | Openness::Directory { .. } => 2,
@@ -112,11 +114,11 @@ impl Fid {
         }
     }
 
-    /// How many bytes of attributes it holds.
+    /// Returns the memory of extended attributes, bytes.
     fn attr_bytes(&self) -> usize {
         match &self.openness {
             Openness::AttrRead { value } => value.len(),
-            // The whole of the value may yet be written.
+            // The rest of the value may still be written.
             Openness::AttrWrite { name, size, .. } => name.len() + size,
             Openness::Closed
             | Openness::Opening { .. }
@@ -125,7 +127,7 @@ impl Fid {
         }
     }
 
-    /// Gives back what it holds.
+    /// Releases the resources.
     pub(super) fn forget(self, out: &mut Vec<Output>) {
         if let Some(open) = self.open() {
             out.push(Output::Close(open));
@@ -133,38 +135,39 @@ impl Fid {
         out.push(Output::Release(self.node));
     }
 
-    /// Gives back what it holds, because the client is gone.
+    /// Releases the resources of a client that is gone.
     fn abandon(self, out: &mut Vec<Output>) {
         out.extend(self.open().map(Output::Abandon));
         out.push(Output::Release(self.node));
     }
 }
 
-/// Bytes of attributes that the fids of a connection may hold, whatever others hold. They are part
-/// of what each connection takes, and not counted.
+/// Memory of attributes that the fids of a connection may hold in any case, bytes. It is part of
+/// the base cost of a connection, and not counted.
 const ATTRS_FREE: usize = 32 << 10;
 
 /// All fids of a connection.
 #[derive(Debug)]
 pub(super) struct Fids {
     fids: BTreeMap<u32, Fid>,
-    /// Files of the time before the last `Tversion` or of a client that is gone, which are given
-    /// back [a few at a time](Fids::release), and the handles that they hold.
+    /// Fids from before the last `Tversion`, or of a client that is gone, which are released [a few
+    /// at a time](Fids::release), and their number of handles.
     leaving: Vec<btree_map::IntoIter<u32, Fid>>,
     leaving_handles: usize,
-    /// Nodes and open files that they hold.
+    /// Number of nodes and open files held by the fids.
     handles: usize,
-    /// Nodes that calls in flight ask for or hold.
+    /// Number of nodes that calls in flight request or hold.
     coming: usize,
     /// Limit of both together.
     limit: usize,
-    /// The limit at present, for what others hold.
+    /// Present limit, given the handles of other connections.
     most: usize,
-    /// Bytes of attributes that they hold. At most [`ATTRS_MAX`].
+    /// Memory of attributes, bytes. At most [`ATTRS_MAX`].
     attr_bytes: usize,
-    /// How many these may be at present, for what others hold. More stay, if they are there.
+    /// Present limit of that memory, given the other connections. Existing attributes are retained
+    /// above it.
     attrs_most: usize,
-    /// Claims handed out so far.
+    /// Number of claims so far.
     claims: u64,
 }
 
@@ -189,27 +192,28 @@ impl Fids {
         self.fids.len()
     }
 
-    /// Nodes and open files that they hold or have not given back, and nodes of calls in flight.
+    /// Returns the number of nodes and open files of fids, of dropped fids not yet released, and of
+    /// calls in flight.
     pub(super) fn handles(&self) -> usize {
         self.handles + self.leaving_handles + self.coming
     }
 
-    /// Whether files of forgotten fids have not been given back.
+    /// Returns whether dropped fids have not been released completely.
     pub(super) fn is_leaving(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// Open files among these.
+    /// Returns the number of open files of the fids.
     pub(super) fn opens(&self) -> usize {
         self.handles - self.fids.len()
     }
 
-    /// Counts a node for a call that begins.
+    /// Counts a node for a call that starts.
     pub(super) fn expect_node(&mut self) {
         self.coming += 1;
     }
 
-    /// Counts it no more: the call has ended.
+    /// Ends the counting of a node, at the end of its call.
     pub(super) fn end_node(&mut self) {
         assert!(self.coming > 0, "what was expected is counted");
         self.coming -= 1;
@@ -219,23 +223,23 @@ impl Fids {
         if self.handles() >= self.most { Err(Error::TooManyOpen) } else { Ok(()) }
     }
 
-    /// Sets how many these may be while others hold what they do. More stay, if they are there.
+    /// Sets the present limit of handles. Existing ones are retained above it.
     pub(super) fn set_most(&mut self, most: usize) {
         self.most = most.min(self.limit);
     }
 
-    /// Sets how many bytes nobody holds: attributes may take as many.
+    /// Sets the memory that is free, bytes, which limits that of attributes.
     pub(super) fn set_spare(&mut self, spare: usize) {
         self.attrs_most = spare.clamp(ATTRS_FREE, ATTRS_MAX);
     }
 
-    /// Bytes of attributes that the client has begun to read or to write, beyond those that it may
-    /// always have.
+    /// Returns the memory of attributes being read or written, beyond the amount that is always
+    /// permitted, bytes.
     pub(super) fn attr_excess(&self) -> usize {
         self.attr_bytes.saturating_sub(ATTRS_FREE)
     }
 
-    /// `Invalid` stands for an unknown fid, as `EBADF` would for a file descriptor.
+    /// Returns a fid; an unknown one is `Invalid`, like `EBADF` for a file descriptor.
     pub(super) fn get(&self, fid: u32) -> Result<&Fid, Error> {
         self.fids.get(&fid).ok_or(Error::Invalid)
     }
@@ -244,7 +248,7 @@ impl Fids {
         self.fids.get_mut(&fid).ok_or(Error::Invalid)
     }
 
-    /// Makes a fid hold an attribute that is going to be written.
+    /// Binds an attribute to be written to a fid.
     pub(super) fn begin_attr(&mut self, fid: u32, write: Openness) -> Result<(), Error> {
         let Openness::Closed = self.get(fid)?.openness else { return Err(Error::Invalid) };
         let mut file = self.remove(fid)?;
@@ -257,7 +261,7 @@ impl Fids {
         room
     }
 
-    /// Claims a fid for opening; nobody else may open it meanwhile.
+    /// Claims a fid for opening; no other call may open it meanwhile.
     pub(super) fn claim(&mut self, fid: u32) -> Result<Claim, Error> {
         let serial = self.claims + 1;
         let room = self.expect_handle();
@@ -271,14 +275,14 @@ impl Fids {
         Ok(Claim { fid, serial })
     }
 
-    /// The fid that was claimed, if it is still the same.
+    /// Returns the claimed fid, if it is still the same.
     pub(super) fn claimed(&mut self, claim: Claim) -> Option<&mut Fid> {
         let file = self.fids.get_mut(&claim.fid)?;
         matches!(file.openness, Openness::Opening { serial } if serial == claim.serial)
             .then_some(file)
     }
 
-    /// Opening failed; the fid can be opened again.
+    /// Releases a claim after a failed open; the fid can be opened again.
     pub(super) fn unclaim(&mut self, claim: Claim) {
         if let Some(file) = self.claimed(claim) {
             file.openness = Openness::Closed;
@@ -287,7 +291,7 @@ impl Fids {
         }
     }
 
-    /// Whether `fid` can be given to a new file.
+    /// Checks that `fid` can be bound to a new file.
     pub(super) fn expect_free(&self, fid: u32) -> Result<(), Error> {
         if self.fids.contains_key(&fid) || fid == wire::ninep::NO_FID {
             return Err(Error::Invalid);
@@ -295,14 +299,14 @@ impl Fids {
         self.expect_handle()
     }
 
-    /// Whether another call may walk a fid to another file: one may even at the limit, since the
-    /// fid gives back what it had.
+    /// Checks that another call may walk a fid in place: one may even at the limit, since the fid
+    /// releases its old node.
     pub(super) fn expect_walk(&self) -> Result<(), Error> {
         if self.coming == 0 { Ok(()) } else { self.expect_handle() }
     }
 
-    /// Binds `fid`, for which a handle was counted when its call began; if the client took the
-    /// number meanwhile for something else, the new file is given back and the later binding stays.
+    /// Binds `fid`, whose handle was counted when its call began. If the client has bound the
+    /// number meanwhile, the new file is released and the other binding stays.
     pub(super) fn bind(&mut self, fid: u32, file: Fid, out: &mut Vec<Output>) -> Result<(), Error> {
         if self.fids.contains_key(&fid) {
             file.forget(out);
@@ -367,7 +371,7 @@ impl Fids {
         assert!(!self.fids.contains_key(&wire::ninep::NO_FID), "that number stands for no file");
     }
 
-    /// Forgets all fids; [`Fids::release`] gives their files back.
+    /// Drops all fids; [`Fids::release`] releases their files.
     pub(super) fn forget_all(&mut self) {
         self.attr_bytes = 0;
         self.leaving_handles += mem::take(&mut self.handles);
@@ -376,7 +380,7 @@ impl Fids {
         }
     }
 
-    /// Gives files of forgotten fids back, at most [`RELEASES_MAX`].
+    /// Releases files of dropped fids, at most [`RELEASES_MAX`].
     pub(super) fn release(&mut self, out: &mut Vec<Output>) {
         for _ in 0..RELEASES_MAX {
             let Some(files) = self.leaving.last_mut() else { break };

@@ -17,10 +17,10 @@ use tree::request::{Lock, LockKind, Owner};
 use tree::{Ask, NodeId, Reply};
 use wire::ninep::{Data, IO_HEADER_SIZE, Qid, Rmessage, Tmessage, dirent_size, put_dirent};
 
-/// Largest extended attribute (Linux `XATTR_SIZE_MAX`).
+/// Maximum size of an extended attribute (Linux `XATTR_SIZE_MAX`), bytes.
 pub(super) const ATTR_SIZE_MAX: u64 = 65_536;
 
-/// The fields of `Rgetattr` that are always filled in (`P9_STATS_BASIC`).
+/// Fields of `Rgetattr` that are always valid (`P9_STATS_BASIC`).
 const STATS_BASIC: u64 = 0x7ff;
 
 impl Session {
@@ -93,7 +93,7 @@ impl Session {
         }
     }
 
-    /// What makes, moves and removes entries.
+    /// Starts messages that create, move and remove entries.
     fn start_entry(&mut self, message: Tmessage<'_>) -> Started {
         let (fid, awaits, ask) = match message {
             Tmessage::Mkdir { dfid, name, mode, gid } => {
@@ -134,7 +134,7 @@ impl Session {
                 let directory = Some(flags & REMOVEDIR != 0);
                 (dfid, Await::Success { code: 77 }, Ask::Remove { dir, name, directory })
             }
-            // The messages of 9P2000 that .L replaced.
+            // Messages of 9P2000 replaced in 9P2000.L.
             _other => return Err(Error::Unsupported),
         };
         Ok(Next::Ask(awaits, self.caller(fid)?, ask))
@@ -209,7 +209,7 @@ impl Session {
             (Await::Success { code }, Reply::Done | Reply::Stat(_)) => encode(tag, &bare(code)),
             (Await::Readdir { count, device }, Reply::Entries(entries)) => {
                 let data = self.dirents(&entries, device, count as usize);
-                // Nothing would say that the directory ends here.
+                // An empty response would mean the end of the directory.
                 if data.is_empty() && !entries.is_empty() {
                     return Err(Error::Invalid);
                 }
@@ -232,7 +232,7 @@ impl Session {
             (Await::Lock, Reply::Locked) => encode(tag, &Rmessage::Lock { status: 0 }),
             (Await::Lock, Reply::Blocked) => encode(tag, &Rmessage::Lock { status: 1 }),
             (Await::Getlock, Reply::Conflict(lock)) => encode(tag, &getlock(lock.as_ref())),
-            // Trees answer what was asked.
+            // The kind of a reply follows from the request.
             (awaits, reply) => unreachable!("{reply:?} for {awaits:?}"),
         };
         Ok(Next::Say(message))
@@ -281,7 +281,7 @@ impl Session {
         Ok(Next::Ask(Await::AttrValue { newfid, node, caller: caller.clone(), kind }, caller, ask))
     }
 
-    /// Entries of a directory on a device.
+    /// Encodes entries of a directory on a device.
     fn dirents(&self, entries: &[Entry], device: u64, count: usize) -> Vec<u8> {
         let mut data = Vec::with_capacity(count.min(64 << 10));
         for entry in entries {
@@ -302,13 +302,13 @@ impl Session {
         Ok(file.node)
     }
 
-    /// The group a client chooses for a new file, if clients are believed.
+    /// Returns the group that a client chooses for a new file, if clients' claims are trusted.
     fn group(&self, gid: u32) -> Option<u32> {
         (matches!(self.identity, Identity::Claimed(_)) && gid != u32::MAX).then_some(gid)
     }
 }
 
-/// What `Tsetattr` changes (`P9_ATTR_…`).
+/// Decodes the changes of `Tsetattr` (`P9_ATTR_…`).
 fn set_stat(message: &Tmessage<'_>) -> SetStat {
     let Tmessage::Setattr { valid, mode, uid, gid, size, .. } = *message else {
         unreachable!("{message:?} sets nothing");
@@ -366,8 +366,8 @@ fn made(code: u8, qid: Qid) -> Rmessage<'static> {
     }
 }
 
-/// The file system is 9P to the client: the host's own kind would make programs believe in limits
-/// and abilities (how many links, which locks) that a client does not have.
+/// Returns the statistics of the file system, with the type 9P: the type of the host would suggest
+/// limits and features (number of links, kinds of locks) that a client does not have.
 fn statfs(stat: &StatFs) -> Rmessage<'static> {
     const V9FS_MAGIC: u32 = 0x0102_1997;
     Rmessage::Statfs {

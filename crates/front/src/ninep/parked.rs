@@ -1,27 +1,27 @@
-//! Messages that came while the connection was at a limit, in order.
+//! Queue of messages that arrived while the connection was at a limit.
 
 use base::Buf;
 use std::collections::BTreeMap;
 
-/// Most messages that wait.
+/// Maximum number of parked messages.
 const MESSAGES_MAX: usize = 1024;
 
-/// Most bytes that wait, if the largest message is smaller.
+/// Maximum size of parked messages, bytes, unless the largest message is larger.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Whole messages that wait to become calls.
+/// Whole messages waiting to become calls.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
-    /// By order of arrival.
+    /// Messages by order of arrival.
     messages: BTreeMap<u64, Buf>,
-    /// The order of arrival of each tag's message.
+    /// Order of arrival of the message of each tag.
     tags: BTreeMap<u16, u64>,
     next: u64,
     bytes: usize,
 }
 
 impl Parked {
-    /// Memory of the messages, bytes.
+    /// Returns the memory of the messages, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -30,13 +30,13 @@ impl Parked {
         self.messages.is_empty()
     }
 
-    /// Whether there is room for a message of this size, where the largest has `msize`.
+    /// Returns whether there is room for a message of this size, given the maximum message size.
     pub(super) fn has_room(&self, size: usize, msize: usize) -> bool {
         let room = self.messages.len() < MESSAGES_MAX;
         self.is_empty() || room && self.bytes + size <= msize.max(BYTES_MAX)
     }
 
-    /// Adds a message, whose tag must not be here.
+    /// Adds a message, whose tag must be unique.
     pub(super) fn push(&mut self, message: Buf) {
         let before = self.tags.insert(super::tag_of(&message), self.next);
         assert!(before.is_none(), "one message of each tag");
@@ -45,7 +45,7 @@ impl Parked {
         self.next += 1;
     }
 
-    /// The oldest message.
+    /// Returns the oldest message.
     pub(super) fn first(&self) -> Option<&[u8]> {
         self.messages.first_key_value().map(|(_, message)| &**message)
     }
@@ -62,7 +62,7 @@ impl Parked {
         self.tags.contains_key(&tag)
     }
 
-    /// Takes out the message of a tag.
+    /// Removes the message with a tag.
     pub(super) fn remove(&mut self, tag: u16) -> Option<Buf> {
         let number = self.tags.remove(&tag)?;
         let message = self.messages.remove(&number).expect("a tag's message is here");

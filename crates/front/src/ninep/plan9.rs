@@ -1,4 +1,4 @@
-//! The messages of 9P2000 that 9P2000.L does without: open, create, stat, wstat, and directories
+//! Messages of 9P2000 that are not part of 9P2000.L: open, create, stat, wstat, and directories
 //! that are read like files.
 
 #![allow(
@@ -39,7 +39,7 @@ impl Session {
                 Ok(Next::Ask(Await::Stat { fid }, self.caller(fid)?, ask))
             }
             Tmessage::Wstat { fid, stat } => self.wstat(tag, fid, &stat),
-            // The messages of 9P2000.L.
+            // Messages of 9P2000.L.
             _other => Err(Error::Unsupported),
         }
     }
@@ -107,7 +107,7 @@ impl Session {
             }
             (Await::Wstat { rename: None, .. }, Reply::Done | Reply::Stat(_))
             | (Await::Success { .. }, Reply::Done) => encode(tag, &bare(127)),
-            // Trees answer what was asked.
+            // The kind of a reply follows from the request.
             (awaits, reply) => unreachable!("{reply:?} for {awaits:?}"),
         };
         Ok(Next::Say(message))
@@ -120,7 +120,7 @@ impl Session {
         encode(tag, &Rmessage::Stat { stat })
     }
 
-    /// Makes a file or directory; its permissions are no wider than its directory's (open(5)).
+    /// Creates a file or directory; its permissions are no wider than its directory's (open(5)).
     fn create(
         &mut self,
         claim: Claim,
@@ -194,7 +194,7 @@ impl Session {
         }
         match (is_nothing(&set), rename, file.open()) {
             (true, Some(name), _) => self.wstat_rename(fid, name),
-            // A stat that changes nothing asks for durability (stat(5)).
+            // A stat without changes requests durability (stat(5)).
             (true, None, Some(open)) => {
                 let ask = Ask::Sync { open, data_only: false };
                 Ok(Next::Ask(Await::Success { code: 127 }, file.caller.clone(), ask))
@@ -216,7 +216,7 @@ impl Session {
         Ok(Next::Ask(Await::WstatRename { fid, name }, file.caller.clone(), ask))
     }
 
-    /// Reads a directory: whole entries, from the start or from where the last read ended.
+    /// Reads a directory: whole entries, from the start or from the end of the last read.
     pub(super) fn read_entries(&mut self, tag: u16, fid: u32, offset: u64, count: u32) -> Started {
         let file = self.fids.get_mut(fid)?;
         let Openness::Directory { open, cursor, .. } = &mut file.openness else {
@@ -231,8 +231,8 @@ impl Session {
         if !cursor.ahead.is_empty() {
             return self.entries_read(tag, fid, count as usize, Vec::new());
         }
-        // An entry with its attributes takes about three times as much as without: what does not
-        // fit the answer is kept in the fid.
+        // An entry with its attributes takes about three times as much as without: the excess is
+        // kept in the fid.
         let count = self.listed(count);
         let ask = Ask::List { open, cookie, bytes_max: count / 3, with_stat: true };
         Ok(Next::Ask(Await::ReadEntries { fid, count }, self.caller(fid)?, ask))

@@ -1,4 +1,4 @@
-//! What both dialects do alike: attach, walk, read, write, clunk, remove.
+//! Messages common to both dialects: attach, walk, read, write, clunk, remove.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -17,20 +17,21 @@ use wire::ninep::{
     IO_HEADER_SIZE, NO_FID, NO_UID, Names, READ_HEADER_SIZE, Rmessage, Tmessage, read_header,
 };
 
-/// A message that begins a call, or is answered at once.
+/// Result of starting or resuming a call.
 pub(super) type Started = Result<Next, Error>;
 
-/// The directory to attach to for who wants to command the server: that of its service files.
+/// Directory to attach to for administrative access: that of the service files.
 const COMMANDS: &[u8] = b".upcall";
 
-/// Longest path to attach to, bytes, as of Linux, and names. It is walked at once.
+/// Maximum length of a path to attach to, bytes, as in Linux, and maximum number of names. It is
+/// walked at once.
 const PATH_MAX: usize = 4096;
 const PATH_NAMES_MAX: usize = 256;
 
 const READ_HEADROOM: u32 = READ_HEADER_SIZE as u32;
 
 impl Session {
-    /// Begins a call for a message (all but `Tversion` and `Tflush`).
+    /// Starts a call for a message (any except `Tversion` and `Tflush`).
     pub(super) fn start(
         &mut self,
         dialect: Dialect,
@@ -57,7 +58,7 @@ impl Session {
         }
     }
 
-    /// Moves a call on with the answer it waited for.
+    /// Resumes a call with the reply that it waited for.
     pub(super) fn resume(
         &mut self,
         tag: u16,
@@ -123,8 +124,8 @@ impl Session {
         }
     }
 
-    /// Attach (attach(5)). The place may be a path within the tree, or the served directory's own
-    /// path on the host, which is what diod's clients name.
+    /// Starts an attach (attach(5)). The path is relative to the tree, or begins with the served
+    /// directory's path on the host, as in diod's clients.
     fn attach(&self, fid: u32, afid: u32, uname: &[u8], aname: &[u8], uid: Option<u32>) -> Started {
         self.fids.expect_free(fid)?;
         if afid != NO_FID {
@@ -155,8 +156,8 @@ impl Session {
         Ok(self.attach_as(fid, caller, path))
     }
 
-    /// Goes to where a client attaches. Who is known to the kernel and attaches to the service
-    /// files themselves may command.
+    /// Walks to the directory to attach to. A client with a verified identity that attaches to the
+    /// service files gets administrative access.
     fn attach_as(&self, fid: u32, caller: Caller, path: Vec<Name>) -> Next {
         let asks = path.iter().find(|name| name.plain()).is_some_and(|n| n.as_bytes() == COMMANDS);
         let caller = match caller {
@@ -169,7 +170,7 @@ impl Session {
         Next::Ask(Await::Attach { fid, caller: caller.clone() }, caller, ask)
     }
 
-    /// The path within the tree that a client means.
+    /// Returns the path within the tree.
     fn inner<'a>(&self, aname: &'a [u8]) -> &'a [u8] {
         let path = &self.export.path[..];
         let served = path.strip_suffix(b"/").unwrap_or(path);
@@ -182,13 +183,14 @@ impl Session {
     fn walk(&mut self, fid: u32, newfid: u32, names: &Names<'_>) -> Started {
         let file = self.fids.get(fid)?;
         file.expect_no_attr()?;
-        // An open fid may not move; that it may not even be walked from (walk(5)) no server checks.
+        // An open fid cannot be moved; walking from one is an error, too (walk(5)), which no server
+        // checks.
         match newfid == fid {
             true if file.open().is_some() => return Err(Error::Invalid),
             true => self.fids.expect_walk()?,
             false => self.fids.expect_free(newfid)?,
         }
-        // A name that no file can have ends the walk where it stands.
+        // An invalid name ends the walk before it.
         let good = names.as_slice().iter().map_while(|name| Name::new(name).ok());
         let good: Vec<Name> = good.collect();
         if let (true, Some(first)) = (good.is_empty(), names.as_slice().first()) {
@@ -200,7 +202,7 @@ impl Session {
         Ok(Next::Ask(awaits, caller, Ask::Walk { from, names: good }))
     }
 
-    /// Binds the end of a whole walk.
+    /// Binds the end of a complete walk.
     fn walked(
         &mut self,
         fid: u32,
@@ -269,7 +271,7 @@ impl Session {
         }
     }
 
-    /// Clunk: the fid is gone whatever comes of it (clunk(5)).
+    /// Clunks a fid, which is gone in any case (clunk(5)).
     fn clunk(&mut self, tag: u16, fid: u32, out: &mut Vec<Output>) -> Started {
         let mut file = self.fids.remove(fid)?;
         match std::mem::replace(&mut file.openness, Openness::Closed) {
@@ -303,8 +305,8 @@ impl Session {
         }
     }
 
-    /// Remove: the fid is gone whatever comes of it (remove(5)). That of an attribute stands for no
-    /// file.
+    /// Removes the file of a fid, which is gone in any case (remove(5)). A fid of an attribute has
+    /// no file.
     fn remove(&mut self, fid: u32, out: &mut Vec<Output>) -> Started {
         let file = self.fids.remove(fid)?;
         if let Err(error) = file.expect_no_attr() {
@@ -315,7 +317,7 @@ impl Session {
         Ok(Next::Ask(Await::Remove { code: REMOVE, file }, caller, Ask::RemoveNode { node }))
     }
 
-    /// What a fid keeps of a name: 9P2000.L never asks for it.
+    /// Returns the name to keep in a fid: 9P2000.L never needs it.
     pub(super) fn fid_name(&self, name: &[u8]) -> Vec<u8> {
         match self.state {
             State::Ready(Dialect::Plan9) | State::Parting(Dialect::Plan9) => name.to_vec(),
@@ -330,7 +332,7 @@ impl Session {
         translate::qid(stat, self.export.device)
     }
 
-    /// The largest transfer that one message holds.
+    /// Returns the maximum data size of a message.
     pub(super) fn iounit(&self) -> u32 {
         assert!(self.msize > IO_HEADER_SIZE, "a message holds data");
         self.msize - IO_HEADER_SIZE
@@ -340,7 +342,8 @@ impl Session {
 const CLUNK: u8 = 121;
 const REMOVE: u8 = 123;
 
-/// The number of a user whose name is one: clients that know no name for their user send that.
+/// Returns the number of a user whose name is numeric: clients without a name for their user send
+/// that.
 fn uid_of(uname: &[u8]) -> Option<u32> {
     let digits = uname.iter().all(u8::is_ascii_digit).then_some(uname)?;
     let uid = str::from_utf8(digits).ok()?.parse().ok()?;
@@ -351,8 +354,8 @@ fn identify(fid: u32, path: Vec<Name>, who: Who) -> Next {
     Next::Ask(Await::Identify { fid, path }, Caller::Server, Ask::Identify { who })
 }
 
-/// There is no authentication yet. Clients that offer it go on without when they are told so in
-/// these words (9P2000) or by this number, `ENOENT` (diod's clients).
+/// Refuses authentication, which is unsupported. Clients that offer it continue without after this
+/// text (9P2000) or this number, `ENOENT` (diod's clients).
 fn refuse_auth(dialect: Dialect, tag: u16) -> Buf {
     let ename = b"authentication not required";
     match dialect {
@@ -363,7 +366,8 @@ fn refuse_auth(dialect: Dialect, tag: u16) -> Buf {
     }
 }
 
-/// Setting an attribute to nothing where it must exist is how Linux's client removes it.
+/// Sets an attribute. An empty value that must replace an existing one means a removal by Linux's
+/// client.
 fn set_attr(node: NodeId, name: Vec<u8>, value: Vec<u8>, create: Option<bool>) -> Ask {
     match create {
         Some(false) if value.is_empty() => Ask::RemoveAttr { node, name },
@@ -379,7 +383,7 @@ fn removed(tag: u16, code: u8, result: Result<Reply, Error>) -> Started {
     }
 }
 
-/// The answers that carry nothing but success, or one qid, by their type byte.
+/// Returns responses that carry only success, or one qid, by their type.
 pub(super) fn bare(code: u8) -> Rmessage<'static> {
     match code {
         21 => Rmessage::Rename {},

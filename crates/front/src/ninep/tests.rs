@@ -40,7 +40,7 @@ fn stat(kind: Kind) -> Stat {
     Stat { kind, device: 1, inode: 7, size: 3, mode: 0o644, ..Stat::default() }
 }
 
-/// A client and a tree in one: says messages, answers questions, and writes down what it sees.
+/// A client and a tree in one: sends messages, replies to the session, and records the trace.
 struct Lab {
     session: Session,
     text: String,
@@ -61,7 +61,7 @@ impl Lab {
         let mut out = Vec::new();
         self.session.step(Instant(0), input, &mut out);
         self.session.check();
-        // Types stand in the messages as well.
+        // Types are part of the messages, too.
         let others = out.iter().filter(|output| !matches!(output, Output::Replied(_)));
         let out: Vec<String> = others.map(show).collect();
         self.text += &format!("{label}: {}\n", out.join(", "));
@@ -148,8 +148,7 @@ fn a_file_is_read() {
     .assert_eq(&lab.text);
 }
 
-/// All that is said, as it is on the wire, when `reply` answers a read; and how many bytes count
-/// when it is sent.
+/// Returns all bytes sent when `reply` answers a read; and the bytes that count when it is sent.
 fn read_on_the_wire(version: &[u8], reply: Reply) -> (Vec<u8>, usize) {
     let mut session = session(Identity::Fixed(Caller::Server));
     let (msize, uname, aname) = (8192, &b"me"[..], &b""[..]);
@@ -324,7 +323,7 @@ fn the_served_path_ends_where_a_name_ends() {
     }
 }
 
-/// A file is open as fid 1, and as many reads of it hang as there may be calls.
+/// A session with a file open as fid 1, and the maximum number of calls, all of them hanging reads.
 fn at_the_limit() -> Lab {
     let mut lab = Lab::linux();
     lab.attach();
@@ -498,7 +497,7 @@ fn a_fid_clunked_while_it_is_opened_keeps_nothing_open() {
     .assert_eq(&lab.text);
 }
 
-/// Answers of a session to a message.
+/// Returns the outputs of a session for a message.
 fn said(session: &mut Session, what: Tmessage<'_>) -> Vec<Output> {
     let mut out = Vec::new();
     session.step(Instant(0), Input::Received(message(1, what)), &mut out);
@@ -641,7 +640,7 @@ fn states_md_is_fresh() {
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/ninep/states.md"));
 }
 
-/// A session in a state, with or without a call under way.
+/// A session in a state, with or without a call in flight.
 fn sample(state: State, busy: bool) -> Session {
     let mut session = session(Identity::Fixed(Caller::Server));
     session.state = state;
@@ -654,8 +653,8 @@ fn sample(state: State, busy: bool) -> Session {
     session
 }
 
-/// Whatever a client says and a tree answers, every node and open file that was handed out is
-/// given back once, and every question gets its end.
+/// Under random clients and trees, every node and open file is released once, and every request is
+/// completed.
 #[test]
 fn nothing_that_was_handed_out_is_kept() {
     let first = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
@@ -665,7 +664,7 @@ fn nothing_that_was_handed_out_is_kept() {
     }
 }
 
-/// The other side of the questions: which are open, and what has been handed out.
+/// Bookkeeping: outstanding requests, and resources handed out.
 #[derive(Default)]
 struct Books {
     asked: BTreeMap<u32, Ask>,

@@ -1,4 +1,4 @@
-//! Between the words of 9P and of file requests.
+//! Translation between 9P and file requests.
 
 use base::{Access, Caller, Error, Kind, Stat};
 use wire::ninep::Qid;
@@ -6,7 +6,7 @@ use wire::ninep::Qid;
 #[cfg(test)]
 mod tests;
 
-/// The Linux `errno` of an error (9P2000.L sends it as it is).
+/// Returns the Linux `errno` of an error, as sent in 9P2000.L.
 pub(super) fn errno(error: Error) -> u32 {
     match error {
         Error::NotPermitted => 1,
@@ -36,7 +36,7 @@ pub(super) fn errno(error: Error) -> u32 {
         Error::Loop => 40,
         Error::NoAttribute => 61,
         Error::Unsupported => 95,
-        // EHOSTDOWN, for a server that is mounted: ECONNRESET would seem to be of this connection.
+        // EHOSTDOWN, for a mounted server: ECONNRESET would suggest the client's own connection.
         Error::Disconnected => 112,
         Error::TimedOut => 110,
         Error::Stale => 116,
@@ -44,9 +44,10 @@ pub(super) fn errno(error: Error) -> u32 {
     }
 }
 
-/// What identifies a file to 9P clients. Inodes of the served directory's own device are shown as
-/// they are; those of others are moved out of their way. A file that comes through several servers
-/// is moved by each, perhaps each time for the same device: doing it twice must undo nothing.
+/// Returns the identity of a file for 9P clients. Inode numbers of the served directory's own
+/// device are unchanged; those of others are mapped to a disjoint range. A file that passes through
+/// several servers is mapped by each, perhaps each time for the same device: applying the map twice
+/// must not undo it.
 pub(super) fn qid(stat: &Stat, device: u64) -> Qid {
     let kind = match stat.kind {
         Kind::Directory => Qid::DIR,
@@ -60,11 +61,11 @@ pub(super) fn qid(stat: &Stat, device: u64) -> Qid {
     Qid { kind, version: (version ^ version >> 32) as u32, path }
 }
 
-/// The flags of `Tlopen` and `Tlcreate`, which are Linux's of `open(2)` on most machines.
+/// Flags of `Tlopen` and `Tlcreate`, which are Linux's for `open(2)` on most machines.
 pub(super) mod flags {
-    /// Must not exist.
+    /// The file must not exist.
     pub(in super::super) const EXCL: u32 = 0o200;
-    /// Must be a directory.
+    /// The file must be a directory.
     pub(in super::super) const DIRECTORY: u32 = 0o200_000;
     pub(super) const TRUNC: u32 = 0o1000;
     pub(super) const APPEND: u32 = 0o2000;
@@ -72,7 +73,7 @@ pub(super) mod flags {
     pub(super) const SYNC: u32 = 0o4_000_000;
 }
 
-/// How Linux flags open a file.
+/// Decodes Linux open flags.
 pub(super) fn linux_access(flags: u32) -> Result<Access, Error> {
     let (read, write) = match flags & 3 {
         0 => (true, false),
@@ -89,7 +90,7 @@ pub(super) fn linux_access(flags: u32) -> Result<Access, Error> {
     })
 }
 
-/// Whether an attribute must be new or must exist (setxattr(2)).
+/// Returns whether an attribute must be new or must exist (setxattr(2)).
 pub(super) fn attr_flags(flags: u32) -> Result<Option<bool>, Error> {
     match flags {
         0 => Ok(None),
@@ -99,7 +100,7 @@ pub(super) fn attr_flags(flags: u32) -> Result<Option<bool>, Error> {
     }
 }
 
-/// How a Plan 9 mode opens a file (open(5)), and whether it is removed when closed.
+/// Decodes a Plan 9 open mode (open(5)), and whether the file is removed on close.
 pub(super) fn plan9_access(mode: u8) -> Result<(Access, bool), Error> {
     const TRUNCATE: u8 = 0x10;
     const REMOVE: u8 = 0x40;
@@ -115,7 +116,8 @@ pub(super) fn plan9_access(mode: u8) -> Result<(Access, bool), Error> {
     Ok((Access { read, write, truncate, ..Access::default() }, mode & REMOVE != 0))
 }
 
-/// Whether a user may execute a file, by its mode bits; the server itself may what anybody may.
+/// Returns whether a user may execute a file, by its mode bits; for the server itself any execute
+/// bit suffices.
 pub(super) fn may_execute(caller: &Caller, stat: &Stat) -> bool {
     let bits = match caller {
         Caller::Server => 0o111,
@@ -127,7 +129,7 @@ pub(super) fn may_execute(caller: &Caller, stat: &Stat) -> bool {
     stat.kind == Kind::Directory || stat.mode & bits != 0
 }
 
-/// A device number from its halves, in Linux's encoding (`makedev(3)`).
+/// Encodes a device number as Linux does (`makedev(3)`).
 pub(super) fn device(major: u32, minor: u32) -> u64 {
     let (major, minor) = (u64::from(major), u64::from(minor));
     (major & 0xffff_f000) << 32 | (major & 0xfff) << 8 | (minor & 0xffff_ff00) << 12 | minor & 0xff

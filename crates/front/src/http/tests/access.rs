@@ -1,4 +1,4 @@
-//! Accounts of requests for metrics and the access log, and hosts that are let in.
+//! Accounting of requests for metrics and the access log, and permitted hosts.
 
 use super::*;
 use crate::Account;
@@ -34,7 +34,7 @@ fn each_request_is_accounted_for_once_with_its_content() {
     assert_eq!((&*line.method, &*line.target, line.minor), ("GET", "/f%20g", 1));
     assert_eq!((line.agent.as_deref(), line.referer.as_deref()), (Some("test"), None));
 
-    // A client that leaves before the response, and a request that cannot be understood.
+    // A client that disconnects before the response, and an undecodable request.
     assert!(accounts(&mut session, 6000, request(get)).is_empty());
     let all = accounts(&mut session, 7000, Input::Lost);
     assert_eq!(all.iter().map(|it| it.status).collect::<Vec<_>>(), [499]);

@@ -1,4 +1,4 @@
-//! Limits of the memory and work of one session, and answers that do not end as they began.
+//! Limits of memory and work of a session, and responses whose outcome differs from their start.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn entries(from: u64, count: u64) -> Vec<base::op::Entry> {
     (from..from + count).map(entry).collect()
 }
 
-/// Answers all that is asked about a directory of so many entries, while the client takes nothing.
+/// Replies to all requests for a directory of this many entries, while the client takes nothing.
 fn list(lab: &mut Lab, count: u64) -> usize {
     let (mut next, mut peak) = (0, 0);
     loop {
@@ -132,7 +132,7 @@ fn what_calls_itself_empty_and_is_not_is_sent_whole() {
             assert!(lab.text.contains("Read 12"), "{}", lab.text);
         }
     }
-    // It is empty indeed.
+    // It is really empty.
     let mut lab = Lab::new();
     lab.say("HEAD /f HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.answer(fetched(0, 0, None));

@@ -1,8 +1,8 @@
-//! Removals, and what is told of changes that fail.
+//! Removals, and the responses to failed changes.
 
 use super::*;
 
-/// Up to the open directory.
+/// Advances a removal to the open directory.
 fn begin_delete(lab: &mut Lab, fields: &str) {
     lab.say(&format!("DELETE /d/f HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
     let directory = Stat { kind: Kind::Directory, ..file(0) };
@@ -35,7 +35,7 @@ fn a_removal_is_durable_before_it_is_acknowledged() {
     .assert_eq(&lab.text);
 }
 
-/// What is told of each way in which an upload and a removal fail.
+/// Responses to each failure of an upload and a removal.
 #[test]
 fn an_error_says_whether_the_change_was_made() {
     let told = |lab: &mut Lab, answers: &[Result<Reply, Error>]| {

@@ -13,7 +13,7 @@ fn directory(open: u64) -> Result<Reply, Error> {
     Ok(Reply::Fetched(stat, Buf::default(), Some(OpenId(open))))
 }
 
-/// The bytes that a session says in answer to these replies.
+/// Returns the bytes that a session sends for these replies.
 fn said(
     session: &mut Session,
     path: &str,
@@ -91,7 +91,7 @@ fn an_index_page_is_shown_in_place_of_its_directory() {
     session.export.web.index = true;
     let page = said(&mut session, "/d/", "", vec![directory(5), fetched(3, 3, None)]);
     assert!(page.ends_with("\r\n\r\nxxx") && page.contains("Content-Type: text/html"), "{page}");
-    // Without one, and for programs, the directory is listed.
+    // Without an index page, and for programs, the directory is listed.
     let none = || vec![Ok(Reply::Entries(Vec::new()))];
     let missing = [vec![directory(5), Err(Error::NotFound)], none()].concat();
     assert!(said(&mut session, "/d/", "", missing).contains("<title>/d/</title>"));

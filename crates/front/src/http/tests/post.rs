@@ -1,10 +1,10 @@
-//! Programs that run beside the data.
+//! Programs run beside the data.
 
 use super::*;
 
 pub(super) const POST: &str = "POST /.upcall/storelets";
 
-/// Up to the program's first word; its body is `body`.
+/// Advances a run to the program's first output; its body is `body`.
 pub(super) fn begin_post(lab: &mut Lab, query: &str, body: &str) {
     let length = body.len();
     let fields = format!("Host: localhost\r\nContent-Length: {length}\r\n");
@@ -48,7 +48,7 @@ fn a_program_is_sent_and_answers() {
     .assert_eq(&lab.text);
 }
 
-/// All bytes that are said of a program that says this.
+/// Returns all bytes sent for a program with these frames.
 fn said_of(frames: &[(Frame, &str)], query: &str) -> String {
     let mut session = session();
     let request =
@@ -136,7 +136,7 @@ fn what_cannot_be_posted_is_refused() {
     assert!(lab.text.contains("404 Not Found"), "{}", lab.text);
 }
 
-/// What a program is asked, what it was given, and what it has said.
+/// Bookkeeping: outstanding requests, open resources, and output.
 #[derive(Default)]
 struct Books {
     asked: std::collections::BTreeMap<u32, Ask>,
@@ -188,7 +188,7 @@ impl Books {
             Ask::Read { .. } => {
                 let frame = &frames[rng.usize(0..frames.len())];
                 let cut = if rng.bool() { frame.len() } else { rng.usize(0..frame.len()) };
-                // Sometimes only a part of a frame, which nothing that makes sense follows.
+                // Sometimes a partial frame, after which nothing can be decoded.
                 Reply::Data(Buf::from(&frame[..cut]))
             }
             Ask::Write { data, .. } => Reply::Written(data.len() as u32),
@@ -197,8 +197,8 @@ impl Books {
     }
 }
 
-/// Whatever clients say and programs do, what was opened is closed once, and every question gets
-/// its end.
+/// Under random clients and programs, every open file is closed once, and every request is
+/// completed.
 #[test]
 fn no_program_is_kept() {
     for seed in 0..500 {
@@ -230,7 +230,7 @@ fn no_program_is_kept() {
         let mut out = Vec::new();
         if !session.is_over() {
             session.step(Instant(0), Input::Lost, &mut out);
-            // One that closes has cancelled what it could.
+            // A session that closes has cancelled its calls where possible.
             out.retain(|output| !matches!(output, Output::Cancel(_)));
         }
         books.take(out);
@@ -244,7 +244,7 @@ fn no_program_is_kept() {
     }
 }
 
-/// Something that a client says: a request, a part of one, or nonsense.
+/// Random client data: a request, a part of one, or garbage.
 fn posted(rng: &mut Rng) -> Buf {
     let heads = [
         "POST /.upcall/storelets HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n",

@@ -1,8 +1,8 @@
-//! Operations on replicated services, and what becomes final in them.
+//! Operations on replicated services, and their event streams.
 
 use super::*;
 
-/// Up to the answer to the first operation: not said yet.
+/// Advances to the response to the first operation, which is not sent yet.
 pub(super) fn begin_operation(lab: &mut Lab, fields: &str, body: &str) {
     let length = body.len();
     let fields = format!("Host: localhost\r\nContent-Length: {length}\r\n{fields}");
@@ -24,7 +24,7 @@ impl Lab {
     }
 }
 
-/// The second one finds the file open; what is wrong with one is a status of its own.
+/// The second operation finds the file open; an error of a single one determines the status.
 #[test]
 fn a_connection_is_a_session() {
     let mut lab = Lab::new();
@@ -58,7 +58,7 @@ fn a_connection_is_a_session() {
     .assert_eq(&lab.text);
 }
 
-/// Who listens holds nothing while nothing is told, who posts what came of it.
+/// A pending subscription holds no memory; an operation holds its responses.
 #[test]
 fn what_waits_counts_for_what_is_held() {
     let mut lab = Lab::new();
@@ -94,7 +94,7 @@ fn a_body_comes_in_parts_and_its_client_may_leave() {
     .assert_eq(&lab.text);
 }
 
-/// One that writes down what is written to services, and all that is said.
+/// Records the data written to services, and all output.
 #[derive(Default)]
 struct Books {
     written: Vec<String>,
@@ -102,7 +102,7 @@ struct Books {
 }
 
 impl Books {
-    /// A request, and the answers of the tree to all that it asks; an error is that of the file.
+    /// Steps a session with a request and the replies of the tree; an error is that of the file.
     fn step(&mut self, session: &mut Session, request: &str, replies: Vec<Result<Reply, Error>>) {
         let received = Input::Received(Buf::from(request.as_bytes()));
         let answers = replies.into_iter().flat_map(|reply| match reply {
@@ -131,7 +131,7 @@ fn request(service: &str, fields: &str) -> String {
     )
 }
 
-/// The answers up to the operation's.
+/// Replies of the tree up to the response to the operation.
 fn replies(is_open: bool, answer: &str) -> Vec<Result<Reply, Error>> {
     let walked = Ok(Reply::Walked(vec![file(0); 3], Some(NodeId(5))));
     let opened = Ok(Reply::Opened(OpenId(7), file(0)));
@@ -140,7 +140,7 @@ fn replies(is_open: bool, answer: &str) -> Vec<Result<Reply, Error>> {
     found.into_iter().chain([Ok(Reply::Written(20)), answer]).collect()
 }
 
-/// What was seen on another connection travels in a cookie, both ways.
+/// State seen on another connection is transferred in a cookie, both ways.
 #[test]
 fn a_token_comes_and_goes_in_a_cookie() {
     let (mut session, mut books) = (session(), Books::default());
@@ -151,7 +151,7 @@ fn a_token_comes_and_goes_in_a_cookie() {
     assert!(books.said.contains(cookie), "{}", books.said);
 }
 
-/// A connection is a session with each service that it asks, whatever it asks between.
+/// A connection is a session with each service, also when requests to several alternate.
 #[test]
 fn a_connection_knows_what_it_has_seen_of_each_service() {
     let names = ["hits", "plan"].map(|name| Name::new(name.as_bytes()).expect("a name"));
@@ -161,7 +161,7 @@ fn a_connection_knows_what_it_has_seen_of_each_service() {
     books.step(&mut session, &hits, replies(false, "{\"token\":\"7f-1:1\"}"));
     books.step(&mut session, &plan, replies(false, "{\"token\":\"8-1:5\"}"));
     books.step(&mut session, &hits, replies(false, "{\"token\":\"7f-1:2\"}"));
-    // A file that fails is not kept; what was seen is.
+    // A file that fails is closed; the tokens are retained.
     books.step(&mut session, &hits, vec![Err(Error::Io)]);
     books.step(&mut session, &hits, replies(false, "{\"token\":\"7f-1:3\"}"));
     books.step(&mut session, &hits, replies(true, "{\"error\":\"\",\"reason\":\"busy\"}"));
@@ -170,7 +170,7 @@ fn a_connection_knows_what_it_has_seen_of_each_service() {
     assert_eq!(books.written, expected);
 }
 
-/// What a session has seen is lost with a replica: it is over, here and at its client.
+/// A session that has seen a lost operation is over, on both sides.
 #[test]
 fn a_session_that_has_seen_what_is_lost_begins_anew() {
     let (mut session, mut books) = (session(), Books::default());
@@ -179,7 +179,7 @@ fn a_session_that_has_seen_what_is_lost_begins_anew() {
     books.step(&mut session, &request("hits", ""), replies(true, lost));
     let cookie = "Set-Cookie: upcall-hits=; Path=/services/hits; Max-Age=0; SameSite=Strict";
     assert!(books.said.contains(cookie), "{}", books.said);
-    // The file fails, and another one is opened: nothing stands in front.
+    // The file fails, and another one is opened: no token precedes the operations.
     books.step(&mut session, &request("hits", ""), vec![Err(Error::Io)]);
     books.step(&mut session, &request("hits", ""), replies(false, "{\"value\":1}"));
     assert_eq!(books.written.last().map(String::as_str), Some("read\n"));
@@ -197,13 +197,14 @@ fn a_cookie_that_makes_no_sense_is_an_error() {
     assert_eq!(books.written, ["after x y\nread\n"]);
     assert!(books.said.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{}", books.said);
     assert!(books.said.ends_with(&format!("{answer}\n")), "{}", books.said);
-    // Without it the connection goes on, with another file.
+    // Without the token the connection continues, with another file.
     books.step(&mut session, &request("hits", ""), replies(false, "{\"value\":1}"));
     assert_eq!(books.written.last().map(String::as_str), Some("read\n"));
     assert!(books.said.contains("HTTP/1.1 200 OK"), "{}", books.said);
 }
 
-/// The operations and the read of their answers are asked for at once, so either may end first.
+/// The write of the operations and the read of the responses are concurrent, so either may end
+/// first.
 #[test]
 fn answers_may_come_before_the_operations_are_taken() {
     let mut lab = Lab::new();
@@ -211,7 +212,7 @@ fn answers_may_come_before_the_operations_are_taken() {
     lab.opened();
     lab.line("{\"value\":5}\n");
     lab.written();
-    // Not taken: the read is stopped, and ends before anything else is asked.
+    // Not accepted: the read is cancelled, and ends before the next request.
     begin_operation(&mut lab, "", "add 6");
     lab.step("<- not taken", Input::Answered(FEED, Err(Error::NoMemory)));
     lab.answer(Err(Error::Cancelled));
@@ -276,7 +277,7 @@ fn a_large_body_is_cut_in_turns() {
         lab.step("turn", Input::Tick);
     }
     assert!(lab.text.ends_with("turn: \nturn: ask 0 Walk\n"), "{}", lab.text);
-    // Its client leaves, or the server ends.
+    // The client disconnects, or the server shuts down.
     for input in [Input::Lost, Input::Ended, Input::Drain] {
         let mut lab = begun();
         let is_lost = matches!(input, Input::Lost);
@@ -287,7 +288,7 @@ fn a_large_body_is_cut_in_turns() {
         }
         assert_eq!(lab.text.contains("ask 0 Walk"), !is_lost, "{}", lab.text);
     }
-    // What is wrong may be far behind.
+    // The error may be far behind.
     let mut lab = Lab::new();
     begin_operation(&mut lab, "", &("{\"op\": 1}\n".repeat(10_000) + "{"));
     lab.text.clear();

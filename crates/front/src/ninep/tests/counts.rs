@@ -1,10 +1,11 @@
-//! What counts against the limits of a connection.
+//! Accounting of the limits of a connection.
 
 use super::*;
+use crate::ninep::fid::RELEASES_MAX;
 use base::SAYING_DEVICES;
 
-/// What a read that waits counts, of a file with these attributes; its answer counts when it is
-/// there.
+/// Returns the bytes that a pending read of a file with these attributes counts; its reply counts
+/// when it arrives.
 fn counted(stat: &Stat) -> usize {
     let mut lab = Lab::linux();
     lab.attach();
@@ -30,7 +31,7 @@ fn a_read_that_waits_counts_for_what_is_held() {
     assert!(counted(&Stat { device: 1, ..coming }) > 5000, "it may be soon");
 }
 
-/// Bytes counted for a listing that waits, of a connection with so much memory left.
+/// Returns the bytes counted for a pending listing, of a connection with this much memory left.
 fn listing(spare: usize) -> usize {
     let mut lab = Lab::linux();
     lab.session = Session::new(
@@ -69,7 +70,7 @@ fn a_fid_that_is_open_counts_as_two() {
         }
         lab.text.contains("RWalk 2")
     };
-    // With the one that is attached there are six; opening two of them makes eight handles.
+    // There are six with the attached one; opening two of them makes eight handles.
     assert!((2..7).all(|fid| walk(&mut lab, fid)));
     for fid in 2..4 {
         lab.say(10 + fid as u16, Tmessage::Lopen { fid, flags: 0 });
@@ -119,11 +120,11 @@ fn walks_under_way_count_as_fids() {
         lab.say(tag, Tmessage::Walk { fid: 1, newfid: tag.into(), names });
         !lab.text.contains(&format!("Rlerror {tag} (24)"))
     };
-    // With the one that is attached there are eight.
+    // There are eight with the attached one.
     assert!((2..8).all(|tag| walk(&mut lab, tag)));
     assert_eq!(lab.session.handles(), 7);
     assert!(walk(&mut lab, 8) && !walk(&mut lab, 9));
-    // Its node comes all the same.
+    // Its node arrives nevertheless.
     lab.say(10, Tmessage::Flush { oldtag: 8 });
     assert!(!walk(&mut lab, 9));
     lab.answer(0, Err(Error::NotFound));
@@ -157,7 +158,7 @@ fn messages_of_one_receive_are_begun_in_several_turns_while_others_have_some() {
 fn attributes_that_are_not_whole_count_and_are_few_when_memory_is_short() {
     let mut lab = Lab::linux();
     lab.attach();
-    // The client takes all that is said to it.
+    // The client takes everything sent to it.
     let take = |lab: &mut Lab| {
         while lab.session.unsent() > 0 {
             let input = Input::Sent(lab.session.unsent());
@@ -218,7 +219,7 @@ fn the_attributes_that_fids_hold_are_bounded() {
     .assert_eq(&lab.text);
 }
 
-/// A session with so many fids besides the one of the root.
+/// A session with this many fids besides the one of the root.
 fn with_fids(count: u32) -> Lab {
     let mut lab = Lab::linux();
     let limits = Limits { fids: 10_000, handles: 10_000, ..export().limits };
@@ -233,7 +234,7 @@ fn with_fids(count: u32) -> Lab {
     lab
 }
 
-/// Number of nodes given back since the last look.
+/// Returns the number of nodes released since the last call.
 fn released(lab: &mut Lab) -> usize {
     std::mem::take(&mut lab.text).matches("release ").count()
 }
@@ -243,13 +244,13 @@ fn fids_of_a_client_that_left_are_given_back_in_many_steps() {
     let mut lab = with_fids(999);
     lab.step("lost".to_owned(), Input::Lost);
     let mut sum = released(&mut lab);
-    assert!((1..=64).contains(&sum), "{sum} in one step");
+    assert!((1..=RELEASES_MAX).contains(&sum), "{sum} in one step");
     while let Some(at) = lab.session.deadline() {
         assert!(!lab.session.is_over() && at == Instant(0));
         assert_eq!(lab.session.handles(), 1000 - sum, "they count until they are given back");
         lab.step("tick".to_owned(), Input::Tick);
         let more = released(&mut lab);
-        assert!((1..=64).contains(&more), "{more} in one step");
+        assert!((1..=RELEASES_MAX).contains(&more), "{more} in one step");
         sum += more;
     }
     assert_eq!((sum, lab.session.handles(), lab.session.is_over()), (1000, 0, true));
@@ -257,15 +258,15 @@ fn fids_of_a_client_that_left_are_given_back_in_many_steps() {
 
 #[test]
 fn messages_wait_until_fids_of_the_version_before_are_given_back() {
-    let mut lab = with_fids(199);
+    let mut lab = with_fids(3 * RELEASES_MAX as u32 + 7);
     let version = || Tmessage::Version { msize: 1 << 20, version: b"9P2000.L" };
     lab.say(NO_TAG, version());
     assert!(lab.text.contains("RVersion"), "{}", lab.text);
     let (uname, aname) = (&b"me"[..], &b""[..]);
     lab.say(1, Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: Some(5) });
-    assert!(!lab.text.contains("ask") && released(&mut lab) == 128);
+    assert!(!lab.text.contains("ask") && released(&mut lab) == 2 * RELEASES_MAX);
     lab.step("tick".to_owned(), Input::Tick);
-    assert!(!lab.text.contains("ask") && released(&mut lab) == 64);
+    assert!(!lab.text.contains("ask") && released(&mut lab) == RELEASES_MAX);
     lab.step("tick".to_owned(), Input::Tick);
     assert!(lab.text.contains("ask 0"), "{}", lab.text);
     assert_eq!((released(&mut lab), lab.session.handles()), (8, 1));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A client that has asked to attach to a path.
+/// A client that has sent an attach with this path.
 fn attaching(path: &[u8]) -> Lab {
     let mut lab = Lab::linux();
     lab.text.clear();
@@ -37,7 +37,7 @@ fn a_path_to_attach_to_is_no_longer_than_linux_takes() {
     let deep = |names| attaching(&b"d/".repeat(names)).text;
     assert_eq!(deep(256), "TAttach 1: Rlerror 1 (36)\n");
     assert_eq!(deep(255), "TAttach 1: ask 0 Walk\n");
-    // The place where the tree is on the host does not count.
+    // The path of the tree on the host does not count.
     let within = [b"/srv", &long[1..]].concat();
     assert_eq!(attaching(&within).text, "TAttach 1: ask 0 Walk\n");
 }
