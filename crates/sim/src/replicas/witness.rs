@@ -1,4 +1,4 @@
-//! Somebody who listens to what becomes final at one replica, as long as it can be reached.
+//! A client that listens to the final operations of one replica, as long as it is reachable.
 
 use super::ledger::Ledger;
 use super::site::SERVICE;
@@ -10,14 +10,14 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What it waits for.
+/// State of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// For the time to connect.
+    /// Waiting for the time to connect.
     Away,
-    /// For something to become final.
+    /// Waiting for a final operation.
     Listening,
-    /// For nothing.
+    /// Done.
     Done,
 }
 
@@ -28,14 +28,14 @@ pub(super) struct Witness {
     ledger: Rc<RefCell<Ledger>>,
     phase: Phase,
     stream: Stream,
-    /// What came and is not a whole line yet.
+    /// Received bytes of an incomplete line.
     input: Vec<u8>,
-    /// Which of the ledger's orders it writes.
+    /// Index of its order in the ledger.
     order: usize,
 }
 
 impl Witness {
-    /// One who listens to the replica whose clients connect there.
+    /// Returns a client for the replica behind this listener.
     pub(super) fn new(listener: Listener, ledger: Rc<RefCell<Ledger>>) -> Witness {
         let stream = Stream::new(&["services", SERVICE, "events"], Access::Read);
         Witness { listener, ledger, phase: Phase::Away, stream, input: Vec::new(), order: 0 }
@@ -75,6 +75,8 @@ impl Client for Witness {
         for heard in self.stream.received(io, bytes) {
             match heard {
                 Heard::Opened => self.order = self.ledger.borrow_mut().begin_order(),
+                // A listener that stopped inside of a dropped line gets the end of the file.
+                Heard::Data(data) if data.is_empty() => return self.ended(io),
                 Heard::Data(data) => self.note(&data),
                 Heard::Written | Heard::Refused => panic!("who listens is told what is final"),
             }
