@@ -1,14 +1,14 @@
-//! The Debian packages that tests and benches use, installed when they are missing.
+//! Debian packages required by tests and benchmarks, installed when missing.
 //!
-//! Root installs them with apt-get; anybody else with `sudo -n` if that works; if neither works,
-//! the command to run is printed and the caller fails.
+//! Root installs them with apt-get, other users with `sudo -n` if that works; otherwise the command
+//! to run is printed and the caller fails.
 
 use crate::sh;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A package, a program or file that shows it is there, and what it is for.
+/// A package, a program or file that proves its presence, and its purpose.
 pub(crate) struct Package {
     name: &'static str,
     shows: &'static str,
@@ -19,7 +19,7 @@ const fn package(name: &'static str, shows: &'static str, why: &'static str) -> 
     Package { name, shows, why }
 }
 
-/// What booting a guest kernel takes.
+/// Packages for booting a guest kernel.
 pub(crate) const VM: &[Package] = &[
     package("qemu-system-x86", "qemu-system-x86_64", "runs the guest kernel"),
     package("busybox-static", "/bin/busybox", "is the guest's user land"),
@@ -27,32 +27,32 @@ pub(crate) const VM: &[Package] = &[
     package("attr", "setfattr", "extended attributes in the guest"),
 ];
 
-/// What building pjdfstest takes.
+/// Packages for building pjdfstest.
 pub(crate) const PJDFSTEST: &[Package] = &[
     package("libacl1-dev", "/usr/include/sys/acl.h", "pjdfstest links to it"),
     package("gcc", "cc", "links pjdfstest"),
 ];
 
-/// The file system that can be made to hang.
+/// Packages for a file system that can hang.
 pub(crate) const CANCEL: &[Package] = &[
     package("bindfs", "bindfs", "a FUSE mount that can be stopped, for hung reads"),
     package("fuse3", "fusermount3", "unmounts it"),
 ];
 
-/// Network of a name space.
+/// Network configuration of a network namespace.
 pub(crate) const NET: &[Package] =
     &[package("iproute2", "ip", "puts up a network"), package("hostname", "hostname", "names it")];
 
-/// diod: its client tools in the tests, its server in the benches.
+/// diod: client tools for the tests, server for the benchmarks.
 pub(crate) const DIOD: &[Package] = &[package("diod", "diod", "its client tools and its server")];
 
-/// The toolchain of the 9P2000 client, and of etcd.
+/// Go toolchain, for the 9P2000 client and etcd.
 pub(crate) const GO: &[Package] = &[
     package("golang-go", "go", "builds programs nobody here wrote"),
     package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt", "fetches their sources"),
 ];
 
-/// What compiles C for WASI.
+/// Compiler of C for WASI.
 pub(crate) const GUESTS_C: &[Package] = &[
     package("clang", "clang", "compiles C to WebAssembly"),
     package("lld", "wasm-ld", "links it"),
@@ -64,19 +64,19 @@ pub(crate) const GUESTS_C: &[Package] = &[
     ),
 ];
 
-/// What compiles Go for WASI.
+/// Compiler of Go for WASI.
 pub(crate) const GUESTS_GO: &[Package] = &[
     package("golang-go", "go", "compiles Go to WebAssembly"),
     package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt", "fetches modules"),
 ];
 
-/// What compiles AssemblyScript.
+/// Compiler of AssemblyScript.
 pub(crate) const GUESTS_NPM: &[Package] = &[
     package("nodejs", "node", "runs the compiler of AssemblyScript"),
     package("npm", "npm", "fetches the compiler of AssemblyScript"),
 ];
 
-/// The interpreter of a server and a client in Python; what they need comes from PyPI.
+/// Interpreter for a server and a client in Python; their dependencies come from PyPI.
 pub(crate) const PYTHON: &[Package] = &[
     package("python3", "python3", "runs a 9P2000 server and a client nobody here wrote"),
     package("python3-venv", "python3", "has their packages beside the system's"),
@@ -85,10 +85,10 @@ pub(crate) const PYTHON: &[Package] = &[
 /// The HTTP client.
 pub(crate) const CURL: &[Package] = &[package("curl", "curl", "the HTTP client of the tests")];
 
-/// A reverse proxy; another one, and tools, are unpacked where they are needed.
+/// A reverse proxy; another one, and tools, are unpacked by the suites that use them.
 pub(crate) const PROXY: &[Package] = &[package("nginx-light", "nginx", "a reverse proxy")];
 
-/// The peers and tools of the benches.
+/// Peers and tools of the benchmarks.
 pub(crate) const BENCH: &[Package] = &[
     package("diod", "diod", "the 9P peer"),
     package("nginx-light", "nginx", "the HTTP peer"),
@@ -96,23 +96,23 @@ pub(crate) const BENCH: &[Package] = &[
     package("strace", "strace", "counts system calls"),
 ];
 
-/// What the peers of the embedded library take.
+/// Dependencies of the embedded library's peers.
 pub(crate) const BENCH_STORE: &[Package] = &[
     package("librocksdb-dev", "/usr/include/rocksdb/c.h", "RocksDB, a peer of the library"),
     package("gcc", "cc", "builds SQLite, and what slows flushes"),
 ];
 
-/// What fuzzers that are guided by coverage take.
+/// Dependencies of coverage-guided fuzzing.
 pub(crate) const GUIDED: &[Package] = &[package("g++", "c++", "compiles libFuzzer")];
 
-/// A peer of the replicas; the other one is built by Go.
+/// A peer of the replicas; the other one is built with Go.
 pub(crate) const BENCH_REPLICA: &[Package] =
     &[package("redis-server", "redis-server", "a peer of the replicas")];
 
-/// What the evaluation of the load generator takes.
+/// Dependencies of the load generator's evaluation.
 pub(crate) const LOAD: &[Package] = &[package("fio", "fio", "replays beside ours")];
 
-/// What the evaluation of storelets takes: mounts, native programs, and servers beside ours.
+/// Dependencies of the storelet evaluation: mounts, native programs, servers to compare with.
 pub(crate) const STORELET: &[Package] = &[
     package("rclone", "rclone", "mounts what our server serves by HTTP"),
     package("fuse3", "fusermount3", "mounts and unmounts"),
@@ -122,7 +122,7 @@ pub(crate) const STORELET: &[Package] = &[
     package("nfs-ganesha-vfs", "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so", "its files"),
 ];
 
-/// Makes sure that all of these packages are there.
+/// Ensures that all packages of these groups are installed.
 pub(crate) fn need(groups: &[&[Package]]) -> Result<()> {
     let missing: Vec<_> =
         groups.iter().flat_map(|group| group.iter()).filter(|package| !there(package)).collect();
@@ -141,8 +141,8 @@ pub(crate) fn need(groups: &[&[Package]]) -> Result<()> {
     as_root(&words)
 }
 
-/// Downloads a package into `target/deb` without installing it. `name` may be a package that only
-/// depends on the real one; the result is the file and the real package's name.
+/// Downloads a package into `target/deb` without installing it and returns its file and name. For a
+/// metapackage they are those of the real package that it depends on.
 pub(crate) fn download(name: &str) -> Result<PathBuf> {
     let dir = sh::scratch("deb")?;
     if let Some(file) = downloaded(&dir, name)? {
@@ -153,8 +153,8 @@ pub(crate) fn download(name: &str) -> Result<PathBuf> {
     downloaded(&dir, name)?.with_context(|| format!("apt-get download {name} left no file"))
 }
 
-/// A program of a package that is unpacked below `target/deb` and not installed: some begin to
-/// serve when they are.
+/// Returns a program of a package that is unpacked below `target/deb` instead of installed: some
+/// packages start their service on installation.
 pub(crate) fn unpacked(name: &str, program: &str) -> Result<PathBuf> {
     sh::exclusive(|| {
         let to = sh::scratch("deb")?.join(name);
@@ -167,7 +167,7 @@ pub(crate) fn unpacked(name: &str, program: &str) -> Result<PathBuf> {
     })
 }
 
-/// The package that a meta package depends on and whose name starts in the same way.
+/// Returns the dependency of a metapackage whose name has the same prefix.
 pub(crate) fn behind(meta: &str, prefix: &str) -> Result<String> {
     let ask = || sh::read(&mut sh::cmd("apt-cache", &["depends", meta]));
     let mut text = ask().unwrap_or_default();
@@ -201,7 +201,7 @@ fn downloaded(dir: &std::path::Path, name: &str) -> Result<Option<PathBuf>> {
     Ok(files.pop())
 }
 
-/// `apt-get update`, but only if no list is younger than a day.
+/// Runs `apt-get update`, unless a package list is younger than a day.
 fn refresh_once() -> Result<()> {
     let stamp = sh::target().join(".apt-updated");
     let fresh = std::fs::metadata(&stamp)

@@ -1,7 +1,8 @@
-//! The arrows between crates: which may use which. What Cargo.toml says must be allowed here.
+//! Dependencies between crates, checked against the allowed ones: every dependency in a Cargo.toml
+//! must be allowed.
 //!
-//! The list is the table of ARCHITECTURE.md whose last column is titled `may use`, so that the
-//! drawing people read is the one that is enforced.
+//! The allowed dependencies are the table of ARCHITECTURE.md whose last column is titled `may use`,
+//! so the documented architecture is the enforced one.
 
 use crate::sh;
 use anyhow::{Context, Result, ensure};
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// Every arrow that the table does not allow, and every crate that it does not know.
+/// Returns every dependency that the table does not allow and every crate missing from it.
 pub(crate) fn complaints() -> Result<Vec<String>> {
     let written = std::fs::read_to_string(sh::root().join("ARCHITECTURE.md"))?;
     let allowed = table(&written);
@@ -25,7 +26,7 @@ pub(crate) fn complaints() -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// The rows of every Markdown table whose last column is titled `may use`.
+/// Parses the rows of every Markdown table whose last column is titled `may use`.
 fn table(text: &str) -> Arrows {
     let mut rows = Arrows::new();
     let mut inside = false;
@@ -42,7 +43,7 @@ fn table(text: &str) -> Arrows {
     rows
 }
 
-/// The crate names of a cell, with or without backticks and commas.
+/// Returns the crate names of a cell, with or without backticks and commas.
 fn names(cell: &str) -> BTreeSet<String> {
     cell.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|word| !word.is_empty())
@@ -50,7 +51,7 @@ fn names(cell: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The arrows that the manifests draw, among the crates of this workspace.
+/// Returns the dependencies in the manifests, among the crates of this workspace.
 fn drawn() -> Result<Arrows> {
     let mut manifests = vec![("xtask".to_owned(), sh::root().join("xtask/Cargo.toml"))];
     for entry in std::fs::read_dir(sh::root().join("crates"))? {
@@ -67,7 +68,7 @@ fn drawn() -> Result<Arrows> {
     Ok(arrows)
 }
 
-/// The keys of every dependencies section of a manifest.
+/// Returns the keys of every dependencies section of a manifest.
 fn dependencies(manifest: &str) -> BTreeSet<String> {
     let mut inside = false;
     let mut keys = BTreeSet::new();

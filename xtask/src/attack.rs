@@ -1,21 +1,21 @@
-//! `cargo xtask attack [KIND] [--attackers N] [--seconds S] [--server NAME] [--record]`: clients
-//! that try to take the server away from others, with a healthy client measured beside.
+//! `cargo xtask attack [KIND] [--attackers N] [--seconds S] [--server NAME] [--record]`:
+//! denial-of-service attacks, with a healthy client measured at the same time.
 //!
-//! Each kind of attack has a server of its own with `--memory-max 64`. A healthy client reads a
-//! file by 9P and another one gets it by HTTP, each on a connection that it keeps; newcomers
-//! connect and get it, whose times are in columns of their own: they wait in the kernel's queue
-//! behind attackers that connect. First all of them are alone, then beside the attackers; then,
-//! while the attack goes on, they are clients of a second server, which nobody attacks: its times
-//! are those of the machine under this load. The table shows the response times and the largest
-//! resident memory of the attacked server. Attackers run only when nothing else does: they would be
-//! on machines of their own. The healthy clients are a process of their own.
+//! Each kind of attack has a server of its own with `--memory-max 64`. One healthy client reads a
+//! file over 9P and another gets it over HTTP, each on a kept connection. New clients connect and
+//! get it as well; their times are in columns of their own, because they wait in the kernel's
+//! accept queue behind attackers that connect. The healthy clients are measured alone, then during
+//! the attack, then, while the attack continues, as clients of a second server that is not
+//! attacked: its times are those of the machine under this load. The table shows the response times
+//! and the maximum resident memory of the attacked server. Attackers run at idle priority, as if
+//! they were on machines of their own. The healthy clients are a separate process.
 //!
 //! A row is within the limits if the 99th percentile of the healthy client is below three times
-//! that of the same client alone, nobody waited for more than 100 ms, and memory stayed within
-//! `--memory-max` and what is stated for connections, the process, services and storelets. If the
-//! percentile is below three times that at the second server only, the verdict is `machine`. As a
-//! suite of `conformance` it is shorter, and only memory, right answers and an end of all waiting
-//! are judged: response times of a machine that builds at the same time mean nothing.
+//! that of the same client alone, no request waited for more than 100 ms, and memory stayed within
+//! `--memory-max` plus the documented amounts for connections, the process, services and storelets.
+//! If the percentile is below three times only that at the second server, the verdict is `machine`.
+//! As a suite of `conformance` it is shorter and judges only memory, correct replies and the
+//! absence of hangs: response times of a machine with builds in progress are meaningless.
 //!
 //! `--record` writes the table into `docs/robustness.md`.
 
@@ -42,33 +42,33 @@ use std::time::{Duration, Instant};
 /// Memory for requests and responses of all connections, MiB.
 const MEMORY_MAX: u64 = 64;
 
-/// Memory of the process without clients, KiB, and that of a connection beyond the limit.
+/// Memory of the process without clients, KiB, and of a connection beyond the limit.
 const PROCESS_KIB: u64 = 96 << 10;
 const CONNECTION_KIB: u64 = 128;
 
-/// Response times that are within the limits.
+/// Maximum ratio of response times.
 const RATIO_MAX: f64 = 3.0;
 const STALL_MAX: Duration = Duration::from_millis(100);
 
-/// Longest wait of a healthy client's request before the suite gives up.
+/// Timeout of a healthy client's request, after which the suite gives up.
 const HANG: Duration = Duration::from_secs(10);
 
 /// Entries of a large directory, and bytes of a large sparse file.
 const ENTRIES: usize = 20_000;
 const LARGE: u64 = 1 << 30;
 
-/// Levels of directories, one in the other, beneath `deep`; a multiple of 16.
+/// Nested directories beneath `deep`; a multiple of 16.
 const DEEP: usize = 992;
 
 /// A server under attack.
 pub(crate) struct Target {
     ninep: u16,
     http: u16,
-    /// Attacks end.
+    /// Whether the attacks are over.
     over: AtomicBool,
-    /// Attackers that have got as far as an attack, or were refused.
+    /// Attackers whose attack has begun or was refused.
     armed: AtomicUsize,
-    /// Attempts that the server has not refused.
+    /// Attempts not refused by the server.
     effects: AtomicUsize,
 }
 
@@ -79,7 +79,7 @@ struct Extent {
     time: Duration,
 }
 
-/// The command. True if all rows are within the limits.
+/// Runs the command. Returns whether all rows are within the limits.
 pub(crate) fn main(args: &[String]) -> Result<bool> {
     if cfg!(debug_assertions) {
         return sh::optimised("attack", args).map(|()| true);
@@ -126,7 +126,7 @@ fn names_of_all() -> String {
     KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The suite: all kinds for a moment.
+/// Runs the suite: all kinds, briefly.
 pub(crate) fn suite(report: &mut Report, program: Program) -> Result<()> {
     if matches!(program, Program::Diod | Program::Nginx) {
         report.skip("attack", "only our own server has these limits");
@@ -156,7 +156,7 @@ struct Ground {
     program: Program,
     ports: (u16, u16),
     replica: PathBuf,
-    /// A server of one file that nobody attacks.
+    /// A server of one file that is not attacked.
     control: Option<Server>,
 }
 
@@ -186,7 +186,7 @@ impl Ground {
 
     fn serve(&self, threads: usize) -> Result<Server> {
         let (memory, replica) = (MEMORY_MAX.to_string(), self.replica.display().to_string());
-        // Whoever runs this has made the files.
+        // The files belong to the user of this process.
         let uid = rustix::process::geteuid().as_raw().to_string();
         let mut extra = vec!["--memory-max", &memory, "--replica", &replica, "--as", &uid];
         let storelets = kinds::STORELETS_MIB.to_string();
@@ -221,7 +221,7 @@ impl Ground {
             target.over.store(true, Ordering::Relaxed);
             let lives = server.alive();
             drop(mount);
-            // Attackers that still wait for the server need not any more.
+            // Ends the wait of attackers that still expect a reply from the server.
             server.kill()?;
             closed(&[server.ninep, server.http])?;
             ensure!(lives, "the server died: {}", sh::tail(&server.said(), 800));
@@ -234,8 +234,8 @@ impl Ground {
     }
 }
 
-/// Waits until nobody listens at these ports: the kernel closes what a ring holds a moment after
-/// the end of its process, and the next server has to have them.
+/// Waits until these ports have no listener: the kernel closes files held by a ring shortly after
+/// the process has exited, and the next server needs the ports.
 fn closed(ports: &[u16]) -> Result<()> {
     let begun = Instant::now();
     while ports.iter().any(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()) {
@@ -245,9 +245,9 @@ fn closed(ports: &[u16]) -> Result<()> {
     Ok(())
 }
 
-/// Moves the calling thread into another class of the scheduler, if it may: attackers would be on
-/// machines of their own, so neither the server nor the healthy client waits for a processor that
-/// they keep busy. Without the right to do so they all share the processors, and times are longer.
+/// Moves the calling thread into another scheduling class, if permitted: attackers would be on
+/// machines of their own, so neither the server nor the healthy client may wait for processors that
+/// they occupy. Without the permission all share the processors, and times are longer.
 fn set_class(class: &str, priority: u32) {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let mut change = Command::new("chrt");
@@ -255,21 +255,20 @@ fn set_class(class: &str, priority: u32) {
     drop(change.stdout(Stdio::null()).stderr(Stdio::null()).status());
 }
 
-/// One attacker, until the attack is over. What the server refuses is tried again.
+/// Runs one attacker until the attack is over, retrying refused attempts.
 fn attack(kind: &Kind, target: &Target, number: usize) {
     set_class("--idle", 0);
     while !target.over() {
-        // Whatever came of it: a server may refuse.
+        // Errors are ignored: the server may refuse.
         let _ = (kind.attack)(target, number);
         target.arm();
         target.hold(Duration::from_millis(10));
     }
 }
 
-/// The healthy client beside the attack, and the most memory that the server had meanwhile, KiB.
+/// Measures the healthy client during the attack; also returns the server's maximum memory, KiB.
 fn watch(kind: &Kind, target: &Target, server: &Server, extent: Extent) -> Result<(Times, u64)> {
-    // The attack has to be in place before its effect is measured: all of it, unless some attackers
-    // wait for the server for ever.
+    // Measures only once every attacker has begun, unless some of them wait for the server forever.
     let begun = Instant::now();
     while target.armed() == 0 || target.armed() < extent.attackers && begun.elapsed() < extent.time
     {
@@ -293,12 +292,12 @@ impl Target {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// How many attackers have got as far as an attack.
+    /// Returns the number of attackers that have begun.
     fn armed(&self) -> usize {
         self.armed.load(Ordering::Relaxed)
     }
 
-    /// Waits for so long, or until the attack is over.
+    /// Sleeps for this time, or until the attack is over.
     fn hold(&self, time: Duration) {
         let end = Instant::now() + time;
         while !self.over() && Instant::now() < end {
@@ -306,7 +305,7 @@ impl Target {
         }
     }
 
-    /// The attacker of this thread has begun what takes the server a while.
+    /// Records that this thread's attacker has begun work that occupies the server.
     fn arm(&self) {
         thread_local!(static ARMED: Cell<bool> = const { Cell::new(false) });
         if !ARMED.replace(true) {
@@ -314,12 +313,12 @@ impl Target {
         }
     }
 
-    /// The server has done what an attacker wanted.
+    /// Records a successful attempt of an attacker.
     fn note_effect(&self) {
         self.effects.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The attacker has what it wants and keeps it until the end, or while `lives`.
+    /// Records success and holds the resource until the attack is over or `lives` returns false.
     fn keep(&self, mut lives: impl FnMut() -> bool) {
         self.arm();
         self.note_effect();
@@ -408,7 +407,7 @@ impl Row {
     }
 }
 
-/// Replaces the table of the page.
+/// Replaces the table in the documentation.
 fn publish(rows: &[String], extent: Extent) -> Result<()> {
     let path = Path::new("docs/robustness.md");
     let page = std::fs::read_to_string(path).context("docs/robustness.md")?;

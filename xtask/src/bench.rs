@@ -1,28 +1,27 @@
 //! `cargo xtask bench [9p] [http] [store] [files] [cold] [open] [replica] [replica-memory]
 //! [--servers diod,nginx,uring,threads] [--rounds N] [--seconds S] [--operations N] [--built]
-//! [--before PROGRAM] [--record]`:
-//! we beside a peer, on this machine, in this run.
+//! [--before PROGRAM] [--record]`: our server and its peers, on the same machine, in the same run.
 //!
-//! *9p* measures against diod with a pipelined client of our own (one connection, bound to
+//! *9p* measures against diod with a pipelined client of our own (one connection, pinned to
 //! processor 1, the server to processor 0); *http* against nginx (one worker, sendfile,
-//! open_file_cache, no log) with wrk. In each round every server does the same work in turn; the
-//! order is reversed in every other round. What is printed is the ratio of a round, as the median
-//! over the rounds and its range, because rates wander with the machine. Processor time is the
-//! server's own (user and system, from /proc) divided by the requests it answered. System calls
-//! are counted in a separate short run under strace, which would disturb the rates.
+//! open_file_cache, no log) with wrk. In each round every server does the same work in turn; every
+//! other round reverses the order. The reported figure is the ratio within a round, as median and
+//! range over the rounds, because absolute rates drift with the machine. CPU time is the server's
+//! own (user and system, from /proc) divided by the number of requests served. System calls are
+//! counted in a separate short run under strace, which would distort the rates.
 //!
 //! *store* measures the embedded library against other engines, *files* a volume against a
-//! directory on ext4 behind the same server, *cold* reads of what is in no memory. Those tell how
-//! much can be done; *open* tells how long it takes at given rates, for all of these parts, by the
-//! workload files of `benches/load` and `upcall load`.
+//! directory on ext4 behind the same server, *cold* reads of uncached data. These measure
+//! throughput; *open* measures latency at given rates, for all of these parts, with the workload
+//! files of `benches/load` and `upcall load`.
 //!
-//! *replica* measures three replicas against etcd and Redis, *replica-memory* how much memory they
-//! have over ten million operations (or `--operations`), and fails if that grows.
+//! *replica* measures three replicas against etcd and Redis; *replica-memory* measures their memory
+//! over ten million operations (or `--operations`) and fails if it grows.
 //!
-//! `--before` measures *9p*, *http*, *files* and *replica* beside another build of the server
+//! `--before` measures *9p*, *http*, *files* and *replica* against another build of the server
 //! instead of peers.
 //!
-//! `--record` puts the tables into `docs/performance.md`. Losing rows are kept.
+//! `--record` writes the tables to `docs/performance.md`. Rows where a peer wins are kept.
 
 mod client;
 mod cold;
@@ -46,12 +45,12 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::time::Duration;
 
-/// What the command line asks for.
+/// Options of the command line.
 pub(crate) struct Plan {
     servers: Vec<Kind>,
     rounds: usize,
     time: Duration,
-    /// How many operations, where time does not say when to end.
+    /// Number of operations, for benchmarks not bounded by time.
     operations: Option<u64>,
 }
 
@@ -60,9 +59,9 @@ struct Bench {
     name: &'static str,
     title: &'static str,
     packages: &'static [&'static [apt::Package]],
-    /// How many rounds unless said otherwise.
+    /// Default number of rounds.
     rounds: usize,
-    /// Gives the circumstances and the table.
+    /// Returns the circumstances and the table.
     run: fn(&Plan) -> Result<String>,
 }
 
@@ -125,25 +124,25 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
-/// One server's figures for one piece of work in one round.
+/// Figures of one server for one kind of work in one round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// Requests answered per second.
+    /// Requests per second.
     pub(crate) rate: f64,
-    /// Processor time of the server per request, in microseconds.
+    /// CPU time of the server per request, microseconds.
     pub(crate) cpu_us: f64,
 }
 
-/// Everything known about one piece of work.
+/// All results of one kind of work.
 pub(crate) struct Row {
     pub(crate) work: String,
-    /// For each server, one sample a round.
+    /// One sample a round for each server.
     pub(crate) samples: Vec<(Kind, Vec<Sample>)>,
-    /// For each server, system calls per request.
+    /// System calls per request for each server.
     pub(crate) calls: Vec<(Kind, Option<f64>)>,
 }
 
-/// The command.
+/// Runs the command.
 pub(crate) fn main(args: &[String]) -> Result<()> {
     if cfg!(debug_assertions) {
         return sh::optimised("bench", args);
@@ -198,21 +197,21 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// A table of rates and costs beside one peer, or beside another build of ours.
+/// Returns a table of rates and costs against one peer or another build of our server.
 fn rows(plan: &Plan, peer: Kind, run: fn(&Plan) -> Result<Vec<Row>>) -> Result<String> {
     let peer = if plan.servers.contains(&Kind::Before) { Kind::Before } else { peer };
     let rows = run(plan)?;
     Ok(format!("{}\n{}", record::circumstances(plan), table::markdown(&rows, peer)))
 }
 
-/// Starts the asked servers of one protocol, each bound to processor 0.
+/// Starts the selected servers of one protocol, each pinned to processor 0.
 fn start(plan: &Plan, peer: Kind, dir: &Path, extra: &[&str]) -> Result<Vec<(Kind, Server)>> {
     let other = if peer == Kind::Diod { Kind::Nginx } else { Kind::Diod };
     let kinds = plan.servers.iter().copied().filter(|kind| *kind != other);
     kinds.map(|kind| Ok((kind, Server::start_on(kind, dir, extra, core(0))?))).collect()
 }
 
-/// Runs one piece of work on every server in turn, `rounds` times, and counts system calls.
+/// Runs one kind of work on every server in turn, `rounds` times, and counts system calls.
 fn measure(
     plan: &Plan,
     work: &str,
@@ -246,7 +245,7 @@ fn measure(
     Ok(Row { work: work.to_owned(), samples, calls })
 }
 
-/// System calls per request, counted by strace over half a second.
+/// Returns the system calls per request, counted by strace over half a second.
 fn count_calls(server: &Server, run: impl FnOnce(Duration) -> Result<u64>) -> Result<f64> {
     let pid = server.worker();
     let file = sh::scratch("logs")?.join("strace");
@@ -277,27 +276,27 @@ fn count_calls(server: &Server, run: impl FnOnce(Duration) -> Result<u64>) -> Re
     Ok(calls / requests)
 }
 
-/// Waits until the disk is done with what was before: a file system that discards what was deleted
-/// goes on with that for a while, and flushes are slow meanwhile.
+/// Waits until the disk is idle: a file system that discards deleted blocks continues to do so for
+/// a while, and flushes are slow meanwhile.
 fn settle() -> Result<()> {
     sh::read(&mut sh::cmd::<&str>("sync", &[]))?;
     std::thread::sleep(Duration::from_secs(4));
     Ok(())
 }
 
-/// Processor `wanted`, if there are at least two.
+/// Returns processor `wanted`, if there are at least two.
 pub(crate) fn core(wanted: usize) -> Option<usize> {
     let count = cores();
     (count > wanted && count > 1).then_some(wanted)
 }
 
-/// How many processors the machine has, whatever this process is bound to.
+/// Returns the number of processors of the machine, regardless of this process's affinity.
 pub(crate) fn cores() -> usize {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     text.lines().filter(|line| line.starts_with("processor")).count().max(1)
 }
 
-/// Raises the limit of open files as far as it goes; servers and wrk inherit it.
+/// Raises the limit of open files to its maximum; servers and wrk inherit it.
 pub(crate) fn more_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

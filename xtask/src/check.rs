@@ -1,14 +1,14 @@
-//! `cargo xtask check`: what can be said about the code without running it.
+//! `cargo xtask check`: static checks.
 //!
 //! Format, [tidy], [arrows], [licences], clippy over all targets and rustdoc, warnings being
-//! errors. All of them run, also after a failure.
+//! errors. A failure does not skip the remaining checks.
 
 use crate::report::Report;
 use crate::{arrows, licences, sh, tidy};
 use anyhow::{Result, bail};
 use std::process::Command;
 
-/// The command. True if there is nothing to say.
+/// Runs the command. Returns whether there are no complaints.
 pub(crate) fn main() -> Result<bool> {
     let mut report = Report::default();
     report.case("format", || quiet(&mut sh::cargo(&["fmt", "--all", "--check"])));
@@ -34,7 +34,7 @@ fn quiet(command: &mut Command) -> Result<String> {
     Ok(String::new())
 }
 
-/// Complaints as an error, one a line.
+/// Returns complaints as an error, one a line.
 fn nothing(complaints: Vec<String>) -> Result<String> {
     if complaints.is_empty() {
         return Ok(String::new());

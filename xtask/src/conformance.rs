@@ -1,25 +1,24 @@
 //! `cargo xtask conformance [SUITE …] [--server uring|threads|diod] [--built] [--long] [--record]`:
-//! clients that nobody here wrote, against a running server. Without a suite: all of them, but
-//! those that take minutes (`tree`, `volume-tree`, `pjdfstest` over a directory) only with
-//! `--long`. `--built` takes the binary as it is; `--long` lets those who kill and fail go on for
-//! longer, and the kernel read all of the source tree; `--record` writes the page that `interop`
-//! compares with.
+//! third-party clients against a running server. Without a suite: all of them, but those that take
+//! minutes (`tree`, `volume-tree`, `pjdfstest` over a directory) only with `--long`. `--built`
+//! skips the build; `--long` makes crash and failure suites longer and lets the kernel read all of
+//! the source tree; `--record` writes the page that `interop` compares with.
 //!
 //! | suite | client | needs |
 //! |---|---|---|
 //! | `kernel` | Linux in a virtual machine, mounts by 9P and works on files | qemu, root |
 //! | `pjdfstest` | the same kernel, the 398 cases of pjdfstest | qemu, root |
-//! | `cancel` | the same kernel, Ctrl-C in a read that hangs | qemu, root, FUSE |
+//! | `cancel` | the same kernel, Ctrl-C in a hanging read | qemu, root, FUSE |
 //! | `diod` | diodls, diodcat, diodload | diod |
 //! | `client` | our own commands, also of diod: trees and 256 MiB out and in | diod, 1 GB of disk |
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
 //! | `interop` | eight clients and ten servers, each with each | qemu, diod, go, python3 |
-//! | `http` | curl, and raw bytes for what curl will not send | curl |
+//! | `http` | curl, and raw bytes for requests that curl will not send | curl |
 //! | `firsthour` | a shell: the command blocks of README and docs, as they stand | root, curl |
 //! | `operators` | nginx and Caddy in front, promtool, rclone, the access log | curl |
-//! | `appends` | our own: appends, writes and truncations that meet in one file | |
+//! | `appends` | our own: concurrent appends, writes and truncations of one file | |
 //! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
-//! | `hostile` | programs that want to do harm, once each, beside clients that only read | curl |
+//! | `hostile` | malicious storelets, once each, beside clients that only read | curl |
 //! | `names` | the same kernel, in two diods, a volume and directories as one | qemu, root, diod |
 //! | `oldest` | wget and the kernel's 9P, beside the server on the oldest kernel promised | qemu |
 //! | `tree` | curl reads a Linux source, 78,000 files, the kernel some | qemu, root, 4 GB of disk |
@@ -29,8 +28,8 @@
 //! | `volume-kill` | changes over 9P and HTTP, `kill -9`, over and over | |
 //! | `volume-power` | the same on a block device whose power fails | qemu |
 //!
-//! Missing packages are installed. `--server diod` calibrates the 9P suites against a server that
-//! is known; `expected/pjdfstest.txt` lists what cannot pass by any server of this protocol.
+//! Missing packages are installed. `--server diod` calibrates the 9P suites against a known server;
+//! `expected/pjdfstest.txt` lists the cases that no server of this protocol can pass.
 
 mod appends;
 mod cancel;
@@ -68,11 +67,11 @@ use std::process::Command;
 struct Suite {
     name: &'static str,
     packages: &'static [&'static [apt::Package]],
-    /// Whether the server must be root, because it acts as several users.
+    /// Whether the server must be root, to act as several users.
     root: bool,
-    /// Whether it measures, so that nothing else may run beside it.
+    /// Whether it measures, so that it must run alone.
     alone: bool,
-    /// Whether it takes minutes and is left out of all suites without `--long`.
+    /// Whether it takes minutes and is skipped without `--long`, unless named.
     long: bool,
     run: Run,
 }
@@ -97,7 +96,7 @@ impl Suite {
     }
 }
 
-/// All suites, the longest first, so that those that run beside each other end together.
+/// All suites, longest first, so that concurrent suites end at about the same time.
 const SUITES: &[Suite] = &[
     suite("kernel", &[apt::VM], |report, kind| kernel::run(report, kind, On::Directory))
         .privileged(),
@@ -154,7 +153,7 @@ fn over_volume(
     run(report, kind, On::Volume)
 }
 
-/// The command. True if everything passed.
+/// Runs the command. Returns whether everything passed.
 pub(crate) fn main(args: &[String]) -> Result<bool> {
     let (mut names, mut kind, mut build) = (Vec::new(), Kind::Uring, true);
     let mut report = Report::default();
@@ -186,8 +185,8 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
     Ok(report.finish())
 }
 
-/// Runs the named suites and enters each case: one suite in this process, several beside each
-/// other. The server must have been built.
+/// Runs the named suites and reports each case: a single suite in this process, several
+/// concurrently. The server must already be built.
 fn run(report: &mut Report, names: &[&str], kind: Kind) -> Result<()> {
     let mut parts = parts(report, names, kind)?;
     let root = rustix::process::geteuid().is_root();
@@ -203,7 +202,7 @@ fn run(report: &mut Report, names: &[&str], kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// The named suites, or all, each as a process of its own. Packages that they need are installed.
+/// Returns the named suites, or all, each as a process of its own. Installs their packages.
 pub(crate) fn parts(report: &mut Report, names: &[&str], kind: Kind) -> Result<Vec<Part>> {
     let long = report.long;
     let (all, named) = (names.is_empty(), |suite: &Suite| names.contains(&suite.name));
@@ -226,7 +225,7 @@ pub(crate) fn parts(report: &mut Report, names: &[&str], kind: Kind) -> Result<V
     chosen().map(part).collect()
 }
 
-/// The command that runs a suite, as root if it must.
+/// Returns the command that runs a suite, as root if required.
 fn command(report: &Report, suite: &Suite, kind: Kind) -> Result<Command> {
     let this = sh::own_path()?.display().to_string();
     let mut words = vec![this, "conformance".to_owned(), suite.name.to_owned()];
@@ -248,27 +247,27 @@ fn command(report: &Report, suite: &Suite, kind: Kind) -> Result<Command> {
     Ok(sh::cmd("sudo", &as_root))
 }
 
-/// The figures of a last line.
+/// Parses the totals of a last line.
 fn summed(line: &str) -> Option<(u32, u32)> {
     let (passed, rest) = line.split_once(" passed, ")?;
     Some((passed.parse().ok()?, rest.strip_suffix(" failed")?.parse().ok()?))
 }
 
-/// The flags with which our server believes the users that its clients claim.
+/// Flags that make our server trust the user names of its clients.
 const TRUST: &[&str] = &["--trust-clients"];
 
-/// The path to give as `aname`: diod wants the directory, ours serves only one.
+/// Returns the `aname` to attach with: diod requires the directory's path, ours serves only one.
 fn aname(server: &server::Server) -> String {
     server.dir.display().to_string()
 }
 
-/// A new directory to serve, on the disk that holds `target`.
+/// Creates a directory to serve, on the disk of `target`.
 fn served(name: &str) -> Result<std::path::PathBuf> {
     sh::empty(&format!("served/{name}"))
 }
 
-/// Gives everything in a directory to `nobody`: as whom a server that root runs acts for clients
-/// it does not know.
+/// Changes the owner of everything in a directory to `nobody`, the user of unknown clients at a
+/// server run by root.
 fn give_away(dir: &std::path::Path) -> Result<()> {
     if rustix::process::geteuid().is_root() {
         sh::read(sh::cmd("chown", &["-hR", "65534:65534"]).arg(dir))?;

@@ -1,4 +1,4 @@
-//! Files of a running server, one call at a time, by 9P.
+//! Files of a running server over 9P, one call at a time.
 
 use crate::bench::{Client, Message, ROOT};
 use crate::server::Server;
@@ -20,11 +20,11 @@ const TCLUNK: u8 = 120;
 
 const ENOENT: u32 = 2;
 
-/// The fids of what is open for the moment.
+/// Fids in temporary use.
 const FILE: u32 = 1;
 const OTHER: u32 = 2;
 
-/// Bytes of one read or write: a message of 64 KiB less its head.
+/// Bytes of one read or write: a message of 64 KiB less its header.
 const PIECE: usize = 60_000;
 
 /// A connection.
@@ -36,12 +36,12 @@ impl Files {
         Files::at(server.ninep)
     }
 
-    /// The same, at a port.
+    /// Attaches to a port.
     pub(crate) fn at(port: u16) -> Result<Files> {
         Client::attach(port, "").map(Files)
     }
 
-    /// What a file contains; `None` if there is none of that name.
+    /// Reads a file; `None` if it does not exist.
     pub(crate) fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
         if !self.walk(path, FILE)? {
             return Ok(None);
@@ -64,14 +64,14 @@ impl Files {
         Ok(Some(bytes))
     }
 
-    /// Makes a file with these bytes, which are on the disk when this returns.
+    /// Creates a file with these bytes, and flushes it.
     pub(crate) fn create(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
         self.make(path)?;
         self.put(0, bytes)?;
         self.clunk(FILE)
     }
 
-    /// Makes a file; it is open then.
+    /// Creates a file, and leaves it open.
     fn make(&mut self, path: &str) -> Result<()> {
         let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
         ensure!(self.walk(above, FILE)?, "no directory {above}");
@@ -82,7 +82,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes and removes files and flushes nothing, until it is told to end.
+    /// Creates and removes files without flushing, until `over` is set.
     pub(crate) fn make_noise(&mut self, dir: &str, over: &AtomicBool) -> Result<()> {
         self.make_dir(dir)?;
         for number in 0_u32.. {
@@ -102,7 +102,7 @@ impl Files {
         Ok(())
     }
 
-    /// Changes bytes of a file from an offset on; they are on the disk when this returns.
+    /// Changes bytes of a file from an offset on, and flushes it.
     pub(crate) fn write(&mut self, path: &str, offset: u64, bytes: &[u8]) -> Result<()> {
         ensure!(self.walk(path, FILE)?, "no file {path}");
         self.open(2)?;
@@ -110,7 +110,7 @@ impl Files {
         self.clunk(FILE)
     }
 
-    /// Gives a file another name in the same directory; it has it on the disk, too.
+    /// Renames a file within its directory, and flushes the directory.
     pub(crate) fn rename(&mut self, dir: &str, from: &str, to: &str) -> Result<()> {
         ensure!(self.walk(dir, FILE)?, "no directory {dir}");
         self.0.call(|out| {
@@ -120,7 +120,7 @@ impl Files {
         self.sync(dir)
     }
 
-    /// Removes a file; it is gone from the disk, too.
+    /// Removes a file, and flushes the directory.
     pub(crate) fn remove(&mut self, dir: &str, name: &str) -> Result<()> {
         self.unlink(dir, name)?;
         self.sync(dir)
@@ -134,7 +134,7 @@ impl Files {
         self.clunk(FILE)
     }
 
-    /// Makes a directory in the root, on the disk, too. It may be there already.
+    /// Creates a directory in the root, durably, unless it exists.
     pub(crate) fn make_dir(&mut self, name: &str) -> Result<()> {
         if self.walk(name, FILE)? {
             return self.clunk(FILE);
@@ -145,7 +145,7 @@ impl Files {
         self.sync("")
     }
 
-    /// Gives the root to another user and group. The server must believe its clients.
+    /// Changes the owner and group of the root. The server must trust its clients.
     pub(crate) fn give_root_to(&mut self, user: u32, group: u32) -> Result<()> {
         let (user_and_group, mode) = (2 | 4, 0);
         self.0.call(|out| {
@@ -156,7 +156,7 @@ impl Files {
         self.sync("")
     }
 
-    /// What is in a directory, without the dots.
+    /// Lists a directory, without `.` and `..`.
     pub(crate) fn names(&mut self, dir: &str) -> Result<Vec<String>> {
         ensure!(self.walk(dir, FILE)?, "no directory {dir}");
         self.open(0)?;
@@ -182,7 +182,7 @@ impl Files {
         Ok(names)
     }
 
-    /// Writes from an offset on and waits for the disk.
+    /// Writes from an offset on, and flushes.
     fn put(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.store(offset, bytes)?;
         self.flush(FILE)
@@ -216,7 +216,7 @@ impl Files {
         Ok(())
     }
 
-    /// Whether there is such a path; then the fid is there.
+    /// Walks to a path; returns whether it exists, in which case the fid is bound.
     fn walk(&mut self, path: &str, fid: u32) -> Result<bool> {
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
         let count = u16::try_from(names.len())?;

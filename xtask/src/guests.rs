@@ -1,4 +1,4 @@
-//! `cargo xtask guests [NAME…]`: programs for storelets, into `target/guests/NAME.wasm`.
+//! `cargo xtask guests [NAME…]`: builds the storelet programs, into `target/guests/NAME.wasm`.
 //!
 //! | name | what | from |
 //! |---|---|---|
@@ -11,9 +11,9 @@
 //! | `usage` | in Rust | `guests/rust` |
 //! | `letters` | in AssemblyScript | `guests/assemblyscript` |
 //!
-//! What is there and was made in the same way from the same sources is not made again. Missing
-//! Debian packages are installed; Rust's target comes from rustup. A program that cannot be built
-//! does not keep the others from being built, but fails the command.
+//! Programs built in the same way from the same sources are not rebuilt. Missing Debian packages
+//! are installed; Rust's target comes from rustup. A build failure does not stop the other builds,
+//! but fails the command.
 
 mod native;
 mod toolchain;
@@ -25,27 +25,28 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// How a program is built. What it prints as is a part of what says whether it is up to date.
+/// Build recipe of a program. Its `Debug` output is part of the key that decides whether the
+/// program is current.
 #[derive(Debug)]
 enum Recipe {
-    /// A program of a crate of crates.io.
+    /// A program of a crate from crates.io.
     Crate {
         name: &'static str,
         version: &'static str,
-        /// Empty: the default ones.
+        /// Features; empty for the default ones.
         features: &'static str,
-        /// Level of optimisation.
+        /// Optimisation level.
         level: &'static str,
     },
     /// A package of this repository.
     Rust { dir: &'static str },
-    /// A command of a module, with its version.
+    /// A command of a Go module, with its version.
     GoModule { command: &'static str },
     /// A module of this repository.
     Go { dir: &'static str },
     /// C sources of this repository.
     C { file: &'static str },
-    /// The same with SQLite, as this version of a crate brings it along.
+    /// The same with SQLite, in the version bundled with a crate.
     Sqlite { file: &'static str, libsqlite3_sys: &'static str },
     /// A package of this repository.
     AssemblyScript { dir: &'static str },
@@ -53,9 +54,9 @@ enum Recipe {
 
 /// A program.
 struct Guest {
-    /// That of the module.
+    /// Name of the module.
     name: &'static str,
-    /// That of the file that a toolchain makes, if it chooses it.
+    /// Name of the toolchain's output file, if the toolchain chooses it.
     makes: &'static str,
     recipe: Recipe,
 }
@@ -64,7 +65,7 @@ const fn guest(name: &'static str, makes: &'static str, recipe: Recipe) -> Guest
     Guest { name, makes, recipe }
 }
 
-/// The programs of coreutils that the tests and the pages run: each takes the compiler seconds.
+/// Programs of coreutils run by the tests and the pages: each takes the compiler seconds.
 const UTILITIES: &str = "b2sum cat cksum cp head ls mkdir mv rm rmdir sha256sum sort tail tee \
     truncate wc";
 
@@ -87,7 +88,7 @@ const GUESTS: &[Guest] = &[
         "rg.wasm",
         Recipe::Crate { name: "ripgrep", version: "15.2.0", features: "", level: "3" },
     ),
-    // Nothing measures its programs.
+    // Its programs are not benchmarked.
     guest(
         "coreutils",
         "coreutils.wasm",
@@ -95,13 +96,13 @@ const GUESTS: &[Guest] = &[
     ),
 ];
 
-/// The command. True if all of them are there.
+/// Runs the command. Returns whether all programs are built.
 pub(crate) fn main(names: &[String]) -> Result<bool> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     make(&names).map(|failed| failed.is_empty())
 }
 
-/// Makes the programs of these names, or all: the names of those that could not be made.
+/// Builds the named programs, or all; returns the names of failed ones.
 pub(crate) fn make(names: &[&str]) -> Result<Vec<&'static str>> {
     for name in names {
         if !GUESTS.iter().any(|guest| guest.name == *name) {
@@ -134,7 +135,7 @@ impl Guest {
         apt::need(self.recipe.packages())?;
         let begun = Instant::now();
         let built = self.build()?;
-        // Only what is whole has the name, and only that has a stamp.
+        // The final name and the stamp are set only when complete.
         let partial = module.with_extension("partial");
         std::fs::copy(&built, &partial).with_context(|| built.display().to_string())?;
         std::fs::rename(&partial, &module)?;
@@ -143,7 +144,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Builds it: the file that came of it.
+    /// Builds it; returns the built file.
     fn build(&self) -> Result<PathBuf> {
         match &self.recipe {
             Recipe::Crate { name, version, features, level } => {
@@ -161,7 +162,7 @@ impl Guest {
         }
     }
 
-    /// What it is made of and how, as far as it can change: another text, another module.
+    /// Returns everything that determines the module: a different text means a different module.
     fn made_of(&self) -> Result<String> {
         let mut text = format!("{:?}\n{}\n", self.recipe, toolchain::FLAGS);
         for file in self.recipe.files()? {
@@ -172,7 +173,7 @@ impl Guest {
 }
 
 impl Recipe {
-    /// Where it comes from, for people.
+    /// Describes its source.
     fn source(&self) -> String {
         match self {
             Recipe::Crate { name, version, .. } => format!("crates.io: {name} {version}"),
@@ -196,7 +197,7 @@ impl Recipe {
         }
     }
 
-    /// The files of this repository that it is made of.
+    /// Returns the files of this repository that it is built from.
     fn files(&self) -> Result<Vec<PathBuf>> {
         match self {
             Recipe::Crate { .. } | Recipe::GoModule { .. } => Ok(Vec::new()),
@@ -217,7 +218,7 @@ fn sources(dir: &str) -> PathBuf {
     sh::root().join("guests").join(dir)
 }
 
-/// The files of a directory, in order.
+/// Returns the files of a directory, sorted.
 fn files_of(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
     let mut files = Vec::new();

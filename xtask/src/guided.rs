@@ -1,10 +1,9 @@
-//! `cargo xtask fuzz --guided [NAME] [--seconds N]`: fuzzers guided by coverage.
+//! `cargo xtask fuzz --guided [NAME] [--seconds N]`: coverage-guided fuzzing.
 //!
 //! The fuzzers are those of `crates/sim/src/fuzz.rs`; libFuzzer chooses the numbers that a case
-//! draws. The crates of the workspace, and no others, are built with the counters that it reads, so
-//! the build takes a minute after `cargo build`. What was found worth keeping stays in
-//! `target/guided/corpus/NAME` and is where the next run begins; bytes that made a case fail are in
-//! `target/guided/failed/NAME`.
+//! draws. Only the crates of the workspace are built with its coverage counters, so the build takes
+//! a minute after `cargo build`. Interesting inputs stay in `target/guided/corpus/NAME`, from which
+//! the next run starts; inputs of failed cases are in `target/guided/failed/NAME`.
 
 use crate::{apt, sh};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -12,25 +11,25 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Flags for the compiler: counters of edges, their places, and the operands of comparisons.
+/// Compiler flags: edge counters, a table of program counters, and operands of comparisons.
 const COUNTERS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                         -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
                         -Cllvm-args=-sanitizer-coverage-pc-table \
                         -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// How long each fuzzer runs.
+/// Default duration of each fuzzer, seconds.
 const SECONDS: u64 = 60;
 
-/// The longest case, bytes: each draws one or two, most cases some hundred.
+/// Maximum size of a case, bytes: each draws one or two, most cases some hundred.
 const CASE_MAX: usize = 8192;
 
-/// The variable of the environment with the name of the fuzzer.
+/// Environment variable with the name of the fuzzer.
 const NAME: &str = "UPCALL_FUZZER";
 
-/// Names of those that must find a mistake end so.
+/// Suffix of the names of fuzzers that must find a planted error.
 const CANARY: &str = "canary";
 
-/// The command. True if nothing was found but the mistake that was planted.
+/// Runs the command. Returns whether only planted errors were found.
 pub(crate) fn main(args: &[String]) -> Result<bool> {
     let (mut only, mut seconds) = (None, SECONDS);
     let mut args = args.iter();
@@ -73,8 +72,8 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
 /// Builds the program with counters.
 fn build() -> Result<PathBuf> {
     let dir = sh::scratch("guided")?;
-    // The compiler of the workspace's own crates: their flags are no others', so those are not
-    // built again.
+    // Wrapper for the workspace's own crates only: the flags of other crates stay the same, so
+    // those are not rebuilt.
     let compiler = dir.join("rustc.sh");
     std::fs::write(&compiler, format!("#!/bin/sh\nexec \"$@\" {COUNTERS}\n"))?;
     std::fs::set_permissions(&compiler, std::fs::Permissions::from_mode(0o755))?;
@@ -83,10 +82,10 @@ fn build() -> Result<PathBuf> {
     Ok(sh::target().join("debug/guided"))
 }
 
-/// What came of a fuzzer.
+/// Result of a fuzzer.
 struct Run {
     failed: bool,
-    /// How many cases, and how much code they reach.
+    /// Number of cases, and coverage.
     said: String,
     log: PathBuf,
 }

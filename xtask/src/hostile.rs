@@ -1,16 +1,15 @@
-//! `cargo xtask hostile [--runs N] [--at-once N] [--server uring|threads]`: programs that want to
-//! do harm, against a running server.
+//! `cargo xtask hostile [--runs N] [--at-once N] [--server uring|threads]`: malicious storelets
+//! against a running server.
 //!
-//! The modules are those of `crates/storelet/tests/hostile`, which say themselves how each must
-//! end, with the same small budgets. They run many at once, in turn by `upcall run` (9P) and by
-//! `POST`, and every ninth client goes away in the middle. Meanwhile others read files by 9P and
-//! HTTP and look at every byte. At the end nobody else has had an error, the server lives, and
-//! has as much memory and as many descriptors as after a first round. Before that it is given
-//! modules that are made to be expensive to compile, while its compiler is watched.
+//! The modules are those of `crates/storelet/tests/hostile`, which declare their expected ends,
+//! with the same small budgets. Many run concurrently, alternately by `upcall run` (9P) and by
+//! `POST`, and every ninth client disconnects in the middle. Meanwhile others read files over 9P
+//! and HTTP and verify every byte. At the end no other client has had an error, the server is
+//! alive, and its memory and descriptors are those after a first round. Before that it gets modules
+//! that are expensive to compile, while its compiler is monitored.
 //!
-//! Budgets of processor time are instructions in the tests and time here: who must end otherwise
-//! than by that gets more of it, for a machine that has much to do. As a suite of `conformance`
-//! it is one round.
+//! CPU budgets are instructions in the tests and time here: modules that must end for another
+//! reason get a larger one, for a busy machine. As a suite of `conformance` it is one round.
 
 #[path = "../../crates/upcall/tests/it/bombs.rs"]
 #[allow(dead_code, reason = "its parts are for tests of the compiler alone")]
@@ -33,16 +32,16 @@ use others::Others;
 use run::{Ran, Runs};
 use std::time::{Duration, Instant};
 
-/// How many run at once.
+/// Default number of concurrent runs.
 const AT_ONCE: usize = 16;
 
-/// How much more memory may be there at the end than after the first round, KiB.
+/// Maximum memory at the end beyond that after the first round, KiB.
 const KEPT_KIB_MAX: u64 = 16 << 10;
 
-/// How long memory and descriptors may take to come back.
+/// Timeout for memory and descriptors to return.
 const SETTLE: Duration = Duration::from_secs(20);
 
-/// The command. True if everything passed.
+/// Runs the command. Returns whether everything passed.
 pub(crate) fn main(args: &[String]) -> Result<bool> {
     if cfg!(debug_assertions) {
         return sh::optimised("hostile", args).map(|()| true);
@@ -66,7 +65,7 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
     Ok(report.finish())
 }
 
-/// The suite: one round of all.
+/// Runs the suite: one round of all modules.
 pub(crate) fn suite(report: &mut Report, kind: Kind) -> Result<()> {
     if matches!(kind, Kind::Diod | Kind::Nginx) {
         report.skip("hostile", "only our own server runs programs");
@@ -75,7 +74,7 @@ pub(crate) fn suite(report: &mut Report, kind: Kind) -> Result<()> {
     attack(report, kind, 0, AT_ONCE)
 }
 
-/// A first round of all that there are, and then so many runs.
+/// Runs a first round of all modules, and then this number of runs.
 fn attack(report: &mut Report, kind: Kind, count: usize, at_once: usize) -> Result<()> {
     let ground = Ground::new()?;
     let mut server = ground.serve(kind)?;
@@ -101,7 +100,7 @@ fn attack(report: &mut Report, kind: Kind, count: usize, at_once: usize) -> Resu
     Ok(())
 }
 
-/// Whether all ended as they must.
+/// Checks that all runs ended as expected.
 fn judged(ran: &Ran) -> Result<String> {
     let shown = &ran.wrong[..ran.wrong.len().min(12)];
     ensure!(shown.is_empty(), "{} ended wrongly:\n{}", ran.wrong.len(), shown.join("\n"));
@@ -114,7 +113,7 @@ fn judged(ran: &Ran) -> Result<String> {
     ))
 }
 
-/// What a server holds.
+/// Resources held by a server.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     kib: u64,
@@ -127,7 +126,7 @@ impl Held {
         Ok(Held { kib: server.rss_kib(), descriptors: list.count() })
     }
 
-    /// When it has been the same for some seconds.
+    /// Returns the resources once they are unchanged for some seconds.
     fn settled(server: &Server) -> Result<Held> {
         let (begun, mut last, mut since) = (Instant::now(), Held::of(server)?, Instant::now());
         while begun.elapsed() < SETTLE && since.elapsed() < Duration::from_secs(4) {
@@ -140,7 +139,7 @@ impl Held {
         Held::of(server)
     }
 
-    /// Waits until the server holds no more than this again.
+    /// Waits until the server holds no more than this.
     fn returned(self, server: &Server) -> Result<String> {
         let begun = Instant::now();
         loop {

@@ -1,11 +1,11 @@
-//! `upcall load`, run and understood.
+//! Runs `upcall load` and parses its output.
 
 use crate::{server, sh};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// Runs `upcall load` with `--json`, on one processor if one is named. A run that is INVALID is a
-/// result too.
+/// Runs `upcall load` with `--json`, pinned to a processor if given. An INVALID run is a result
+/// too.
 pub(crate) fn run(words: &[&str], core: Option<usize>) -> Result<Value> {
     let binary = server::binary().display().to_string();
     let mut command = match core {
@@ -28,12 +28,12 @@ pub(crate) fn run(words: &[&str], core: Option<usize>) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("what upcall load said")
 }
 
-/// A number in what it said; NaN if it is not there.
+/// Returns a number of the output; NaN if missing.
 pub(crate) fn number(said: &Value, path: &str) -> f64 {
     said.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
-/// The share of I/Os that were issued at most so many ns late; NaN of none.
+/// Returns the share of I/Os issued at most this many ns late; NaN if there are none.
 pub(crate) fn within(said: &Value, limit_ns: u64) -> f64 {
     let rows = said.pointer("/within").and_then(Value::as_array);
     let row = rows.and_then(|rows| rows.iter().find(|row| row["limit_ns"] == limit_ns));

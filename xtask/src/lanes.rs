@@ -1,8 +1,8 @@
-//! Parts of a test run as processes of their own, several at a time.
+//! Parts of a test run as separate processes, several at a time.
 //!
-//! Most suites keep one processor busy: an emulated kernel has one, and the server that it talks
-//! to sleeps meanwhile. What a part prints is collected and printed when it ends, so that outputs
-//! do not mix. Parts that measure their own surroundings run afterwards, one by one.
+//! Most suites keep one processor busy: an emulated kernel has one, and its server sleeps
+//! meanwhile. The output of a part is collected and printed at its end, so outputs do not
+//! interleave. Parts that measure run afterwards, one by one.
 
 use crate::report::Report;
 use anyhow::{Context as _, Result};
@@ -17,12 +17,13 @@ use std::time::Instant;
 pub(crate) struct Part {
     pub(crate) title: String,
     pub(crate) command: Command,
-    /// Name of the directories and machines that it uses; parts with the same do not run together.
+    /// Name of the directories and machines that it uses; parts with the same name do not run
+    /// concurrently.
     pub(crate) uses: String,
-    /// Whether nothing else may run meanwhile.
+    /// Whether it must run alone.
     pub(crate) alone: bool,
-    /// Recognizes a line that counts cases: passed and failed. A part without such a line is one
-    /// case, which its exit status decides.
+    /// Parses a line with counts of passed and failed cases. A part without such a line is one
+    /// case, decided by its exit status.
     pub(crate) sum: fn(&str) -> Option<(u32, u32)>,
 }
 
@@ -32,11 +33,11 @@ struct Done {
     text: String,
     seconds: f64,
     sum: fn(&str) -> Option<(u32, u32)>,
-    /// Whether it ended with success; an error if it did not even begin.
+    /// Whether it exited successfully; an error if it could not start.
     success: Result<bool>,
 }
 
-/// Runs all parts and enters their results, each as soon as it is there.
+/// Runs all parts and reports their results as they complete.
 pub(crate) fn run(report: &mut Report, parts: Vec<Part>) {
     let lanes = processors();
     let (alone, together): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.alone);
@@ -44,19 +45,19 @@ pub(crate) fn run(report: &mut Report, parts: Vec<Part>) {
     several(report, alone, 1);
 }
 
-/// Number of processors.
+/// Returns the number of processors.
 pub(crate) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Parts that have not begun, and what those that run use.
+/// Parts not yet started, and the names in use.
 struct Queue {
     state: Mutex<(Vec<Part>, BTreeSet<String>)>,
     ended: Condvar,
 }
 
 impl Queue {
-    /// The first part that uses nothing that another one uses now.
+    /// Waits for and returns the first part whose name is not in use.
     fn next(&self) -> Option<Part> {
         let mut state = self.lock();
         loop {
@@ -82,7 +83,7 @@ impl Queue {
     }
 }
 
-/// Runs parts, `lanes` at a time, in their order as far as they do not use the same.
+/// Runs parts, `lanes` at a time, in order except for conflicting names.
 fn several(report: &mut Report, parts: Vec<Part>, lanes: usize) {
     let queue = Queue { state: Mutex::new((parts, BTreeSet::new())), ended: Condvar::new() };
     let (results, each) = channel();
@@ -113,13 +114,13 @@ fn lane(queue: &Queue, results: &Sender<Done>) {
     }
 }
 
-/// Runs a command to its end and appends what it wrote, to standard error as well. The result
-/// says whether it succeeded.
+/// Runs a command to its end and appends its output, including standard error. Returns whether it
+/// succeeded.
 fn output(command: &mut Command, text: &mut String) -> Result<bool> {
     let (mut reader, writer) = std::io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn()?;
-    // The command holds the other end of the pipe, which would never be at its end.
+    // Drops the command's copy of the pipe's write end, which would prevent the end of file.
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut bytes = Vec::new();
     reader.read_to_end(&mut bytes)?;
@@ -127,13 +128,13 @@ fn output(command: &mut Command, text: &mut String) -> Result<bool> {
     Ok(child.wait()?.success())
 }
 
-/// Prints what a part wrote and counts its cases.
+/// Prints the output of a part and counts its cases.
 fn enter(report: &mut Report, done: Done) {
     println!("\n== {} ({:.0} s)", done.title, done.seconds);
     let (mut passed, mut failed, mut skipped, mut counted) = (0_u32, 0, BTreeSet::new(), false);
     for line in done.text.lines() {
         if let Some(name) = skipped_test(line) {
-            // A test may say so for each reactor.
+            // A test may be skipped once for each reactor.
             if skipped.insert(name) {
                 report.skipped(name);
             }
@@ -144,7 +145,7 @@ fn enter(report: &mut Report, done: Done) {
         }
         println!("{line}");
     }
-    // The harness of the tests counts those among the ones that passed.
+    // The test harness counts skipped tests as passed.
     let skipped = u32::try_from(skipped.len()).expect("a few tests");
     report.counted(&done.title, passed.saturating_sub(skipped), failed);
     match done.success {
@@ -156,7 +157,7 @@ fn enter(report: &mut Report, done: Done) {
     }
 }
 
-/// The name of a test that says that it is skipped, also behind what the harness writes first.
+/// Returns the name of a test that reports itself as skipped, also after the harness's prefix.
 fn skipped_test(line: &str) -> Option<&str> {
     let (before, rest) = line.split_once("skipped: ")?;
     let is_said = before.is_empty() || before.starts_with("test ");

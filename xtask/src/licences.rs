@@ -1,4 +1,4 @@
-//! The licences of everything that is linked in, and a reason for each direct dependency.
+//! Licences of all linked crates, and the reason for each direct dependency.
 //!
 //! A licence expression passes if it can be satisfied from [`ALLOWED`]. Each direct dependency
 //! needs a row in `docs/dependencies.md` that starts with its name.
@@ -23,7 +23,7 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Everything that is not allowed or not explained.
+/// Returns every dependency with a disallowed licence or without a documented reason.
 pub(crate) fn complaints() -> Result<Vec<String>> {
     let platform = "x86_64-unknown-linux-gnu";
     let args = ["metadata", "--format-version", "1", "--filter-platform", platform];
@@ -54,7 +54,7 @@ fn first_cell(line: &str) -> Option<&str> {
     line.strip_prefix('|')?.split('|').next().map(|cell| cell.trim().trim_matches('`'))
 }
 
-/// Whether a licence expression (SPDX, or the older `A/B`) can be satisfied.
+/// Returns whether a licence expression (SPDX, or the older `A/B`) can be satisfied.
 fn satisfied(expression: &str) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<_> = spaced.split_whitespace().collect();

@@ -10,14 +10,14 @@
 //! | `sim [SEED] …` | the simulated twin; prints its seed first |
 //! | `fuzz NAME [SEED]`, `fuzz smoke` | one fuzzer, or all for a moment |
 //! | `fuzz --guided [NAME] [--seconds N]` | the same, guided by coverage |
-//! | `conformance [SUITE …]` | clients that nobody here wrote, against a running server |
-//! | `attack [KIND …] [--record]` | clients that try to take the server away from others |
-//! | `hostile [--runs N]` | programs that want to do harm, against a running server |
-//! | `guests [NAME …]` | programs for storelets, into `target/guests` |
-//! | `bench [9p] [http] [store] [files] [cold] [replica] [--record]` | against peers, in turn |
+//! | `conformance [SUITE …]` | third-party clients against a running server |
+//! | `attack [KIND …] [--record]` | denial-of-service attacks on a running server |
+//! | `hostile [--runs N]` | malicious storelets against a running server |
+//! | `guests [NAME …]` | builds the storelet programs, into `target/guests` |
+//! | `bench [9p] [http] [store] [files] [cold] [replica] [--record]` | benchmarks against peers |
 //! | `bench replica-memory [--operations N]` | memory of replicas over many operations |
-//! | `paper mux`, `paper load --traces DIR`, `paper storelet` | a paper's evaluation made again |
-//! | `paper replica` | the same of the replicated data service: replicas on threads |
+//! | `paper mux`, `paper load --traces DIR`, `paper storelet` | reproduces a paper's evaluation |
+//! | `paper replica` | the same for the replicated data service: replicas on threads |
 //!
 //! `.ci/run` calls `test` and nothing else.
 
@@ -75,15 +75,15 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         },
         "conformance" => conformance::main(rest),
         "attack" => attack::main(rest),
-        // The clients beside an attack.
+        // Clients of an attack.
         attack::healthy::WORD => attack::healthy::main(rest).map(|()| true),
-        // Within the name spaces of that suite.
+        // Inside the namespaces of that suite.
         conformance::firsthour::WORD => conformance::firsthour::inside(rest).map(|()| true),
         "hostile" => hostile::main(rest),
         "guests" => guests::main(rest),
         "bench" => bench::main(rest).map(|()| true),
         "paper" => paper::main(rest).map(|()| true),
-        // What the suite `volume-power` runs in its virtual machine.
+        // Runs in the virtual machine of the suite `volume-power`.
         "power-load" => conformance::power_load(rest).map(|()| true),
         _ => bail!(
             "usage: cargo xtask check | test | machines | model | sim | fuzz | conformance | \

@@ -1,20 +1,19 @@
 //! `cargo xtask paper mux [--quick] [--record]`, `cargo xtask paper storelet [--kernel] [--quick]
 //! [--record]`, `cargo xtask paper load --traces DIR [--quick] [--record]`, `cargo xtask paper
-//! replica [--quick] [--record]`: a paper's evaluation made again with ours, beside what the paper
-//! says of its own.
+//! replica [--quick] [--record]`: reproduces a paper's evaluation with our implementation, beside
+//! the paper's own results.
 //!
-//! *mux* is thesis 004, §6.1: latency per message as clients and servers grow in number, walks
-//! over mount points, reads of unions. *load* is paper 003, §6: how far from their times I/Os are
-//! issued, and what that does; `--traces` says where the traces are that it replays. *storelet* is
-//! paper 002: programs beside the data against a mount, and a file service beside competitors;
-//! with a word behind it (`jobs`, `crowd`, `start`) only that part, with `--kernel` also by
-//! Linux's own client in a virtual machine (root, qemu). *replica* is paper 001, chapter 5:
-//! throughput, response times and inconsistent answers of replicas on threads, as slow as the
-//! paper's and as fast as they are; with `again` behind it only what was not measured last time is,
-//! and the page is written again.
+//! *mux* is thesis 004, §6.1: latency per message as clients and servers grow in number, walks over
+//! mount points, reads of unions. *load* is paper 003, §6: issue error of I/Os and its effects;
+//! `--traces` names the directory of the traces to replay. *storelet* is paper 002: programs beside
+//! the data against a mount, and a file service beside competitors; a further word (`jobs`,
+//! `crowd`, `start`) selects one part, and `--kernel` adds Linux's own client in a virtual machine
+//! (root, qemu). *replica* is paper 001, chapter 5: throughput, response times and inconsistent
+//! answers of replicas on threads, at the paper's speed and at full speed; with the word `again`
+//! only runs missing from the last time are measured, and the page is rewritten.
 //!
-//! The figures go to `docs/paper/` with `--record`, else they are only printed. `--quick` takes
-//! fewer points and less time, to see that it runs.
+//! With `--record` the figures are written to `docs/paper/`, otherwise only printed. `--quick`
+//! takes fewer points and less time, as a smoke test.
 
 mod crowd;
 mod load;
@@ -26,19 +25,19 @@ mod storelet;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 
-/// What the command line asks for.
+/// Options of the command line.
 pub(crate) struct Plan {
     pub(crate) quick: bool,
     pub(crate) record: bool,
-    /// Where the traces are that are replayed.
+    /// Directory of the traces to replay.
     pub(crate) traces: Option<PathBuf>,
-    /// Whether Linux's own client mounts, too.
+    /// Whether Linux's own client is measured, too.
     pub(crate) kernel: bool,
-    /// The only part that is measured, where there are several.
+    /// The only part to measure, of several.
     pub(crate) part: Option<String>,
 }
 
-/// The command.
+/// Runs the command.
 pub(crate) fn main(args: &[String]) -> Result<()> {
     if cfg!(debug_assertions) {
         return crate::sh::optimised("paper", args);

@@ -1,23 +1,23 @@
-//! What passed and what failed: one line for each case as it happens, one line at the end.
+//! Results of test cases: one line for each case as it ends, and a total at the end.
 
 use crate::sh;
 use anyhow::Result;
 use std::time::Instant;
 
-/// The sum over everything a command checked.
+/// Total of all cases of a command.
 #[derive(Default)]
 pub(crate) struct Report {
     passed: u32,
     failed: Vec<String>,
     skipped: Vec<String>,
-    /// Whether those cases that can go on for longer do so.
+    /// Whether cases with a long form use it.
     pub(crate) long: bool,
-    /// Whether pages that hold results are written anew.
+    /// Whether pages with results are rewritten.
     pub(crate) record: bool,
 }
 
 impl Report {
-    /// Runs one case and writes its line. The text of a success is a figure worth seeing.
+    /// Runs one case and prints its line. The text of a success is a figure to display.
     pub(crate) fn case(&mut self, name: &str, case: impl FnOnce() -> Result<String>) -> bool {
         let start = Instant::now();
         let outcome = case().map_err(|error| format!("{error:#}"));
@@ -25,7 +25,7 @@ impl Report {
         self.line(name, outcome, seconds)
     }
 
-    /// Writes the line of a case that has already run.
+    /// Prints the line of a completed case.
     pub(crate) fn line(
         &mut self,
         name: &str,
@@ -46,24 +46,24 @@ impl Report {
         }
     }
 
-    /// Cases that another program ran and counted.
+    /// Adds cases run and counted by another program.
     pub(crate) fn counted(&mut self, suite: &str, passed: u32, failed: u32) {
         self.passed += passed;
         self.failed.extend((0..failed).map(|_| suite.to_owned()));
     }
 
-    /// Something that cannot run here; said, and counted on neither side.
+    /// Prints a case that cannot run here; it counts neither as passed nor as failed.
     pub(crate) fn skip(&mut self, name: &str, why: &str) {
         println!("  skip  {name:<44}           {why}");
         self.skipped.push(name.to_owned());
     }
 
-    /// Something that another program could not run, and has said so.
+    /// Adds a case that another program skipped and reported.
     pub(crate) fn skipped(&mut self, name: &str) {
         self.skipped.push(name.to_owned());
     }
 
-    /// A whole stage: a title, and its own error as a failed case if it could not finish.
+    /// Runs a whole stage: prints its title, and counts its own error as a failed case.
     pub(crate) fn stage(&mut self, name: &str, stage: impl FnOnce(&mut Report) -> Result<()>) {
         println!("\n== {name}");
         if let Err(error) = stage(self) {
@@ -71,18 +71,18 @@ impl Report {
         }
     }
 
-    /// Whether a case of this name has failed.
+    /// Returns whether a case of this name has failed.
     pub(crate) fn has_failed(&self, name: &str) -> bool {
         self.failed.iter().any(|failed| failed == name)
     }
 
-    /// How many passed and failed until now.
+    /// Returns the numbers of passed and failed cases so far.
     #[cfg(test)]
     pub(crate) fn sum(&self) -> (usize, usize) {
         (self.passed as usize, self.failed.len())
     }
 
-    /// Writes what failed and the sum; true if nothing failed.
+    /// Prints the failures and the total; returns whether nothing failed.
     pub(crate) fn finish(self) -> bool {
         if !self.skipped.is_empty() {
             println!("\n{} not run here: {}", self.skipped.len(), self.skipped.join(", "));

@@ -1,5 +1,5 @@
-//! A server under test or beside us in a bench: started on free loopback ports, stopped by its
-//! process id, its processor time read from /proc.
+//! A server under test, or a peer in a benchmark: started on free loopback ports, stopped by its
+//! process id, its CPU time read from /proc.
 
 use crate::sh;
 use anyhow::{Context, Result, bail};
@@ -11,31 +11,31 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Which program serves.
+/// Server program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// Ours, on io_uring.
     Uring,
     /// Ours, on epoll and threads.
     Threads,
-    /// diod, the 9P2000.L server the Linux community measures against.
+    /// diod, the reference 9P2000.L server of the Linux community.
     Diod,
     /// nginx with one worker.
     Nginx,
-    /// Another build of ours, on `io_uring`: the program of [`set_before`].
+    /// Another build of ours, on `io_uring`: the program set by [`set_before`].
     Before,
 }
 
-/// The program that is measured as [`Kind::Before`].
+/// Program measured as [`Kind::Before`].
 static BEFORE: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the program that is measured as [`Kind::Before`]; the first time only.
+/// Sets the program measured as [`Kind::Before`]; only the first call counts.
 pub(crate) fn set_before(program: PathBuf) {
     BEFORE.get_or_init(|| program);
 }
 
 impl Kind {
-    /// The name in tables and on the command line.
+    /// Returns the name in tables and on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Uring => "uring",
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the kind of that name.
     pub(crate) fn named(name: &str) -> Option<Kind> {
         [Kind::Uring, Kind::Threads, Kind::Diod, Kind::Nginx]
             .into_iter()
@@ -56,24 +56,24 @@ impl Kind {
 
 /// A running server. Dropping it stops it.
 pub(crate) struct Server {
-    /// The 9P port on 127.0.0.1, 0 if it speaks none.
+    /// 9P port on 127.0.0.1, 0 without 9P.
     pub(crate) ninep: u16,
-    /// The HTTP port on 127.0.0.1, 0 if it speaks none.
+    /// HTTP port on 127.0.0.1, 0 without HTTP.
     pub(crate) http: u16,
-    /// The directory or volume it serves, as an absolute path: also diod's `aname`.
+    /// Absolute path of the served directory or volume: also diod's `aname`.
     pub(crate) dir: PathBuf,
     child: Child,
     log: PathBuf,
 }
 
 impl Server {
-    /// Starts `kind` on `dir`. `extra` are further flags for our own server; those
-    /// that are paths are further directories for diod, which crosses no mount points itself.
+    /// Starts `kind` on `dir`. `extra` are additional flags for our own server; paths among them
+    /// are additional directories for diod, which crosses no mount points itself.
     pub(crate) fn start(kind: Kind, dir: &Path, extra: &[&str]) -> Result<Server> {
         Server::start_on(kind, dir, extra, None)
     }
 
-    /// The same, at these ports for 9P and HTTP.
+    /// Like `start`, at these ports for 9P and HTTP.
     pub(crate) fn start_at(
         kind: Kind,
         dir: &Path,
@@ -83,7 +83,7 @@ impl Server {
         Server::start_with(kind, dir, ports, extra, None)
     }
 
-    /// The same, bound to one processor.
+    /// Like `start`, pinned to one processor.
     pub(crate) fn start_on(
         kind: Kind,
         dir: &Path,
@@ -129,7 +129,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts ours on what a names file joins.
+    /// Starts our server with a names file.
     pub(crate) fn start_space(kind: Kind, names: &Path, extra: &[&str]) -> Result<Server> {
         let (ninep, http) = (free_port()?, free_port()?);
         let mut command = Command::new(binary());
@@ -146,8 +146,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts ours with these words behind `serve` and without HTTP; it is ready when it listens at
-    /// `port`.
+    /// Starts our server with these arguments after `serve` and without HTTP; it is ready when it
+    /// listens on `port`.
     pub(crate) fn start_words(
         kind: Kind,
         words: &[String],
@@ -169,7 +169,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts somebody else's server; it is ready when it listens at `port`.
+    /// Starts a third-party server; it is ready when it listens on `port`.
     pub(crate) fn start_other(name: &str, mut command: Command, port: u16) -> Result<Server> {
         let log = sh::scratch("logs")?.join(format!("{name}-{port}.log"));
         let file = std::fs::File::create(&log)?;
@@ -180,12 +180,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// How many files it may have open.
+    /// Returns its limit of open files.
     pub(crate) fn open_files(&self) -> Result<usize> {
         let text = std::fs::read_to_string(format!("/proc/{}/limits", self.pid()))?;
         let line = text.lines().find(|line| line.starts_with("Max open files"));
@@ -193,49 +193,49 @@ impl Server {
         soft.and_then(|soft| soft.parse().ok()).context("/proc says no limit of open files")
     }
 
-    /// Processor time so far, user and system, of it and its children, in clock ticks (1/100 s).
+    /// Returns its CPU time so far, user and system, with its children, clock ticks (1/100 s).
     pub(crate) fn cpu_ticks(&self) -> u64 {
         family(self.pid()).iter().map(|pid| ticks_of(*pid)).sum()
     }
 
-    /// Resident memory in KiB, of it and its children.
+    /// Returns its resident memory, with its children, KiB.
     pub(crate) fn rss_kib(&self) -> u64 {
         family(self.pid()).iter().map(|pid| rss_of(*pid)).sum()
     }
 
-    /// Resident memory in KiB, of it alone.
+    /// Returns its resident memory, without children, KiB.
     pub(crate) fn own_rss_kib(&self) -> u64 {
         rss_of(self.pid())
     }
 
-    /// The processes that it has started and that still run.
+    /// Returns its running children.
     pub(crate) fn children(&self) -> Vec<u32> {
         family(self.pid()).split_off(1)
     }
 
-    /// The process that does the work: the only child if there is one, else itself.
+    /// Returns the working process: the last child if there is one, else itself.
     pub(crate) fn worker(&self) -> u32 {
         *family(self.pid()).last().expect("a family has its head")
     }
 
-    /// What it wrote so far.
+    /// Returns its output so far.
     pub(crate) fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Whether it still runs.
+    /// Returns whether it still runs.
     pub(crate) fn alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Kills it, so that it can do nothing more.
+    /// Kills it.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Asks it to end and waits; the exit status, or an error if it had to be killed.
+    /// Terminates it and waits; returns the exit status, or an error if it had to be killed.
     pub(crate) fn stop(&mut self) -> Result<Option<i32>> {
         if let Ok(Some(status)) = self.child.try_wait() {
             return Ok(status.code());
@@ -279,8 +279,8 @@ impl Drop for Server {
     }
 }
 
-/// What is measured is built as users build it, by a program that is itself; what is tested comes
-/// from the same build as the unit tests, as a second one would take minutes.
+/// Whether this is a release build. Benchmarks use the server as users build it; tests use the
+/// build of the unit tests, as a second one would take minutes.
 const IS_MEASURED: bool = !cfg!(debug_assertions);
 
 /// Builds our server.
@@ -291,12 +291,12 @@ pub(crate) fn build() -> Result<()> {
     }
 }
 
-/// Where the server's binary is when it is built.
+/// Returns the path of the server's binary.
 pub(crate) fn binary() -> PathBuf {
     sh::target().join(if IS_MEASURED { "release/upcall" } else { "debug/upcall" })
 }
 
-/// The binary of a server of ours.
+/// Returns the binary of a server of ours.
 pub(crate) fn program(kind: Kind) -> Result<PathBuf> {
     match kind {
         Kind::Uring | Kind::Threads => Ok(binary()),
@@ -354,8 +354,8 @@ fn nginx(dir: &Path, port: u16) -> Result<Command> {
     Ok(command)
 }
 
-/// A port of the loopback interface that was free a moment ago, and another one each time. It is
-/// below those that the kernel gives to connections, so that none of these takes it meanwhile.
+/// Returns a free port of the loopback interface, a different one each time. It is below the
+/// kernel's ephemeral ports, so no connection takes it meanwhile.
 pub(crate) fn free_port() -> Result<u16> {
     const FIRST: u32 = 10_240;
     const COUNT: u32 = 32_768 - FIRST;
@@ -371,7 +371,7 @@ pub(crate) fn free_port() -> Result<u16> {
     bail!("no port between {FIRST} and {} of 127.0.0.1 is free", FIRST + COUNT)
 }
 
-/// A process and those that its threads have started.
+/// Returns a process and the children of its threads.
 fn family(pid: u32) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let children = threads.filter_map(|thread| {
@@ -381,14 +381,14 @@ fn family(pid: u32) -> Vec<u32> {
     std::iter::once(pid).chain(children.flatten()).collect()
 }
 
-/// Processor time of a process, user and system, in clock ticks; 0 if it is gone.
+/// Returns the CPU time of a process, user and system, clock ticks; 0 if it has exited.
 pub(crate) fn ticks_of(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after = stat.rsplit(") ").next().unwrap_or_default();
     after.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// Resident memory of a process in KiB; 0 if it is gone.
+/// Returns the resident memory of a process, KiB; 0 if it has exited.
 pub(crate) fn rss_of(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();

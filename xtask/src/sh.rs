@@ -1,31 +1,31 @@
-//! Running other programs, and the few paths every command needs.
+//! Running other programs, and common paths.
 //!
-//! A program is named in the error when it fails, with the end of what it wrote, so that a failure
-//! can be read without running it again.
+//! The error of a failed program contains its name and the end of its output, so it can be
+//! diagnosed without running the program again.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask has a parent").to_path_buf()
 }
 
-/// Where builds and downloads go.
+/// Returns the directory of builds and downloads.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// `target/NAME` as an existing directory.
+/// Returns `target/NAME`, created if necessary.
 pub(crate) fn scratch(name: &str) -> Result<PathBuf> {
     let dir = target().join(name);
     std::fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
     Ok(dir)
 }
 
-/// `target/NAME` as a new, empty directory.
+/// Returns `target/NAME` as a new, empty directory.
 pub(crate) fn empty(name: &str) -> Result<PathBuf> {
     let dir = target().join(name);
     if dir.exists() {
@@ -34,7 +34,7 @@ pub(crate) fn empty(name: &str) -> Result<PathBuf> {
     scratch(name)
 }
 
-/// Makes something that several processes of a test run need; one process at a time.
+/// Runs `make` under a lock: for files shared by several processes of a test run.
 pub(crate) fn exclusive<T>(make: impl FnOnce() -> Result<T>) -> Result<T> {
     // Closing the directory unlocks it.
     let target = std::fs::File::open(target()).context("open the directory of builds")?;
@@ -43,42 +43,42 @@ pub(crate) fn exclusive<T>(make: impl FnOnce() -> Result<T>) -> Result<T> {
     make()
 }
 
-/// A command in the workspace's root.
+/// Returns a command in the workspace's root.
 pub(crate) fn cmd<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
     let mut command = Command::new(program);
     command.args(args).current_dir(root()).stdin(Stdio::null());
     command
 }
 
-/// `cargo` as it was called by `cargo xtask`.
+/// Returns the `cargo` that runs `cargo xtask`.
 pub(crate) fn cargo<S: AsRef<OsStr>>(args: &[S]) -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     cmd(&cargo, args)
 }
 
-/// Runs this program's `word` again, optimised, as what is measured must be: the clients of a
-/// bench must not be its slow part, and the server is built as they are.
+/// Runs this program's `word` again in a release build, as measurements require: the clients of a
+/// benchmark must not be its bottleneck, and the server is built in the same way.
 pub(crate) fn optimised(word: &str, args: &[String]) -> Result<()> {
     build_optimised()?;
     let program = target().join("release/xtask").display().to_string();
     run(cmd(&program, &[word]).args(args))
 }
 
-/// Builds all programs of the workspace, optimised. One by one they would have dependencies with
-/// other features, which would be built again each time another program is wanted.
+/// Builds all programs of the workspace in release mode. Built separately, their dependencies would
+/// have different features and be rebuilt for each program.
 pub(crate) fn build_optimised() -> Result<()> {
     run(&mut cargo(&["build", "--quiet", "--release", "--workspace", "--bins"]))
 }
 
-/// Where this program is. A build may have put a newer one in its place, which does as well: then
-/// Linux says that this one is deleted.
+/// Returns the path of this program. A build may have replaced it by a newer one, which does as
+/// well: then Linux marks the old path as deleted.
 pub(crate) fn own_path() -> Result<PathBuf> {
     let path = std::env::current_exe()?;
     let newer = path.to_str().and_then(|text| text.strip_suffix(" (deleted)")).map(PathBuf::from);
     Ok(newer.unwrap_or(path))
 }
 
-/// Runs to the end with the output on the terminal.
+/// Runs a command to its end with output to the terminal.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("start {}", line(command)))?;
     if !status.success() {
@@ -87,7 +87,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs to the end and returns what it wrote; what it complained about is in the error.
+/// Runs a command to its end and returns its output; standard error is in the error.
 pub(crate) fn read(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("start {}", line(command)))?;
     if !output.status.success() {
@@ -97,12 +97,12 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether a program of this name can be found.
+/// Returns whether a program of this name can be found.
 pub(crate) fn found(program: &str) -> bool {
     which(program).is_some()
 }
 
-/// Where a program is; system directories count even when PATH does not name them.
+/// Returns the path of a program; system directories are searched even if not in PATH.
 pub(crate) fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     let extra = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/go/bin"];
@@ -112,7 +112,7 @@ pub(crate) fn which(program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// The last `bytes` of a text, from a character boundary, without surrounding blanks.
+/// Returns the last `bytes` of a text, from a character boundary, without surrounding blanks.
 pub(crate) fn tail(text: &str, bytes: usize) -> &str {
     let text = text.trim();
     let mut start = text.len().saturating_sub(bytes);

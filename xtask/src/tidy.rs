@@ -1,11 +1,11 @@
-//! Rules about the text of the project that no compiler checks.
+//! Rules about the project's text that no compiler checks.
 //!
-//! - Rust: lines of at most 100 columns, files of at most 800 lines, functions of at most 70;
-//!   no leftovers (see [`LEFTOVERS`]); no `_ =>` beside an `impl Automaton`; `unsafe` only in
+//! - Rust: lines of at most 100 columns, files of at most 800 lines, functions of at most 70; no
+//!   leftovers (see [`LEFTOVERS`]); no `_ =>` beside an `impl Automaton`; `unsafe` only in
 //!   `crates/reactor`, in the memory of blocks, where compiled modules are loaded, and in
-//!   `benches`, where other people's C is called; each `lib.rs` and `main.rs` begins with what it
-//!   is.
-//! - The server: an assertion for every other function, at least (see [`assertions`]).
+//!   `benches`, for foreign functions in C; each `lib.rs` and `main.rs` begins with its
+//!   description.
+//! - The server: at least one assertion for every other function (see [`assertions`]).
 //! - Markdown: one title, no dead links to files.
 
 mod assertions;
@@ -14,7 +14,7 @@ use crate::sh;
 use anyhow::Result;
 use std::path::Path;
 
-/// What is not to stay, split so that this file does not find itself.
+/// Strings that must not stay, split so that this file does not match itself.
 const LEFTOVERS: &[&str] = &[
     concat!("FIX", "ME"),
     concat!("dbg", "!("),
@@ -23,7 +23,7 @@ const LEFTOVERS: &[&str] = &[
     concat!("#[", "ignore"),
 ];
 
-/// Where `unsafe` may stand.
+/// Paths where `unsafe` is allowed.
 const UNSAFE: &[&str] = &[
     "crates/reactor/",
     "crates/base/src/block/memory.rs",
@@ -35,7 +35,7 @@ const COLUMNS_MAX: usize = 100;
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Every breach, as `file:line: what`.
+/// Returns every violation, as `file:line: text`.
 pub(crate) fn complaints() -> Result<Vec<String>> {
     let list =
         sh::read(&mut sh::cmd("git", &["ls-files", "--cached", "--others", "--exclude-standard"]))?;
@@ -92,7 +92,8 @@ fn is_unsafe(code: &str) -> bool {
         || code.contains(&format!("allow({keyword}_code)"))
 }
 
-/// Functions in text that rustfmt wrote: the closing brace has the indentation of the `fn`.
+/// Checks functions in text formatted by rustfmt: the closing brace has the indentation of the
+/// `fn`.
 fn functions(name: &str, text: &str, complaints: &mut Vec<String>) {
     let lines: Vec<_> = text.lines().collect();
     for (at, line) in lines.iter().enumerate() {
@@ -113,7 +114,7 @@ fn functions(name: &str, text: &str, complaints: &mut Vec<String>) {
     }
 }
 
-/// The line that closes the function that begins in this one.
+/// Returns the line that closes the function beginning in this one.
 fn close_of(line: &str) -> String {
     let indent = line.len() - line.trim_start().len();
     format!("{}}}", " ".repeat(indent))
@@ -155,7 +156,7 @@ fn markdown(root: &Path, name: &str, text: &str, complaints: &mut Vec<String>) {
     }
 }
 
-/// The targets of `[text](target)` in a line, code spans apart.
+/// Returns the targets of `[text](target)` in a line, outside of code spans.
 fn links(line: &str) -> Vec<&str> {
     let outside_code = line.split('`').step_by(2);
     outside_code

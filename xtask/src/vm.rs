@@ -3,11 +3,11 @@
 //!
 //! The guest is Debian's plain kernel (the cloud flavour has no 9p) with busybox, in QEMU by
 //! software emulation: no KVM, no root, about five seconds from start to power-off. Its network is
-//! QEMU's own: the host's loopback is 10.0.2.2 in there. A job goes in as a tar on the first disk
-//! and is unpacked at `/`; `/job.sh` runs; files come back as a tar on the second disk, of
-//! `/results` or, where `/direct` exists, what the job itself wrote to `/dev/vdb`; what the
-//! job prints arrives over the serial line. Lines of the form `@ok NAME SECONDS NOTE` and
-//! `@no NAME SECONDS WHY` are its cases.
+//! QEMU's own, in which the host's loopback is 10.0.2.2. A job is passed as a tar on the first disk
+//! and unpacked at `/`; `/job.sh` runs; files are returned as a tar on the second disk, of
+//! `/results` or, if `/direct` exists, as written by the job itself to `/dev/vdb`; the job's output
+//! arrives over the serial line. Lines of the form `@ok NAME SECONDS NOTE` and `@no NAME SECONDS
+//! WHY` are its cases.
 
 mod cpio;
 mod image;
@@ -21,17 +21,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What is to happen in the guest.
+/// A job for the guest.
 pub(crate) struct Job {
     dir: PathBuf,
     results: PathBuf,
     limit: Duration,
-    /// What QEMU is told besides.
+    /// Additional arguments of QEMU.
     more: Vec<String>,
 }
 
 impl Job {
-    /// A job that runs `script` and may take `limit`. `name` is its directory under `target/vm`.
+    /// Creates a job that runs `script` with the timeout `limit`. `name` is its directory under
+    /// `target/vm`.
     pub(crate) fn new(name: &str, script: &str, limit: Duration) -> Result<Job> {
         let dir = sh::empty(&format!("vm/job-{name}"))?;
         let results = sh::scratch("vm")?.join(format!("{name}.results"));
@@ -40,14 +41,14 @@ impl Job {
         Ok(job)
     }
 
-    /// A file of the guest.
+    /// Adds a file to the guest.
     pub(crate) fn file(&self, path: &str, bytes: &[u8]) -> Result<()> {
         let path = self.dir.join(path);
         std::fs::create_dir_all(path.parent().expect("a file has a directory"))?;
         std::fs::write(&path, bytes).with_context(|| format!("write {}", path.display()))
     }
 
-    /// A program of the host with the libraries it was linked to, as `/usr/bin/NAME`.
+    /// Adds a program of the host with its shared libraries, as `/usr/bin/NAME`.
     pub(crate) fn program(&self, program: &Path) -> Result<()> {
         let name = program.file_name().context("a program has a name")?;
         let bin = self.dir.join("usr/bin");
@@ -63,22 +64,22 @@ impl Job {
         Ok(())
     }
 
-    /// With a third disk, `/dev/vdc`: what QEMU is told of it, and its name there.
+    /// Adds a third disk, `/dev/vdc`: QEMU's arguments, and the drive's name there.
     pub(crate) fn with_disk(mut self, arguments: &[String], name: &str) -> Job {
         self.more = arguments.to_vec();
-        // Disks are called in the order of their slots.
+        // Disks are named in the order of their slots.
         let device = format!("virtio-blk-pci,drive={name},addr=0x1e");
         self.more.extend(["-device".to_owned(), device]);
         self
     }
 
-    /// Boots, runs the job and returns everything it printed.
+    /// Boots, runs the job and returns all of its output.
     pub(crate) fn run(&self) -> Result<String> {
         self.run_watched(|_| ())
     }
 
-    /// The same; `watch` sees each line as it arrives, so that the host can answer. A guest that
-    /// does not even boot says nothing about a server: it is started once more.
+    /// Like `run`; `watch` sees each line as it arrives, so that the host can react. A guest that
+    /// fails to boot proves nothing about a server: it is started once more.
     pub(crate) fn run_watched(&self, mut watch: impl FnMut(&str)) -> Result<String> {
         let image = image::image()?;
         let disk = self.dir.with_extension("tar");
@@ -99,7 +100,7 @@ impl Job {
         Ok(text)
     }
 
-    /// What the guest printed, or why it did not boot.
+    /// Returns the output of the guest, or the reason why it did not boot.
     fn boot(
         &self,
         image: &image::Image,
@@ -137,13 +138,13 @@ impl Job {
         Ok(Ok(text))
     }
 
-    /// The tar with the files of `/results`, or what the job wrote to the disk itself.
+    /// Returns the tar with the files of `/results`, or the data written to the disk by the job.
     pub(crate) fn results(&self) -> &Path {
         &self.results
     }
 }
 
-/// Enters the `@ok` and `@no` lines into the report; a name of `expected` without a line failed.
+/// Adds the `@ok` and `@no` lines to the report; a name of `expected` without a line failed.
 pub(crate) fn enter(report: &mut Report, suite: &str, text: &str, expected: &[&str]) {
     let mut missing: BTreeSet<&str> = expected.iter().copied().collect();
     for line in text.lines().filter(|line| line.starts_with('@')) {
@@ -166,8 +167,8 @@ pub(crate) fn enter(report: &mut Report, suite: &str, text: &str, expected: &[&s
     }
 }
 
-/// The beginning of every job: mounts the server on `/mnt`, or ends the job, so that no suite can
-/// pass on the guest's own file system.
+/// Returns the beginning of every job: mounts the server on `/mnt`, or ends the job, so that no
+/// suite can pass on the guest's own file system.
 pub(crate) fn mount_script(port: u16, aname: &str, options: &str) -> String {
     format!(
         "mount -t 9p -o trans=tcp,port={port},version=9p2000.L,aname={aname},\
@@ -178,14 +179,14 @@ pub(crate) fn mount_script(port: u16, aname: &str, options: &str) -> String {
 
 fn qemu(image: &image::Image, disk: &Path, results: &Path) -> Command {
     let mut qemu = Command::new("qemu-system-x86_64");
-    // The plainest processor is emulated twice as fast as the newest; a second one costs more in
-    // locking than it brings.
+    // The simplest processor is emulated twice as fast as the newest; a second one costs more in
+    // locking than it gains.
     qemu.args(["-accel", "tcg,thread=multi", "-cpu", "qemu64", "-smp", "1", "-m", "1536"]);
     qemu.args(["-no-reboot", "-nographic", "-nodefaults", "-M", "pc", "-serial", "stdio"]);
     qemu.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&image.initrd);
     qemu.args(["-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off tsc=reliable"]);
     qemu.args(["-netdev", "user,id=n0,restrict=off"]);
-    // Each packet is told of: a card that leaves some out has been seen to fall silent.
+    // An interrupt for every packet: a card with suppressed notifications was seen to stall.
     qemu.args(["-device", "virtio-net-pci,netdev=n0,romfile=,event_idx=off"]);
     let drive = |file: &Path, more| format!("file={},format=raw,if=virtio{more}", file.display());
     qemu.arg("-drive").arg(drive(disk, ",readonly=on"));
@@ -200,7 +201,7 @@ fn pad(disk: &Path) -> Result<()> {
     Ok(file.set_len(length.next_multiple_of(512))?)
 }
 
-/// Ends QEMU, by its process id, when the time is up.
+/// Kills QEMU, by its process id, after the timeout.
 struct Watchdog {
     done: std::sync::mpsc::Sender<()>,
     thread: std::thread::JoinHandle<bool>,
@@ -222,7 +223,7 @@ impl Watchdog {
         Watchdog { done, thread }
     }
 
-    /// Whether the time had run out.
+    /// Returns whether the timeout had expired.
     fn stop(self) -> bool {
         let _ = self.done.send(());
         self.thread.join().unwrap_or(true)

@@ -1,15 +1,15 @@
-//! Volumes for tests and benches, made, filled and checked by the server's own binary.
+//! Volumes for tests and benchmarks, created, filled and checked by the server's own binary.
 
 use crate::{server, sh};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 
-/// Makes an empty volume, whatever was there before. Storage is taken when it is needed.
+/// Creates an empty, sparse volume, replacing an earlier one.
 pub(crate) fn create(file: &Path, size: &str) -> Result<()> {
     make(file, &["create", "--sparse", "--size", size])
 }
 
-/// The same, with all its storage.
+/// Like `create`, with all storage preallocated.
 pub(crate) fn create_whole(file: &Path, size: &str) -> Result<()> {
     make(file, &["create", "--size", size])
 }
@@ -34,7 +34,7 @@ pub(crate) fn copy_out(file: &Path, dir: &Path) -> Result<String> {
     run(&["copy"], &[&root_of(file), dir])
 }
 
-/// Checks a volume; the last line of what is said, or an error if anything is wrong.
+/// Checks a volume; returns the last line of the output, or an error if it is damaged.
 pub(crate) fn check(file: &Path) -> Result<String> {
     let said = run(&["check"], &[file])?;
     let last = said.lines().last().unwrap_or("").to_owned();
@@ -42,7 +42,7 @@ pub(crate) fn check(file: &Path) -> Result<String> {
     Ok(last)
 }
 
-/// Checks what is on the disk and writes nothing: what is only in the journal stays there.
+/// Checks the volume without writing: records in the journal are not applied.
 pub(crate) fn look(file: &Path) -> Result<String> {
     run(&["check", "--read-only"], &[file])
 }
@@ -53,7 +53,7 @@ fn root_of(file: &Path) -> std::path::PathBuf {
     text.into()
 }
 
-/// What `upcall volume` says. Its findings are on standard output, so they are in the error.
+/// Runs `upcall volume`. Findings are on standard output, so they are part of the error.
 fn run(words: &[&str], paths: &[&Path]) -> Result<String> {
     let binary = server::binary().display().to_string();
     let output = sh::cmd(&binary, &["volume"]).args(words).args(paths).output()?;

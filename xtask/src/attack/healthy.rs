@@ -1,7 +1,7 @@
-//! The clients that want nothing special: reads by 9P, gets by HTTP, and newcomers.
+//! Well-behaved clients: reads over 9P, gets over HTTP, and new connections.
 //!
-//! Each is a thread that runs before all others, where that is allowed: its times are those of the
-//! server, not of its own wait for a processor that the server and the attackers keep busy.
+//! Each is a thread with real-time priority, where permitted: its times are those of the server,
+//! without its own wait for a processor that the server and the attackers occupy.
 
 use super::HANG;
 use crate::bench::{Client, Message};
@@ -21,21 +21,21 @@ pub(super) const SIZE: usize = 4096;
 const PACE: Duration = Duration::from_millis(2);
 const NEWCOMERS: Duration = Duration::from_millis(100);
 
-/// The command of xtask that is this process.
+/// Subcommand of xtask that is this process.
 pub(crate) const WORD: &str = "attack-healthy";
 
-/// Labels of response times, ns: kept connections and newcomers.
+/// Labels of response times, ns: kept connections and new ones.
 const KEPT: &str = "kept";
 const NEW: &str = "new";
 
 const TREAD: u8 = 116;
 const FILE: u32 = 1;
 
-/// Response times, in order.
+/// Response times, sorted.
 pub(super) struct Times {
-    /// Those of reads and gets on connections that are kept.
+    /// Reads and gets on kept connections.
     kept: Vec<Duration>,
-    /// Those of newcomers, from the beginning of their connection on.
+    /// Gets on new connections, including the connect.
     new: Vec<Duration>,
 }
 
@@ -54,12 +54,12 @@ impl Times {
         Ok(Times { kept: of(KEPT)?, new: of(NEW)? })
     }
 
-    /// The time that this share of requests on kept connections was not above.
+    /// Returns this quantile of the times on kept connections.
     pub(super) fn quantile(&self, share: f64) -> Duration {
         quantile(&self.kept, share)
     }
 
-    /// The same of newcomers.
+    /// Returns this quantile of the times on new connections.
     pub(super) fn new_quantile(&self, share: f64) -> Duration {
         quantile(&self.new, share)
     }
@@ -69,8 +69,8 @@ fn quantile(times: &[Duration], share: f64) -> Duration {
     times[((times.len() - 1) as f64 * share) as usize]
 }
 
-/// Measures for so long; `look` is called now and then. The clients are a process of their own, so
-/// that they wait for no lock that attackers hold, like that of their memory.
+/// Measures for this time, calling `look` periodically. The clients are a separate process, so they
+/// share no lock with attackers, such as the allocator's.
 pub(super) fn measure(server: &Server, time: Duration, mut look: impl FnMut()) -> Result<Times> {
     let mut command = Command::new(sh::own_path()?);
     let words = [server.ninep.into(), server.http.into(), time.as_millis()].map(|n| n.to_string());
@@ -121,7 +121,7 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Response times of requests until the end, one after the other.
+/// Returns the response times of consecutive requests until the end.
 fn paced(
     end: Instant,
     pause: Duration,
@@ -151,7 +151,7 @@ fn reader(ninep: u16) -> Result<impl FnMut() -> Result<()> + use<>> {
     })
 }
 
-/// A getter whose connection was accepted: the wait for that is a newcomer's.
+/// Returns a getter on a connection that was already accepted, so its times exclude the accept.
 fn kept_getter(http: u16) -> Result<impl FnMut() -> Result<()> + use<>> {
     let begun = Instant::now();
     let mut get = getter(http)?;

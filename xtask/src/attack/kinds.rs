@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 /// One kind of attack.
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    /// Behind "100 clients".
+    /// Description, behind "100 clients".
     pub(super) does: &'static str,
-    /// Whether it needs a mount that hangs.
+    /// Whether it needs a hanging mount.
     pub(super) mounts: bool,
     /// Threads of the server.
     pub(super) threads: usize,
-    /// Memory that is counted apart from that of connections, KiB.
+    /// Memory accounted separately from that of connections, KiB.
     pub(super) memory_kib: u64,
-    /// Connections, if that is not one for each attacker.
+    /// Number of connections, if not one for each attacker.
     pub(super) connections: u64,
     /// One attempt of one attacker; repeated until the attack is over.
     pub(super) attack: fn(&Target, usize) -> Result<()>,
@@ -34,11 +34,11 @@ const PLAIN: Kind = Kind {
     attack: |_, _| Ok(()),
 };
 
-/// Memory that open files of replicated services may hold, KiB ("services" in the queues).
+/// Maximum memory of open files of replicated services, KiB ("services" in the queues).
 const SERVICES_KIB: u64 = 256 << 10;
 
-/// Memory of all storelets, MiB; of modules that come in or wait to be compiled, and of code that
-/// is being loaded or kept ready, KiB.
+/// Memory of all storelets, MiB; of modules that are received or await compilation, and of code
+/// that is loaded or cached, KiB.
 pub(super) const STORELETS_MIB: u64 = 256;
 const STORELETS_KIB: u64 = STORELETS_MIB << 10;
 const MODULES_KIB: u64 = (256 + 256) << 10;
@@ -46,15 +46,15 @@ const MODULES_KIB: u64 = (256 + 256) << 10;
 /// Contents of open service files, KiB.
 const SERVICE_FILES_KIB: u64 = 16 << 10;
 
-/// Connections of an attacker that only holds them, and of all of these.
+/// Idle connections held by each attacker, and by all attackers.
 const IDLE_EACH: usize = 95;
 const IDLE_ALL: u64 = 20_000;
 
-/// Ranges that each attacker locks, and requests for what is locked that it leaves waiting.
+/// Ranges locked by each attacker, and conflicting lock requests left pending.
 const LOCKS: u64 = 600;
 const LOCK_WAITS: u16 = 40;
 
-/// Files that each attacker opens.
+/// Files opened by each attacker.
 const OPENS: u32 = 5_000;
 
 const TLOPEN: u8 = 12;
@@ -264,7 +264,7 @@ impl Mute {
         Ok(Mute(stream))
     }
 
-    /// Sends as much as the server takes at present; the rest.
+    /// Sends as much as the socket accepts now; returns the rest.
     fn push<'a>(&mut self, mut bytes: &'a [u8]) -> Result<&'a [u8]> {
         while !bytes.is_empty() {
             match self.0.write(bytes) {
@@ -276,7 +276,7 @@ impl Mute {
         Ok(bytes)
     }
 
-    /// Takes what the server has sent; whether it goes on.
+    /// Receives available bytes; returns whether the connection is still open.
     fn take(&mut self, said: &mut Vec<u8>) -> bool {
         match self.0.read_to_end(said) {
             Ok(_) => false,
@@ -284,7 +284,7 @@ impl Mute {
         }
     }
 
-    /// Whether the server has not ended it.
+    /// Returns whether the connection is still open.
     fn lives(&self) -> bool {
         let mut byte = [0];
         match self.0.peek(&mut byte) {
@@ -346,7 +346,7 @@ fn pipeline(target: &Target, _number: usize) -> Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", target.http))?;
     stream.set_write_timeout(Some(Duration::from_secs(1)))?;
     let one = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    // The server takes no more of them when nobody reads the responses.
+    // The server stops reading when the responses are not read.
     let sent = stream.write_all(&one.repeat(2000));
     match sent.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
         true => target.hold(Duration::from_millis(50)),
@@ -460,7 +460,7 @@ fn open_files(target: &Target, _number: usize) -> Result<()> {
         let opened = client.ask(|out| {
             Message::new(out, TLOPEN, 0).u32(fid).u32(0);
         })?;
-        // Its share is used up, or the server's.
+        // The user's or the server's limit is reached.
         if walked.is_err() || opened.is_err() || target.over() {
             break;
         }
@@ -539,13 +539,13 @@ fn service_files(target: &Target, _number: usize) -> Result<()> {
     let mut client = Client::attach(target.ninep, "")?;
     for fid in 1..=100 {
         let opened = client.open(fid, &[".upcall", "metrics"], 0);
-        // Its share is used up, or the server's.
+        // The user's or the server's limit is reached.
         if fid > 1 && opened.is_err() || target.over() {
             break;
         }
         opened?;
     }
-    // Others can read them all the same.
+    // Other clients can still read.
     if !target.over() {
         let mut raw = crate::conformance::Raw::connect(target.http)?;
         raw.send(b"GET /.upcall/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
@@ -569,7 +569,7 @@ fn attributes(target: &Target, _number: usize) -> Result<()> {
                 let message = Message::new(out, TXATTRCREATE, 0).u32(fid).text("user.x");
                 message.u64(1 << 16).u32(0);
             })?;
-            // Memory is short: less is taken.
+            // The server is short of memory and accepts less.
             if begun.is_err() || target.over() {
                 break;
             }
@@ -600,9 +600,9 @@ fn half_lines(target: &Target, _number: usize) -> Result<()> {
     Ok(())
 }
 
-/// Sends a request that keeps the server busy, and takes the answer until the server closes; or
-/// until the trailer, if one is given: then it must not be there at once. A request counts as an
-/// effect unless it is refused, or closed without an answer, within 100 ms.
+/// Sends a request that keeps the server busy, and receives the response until the server closes,
+/// or until the trailer, if given, which must not arrive at once. A request counts as an effect
+/// unless it is refused, or closed without a response, within 100 ms.
 fn request(target: &Target, request: &[u8], trailer: Option<&[u8]>) -> Result<()> {
     let mut mute = Mute::connect(target.http)?;
     let mut rest = request;
@@ -666,7 +666,7 @@ fn peers(target: &Target, _number: usize) -> Result<()> {
             ensure!(fid > 1, "the first open is refused");
             break;
         }
-        // A proof that is none: it may be refused.
+        // An invalid proof, which the server may refuse.
         let _ = client.ask(|out| {
             Message::new(out, TWRITE, 0).u32(fid).u64(0).u32(66).bytes(&[1; 66]);
         })?;
@@ -675,7 +675,7 @@ fn peers(target: &Target, _number: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs a storelet that does not end at once, until the server answers.
+/// Runs a storelet that does not end by itself, until the server responds.
 fn run(target: &Target, budget: &str, module: Vec<u8>) -> Result<()> {
     let length = module.len();
     let head = format!("POST /.upcall/storelets?{budget} HTTP/1.1\r\nHost: localhost\r\n");

@@ -1,9 +1,9 @@
-//! Storelets of attackers.
+//! Attackers' storelets.
 
 use anyhow::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Sleeps until its time is over, and has touched its memory.
+/// Touches its memory, then sleeps until its time limit.
 const SLEEPER: &str = r#"
 (module
   (import "wasi_snapshot_preview1" "poll_oneoff"
@@ -16,7 +16,7 @@ const SLEEPER: &str = r#"
     (drop (call $poll_oneoff (i32.const 0) (i32.const 100) (i32.const 1) (i32.const 200)))))
 "#;
 
-/// Computes until its processor time is used up.
+/// Computes until its CPU time limit.
 const SPINNER: &str = r#"
 (module (memory (export "memory") 1) (func (export "_start") (loop $on (br $on))))
 "#;
@@ -52,8 +52,8 @@ pub(super) fn reader() -> Result<Vec<u8>> {
     Ok(wat::parse_str(READER)?)
 }
 
-/// A module that is slow to compile, and that nobody has sent before: it ends with a section of
-/// its own (core specification, 5.5.3).
+/// Returns a module that is slow to compile and in no cache: a unique custom section at its end
+/// (core specification, 5.5.3) makes each one different.
 pub(super) fn slow(attacker: usize) -> Vec<u8> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

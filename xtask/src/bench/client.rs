@@ -1,14 +1,14 @@
-//! A 9P2000.L client that keeps a number of operations under way on one connection.
+//! A 9P2000.L client that keeps a number of operations in flight on one connection.
 //!
-//! It is the benches' own, written from the protocol and not from our server's code, so that both
-//! can be wrong only independently. Messages that become ready together are sent together.
+//! The benchmarks' own client, written from the protocol and not from our server's code, so that
+//! errors of the two are independent. Messages that become ready together are sent together.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// The fid of the root, and the first of those that operations may use.
+/// Fid of the root, and the first fid available to operations.
 pub(crate) const ROOT: u32 = 0;
 pub(crate) const FIRST: u32 = 100;
 
@@ -17,7 +17,7 @@ const NOTAG: u16 = !0;
 const RLERROR: u8 = 7;
 pub(crate) const TGETATTR: u8 = 24;
 
-/// A request under construction: its length is filled in at the end.
+/// A request under construction: its length field is filled in at the end.
 pub(crate) struct Message<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
@@ -56,24 +56,24 @@ impl<'a> Message<'a> {
     }
 }
 
-/// One operation under way: which one, and how far it has come.
+/// State of one operation in flight.
 pub(crate) struct Slot {
-    /// Its tag, also its own number.
+    /// Its tag, also its index.
     pub(crate) tag: u16,
-    /// Which message of the operation is next.
+    /// Index of the operation's next message.
     pub(crate) step: usize,
-    /// What its operation is about, if there is something to remember.
+    /// Parameter of the operation, if it has one.
     pub(crate) number: u64,
     random: u64,
 }
 
 impl Slot {
-    /// A fid that no other slot uses.
+    /// Returns a fid reserved for this slot.
     pub(crate) fn fid(&self) -> u32 {
         FIRST + u32::from(self.tag)
     }
 
-    /// A number below `end`, from this slot's own sequence, the same on every run.
+    /// Returns a number below `end`, from this slot's own reproducible sequence.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -82,7 +82,7 @@ impl Slot {
     }
 }
 
-/// What is to be done over and over: `steps` messages, built one at a time.
+/// Repeated operation: `steps` messages, built one at a time.
 pub(crate) struct Work<'a> {
     pub(crate) steps: usize,
     pub(crate) build: &'a dyn Fn(&mut Slot, &mut Vec<u8>),
@@ -100,7 +100,7 @@ impl Client {
         Client::attach_with(port, aname, 65536)
     }
 
-    /// The same with messages of at most `msize` bytes, a MiB or less.
+    /// Like [`Client::attach`], with messages of at most `msize` bytes, up to a MiB.
     pub(crate) fn attach_with(port: u16, aname: &str, msize: u32) -> Result<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
@@ -117,7 +117,7 @@ impl Client {
         Ok(client)
     }
 
-    /// One request and its answer, whose body is returned.
+    /// Sends one request and returns the body of its reply.
     pub(crate) fn call(&mut self, build: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u8>> {
         let mut kind = 0;
         let answer = self.ask(|out| {
@@ -127,7 +127,7 @@ impl Client {
         answer.map_err(|errno| anyhow!("request {kind} failed: errno {errno}"))
     }
 
-    /// The same; what the server refuses is its errno.
+    /// Like [`Client::call`]; an error reply is returned as its errno.
     pub(crate) fn ask(&mut self, build: impl FnOnce(&mut Vec<u8>)) -> Result<Result<Vec<u8>, u32>> {
         let mut out = Vec::new();
         build(&mut out);
@@ -152,7 +152,7 @@ impl Client {
         Ok(())
     }
 
-    /// The next reply: its type, its tag, and the rest.
+    /// Receives the next reply: its type, its tag, and its body.
     pub(crate) fn reply(&mut self) -> Result<(u8, u16, Vec<u8>)> {
         let message = self.whole_message()?;
         let tag = u16::from_le_bytes([message[5], message[6]]);
@@ -168,14 +168,14 @@ impl Client {
         }
     }
 
-    /// Sends requests whose replies nobody reads, or [`Client::reply`] takes.
+    /// Sends requests whose replies are never read, or are read by [`Client::reply`].
     pub(crate) fn send(&mut self, build: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let mut out = Vec::new();
         build(&mut out);
         Ok(self.stream.write_all(&out)?)
     }
 
-    /// Whether the server has not ended the connection. What has come is left where it is.
+    /// Returns whether the server has not closed the connection. Received bytes stay in the socket.
     pub(crate) fn lives(&self) -> bool {
         let mut byte = [0];
         let looked = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut byte));
@@ -186,13 +186,13 @@ impl Client {
         }
     }
 
-    /// Keeps `depth` operations under way for `time`; how many were completed.
+    /// Keeps `depth` operations in flight for `time`; returns the number completed.
     pub(crate) fn run(&mut self, work: &Work<'_>, depth: u16, time: Duration) -> Result<u64> {
         let end = Instant::now() + time;
         self.run_while(work, depth, || Instant::now() < end)
     }
 
-    /// Keeps `depth` operations under way as long as another one is to begin; how many were
+    /// Keeps `depth` operations in flight as long as `another` returns true; returns the number
     /// completed.
     pub(crate) fn run_while(
         &mut self,
@@ -242,7 +242,7 @@ impl Client {
         Ok(done)
     }
 
-    /// The attributes of the root, as a sign of life.
+    /// Gets the attributes of the root, as a liveness check.
     pub(crate) fn stat_root(&mut self) -> Result<()> {
         self.call(|out| {
             Message::new(out, TGETATTR, 0).u32(ROOT).u64(0x7ff);
@@ -250,7 +250,7 @@ impl Client {
         .map(|_| ())
     }
 
-    /// Sends requests and goes away without reading an answer.
+    /// Sends requests and disconnects without reading a reply.
     pub(crate) fn ask_and_leave(mut self, requests: u16) -> Result<()> {
         let mut out = Vec::new();
         for tag in 0..requests {
@@ -268,7 +268,7 @@ impl Client {
     }
 }
 
-/// The length of the first message if it is all there.
+/// Returns the length of the first message, if it is complete.
 fn whole(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(head) = bytes.first_chunk::<4>() else { return Ok(None) };
     let length = usize::try_from(u32::from_le_bytes(*head))?;

@@ -1,8 +1,8 @@
-//! Random reads of 4 KiB from 8 GiB that are in no memory: a volume over HTTP and 9P, beside a file
-//! on ext4 that nginx and diod serve as they do by default.
+//! Random 4 KiB reads from 8 GiB of uncached data: a volume over HTTP and 9P, against a file on
+//! ext4 served by nginx and diod with their default settings.
 //!
-//! Before each piece of work the kernel's page cache is emptied and the server started: a volume
-//! passes the cache by, and has 256 MiB of memory of its own.
+//! Before each kind of work the kernel's page cache is dropped and the server restarted: a volume
+//! bypasses the page cache and has a cache of 256 MiB of its own.
 
 use super::client::{Client, Message, ROOT, Slot, Work};
 use super::figures::{self, Figures};
@@ -16,17 +16,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Of what is read, bytes.
+/// Size of the data, bytes.
 const BYTES: u64 = 8 << 30;
 const PAGE: u64 = 4096;
 
-/// Connections over HTTP, and messages under way over 9P.
+/// Connections over HTTP, and messages in flight over 9P.
 const DEPTHS: [u16; 3] = [1, 32, 128];
 
 const BIG: u32 = 1;
 
-/// Asks for random pages of the file; the requests are written before, because wrk has but one
-/// processor.
+/// Script for wrk that requests random pages of the file; the requests are built in advance,
+/// because wrk has only one processor.
 const SCRIPT: &str = "math.randomseed(os.time())\n\
     local requests, last = {}, 0\n\
     init = function()\n\
@@ -40,7 +40,7 @@ const SCRIPT: &str = "math.randomseed(os.time())\n\
     return requests[last]\n\
     end\n";
 
-/// The benchmark.
+/// Runs the benchmark.
 pub(crate) fn run(plan: &Plan) -> Result<String> {
     let (dir, file) = made()?;
     let script = dir.with_extension("lua");
@@ -66,7 +66,7 @@ pub(crate) fn run(plan: &Plan) -> Result<String> {
     Ok(format!("{method}\n{http}\n{}", figures::markdown(&ninep, &["volume", "diod"])))
 }
 
-/// A directory with a file, and a volume with the same one.
+/// Creates a directory with a file, and a volume with the same file.
 fn made() -> Result<(PathBuf, PathBuf)> {
     let dir = directory("big", BYTES)?;
     let file = dir.with_extension("volume");
@@ -75,7 +75,7 @@ fn made() -> Result<(PathBuf, PathBuf)> {
     Ok((dir, file))
 }
 
-/// A directory with a file of so many bytes, each page of which is another.
+/// Creates a directory with a file of this many bytes, no two pages of which are equal.
 pub(super) fn directory(name: &str, bytes: u64) -> Result<PathBuf> {
     let dir = sh::empty("bench/cold")?.join("dir");
     std::fs::create_dir(&dir)?;
@@ -92,7 +92,7 @@ pub(super) fn directory(name: &str, bytes: u64) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// A row for each depth. Servers start anew each time: what they remember is gone, too.
+/// Measures a row for each depth. Servers are restarted each time, which drops their caches too.
 fn rows(
     plan: &Plan,
     what: &str,

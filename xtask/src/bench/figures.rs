@@ -1,23 +1,23 @@
-//! Tables of figures that several contestants have made of the same work, we first.
+//! Tables of figures of several contestants for the same work, ours first.
 
 use super::table::median;
 use std::fmt::Write as _;
 
-/// One piece of work: for each contestant, one figure a round.
+/// One kind of work: for each contestant, one figure a round.
 pub(crate) struct Figures {
     pub(crate) work: String,
     pub(crate) samples: Vec<Vec<f64>>,
 }
 
 impl Figures {
-    /// Work that nobody has done yet.
+    /// Returns an empty row.
     pub(crate) fn new(work: &str, contestants: usize) -> Figures {
         Figures { work: work.to_owned(), samples: vec![Vec::new(); contestants] }
     }
 }
 
-/// One line for each piece of work; `names[0]` is compared with each of the others in the round
-/// in which both worked.
+/// Renders one line for each kind of work; `names[0]` is compared with each of the others, round by
+/// round.
 pub(crate) fn markdown(rows: &[Figures], names: &[&str]) -> String {
     let (own, peers) = names.split_first().expect("somebody is compared");
     let mut text = format!("| work | {own} |");
@@ -34,7 +34,7 @@ pub(crate) fn markdown(rows: &[Figures], names: &[&str]) -> String {
     text
 }
 
-/// The median, with three digits at least.
+/// Formats the median with at least three digits.
 fn figure(samples: &[f64]) -> String {
     match median(samples.iter().copied()) {
         none if none.is_nan() => "–".into(),
@@ -44,7 +44,7 @@ fn figure(samples: &[f64]) -> String {
     }
 }
 
-/// Ours to a peer's in each round: median and range.
+/// Formats the ratio of ours to a peer's over the rounds: median and range.
 pub(crate) fn ratio(own: &[f64], peer: &[f64]) -> String {
     let ratios: Vec<_> = own.iter().zip(peer).map(|(own, peer)| own / peer).collect();
     if ratios.is_empty() {

@@ -1,10 +1,10 @@
-//! Files in a volume beside files in a directory on ext4: the same binary serves both, the same
-//! client works on both.
+//! Files in a volume against files in a directory on ext4: the same binary serves both, to the same
+//! client.
 //!
-//! A volume flushes what ext4 has to flush for `fsync`, so what is compared is how each makes
-//! small changes durable, and how each reads what is in no memory. Before cold reads the server is
-//! started again and the kernel's page cache emptied. A volume has 256 MiB of memory, as it has by
-//! default; ext4 has all the machine's.
+//! A volume flushes whatever ext4 has to flush for `fsync`, so the comparison is of the cost of
+//! durable small changes and of uncached reads. Before cold reads the server is restarted and the
+//! kernel's page cache dropped. A volume has 256 MiB of cache, its default; ext4 has all of the
+//! machine's memory.
 
 use super::client::{Client, Message, ROOT, Slot, Work};
 use super::figures::{self, Figures};
@@ -37,19 +37,19 @@ const FILES: u64 = 100_000;
 const DIRS: u64 = 100;
 const SMALL: usize = 1000;
 
-/// The large file, and how much of it is moved by a message.
+/// Size of the large file, and bytes of it moved per message.
 const BIG: u64 = 4 << 30;
 const PIECE: u64 = 32 << 10;
 const PAGE: u64 = 4096;
 
-/// Most time for creating 100,000 files: what takes longer ends then.
+/// Time limit for creating 100,000 files.
 const LONG: Duration = Duration::from_secs(15);
 
 const BIG_FID: u32 = 1;
 /// The fid of the first directory.
 const DIR_FID: u32 = 1000;
 
-/// The benchmark.
+/// Runs the benchmark.
 pub(crate) fn run(plan: &Plan) -> Result<String> {
     pin(core(1));
     let mut rows = Vec::new();
@@ -87,7 +87,7 @@ fn enter(rows: &mut Vec<Figures>, contestant: usize, work: &str, figure: f64) {
     rows[at].samples[contestant].push(figure);
 }
 
-/// All the work on one of the two.
+/// Runs all work on one of the two.
 fn once(plan: &Plan, contestant: Contestant) -> Result<Vec<(&'static str, f64)>> {
     let place = Place::new(contestant)?;
     let mut figures = Vec::new();
@@ -112,7 +112,7 @@ fn once(plan: &Plan, contestant: Contestant) -> Result<Vec<(&'static str, f64)>>
     Ok(figures)
 }
 
-/// The file of a volume, or a directory, and the server that serves it.
+/// A volume file or directory, and the server of it.
 struct Place {
     path: PathBuf,
     kind: Kind,
@@ -135,7 +135,7 @@ impl Place {
         Server::start_on(self.kind, &self.path, &["--trust-clients"], core(0))
     }
 
-    /// With nothing in any memory.
+    /// Starts the server with all caches empty.
     fn serve_cold(&self) -> Result<Server> {
         forget()?;
         self.serve()
@@ -152,7 +152,7 @@ impl Server {
     }
 }
 
-/// Empties the kernel's page cache.
+/// Drops the kernel's page cache.
 pub(super) fn forget() -> Result<()> {
     sh::read(&mut sh::cmd::<&str>("sync", &[]))?;
     std::fs::write("/proc/sys/vm/drop_caches", "3").context("only root empties the page cache")
@@ -189,7 +189,7 @@ fn open_dirs(client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// How many files there are in the end: those named 0, 1, 2, …
+/// Returns the number of files created, which are named 0, 1, 2, …
 fn creates(client: &mut Client, figures: &mut Vec<(&'static str, f64)>) -> Result<u64> {
     let next = Cell::new(0);
     let make = |slot: &mut Slot, out: &mut Vec<u8>, durable| create(slot, out, &next, durable);
@@ -236,7 +236,7 @@ fn create(slot: &mut Slot, out: &mut Vec<u8>, next: &Cell<u64>, durable: bool) {
         3 if durable => {
             Message::new(out, TFSYNC, slot.tag).u32(fid).u32(0);
         }
-        // As many messages.
+        // Keeps the number of messages equal.
         3 => {
             Message::new(out, super::client::TGETATTR, slot.tag).u32(fid).u64(0x7ff);
         }
@@ -277,7 +277,7 @@ fn delete(client: &mut Client, files: u64) -> Result<f64> {
     })
 }
 
-/// Flushes the root; on ext4 and in a volume that takes everything with it that was done before.
+/// Flushes the root; on ext4 and in a volume this makes all earlier changes durable.
 fn flush_root(client: &mut Client) -> Result<()> {
     let fid = DIR_FID - 1;
     client.call(|out| {
@@ -365,7 +365,7 @@ fn open_big(served: &Server) -> Result<Client> {
     Ok(client)
 }
 
-/// All of the file, in messages of [`PIECE`].
+/// Reads or writes the whole file, in messages of [`PIECE`].
 fn sequential(client: &mut Client, write: bool) -> Result<u64> {
     let next = Cell::new(0);
     let data = vec![b'b'; usize::try_from(PIECE)?];

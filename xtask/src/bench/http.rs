@@ -10,7 +10,7 @@ const SIZES: [(&str, usize); 4] =
     [("1 KB", 1_000), ("10 KB", 10_000), ("100 KB", 100_000), ("1 MB", 1_000_000)];
 const CONNECTIONS: [u32; 3] = [1, 64, 1000];
 
-/// The benchmark.
+/// Runs the benchmark.
 pub(crate) fn run(plan: &Plan) -> Result<Vec<Row>> {
     let dir = sh::empty("bench/http")?;
     for (name, bytes) in SIZES {
@@ -33,9 +33,9 @@ fn file(size: &str) -> String {
     format!("{}.txt", size.replace(' ', ""))
 }
 
-/// Runs wrk; how many answers came. An error or another status than 200 is a failure.
+/// Runs wrk and returns the number of responses. An error or a status other than 200 is a failure.
 fn wrk(server: &Server, file: &str, connections: u32, time: Duration) -> Result<u64> {
-    // wrk knows whole seconds only.
+    // wrk accepts whole seconds only.
     let seconds = time.as_secs().max(1);
     let url = format!("http://127.0.0.1:{}/{file}", server.http);
     let mut words = vec!["wrk".to_owned(), "-t1".into(), format!("-c{connections}")];

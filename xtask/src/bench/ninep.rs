@@ -1,4 +1,4 @@
-//! The pieces of work over 9P2000.L.
+//! Kinds of work over 9P2000.L.
 
 use super::client::{Client, FIRST, Message, ROOT, Slot, TGETATTR, Work};
 use super::{Plan, Row, core, measure, start};
@@ -20,10 +20,10 @@ pub(super) const TWRITE: u8 = 118;
 pub(super) const TCLUNK: u8 = 120;
 const TREMOVE: u8 = 122;
 
-/// The fid under which the large file is open.
+/// Fid of the large file.
 const BIG: u32 = 1;
 
-/// What is measured: a name, how many at once, and the messages.
+/// A measurement: name, number in flight, and messages.
 struct Item {
     name: &'static str,
     depth: u16,
@@ -42,7 +42,7 @@ const ITEMS: &[Item] = &[
     Item { name: "create, write 4 KiB, remove, serial", depth: 1, steps: 4, build: create },
 ];
 
-/// The benchmark.
+/// Runs the benchmark.
 pub(crate) fn run(plan: &Plan) -> Result<Vec<Row>> {
     let dir = sh::empty("bench/9p")?;
     fill(&dir)?;
@@ -57,7 +57,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Vec<Row>> {
     rows.collect()
 }
 
-/// Binds this process, which is the client, to one processor.
+/// Pins this process, which is the client, to one processor.
 pub(crate) fn pin(core: Option<usize>) {
     if let Some(core) = core {
         let mut set = rustix::thread::CpuSet::new();
@@ -97,7 +97,7 @@ fn read(slot: &mut Slot, out: &mut Vec<u8>) {
 }
 
 fn getattr(slot: &mut Slot, out: &mut Vec<u8>) {
-    // 0x7ff: the basic attributes, what stat(2) needs.
+    // 0x7ff: the basic attributes, those of stat(2).
     Message::new(out, TGETATTR, slot.tag).u32(BIG).u64(0x7ff);
 }
 

@@ -1,6 +1,6 @@
-//! How long requests take at a given rate: the workload files of `benches/load`, run by
-//! `upcall load`, which asks whether or not the last answer has come (open loop). Response time is
-//! from when a request was due.
+//! Latency at a given rate: the workload files of `benches/load`, run by `upcall load`, which
+//! issues each request at its time regardless of outstanding replies (open loop). Response time
+//! counts from the time when a request was due.
 
 use super::files::forget;
 use super::table::median;
@@ -14,11 +14,11 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
-/// Of the file that is read from memory, and of that which is read from the disk, bytes.
+/// Sizes of the file read from memory and of the file read from disk, bytes.
 const WARM: u64 = 64 << 20;
 const COLD: u64 = 2 << 30;
 
-/// By what protocol a server is asked; or nobody serves, and the generator has it in its process.
+/// Protocol of the server, or none: the generator opens the volume in its own process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     NineP,
@@ -26,20 +26,20 @@ enum By {
     Itself,
 }
 
-/// What a server has.
+/// Storage behind a server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum On {
     Directory,
     Volume,
 }
 
-/// Work for several servers in turn, we first.
+/// One workload for several servers in turn, ours first.
 struct Case {
     file: &'static str,
     by: By,
     object: &'static str,
     connections: u32,
-    /// How many times the rate of the file.
+    /// Factors applied to the rate of the workload file.
     scales: &'static [f64],
     cold: bool,
     contestants: [(&'static str, Kind, On); 2],
@@ -130,7 +130,7 @@ const CASES: [Case; 8] = [
     },
 ];
 
-/// What was seen of one server in one round; times are microseconds.
+/// Results of one server in one round; times are microseconds.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     rate: f64,
@@ -138,11 +138,11 @@ struct Sample {
     cpu: f64,
     failed: f64,
     valid: bool,
-    /// The share that was sent within 10 µs of its time.
+    /// Share of requests sent within 10 µs of their time.
     sent: f64,
 }
 
-/// The benchmark.
+/// Runs the benchmark.
 pub(crate) fn run(plan: &Plan) -> Result<String> {
     let (dir, file) = made()?;
     let mut text = format!(
@@ -167,7 +167,7 @@ pub(crate) fn run(plan: &Plan) -> Result<String> {
     Ok(text)
 }
 
-/// A directory with what is asked for, and a volume with the same.
+/// Creates a directory with the requested files, and a volume with the same files.
 fn made() -> Result<(PathBuf, PathBuf)> {
     let dir = cold::directory("cold", COLD)?;
     std::fs::write(dir.join("page"), vec![b'h'; 10_000])?;
@@ -212,8 +212,8 @@ fn rows(plan: &Plan, case: &Case, scale: f64, dir: &Path, file: &Path) -> Result
     Ok(text)
 }
 
-/// Reads an object once, so that the server has it in memory; where it speaks no HTTP it has no
-/// memory of its own, and the page cache has it.
+/// Reads an object once, so that the server caches it; a server without HTTP has no cache of its
+/// own and relies on the page cache.
 fn warm(server: &Server, object: &str) -> Result<()> {
     if server.http == 0 {
         return Ok(());
@@ -255,11 +255,11 @@ fn ask(case: &Case, scale: f64, place: &Path, server: Option<&Server>) -> Result
     if let Some(size) = &size {
         words.extend(["--file-size", size]);
     }
-    // Where nobody serves the other processor is for the volume's thread.
+    // Without a server, the volume's thread uses the other processor.
     instrument::run(&words, server.and_then(|_| core(1)))
 }
 
-/// What the workload file calls the work.
+/// Returns the workload file's title of the work.
 fn workload_name(said: &Value) -> String {
     let text = said.pointer("/title/workload").and_then(Value::as_str).unwrap_or_default();
     text.split(": for").next().unwrap_or_default().to_owned()

@@ -1,10 +1,10 @@
-//! `docs/performance.md`: each benchmark's table stands between two markers and is replaced there.
+//! `docs/performance.md`: each benchmark's table is kept between two markers and replaced there.
 
 use super::Plan;
 use crate::sh;
 use anyhow::{Context, Result};
 
-/// The machine, the versions and the method, in one paragraph.
+/// Returns the machine, the versions and the method, in one paragraph.
 pub(crate) fn circumstances(plan: &Plan) -> String {
     format!(
         "{}; {}, {} rounds of {:.1} s for each server in turn, order alternating; server on \
@@ -16,7 +16,7 @@ pub(crate) fn circumstances(plan: &Plan) -> String {
     )
 }
 
-/// When, of what, and on which machine.
+/// Returns the date, the commit and the machine.
 pub(crate) fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let model = read("/proc/cpuinfo");
@@ -33,7 +33,7 @@ pub(crate) fn machine() -> String {
     )
 }
 
-/// Which versions of Debian's packages are installed.
+/// Returns the installed versions of Debian packages.
 pub(crate) fn packages(names: &[&str]) -> String {
     let query =
         sh::cmd("dpkg-query", &["-W", "-f", "${Package} ${Version}, "]).args(names).output();
@@ -41,7 +41,7 @@ pub(crate) fn packages(names: &[&str]) -> String {
     text.unwrap_or_default().trim_end_matches(", ").to_owned()
 }
 
-/// Replaces what is between the markers of `name`, or appends a section with them.
+/// Replaces the text between the markers of `name`, or appends a section with them.
 pub(crate) fn record(name: &str, title: &str, text: &str) -> Result<()> {
     let path = sh::root().join("docs/performance.md");
     let old = std::fs::read_to_string(&path).unwrap_or_else(|_| "# Performance\n".into());

@@ -1,19 +1,19 @@
-//! Three replicas of a map beside three members of etcd, and Redis with two replicas.
+//! Three replicas of a map against three members of etcd, and Redis with two replicas.
 //!
-//! Nine servers on loopback, with their files in one file system; who is not asked is idle.
-//! Processors are not shared out: two of them have three servers and the clients at once, so a row
-//! says what all of it costs together, and the columns say who had the processors. Values of 256
-//! bytes, 10,000 keys of 8 bytes. What an answer promises differs:
+//! Nine servers on loopback, with their files in one file system; servers without clients are idle.
+//! Processors are not partitioned: two of them run three servers and the clients at once, so a row
+//! shows the total cost, and the columns show the users of the processors. Values of 256 bytes,
+//! 10,000 keys of 8 bytes. The guarantee of a reply differs:
 //!
-//! | who | has when it answers |
+//! | operation | guarantee at the time of the reply |
 //! |---|---|
-//! | upcall, put | written it through to its own disk; it tells the others |
-//! | upcall, strict put | the promise of all three that it is theirs, and a place in the order |
-//! | etcd, put | written it through on two of three |
-//! | Redis, `SET` | written it through to its own disk |
-//! | Redis, `SET` and `WAIT 2` | the promise of both others that they have received it |
+//! | upcall, put | on stable storage at its replica; propagated to the others later |
+//! | upcall, strict put | acknowledged by all three replicas, with a final place in the order |
+//! | etcd, put | on stable storage of two of three members |
+//! | Redis, `SET` | on stable storage of the primary |
+//! | Redis, `SET` and `WAIT 2` | acknowledged as received by both replicas |
 //!
-//! Goals are printed beside the rows that they are about, also where they are missed.
+//! Goals are printed beside their rows, also missed ones.
 
 mod asker;
 mod etcd;
@@ -36,49 +36,51 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 use talks::{Deed, Way};
 
-/// How many clients there are where there are many.
+/// Number of clients in rows with many.
 const MANY: usize = 64;
 
-/// How many clients ask for several operations at once.
+/// Number of clients that batch several operations.
 const BATCHING: usize = 8;
 
-/// What we want to reach, compared with the first peer.
+/// Goal, relative to the first peer.
 #[derive(Clone, Copy)]
 enum Goal {
-    /// So many times as many a second.
+    /// Throughput of this many times the peer's.
     Rate(f64),
-    /// A shorter time in the middle.
+    /// A lower median latency.
     Sooner,
 }
 
-/// Somebody who does the work.
+/// A competitor in a measurement.
 struct Contestant<'a> {
     name: String,
     servers: &'a [Server],
-    /// Whose replicas have to be equal before the next one works; that is part of this work.
+    /// Replicas that must converge before the next contestant begins; the time for it is part of
+    /// the work.
     settles: Option<&'a House>,
     run: Box<dyn Fn(Duration) -> Result<Seen> + 'a>,
 }
 
-/// What was seen of a contestant in one round.
+/// Results of a contestant in one round.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     seen: Seen,
-    /// How long after the last answer everything was final everywhere, milliseconds; of ours only.
+    /// Time from the last reply until all operations were stable everywhere, milliseconds; ours
+    /// only.
     settled: f64,
-    /// Processor time of its servers for each operation, microseconds, until then.
+    /// CPU time of its servers per operation, microseconds, until then.
     cpu: f64,
-    /// The share of one processor that clients had.
+    /// Share of one processor used by clients.
     client: f64,
-    /// The share of all processors that neither servers nor clients had.
+    /// Share of all processors used by neither servers nor clients.
     others: f64,
 }
 
-/// One piece of work; the first contestant is compared with each of the others.
+/// One kind of work; the first contestant is compared with each of the others.
 struct Row {
     work: String,
     goal: Option<Goal>,
-    /// The load before it.
+    /// Load average before it.
     load: f64,
     samples: Vec<(String, Vec<Sample>)>,
 }
@@ -90,7 +92,7 @@ struct Houses {
     redis: RedisHouse,
 }
 
-/// The benchmark.
+/// Runs the benchmark.
 pub(super) fn run(plan: &Plan) -> Result<String> {
     if plan.servers.contains(&Kind::Before) {
         return run_before(plan);
@@ -110,7 +112,7 @@ pub(super) fn run(plan: &Plan) -> Result<String> {
     Ok(format!("{}\n{}", circumstances(plan), markdown(&rows)))
 }
 
-/// The benchmark of two builds of ours.
+/// Runs the benchmark of two builds of ours.
 fn run_before(plan: &Plan) -> Result<String> {
     let dir = sh::empty("bench/replica")?;
     let house = |kind: Kind| House::start(kind, &dir.join(kind.name()));
@@ -182,7 +184,7 @@ impl Houses {
     }
 }
 
-/// Our replicas, the first so many of which are asked.
+/// Returns a contestant with this number of our replicas serving clients.
 fn contestant(
     name: String,
     house: &House,
@@ -198,7 +200,7 @@ fn words(clients: usize) -> String {
     if clients == 1 { "1 client".into() } else { format!("{clients} clients") }
 }
 
-/// Puts, not strict and strict, beside those of the peers.
+/// Measures puts, non-strict and strict, against those of the peers.
 fn puts(plan: &Plan, houses: &Houses) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for clients in [1, MANY] {
@@ -223,7 +225,7 @@ fn puts(plan: &Plan, houses: &Houses) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Gets beside those of etcd.
+/// Measures gets against those of etcd.
 fn gets(plan: &Plan, houses: &Houses) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (ours, strict, theirs, what) in [
@@ -241,7 +243,8 @@ fn gets(plan: &Plan, houses: &Houses) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What only we do: more replicas, several operations in one request, operations with numbers.
+/// Measures features without a counterpart: more replicas, batched operations, operations with
+/// session numbers.
 fn alone(plan: &Plan, house: &House) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let way = Way { deed: Deed::Put, strict: 0, lines: 1, once: false };
@@ -266,7 +269,7 @@ fn alone(plan: &Plan, house: &House) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Lets all contestants do the work in turn.
+/// Runs all contestants in turn.
 fn measure(
     plan: &Plan,
     work: String,
@@ -307,7 +310,7 @@ fn once(contestant: &Contestant<'_>, time: Duration) -> Result<Sample> {
     })
 }
 
-/// A line for each contestant of each row.
+/// Renders a line for each contestant of each row.
 fn markdown(rows: &[Row]) -> String {
     let mut text =
         "| work | load | who | operations/s | first to it | p50 µs | p99 µs | p50, first \
@@ -353,7 +356,7 @@ fn line(text: &mut String, row: &Row, at: usize) {
     );
 }
 
-/// What is wanted, and whether it is so, compared round by round.
+/// Returns the goal and whether it was met, compared round by round.
 fn judged(goal: Goal, row: &Row) -> String {
     let pairs = || row.samples[0].1.iter().zip(&row.samples[1].1);
     let (words, met) = match goal {

@@ -1,9 +1,9 @@
-//! The embedded library beside redb, fjall, SQLite and RocksDB.
+//! The embedded library against redb, fjall, SQLite and RocksDB.
 //!
-//! The engines stand in `benches/store`, a package outside of the workspace that is built here and
-//! nowhere else. Each round starts it once for each engine, one after the other, so that each has
-//! the machine for itself; then all that waits for flushes again with every flush a millisecond
-//! longer (`benches/store/slow.c`, preloaded for each of them in the same way).
+//! The engines are in `benches/store`, a package outside of the workspace that is built only here.
+//! Each round runs each engine in turn, alone on the machine; then all work that waits for flushes
+//! again with every flush a millisecond longer (`benches/store/slow.c`, preloaded for each engine
+//! in the same way).
 
 use super::figures::{self, Figures};
 use super::{Plan, record};
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 const ENGINES: [&str; 5] = ["upcall", "redb", "fjall", "sqlite", "rocksdb"];
 
-/// What a million keys and values are, bytes.
+/// Size of a million keys and values, bytes.
 const LIVE: f64 = 124e6;
 
-/// The benchmark.
+/// Runs the benchmark.
 pub(crate) fn run(plan: &Plan) -> Result<String> {
     let (program, slow) = (built()?, slowed()?);
     let mut rows = Vec::new();
@@ -46,7 +46,8 @@ pub(crate) fn run(plan: &Plan) -> Result<String> {
     Ok(format!("{method}\n{table}"))
 }
 
-/// The engines' program. `rustix_use_libc`: our system calls, too, go where `slow.c` sees them.
+/// Builds the engines' program. `rustix_use_libc`: our system calls go through libc too, where
+/// `slow.c` intercepts them.
 fn built() -> Result<PathBuf> {
     let target = sh::scratch("bench-store")?;
     println!("   building benches/store");
@@ -56,7 +57,7 @@ fn built() -> Result<PathBuf> {
     Ok(target.join("release/bench-store"))
 }
 
-/// What slows flushes.
+/// Builds the library that slows flushes.
 fn slowed() -> Result<PathBuf> {
     let library = sh::scratch("bench-store")?.join("slow.so");
     let mut cc = sh::cmd("cc", &["-O2", "-Wall", "-shared", "-fPIC", "-o"]);
@@ -64,7 +65,7 @@ fn slowed() -> Result<PathBuf> {
     Ok(library)
 }
 
-/// Lets one engine do all its work in an empty directory.
+/// Runs one engine's work in an empty directory.
 fn once(plan: &Plan, program: &Path, engine: &str, slow: Option<&Path>) -> Result<String> {
     let dir = sh::empty("bench/store")?;
     super::settle()?;
@@ -79,7 +80,7 @@ fn once(plan: &Plan, program: &Path, engine: &str, slow: Option<&Path>) -> Resul
     text
 }
 
-/// Enters lines of `WORK<tab>FIGURE`.
+/// Adds the figures in lines of `WORK<tab>FIGURE`.
 fn enter(rows: &mut Vec<Figures>, engine: usize, suffix: &str, text: &str) {
     for (work, figure) in text.lines().filter_map(|line| line.split_once('\t')) {
         let Ok(figure) = figure.parse::<f64>() else { continue };
@@ -96,7 +97,7 @@ fn enter(rows: &mut Vec<Figures>, engine: usize, suffix: &str, text: &str) {
     }
 }
 
-/// Which peers these are.
+/// Returns the versions of the peers.
 fn versions() -> String {
     let lock = sh::root().join("benches/store/Cargo.lock");
     let lock = std::fs::read_to_string(lock).unwrap_or_default();

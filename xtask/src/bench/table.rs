@@ -4,7 +4,8 @@ use super::{Row, Sample};
 use crate::server::Kind;
 use std::fmt::Write as _;
 
-/// One line for each piece of work and each of our forms; the peer alone if ours did not run.
+/// Renders one line for each kind of work and each build of ours; the peer alone if ours did not
+/// run.
 pub(crate) fn markdown(rows: &[Row], peer: Kind) -> String {
     let peer_name = peer.name();
     let mut text = format!(
@@ -58,7 +59,7 @@ fn calls(row: &Row, kind: Kind) -> String {
     found.map_or("–".into(), |calls| format!("{calls:.2}"))
 }
 
-/// The middle value, the lower of two; NaN of nothing.
+/// Returns the median, the lower of two; NaN for no values.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.filter(|value| !value.is_nan()).collect();
     values.sort_by(f64::total_cmp);

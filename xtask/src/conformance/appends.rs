@@ -1,10 +1,10 @@
-//! Groups of appends, overlapping writes, truncations and flushes that meet in one file, by 9P on
-//! several connections: what the file has afterwards must follow from one serial order of the
-//! group. On a directory, a volume and a volume of a mounted server.
+//! Groups of concurrent appends, overlapping writes, truncations and flushes of one file, over 9P
+//! on several connections: the resulting file must follow from one serial order of the group. On a
+//! directory, a volume and a volume of a mounted server.
 //!
-//! Each request is one message, which no server may split: a client that writes more than fits a
-//! message makes several requests. On volumes reads take part as well; the host's own file systems
-//! do not promise that a read sees one moment.
+//! Each request is one message, which a server must not split: a client that writes more than fits
+//! a message sends several requests. On volumes the groups include reads; the host's own file
+//! systems do not guarantee atomic reads.
 
 use super::TRUST;
 use crate::bench::{Client, Message};
@@ -17,18 +17,18 @@ use base::serial::{self, Call, Edit, Fate};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Groups on each server: in CI, and with `--long`.
+/// Groups on each server: by default, and with `--long`.
 const GROUPS: usize = 2000;
 const GROUPS_LONG: usize = 100_000;
 
 /// Connections that edit the file.
 const EDITORS: usize = 3;
-/// Most edits in a group: all orders are tried.
+/// Maximum number of edits in a group: all orders are tried.
 const EDITS_MAX: usize = 6;
-/// Above this size a group begins by emptying the file, bytes.
+/// Size above which a group begins by truncating the file, bytes.
 const SIZE_MAX: usize = 300_000;
-/// Sizes of data, bytes: from what fits the end of a block to what a volume does not write to its
-/// journal (64 KiB).
+/// Sizes of data, bytes: from the remainder of a block to more than a volume writes to its journal
+/// (64 KiB).
 const SIZES: [(usize, usize); 5] = [(1, 16), (1, 600), (1, 5_000), (1, 60_000), (66_000, 110_000)];
 /// Size of messages, bytes.
 const MSIZE: u32 = 1 << 20;
@@ -41,13 +41,13 @@ const TREAD: u8 = 116;
 const TWRITE: u8 = 118;
 const RLERROR: u8 = 7;
 
-/// The fids of the file: open to append, and to read and write.
+/// Fids of the file: one for appends, one for reads and writes.
 const APPEND: u32 = 1;
 const WRITE: u32 = 2;
 /// Offset from a tag to that of its flush.
 const FLUSHES: u16 = 100;
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if matches!(kind, Kind::Nginx) {
         report.skip("appends", "it speaks no 9P");
@@ -80,29 +80,29 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// A connection with the file open twice, and its requests without a reply.
+/// A connection with the file open twice, and its outstanding requests.
 struct Editor {
     client: Client,
     pending: BTreeMap<u16, (Edit, u64)>,
-    /// Flushes without a reply.
+    /// Outstanding flushes.
     flushes: usize,
 }
 
-/// The file and everybody who edits it.
+/// The file and its editors.
 struct Bench {
     editors: Vec<Editor>,
     rng: Rng,
     started: Instant,
     contents: Vec<u8>,
     calls: Vec<Call>,
-    /// Decides the bytes of the next write: neighbouring writes differ.
+    /// Seed of the next write's bytes: consecutive writes differ.
     salt: u8,
     reads: bool,
-    /// Requests whose fate is unknown.
+    /// Requests with an unknown outcome.
     unknown: usize,
 }
 
-/// Makes the file, and plays groups.
+/// Creates the file, and runs groups.
 fn play(port: u16, aname: &str, dir: &[&str], groups: usize, reads: bool) -> Result<String> {
     let mut client = Client::attach(port, aname)?;
     let name = if dir.is_empty() { "edited" } else { "edited-there" };
@@ -126,7 +126,7 @@ fn play(port: u16, aname: &str, dir: &[&str], groups: usize, reads: bool) -> Res
     Ok(format!("{groups} groups, {edits} edits, {unknown} cancelled with unknown effect"))
 }
 
-/// Makes an empty file.
+/// Creates an empty file.
 fn make(client: &mut Client, dir: &[&str], name: &str) -> Result<()> {
     client.call(|out| {
         let count = u16::try_from(dir.len()).expect("a few");
@@ -148,7 +148,8 @@ impl Bench {
         u64::try_from(self.started.elapsed().as_nanos()).expect("less than centuries")
     }
 
-    /// Sends a group over all connections, takes the replies, and compares; how many edits it had.
+    /// Sends a group over all connections, receives the replies, and compares; returns the number
+    /// of edits.
     fn group(&mut self) -> Result<usize> {
         let count = self.rng.usize(2..=EDITS_MAX);
         for number in 0..count {
@@ -156,7 +157,8 @@ impl Bench {
             let edit = if first { Edit::Resize(0) } else { self.draw() };
             let editor = self.rng.usize(..EDITORS);
             self.send(editor, u16::try_from(number)?, edit)?;
-            // Some wait for a reply: what begins afterwards comes later in any order.
+            // Sometimes waits for a reply first: an edit sent afterwards comes later in every
+            // order.
             if self.rng.u8(..6) == 0 {
                 self.receive(editor)?;
             }
@@ -211,7 +213,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Takes one reply of a connection.
+    /// Receives one reply of a connection.
     fn receive(&mut self, editor: usize) -> Result<()> {
         let (kind, tag, body) = self.editors[editor].client.reply()?;
         let ended = self.now();
@@ -256,7 +258,7 @@ impl Bench {
     }
 }
 
-/// The number in front of a body.
+/// Returns the number at the beginning of a body.
 fn number(body: &[u8]) -> Result<usize> {
     let bytes = body.first_chunk::<4>().context("the reply is too short")?;
     Ok(usize::try_from(u32::from_le_bytes(*bytes))?)

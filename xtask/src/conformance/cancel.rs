@@ -1,7 +1,8 @@
-//! Ctrl-C in a read that hangs: the kernel sends Tflush, the server gives up the read, the process
-//! is gone at once, and other files keep answering meanwhile.
+//! Ctrl-C in a hanging read: the kernel sends Tflush, the server cancels the read, the process
+//! exits at once, and other files stay accessible meanwhile.
 //!
-//! What hangs is a FUSE mount whose daemon is stopped (SIGSTOP) inside the served directory.
+//! The hanging file is on a FUSE mount inside the served directory whose daemon is stopped
+//! (SIGSTOP).
 
 use super::{TRUST, aname, served};
 use crate::report::Report;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const SCRIPT: &str = include_str!("guest/cancel");
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if !Path::new("/dev/fuse").exists() {
         report.skip("cancel", "this machine has no /dev/fuse");
@@ -43,13 +44,13 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
         _ => {}
     })?;
     vm::enter(report, "cancel", &text, &["others_answer", "interrupted", "killed", "afterwards"]);
-    // The daemon must run again before anything can be unmounted or the server can end.
+    // Unmounting and the server's exit require a running daemon.
     drop(hung);
     drop(server);
     Ok(())
 }
 
-/// A FUSE mount whose daemon can be stopped. Dropping it continues and unmounts.
+/// A FUSE mount whose daemon can be stopped. Dropping it continues the daemon and unmounts.
 struct Hung {
     daemon: Child,
     mount: PathBuf,

@@ -1,5 +1,5 @@
-//! Our own client commands: trees of 2,000 files and a file of 256 MiB out of a server and
-//! into it, compared byte for byte. Beside our server, in both protocols, they meet diod.
+//! Our own client commands: trees of 2,000 files and a file of 256 MiB copied from a server and to
+//! it, compared byte for byte. Besides our server, in both protocols, they are tested with diod.
 
 use super::{aname, give_away, served};
 use crate::bench::{Client, Message, ROOT, Slot, Work};
@@ -16,11 +16,11 @@ const DIRS: usize = 20;
 const FILES: usize = 100;
 const BIG: u64 = 256 << 20;
 
-/// Outstanding reads of the bare client that `cat` is compared with, and bytes of each.
+/// Outstanding reads of the minimal client that `cat` is compared with, and bytes of each.
 const OUTSTANDING: u16 = 32;
 const PIECE: u32 = 65_512;
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     run_with(report, kind)?;
     if kind == Kind::Diod { Ok(()) } else { run_with(report, Kind::Diod) }
@@ -59,7 +59,7 @@ fn run_with(report: &mut Report, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// A tree of small files and links, one without links, and a large file.
+/// Creates a tree of small files and links, one without links, and a large file.
 fn fill(dir: &Path) -> Result<()> {
     for number in 0..DIRS {
         let inner = dir.join(format!("tree/dir-{number}/inner"));
@@ -87,7 +87,7 @@ fn fill(dir: &Path) -> Result<()> {
     Ok(big.flush()?)
 }
 
-/// Our commands against a server in a protocol.
+/// Our commands against a server over one protocol.
 struct Commands<'a> {
     server: &'a Server,
     protocol: &'a str,
@@ -116,7 +116,7 @@ impl Commands<'_> {
         Ok(format!("{count} files"))
     }
 
-    /// What has links is for 9P2000.L.
+    /// Returns the trees to copy: those with links only over 9P2000.L.
     fn trees(&self) -> &'static [&'static str] {
         if self.protocol == "9P2000" { &["tree"] } else { &["tree", "links"] }
     }
@@ -149,7 +149,8 @@ impl Commands<'_> {
         Ok(said.trim().to_owned())
     }
 
-    /// Compares what comes, and says how fast it comes beside a client that only counts.
+    /// Compares the output of `cat`, and reports its rate beside that of a client that discards the
+    /// data.
     fn cat(&self, dir: &Path) -> Result<String> {
         let mut cat = self.command("cat", &["/big"]).stdout(Stdio::piped()).spawn()?;
         let output = cat.stdout.take().context("it is a pipe")?;
@@ -182,7 +183,7 @@ fn rate(elapsed: Duration) -> f64 {
     (BIG >> 20) as f64 / elapsed.as_secs_f64()
 }
 
-/// MiB/s of a client that looks at nothing.
+/// Returns the rate, MiB/s, of a client that discards the data.
 fn bare(server: &Server) -> Result<f64> {
     const FILE: u32 = 1;
     let mut client = Client::attach(server.ninep, &aname(server))?;
@@ -203,7 +204,7 @@ fn bare(server: &Server) -> Result<f64> {
     Ok(rate(start.elapsed()))
 }
 
-/// Whether two trees have the same names, contents and links.
+/// Ensures that two trees have the same names, contents and links.
 fn same(one: &Path, other: &Path) -> Result<()> {
     sh::read(sh::cmd("diff", &["-r", "--no-dereference"]).arg(one).arg(other)).map(|_| ())
 }

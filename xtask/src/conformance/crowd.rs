@@ -1,5 +1,4 @@
-//! Many clients, rude ones among them: the server keeps answering the others and its memory
-//! returns.
+//! Many clients, some misbehaving: the server keeps serving the others and frees its memory.
 
 use super::raw::Raw;
 use super::{TRUST, served};
@@ -16,17 +15,17 @@ use std::time::{Duration, Instant};
 const IDLE: u64 = 10_000;
 const DROPPED_PER_SECOND: u32 = 1_000;
 
-/// How long, seconds; with `--long` a minute.
+/// Duration, seconds; a minute with `--long`.
 const SECONDS: u32 = 8;
 const SECONDS_LONG: u32 = 60;
 
-/// How much memory may stay after a crowd has gone, beyond what was there before it came.
+/// Maximum memory kept after a crowd has left, beyond that before it, KiB.
 const KEPT_KIB_MAX: u64 = 16 << 10;
 
-/// How much the tables of ten thousand connections and the pool of buffers may keep.
+/// Maximum memory kept by the tables of ten thousand connections and the pool of buffers, KiB.
 const TABLES_KIB: u64 = 4 << 10;
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     more_files();
     let dir = served("crowd")?;
@@ -67,7 +66,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// A whole request on a new connection; how long it took.
+/// Measures a whole request on a new connection.
 fn answers(server: &Server) -> Result<Duration> {
     let start = Instant::now();
     let mut client = Client::attach(server.ninep, &server.dir.display().to_string())?;
@@ -75,9 +74,9 @@ fn answers(server: &Server) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Ten thousand connections that were answered once and then say nothing, on a server of their
-/// own. They come twice; a quarter of what they took may stay after they left, however often, and
-/// what tables and pools keep ([`TABLES_KIB`]).
+/// Tests ten thousand connections that are idle after one request, on a server of their own, twice.
+/// A quarter of their memory may stay after they left, however often, plus that of tables and pools
+/// ([`TABLES_KIB`]).
 fn idle<C>(kind: Kind, dir: &Path, connect: impl Fn(&Server) -> Result<C>) -> Result<String> {
     let server = Server::start(kind, dir, TRUST)?;
     answers(&server)?;
@@ -101,7 +100,7 @@ fn idle<C>(kind: Kind, dir: &Path, connect: impl Fn(&Server) -> Result<C>) -> Re
     Ok(note)
 }
 
-/// Waits until the memory of before has returned; how much more stays.
+/// Waits until memory has returned to its earlier size; returns the excess, KiB.
 fn returned(server: &Server, before: u64) -> Result<u64> {
     let start = Instant::now();
     loop {
@@ -114,7 +113,7 @@ fn returned(server: &Server, before: u64) -> Result<u64> {
     }
 }
 
-/// Connections opened and dropped at a steady rate, both protocols, some with a reset.
+/// Opens and drops connections at a steady rate, over both protocols, some with a reset.
 fn dropped(server: &Server, seconds: u32) -> Result<String> {
     let before = server.rss_kib();
     let begin = Instant::now();
@@ -138,7 +137,7 @@ fn dropped(server: &Server, seconds: u32) -> Result<String> {
     Ok(format!("{seconds}000 in {took:.1} s, others waited {worst:?} at most, {kept} KiB kept"))
 }
 
-/// Clients that ask for a lot and go away before the answers come.
+/// Tests clients that send many requests and disconnect before the replies.
 fn gone(server: &Server) -> Result<String> {
     for _ in 0..200 {
         let client = Client::attach(server.ninep, &server.dir.display().to_string())?;
@@ -148,7 +147,7 @@ fn gone(server: &Server) -> Result<String> {
     Ok("200 clients with 500 requests each".into())
 }
 
-/// Streams that are no 9P, the same on every run: noise, and noise in frames of a right size.
+/// Sends malformed 9P streams, reproducibly: noise, and noise in correctly sized frames.
 fn malformed(server: &Server) -> Result<String> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = || {
@@ -175,7 +174,7 @@ fn malformed(server: &Server) -> Result<String> {
     Ok("600 streams".into())
 }
 
-/// A size that is too large or too small is refused at once, not waited for or allocated.
+/// Tests that a size out of range is refused at once, without waiting or allocating.
 fn sizes(server: &Server) -> Result<String> {
     let before = server.rss_kib();
     for size in [0_u32, 3, 6, 1 << 24, 1 << 31, u32::MAX] {

@@ -1,4 +1,4 @@
-//! diod's client tools, which speak 9P2000.L by a library of their own.
+//! diod's client tools, which use a 9P2000.L library of their own.
 
 use super::{aname, served};
 use crate::report::Report;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::process::Command;
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     let dir = served("diod")?;
     let mut text = String::new();
@@ -16,7 +16,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
         writeln!(text, "line {number}")?;
     }
     std::fs::write(dir.join("text"), &text)?;
-    // diodload attaches to `ctl` and asks for `null` in it.
+    // diodload attaches to `ctl` and reads `null` in it.
     std::fs::create_dir(dir.join("ctl"))?;
     std::fs::write(dir.join("ctl/null"), "")?;
     std::fs::create_dir(dir.join("dir"))?;
@@ -49,7 +49,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
         Ok(said)
     });
     if kind != Kind::Diod {
-        // diod itself has `ctl` only where its configuration exports it.
+        // diod itself has `ctl` only if its configuration exports it.
         report.case("diod/diodload", || loaded(&server));
     }
     report.case("diod/server_lives", || {
@@ -69,14 +69,14 @@ fn listed(server: &Server) -> Result<String> {
     Ok("1000 names".into())
 }
 
-/// Sixteen threads that ask for attributes of `null` for two seconds.
+/// Runs sixteen threads that get the attributes of `null` for two seconds.
 fn loaded(server: &Server) -> Result<String> {
     let program = sh::which("diodload").context("no diodload")?;
     let mut load = sh::cmd(&program.display().to_string(), &["-g", "-r", "2", "-n", "16"]);
     let output = load.args(["-s", &format!("127.0.0.1:{}", server.ninep)]).output()?;
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).trim().to_owned();
-    // It ends with success even if it could not attach.
+    // It exits successfully even if it could not attach.
     ensure!(output.status.success() && !said.contains("error"), "{said}");
     Ok(sh::tail(&said, 100).to_owned())
 }

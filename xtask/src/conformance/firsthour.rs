@@ -1,10 +1,10 @@
-//! The first hour of a new user: every command block of README and of the pages below docs is run
-//! as it stands, as root and as another user, and its output has the shape of the one shown.
+//! The first hour of a new user: every command block of README and of the pages below docs runs as
+//! printed, as root and as another user, and its output has the shape of the one shown.
 //!
-//! Each run has name spaces of its own (network, mounts, host name), so that ports, `/tmp`, `/run`,
-//! `/srv` and `/home` are those of the page, and a fixture: the files that the page speaks of. A
-//! `serve` goes on in the background until another one takes its addresses. What cannot run here
-//! is listed with its reason.
+//! Each run has namespaces of its own (network, mounts, host name), so that ports, `/tmp`, `/run`,
+//! `/srv` and `/home` are those of the page, and a fixture with the files that the page mentions. A
+//! `serve` continues in the background until another one takes its addresses. Commands that cannot
+//! run here are listed with the reason.
 
 mod fixture;
 mod page;
@@ -18,10 +18,10 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The command of xtask that is the process within the name spaces.
+/// Subcommand of xtask that is the process within the namespaces.
 pub(crate) const WORD: &str = "firsthour-inside";
 
-/// Pages, and whether a user without rights runs them too.
+/// Pages, and whether an unprivileged user runs them too.
 const PAGES: &[(&str, bool)] = &[
     ("README.md", true),
     ("docs/names.md", false),
@@ -38,7 +38,7 @@ const EXCEPT: &[(&str, &str)] =
 /// The user of the second run.
 const USER: u32 = 1000;
 
-/// The suite.
+/// Runs the suite.
 pub(super) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if kind != Kind::Uring {
         report.skip("firsthour", "the pages show our own server on a ring");
@@ -57,7 +57,7 @@ pub(super) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Fails on a page with commands that is neither run nor excepted.
+/// Fails on a page with commands that is neither run nor excluded.
 fn expect_all_pages() -> Result<String> {
     let mut pages = vec![sh::root().join("README.md")];
     let mut dirs = vec![sh::root().join("docs")];
@@ -81,7 +81,7 @@ fn expect_all_pages() -> Result<String> {
     Ok(format!("{} pages", pages.len()))
 }
 
-/// Runs a page in name spaces of its own, and enters each of its commands.
+/// Runs a page in namespaces of its own, and reports each of its commands.
 fn run_page(report: &mut Report, page: &str, uid: u32) -> Result<()> {
     let disk = sh::empty("firsthour")?;
     let mut command = Command::new("unshare");
@@ -109,7 +109,7 @@ fn run_page(report: &mut Report, page: &str, uid: u32) -> Result<()> {
     Ok(())
 }
 
-/// The process within the name spaces: prepares the fixture, and runs the page.
+/// Prepares the fixture and runs the page, in the process within the namespaces.
 pub(crate) fn inside(args: &[String]) -> Result<()> {
     let [page, uid, program, root, guests, disk] = args else {
         anyhow::bail!("{WORD}: a page, a user, a program and three directories")

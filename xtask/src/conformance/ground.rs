@@ -1,8 +1,8 @@
-//! What a suite's server serves: a directory of this host, or a volume with the same in it.
+//! Storage served to a suite: a directory of this host, or a volume with the same contents.
 //!
-//! A suite fills the directory and then serves its ground. What the server has made of it is
-//! looked at on the host, or, of a volume, by another front end while it is served, and copied
-//! out when it is over.
+//! A suite fills the directory and then serves its ground. The server's changes are inspected on
+//! the host, or, for a volume, over another front end while it is served; it is copied out at the
+//! end.
 
 use crate::files::Files;
 use crate::server::{Kind, Server};
@@ -11,17 +11,17 @@ use anyhow::{Context, Result};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where the files are.
+/// Storage of the files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum On {
-    /// In a directory of the host.
+    /// A directory of the host.
     Directory,
-    /// In a volume.
+    /// A volume.
     Volume,
 }
 
 impl On {
-    /// The name of a suite over this.
+    /// Returns the name of a suite over this storage.
     pub(crate) fn suite(self, name: &str) -> String {
         match self {
             On::Directory => name.to_owned(),
@@ -30,27 +30,27 @@ impl On {
     }
 }
 
-/// A directory, and perhaps a volume of the same contents.
+/// A directory, and optionally a volume of the same contents.
 pub(crate) struct Ground {
-    /// To be filled before it is served.
+    /// The directory, to be filled before it is served.
     pub(crate) dir: PathBuf,
     volume: Option<PathBuf>,
 }
 
 impl Ground {
-    /// A new, empty one.
+    /// Creates a new, empty one.
     pub(crate) fn new(name: &str, on: On) -> Result<Ground> {
         let dir = sh::empty(&format!("served/{}", on.suite(name)))?;
         let volume = (on == On::Volume).then(|| dir.with_extension("volume"));
         Ok(Ground { dir, volume })
     }
 
-    /// Makes the volume and copies the directory into it, if there is to be one.
+    /// Creates the volume, if any, and copies the directory into it.
     pub(crate) fn fill(&self) -> Result<()> {
         let Some(file) = &self.volume else { return Ok(()) };
         volume::create(file, "2G")?;
         volume::copy_in(&self.dir, file)?;
-        // A copy leaves the directory that it goes into as it is.
+        // A copy does not change the attributes of its target directory.
         let owner = self.dir.metadata()?;
         if owner.uid() == 0 {
             return Ok(());
@@ -65,8 +65,8 @@ impl Ground {
         Server::start(kind, self.volume.as_ref().unwrap_or(&self.dir), extra)
     }
 
-    /// The directory as the server has left it: of a volume a copy, after a check. The server
-    /// must have ended.
+    /// Returns the directory as left by the server: for a volume a copy, after a check. The server
+    /// must have exited.
     pub(crate) fn back(&self) -> Result<PathBuf> {
         let Some(file) = &self.volume else { return Ok(self.dir.clone()) };
         volume::check(file)?;
@@ -76,7 +76,7 @@ impl Ground {
         Ok(out)
     }
 
-    /// What a file contains while it is served; an error if there is none.
+    /// Reads a file while it is served; an error if it does not exist.
     pub(crate) fn read(&self, server: &Server, name: &str) -> Result<Vec<u8>> {
         match self.volume {
             None => Ok(std::fs::read(self.dir.join(name))?),
@@ -84,12 +84,12 @@ impl Ground {
         }
     }
 
-    /// The same, as text.
+    /// Like `read`, as text.
     pub(crate) fn text(&self, server: &Server, name: &str) -> Result<String> {
         Ok(String::from_utf8(self.read(server, name)?)?)
     }
 
-    /// Whether there is a file of that name while it is served.
+    /// Returns whether a file exists, while it is served.
     pub(crate) fn has(&self, server: &Server, name: &str) -> Result<bool> {
         match self.volume {
             None => Ok(self.dir.join(name).exists()),
@@ -97,7 +97,7 @@ impl Ground {
         }
     }
 
-    /// The names in the root while it is served.
+    /// Lists the root while it is served.
     pub(crate) fn names(&self, server: &Server) -> Result<Vec<String>> {
         if self.volume.is_some() {
             return Files::of(server)?.names("");
@@ -106,7 +106,7 @@ impl Ground {
         entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     }
 
-    /// Makes a file while it is served.
+    /// Creates a file while it is served.
     pub(crate) fn write(&self, server: &Server, name: &str, text: &str) -> Result<()> {
         match self.volume {
             None => Ok(std::fs::write(self.dir.join(name), text)?),
@@ -114,7 +114,7 @@ impl Ground {
         }
     }
 
-    /// Makes a directory in the root while it is served.
+    /// Creates a directory in the root while it is served.
     pub(crate) fn make_dir(&self, server: &Server, name: &str) -> Result<()> {
         match self.volume {
             None => Ok(std::fs::create_dir(self.dir.join(name))?),

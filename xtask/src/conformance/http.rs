@@ -1,4 +1,4 @@
-//! HTTP/1.1: curl for what people do, bytes by hand for what curl will not send.
+//! HTTP/1.1: curl for common use, raw bytes for requests that curl will not send.
 
 mod curl;
 mod hostile;
@@ -13,10 +13,10 @@ use crate::sh;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 
-/// A case: its name and what it does with the server and what it serves.
+/// A case: its name and its function of the server and the served storage.
 type Case = (&'static str, fn(&Server, &Ground) -> Result<String>);
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     if matches!(kind, Kind::Diod | Kind::Nginx) {
         report.skip("http", "only our own server has these rules");
@@ -65,17 +65,17 @@ fn fill(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `HEAD` or `GET` with a right `Host` and further header lines, on a connection of its own.
+/// Returns a `HEAD` or `GET` request with the correct `Host` and further header lines.
 fn request(server: &Server, method: &str, path: &str, fields: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n{fields}\r\n", server.http)
 }
 
-/// The answer to [`request`].
+/// Sends a [`request`] on a connection of its own and returns the response.
 fn ask(server: &Server, method: &str, path: &str, fields: &str) -> Result<super::raw::Answer> {
     super::raw::once(server.http, &request(server, method, path, fields))
 }
 
-/// Asks and checks the status.
+/// Sends a request and checks the status.
 fn expect(
     server: &Server,
     (method, path): (&str, &str),

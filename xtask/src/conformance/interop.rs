@@ -1,10 +1,10 @@
-//! Every server beside every client, each seen directly and through a name space: who can read
-//! from whom, and who can write.
+//! Every server with every client, each directly and through a namespace: which pairs can read, and
+//! which can write.
 //!
-//! Each pair gets a server of its own, so that one's death is not another's. A cell of the table
-//! says how far a client came; `docs/interop.md` holds the table, and the suite fails where a
-//! cell is worse than the page says. `cargo xtask conformance interop --record` writes the page.
-//! Peers that cannot be installed are left out, but not of a page.
+//! Each pair gets a server of its own, so that a crash affects one pair only. A cell of the table
+//! states the last step that worked; `docs/interop.md` holds the table, and the suite fails where a
+//! cell is worse than on the page. `cargo xtask conformance interop --record` writes the page.
+//! Peers that cannot be installed are skipped, but not when the page is written.
 
 mod clients;
 mod guest;
@@ -23,28 +23,28 @@ use tools::Tools;
 
 pub(crate) use tools::mount9p;
 
-/// How many entries the directory has that is listed.
+/// Number of entries of the listed directory.
 const ENTRIES: usize = 200;
 
-/// Bytes of the file that is read, and of the one that is written.
+/// Size of the file to read and of the file to write, bytes.
 const BIG: usize = 3_000_000;
 const WRITTEN: usize = 1_000_000;
 
-/// The way to the file that lies deep.
+/// Path of the deeply nested file.
 const NESTED: &str = "a/b/c/d/e/deep";
 
-/// What is spoken.
+/// Protocol dialect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Dialect {
     Linux,
     Plan9,
 }
 
-/// A server, or the name space that mounts it.
+/// A server, or the namespace that mounts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Row {
     peer: Peer,
-    /// Whether `upcall serve --names` stands before it.
+    /// Whether a client reaches it through `upcall serve --names`.
     joined: bool,
 }
 
@@ -54,7 +54,7 @@ impl Row {
         rows(false).chain(rows(true))
     }
 
-    /// The name of its line in a list of cases.
+    /// Returns its name in a list of cases.
     fn name(self) -> String {
         let behind = if self.joined { "names/" } else { "" };
         format!("{behind}{}", self.peer.name())
@@ -65,14 +65,14 @@ impl Row {
     }
 }
 
-/// One thing that a client did, and why it could not.
+/// One step of a client, and the reason of a failure.
 struct Step {
     name: String,
     outcome: Result<(), String>,
 }
 
 impl Step {
-    /// From a line of a client: `@ok STEP` or `@no STEP WHY`.
+    /// Parses a line of a client: `@ok STEP` or `@no STEP WHY`.
     fn parse(line: &str) -> Option<Step> {
         let mut words = line.splitn(3, ' ');
         let (verdict, name) = (words.next()?, words.next()?.to_owned());
@@ -85,16 +85,16 @@ impl Step {
     }
 }
 
-/// What stands in the table.
+/// A cell of the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Cell {
     words: String,
-    /// What was said, for a footnote.
+    /// Error text, for a footnote.
     why: Option<String>,
 }
 
 impl Cell {
-    /// The sum of what a client did.
+    /// Summarises the steps of a client.
     fn of(row: Row, client: Client, steps: &[Step]) -> Cell {
         let said = |failed: &[&Step]| {
             let texts = failed.iter().map(|step| {
@@ -122,7 +122,7 @@ impl Cell {
         Cell { words, why: said(&failed) }
     }
 
-    /// More is better.
+    /// Returns the rank of a cell: more is better.
     fn rank(words: &str) -> u8 {
         match words {
             "rw" => 3,
@@ -133,15 +133,15 @@ impl Cell {
     }
 }
 
-/// A row, a client, and how they get on.
+/// A row, a client, and their result.
 type Entry = (Row, Client, Cell);
 
-/// The served directory, and what is in it.
+/// The served directory and its files.
 struct Ground {
     dir: PathBuf,
-    /// An empty root with one place for the server that is mounted.
+    /// An empty root with one directory, the mount point of the server.
     root: PathBuf,
-    /// Where names files and what is to be written stand.
+    /// Directory of names files and of written files.
     aside: PathBuf,
 }
 
@@ -179,7 +179,7 @@ fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if kind == Kind::Diod {
         report.skip("interop", "diod is one of its servers already");
@@ -207,7 +207,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     judge(report, &entries)
 }
 
-/// What every pair needs.
+/// Common context of all pairs.
 struct Scene<'a> {
     kind: Kind,
     tools: &'a Tools,
@@ -219,7 +219,7 @@ impl Scene<'_> {
         Row::all().filter(|row| row.peer.there(self.tools))
     }
 
-    /// The pairs whose client runs on this host.
+    /// Runs the pairs whose client runs on this host.
     fn here(&self) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for row in self.rows() {
@@ -235,7 +235,7 @@ impl Scene<'_> {
         Ok(entries)
     }
 
-    /// What came of a pair; `id` is in the names of the files it made.
+    /// Returns the cell of a pair; `id` is in the names of the files it created.
     fn cell(&self, pair: (Row, Client), id: &str, steps: &[Step], running: &mut Running) -> Cell {
         let mut cell = Cell::of(pair.0, pair.1, steps);
         if let Some(who) = running.dead() {
@@ -251,7 +251,7 @@ impl Scene<'_> {
         cell
     }
 
-    /// A server of a row, new for each client.
+    /// Starts a server of a row, a new one for each client.
     fn start(&self, row: Row, client: Client) -> Result<Running> {
         let far = Running::start(row.peer, self)?;
         let mut running = if row.joined { far.joined(self)? } else { far };
@@ -262,7 +262,7 @@ impl Scene<'_> {
     }
 }
 
-/// Compares with the page.
+/// Compares the results with the page.
 fn judge(report: &mut Report, entries: &[Entry]) -> Result<()> {
     let page = page::read()?;
     for (row, client, cell) in entries {

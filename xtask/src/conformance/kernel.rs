@@ -1,5 +1,5 @@
-//! The Linux kernel's 9P client works on files: the cases are the scripts under `guest/`, each run
-//! in a directory of its own on the mount. What the guest wrote is compared on the host too.
+//! The Linux kernel's 9P client: the cases are the scripts under `guest/`, each run in a directory
+//! of its own on the mount. Files written by the guest are compared on the host too.
 
 use super::ground::{Ground, On};
 use super::{TRUST, aname, tree};
@@ -38,15 +38,15 @@ const CASES: &[(&str, &str)] = &[
 /// Runs every case in `/cases`, each for at most five minutes.
 const RUNNER: &str = include_str!("guest/runner.sh");
 
-/// Parts of the Linux source that hold symbolic links, programs and deep directories, and with
-/// `--long`.
+/// Parts of the Linux source with symbolic links, programs and deep directories; then the parts
+/// with `--long`.
 const SOURCE: &[&str] = &["scripts/dtc", "scripts/kconfig/tests/preprocess", "net/9p"];
 const SOURCE_LONG: &[&str] = &["scripts", "fs/9p", "net/9p", "tools/testing/selftests/net"];
 
-/// How many entries the large directory has.
+/// Number of entries of the large directory.
 const MANY: u32 = 10_000;
 
-/// The suite. When the emulated network stands still, once more from the beginning.
+/// Runs the suite, and once more from the beginning if the emulated network stalls.
 pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     if !attempt(report, kind, on, false)? {
         eprintln!("   the guest sends nothing any more, and is owed no answer; once more");
@@ -55,7 +55,8 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     Ok(())
 }
 
-/// Whether the guest did not fall silent; `last`: then that counts as a failure too.
+/// Runs all cases; returns whether the guest's network did not stall. With `last` a stall counts as
+/// a failure.
 fn attempt(report: &mut Report, kind: Kind, on: On, last: bool) -> Result<bool> {
     let ground = Ground::new("kernel", on)?;
     let dir = &ground.dir;
@@ -73,7 +74,7 @@ fn attempt(report: &mut Report, kind: Kind, on: On, last: bool) -> Result<bool> 
     let script = vm::mount_script(server.ninep, &aname(&server), "cache=none") + RUNNER;
     let job = Job::new(&suite, &script, Duration::from_secs(600))?;
     job.file("refuse.sh", include_bytes!("guest/refuse.sh"))?;
-    // Nobody changes a volume underneath its server.
+    // Nothing but the server changes a volume.
     let cases = || CASES.iter().filter(|(name, _)| on == On::Directory || *name != "underneath");
     for (name, case) in cases() {
         job.file(&format!("cases/{name}.sh"), case.as_bytes())?;
@@ -84,12 +85,12 @@ fn attempt(report: &mut Report, kind: Kind, on: On, last: bool) -> Result<bool> 
     let mut is_silent = false;
     let text = job.run_watched(|line| {
         answer(line, dir);
-        // Seldom, and in the midst of much writing, nothing that the guest sends leaves QEMU any
-        // more, not even the flushes of those who are killed; what it was sent has arrived.
+        // Rarely, during heavy writing, QEMU stops sending the guest's packets, even the flushes of
+        // killed processes; packets to the guest have arrived.
         let is_late = line.starts_with("@no ") && line.contains(" exit 143: ");
         if !last && is_late && is_nothing_owed(server.http) {
             is_silent = true;
-            // The guest notices, and ends.
+            // The guest notices the end of the connection, and exits.
             let _ = server.kill();
         }
     })?;
@@ -119,7 +120,7 @@ fn attempt(report: &mut Report, kind: Kind, on: On, last: bool) -> Result<bool> 
     Ok(true)
 }
 
-/// Whether the server at this port has no call under way but that which asks for it.
+/// Returns whether the server at this port has no outstanding call except this request.
 fn is_nothing_owed(http: u16) -> bool {
     let machines = || -> Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", http))?;
@@ -137,7 +138,7 @@ fn is_nothing_owed(http: u16) -> bool {
     machines().is_ok_and(|text| text.contains("\nmachine ") && calls(&text) <= 1)
 }
 
-/// `@host append FILE`: the guest asks for a change underneath.
+/// Handles `@host append FILE`: the guest's request for a change on the host.
 fn answer(line: &str, dir: &Path) {
     let Some(rest) = line.strip_prefix("@host append ") else { return };
     let path = dir.join(rest.trim());

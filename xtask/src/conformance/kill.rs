@@ -1,7 +1,7 @@
-//! `kill -9` in the middle of everything: over and over, on the real kernel, with both forms of
-//! the reactor. What was acknowledged is there, and the volume is whole.
+//! Repeated `kill -9` during writes, with the real kernel and both reactors. Acknowledged changes
+//! survive, and the volume is consistent.
 //!
-//! After every other kill `upcall volume check` recovers the volume; after the others it looks
+//! After every other kill `upcall volume check` recovers the volume; after the others it checks
 //! without writing, and the next server recovers it.
 
 use super::TRUST;
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 const CLIENTS: u32 = 6;
 
-/// How long this goes on: in CI, and with `--long`.
+/// Duration: by default, and with `--long`.
 const SPAN: Duration = Duration::from_secs(15);
 const SPAN_LONG: Duration = Duration::from_secs(600);
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if kind == Kind::Diod {
         report.skip("volume-kill", "diod has no volumes");
@@ -45,7 +45,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Starts a server, looks at what is there, lets the clients go on, kills it, and looks at the
+/// Starts a server, verifies the contents, runs the clients, kills the server, and checks the
 /// volume.
 fn round(file: &Path, number: usize, stories: &mut [Story]) -> Result<()> {
     let kind = if number.is_multiple_of(2) { Kind::Threads } else { Kind::Uring };
@@ -55,7 +55,7 @@ fn round(file: &Path, number: usize, stories: &mut [Story]) -> Result<()> {
     for story in stories.iter_mut() {
         let seen = seen_by(&mut files, &story.dir())?;
         story.agrees(&seen)?;
-        // From here on that is what was.
+        // The files found are the baseline of the next round.
         story.files = seen;
         story.deeds += 1;
     }
@@ -87,8 +87,8 @@ fn round(file: &Path, number: usize, stories: &mut [Story]) -> Result<()> {
     }
 }
 
-/// Waits until nobody has the volume, and looks at it without writing. The kernel ends what a ring
-/// has under way, and gives up the lock, a moment after the process is gone.
+/// Waits until the volume's lock is free, and checks it without writing. The kernel completes the
+/// ring's operations in flight, and releases the lock, shortly after the process has exited.
 fn let_go(file: &Path) -> Result<()> {
     let start = Instant::now();
     loop {

@@ -1,5 +1,6 @@
-//! Two diods, a volume and directories of the host joined by a names file: Linux mounts the whole
-//! by one connection, walks and reads across all of them, and loses only what is lost.
+//! Two diods, a volume and directories of the host joined by a names file: Linux mounts all of it
+//! over one connection, walks and reads across all parts, and loses only the parts whose server
+//! fails.
 
 use super::TRUST;
 use crate::report::Report;
@@ -12,16 +13,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// What Linux does there. It asks for a death and a rebirth, and waits for each to have come about.
+/// Script of the Linux client. It requests the kill and the restart of a server, and waits for each
+/// to take effect.
 const SCRIPT: &str = include_str!("guest/space");
 
 const CASES: [&str; 10] =
     ["listed", "read", "union", "up", "written", "refused", "dead", "others", "back", "umount"];
 
-/// How many files each part has.
+/// Number of files of each part.
 const FILES: usize = 100;
 
-/// A diod that can be killed and started again where it was.
+/// A diod that can be killed and restarted at the same address.
 struct Diod {
     dir: PathBuf,
     port: u16,
@@ -53,7 +55,7 @@ impl Drop for Diod {
     }
 }
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if kind == Kind::Diod {
         report.skip("names", "diod joins nothing");
@@ -128,7 +130,7 @@ fn fill(dir: &Path, salt: usize) -> Result<()> {
     Ok(())
 }
 
-/// What `md5sum` must say of every file, as Linux sees it.
+/// Returns the expected `md5sum` output of every file, as seen by Linux.
 fn expected(parts: &[PathBuf; 5]) -> Result<String> {
     let mut sums = String::new();
     let seen = [(0, "one"), (1, "two"), (2, "host"), (4, "vol")];
@@ -146,7 +148,7 @@ fn expected(parts: &[PathBuf; 5]) -> Result<String> {
     Ok(sums)
 }
 
-/// The server does not start with a names file that is wrong, and says where.
+/// Tests that the server refuses to start with an invalid names file, and reports the position.
 fn mistakes(names: &Path) -> Result<String> {
     let file = names.with_extension("wrong");
     let dir = names.parent().context("the file is in a directory")?.display();

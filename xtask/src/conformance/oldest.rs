@@ -1,4 +1,4 @@
-//! The server on the oldest kernel it promises to run on (Debian 12's 6.1), in the virtual machine.
+//! The server on the oldest supported kernel (Debian 12's 6.1), in the virtual machine.
 
 use crate::report::Report;
 use crate::server::{self, Kind};
@@ -19,7 +19,7 @@ const CASES: [&str; 8] = [
     "threads_ends",
 ];
 
-/// The suite; both reactors, whichever was asked for.
+/// Runs the suite with both reactors, regardless of the selected one.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if kind == Kind::Diod {
         report.skip("oldest", "it is about our own server");

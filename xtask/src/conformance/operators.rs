@@ -1,5 +1,5 @@
-//! Programs that operators have beside a server: reverse proxies (nginx, Caddy), Prometheus's
-//! check of metrics, rclone's HTTP backend, and the logs.
+//! Programs that operators run with a server: reverse proxies (nginx, Caddy), Prometheus's check of
+//! metrics, rclone's HTTP backend, and the logs.
 
 use super::give_away;
 use crate::report::Report;
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The name by which clients know the proxies.
+/// Host name of the proxies.
 const NAME: &str = "files.example.com";
 
-/// Longest wait for a proxy to listen.
+/// Timeout for a proxy to listen.
 const START_TIME: Duration = Duration::from_secs(30);
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if matches!(kind, Kind::Diod | Kind::Nginx | Kind::Before) {
         report.skip("operators", "only our own server is behind these");
@@ -48,7 +48,7 @@ fn fill(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A program that ends with the case.
+/// A program that is killed at the end of the case.
 struct Running(Child);
 
 impl Drop for Running {
@@ -131,7 +131,7 @@ fn caddy(scratch: &Path, port: u16, upstream: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Status and body of a request by curl for this host.
+/// Returns status and body of a request for this host, sent by curl.
 fn curl(port: u16, host: &str, words: &[&str], path: &str) -> Result<(u16, String)> {
     let mut command = sh::cmd("curl", &["-sS", "--max-time", "20", "-w", "\n%{http_code}"]);
     command.args(["-H", &format!("Host: {host}")]).args(words);
@@ -140,7 +140,7 @@ fn curl(port: u16, host: &str, words: &[&str], path: &str) -> Result<(u16, Strin
     Ok((status.trim().parse().with_context(|| said.clone())?, body.trim_end().to_string()))
 }
 
-/// Requests through a proxy: refused without `--allow-host`, and answered with it.
+/// Sends requests through a proxy: refused without `--allow-host`, served with it.
 fn check(proxy: Proxy, base: &Path, upstream: &str, is_allowed: bool) -> Result<()> {
     let (_running, port) = proxy.start(base, upstream)?;
     let (status, body) = curl(port, NAME, &[], "/hello")?;
@@ -178,7 +178,7 @@ fn behind(proxy: Proxy, kind: Kind, base: &Path) -> Result<String> {
 fn unix(proxy: Proxy, kind: Kind, base: &Path) -> Result<String> {
     let socket = base.join(format!("{}.socket", proxy.name()));
     let address = format!("unix:{}", socket.display());
-    // The proxy's user decides about permissions behind a unix socket.
+    // Behind a Unix socket, permissions are those of the proxy's user.
     let flags = ["--http", &address, "--http-write", "--allow-host", NAME];
     let server = Server::start(kind, &base.join("served"), &flags)?;
     check(proxy, base, socket.to_str().context("a path of text")?, true)?;
@@ -186,7 +186,7 @@ fn unix(proxy: Proxy, kind: Kind, base: &Path) -> Result<String> {
     Ok("the same over a unix socket".into())
 }
 
-/// The program `promtool` finds nothing wrong with the metrics of a volume, replica and mount.
+/// Tests that `promtool` accepts the metrics of a volume, replica and mount.
 fn promtool(kind: Kind, base: &Path) -> Result<String> {
     let port = free_port()?;
     let mut init = Command::new(crate::server::binary());
@@ -228,7 +228,7 @@ fn promtool(kind: Kind, base: &Path) -> Result<String> {
     Ok(format!("{} families", metrics.matches("# TYPE ").count()))
 }
 
-/// A copy of all files by rclone, which follows the references of listings.
+/// Copies all files with rclone, which follows the links of listings.
 fn rclone(kind: Kind, base: &Path) -> Result<String> {
     let server = Server::start(kind, &base.join("served"), &[])?;
     let to = base.join("copied");
@@ -244,7 +244,7 @@ fn rclone(kind: Kind, base: &Path) -> Result<String> {
     Ok("files, and a link to a directory as a directory".into())
 }
 
-/// Entries of the access log in each format, after the requests are answered.
+/// Tests the entries of the access log in each format.
 fn access_log(kind: Kind, base: &Path) -> Result<String> {
     for (format, expected) in [
         ("common", "\"GET /hello HTTP/1.1\" 200 6\n"),

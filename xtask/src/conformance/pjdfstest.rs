@@ -1,8 +1,8 @@
 //! pjdfstest, the POSIX file-system suite, over the kernel's 9P client.
 //!
-//! What must not fail is everything that is not in `expected/pjdfstest.txt`, where each line names
-//! a case and the reason why no server of this protocol can pass it in this kernel. A listed case
-//! that passes fails the suite too: the list may not grow old.
+//! Every case must pass except those in `expected/pjdfstest.txt`, where each line names a case and
+//! the reason why no server of this protocol can pass it with this kernel. A listed case that
+//! passes fails the suite too, to keep the list current.
 
 use super::ground::{Ground, On};
 use super::{TRUST, aname};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const VERSION: &str = "0.2.2";
 
-/// How many cases this version has; a suite that ends early must not look like a success.
+/// Number of cases of this version; a suite that ends early must not count as a success.
 const CASES: usize = 398;
 
 const CONFIG: &str = "[features]\nposix_fallocate = {}\nrename_ctime = {}\n\
@@ -25,7 +25,7 @@ const CONFIG: &str = "[features]\nposix_fallocate = {}\nrename_ctime = {}\n\
     [settings]\nnaptime = 0.02\nallow_remount = false\n\
     [dummy_auth]\nentries = [[\"nobody\", \"nobody\"], [\"tests\", \"tests\"]]\n";
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     let program = sh::exclusive(installed)?;
     let ground = Ground::new("pjdfstest", on)?;
@@ -48,7 +48,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     Ok(())
 }
 
-/// The suite's program, built once under `target/tools`.
+/// Returns the suite's program, built once under `target/tools`.
 fn installed() -> Result<PathBuf> {
     let tools = sh::scratch("tools")?;
     let program = tools.join("bin/pjdfstest");
@@ -62,7 +62,7 @@ fn installed() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// What became of a case, and why.
+/// Outcome of a case, with the reason.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Passed,
@@ -101,7 +101,7 @@ fn parse(text: &str) -> BTreeMap<String, Outcome> {
     outcomes
 }
 
-/// Without the colours.
+/// Removes colour escapes.
 fn plain(line: &str) -> String {
     let mut text = String::new();
     let mut parts = line.split('\x1b');
@@ -147,7 +147,7 @@ fn judge(report: &mut Report, kind: Kind, suite: &str, outcomes: &BTreeMap<Strin
     });
 }
 
-/// The cases that cannot pass, each with the reason.
+/// Returns the cases that cannot pass, each with the reason.
 fn expected() -> BTreeMap<&'static str, &'static str> {
     include_str!("../../expected/pjdfstest.txt")
         .lines()

@@ -1,7 +1,7 @@
-//! Plain 9P2000, spoken by the client library of Plan 9 from User Space (9fans.net/go).
+//! Plain 9P2000 with the client library of Plan 9 from User Space (9fans.net/go).
 //!
-//! The client is `plan9/main.go`, built in `target/plan9` with the library at a pinned version and
-//! whichever Go toolchain is there; Debian's own is enough.
+//! The client is `plan9/main.go`, built in `target/plan9` with a pinned version of the library and
+//! the installed Go toolchain; Debian's own is recent enough.
 
 use super::give_away;
 use super::ground::{Ground, On};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 const CLIENT: &str = include_str!("plan9/main.go");
 const MODULE: &str = "module client\n\ngo 1.19\n\nrequire 9fans.net/go v0.0.7\n";
 
-/// Every case the client has, so that one it does not reach is missed.
+/// All cases of the client, so that one not reached is noticed.
 const CASES: &[&str] = &[
     "write_and_read",
     "read_at_an_offset",
@@ -34,7 +34,7 @@ const CASES: &[&str] = &[
     "qids_tell_versions",
 ];
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     if kind == Kind::Diod {
         report.skip("9p2000", "diod speaks 9P2000.L only");

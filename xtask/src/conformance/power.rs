@@ -1,12 +1,12 @@
-//! Power failures: clients work on a volume on a real block device of a real kernel, every write
-//! and flush that reaches the device is recorded, and then, many times, a disk is made that a
-//! failure at that moment could have left. Each is recovered and checked, and everything that had
-//! been acknowledged by then is there.
+//! Power failures: clients change a volume on a real block device of a real kernel, and every write
+//! and flush that reaches the device is recorded. Then, many times, a disk is constructed that a
+//! failure at some moment could have left. Each is recovered and checked, and must have every
+//! change acknowledged by then.
 //!
 //! The device is the virtual machine's: QEMU's `blklogwrites` records it. The clients run beside
-//! the server in the guest (this program is copied into it); each writes a mark behind the volume
-//! for every change that was acknowledged, so the marks stand in the same log. What had not been
-//! flushed is there completely, partly (512 bytes at a time) or not at all, each write by itself.
+//! the server in the guest (this program is copied into it); each writes a mark beyond the volume's
+//! end for every acknowledged change, so the marks are part of the same log. Each write not yet
+//! flushed is, independently, present completely, partly (512 bytes at a time) or not at all.
 
 mod log;
 
@@ -26,12 +26,12 @@ use std::time::{Duration, Instant};
 
 const CLIENTS: u32 = 6;
 
-/// Where the volume ends and the marks begin, bytes.
+/// End of the volume and beginning of the marks, bytes.
 const END: u64 = 64 << 20;
 const MARKS: u64 = 1 << 20;
 const SECTOR: usize = 512;
 
-/// How many failures are tried, and how long the clients work: in CI, and with `--long`.
+/// Number of failures, and duration of the clients' work: by default, and with `--long`.
 const FAILURES: usize = 150;
 const FAILURES_LONG: usize = 5000;
 const SECONDS: u64 = 12;
@@ -39,7 +39,7 @@ const SECONDS_LONG: u64 = 60;
 
 const SCRIPT: &str = include_str!("guest/power");
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if kind == Kind::Diod {
         report.skip("volume-power", "diod has no volumes");
@@ -60,7 +60,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     report.case("volume-power/nothing_acknowledged_is_lost", || {
         fail_often(&disk, &entries, failures, Trick::None)
     });
-    // The machinery itself: what must be found is found.
+    // Tests of the test: planted errors must be detected.
     for (name, trick) in [
         ("volume-power/a_disk_that_lies_is_found_out", Trick::NeverFlushes),
         ("volume-power/a_false_mark_is_found_out", Trick::MarksMore),
@@ -73,13 +73,13 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// What is done so that something must be found.
+/// A planted error that must be detected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trick {
     None,
-    /// The disk says that it flushes, and does not.
+    /// The disk acknowledges flushes without performing them.
     NeverFlushes,
-    /// Each mark says that three changes more were acknowledged.
+    /// Each mark claims three more acknowledged changes.
     MarksMore,
 }
 
@@ -89,17 +89,17 @@ fn script(kind: Kind, seconds: u64, this: &Path) -> String {
     script.replace("XTASK", &this)
 }
 
-/// The guest's third disk.
+/// Third disk of the guest.
 struct Disk {
-    /// As it was before the guest began.
+    /// Image before the guest starts.
     before: PathBuf,
-    /// What the guest works on.
+    /// Image used by the guest.
     image: PathBuf,
     log: PathBuf,
 }
 
 impl Disk {
-    /// With an empty volume.
+    /// Creates a disk with an empty volume.
     fn new() -> Result<Disk> {
         let dir = sh::empty("power")?;
         let disk =
@@ -111,7 +111,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// What QEMU has to be told; the disk is called `power`.
+    /// Returns QEMU's arguments; the disk is called `power`.
     fn arguments(&self) -> Vec<String> {
         let file = |name: &str, path: &Path| {
             format!("driver=file,node-name={name},filename={}", path.display())
@@ -125,7 +125,7 @@ impl Disk {
     }
 }
 
-/// Makes disks that failures could have left, one for each of some moments of the log.
+/// Constructs disks that failures could have left, one for each of some moments of the log.
 fn fail_often(disk: &Disk, entries: &[Entry], failures: usize, trick: Trick) -> Result<String> {
     let room = Room::new()?;
     let mut random = Random(0x705f);
@@ -151,7 +151,7 @@ fn fail_often(disk: &Disk, entries: &[Entry], failures: usize, trick: Trick) -> 
             let seed = at as u64;
             let outcome = fail(&now, &room, &replay, seed, &stories);
             if outcome.is_err() && trick == Trick::None {
-                // The same disk, to be looked at.
+                // Kept for inspection.
                 let kept = sh::scratch("power")?.join("failed");
                 std::fs::copy(&now, &kept)?;
                 replay.fail(&File::options().write(true).open(&kept)?, &mut Random(seed))?;
@@ -169,7 +169,7 @@ fn fail_often(disk: &Disk, entries: &[Entry], failures: usize, trick: Trick) -> 
     ))
 }
 
-/// Moments at which something is not flushed, in order.
+/// Returns moments with unflushed writes, in order.
 fn moments(entries: &[Entry], count: usize, random: &mut Random) -> Vec<usize> {
     let mut dirty = false;
     let open = entries.iter().map(|entry| {
@@ -188,7 +188,7 @@ fn moments(entries: &[Entry], count: usize, random: &mut Random) -> Vec<usize> {
     open
 }
 
-/// One failure: the disk that it leaves is recovered, checked, and copied out.
+/// Simulates one failure: recovers, checks and copies out the resulting disk.
 fn fail(now: &Path, room: &Room, replay: &Replay, seed: u64, stories: &[Story]) -> Result<()> {
     let (image, out) = (room.0.join("image"), room.0.join("out"));
     std::fs::copy(now, &image)?;
@@ -208,7 +208,7 @@ fn fail(now: &Path, room: &Room, replay: &Replay, seed: u64, stories: &[Story]) 
     outcome
 }
 
-/// Memory for disks, if there is a file system in memory.
+/// Directory for disks, in memory if there is such a file system.
 struct Room(PathBuf);
 
 impl Room {
@@ -229,7 +229,7 @@ impl Drop for Room {
     }
 }
 
-/// A client's mark: how many of its changes were acknowledged.
+/// Parses a client's mark: the number of its acknowledged changes.
 fn mark(entry: &Entry) -> Result<Option<(usize, u64)>> {
     match entry {
         Entry::Write { offset, bytes, .. } if *offset >= END => {
@@ -241,7 +241,7 @@ fn mark(entry: &Entry) -> Result<Option<(usize, u64)>> {
     }
 }
 
-/// `xtask power-load DEVICE SECONDS`: the clients, beside the server in the guest.
+/// Runs `xtask power-load DEVICE SECONDS`: the clients, beside the server in the guest.
 pub(crate) fn load(args: &[String]) -> Result<()> {
     let [device, seconds] = args else { bail!("power-load DEVICE SECONDS") };
     let span = Duration::from_secs(seconds.parse()?);
@@ -273,7 +273,8 @@ pub(crate) fn load(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Written past the guest's cache, and not flushed: it has to be in the log, not on the disk.
+/// Writes a mark, bypassing the guest's cache, without a flush: it has to be in the log, not on the
+/// disk.
 fn set_mark(device: &File, story: &Story) -> Result<()> {
     let mut memory = [0_u8; 2 * SECTOR];
     let at = memory.as_ptr().align_offset(SECTOR);

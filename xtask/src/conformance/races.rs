@@ -1,6 +1,6 @@
-//! Conditional changes over HTTP that race: of several with one entity tag one succeeds, and the
-//! others are refused with 412; on a directory, a volume and a mounted 9P server, with one front
-//! thread and with several.
+//! Racing conditional changes over HTTP: of several with one entity tag exactly one succeeds, and
+//! the others are refused with 412; on a directory, a volume and a mounted 9P server, with one
+//! front thread and with several.
 
 use super::TRUST;
 use super::raw::{Answer, Raw};
@@ -11,17 +11,17 @@ use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::sync::Barrier;
 
-/// How many rounds each server plays: in CI, and with `--long`.
+/// Rounds with each server: by default, and with `--long`.
 const ROUNDS: usize = 250;
 const ROUNDS_LONG: usize = 10_000;
 
-/// Clients that race.
+/// Racing clients.
 const RACERS: usize = 4;
 
-/// Uploads at once to names of their own.
+/// Concurrent uploads to names of their own.
 const UPLOADS: usize = 128;
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if matches!(kind, Kind::Diod | Kind::Nginx) {
         report.skip("races", "only our own server has conditional changes");
@@ -33,7 +33,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     std::fs::create_dir(&dir)?;
     let file = base.join("races.volume");
     volume::create(&file, "256M")?;
-    // Who runs this owns what is served.
+    // The served files belong to the user of this process.
     let uid = rustix::process::geteuid().as_raw().to_string();
     for threads in ["1", "3"] {
         let extra = ["--http-write", "--as", &uid, "--threads", threads];
@@ -72,7 +72,8 @@ fn ask(raw: &mut Raw, method: &str, path: &str, fields: &str, body: &str) -> Res
     raw.answer(method == "HEAD")
 }
 
-/// Each round puts a file, takes its tag from the answer, and lets all change it with that.
+/// Runs rounds: each puts a file, takes its tag from the response, and lets all clients change it
+/// with that tag.
 fn races(port: u16, path: &str, rounds: usize) -> Result<String> {
     let (begin, end) = (Barrier::new(RACERS + 1), Barrier::new(RACERS + 1));
     let tag = std::sync::Mutex::new(Some(String::new()));
@@ -99,7 +100,7 @@ fn races(port: u16, path: &str, rounds: usize) -> Result<String> {
     })
 }
 
-/// Prepares each round, and looks at what came of it.
+/// Prepares each round, and checks its result.
 fn judge(
     port: u16,
     path: &str,
@@ -121,7 +122,7 @@ fn judge(
     Ok(())
 }
 
-/// One of those that race: every fourth deletes, the others put.
+/// Runs one racing client: every fourth deletes, the others put.
 fn race(
     port: u16,
     path: &str,
@@ -159,7 +160,7 @@ fn race(
     failed.map_or(Ok(statuses), Err)
 }
 
-/// Uploads of different files in one directory do not get into each other's way.
+/// Tests that concurrent uploads of different files in one directory all succeed.
 fn uploads(port: u16, path: &str) -> Result<String> {
     let begin = Barrier::new(UPLOADS);
     let put = |number: usize| -> Result<u16> {
@@ -176,7 +177,7 @@ fn uploads(port: u16, path: &str) -> Result<String> {
     Ok(format!("{UPLOADS} at once"))
 }
 
-/// Nothing temporary is left.
+/// Checks that no temporary file is left.
 fn tidy(report: &mut Report, name: &str, dir: &Path) {
     report.case(name, || {
         for entry in std::fs::read_dir(dir)? {

@@ -1,11 +1,11 @@
-//! HTTP by hand: sends bytes as they are, and understands just enough of the answers.
+//! HTTP by hand: sends raw bytes, and parses just enough of the responses.
 
 use anyhow::{Context, Result, ensure};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// One answer.
+/// One response.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -14,7 +14,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The value of a header field.
+    /// Returns the value of a header field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
             let (key, value) = line.split_once(':')?;
@@ -22,20 +22,20 @@ impl Answer {
         })
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
-/// A connection and what came on it that is not consumed yet.
+/// A connection and its received bytes that are not consumed yet.
 pub(crate) struct Raw {
     stream: TcpStream,
     input: Vec<u8>,
 }
 
 impl Raw {
-    /// A new connection.
+    /// Opens a connection.
     pub(crate) fn connect(port: u16) -> Result<Raw> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -48,7 +48,7 @@ impl Raw {
         self.stream.write_all(bytes).context("send")
     }
 
-    /// The next answer; `head` if it is one to HEAD, which has no body.
+    /// Receives the next response; `head` for a response to HEAD, which has no body.
     pub(crate) fn answer(&mut self, head: bool) -> Result<Answer> {
         let end = loop {
             if let Some(at) = self.input.windows(4).position(|w| w == b"\r\n\r\n") {
@@ -104,7 +104,7 @@ impl Raw {
         }
     }
 
-    /// Whether the server has closed, given five seconds.
+    /// Returns whether the server closes within five seconds.
     pub(crate) fn closed(&mut self) -> Result<bool> {
         Ok(self.input.is_empty() && !self.more()?)
     }
@@ -113,7 +113,7 @@ impl Raw {
         String::from_utf8_lossy(&self.input).into_owned()
     }
 
-    /// Reads more; false at the end of the stream.
+    /// Reads more; returns false at the end of the stream.
     fn more(&mut self) -> Result<bool> {
         let mut chunk = [0; 65536];
         match self.stream.read(&mut chunk) {
@@ -128,7 +128,7 @@ impl Raw {
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a connection of its own.
 pub(crate) fn once(port: u16, request: &str) -> Result<Answer> {
     let mut raw = Raw::connect(port)?;
     raw.send(request.as_bytes())?;

@@ -1,10 +1,10 @@
-//! Three replicas of a log, four clients, `kill -9` of one and of all, and partitions: replicas are
-//! equal in the end, what was acknowledged is there once, and strict answers are those of the
-//! eventual order.
+//! Three replicas of a log, four clients, `kill -9` of one and of all, and partitions: the replicas
+//! converge, every acknowledged operation is there once, and strict replies agree with the eventual
+//! order.
 //!
-//! A client sends again what is not answered, to the next server, with the same number. Replicas
-//! reach each other by way of lines, one for each direction, that can be cut, or swallow what is
-//! said. In the end members change.
+//! A client retransmits an unacknowledged operation, to the next server, with the same number.
+//! Replicas reach each other over lines, one for each direction, that can be cut or silently drop
+//! data. At the end members change.
 
 mod client;
 mod line;
@@ -27,17 +27,17 @@ const REPLICAS: usize = 3;
 const ALL: [usize; REPLICAS] = [0, 1, 2];
 const CLIENTS: usize = 4;
 
-/// Operations of each client: in CI, and with `--long`.
+/// Operations of each client: by default, and with `--long`.
 const OPERATIONS: u64 = 5_000;
 const OPERATIONS_LONG: u64 = 25_000;
 
-/// Of so many operations one is strict.
+/// One of this number of operations is strict.
 const STRICT: u64 = 10;
 
-/// How long replicas may take to become equal when all is well again.
+/// Timeout for replicas to converge after all faults have ended.
 const SETTLE: Duration = Duration::from_secs(60);
 
-/// The services: a log, and a sheet for the commands.
+/// Names of the services: a log, and a sheet for the commands.
 const NAME: &str = "story";
 const SHEET: &str = "plan";
 
@@ -45,7 +45,7 @@ const SHEET: &str = "plan";
 struct House {
     dir: PathBuf,
     ports: Vec<(u16, u16)>,
-    /// From the first to the second.
+    /// Lines by source and destination.
     lines: BTreeMap<(usize, usize), Line>,
     servers: Vec<Option<Server>>,
     kind: Kind,
@@ -104,14 +104,14 @@ impl House {
         server.kill()
     }
 
-    /// Parts one replica from the others, or lets it meet them again.
+    /// Partitions one replica from the others, or ends the partition.
     fn part(&self, alone: usize, weather: Weather) {
         let concerns = |(from, to): &(usize, usize)| *from == alone || *to == alone;
         let lines = self.lines.iter().filter(|(ends, _)| concerns(ends));
         lines.for_each(|(_, line)| line.turn(weather));
     }
 
-    /// What a command says that asks the server of a replica, with this as its input.
+    /// Returns the output of a client command with this input.
     fn command(&self, index: usize, words: &[&str], input: &str) -> Result<String> {
         let output = self.ask(index, words, input)?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -119,7 +119,7 @@ impl House {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// The same, whether it can do that or not.
+    /// Runs a client command, which may fail.
     fn ask(&self, index: usize, words: &[&str], input: &str) -> Result<Output> {
         let mut command = Command::new(server::binary());
         command.args(words).args(["--at", &format!(":{}", self.ports[index].0)]);
@@ -130,12 +130,12 @@ impl House {
         Ok(child.wait_with_output()?)
     }
 
-    /// A file of a replica.
+    /// Reads a file of a replica.
     fn read(&self, index: usize, file: &str) -> Result<Vec<u8>> {
         client::get(self.ports[index].1, &format!("/services/{NAME}/{file}"))
     }
 
-    /// Waits until everything is final at all of these; how long that took.
+    /// Waits until all operations are stable at these replicas; returns the duration.
     fn settle(&self, at: &[usize]) -> Result<Duration> {
         let start = Instant::now();
         loop {
@@ -154,7 +154,7 @@ impl House {
     }
 }
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if kind == Kind::Diod {
         report.skip("replicas", "diod has none");
@@ -195,8 +195,8 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Clients go on while one replica is killed and comes back, another one is cut off, and the third
-/// one talks to nobody; then all are killed at once.
+/// Runs clients while one replica is killed and restarted, another one is partitioned, and the
+/// third one's lines drop everything; then all are killed at once.
 fn story(house: &mut House, each: u64) -> Result<Vec<Vec<Acked>>> {
     let ports: Vec<u16> = house.ports.iter().map(|(_, http)| *http).collect();
     let progress = Progress::default();
@@ -235,13 +235,15 @@ fn story(house: &mut House, each: u64) -> Result<Vec<Vec<Acked>>> {
     })
 }
 
-/// A sheet goes in by one server and out by another one, as text and as a book, and comes back.
+/// Imports a sheet at one server and exports it at another one, as text and as a workbook, and
+/// imports it again.
 fn commands(house: &House) -> Result<String> {
     let typed = "Name,Amount\nA,1.5\nB,2.5\nSum,=SUM(B2:B3)\n";
     let shown = "Name,Amount\nA,1.5\nB,2.5\nSum,4\n";
     std::fs::write(house.dir.join("in.csv"), typed)?;
     house.command(0, &["replica", "import", SHEET, "in.csv"], "")?;
-    // Asked where it was typed, it comes behind that; and what is final is everywhere.
+    // At the same replica a strict operation is ordered after the import; stable values are
+    // everywhere.
     let sum = house.command(0, &["op", SHEET, "get", "B4", "--strict"], "")?;
     ensure!(sum == "4.0\n", "{sum:?}");
     house.command(1, &["replica", "export", SHEET, "out.csv"], "")?;
@@ -252,7 +254,7 @@ fn commands(house: &House) -> Result<String> {
     house.command(2, &["replica", "import", SHEET, "out.xlsx"], "")?;
     let formula = house.command(2, &["op", SHEET, "input", "B4", "--strict"], "")?;
     ensure!(formula == "=SUM(B2:B3)\n", "{formula:?}");
-    // The second time, at another one, it is not done again.
+    // The retransmission, to another replica, is not applied again.
     for index in [0, 1] {
         house.command(
             index,
@@ -270,7 +272,7 @@ fn commands(house: &House) -> Result<String> {
     Ok("import, export, op".to_string())
 }
 
-/// Looks at what replicas have in the end.
+/// Checks the final state of the replicas.
 fn judge(house: &House, acked: &[Vec<Acked>]) -> Result<String> {
     let took = house.settle(&ALL)?;
     let first = house.read(0, "stable")?;

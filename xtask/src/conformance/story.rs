@@ -1,10 +1,9 @@
-//! What clients do to a server that is about to die, and what must be there afterwards.
+//! Clients of a server that is about to be killed, and the expected files afterwards.
 //!
-//! Each client has a directory of its own and does one thing at a time: makes, changes, renames
-//! and removes files, over 9P with a flush behind it and over HTTP with `PUT`. What it does is a
-//! function of its number and of what it has done before, so whoever knows how many things were
-//! acknowledged knows what has to be there: exactly that, or the one thing that was under way as
-//! well.
+//! Each client has a directory of its own and does one thing at a time: creates, changes, renames
+//! and removes files, over 9P followed by a flush, and over HTTP with `PUT`. Each step is a
+//! function of the client's number and of its earlier steps, so the number of acknowledged steps
+//! determines the expected files: exactly their result, or that including the one step in flight.
 
 use super::raw::Raw;
 use crate::files::Files;
@@ -15,13 +14,13 @@ use std::path::Path;
 /// Files of one client.
 pub(crate) type Contents = BTreeMap<String, Vec<u8>>;
 
-/// With so many files a client begins to remove some.
+/// Number of files from which a client begins to remove some.
 const FILES_MAX: usize = 24;
 
-/// One thing that a client does.
+/// One step of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Deed {
-    /// Makes a file and flushes it.
+    /// Creates a file and flushes it.
     Create { name: String, bytes: Vec<u8> },
     /// Changes a part of a file and flushes it.
     Write { name: String, offset: usize, bytes: Vec<u8> },
@@ -29,32 +28,32 @@ pub(crate) enum Deed {
     Rename { from: String, to: String },
     /// Removes a file and flushes the directory.
     Remove { name: String },
-    /// Makes or replaces a file over HTTP.
+    /// Creates or replaces a file over HTTP.
     Put { name: String, bytes: Vec<u8> },
 }
 
-/// One client's past.
+/// State of one client.
 #[derive(Clone)]
 pub(crate) struct Story {
     pub(crate) client: u32,
-    /// What is there.
+    /// Its files.
     pub(crate) files: Contents,
-    /// How many things happened.
+    /// Number of acknowledged steps.
     pub(crate) deeds: u64,
 }
 
 impl Story {
-    /// A client that has done nothing.
+    /// Returns a client without steps.
     pub(crate) fn new(client: u32) -> Story {
         Story { client, files: Contents::new(), deeds: 0 }
     }
 
-    /// Its directory.
+    /// Returns the name of its directory.
     pub(crate) fn dir(&self) -> String {
         format!("client-{}", self.client)
     }
 
-    /// What it does next.
+    /// Returns its next step.
     pub(crate) fn next(&self) -> Deed {
         let mut random = Random(u64::from(self.client) << 40 | self.deeds);
         let name = format!("file-{}", self.deeds);
@@ -86,14 +85,14 @@ impl Story {
         }
     }
 
-    /// That has happened.
+    /// Records an acknowledged step.
     pub(crate) fn happened(&mut self, deed: &Deed) {
         apply(&mut self.files, deed);
         self.deeds += 1;
     }
 
-    /// Whether this is what may be there: all that was acknowledged, and the next thing not, or
-    /// completely; of a file that was just being made a beginning.
+    /// Checks whether these files are possible: all acknowledged steps, and the next one not at all
+    /// or completely; a file in creation may be incomplete.
     pub(crate) fn agrees(&self, seen: &Contents) -> Result<()> {
         if *seen == self.files {
             return Ok(());
@@ -116,8 +115,8 @@ impl Story {
         Err(why.context(format!("{} after {} deeds, next {}", self.dir(), self.deeds, deed.text())))
     }
 
-    /// Does things over both front ends until something fails, and tells of each that was
-    /// acknowledged. What failed is the error, if it is not the end of the server.
+    /// Performs steps over both front ends until one fails, and reports each acknowledged one.
+    /// Returns the failure, unless it is the end of the server.
     pub(crate) fn go_on(
         &mut self,
         (ninep, http): (u16, u16),
@@ -195,7 +194,7 @@ fn apply(files: &mut Contents, deed: &Deed) {
     }
 }
 
-/// The first difference, for people.
+/// Describes the first difference.
 fn difference(expected: &Contents, seen: &Contents) -> anyhow::Error {
     for (name, bytes) in expected {
         match seen.get(name) {
@@ -212,11 +211,11 @@ fn difference(expected: &Contents, seen: &Contents) -> anyhow::Error {
     anyhow::anyhow!("there are {more:?} too many")
 }
 
-/// What a `PUT` writes to before it is complete. A server that dies leaves it behind; nobody
-/// takes it for a file.
+/// Prefix of the temporary file of a `PUT`. A killed server leaves it behind; it does not count as
+/// a file.
 const UNFINISHED: &str = ".upcall-put-";
 
-/// What a client's directory contains on the host; nothing if it is not there.
+/// Reads a client's directory on the host; empty if it does not exist.
 pub(crate) fn seen_in(dir: &Path) -> Result<Contents> {
     let mut contents = Contents::new();
     if !dir.exists() {
@@ -232,7 +231,7 @@ pub(crate) fn seen_in(dir: &Path) -> Result<Contents> {
     Ok(contents)
 }
 
-/// The same from a server.
+/// Reads a client's directory from a server.
 pub(crate) fn seen_by(files: &mut Files, dir: &str) -> Result<Contents> {
     if !files.names("")?.iter().any(|name| name == dir) {
         return Ok(Contents::new());
@@ -257,12 +256,12 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.word() % end as u64).expect("it is below a usize")
     }
 
-    /// So many bytes.
+    /// Returns this number of bytes.
     fn bytes(&mut self, length: usize) -> Vec<u8> {
         let words = (0..length.div_ceil(8)).flat_map(|_| self.word().to_le_bytes());
         words.take(length).collect()

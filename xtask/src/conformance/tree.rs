@@ -1,8 +1,8 @@
 //! A real tree of more than 50,000 files, a Linux source package of Debian, read by curl and by the
 //! kernel's 9P client, and compared with the checksums of the files themselves.
 //!
-//! curl reads all of it. The emulated kernel needs a quarter of an hour for that, which it gets
-//! with `--long`; otherwise it reads some parts.
+//! curl reads all of it. The emulated kernel would need a quarter of an hour, which it gets with
+//! `--long`; otherwise it reads some parts.
 
 use super::{TRUST, aname};
 use crate::report::Report;
@@ -15,29 +15,29 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the kernel reads, and with `--long`.
+/// Parts read by the kernel: by default, and with `--long`.
 const PARTS: &str = "fs scripts";
 const PARTS_LONG: &str = ".";
 
 /// Prints a checksum and the name of every file.
 const SUMS: &str = "find . -type f -print0 | sort -z | xargs -0 -n 500 md5sum";
 
-/// In the guest: parts of the mount as a tar onto the disk that comes back. GNU tar reads in large
-/// pieces and from within each directory, which spares the emulated kernel three messages for
-/// every directory on the path of every file.
+/// Returns a script for the guest: writes parts of the mount as a tar to the disk that is returned.
+/// GNU tar reads in large pieces and from within each directory, which saves the emulated kernel
+/// three messages for every directory on the path of every file.
 fn pack(parts: &str) -> String {
     let tar = format!("/usr/bin/tar -b 512 -cf /dev/vdb {parts}");
     format!(": > /direct; cd /mnt && {tar} && echo '@packed'\ncd /; umount /mnt\n")
 }
 
-/// In the guest: a kernel that remembers directories (cache=loose) holds a fid for each entry it
-/// has seen; -size makes find ask for each.
+/// Returns a script for the guest: a kernel that caches directories (cache=loose) holds a fid for
+/// each entry it has seen; -size makes find stat each of them.
 fn count(part: &str) -> String {
     let find = format!("/usr/bin/find {part} -type f -size -1000000k");
     format!("cd /mnt && echo \"@counted $({find} | wc -l)\"; cd /\n")
 }
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     let dir = linux()?;
     let expected = sums(&shell(&dir, SUMS)?);
@@ -55,17 +55,17 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// What the kernel reads.
+/// Returns the parts read by the kernel.
 pub(super) fn parts(report: &Report) -> &'static str {
     if report.long { PARTS_LONG } else { PARTS }
 }
 
-/// The unpacked Linux source, downloaded at the first call.
+/// Returns the unpacked Linux source, downloaded at the first call.
 pub(crate) fn linux() -> Result<PathBuf> {
     sh::exclusive(|| unpacked("linux-source", &[]))
 }
 
-/// A directory with at least these parts of the Linux source.
+/// Returns a directory with at least these parts of the Linux source.
 pub(crate) fn linux_parts(parts: &[&str]) -> Result<PathBuf> {
     sh::exclusive(|| {
         let whole = sh::target().join("linux-source");
@@ -73,7 +73,8 @@ pub(crate) fn linux_parts(parts: &[&str]) -> Result<PathBuf> {
     })
 }
 
-/// The directory of this name with these parts of the Linux source, or all of it if none is named.
+/// Unpacks these parts of the Linux source, or all of it if none is named, into the directory of
+/// this name.
 fn unpacked(name: &str, parts: &[&str]) -> Result<PathBuf> {
     let dir = sh::target().join(name);
     if !dir.exists() || !parts.iter().all(|part| dir.join(part).exists()) {
@@ -101,7 +102,7 @@ fn shell(dir: &Path, script: &str) -> Result<String> {
     sh::read(bash.current_dir(dir).env("LC_ALL", "C"))
 }
 
-/// From `CHECKSUM  ./NAME` lines.
+/// Parses `CHECKSUM  ./NAME` lines.
 fn sums(text: &str) -> BTreeMap<String, String> {
     text.lines()
         .filter_map(|line| line.split_once("  ./"))
@@ -109,8 +110,8 @@ fn sums(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The kernel reads some parts, or `.`; tar on the host compares bytes, modes, times, owners and
-/// links.
+/// Reads some parts, or `.`, by the kernel; tar on the host compares bytes, modes, times, owners
+/// and links.
 pub(super) fn by_kernel(name: &str, server: &Server, dir: &Path, parts: &str) -> Result<String> {
     let script = vm::mount_script(server.ninep, &aname(server), "cache=none,ro") + &pack(parts);
     let job = Job::new(name, &script, Duration::from_secs(900))?;
@@ -126,9 +127,8 @@ pub(super) fn by_kernel(name: &str, server: &Server, dir: &Path, parts: &str) ->
     Ok(format!("tar finds no difference in {packed} files and links"))
 }
 
-/// The names alone, by a kernel that keeps what it has seen.
-/// A file that a client knows is an open file of the server's, and some hosts allow few of them:
-/// then the largest part of the tree that fits is read.
+/// Counts names by a kernel that caches. A file known to a client is an open file of the server,
+/// and some hosts have a low limit: then the largest part of the tree that fits is read.
 fn by_remembering_kernel(server: &Server, expected: &BTreeMap<String, String>) -> Result<String> {
     let room = server.open_files()? * 3 / 4;
     let mut parts: BTreeMap<&str, usize> = BTreeMap::from([(".", expected.len())]);

@@ -1,7 +1,7 @@
-//! A Linux source tree copied into a volume, read by the kernel's 9P client, and copied out again:
-//! nothing of it changes on the way.
+//! A Linux source tree copied into a volume, read by the kernel's 9P client, and copied out again
+//! without any change.
 //!
-//! The kernel reads some parts, with `--long` all; what is copied out is always everything.
+//! The kernel reads some parts, or all with `--long`; the copy out is always complete.
 
 use super::{TRUST, tree};
 use crate::report::Report;
@@ -10,7 +10,7 @@ use crate::{sh, volume};
 use anyhow::{Result, ensure};
 use std::path::Path;
 
-/// The suite.
+/// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if kind == Kind::Diod {
         report.skip("volume-tree", "diod has no volumes");
@@ -43,7 +43,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// By tar: bytes, modes, times, owners and links; and no name too many.
+/// Compares with tar: bytes, modes, times, owners and links; and the sets of names.
 fn compare(dir: &Path, out: &Path) -> Result<()> {
     let script = "tar -cf - -C \"$0\" . | tar -df - -C \"$1\" || exit 1
         names() { (cd \"$1\" && find . | sort | md5sum); }

@@ -1,11 +1,11 @@
-//! The same programs for the machine itself, to compare with: into `target/native/bin`.
+//! Native builds of the same programs, to compare with: into `target/native/bin`.
 
 use super::{GUESTS, Guest, Recipe, sources, toolchain};
 use crate::sh;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// Where the program of this name is, built if it is not up to date.
+/// Returns the path of a program, building it if it is not current.
 pub(crate) fn native(name: &str) -> Result<PathBuf> {
     let guest = GUESTS.iter().find(|guest| guest.name == name).context("no such guest")?;
     let root = sh::scratch("native")?;
@@ -51,7 +51,7 @@ impl Guest {
     }
 }
 
-/// A C program, with SQLite as it is for guests.
+/// Builds a C program, with the same SQLite as for guests.
 fn c(file: &Path, sqlite: Option<&Path>, made: &Path) -> Result<()> {
     let mut cc = sh::cmd("cc", &["-O2", "-march=native", "-Wall"]);
     cc.arg(file).arg("-o").arg(made);

@@ -1,18 +1,18 @@
-//! The toolchains that make modules: each function builds one program and says where it is.
+//! Toolchains that build modules: each function builds one program and returns its path.
 
 use crate::sh;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The target of Rust, and what its code may use: vectors make scanning many times faster.
+/// Target of Rust, and its enabled features: SIMD makes scanning many times faster.
 const RUST_TARGET: &str = "wasm32-wasip1";
 const RUST_FLAGS: &str = "-C target-feature=+simd128";
 
-/// Go before this has no port to WASI, and this can make a directory known by its root.
+/// Oldest minor version of Go with a port to WASI; it also resolves paths below a preopened root.
 const GO_MINOR_MIN: u32 = 21;
 
-/// SQLite without threads, shared memory and loaded code, which preview 1 has not.
+/// SQLite without threads, shared memory and loadable extensions, which preview 1 lacks.
 pub(super) const SQLITE_OPTIONS: &[&str] = &[
     "-DSQLITE_THREADSAFE=0",
     "-DSQLITE_OMIT_LOAD_EXTENSION",
@@ -24,15 +24,15 @@ pub(super) const SQLITE_OPTIONS: &[&str] = &[
 const SQLITE_FLAGS: &[&str] = &["-D_WASI_EMULATED_GETPID", "-lwasi-emulated-getpid", "-lm"];
 const C_FLAGS: &[&str] = &["--target=wasm32-wasi", "-O2", "-msimd128", "-Wall", "-s"];
 
-/// What is changed here when flags or the ways of building change: all is built again.
+/// Version of flags and build methods; a change rebuilds everything.
 pub(super) const FLAGS: &str = "3";
 
-/// `target/guests/build/NAME` as an existing directory.
+/// Returns `target/guests/build/NAME`, created if necessary.
 fn place(name: &str) -> Result<PathBuf> {
     sh::scratch(&format!("guests/build/{name}"))
 }
 
-/// A program of a crate of crates.io, with these features and this level of optimisation.
+/// Builds a program of a crate from crates.io, with these features and this optimisation level.
 pub(super) fn install(
     name: &str,
     version: &str,
@@ -52,7 +52,7 @@ pub(super) fn install(
     Ok(root.join("bin").join(makes))
 }
 
-/// A package of this repository.
+/// Builds a package of this repository.
 pub(super) fn rust(dir: &Path, makes: &str) -> Result<PathBuf> {
     rust_target()?;
     let target = place("rust")?;
@@ -63,9 +63,9 @@ pub(super) fn rust(dir: &Path, makes: &str) -> Result<PathBuf> {
 }
 
 fn quiet_rust(command: &mut Command) -> Result<()> {
-    // What cargo says of the workspace that it was called for is not about this one.
+    // Cargo's settings for the calling workspace do not apply here.
     command.env("RUSTFLAGS", RUST_FLAGS).env("CARGO_PROFILE_RELEASE_STRIP", "true");
-    // Some programs ask for the optimisation of all crates together, which takes minutes.
+    // Some programs enable link-time optimisation, which takes minutes.
     command
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
@@ -73,7 +73,7 @@ fn quiet_rust(command: &mut Command) -> Result<()> {
     sh::read(command).map(drop)
 }
 
-/// Makes sure that Rust can build for the target.
+/// Ensures that Rust can build for the target.
 fn rust_target() -> Result<()> {
     let ask = ["--print", "target-libdir", "--target", RUST_TARGET];
     let dir = sh::read(&mut sh::cmd("rustc", &ask))?;
@@ -87,7 +87,7 @@ fn rust_target() -> Result<()> {
     sh::read(&mut sh::cmd("rustup", &["target", "add", RUST_TARGET])).map(drop)
 }
 
-/// A command of a Go module.
+/// Builds a command of a Go module.
 pub(super) fn go_install(command: &str, makes: &str) -> Result<PathBuf> {
     let root = place("go")?;
     let mut go = go_command(&root, &["install", "-modcacherw", "-ldflags=-s -w", command])?;
@@ -95,7 +95,7 @@ pub(super) fn go_install(command: &str, makes: &str) -> Result<PathBuf> {
     Ok(root.join("bin/wasip1_wasm").join(makes))
 }
 
-/// A Go module of this repository.
+/// Builds a Go module of this repository.
 pub(super) fn go(dir: &Path, name: &str) -> Result<PathBuf> {
     let root = place("go")?;
     let made = root.join(format!("{name}.wasm"));
@@ -122,7 +122,7 @@ fn go_command(root: &Path, args: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// A C program of this repository, perhaps with SQLite, whose directory that is.
+/// Builds a C program of this repository, optionally with SQLite from the given directory.
 pub(super) fn c(file: &Path, sqlite: Option<&Path>, name: &str) -> Result<PathBuf> {
     let made = place("c")?.join(format!("{name}.wasm"));
     let mut clang = sh::cmd("clang", C_FLAGS);
@@ -135,7 +135,7 @@ pub(super) fn c(file: &Path, sqlite: Option<&Path>, name: &str) -> Result<PathBu
     Ok(made)
 }
 
-/// SQLite in one file, as a crate brings it along: its directory.
+/// Returns the directory of SQLite's amalgamation, as bundled with a crate.
 pub(super) fn sqlite(version: &str) -> Result<PathBuf> {
     let dir = place("sqlite")?;
     let manifest = format!(
@@ -155,7 +155,7 @@ pub(super) fn sqlite(version: &str) -> Result<PathBuf> {
     Ok(sources)
 }
 
-/// An AssemblyScript program of this repository.
+/// Builds an AssemblyScript program of this repository.
 pub(super) fn assembly_script(dir: &Path, name: &str) -> Result<PathBuf> {
     let place = place("assemblyscript")?;
     for file in ["package.json", "package-lock.json", "main.ts"] {

@@ -1,4 +1,4 @@
-//! Modules that are made to be expensive to compile, and the server's compiler while it has them.
+//! Modules that are expensive to compile, and the server's compiler during their compilation.
 
 use super::bombs;
 use super::ground::Ground;
@@ -8,14 +8,14 @@ use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What the child that compiles may have: memory, KiB, and processor time, clock ticks (1/100 s).
+/// Limits of the compiling child process: memory, KiB, and CPU time, clock ticks (1/100 s).
 const MEMORY_KIB_MAX: u64 = 1 << 20;
 const TICKS_MAX: u64 = 2000;
 
-/// How long a module may take, with its turns, on a machine that is busy.
+/// Timeout of a module, including queueing, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Those that are refused, with their reasons, and one that is let through and takes its time.
+/// Runs modules that must be refused, with their reasons, and one that is accepted and takes long.
 pub(super) fn expensive(server: &Server, ground: &Ground) -> Result<String> {
     let mut peak = Peak::default();
     for (name, module, reason) in bombs::bombs() {
@@ -37,7 +37,7 @@ pub(super) fn expensive(server: &Server, ground: &Ground) -> Result<String> {
     ))
 }
 
-/// The most that a child of the server had.
+/// Peak usage of a child of the server.
 #[derive(Clone, Copy, Default)]
 struct Peak {
     kib: u64,
@@ -56,7 +56,7 @@ impl Peak {
     }
 }
 
-/// Runs a module; its report.
+/// Runs a module; returns its report.
 fn run(
     server: &Server,
     ground: &Ground,

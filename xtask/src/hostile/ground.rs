@@ -1,4 +1,4 @@
-//! What the server serves to those who attack, and to those who only want to read.
+//! Files served to malicious storelets and to ordinary readers.
 
 use super::corpus::{self, What};
 use crate::files::Files;
@@ -9,16 +9,16 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::os::unix::fs::{DirBuilderExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-/// Sizes of the files that are read meanwhile.
+/// Sizes of the files that are read meanwhile, bytes.
 const SIZES: [usize; 6] = [0, 1, 4096, 70_000, 262_144, 1_000_003];
 
-/// The user whom a server started by root becomes.
+/// User of a server started by root.
 const NOBODY: u32 = 65_534;
 
-/// Two directories, gone at the end.
+/// Two directories, removed at the end.
 pub(super) struct Ground {
     served: PathBuf,
-    /// Compiled modules; the server's user may write there.
+    /// Cache of compiled modules, writable by the server's user.
     cache: PathBuf,
 }
 
@@ -31,13 +31,13 @@ impl Ground {
         for (name, bytes) in ground.files() {
             std::fs::write(ground.served.join(&name), bytes)?;
         }
-        // The server becomes the user whom this belongs to.
+        // The server runs as the owner of these directories.
         give(&ground.served)?;
         give(&ground.cache)?;
         Ok(ground)
     }
 
-    /// The files that are read: names and what is in them.
+    /// Returns the names and contents of the files that are read.
     pub(super) fn files(&self) -> Vec<(String, Vec<u8>)> {
         let bytes = |size: usize| {
             let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ size as u64;
@@ -58,7 +58,7 @@ impl Ground {
         Server::start(kind, &self.served, &flags)
     }
 
-    /// A tree for one run: its path in what is served.
+    /// Creates a tree for one run; returns its path in the served directory.
     pub(super) fn tree(&self, number: usize) -> Result<String> {
         let root = self.dir(number);
         std::fs::create_dir(&root)?;
@@ -80,7 +80,7 @@ impl Ground {
         Ok(format!("/runs/{number}"))
     }
 
-    /// Removes what a run has left of its tree.
+    /// Removes the rest of a run's tree.
     pub(super) fn remove(&self, number: usize) -> Result<()> {
         std::fs::remove_dir_all(self.dir(number)).with_context(|| format!("tree of run {number}"))
     }
@@ -89,14 +89,14 @@ impl Ground {
         self.served.join("runs").join(number.to_string())
     }
 
-    /// The programs that the server says it runs.
+    /// Returns the running programs, as listed by the server.
     pub(super) fn running(&self, server: &Server) -> Result<Vec<String>> {
         let list = Files::of(server)?.read("/.upcall/storelets/running")?;
         let text = String::from_utf8(list.context("no list of programs")?)?;
         Ok(text.lines().skip(1).map(str::to_owned).collect())
     }
 
-    /// A place for what is no part of what is served.
+    /// Returns a directory outside of the served one.
     pub(super) fn scratch(&self, name: &str) -> Result<PathBuf> {
         let dir = sh::scratch("hostile")?.join(name);
         std::fs::create_dir_all(&dir)?;
@@ -112,7 +112,7 @@ impl Drop for Ground {
     }
 }
 
-/// Gives it to the server's user.
+/// Changes the owner to the server's user.
 fn give(path: &Path) -> Result<()> {
     if rustix::process::geteuid().is_root() {
         lchown(path, Some(NOBODY), Some(NOBODY))?;

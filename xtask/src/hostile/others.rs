@@ -1,4 +1,4 @@
-//! Clients who have nothing to do with it: they read files all the time and look at every byte.
+//! Unrelated clients: they read files all the time and verify every byte.
 
 use super::ground::Ground;
 use crate::conformance::Raw;
@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How many of them speak 9P; one more speaks HTTP.
+/// Number of 9P clients; one more uses HTTP.
 const NINEP: usize = 2;
 
-/// Between two files.
+/// Pause between two files.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// After so many files a client comes again.
+/// Number of files after which a client reconnects.
 const FILES_OF_ONE: usize = 100;
 
-/// What a client has seen.
+/// Results of a client.
 #[derive(Default)]
 struct Seen {
     files: u64,
@@ -27,7 +27,7 @@ struct Seen {
     worst: Duration,
 }
 
-/// They read until they are told to end.
+/// The clients, which read until they are stopped.
 pub(super) struct Others {
     over: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Result<Seen>>>,
@@ -66,7 +66,7 @@ impl Others {
         Others { over, clients }
     }
 
-    /// Ends them: what they saw, if all was right.
+    /// Stops them; returns a summary, or the first error.
     pub(super) fn end(self) -> Result<String> {
         self.over.store(true, Ordering::SeqCst);
         let mut sum = Seen::default();
@@ -86,7 +86,7 @@ impl Others {
     }
 }
 
-/// Connects and reads, again and again.
+/// Connects and reads, repeatedly.
 fn again<R: FnMut(&str) -> Result<Vec<u8>>>(
     over: &AtomicBool,
     files: &[(String, Vec<u8>)],

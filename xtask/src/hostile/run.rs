@@ -1,4 +1,4 @@
-//! Runs of the modules: each with a tree of its own, by one protocol or the other.
+//! Runs of the modules: each with a tree of its own, over one of the two protocols.
 
 use super::corpus::{self, Case, End};
 use super::ground::Ground;
@@ -13,16 +13,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Who must not end for its processor time has so much of it at least, ns; who must not end
-/// because its time is over has so much; and who must has so much.
+/// Budgets: minimum CPU time of modules that must not exhaust it, ns; time limit of modules that
+/// must not reach it; and of those that must.
 const CPU_NS: u64 = 3_000_000_000;
 const TIME_NS: u64 = 120_000_000_000;
 const TIME_OVER_NS: u64 = 1_000_000_000;
 
-/// Of so many runs one is left in the middle, and one of two others is by HTTP.
+/// One of this number of runs is abandoned in the middle, and every other one uses HTTP.
 const LEFT: usize = 9;
 
-/// What reports say, and which budget that is.
+/// Reasons in reports, and the budget of each.
 const REASONS: [(&str, &str); 6] = [
     ("its processor time is used up", "cpu"),
     ("its time is over", "time"),
@@ -39,13 +39,13 @@ pub(super) struct Runs<'a> {
     cases: Vec<(Case, PathBuf)>,
 }
 
-/// What came of runs.
+/// Results of runs.
 #[derive(Default)]
 pub(super) struct Ran {
     pub(super) ninep: usize,
     pub(super) http: usize,
     pub(super) left: usize,
-    /// Who did not end as it must.
+    /// Runs with an unexpected end.
     pub(super) wrong: Vec<String>,
 }
 
@@ -61,12 +61,12 @@ impl<'a> Runs<'a> {
         Ok(Runs { server, ground, cases })
     }
 
-    /// How many modules there are.
+    /// Returns the number of modules.
     pub(super) fn count(&self) -> usize {
         self.cases.len()
     }
 
-    /// Makes the runs of these numbers, so many at once.
+    /// Performs the runs of these numbers, with this concurrency.
     pub(super) fn go(&self, numbers: Range<usize>, at_once: usize) -> Ran {
         let (next, ran) = (AtomicUsize::new(numbers.start), Mutex::new(Ran::default()));
         std::thread::scope(|scope| {
@@ -88,7 +88,7 @@ impl<'a> Runs<'a> {
     fn one(&self, number: usize, ran: &Mutex<Ran>) {
         let (case, module) = &self.cases[number % self.cases.len()];
         let by_http = number % 2 == 1;
-        // Not in the first round: there everything has to end by itself once.
+        // Not in the first round: there every module has to end by itself once.
         let is_left = number >= self.cases.len() && number.is_multiple_of(LEFT);
         let outcome = self.ground.tree(number).and_then(|root| {
             let mut command = match by_http {
@@ -126,7 +126,7 @@ impl<'a> Runs<'a> {
         command
     }
 
-    /// By HTTP fuel is counted, so that its code, and where that runs, is attacked too.
+    /// Returns a run over HTTP; it counts fuel, to attack that code too.
     fn post(&self, case: &Case, module: &Path, root: &str) -> Command {
         let mut url = format!("http://127.0.0.1:{}/.upcall/storelets?", self.server.http);
         url += &format!("fuel={}&", u64::MAX);
@@ -142,7 +142,7 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Its budgets as an order says them.
+/// Returns its budgets as words of a run request.
 fn words(case: &Case) -> Vec<(&'static str, String)> {
     let limits = case.limits;
     let cpu = if case.served == "killed cpu" { limits.cpu_ns } else { limits.cpu_ns.max(CPU_NS) };
@@ -161,7 +161,7 @@ fn words(case: &Case) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Ends the client in the middle.
+/// Kills the client in the middle.
 fn leave(command: &mut Command, number: usize) -> Result<Option<(End, String)>> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().context("start a client")?;
@@ -171,7 +171,7 @@ fn leave(command: &mut Command, number: usize) -> Result<Option<(End, String)>> 
     Ok(None)
 }
 
-/// How it ended, and what it said.
+/// Returns the end of a run and its output.
 fn ended(command: &mut Command) -> Result<Option<(End, String)>> {
     command.stdin(Stdio::null());
     let Output { stdout, stderr, .. } = command.output().context("start a client")?;
@@ -188,7 +188,7 @@ fn ended(command: &mut Command) -> Result<Option<(End, String)>> {
     Ok(Some((reported(&body[trailers..])?, said)))
 }
 
-/// How it ended, as the report says that stands last in a text.
+/// Parses the end of a run from the report at the end of a text.
 fn reported(text: &str) -> Result<End> {
     let report = report(text)?;
     let reason = report["reason"].as_str().unwrap_or_default();
@@ -209,7 +209,7 @@ fn reported(text: &str) -> Result<End> {
     })
 }
 
-/// The report that stands last in a text: as the server writes it, or as the command does.
+/// Parses the report at the end of a text, as written by the server or by the command.
 pub(super) fn report(text: &str) -> Result<Value> {
     let begin =
         ["{\"end\":", "{\"calls\":"].into_iter().filter_map(|begin| text.rfind(begin)).max();

@@ -1,4 +1,4 @@
-//! Many 9P2000.L clients in one thread, each with one message under way.
+//! Many 9P2000.L clients in one thread, each with one message in flight.
 
 use crate::bench::{Message, ROOT};
 use anyhow::{Context, Result, bail, ensure};
@@ -8,45 +8,45 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Messages of the suite, which every client sends at one place after the other: one of each type
-/// that 9P2000.L has for the paper's, whose walk is there twice.
+/// Number of messages of the suite, which every client sends at one path after the other: one of
+/// each 9P2000.L type that corresponds to the paper's, with two walks.
 const STEPS: usize = 12;
 const FILE: u32 = 1;
 const NEW: u32 = 2;
 
-/// Bytes that are read, and written.
+/// Bytes per read and write.
 const BYTES: u32 = 1000;
 
-/// A connection that is attached.
+/// An attached connection.
 struct Member {
     number: usize,
     stream: TcpStream,
     input: Vec<u8>,
-    /// Which message of the suite is under way.
+    /// Index of the suite's message in flight.
     step: usize,
-    /// At which place.
+    /// Index of its path.
     place: usize,
     sent: Instant,
 }
 
-/// All of them.
+/// All connections.
 pub(crate) struct Crowd {
     members: Vec<Member>,
     epoll: OwnedFd,
 }
 
-/// What was measured: latencies of messages, microseconds.
+/// Latencies of messages, microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latency {
     pub(crate) mean: f64,
     pub(crate) median: f64,
     pub(crate) p99: f64,
-    /// Messages a second, all clients together.
+    /// Messages per second over all clients.
     pub(crate) rate: f64,
 }
 
 impl Crowd {
-    /// Connects so many clients and attaches them.
+    /// Connects and attaches this number of clients.
     pub(crate) fn connect(port: u16, count: usize) -> Result<Crowd> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut members = Vec::with_capacity(count);
@@ -66,8 +66,8 @@ impl Crowd {
         Ok(Crowd { members, epoll })
     }
 
-    /// Everybody performs the suite at the places in turn, until the time is over and what is under
-    /// way is answered.
+    /// Runs the suite on all clients, at each path in turn, until the time is over and all replies
+    /// have arrived.
     pub(crate) fn run(&mut self, places: &[String], time: Duration) -> Result<Latency> {
         let mut latencies: Vec<u32> = Vec::new();
         let start = Instant::now();
@@ -88,7 +88,7 @@ impl Crowd {
                 let Some(latency) = member.receive()? else { continue };
                 latencies.push(u32::try_from(latency.as_nanos()).unwrap_or(u32::MAX));
                 member.next(places);
-                // At the end of its suite, so that the next run finds all fids free.
+                // Ends only after a whole suite, so that the next run finds all fids free.
                 if Instant::now() >= end && member.step == 0 {
                     busy -= 1;
                 } else {
@@ -171,7 +171,7 @@ impl Member {
         }
     }
 
-    /// How long the answer took, if it is whole.
+    /// Returns the latency, if the reply is complete.
     fn receive(&mut self) -> Result<Option<Duration>> {
         let mut chunk = [0; 16_384];
         loop {
@@ -195,7 +195,7 @@ impl Member {
     }
 }
 
-/// Begins a session, and ends the one before.
+/// Begins a session, which ends an earlier one.
 fn version(out: &mut Vec<u8>) {
     Message::new(out, 100, !0).u32(65_536).text("9P2000.L");
 }

@@ -1,10 +1,10 @@
-//! Paper 003 (*Buttress*, FAST 2004), §6 and Figure 2: how far from their times I/Os are issued,
-//! how many there can be, and what that does to what is measured.
+//! Paper 003 (*Buttress*, FAST 2004), §6 and Figure 2: issue error of I/Os, maximum rate of I/Os,
+//! and the effect of errors on measurements.
 //!
-//! Everything is read from a file in the page cache where issue times are the question, so that
-//! nobody measures the disk, and from the device (`--direct`) where response times are. The naive
-//! replayers are built into `upcall load`; fio is Debian's. What fio does is seen by the kernel's
-//! trace, which takes root. Some hundred megabytes are written below the target directory.
+//! Issue times are measured on a file in the page cache, so that the disk does not matter, and
+//! response times on the device (`--direct`). The naive replayers are built into `upcall load`; fio
+//! is Debian's. The I/Os of fio are observed by the kernel's tracing, which requires root. Some
+//! hundred megabytes are written below the target directory.
 
 mod distorted;
 mod fio;
@@ -29,14 +29,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Of every table: the command that makes it, and how it is done.
+/// Head of the page: the command that creates it, and the method.
 const HEAD: &str = "\
 `cargo xtask paper load --traces DIR --record` writes this page: the evaluation of *Buttress* \
 (FAST 2004, §6, and Figure 2) with our instrument, beside the paper's own figures. The paper had \
 eight processors of 440 MHz, HP-UX and a disk array with 340 volumes; what a table here says is \
 how ours stands beside the others of the same run, on the same machine.\n";
 
-/// All of it.
+/// Runs all of it.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
     apt::need(&[apt::LOAD])?;
     server::build()?;
@@ -52,19 +52,19 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     lab.end()
 }
 
-/// Where measurements are made, and the page that is written.
+/// Environment of the measurements, and the page.
 pub(super) struct Lab {
     quick: bool,
     record: bool,
     traces: PathBuf,
     base: PathBuf,
-    /// Is in the page cache.
+    /// File in the page cache.
     cached: PathBuf,
-    /// Is read and written past it.
+    /// File accessed by direct I/O.
     direct: PathBuf,
     text: String,
     figures: PathBuf,
-    /// What a bare loop lost beside each run without a neighbour of ours: shares.
+    /// Share of time lost by a spin loop during each run without a neighbour of ours.
     bare: Vec<f64>,
     loads: [String; 2],
     started: Instant,
@@ -98,29 +98,29 @@ impl Lab {
         Ok(lab)
     }
 
-    /// One of two, the second to see that it runs.
+    /// Returns one of two, the second with `--quick`.
     fn of<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
 
-    /// A place in a file of its own, for records.
+    /// Returns the path of a file of its own, for records.
     fn scratch(&self, name: &str) -> String {
         self.base.join(name).display().to_string()
     }
 
-    /// `upcall load`; what a bare loop lost beside it is remembered.
+    /// Runs `upcall load` and records the share lost by the spin loop.
     fn load(&mut self, words: &[&str]) -> Result<Value> {
         let said = instrument::run(words, None)?;
         self.bare.extend(Some(ours::bare(&said)).filter(|share| !share.is_nan()));
         Ok(said)
     }
 
-    /// Tells whoever waits what is being done.
+    /// Prints progress.
     fn tell(&self, what: &str) {
         eprintln!("   {:>4.0} s  {what}", self.started.elapsed().as_secs_f64());
     }
 
-    /// Has the whole file in the page cache.
+    /// Reads the whole file into the page cache.
     fn warm(&self) -> Result<()> {
         let mut file = std::fs::File::open(&self.cached)?;
         let mut piece = vec![0; 1 << 20];
@@ -128,7 +128,7 @@ impl Lab {
         Ok(())
     }
 
-    /// A quotation of the paper, and where from.
+    /// Adds a quotation of the paper, with its source.
     fn quote(&mut self, said: &str, from: &str) {
         self.text += &format!("\nThe paper, of its own ({from}): “{said}”\n");
     }
@@ -139,7 +139,7 @@ impl Lab {
         Ok(())
     }
 
-    /// How quiet the machine was.
+    /// Describes how quiet the machine was.
     fn quiet(&self) -> String {
         let worst = self.bare.iter().copied().fold(0.0, f64::max) * 100.0;
         let middle = median(self.bare.iter().copied()) * 100.0;
@@ -177,13 +177,13 @@ impl Lab {
     }
 }
 
-/// The load of the machine, as the kernel has it.
+/// Returns the load averages of the machine.
 pub(super) fn busy() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// Makes a file of bytes that no device can leave out.
+/// Creates a file of random bytes, which no device can compress or skip.
 fn make(path: &Path, bytes: u64) -> Result<()> {
     let bytes = bytes.to_string();
     let mut head = sh::cmd("head", &["-c", &bytes, "/dev/urandom"]);

@@ -1,8 +1,8 @@
-//! Thesis 004, §6.1: how the mux's latency grows.
+//! Thesis 004, §6.1: scaling of the mux's latency.
 //!
-//! Each server behind the mux is a process of its own, as in the thesis. The clients are one
-//! thread, and all begin at the first server. Mux and servers are bound to one processor, the
-//! clients to the other, so one more process does not change who runs where.
+//! Each server behind the mux is a separate process, as in the thesis. The clients share one
+//! thread, and all begin at the first server. Mux and servers are pinned to one processor, the
+//! clients to the other, so an additional process does not change the placement.
 
 use super::Plan;
 use super::crowd::{Crowd, Latency};
@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Points along an axis, and how long each takes.
+/// Points along an axis, and duration of each.
 struct Points {
     clients: &'static [usize],
     servers: &'static [usize],
@@ -44,15 +44,15 @@ const QUICK: Points = Points {
     time: Duration::from_millis(300),
 };
 
-/// A row: how many, and what was measured.
+/// A row: the count, and the results.
 struct Row {
     count: usize,
     latency: Latency,
-    /// Resident memory of the mux, KiB, and before anybody came.
+    /// Resident memory of the mux, KiB, and before the first client.
     rss: (u64, u64),
 }
 
-/// All of it.
+/// Runs all of it.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
     server::build()?;
     bench::more_files();
@@ -69,7 +69,7 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     page.end()
 }
 
-/// The page that is written, and where its figures go.
+/// The page, and the directory of its figures.
 struct Page {
     text: String,
     figures: PathBuf,
@@ -110,7 +110,8 @@ impl Page {
         Ok(())
     }
 
-    /// What the mux costs: the same work without it, through it, and over another server.
+    /// Measures the overhead of the mux: the same work without it, through it, and over another
+    /// server.
     fn overhead(&mut self, base: &Path, points: &Points) -> Result<()> {
         let dir = tree(base, "overhead")?;
         let (far, beside) = (Far::start(&dir, 1)?, Far::start_on(&dir, 1, bench::core(1))?);
@@ -141,7 +142,7 @@ impl Page {
         Ok(())
     }
 
-    /// A line of that table.
+    /// Adds a line of that table.
     fn costs(
         &mut self,
         work: &str,
@@ -164,7 +165,7 @@ impl Page {
     }
 
     fn clients(&mut self, base: &Path, points: &Points) -> Result<()> {
-        // A volume: what clients know of a directory of the host are open files of the process.
+        // A volume: files of a host directory that clients know are open files of the process.
         let file = base.join("clients.volume");
         volume::create(&file, "256M")?;
         volume::copy_in(&tree(base, "clients")?, &file)?;
@@ -229,7 +230,7 @@ impl Page {
         self.figure("mux-both", &figure)
     }
 
-    /// So many servers, and as many clients as `clients` says.
+    /// Measures numbers of servers, with `clients` clients for each.
     fn far(
         &self,
         base: &Path,
@@ -265,7 +266,7 @@ impl Page {
             let _ = writeln!(lines, "mount {at} host:{}", dir.display());
         }
         let space = Space::start(base, &lines)?;
-        // The same names without anything mounted.
+        // The same names without mounts.
         let plain = base.join("walk-plain");
         std::fs::create_dir_all(plain.join("d/".repeat(deepest.max(1))))?;
         let plain = server_of(&plain)?;
@@ -357,7 +358,7 @@ impl Page {
     }
 }
 
-/// Servers that the mux mounts.
+/// Servers mounted by the mux.
 struct Far {
     _servers: Vec<Server>,
     ports: Vec<u16>,
@@ -386,7 +387,7 @@ impl Far {
         }
     }
 
-    /// Mounts them all.
+    /// Returns the lines of a names file that mount all of them.
     fn lines(&self, place: &str) -> String {
         let places = self.places(place);
         let mount =
@@ -413,7 +414,7 @@ impl Space {
     fn measure(&self, clients: usize, places: &[String], time: Duration) -> Result<Row> {
         let before = self.server.rss_kib();
         let mut crowd = Crowd::connect(self.server.ninep, clients)?;
-        // Once for nothing: connections to servers come about, and pages are touched.
+        // A warm-up run: it opens the connections to servers and faults pages in.
         crowd.run(places, Duration::ZERO)?;
         let latency = crowd.run(places, time)?;
         Ok(Row { count: clients, latency, rss: (self.server.rss_kib(), before) })
@@ -434,7 +435,7 @@ fn tree(base: &Path, name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Reads of 4 KiB a second, 32 under way on one connection.
+/// Returns the rate of 4 KiB reads per second, 32 in flight on one connection.
 fn reads(server: &Server, place: &str, time: Duration) -> Result<f64> {
     let mut client = Client::attach(server.ninep, "")?;
     let names: Vec<&str> = [place, "file"].into_iter().filter(|name| !name.is_empty()).collect();
@@ -456,7 +457,7 @@ fn reads(server: &Server, place: &str, time: Duration) -> Result<f64> {
     Ok(done as f64 / start.elapsed().as_secs_f64())
 }
 
-/// A walk of so many names `d`, and the clunk of where it ends.
+/// Measures a walk of `depth` names `d` and the clunk of the result.
 fn walk(server: &Server, depth: usize, time: Duration) -> Result<f64> {
     let mut client = Client::attach(server.ninep, "")?;
     timed(time, &mut || {
@@ -481,7 +482,7 @@ fn walk(server: &Server, depth: usize, time: Duration) -> Result<f64> {
     })
 }
 
-/// The union is opened, read to its end, and clunked.
+/// Measures opening the union, reading it to its end, and clunking it.
 fn list(server: &Server, time: Duration) -> Result<f64> {
     let mut client = Client::attach(server.ninep, "")?;
     timed(time, &mut || {
@@ -502,7 +503,7 @@ fn list(server: &Server, time: Duration) -> Result<f64> {
     })
 }
 
-/// How long something takes, microseconds: the mean of as often as it fits the time.
+/// Returns the mean duration, microseconds, over as many repetitions as fit the time.
 fn timed(time: Duration, once: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
     (0..20).try_for_each(|_| once())?;
     let (start, mut count) = (Instant::now(), 0.0);
@@ -513,7 +514,7 @@ fn timed(time: Duration, once: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64() * 1e6 / count)
 }
 
-/// The same measured on each server and its place in turn, round by round.
+/// Measures each server and its path in turn, round by round.
 fn in_turn(
     servers: &[(&Server, &str); 4],
     measure: &dyn Fn(&Server, &str) -> Result<f64>,

@@ -4,18 +4,18 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use std::path::Path;
 
-/// A figure: what stands on its axes, and its lines.
+/// A figure: labels of its axes, and its lines.
 pub(crate) struct Figure<'a> {
     pub(crate) title: &'a str,
     pub(crate) x: &'a str,
     pub(crate) y: &'a str,
-    /// Each with its name and its points.
+    /// Names and points.
     pub(crate) lines: Vec<(&'a str, Vec<(f64, f64)>)>,
     pub(crate) axes: Axes,
 }
 
 impl Figure<'_> {
-    /// Whether lines begin higher than they end: then names stand on the right.
+    /// Returns whether lines begin higher than they end: then the legend is on the right.
     fn falls(&self) -> bool {
         let sides = |(_, points): &(&str, Vec<(f64, f64)>)| {
             let leftmost = points.iter().min_by(|a, b| a.0.total_cmp(&b.0));
@@ -26,18 +26,18 @@ impl Figure<'_> {
     }
 }
 
-/// How the axes are divided.
+/// Scales of the axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Axes {
-    /// Both evenly, from zero on.
+    /// Linear, from zero on.
     Linear,
-    /// Both logarithmically, so that what is linear is a line of slope one.
+    /// Logarithmic, so that a proportional relation has slope one.
     Logarithmic,
-    /// Logarithmically from left to right: for shares of times, in percent.
+    /// Logarithmic x axis: for cumulative percentages of times.
     LogarithmicX,
 }
 
-/// From so many points of a line on, they are not drawn as dots.
+/// Number of points of a line from which on they are not drawn as dots.
 const DOTS_MAX: usize = 30;
 
 const COLOURS: [RGBColor; 7] = [

@@ -2,14 +2,14 @@
 //! chapter 5: its three test series, with its algorithms as they are in `crates/replica`.
 //!
 //! *Virtual replicas*: more replicas than processors. *Performance*: throughput and response times
-//! of 1 to 10 replicas at three patterns of submission, with and without gossip. *Trade-off*: what
-//! strict operations cost, and what they save in inconsistent answers. Then what the paper says of
-//! its three implementations without measuring it, and everything again as fast as it is today.
+//! of 1 to 10 replicas with three patterns of submission, with and without gossip. *Trade-off*: the
+//! cost of strict operations, and their effect on inconsistent answers. Then the paper's unmeasured
+//! claims about its three implementations, and all of it again at full speed.
 //!
-//! The runs are made by `crates/series`: each part of a service is a process on a thread, they
-//! talk through TCP. What holds whatever the time is demanded of every run, else there is no page:
-//! all is answered, all replicas end equal, strict answers and blind additions are never
-//! inconsistent.
+//! The runs are made by `crates/series`: each part of a service is a process on a thread, and they
+//! communicate over TCP. Properties that hold regardless of timing are checked in every run, and a
+//! violation fails the page: all operations are answered, all replicas converge, strict answers and
+//! blind additions are never inconsistent.
 
 mod claims;
 mod performance;
@@ -26,7 +26,7 @@ use runs::{OPERATION, PAPER, Runs, Speed};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// All of it.
+/// Runs all of it.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
     sh::build_optimised()?;
     let size = if plan.quick { Size::QUICK } else { Size::FULL };
@@ -48,26 +48,26 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     page.end(&runs, &size)
 }
 
-/// How much is measured.
+/// Size of the measurements.
 pub(super) struct Size {
-    /// Runs of each, which are averaged.
+    /// Runs of each job, which are averaged.
     rounds: u64,
-    /// Replicas at most, where each has its own processor.
+    /// Maximum number of replicas with a processor each.
     replicas_max: u64,
-    /// The same, where they have not.
+    /// Maximum number of replicas that share processors.
     virtual_max: u64,
-    /// Where the trade-off is measured.
+    /// Numbers of replicas in the trade-off.
     tradeoff: &'static [u64],
-    /// Strict operations, from 0 to 100 percent, in steps.
+    /// Step of the percentage of strict operations, from 0 to 100.
     strict_step: usize,
-    /// So many times as fast as the paper, both what is submitted and the processors.
+    /// Speed relative to the paper's, of submission and processors.
     haste: u64,
-    /// Operations of a run at today's speed.
+    /// Operations of a run at full speed.
     today: u64,
 }
 
 impl Size {
-    /// The numbers of replicas of the trade-off, as a list.
+    /// Returns the numbers of replicas in the trade-off, as a list.
     fn counts(&self) -> String {
         self.tradeoff.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
     }
@@ -93,7 +93,7 @@ impl Size {
     };
 }
 
-/// The page that is written, and where its figures go.
+/// The page, and the directory of its figures.
 pub(super) struct Page {
     text: String,
     figures: PathBuf,
@@ -108,7 +108,7 @@ impl Page {
         Ok(Page { text: String::new(), figures, record: plan.record })
     }
 
-    /// A title, and what is below it.
+    /// Adds a section with a title and a text.
     fn section(&mut self, title: &str, text: &str) {
         let _ = write!(self.text, "\n## {title}\n");
         if !text.is_empty() {
@@ -116,12 +116,12 @@ impl Page {
         }
     }
 
-    /// A smaller one.
+    /// Adds a subsection.
     fn part(&mut self, title: &str, text: &str) {
         let _ = write!(self.text, "\n### {title}\n\n{text}\n");
     }
 
-    /// A table: what stands above its columns, and its rows with their names.
+    /// Adds a table: headings of its columns, and its named rows.
     fn table(&mut self, corner: &str, columns: &[String], rows: &[(String, Vec<String>)]) {
         let _ = writeln!(self.text, "\n| {corner} | {} |", columns.join(" | "));
         let _ = writeln!(self.text, "|---|{}", "--:|".repeat(columns.len()));
@@ -131,13 +131,13 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// What the paper says, whether ours does the same, and if not, why.
+    /// Adds a claim of the paper, whether ours agrees, and if not, why.
     fn claim(&mut self, says: &str, ours: &str, agrees: bool, why_not: &str) {
         self.verdict(says, ours, if agrees { "the same here" } else { "not so here" });
         self.why(agrees, why_not);
     }
 
-    /// What ours is to do, whether it does, and if not, why.
+    /// Adds a goal, whether ours reaches it, and if not, why.
     fn goal(&mut self, goal: &str, ours: &str, is_reached: bool, why_not: &str) {
         self.verdict(goal, ours, if is_reached { "reached" } else { "not reached" });
         self.why(is_reached, why_not);
@@ -160,7 +160,7 @@ impl Page {
         Ok(())
     }
 
-    /// A figure whose axes begin at zero.
+    /// Adds a plot whose axes begin at zero.
     fn plot(
         &mut self,
         name: &str,
@@ -182,7 +182,7 @@ impl Page {
     }
 }
 
-/// What was done, and what is different from the paper's.
+/// Describes the method and its differences from the paper's.
 fn head(runs: &Runs, size: &Size) -> String {
     let (late, late_max) = runs.lateness();
     let haste = match size.haste {

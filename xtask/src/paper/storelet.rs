@@ -1,11 +1,10 @@
-//! Paper 002 (*ActiveStorage*): programs beside the data against a network file system, and what
-//! they do to the file service.
+//! Paper 002 (*ActiveStorage*): programs beside the data against a network file system, and their
+//! effect on the file service.
 //!
-//! *jobs* is its abstract, `find` over NFS and locally, with four more jobs and longer ways
+//! *jobs* is its abstract, `find` over NFS and locally, with four more jobs and longer delays
 //! between client and server. *crowd* is its figure 4, the rate of the file service beside
-//! competitors, for servers whose competitors are processes and for ours, where they are
-//! storelets. *start* is how long a storelet takes to begin, and what its code costs beside
-//! native code of the same source.
+//! competitors: processes for other servers, storelets for ours. *start* is the start-up time of a
+//! storelet, and the cost of its code relative to native code of the same source.
 
 mod competitors;
 mod crowd;
@@ -30,10 +29,10 @@ const HEAD: &str = "\
 storelets. The paper had a Pentium III of 500 MHz, 100 Mbit/s and NFSv2; what a table here says is \
 how one way stands beside the others of the same run, on the same machine.\n";
 
-/// The programs that run as storelets.
+/// Programs that run as storelets.
 const GUESTS: &[&str] = &["find", "wc", "sums", "sql", "rg", "compete"];
 
-/// All of it, or one part.
+/// Runs all of it, or one part.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
     apt::need(&[apt::STORELET, apt::GO])?;
     server::build()?;
@@ -55,11 +54,11 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     lab.end()
 }
 
-/// Where measurements are made, and the page that is written.
+/// Environment of the measurements, and the page.
 pub(super) struct Lab {
     quick: bool,
     record: bool,
-    /// Whether the kernel's client is asked, too.
+    /// Whether the kernel's client is measured, too.
     kernel: bool,
     base: PathBuf,
     text: String,
@@ -69,7 +68,7 @@ pub(super) struct Lab {
 
 impl Lab {
     fn new(plan: &Plan) -> Result<Lab> {
-        // A part alone is no page.
+        // A single part does not make a page.
         let record = plan.record && plan.part.is_none();
         let base = sh::empty("paper/storelet")?;
         let figures = if record { sh::root().join("docs/paper") } else { base.clone() };
@@ -86,22 +85,22 @@ impl Lab {
         })
     }
 
-    /// One of two, the second to see that it runs.
+    /// Returns one of two, the second with `--quick`.
     fn of<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
 
-    /// Tells whoever waits what is being done.
+    /// Prints progress.
     fn tell(&self, what: &str) {
         eprintln!("   {:>4.0} s  {what}", self.started.elapsed().as_secs_f64());
     }
 
-    /// Serves a directory to readers, as this process's user.
+    /// Serves a directory read-only, as this process's user.
     fn serve(&self, dir: &Path, core: Option<usize>) -> Result<Server> {
         self.serve_with("cache", dir, core)
     }
 
-    /// The same, with compiled programs in a directory of this name.
+    /// Like `serve`, with a cache of compiled modules of this name.
     fn serve_with(&self, cache: &str, dir: &Path, core: Option<usize>) -> Result<Server> {
         let (cache, user) = (self.base.join(cache), user());
         let cache = cache.display().to_string();
@@ -118,7 +117,7 @@ impl Lab {
         Ok(())
     }
 
-    /// A line that says whether a goal was reached.
+    /// Adds a line with a goal and whether it was reached.
     fn goal(&mut self, goal: &str, got: &str, is_reached: bool) {
         let word = if is_reached { "reached" } else { "**not reached**" };
         self.text += &format!("- {goal}: {got}, {word}.\n");
@@ -144,12 +143,12 @@ fn user() -> String {
     rustix::process::geteuid().as_raw().to_string()
 }
 
-/// A program for storelets.
+/// Returns the path of a storelet program.
 fn wasm(name: &str) -> String {
     sh::target().join("guests").join(format!("{name}.wasm")).display().to_string()
 }
 
-/// Seconds, with three digits.
+/// Formats seconds with three digits.
 fn seconds(value: f64) -> String {
     match value {
         none if none.is_nan() => "–".into(),
@@ -161,7 +160,7 @@ fn seconds(value: f64) -> String {
     }
 }
 
-/// The median, and from where to where.
+/// Formats median and range.
 fn spread(values: &[f64], show: &dyn Fn(f64) -> String) -> String {
     if values.is_empty() {
         return "–".into();

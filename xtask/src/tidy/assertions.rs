@@ -1,21 +1,21 @@
-//! How many assertions the server has, for each of its functions.
+//! Density of assertions in the server's functions.
 //!
-//! Counted are `assert!` and its kin, `unreachable!`, `panic!`, and `expect` with a reason; and
-//! functions whose bodies are longer than three lines, since shorter ones have little to assert.
-//! Tests are not counted.
+//! It counts `assert!` and its kin, `unreachable!`, `panic!`, and `expect` with a reason; and
+//! functions with bodies longer than three lines, since shorter ones have little to assert. Tests
+//! are not counted.
 
 use super::{begins_function, close_of};
 
-/// The crates that are the server.
+/// Crates of the server.
 const CRATES: [&str; 13] = [
     "base", "client", "embed", "front", "names", "node", "reactor", "replica", "services", "store",
     "storelet", "tree", "wire",
 ];
 
-/// How many assertions there are for a hundred functions, at least. The goal is 50.
+/// Minimum number of assertions per hundred functions. The goal is 50.
 const PER_HUNDRED_MIN: usize = 48;
 
-/// The longest body that is not counted, lines.
+/// Maximum body of an ignored function, lines.
 const SHORT: usize = 3;
 
 /// Calls counted as assertions, split so that this file has none.
@@ -36,7 +36,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Counts what is in a file, if it is one of the server's.
+    /// Counts the contents of a file, if it belongs to the server.
     pub(super) fn add(&mut self, name: &str, text: &str) {
         if !is_counted(name) {
             return;
@@ -52,7 +52,7 @@ impl Count {
         }
     }
 
-    /// A complaint if there are too few assertions.
+    /// Returns a complaint if there are too few assertions.
     pub(super) fn complaint(&self) -> Option<String> {
         let Count { functions, assertions } = self;
         let too_few = assertions * 100 < functions * PER_HUNDRED_MIN;
@@ -72,7 +72,7 @@ fn is_counted(name: &str) -> bool {
     CRATES.contains(package) && !inner.iter().any(is_test)
 }
 
-/// How long the body of the function is that begins here, lines.
+/// Returns the length, lines, of the body of the function beginning here.
 fn body(lines: &[&str]) -> usize {
     let Some(open) = lines.iter().position(|line| line.ends_with(['{', ';', '}'])) else {
         return 0;

@@ -1,6 +1,6 @@
-//! An archive in the kernel's own format for a first file system (cpio, "newc").
+//! Archive in the kernel's initramfs format (cpio, "newc").
 
-/// The archive under construction. Paths have no leading slash, parents come first.
+/// An archive under construction. Paths have no leading slash; parents come first.
 #[derive(Default)]
 pub(crate) struct Cpio {
     bytes: Vec<u8>,
@@ -12,22 +12,22 @@ const PROGRAM: u32 = 0o100_755;
 const CHARACTER: u32 = 0o020_600;
 
 impl Cpio {
-    /// A directory.
+    /// Adds a directory.
     pub(crate) fn directory(&mut self, path: &str) {
         self.entry(path, DIRECTORY, (0, 0), &[]);
     }
 
-    /// A file that may be executed.
+    /// Adds an executable file.
     pub(crate) fn file(&mut self, path: &str, bytes: &[u8]) {
         self.entry(path, PROGRAM, (0, 0), bytes);
     }
 
-    /// A character device.
+    /// Adds a character device.
     pub(crate) fn device(&mut self, path: &str, major: u32, minor: u32) {
         self.entry(path, CHARACTER, (major, minor), &[]);
     }
 
-    /// The finished archive.
+    /// Returns the finished archive.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, (0, 0), &[]);
         self.bytes

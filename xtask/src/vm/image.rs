@@ -1,5 +1,5 @@
-//! The guest's kernel and first file system, made from Debian packages that are unpacked under
-//! `target/vm` and never installed.
+//! The guest's kernel and initramfs, built from Debian packages that are unpacked under `target/vm`
+//! and never installed.
 
 use super::cpio::Cpio;
 use crate::{apt, sh};
@@ -7,19 +7,19 @@ use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What QEMU boots.
+/// Kernel and initramfs for QEMU.
 pub(crate) struct Image {
     pub(crate) kernel: PathBuf,
     pub(crate) initrd: PathBuf,
 }
 
-/// Modules the guest loads, each after those it depends on.
+/// Modules loaded by the guest, in the order of their dependencies.
 const MODULES: &[&str] =
     &["virtio_pci", "virtio_net", "virtio_blk", "virtio_rng", "9p", "9pnet_fd"];
 
 const INIT: &str = include_str!("init.sh");
 
-/// The image of the current Debian kernel, built at the first call.
+/// Returns the image of the current Debian kernel, built at the first call.
 pub(crate) fn image() -> Result<Image> {
     sh::exclusive(made)
 }
@@ -43,7 +43,7 @@ fn made() -> Result<Image> {
     Ok(Image { kernel, initrd })
 }
 
-/// The newest kernel package that is already there.
+/// Returns the newest kernel package already unpacked.
 fn unpacked() -> Result<Option<String>> {
     let mut names: Vec<_> = std::fs::read_dir(sh::scratch("vm/packages")?)?
         .filter_map(|entry| entry.ok().map(|e| e.file_name().to_string_lossy().into_owned()))
@@ -85,14 +85,14 @@ fn archive(modules: &Path) -> Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
-/// The users that suites switch to. The numbers are those of `bin` and `sys`, which every Debian
-/// host knows with a group of the same number: some servers refuse users the host does not know.
+/// Users of the suites. The numbers are those of `bin` and `sys`, which exist on every Debian host
+/// with a group of the same number: some servers refuse users unknown to the host.
 fn accounts(line: impl Fn(&str, u32) -> String) -> &'static [u8] {
     let users = [("root", 0), ("tests", 2), ("tests2", 3), ("stranger", 4242), ("nobody", 65534)];
     users.iter().map(|(name, id)| line(name, *id)).collect::<String>().leak().as_bytes()
 }
 
-/// Every module file by its name, with `_` for `-`.
+/// Indexes module files by their names, with `_` for `-`.
 fn index(dir: &Path) -> Result<BTreeMap<String, PathBuf>> {
     let mut known = BTreeMap::new();
     let mut todo = vec![dir.to_path_buf()];
@@ -112,7 +112,7 @@ fn index(dir: &Path) -> Result<BTreeMap<String, PathBuf>> {
     Ok(known)
 }
 
-/// Appends a module after those it names in its own `depends=` entry.
+/// Appends a module after the ones in its `depends=` entry.
 fn require(
     name: &str,
     known: &BTreeMap<String, PathBuf>,

@@ -1,8 +1,8 @@
-//! Clients that ask, wait for the answer and ask again, each on a connection of its own.
+//! Closed-loop clients, each on a connection of its own: request, reply, next request.
 //!
-//! All of them are one thread: a system call for a request, one for its answer, and one to learn
-//! whose answers have come, so that the servers have the processors. What is asked, and whether the
-//! answer is right, is said by a [`Talk`].
+//! All of them share one thread: a system call for a request, one for its reply, and one to find
+//! the readable connections, which leaves the processors to the servers. A [`Talk`] builds the
+//! requests and checks the replies.
 
 use anyhow::{Result, ensure};
 use rustix::event::epoll;
@@ -10,42 +10,42 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// How long an answer may take.
+/// Timeout of a reply.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One client's side of a protocol.
 pub(super) trait Talk {
-    /// Writes the next request.
+    /// Appends the next request.
     fn ask(&mut self, out: &mut Vec<u8>);
 
-    /// How many bytes the answer is long; `None`: not all of it is there.
+    /// Returns the length of the reply, bytes; `None` if it is incomplete.
     ///
     /// # Errors
-    /// If it is not the answer that was to come.
+    /// Fails if the reply is not the expected one.
     fn check(&mut self, input: &[u8]) -> Result<Option<usize>>;
 
-    /// How many operations one request is.
+    /// Returns the number of operations in one request.
     fn operations(&self) -> u64 {
         1
     }
 }
 
-/// When to end.
+/// End of a measurement.
 #[derive(Clone, Copy)]
 pub(super) enum Until {
-    /// After that time.
+    /// After this time.
     Time(Duration),
-    /// After so many operations.
+    /// After this number of operations.
     Count(u64),
 }
 
-/// What was seen.
+/// Results.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
-    /// Operations, and how many that is a second.
+    /// Number of operations, and operations per second.
     pub(super) operations: u64,
     pub(super) rate: f64,
-    /// How long a request took, microseconds: in the middle, and 99 of 100.
+    /// Latency of a request, microseconds: median and 99th percentile.
     pub(super) p50: f64,
     pub(super) p99: f64,
 }
@@ -76,7 +76,7 @@ impl<T: Talk> Client<T> {
         Ok(())
     }
 
-    /// Takes what has come; how long the answer took, if all of it is there.
+    /// Receives bytes; returns the latency, if the reply is complete.
     fn hear(&mut self, room: &mut [u8]) -> Result<Option<Duration>> {
         let count = self.stream.read(room)?;
         ensure!(count > 0, "the server hung up");
@@ -88,7 +88,7 @@ impl<T: Talk> Client<T> {
     }
 }
 
-/// Lets clients ask, each at the port that stands for it.
+/// Runs one client for each port.
 pub(super) fn run<T: Talk>(ports: &[u16], until: Until, make: impl Fn(usize) -> T) -> Result<Seen> {
     let mut clients = Vec::new();
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -127,7 +127,7 @@ pub(super) fn run<T: Talk>(ports: &[u16], until: Until, make: impl Fn(usize) -> 
     Ok(seen(operations, start.elapsed(), took))
 }
 
-/// Waits for answers. Who has but one connection waits by reading from it.
+/// Waits for replies. A single connection is read with a blocking call instead.
 fn wait(poll: &rustix::fd::OwnedFd, clients: usize, events: &mut Vec<epoll::Event>) -> Result<()> {
     if clients == 1 {
         let (flags, data) = (epoll::EventFlags::IN, epoll::EventData::new_u64(0));

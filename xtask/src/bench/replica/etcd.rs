@@ -1,8 +1,8 @@
-//! etcd: three members, and the benchmark that its project measures itself with, both built from
-//! the modules of one version.
+//! etcd: three members, and its project's own benchmark tool, both built from the modules of one
+//! version.
 //!
-//! Its client speaks gRPC as etcd's users do: eight connections for 64 clients, because with one
-//! for each it is slower, to the leader where the leader has to be asked anyway.
+//! Its client speaks gRPC as etcd's users do: eight connections for 64 clients, because one for
+//! each is slower, to the leader where requests have to go there anyway.
 
 use super::asker::Seen;
 use super::houses::{PATIENCE, SERVERS, fetch};
@@ -15,27 +15,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Which one.
+/// Version of etcd.
 pub(super) const VERSION: &str = "v3.6.8";
 
-/// Its programs, as packages of Go.
+/// Its programs, as Go packages.
 const SERVER: &str = "go.etcd.io/etcd/server/v3";
 const BENCHMARK: &str = "go.etcd.io/etcd/v3/tools/benchmark";
 
-/// Go before this cannot build it.
+/// Oldest minor version of Go that can build it.
 const GO_MINOR_MIN: u32 = 24;
 
-/// What is read: this key, in base64 `bWVhc3VyZWQ=`.
+/// Key to read, in base64 `bWVhc3VyZWQ=`.
 const READ: &str = "measured";
 const READ_BASE64: &str = "bWVhc3VyZWQ=";
 
-/// What is asked of it.
+/// Operation.
 #[derive(Clone, Copy)]
 pub(super) enum What {
     Put,
-    /// Of what the leader knows to be the last value.
+    /// Read of the latest value, confirmed by the leader.
     Linearizable,
-    /// Of what the asked member has.
+    /// Read of the local value of the member.
     Serializable,
 }
 
@@ -44,12 +44,12 @@ pub(super) struct Etcd {
     pub(super) servers: Vec<Server>,
     benchmark: PathBuf,
     endpoints: String,
-    /// How many a second there were the last time.
+    /// Operations per second in the previous run.
     rate: Cell<f64>,
 }
 
 impl Etcd {
-    /// Builds and starts it, with its files below `dir`, and all keys there.
+    /// Builds and starts the members, with their files below `dir`, and stores all keys.
     pub(super) fn start(dir: &Path) -> Result<Etcd> {
         let bin = built()?;
         let ports = |_| Ok((server::free_port()?, server::free_port()?));
@@ -78,7 +78,7 @@ impl Etcd {
         Ok(etcd)
     }
 
-    /// Waits until all members are healthy, and puts all keys.
+    /// Waits until all members are healthy, and stores all keys.
     fn fill(&self) -> Result<()> {
         let start = Instant::now();
         for server in &self.servers {
@@ -99,13 +99,13 @@ impl Etcd {
         Ok(())
     }
 
-    /// Finds out how much it does, for that long.
+    /// Measures the throughput, which sizes the next run.
     pub(super) fn warm(&self, clients: usize, what: What) -> Result<()> {
         self.rate.set(self.benchmark(clients, 200 + 60 * clients as u64, what, &[])?.rate);
         Ok(())
     }
 
-    /// Lets clients ask for about so long.
+    /// Runs clients for about this time.
     pub(super) fn ask(&self, clients: usize, time: Duration, what: What) -> Result<Seen> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         let total = (self.rate.get() * time.as_secs_f64()).max(100.0) as u64;
@@ -136,7 +136,7 @@ impl Etcd {
     }
 }
 
-/// What the benchmark has said.
+/// Parses the benchmark tool's output.
 fn seen(operations: u64, said: &str) -> Result<Seen> {
     ensure!(!said.contains("Error distribution"), "etcd's benchmark: {said}");
     let find = |begin: &str| {
@@ -149,7 +149,7 @@ fn seen(operations: u64, said: &str) -> Result<Seen> {
     Ok(Seen { operations, rate: find("Requests/sec:")?, p50, p99 })
 }
 
-/// Where its programs are, which are built if they are not there.
+/// Returns the directory of its programs, building them if necessary.
 fn built() -> Result<PathBuf> {
     let dir = sh::scratch("etcd")?;
     let (bin, stamp) = (dir.join("bin"), dir.join("built"));

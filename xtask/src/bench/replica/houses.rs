@@ -12,13 +12,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How many servers there are of each.
+/// Number of servers of each kind.
 pub(super) const SERVERS: usize = 3;
 
-/// The service.
+/// Name of the service.
 const NAME: &str = "measured";
 
-/// How long servers may take to be ready, or equal.
+/// Timeout for servers to become ready or to converge.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Our replicas.
@@ -27,7 +27,7 @@ pub(super) struct House {
 }
 
 impl House {
-    /// Three servers of a map, with their files below `dir`, and all keys there.
+    /// Starts three servers of a map, with their files below `dir`, and stores all keys.
     pub(super) fn start(kind: Kind, dir: &Path) -> Result<House> {
         let mut ports = Vec::new();
         for index in 0..SERVERS {
@@ -52,7 +52,7 @@ impl House {
         Ok(house)
     }
 
-    /// Lets clients ask, each the next of the first so many replicas.
+    /// Runs clients, distributed round robin over the first `replicas` replicas.
     pub(super) fn ask(
         &self,
         replicas: usize,
@@ -63,7 +63,7 @@ impl House {
         self.ask_each(replicas, clients, until, |_| way)
     }
 
-    /// The same, each client in a way of its own.
+    /// Like `ask`, with parameters of its own for each client.
     pub(super) fn ask_each(
         &self,
         replicas: usize,
@@ -76,7 +76,7 @@ impl House {
         asker::run(&ports, until, |client| Ours::new(NAME, client, way(client)))
     }
 
-    /// Waits until everything is final everywhere.
+    /// Waits until all operations are stable everywhere.
     pub(super) fn settle(&self) -> Result<()> {
         let start = Instant::now();
         loop {
@@ -95,7 +95,7 @@ impl House {
     }
 }
 
-/// The body of an answer; the connection is for this one only.
+/// Returns the body of a response, fetched on a new connection.
 pub(super) fn fetch(port: u16, method: &str, path: &str, body: &str) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -112,14 +112,14 @@ pub(super) fn fetch(port: u16, method: &str, path: &str, body: &str) -> Result<S
     Ok(body.to_owned())
 }
 
-/// Redis: the first of them is the primary, and each writes its log through, as the others would
-/// have to when they take its place.
+/// Redis: the first server is the primary. Each fsyncs its log, as a replica would have to after a
+/// failover.
 pub(super) struct RedisHouse {
     pub(super) servers: Vec<Server>,
 }
 
 impl RedisHouse {
-    /// Three servers, with their files below `dir`.
+    /// Starts three servers, with their files below `dir`.
     pub(super) fn start(dir: &Path) -> Result<RedisHouse> {
         let program = sh::which("redis-server").context("Redis is not installed")?;
         let mut servers: Vec<Server> = Vec::new();
@@ -146,7 +146,7 @@ impl RedisHouse {
         Ok(house)
     }
 
-    /// Whether both replicas follow.
+    /// Returns whether both replicas follow.
     fn is_whole(&self) -> Result<bool> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.servers[0].ninep))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -161,7 +161,7 @@ impl RedisHouse {
         Ok(said.ends_with(b":2\r\n"))
     }
 
-    /// Lets clients set keys at the primary, and wait for so many replicas.
+    /// Runs clients that set keys at the primary and wait for `wait` replicas.
     pub(super) fn ask(&self, clients: usize, until: Until, wait: Option<u8>) -> Result<Seen> {
         let ports = vec![self.servers[0].ninep; clients];
         asker::run(&ports, until, |_| Redis::new(wait))

@@ -1,9 +1,9 @@
-//! Memory of our replicas over many operations: what is final everywhere is given back.
+//! Memory of our replicas over many operations: state of operations stable everywhere is freed.
 //!
-//! Puts and removals, which commute unless the key is the same, takes and conditional puts; one of
-//! ten is strict; sixteen in a request. Every other client gives its operations numbers of a
-//! session, so that what is kept to do them once is among what is looked at. The keys are as many
-//! at the end as at the beginning.
+//! Puts and removals, which commute unless the key is the same, takes and conditional puts; one in
+//! ten is strict; sixteen in a request. Every other client numbers its operations in a session, so
+//! the state for deduplication is measured as well. The number of keys is the same at the end as at
+//! the beginning.
 
 use super::asker::{self, Until};
 use super::houses::{House, SERVERS};
@@ -14,13 +14,13 @@ use crate::sh;
 use anyhow::{Result, ensure};
 use std::fmt::Write as _;
 
-/// After so many operations memory is looked at.
+/// Number of operations between two measurements of memory.
 const STEP: u64 = 1_000_000;
 
-/// How many operations there are unless said otherwise.
+/// Default number of operations.
 const OPERATIONS: u64 = 10 * STEP;
 
-/// Memory after the last step is at most so many times that after this step, from 1 on.
+/// Maximum growth of memory from this step, counted from 1, to the last.
 const GROWTH_MAX: f64 = 1.25;
 const SETTLED: usize = 2;
 
@@ -28,7 +28,7 @@ const CLIENTS: usize = 12;
 const LINES: u64 = 16;
 const STRICT: u64 = 10;
 
-/// What was seen after a step.
+/// Measurement after a step.
 struct Look {
     operations: u64,
     rate: f64,
@@ -36,10 +36,10 @@ struct Look {
     rss: Vec<f64>,
 }
 
-/// The run.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// If the memory of a server grows.
+/// Fails if the memory of a server grows.
 pub(crate) fn run(plan: &Plan) -> Result<String> {
     let house = House::start(Kind::Uring, &sh::empty("bench/replica")?)?;
     let all = plan.operations.unwrap_or(OPERATIONS);
@@ -63,7 +63,7 @@ pub(crate) fn run(plan: &Plan) -> Result<String> {
 }
 
 impl House {
-    /// Lets clients do so many operations of all kinds.
+    /// Runs this number of operations of all kinds.
     fn mix(&self, count: u64) -> Result<asker::Seen> {
         let way = Way { deed: Deed::Any, strict: STRICT, lines: LINES, once: false };
         let way = |client: usize| Way { once: client.is_multiple_of(2), ..way };
@@ -76,7 +76,8 @@ fn resident(server: &Server) -> f64 {
     server.rss_kib() as f64 / 1024.0
 }
 
-/// The greatest ratio of the last look at a server to the settled one, if there are so many.
+/// Returns the greatest growth of a server since the settled measurement, if there are enough of
+/// them.
 fn grown(looks: &[Look]) -> Option<f64> {
     let (settled, last) = (looks.get(SETTLED - 1)?, looks.last()?);
     let ratios = last.rss.iter().zip(&settled.rss).map(|(last, settled)| last / settled);

@@ -1,13 +1,13 @@
-//! What else the machine does: its load is said before each piece of work, and a quiet moment
-//! waited for, within bounds.
+//! Other load on the machine: reported before each kind of work, after a bounded wait for a quiet
+//! moment.
 
 use crate::sh;
 use std::time::Duration;
 
-/// Quiet is when no more than this share of all processors is busy.
+/// The machine is quiet if at most this share of all processors is busy.
 const BUSY_MAX: f64 = 0.1;
 
-/// How long each look takes, and how many there are before each piece of work.
+/// Duration of a sample, and maximum number of samples before each kind of work.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOKS_MAX: u32 = 20;
 
@@ -19,14 +19,13 @@ pub(super) struct Ticks {
 }
 
 impl Ticks {
-    /// Until now.
+    /// Reads the present values.
     pub(super) fn now() -> Ticks {
         let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         Ticks::of(text.lines().next().unwrap_or_default())
     }
 
-    /// Of the line that begins with `cpu`: user, nice, system, idle, waiting for I/O, interrupts,
-    /// stolen.
+    /// Parses the `cpu` line: user, nice, system, idle, iowait, interrupts, stolen.
     fn of(line: &str) -> Ticks {
         let fields: Vec<u64> =
             line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
@@ -35,7 +34,7 @@ impl Ticks {
         Ticks { busy: all - idle, all }
     }
 
-    /// The share of all processors that others than those who took `ours` ticks were busy with.
+    /// Returns the share of all processors used by other processes, given `ours` ticks.
     #[expect(clippy::cast_precision_loss, reason = "counts of seconds of work")]
     pub(super) fn share_since(self, before: Ticks, ours: u64) -> f64 {
         let busy = (self.busy - before.busy).saturating_sub(ours) as f64;
@@ -43,20 +42,20 @@ impl Ticks {
     }
 }
 
-/// Processor time of this process and of those that it has started and that have ended, in ticks.
+/// Returns the CPU time of this process and of its terminated children, ticks.
 pub(super) fn own_ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after = stat.rsplit(") ").next().unwrap_or_default();
     after.split(' ').skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// The load of the last minute.
+/// Returns the load average of the last minute.
 pub(super) fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// Waits until the machine is quiet, says what it has seen, and gives the load.
+/// Waits until the machine is quiet, prints the result, and returns the load average.
 pub(super) fn wait(work: &str) -> f64 {
     let _ = sh::read(&mut sh::cmd::<&str>("sync", &[]));
     let mut busy = 1.0;

@@ -1,24 +1,23 @@
-//! What clients say: operations on our map by HTTP, and commands to Redis.
+//! Requests of the clients: operations on our map over HTTP, and Redis commands.
 
 use super::asker::Talk;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Keys, and the bytes of a key and of a value.
+/// Number of keys, and sizes of a key and of a value, bytes.
 pub(super) const KEYS: u64 = 10_000;
 pub(super) const KEY: usize = 8;
 pub(super) const VALUE: usize = 256;
 
-/// A client's own sequence of keys and values: another one each time, the same in the next run of
-/// the bench.
+/// A client's sequence of keys and values: unique within a run, reproducible across runs.
 pub(super) struct Draw {
     state: u64,
     letters: [u8; VALUE],
 }
 
 impl Draw {
-    /// The next client's.
+    /// Returns the sequence of the next client.
     fn new() -> Draw {
         static DRAWN: AtomicU64 = AtomicU64::new(1);
         let number = DRAWN.fetch_add(1, Ordering::Relaxed);
@@ -27,12 +26,12 @@ impl Draw {
         Draw { state, letters }
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: u64) -> u64 {
         next(&mut self.state) % end
     }
 
-    /// Letters of which no two values have the same first ones: a put always changes something.
+    /// Returns a value whose first letters are unique: a put always changes something.
     fn value(&mut self) -> &[u8] {
         let first = format!("{:016x}", next(&mut self.state));
         self.letters[..first.len()].copy_from_slice(first.as_bytes());
@@ -47,12 +46,12 @@ fn next(state: &mut u64) -> u64 {
     *state
 }
 
-/// A key in letters.
+/// Returns the text of a key.
 fn key(number: u64) -> String {
     format!("k{number:07}")
 }
 
-/// What is done with the map.
+/// Operation on the map.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deed {
     /// A put of a random key.
@@ -61,19 +60,19 @@ pub(super) enum Deed {
     Load,
     /// A get of a random key.
     Get,
-    /// Anything: half of it puts, and what does not commute.
+    /// A mix: half puts, and operations that do not commute.
     Any,
 }
 
-/// How it is asked for.
+/// Parameters of a client's requests.
 #[derive(Clone, Copy)]
 pub(super) struct Way {
     pub(super) deed: Deed,
-    /// So many of a hundred are strict.
+    /// Percentage of strict operations.
     pub(super) strict: u64,
     /// Operations of one request.
     pub(super) lines: u64,
-    /// Whether each has a number of the client's session, so that it is done once.
+    /// Whether operations have session numbers, which makes them idempotent.
     pub(super) once: bool,
 }
 
@@ -83,7 +82,7 @@ pub(super) struct Ours {
     way: Way,
     draw: Draw,
     session: String,
-    /// How many operations were asked for.
+    /// Number of operations requested.
     asked: u64,
     body: Vec<u8>,
 }
@@ -96,7 +95,7 @@ impl Ours {
         Ours { service, way, draw, session, asked: 0, body: Vec::new() }
     }
 
-    /// One operation as a line of JSON.
+    /// Appends one operation as a line of JSON.
     fn line(&mut self) {
         let number = match self.way.deed {
             Deed::Load => self.asked % KEYS,
@@ -176,7 +175,7 @@ impl Talk for Ours {
 /// A client of Redis that sets random keys.
 pub(super) struct Redis {
     draw: Draw,
-    /// For how many replicas to wait, if it does.
+    /// Number of replicas to wait for, if any.
     wait: Option<u8>,
 }
 
@@ -185,7 +184,7 @@ impl Redis {
         Redis { draw: Draw::new(), wait }
     }
 
-    /// What is said when all is well.
+    /// Returns the expected reply.
     fn answer(&self) -> String {
         let waited = self.wait.map(|replicas| format!(":{replicas}\r\n"));
         format!("+OK\r\n{}", waited.unwrap_or_default())

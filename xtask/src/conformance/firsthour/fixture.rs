@@ -1,4 +1,4 @@
-//! Files, hosts and servers that the pages presuppose.
+//! Files, hosts and servers assumed by the pages.
 
 use super::page::{Numbers, Shown, difference};
 use crate::sh;
@@ -8,25 +8,25 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where programs are within the name spaces.
+/// Directory of programs within the namespaces.
 const PROGRAMS: &str = "/mnt/bin";
 
 /// Method of running a command.
 pub(super) enum Method {
-    /// As it stands.
+    /// Unchanged.
     Plain,
-    /// After these.
+    /// After these commands.
     Before(Vec<&'static str>),
-    /// It does not end by itself; this makes it say something.
+    /// Does not end by itself; this command makes it print.
     Until(&'static str),
-    /// Not here, and why.
+    /// Not run, with the reason.
     Skip(String),
 }
 
-/// Paths outside of the name spaces.
+/// Paths outside of the namespaces.
 pub(super) struct Places<'a> {
     pub(super) program: &'a Path,
-    /// Programs for storelets.
+    /// Storelet programs.
     pub(super) guests: &'a Path,
     /// An empty directory, which becomes `/tmp`.
     pub(super) disk: &'a Path,
@@ -40,7 +40,7 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    /// Prepares the name spaces and the files.
+    /// Prepares the namespaces and the files.
     pub(super) fn set(page: &str, uid: u32, places: &Places<'_>) -> Result<Fixture> {
         let Places { program, guests, disk } = *places;
         mount(Path::new("/mnt"))?;
@@ -79,7 +79,7 @@ impl Fixture {
         Ok(fixture)
     }
 
-    /// A shell that runs a command in the fixture.
+    /// Returns a shell that runs a command in the fixture.
     pub(super) fn shell(&self, command: &str) -> Command {
         let is_server = command.contains("upcall serve") || command.contains("-- serve");
         let command = match command {
@@ -190,8 +190,8 @@ impl Fixture {
         }
     }
 
-    /// Whether a command of the page may end with this code: not with 0 where it shows an error or
-    /// damage; with 3 a load that a busy machine disturbed.
+    /// Returns whether a command of the page may exit with this code: not with 0 where the page
+    /// shows an error or damage; with 3 for a load disturbed by a busy machine.
     pub(super) fn expects(&self, shown: &Shown, code: i32) -> bool {
         let shows = |with: &str| shown.output.iter().any(|line| line.starts_with(with));
         if shown.command.starts_with("upcall load") {
@@ -202,9 +202,9 @@ impl Fixture {
         (code != 0) == fails
     }
 
-    /// Returns the first difference between the page and an output. Of a load generator only the
-    /// names of the lines are compared; root acts as the owner of what it serves, and some
-    /// machines have a low limit of open files or are slow to compile.
+    /// Returns the first difference between the page and an output. For a load generator only the
+    /// names of the lines are compared; root acts as the owner of the served files, and some
+    /// machines have a low limit of open files or compile slowly.
     pub(super) fn compare(&self, shown: &Shown, said: &[String]) -> Option<String> {
         let first = |line: &String| line.split_whitespace().next().unwrap_or_default().to_owned();
         if shown.command.starts_with("upcall load --target") {
@@ -231,18 +231,18 @@ impl Fixture {
     }
 }
 
-/// A load of two seconds instead of ten, which is the default too.
+/// Shortens a load of ten seconds, which is also the default, to two.
 fn shortened(load: &str) -> String {
     let command = load.split(" #").next().unwrap_or(load);
     format!("{} --seconds 2", command.replace(" --seconds 10", ""))
 }
 
-/// Whether the results of a command are the same in each run.
+/// Returns whether the results of a command are the same in each run.
 fn has_exact_numbers(command: &str) -> bool {
     let is_operation = ["upcall op --at :564", "curl -d ", "upcall cat :5642"]
         .iter()
         .any(|start| command.starts_with(start));
-    // The number of events that came before is that of a loop.
+    // The count of earlier events depends on a loop.
     (is_operation && !command.contains(":5644"))
         || command.ends_with("/services/hits/stable")
         || command.contains("storelet=errors|wc")
@@ -323,7 +323,7 @@ fn replica(command: &str) -> Method {
     }
 }
 
-/// A few files of a source tree.
+/// Creates a few files of a source tree.
 fn linux() -> Result<()> {
     let dir = "/tmp/linux-source-6.1";
     write(&format!("{dir}/COPYING"), "The Linux Kernel is provided under:\n\n   SPDX\n")?;
@@ -335,7 +335,7 @@ fn linux() -> Result<()> {
     symlink("kernel", format!("{dir}/core")).map_err(Into::into)
 }
 
-/// Names of hosts, and their addresses.
+/// Sets up host names and their addresses.
 fn names() -> Result<()> {
     fs::write("/mnt/hosts", "127.0.0.1 localhost host files.example.com vm\n")?;
     sh::run(&mut sh::cmd("mount", &["--bind", "/mnt/hosts", "/etc/hosts"]))?;
@@ -367,7 +367,7 @@ fn write(path: &str, text: &str) -> Result<()> {
     fs::write(&path, text).with_context(|| path.display().to_string())
 }
 
-/// Changes a byte of a file that is found by its contents.
+/// Changes a byte of a file, located by its contents.
 fn damage(path: &Path, contents: &[u8]) -> Result<()> {
     let bytes = fs::read(path)?;
     let found = bytes.windows(contents.len()).position(|window| window == contents);

@@ -1,13 +1,13 @@
-//! Command blocks of a page, and the shape of what they show.
+//! Command blocks of a page, and the shape of their output.
 
-/// A command with the output that the page shows.
+/// A command with the output shown on the page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) command: String,
     pub(super) output: Vec<String>,
 }
 
-/// The commands of all blocks of a page, in order.
+/// Parses the commands of all blocks of a page, in order.
 pub(super) fn commands(page: &str) -> Vec<Shown> {
     let mut commands: Vec<Shown> = Vec::new();
     let (mut in_block, mut is_open) = (false, false);
@@ -29,12 +29,12 @@ pub(super) fn commands(page: &str) -> Vec<Shown> {
     commands
 }
 
-/// Numbers of an output.
+/// Comparison of the numbers in an output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Numbers {
-    /// Those of the page.
+    /// Equal to those of the page.
     Exact,
-    /// Numbers, whichever.
+    /// Any numbers.
     Any,
 }
 
@@ -78,13 +78,13 @@ fn fits(wanted: &str, line: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Words of dates.
+/// Words in dates.
 const DATES: &[&str] = &[
     "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", "Jan", "Feb", "Mar", "Apr", "May", "Jun",
     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// A line without what differs from run to run: numbers, their units, plurals and hashes.
+/// Removes variable parts of a line: numbers, their units, plurals and hashes.
 fn shape(line: &str) -> String {
     const UNITS: &[&str] =
         &["ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "TiB", "KiB/s", "MiB/s"];

@@ -9,17 +9,17 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time after which a command or the start of a server is taken for hung: a busy machine compiles a
-/// large storelet for minutes.
+/// Timeout of a command or of a server's start: a busy machine compiles a large storelet for
+/// minutes.
 const COMMAND_TIME: Duration = Duration::from_secs(600);
 
-/// Pause between two looks at a process.
+/// Polling interval of a process.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The last line of a server that has started.
+/// Last line printed by a started server.
 const STARTED: &str = "Ctrl-C ends it";
 
-/// Runs commands in a fixture, with servers that go on.
+/// Runs commands in a fixture, with servers in the background.
 pub(super) struct Runner {
     fixture: Fixture,
     servers: Vec<Server>,
@@ -38,7 +38,7 @@ impl Runner {
         Runner { fixture, servers: Vec::new(), count: 0 }
     }
 
-    /// Runs all commands and prints a line for each: how it was, seconds, the command, a text.
+    /// Runs all commands and prints a line for each: result, seconds, the command, a text.
     pub(super) fn run_all(mut self, commands: &[Shown]) {
         for shown in commands {
             let begun = Instant::now();
@@ -55,7 +55,7 @@ impl Runner {
         }
     }
 
-    /// Runs a command and compares; gives the reason if it cannot run here.
+    /// Runs a command and compares its output; returns the reason if it cannot run here.
     fn perform(&mut self, shown: &Shown) -> Result<Option<String>> {
         let (code, said) = match self.fixture.method(&shown.command) {
             Method::Skip(why) => return Ok(Some(why)),
@@ -83,7 +83,7 @@ impl Runner {
         Ok(None)
     }
 
-    /// Runs a command to its end, or a server to its start: its exit code and what it said.
+    /// Runs a command to its end, or a server until it is ready; returns the exit code and output.
     fn run(&mut self, command: &str) -> Result<(Option<i32>, Vec<String>)> {
         let is_server = command.contains("upcall serve") || command.contains("-- serve");
         if is_server {
@@ -115,7 +115,7 @@ impl Runner {
         }
     }
 
-    /// Runs a command that does not end by itself until another one has made it say enough.
+    /// Runs a command that does not end by itself until another one has made it print enough.
     fn beside(&mut self, command: &str, other: &str, count: usize) -> Result<Vec<String>> {
         let (mut child, log) = self.start(command)?;
         let begun = Instant::now();
@@ -145,7 +145,7 @@ impl Runner {
 
 impl Server {
     fn end(&mut self) {
-        // The shell has become the server: exec.
+        // The shell has replaced itself by the server: exec.
         let id = self.child.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &id]).status();
         let _ = self.child.wait();
@@ -158,7 +158,7 @@ fn read(log: &PathBuf) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Lines as a person sees them, without the lines of progress that are written over.
+/// Returns lines as displayed, without progress lines that are overwritten.
 fn lines(text: &str) -> Vec<String> {
     let seen = |line: &str| line.rsplit('\r').next().unwrap_or_default().trim_end().to_owned();
     let mut lines: Vec<String> = text.lines().map(seen).collect();
@@ -168,7 +168,7 @@ fn lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// Addresses that a server of this command line has.
+/// Returns the addresses of a server with this command line.
 fn addresses(command: &str) -> Vec<String> {
     let mut found = Vec::new();
     let words: Vec<&str> = command.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! curl as people use it.
+//! Common use of curl.
 
 use super::super::ground::Ground;
 use super::Case;

@@ -1,4 +1,5 @@
-//! What must be refused: tricks with paths, with lengths, with hosts, and slowness.
+//! Requests that must be refused: path traversal, ambiguous lengths, foreign hosts, and slow
+//! clients.
 
 use super::super::ground::Ground;
 use super::super::raw::{Raw, once};
@@ -42,7 +43,7 @@ fn paths(server: &Server, _: &Ground) -> Result<String> {
         ensure!(!text.contains("outside") && !text.contains("root:"), "{path} escapes");
         ensure!((400..500).contains(&answer.status), "{path}: {}", answer.status);
     }
-    // Inside the tree a `..` may be resolved or refused, but not misunderstood.
+    // Inside the tree a `..` may be resolved or refused, but not misinterpreted.
     let answer = ask(server, "GET", "/dir/../digits", "")?;
     ensure!(answer.status != 200 || answer.text() == "0123456789", "{}", answer.text());
     for path in ["/%", "/%4", "/%zz"] {
@@ -64,7 +65,8 @@ fn links(server: &Server, ground: &Ground) -> Result<String> {
     Ok(String::new())
 }
 
-/// A name that an attacker's DNS points to 127.0.0.1 must not reach the files.
+/// Tests DNS rebinding: a name that an attacker's DNS resolves to 127.0.0.1 must not reach the
+/// files.
 fn foreign_host(server: &Server, _: &Ground) -> Result<String> {
     for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.net"]
     {
@@ -104,7 +106,7 @@ fn foreign_origin(server: &Server, ground: &Ground) -> Result<String> {
     Ok(String::new())
 }
 
-/// Heads whose body could be measured in two ways.
+/// Tests heads with an ambiguous body length.
 fn smuggling(server: &Server, ground: &Ground) -> Result<String> {
     let bodies = [
         "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -147,7 +149,7 @@ fn oversize(server: &Server, _: &Ground) -> Result<String> {
         format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(30_000)),
     ] {
         let mut raw = Raw::connect(server.http)?;
-        // The server may answer and close while we still send.
+        // The server may respond and close during the send.
         let _ = raw.send(head.as_bytes());
         match raw.answer(false) {
             Ok(answer) => {
@@ -184,7 +186,7 @@ fn malformed(server: &Server, _: &Ground) -> Result<String> {
     Ok(String::new())
 }
 
-/// Bytes that are no HTTP at all, the same on every run.
+/// Sends bytes that are not HTTP, the same on every run.
 fn garbage(server: &Server, _: &Ground) -> Result<String> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..200 {

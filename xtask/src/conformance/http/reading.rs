@@ -1,4 +1,4 @@
-//! GET and HEAD: the answers to the letter.
+//! GET and HEAD: exact responses.
 
 use super::super::ground::Ground;
 use super::super::raw::Raw;
@@ -66,7 +66,7 @@ fn one_range(server: &Server, _: &Ground) -> Result<String> {
         ensure!(answer.text() == body, "{range}: {:?}", answer.text());
         ensure!(answer.field("content-range") == Some(at), "{range}: {}", answer.head);
     }
-    // What is not a range of bytes is as if it were not there.
+    // An invalid range of bytes is ignored.
     for range in ["lines=1-2", "bytes=5-3", "bytes=a-b", "bytes="] {
         let answer = ask(server, "GET", "/digits", &format!("Range: {range}\r\n"))?;
         ensure!([200, 416].contains(&answer.status), "{range}: {}", answer.status);
@@ -222,7 +222,7 @@ fn without_slash(server: &Server, _: &Ground) -> Result<String> {
     let to = answer.field("location").unwrap_or_default();
     ensure!(to.ends_with("/dir/"), "Location: {to}");
     expect(server, ("GET", "/dir/"), "", 200)?;
-    // A target that begins with two slashes must not send a browser elsewhere.
+    // A target that begins with two slashes must not redirect a browser to another host.
     let answer = ask(server, "GET", "//dir", "")?;
     let to = answer.field("location").unwrap_or_default();
     ensure!(!to.starts_with("//"), "Location: {to}");

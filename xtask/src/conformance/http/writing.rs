@@ -84,7 +84,8 @@ fn put_where_it_cannot(server: &Server, _: &Ground) -> Result<String> {
     Ok(String::new())
 }
 
-/// A client that goes away in the middle leaves the old file, or nothing, but not half of one.
+/// Tests that a client that disconnects in the middle leaves the old file, or none, but no partial
+/// one.
 fn put_cut_off(server: &Server, ground: &Ground) -> Result<String> {
     ground.write(server, "whole", "whole")?;
     for path in ["/whole", "/half"] {
@@ -139,7 +140,7 @@ fn delete(server: &Server, ground: &Ground) -> Result<String> {
     Ok(String::new())
 }
 
-/// Without `--http-write` nothing can be changed.
+/// Tests that without `--http-write` nothing can be changed.
 pub(super) fn refused(server: &Server, ground: &Ground) -> Result<String> {
     let answer = once(server.http, &put_body("/not-written", "x", ""))?;
     ensure!([403, 405].contains(&answer.status), "PUT: {}", answer.status);

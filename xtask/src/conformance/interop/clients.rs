@@ -1,4 +1,4 @@
-//! The clients, and how each does what the table asks for.
+//! The clients, and their implementation of each step.
 
 use super::tools::{self, Tools};
 use super::{Dialect, ENTRIES, NESTED, Running, Scene, Step};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A program that speaks to servers.
+/// A 9P client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Client {
     LinuxL,
@@ -26,7 +26,7 @@ pub(super) enum Client {
 const READS: &[&str] = &["attach", "list", "read", "nested"];
 const ALL_STEPS: &[&str] =
     &["attach", "list", "read", "nested", "create", "write", "back", "rename", "remove"];
-/// `upcall put` writes under another name and renames.
+/// `upcall put` writes to a temporary name and renames.
 const COMMANDS: &[&str] = &["attach", "list", "read", "nested", "create", "back", "remove"];
 
 impl Client {
@@ -41,7 +41,7 @@ impl Client {
         Client::Upcall,
     ];
 
-    /// The name in the table.
+    /// Returns the name in the table.
     pub(super) fn name(self) -> &'static str {
         match self {
             Client::LinuxL => "linux.L",
@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    /// What it is, for the page.
+    /// Returns the description for the page.
     pub(super) fn what(self, kernel: &str) -> String {
         match self {
             Client::LinuxL => format!("Linux {kernel}, `mount -o version=9p2000.L`"),
@@ -88,7 +88,7 @@ impl Client {
         self != Client::Diod && self != Client::Python
     }
 
-    /// What it does when all goes well.
+    /// Returns the steps of a successful run.
     pub(super) fn steps(self) -> &'static [&'static str] {
         match self {
             Client::Diod | Client::Python => READS,
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Whether it could be installed.
+    /// Returns whether it could be installed.
     pub(super) fn there(self, tools: &Tools) -> bool {
         match self {
             Client::P9 => tools.p9_client.is_some(),
@@ -109,7 +109,7 @@ impl Client {
         }
     }
 
-    /// Runs one that lives on this host. `id` is a name that nobody else has.
+    /// Runs a client of this host. `id` is a unique name.
     pub(super) fn run(self, scene: &Scene, server: &Running, id: &str) -> Vec<Step> {
         let mut steps = Vec::new();
         let outcome = match self {
@@ -126,7 +126,7 @@ impl Client {
         steps
     }
 
-    /// A client that says its steps itself.
+    /// Runs a client that prints its steps itself.
     fn program(self, scene: &Scene, server: &Running, id: &str) -> Result<Vec<Step>> {
         let tools = scene.tools;
         let go = if self == Client::P9 { &tools.p9_client } else { &tools.plan9_client };
@@ -165,7 +165,7 @@ impl<'a> Tool<'a> {
         Tool { scene, server, steps }
     }
 
-    /// Whether it went well.
+    /// Records a step; returns whether it succeeded.
     fn step(&mut self, name: &str, outcome: Result<()>) -> bool {
         let outcome = outcome.map_err(|error| format!("{error:#}"));
         let well = outcome.is_ok();
@@ -231,14 +231,14 @@ impl<'a> Tool<'a> {
         Ok(())
     }
 
-    /// Whether the server was reached: a first command that fails says why not.
+    /// Records whether the server was reached: the error of a failed first command is the reason.
     fn attached(&mut self, first: &Result<Vec<u8>>) -> bool {
         let outcome = first.as_ref().map(|_| ()).map_err(|error| anyhow::anyhow!("{error:#}"));
         self.step("attach", outcome)
     }
 }
 
-/// What a command writes, or what it complains about.
+/// Returns a command's output, or its error text as the error.
 fn bytes(mut command: Command) -> Result<Vec<u8>> {
     let output = command.output()?;
     let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");

@@ -1,4 +1,4 @@
-//! Linux as the client: one virtual machine mounts every server after the other, in both dialects.
+//! Linux as the client: one virtual machine mounts each server in turn, in both dialects.
 
 use super::{Client, Dialect, Entry, NESTED, Row, Running, Scene, Step};
 use crate::sh;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const SCRIPT: &str = include_str!("guest.sh");
 
-/// All pairs with Linux, and its release.
+/// Runs all pairs with Linux, and returns its release.
 pub(super) fn run(scene: &Scene) -> Result<(Vec<Entry>, String)> {
     let mut pairs: Vec<(Row, Client, Running)> = Vec::new();
     let mut script = SCRIPT.to_owned();

@@ -1,4 +1,4 @@
-//! `docs/interop.md`: the table, as it was when somebody recorded it.
+//! `docs/interop.md`: the table as last recorded.
 
 use super::clients::Client;
 use super::peers::Peer;
@@ -13,7 +13,7 @@ const PAGE: &str = "docs/interop.md";
 
 const HEAD: &str = include_str!("head.md");
 
-/// What the page says of each row and client, by their names.
+/// Reads the cells of the page by the names of row and client.
 pub(super) fn read() -> Result<BTreeMap<(String, String), String>> {
     let text = std::fs::read_to_string(sh::root().join(PAGE)).unwrap_or_default();
     let mut cells = BTreeMap::new();
@@ -35,17 +35,17 @@ pub(super) fn read() -> Result<BTreeMap<(String, String), String>> {
     Ok(cells)
 }
 
-/// A name without the marks of code.
+/// Returns a name without code marks.
 fn bare(name: &str) -> String {
     name.replace('`', "")
 }
 
-/// A cell without its footnote.
+/// Returns a cell without its footnote.
 fn said(cell: &str) -> String {
     cell.split(" [").next().unwrap_or_default().to_owned()
 }
 
-/// Writes it anew.
+/// Writes the page.
 pub(super) fn write(entries: &[Entry], _tools: &Tools, kernel: &str) -> Result<()> {
     let mut notes = Vec::new();
     let mut text = HEAD.to_owned();
@@ -101,7 +101,7 @@ fn table(
     Ok(())
 }
 
-/// The number of a footnote; what is said twice has one.
+/// Returns the number of a footnote; equal texts share one.
 fn number(notes: &mut Vec<String>, why: &str) -> usize {
     let why = format!("`{}`", why.replace('`', "'").trim());
     let known = notes.iter().position(|note| *note == why);

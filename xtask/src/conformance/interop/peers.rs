@@ -1,4 +1,4 @@
-//! The servers: ours, four that other people wrote, and name spaces of ours that mount them.
+//! The servers: ours, four third-party ones, and namespaces of ours that mount them.
 
 use super::tools::{self, Tools};
 use super::{Dialect, Scene};
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A program that serves.
+/// A server program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Peer {
     Upcall,
@@ -26,7 +26,7 @@ impl Peer {
     pub(super) const ALL: [Peer; 5] =
         [Peer::Upcall, Peer::Diod, Peer::P9ufs, Peer::Export9p, Peer::Pyroute2];
 
-    /// The name in the table.
+    /// Returns the name in the table.
     pub(super) fn name(self) -> &'static str {
         match self {
             Peer::Upcall => "upcall",
@@ -37,7 +37,7 @@ impl Peer {
         }
     }
 
-    /// What it is, for the page.
+    /// Returns the description for the page.
     pub(super) fn what(self) -> String {
         match self {
             Peer::Upcall => "`upcall serve`, both dialects".into(),
@@ -63,7 +63,7 @@ impl Peer {
         }
     }
 
-    /// Whether it could be installed.
+    /// Returns whether it could be installed.
     pub(super) fn there(self, tools: &Tools) -> bool {
         match self {
             Peer::Upcall | Peer::Diod => true,
@@ -74,17 +74,18 @@ impl Peer {
     }
 }
 
-/// How long a client waits, seconds; and one that is not understood, which is often not answered.
+/// Timeout of a client, seconds; and of one whose dialect the server does not support, which often
+/// gets no reply.
 pub(super) const PATIENCE: u32 = 10;
 pub(super) const PATIENCE_IN_VAIN: u32 = 3;
 
-/// A server that listens, with those behind it.
+/// A listening server, with those behind it.
 pub(super) struct Running {
     pub(super) port: u16,
     pub(super) aname: String,
-    /// Where the files are in its tree: nothing, or the place of a mount.
+    /// Directory of the files in its tree: the root, or a mount point.
     pub(super) base: &'static str,
-    /// How long a client waits for it, seconds.
+    /// Timeout of a client, seconds.
     pub(super) patience: u32,
     parts: Vec<(&'static str, Part)>,
 }
@@ -94,7 +95,7 @@ enum Part {
     Other(Other),
 }
 
-/// A server that only this suite knows.
+/// A server used only by this suite.
 struct Other {
     port: u16,
     child: Child,
@@ -135,7 +136,7 @@ impl Running {
         Ok(Running { port, aname: String::new(), base: "", patience: PATIENCE, parts })
     }
 
-    /// Puts a name space before it.
+    /// Starts a namespace in front of it.
     pub(super) fn joined(mut self, scene: &Scene) -> Result<Running> {
         let ground = scene.ground;
         let names = ground.aside.join(format!("names-{}", self.port));
@@ -148,7 +149,7 @@ impl Running {
         Ok(Running { aname: "/".into(), base: "/far", ..self })
     }
 
-    /// The first that does not run any more.
+    /// Returns the first process that has exited.
     pub(super) fn dead(&mut self) -> Option<&'static str> {
         let dead = |part: &mut Part| match part {
             Part::Known(server) => !server.alive(),
@@ -157,7 +158,7 @@ impl Running {
         self.parts.iter_mut().find_map(|(name, part)| dead(part).then_some(*name))
     }
 
-    /// The ports of all of them.
+    /// Returns the ports of all of them.
     pub(super) fn ports(&self) -> Vec<u16> {
         let port = |part: &Part| match part {
             Part::Known(server) => server.ninep,

@@ -1,11 +1,11 @@
-//! What is fetched from registries, each in one version: Go programs through Go's proxy, Python
-//! packages from PyPI into a virtual environment. All of it stands under `target/interop`.
+//! Downloads from registries, each pinned to one version: Go programs through Go's proxy, Python
+//! packages from PyPI into a virtual environment. All of them are kept in `target/interop`.
 
 use crate::sh;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// The versions of what is fetched; the page names them.
+/// Versions of the downloads; the page lists them.
 pub(super) const P9: &str = "v0.3.0";
 pub(super) const GO9P: &str = "v1.18.0";
 pub(super) const PLAN9: &str = "v0.0.7";
@@ -16,7 +16,7 @@ const P9_CLIENT: &str = include_str!("linux.go");
 const PYTHON_CLIENT: &str = include_str!("client.py");
 const PYTHON_SERVER: &str = include_str!("serve.py");
 
-/// Where each program is, if it could be had.
+/// Paths of the programs that could be installed.
 #[derive(Default)]
 pub(super) struct Tools {
     pub(super) p9ufs: Option<PathBuf>,
@@ -24,11 +24,11 @@ pub(super) struct Tools {
     pub(super) plan9_client: Option<PathBuf>,
     pub(super) p9_client: Option<PathBuf>,
     pub(super) python: Option<Python>,
-    /// What could not be had, and why.
+    /// Programs that could not be installed, and the reason.
     pub(super) missing: Vec<(&'static str, String)>,
 }
 
-/// An interpreter that knows the package, and our scripts for it.
+/// An interpreter with the package, and our scripts for it.
 pub(super) struct Python {
     pub(super) program: PathBuf,
     pub(super) client: PathBuf,
@@ -36,7 +36,7 @@ pub(super) struct Python {
 }
 
 impl Tools {
-    /// Builds and fetches what is not there yet.
+    /// Builds and downloads missing programs.
     pub(super) fn install() -> Tools {
         let mut missing = Vec::new();
         let p9 = ("github.com/hugelgupf/p9", P9);
@@ -61,12 +61,12 @@ fn kept<T>(
     outcome.map_err(|error| missing.push((name, format!("{error:#}")))).ok()
 }
 
-/// A FUSE client of 9P2000 that comes with one of these modules.
+/// Returns a FUSE client of 9P2000 from one of these modules.
 pub(crate) fn mount9p() -> Result<PathBuf> {
     server("mount9p", ("github.com/knusbaum/go9p", GO9P))
 }
 
-/// A program of a Go module.
+/// Returns a program of a Go module.
 fn server(name: &str, module: (&str, &str)) -> Result<PathBuf> {
     let dir = sh::scratch(&format!("interop/{name}-{}", module.1))?;
     let program = dir.join(name);
@@ -76,7 +76,7 @@ fn server(name: &str, module: (&str, &str)) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A client of ours on a Go module: built anew when its text changes.
+/// Builds a client of ours on a Go module, again when its source changes.
 fn client(name: &str, text: &str, module: (&str, &str)) -> Result<PathBuf> {
     let dir = sh::scratch(&format!("interop/client-{name}"))?;
     std::fs::write(dir.join("main.go"), text)?;
@@ -84,7 +84,7 @@ fn client(name: &str, text: &str, module: (&str, &str)) -> Result<PathBuf> {
     Ok(dir.join("client"))
 }
 
-/// Builds a package with a module in the one version that is said.
+/// Builds a package with a module pinned to the given version.
 fn go_build(dir: &Path, module: (&str, &str), to: &str, package: &str) -> Result<()> {
     let (name, version) = module;
     let text = format!("module interop\n\ngo 1.19\n\nrequire {name} {version}\n");

@@ -1,14 +1,14 @@
-//! The log that QEMU's `blklogwrites` keeps of a disk, and the disks that a power failure could
-//! have left.
+//! Log of a disk, written by QEMU's `blklogwrites`, and the disks that a power failure could have
+//! left.
 //!
 //! ```text
 //! | superblock | entry | data ... | entry | entry | data ... |     all in sectors of 512 bytes
 //! superblock: magic u64, version u64, entries u64, sector size u32
 //! entry:      sector u64, sectors u64, flags u64, length of data u64
 //! ```
-//! The form is that of the kernel's dm-log-writes. An entry is written when its operation has
-//! ended and before the guest hears of it, so what the guest waited for stands before what it did
-//! then.
+//! The format is that of the kernel's dm-log-writes. An entry is written when its operation has
+//! completed and before the guest is notified, so operations that the guest waited for precede its
+//! later ones.
 
 use super::super::story::Random;
 use anyhow::{Context, Result, ensure};
@@ -22,12 +22,12 @@ const FLUSH: u64 = 1;
 const FUA: u64 = 2;
 const DISCARD: u64 = 4;
 
-/// One operation that reached the disk.
+/// One completed operation of the disk.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
-    /// Bytes were written to an offset; durable by itself if it says so.
+    /// A write at an offset; `durable` if it bypassed the write cache.
     Write { offset: u64, bytes: Vec<u8>, durable: bool },
-    /// All that was written before is durable.
+    /// Makes all earlier writes durable.
     Flush,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Entry>> {
         let length = usize::try_from(word(at + 8)?)? * SECTOR;
         at += SECTOR;
         if flags & DISCARD != 0 {
-            // A discard carries no data, and what it leaves is not relied on.
+            // A discard carries no data, and nothing relies on the resulting contents.
             continue;
         }
         if length > 0 {
@@ -62,25 +62,25 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// A disk that is brought forward through a log, and shows what a failure could leave of it.
+/// A disk image that replays a log and constructs the possible results of a failure.
 pub(crate) struct Replay {
     file: File,
-    /// Where the volume ends, and marks begin.
+    /// End of the volume and beginning of the marks.
     end: u64,
-    /// What was written and not flushed.
+    /// Writes not yet flushed.
     pending: Vec<(u64, Vec<u8>)>,
-    /// The disk says that it flushes, and does not.
+    /// Whether the disk acknowledges flushes without performing them.
     lies: bool,
 }
 
 impl Replay {
-    /// From the disk as it was before the first entry, which is changed.
+    /// Replays onto `image`, the disk before the first entry, which is changed.
     pub(crate) fn new(image: &Path, end: u64, lies: bool) -> Result<Replay> {
         let file = File::options().read(true).write(true).open(image)?;
         Ok(Replay { file, end, pending: Vec::new(), lies })
     }
 
-    /// One operation has ended.
+    /// Replays one operation.
     pub(crate) fn step(&mut self, entry: &Entry) -> Result<()> {
         match entry {
             Entry::Write { offset, .. } if *offset >= self.end => {}
@@ -90,7 +90,7 @@ impl Replay {
             Entry::Write { offset, bytes, durable: false } => {
                 self.pending.push((*offset, bytes.clone()));
             }
-            // Even such a disk has written what is old.
+            // Even such a disk writes old data eventually.
             Entry::Flush if self.lies => {
                 let old = self.pending.len().saturating_sub(30);
                 for (offset, bytes) in self.pending.drain(..old) {
@@ -106,13 +106,13 @@ impl Replay {
         Ok(())
     }
 
-    /// How many writes are not flushed.
+    /// Returns the number of unflushed writes.
     pub(crate) fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// Puts onto a copy of the disk what a failure now may leave of what is not flushed: of each
-    /// write all, nothing, its first sectors, or any of them.
+    /// Applies to a copy of the disk a possible result of a failure now: of each unflushed write
+    /// all sectors, none, the first ones, or any subset.
     pub(crate) fn fail(&self, copy: &File, random: &mut Random) -> Result<()> {
         for (offset, bytes) in &self.pending {
             let sectors = bytes.len() / SECTOR;

@@ -1,4 +1,4 @@
-//! A client of a replicated service that is done no harm by a server's death.
+//! A client of a replicated service that survives the failure of a server.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -7,24 +7,24 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a client goes on trying.
+/// Timeout of an operation over all its attempts.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a server has for an answer, and a while more for the way.
+/// Timeout of an operation at the server, and additional time for the transfer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const WAY: Duration = Duration::from_secs(5);
 
-/// Something that was done, as a client knows it.
+/// An acknowledged operation, as known to the client.
 pub(super) struct Acked {
     pub(super) record: String,
     pub(super) answer: u64,
     pub(super) strict: bool,
     pub(super) is_final: bool,
-    /// How often it was sent.
+    /// Number of attempts.
     pub(super) tries: u64,
 }
 
-/// How far all clients are.
+/// Progress of all clients.
 #[derive(Default)]
 pub(super) struct Progress {
     done: AtomicU64,
@@ -32,7 +32,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Waits until so many operations are done.
+    /// Waits until this number of operations is done.
     pub(super) fn wait(&self, count: u64) -> Result<()> {
         let mut seen = (Instant::now(), 0);
         loop {
@@ -49,7 +49,7 @@ impl Progress {
         }
     }
 
-    /// Lets all clients end.
+    /// Makes all clients end.
     pub(super) fn give_up(&self) {
         self.over.store(true, Ordering::SeqCst);
     }
@@ -61,7 +61,7 @@ pub(super) struct Client {
     number: usize,
     /// HTTP ports of all servers.
     ports: Vec<u16>,
-    /// Which of them it asks.
+    /// Index of the server in use.
     at: usize,
     connection: Option<BufReader<TcpStream>>,
     session: String,
@@ -75,7 +75,7 @@ impl Client {
         Client { service, number, ports, at, connection: None, session, token: None }
     }
 
-    /// Appends so many records, each as often as it takes to be answered.
+    /// Appends this number of records, retransmitting each until it is acknowledged.
     pub(super) fn go_on(
         &mut self,
         count: u64,
@@ -145,7 +145,7 @@ impl Client {
     }
 }
 
-/// A file of a server.
+/// Reads a file of a server.
 pub(super) fn get(port: u16, path: &str) -> Result<Vec<u8>> {
     let (code, body, _) = exchange(connect(port)?, "GET", path, "")?;
     ensure!(code == 200, "GET {path}: {code}");
@@ -159,7 +159,7 @@ fn connect(port: u16) -> Result<BufReader<TcpStream>> {
     Ok(BufReader::new(stream))
 }
 
-/// One request and its answer: status, body, and the connection for the next.
+/// Performs one request: returns status, body, and the connection for the next one.
 fn exchange(
     mut stream: BufReader<TcpStream>,
     method: &str,

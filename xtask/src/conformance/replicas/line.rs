@@ -1,26 +1,26 @@
-//! A line to a server that can be cut, or swallow what is said.
+//! A TCP relay to a server that can be cut, or silently drop data.
 
 use anyhow::Result;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// The line. Its threads end with the process.
+/// The relay. Its threads end with the process.
 pub(super) struct Line {
-    /// Where it begins.
+    /// Port of the relay.
     pub(super) port: u16,
     state: Arc<Mutex<State>>,
 }
 
-/// What becomes of what is said.
+/// Fault of a line.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Weather {
-    /// It arrives.
+    /// Data is relayed.
     #[default]
     Fair,
-    /// Whoever comes is hung up on, as by a router.
+    /// Connections are reset, as by a router.
     Cut,
-    /// It does not arrive, and nobody is told.
+    /// Data is dropped silently.
     Silent,
 }
 
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Line {
-    /// One that leads to this port.
+    /// Starts a relay to this port.
     pub(super) fn start(to: u16) -> Result<Line> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let port = listener.local_addr()?.port();
@@ -47,8 +47,8 @@ impl Line {
         Ok(Line { port, state })
     }
 
-    /// Whoever talks by it when it becomes cut or fair again is hung up on: what was on its way, or
-    /// was swallowed, is lost.
+    /// Sets the fault. A change to cut or fair closes present connections: data in transit, or
+    /// dropped, is lost.
     pub(super) fn turn(&self, weather: Weather) {
         let mut state = self.state.lock().expect("nobody panics with it");
         state.weather = weather;
@@ -58,14 +58,14 @@ impl Line {
     }
 }
 
-/// Leads who has come to the server. Whether that can be is looked at together with who is hung up
-/// on: nobody gets through meanwhile.
+/// Connects a client to the server. The state is checked under the lock that also guards the list
+/// of connections to close: none gets through in between.
 fn join(shared: &Arc<Mutex<State>>, from: TcpStream, to: u16) -> Result<()> {
     let mut state = shared.lock().expect("nobody panics with it");
     if state.weather == Weather::Cut {
         return Ok(());
     }
-    // A server that is away hangs up, too.
+    // The relay of a dead server closes connections, too.
     let Ok(to) = TcpStream::connect(("127.0.0.1", to)) else { return Ok(()) };
     from.set_nodelay(true)?;
     to.set_nodelay(true)?;
@@ -78,7 +78,7 @@ fn join(shared: &Arc<Mutex<State>>, from: TcpStream, to: u16) -> Result<()> {
     Ok(())
 }
 
-/// Passes on what comes, until either side ends.
+/// Relays data until either side ends.
 fn pass(shared: &Mutex<State>, mut from: TcpStream, mut to: TcpStream) {
     let mut bytes = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut bytes) {

@@ -1,4 +1,4 @@
-//! Members come and go under a client's eyes: one joins, one leaves, one is lost.
+//! Membership changes during a client's operations: one member joins, one leaves, one is lost.
 
 use super::client::{Acked, Client, Progress};
 use super::{House, NAME, STRICT};
@@ -8,16 +8,16 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Operations that the client asks for meanwhile.
+/// Operations of the client meanwhile.
 const OPERATIONS: u64 = 1_000;
 
-/// How long a change may take.
+/// Timeout of a membership change.
 const CHANGE: Duration = Duration::from_secs(30);
 
-/// The server of the replica that joins.
+/// Index of the joining replica's server.
 const NEW: usize = 3;
 
-/// Changes the members while a client goes on.
+/// Changes the members while a client is active.
 pub(super) fn run(house: &mut House, number: usize) -> Result<String> {
     let http = house.ports[0].1;
     let progress = Progress::default();
@@ -32,7 +32,7 @@ pub(super) fn run(house: &mut House, number: usize) -> Result<String> {
         Ok::<_, anyhow::Error>((acked?, epochs?))
     })?;
     judge(house, &acked)?;
-    // One that was lost comes back, and is nobody.
+    // A lost member that returns is no longer a member.
     house.start(2)?;
     wait(house, 2, |status| status["failed"] == "no member any more")?;
     refused(house, 2)?;
@@ -65,7 +65,7 @@ fn members(status: &Value) -> Vec<u64> {
     members.filter_map(|member| member["replica"].as_u64()).collect()
 }
 
-/// Waits until the status of a replica is as it should be.
+/// Waits until the status of a replica satisfies `is_so`.
 fn wait(house: &House, index: usize, is_so: impl Fn(&Value) -> bool) -> Result<()> {
     let start = Instant::now();
     loop {
@@ -78,7 +78,7 @@ fn wait(house: &House, index: usize, is_so: impl Fn(&Value) -> bool) -> Result<(
     }
 }
 
-/// A replica that is no member takes nothing.
+/// Tests that a replica that is not a member refuses operations.
 fn refused(house: &House, index: usize) -> Result<()> {
     let said = house.ask(index, &["op", NAME, "append", "nothing"], "")?;
     ensure!(!said.status.success(), "it was done: {}", String::from_utf8_lossy(&said.stdout));
@@ -87,7 +87,7 @@ fn refused(house: &House, index: usize) -> Result<()> {
     Ok(())
 }
 
-/// Those who stay, and the one that came, have all that was acknowledged, once.
+/// Checks that the remaining members and the new one have every acknowledged operation once.
 fn judge(house: &House, acked: &[Acked]) -> Result<()> {
     ensure!(acked.len() as u64 == OPERATIONS, "{} operations were answered", acked.len());
     house.settle(&[0, NEW])?;

@@ -1,4 +1,4 @@
-//! Figures 9 and 2: what errors of issue times do to what is measured.
+//! Figures 9 and 2: effect of issue errors on measurements.
 
 use super::Lab;
 use super::spread::{range, time};
@@ -6,7 +6,7 @@ use crate::instrument::number;
 use anyhow::Result;
 use std::fmt::Write as _;
 
-/// What is done to the times, by which options.
+/// Distortions of the times, and their options.
 const WAYS: [(&str, &[&str]); 10] = [
     ("as it is", &[]),
     ("Q-1: quantized, 1 ms", &["--quantize", "1ms"]),
@@ -20,7 +20,7 @@ const WAYS: [(&str, &[&str]); 10] = [
     ("SELECT", &["--scheme", "select"]),
 ];
 
-/// A trace, and how often.
+/// Traces: name, file, options, rounds.
 const TRACES: [(&str, &str, &[&str], usize); 2] = [
     ("tpcc", "tpcc-small.mqsim.trace", &[], 9),
     ("cloudphysics", "cloudphysics.vscsi", &["--from", "1779s", "--until", "1799s"], 1),
@@ -33,7 +33,7 @@ struct Row {
     queue: Vec<f64>,
 }
 
-/// The section.
+/// Measures the section.
 pub(super) fn measure(lab: &mut Lab) -> Result<()> {
     lab.text += "\n## What errors of issue times do\n\nThe traces on the device (`--direct`, read \
         only), at their times, at times that are spoilt in a known way, and by the naive \

@@ -1,4 +1,4 @@
-//! fio: its replay as the kernel saw it, and how fast it is.
+//! fio: its replay as observed by the kernel, and its maximum rate.
 
 use super::kernel::{Event, Seen, Trace};
 use super::ours::Record;
@@ -8,15 +8,15 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Longest that fio may take, seconds: some versions never end.
+/// Timeout of fio, seconds: some versions never exit.
 const PATIENCE: &str = "120";
 
-/// How much later than it was to be fio issued each I/O, ns, with one of its engines.
+/// Returns the issue error, ns, of each I/O by fio with one of its engines.
 ///
-/// The best is assumed for it. It gets the schedule as a log of its own version 3, in microseconds.
-/// It drops the first pause of a log (3.33), so the log begins with one I/O more, at the same time,
-/// which does not count. Nobody knows when it takes the log to begin: its clock is set so that the
-/// I/O which is earliest against its time is in time, and none is early.
+/// Unknowns are resolved in its favour. It gets the schedule as a log of its own version 3, in
+/// microseconds. It drops the first pause of a log (3.33), so the log begins with one additional
+/// I/O, at the same time, which does not count. Its notion of the log's beginning is unknown: its
+/// clock is aligned so that the I/O with the smallest error is on time, and none is early.
 pub(super) fn replay(
     schedule: &[Record],
     file: &Path,
@@ -44,7 +44,7 @@ pub(super) fn replay(
     Ok(errors(schedule, &times))
 }
 
-/// The log; an I/O is in it as it was scheduled.
+/// Returns the log, with I/Os as scheduled.
 fn written(schedule: &[Record], file: &Path) -> String {
     let file = file.display();
     let mut text = format!("fio version 3 iolog\n0 {file} add\n0 {file} open\n");
@@ -55,8 +55,8 @@ fn written(schedule: &[Record], file: &Path) -> String {
     text
 }
 
-/// When each I/O of the schedule was issued. What is in no schedule, such as what the program
-/// loader reads, is left out.
+/// Returns the issue time of each I/O of the schedule. I/Os outside of the schedule, such as those
+/// of the program loader, are ignored.
 fn matched(schedule: &[Record], events: &[Event]) -> Vec<u64> {
     let mut expected = schedule.first().into_iter().chain(schedule).peekable();
     let mut times = Vec::with_capacity(schedule.len() + 1);
@@ -78,7 +78,7 @@ fn errors(schedule: &[Record], times: &[u64]) -> Vec<u64> {
     relative().map(|time| (time - earliest).unsigned_abs()).collect()
 }
 
-/// Reads of 4 KiB a second at random places, as many as it can.
+/// Returns the maximum rate of random 4 KiB reads, per second.
 pub(super) fn most(engine: &str, depth: u32, file: Option<&Path>, seconds: f64) -> Result<f64> {
     let words = [
         "-s",
@@ -130,7 +130,7 @@ mod tests {
     fn what_is_not_in_the_schedule_is_left_out_and_the_earliest_is_in_time() {
         let schedule = [at(0, 0), at(1000, 512), at(2000, 0)];
         let event = |at, offset| Event { at, place: Some(Seen { offset, len: 512 }) };
-        // The loader's, the one more at the head, and the three: 7, 5 and 6 µs after their times.
+        // The loader's I/O, the additional first one, and the three: 7, 5 and 6 µs late.
         let events =
             [event(1, 64), event(6000, 0), event(7000, 0), event(6000, 512), event(8000, 0)];
         let times = matched(&schedule, &events);

@@ -1,4 +1,4 @@
-//! Figures 4 and 5: how far from their times the I/Os of real traces are issued.
+//! Figures 4 and 5: issue error of the I/Os of real traces.
 
 use super::ours::{self, Record};
 use super::spread::{LIMITS, Spread, percent, time};
@@ -7,13 +7,13 @@ use crate::paper::plot::{Axes, Figure};
 use anyhow::Result;
 use std::fmt::Write as _;
 
-/// A trace, and which part of it.
+/// A part of a trace.
 struct Piece {
     name: &'static str,
     file: &'static str,
     what: &'static str,
     part: &'static [&'static str],
-    /// How often it is replayed.
+    /// Number of replays.
     rounds: usize,
 }
 
@@ -41,7 +41,7 @@ const PIECES: [Piece; 3] = [
     },
 ];
 
-/// What replays.
+/// Replayer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tool {
     Ours,
@@ -60,7 +60,7 @@ const TOOLS: [(Tool, &str); 7] = [
     (Tool::Fio("io_uring"), "fio io_uring"),
 ];
 
-/// The section.
+/// Measures the section.
 pub(super) fn measure(lab: &mut Lab) -> Result<()> {
     lab.text += "\n## Issue error\n\nReal traces, read only, on a file in the page cache. *Ours* \
         and the naive replayers (SELECT and SLEEP with 64 threads, DED-CLOCK with 8 and one that \
@@ -128,7 +128,7 @@ fn one(lab: &mut Lab, piece: &Piece, speed: &str) -> Result<()> {
     Ok(())
 }
 
-/// One replay by `upcall load`.
+/// Runs one replay with `upcall load`.
 fn replay(lab: &mut Lab, piece: &Piece, speed: &str, tool: Tool) -> Result<Vec<Record>> {
     let trace = lab.traces.join(piece.file).display().to_string();
     let (target, records) = (lab.cached.display().to_string(), lab.scratch("issue.records"));
@@ -168,7 +168,7 @@ fn table(lab: &mut Lab, piece: &Piece, speed: &str, spreads: &[Spread]) {
     }
 }
 
-/// How near to each other the I/Os are meant to be, and how long each keeps who issues it.
+/// Reports the gaps between scheduled I/Os, and how long each occupies its issuer.
 fn crowding(lab: &mut Lab, schedule: &[Record]) {
     let pairs = schedule.windows(2);
     let gaps = Spread::of(pairs.map(|pair| pair[1].scheduled - pair[0].scheduled).collect());
@@ -183,7 +183,7 @@ fn crowding(lab: &mut Lab, schedule: &[Record]) {
     );
 }
 
-/// Whether ours, by witness, is before fio's better engine at every percentile.
+/// Reports whether ours, by witness, beats fio's better engine at every percentile.
 fn verdict(lab: &mut Lab, spreads: &[Spread]) {
     let of = |wanted: Tool| TOOLS.iter().position(|(tool, _)| *tool == wanted);
     let spread = |tool| of(tool).map(|index| &spreads[index]);

@@ -1,4 +1,4 @@
-//! Figures 8, 10 and 11: a benchmark is traced, replayed, and compared with itself.
+//! Figures 8, 10 and 11: a benchmark is traced, replayed, and compared with its replay.
 
 use super::Lab;
 use super::ours::{self, Record};
@@ -17,10 +17,10 @@ const REPLAYERS: [(&str, &[&str]); 4] = [
     ("SELECT", &["--scheme", "select"]),
 ];
 
-/// The benchmark itself once more.
+/// Label of a second run of the benchmark.
 const AGAIN: &str = "run again";
 
-/// The section.
+/// Measures the section.
 pub(super) fn measure(lab: &mut Lab) -> Result<()> {
     lab.text += "\n## A benchmark, traced, replayed, compared with itself\n\nSixteen users read \
         (70 %) and write 4 KiB at random places of a file, past the page cache (`--direct`), each \
@@ -32,7 +32,7 @@ pub(super) fn measure(lab: &mut Lab) -> Result<()> {
         be told from it. Medians and ranges of the rounds; the pictures are of the first.\n";
     lab.tell("a benchmark and its replays");
     let (a, b) = (lab.scratch("a.records"), lab.scratch("b.records"));
-    // A file that was just made is slower: once in vain.
+    // A new file is slower: a warm-up run.
     benchmark(lab, 0, &a)?;
     benchmark(lab, 1, &a)?;
     let mut runs = vec![("the benchmark", ours::records(a.as_ref())?)];
@@ -74,7 +74,7 @@ pub(super) fn measure(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// Runs it; every I/O is in a file then.
+/// Runs the benchmark and records every I/O in a file.
 fn benchmark(lab: &mut Lab, seed: u32, records: &str) -> Result<()> {
     let (target, seed) = (lab.direct.display().to_string(), seed.to_string());
     let seconds = lab.of("5", "0.5");
@@ -129,7 +129,7 @@ fn table(lab: &mut Lab, compared: &[(&str, Vec<Value>)]) {
     );
 }
 
-/// 99 % of the service times: those of the replay by those of the original.
+/// Returns the ratio of the 99th percentile of service time, replay to original.
 fn p99(said: &Value) -> f64 {
     let all = said.pointer("/service/quantiles").and_then(Value::as_array);
     let is = |one: &&Value| (number(one, "/quantile") - 0.99).abs() < 1e-9;
@@ -137,7 +137,7 @@ fn p99(said: &Value) -> f64 {
     found.map_or(f64::NAN, |one| number(one, "/ratio"))
 }
 
-/// How well the counts of each 10 ms go together.
+/// Returns the correlation of the counts in each 10 ms.
 fn correlation(said: &Value) -> f64 {
     let all = said.pointer("/bursts").and_then(Value::as_array);
     let is = |burst: &&Value| (number(burst, "/width_ns") - 1e7).abs() < 1.0;
@@ -153,7 +153,7 @@ fn scheduled(record: &Record) -> u64 {
     record.scheduled
 }
 
-/// How many there were in each interval of so many milliseconds, by time in seconds.
+/// Returns the number of I/Os in each interval of `width_ms` milliseconds, by time in seconds.
 fn counts(records: &[Record], when: fn(&Record) -> u64, width_ms: u64) -> Vec<(f64, f64)> {
     let width = width_ms * 1_000_000;
     let first = records.iter().map(when).min().unwrap_or(0);
@@ -169,7 +169,7 @@ fn counts(records: &[Record], when: fn(&Record) -> u64, width_ms: u64) -> Vec<(f
     counts.into_iter().enumerate().map(point).collect()
 }
 
-/// Figure 10: the bursts of a trace, and those that were made of it.
+/// Plots figure 10: the bursts of a trace, and those of its replays.
 pub(super) fn bursts(lab: &mut Lab, name: &str, speed: &str, records: &[Record]) -> Result<()> {
     let title = format!("I/Os in each 100 ms of {name}, speed {speed}");
     let lines = vec![

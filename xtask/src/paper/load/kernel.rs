@@ -1,4 +1,4 @@
-//! When fio issued its I/Os, by the kernel's own trace: what a program says of itself is no proof.
+//! Issue times of fio's I/Os, from the kernel's tracing: a program's own figures prove nothing.
 //!
 //! ```text
 //! fio-7598  [001] ..... 54331.846419: sys_pread64(fd: 7, buf: 0x7ff0, count: 0x200, pos: 0x1000)
@@ -10,24 +10,24 @@ use std::path::{Path, PathBuf};
 
 const TRACING: &str = "/sys/kernel/tracing";
 const EVENTS: [&str; 2] = ["syscalls/sys_enter_pread64", "io_uring/io_uring_submit_req"];
-/// Room for events of one processor, KiB.
+/// Size of the trace buffer of one processor, KiB.
 const ROOM: &str = "131072";
 
-/// Which bytes an I/O is about.
+/// Byte range of an I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) offset: u64,
     pub(super) len: u64,
 }
 
-/// An event: when, ns, and what, if the event says it.
+/// An event: its time, ns, and its byte range, if given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) at: u64,
     pub(super) place: Option<Seen>,
 }
 
-/// A trace of fio's threads; it goes when this does.
+/// A trace of fio's threads; it is removed on drop.
 pub(super) struct Trace {
     instance: PathBuf,
 }
@@ -49,7 +49,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// What was seen, in the order of time.
+    /// Ends the trace and returns the events in order of time.
     pub(super) fn end(self) -> Result<Vec<Event>> {
         self.write("tracing_on", "0")?;
         let text = std::fs::read_to_string(self.instance.join("trace"))?;
@@ -66,7 +66,7 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        // If it stays, it costs memory until the next start of the machine.
+        // If it cannot be removed, it occupies memory until the next boot.
         let _ = std::fs::remove_dir(&self.instance);
     }
 }

@@ -1,4 +1,4 @@
-//! §6.3, last part: how many I/Os there can be, beside a program made for it, and fio.
+//! §6.3, last part: maximum rate of I/Os, against a special-purpose program and fio.
 
 use super::spread::range;
 use super::{Lab, fio};
@@ -8,14 +8,14 @@ use anyhow::{Context, Result};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What makes I/Os.
+/// Generator of I/Os.
 #[derive(Clone, Copy)]
 enum Maker {
-    /// Ours with a ring, or on null; so many users.
+    /// Ours with a ring, or on the null target, with this number of users.
     Ours(u32),
-    /// Ours with one thread that calls `pread`.
+    /// Ours with one thread of blocking `pread` calls.
     Calls,
-    /// The special-purpose loop: `pread`, or a ring of a depth.
+    /// The special-purpose loop: `pread`, or a ring of this depth.
     Special(Option<u32>),
     /// fio: an engine and a depth.
     Fio(&'static str, u32),
@@ -41,7 +41,7 @@ impl Maker {
         }
     }
 
-    /// I/Os a second.
+    /// Returns the I/Os per second.
     fn run(self, lab: &mut Lab, target: Option<&Path>) -> Result<f64> {
         let seconds = lab.of(2.0, 0.2);
         let text = seconds.to_string();
@@ -88,7 +88,7 @@ fn special(target: &Path, depth: Option<u32>, seconds: &str) -> Result<f64> {
     said.trim().parse().with_context(|| format!("the loop said {said}"))
 }
 
-/// The section.
+/// Measures the section.
 pub(super) fn measure(lab: &mut Lab) -> Result<()> {
     lab.text += "\n## As many as possible\n\nRandom reads of 4 KiB, as many as there can be. The \
         special-purpose loop knows its work beforehand, never looks at the clock between I/Os, and \

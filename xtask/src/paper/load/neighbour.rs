@@ -1,14 +1,14 @@
-//! A busy neighbour: for each processor a process that does nothing but spin.
+//! A busy neighbour: one spinning process for each processor.
 
 use crate::sh;
 use anyhow::Result;
 use std::process::Child;
 
-/// Spins as long as whoever started it is there.
+/// Spins as long as the process that started it exists.
 const SPIN: &str = "while kill -0 \"$1\" 2>/dev/null; do \
                     i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; done";
 
-/// The processes; they end with this.
+/// The processes, which are killed on drop.
 pub(super) struct Neighbour(Vec<Child>);
 
 impl Neighbour {
@@ -26,7 +26,7 @@ impl Neighbour {
 impl Drop for Neighbour {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // One that has ended by itself is no trouble.
+            // It may have exited by itself.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -1,4 +1,4 @@
-//! The records of `upcall load`, and what the machine did meanwhile.
+//! The records of `upcall load`, and interference of the machine.
 
 use super::kernel::Seen;
 use crate::instrument::number;
@@ -6,23 +6,23 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::path::Path;
 
-/// Bytes of a block of a file of records; `crates/load/src/records.rs` draws it.
+/// Bytes of a block of a file of records; its layout is in `crates/load/src/records.rs`.
 const BLOCK: usize = 64;
 const END: u8 = 255;
 const SKIPPED: u8 = 2;
 
-/// What is needed here of an I/O; times are ns since the start of the run.
+/// The relevant fields of an I/O; times are ns since the start of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) scheduled: u64,
     pub(super) issued: u64,
     pub(super) completed: u64,
-    /// By the kernel's trace.
+    /// Issue time, from the kernel's tracing.
     pub(super) witnessed: Option<u64>,
     pub(super) place: Seen,
 }
 
-/// What a bare loop lost just before and just after a run, as a share: the mean.
+/// Returns the share of time lost by a spin loop, averaged over just before and just after a run.
 pub(super) fn bare(said: &Value) -> f64 {
     let share = |when: &str| {
         let of = |what: &str| number(said, &format!("/machine/spin_{when}/{what}"));
@@ -31,7 +31,7 @@ pub(super) fn bare(said: &Value) -> f64 {
     f64::midpoint(share("before"), share("after"))
 }
 
-/// The I/Os of a run, in the order of their times.
+/// Returns the I/Os of a run in order of time.
 pub(super) fn records(path: &Path) -> Result<Vec<Record>> {
     let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
     let mut records: Vec<_> = bytes.chunks_exact(BLOCK).skip(1).filter_map(record).collect();
@@ -39,7 +39,7 @@ pub(super) fn records(path: &Path) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// An I/O that was issued; nothing else.
+/// Parses an I/O that was issued; returns `None` for other blocks.
 fn record(block: &[u8]) -> Option<Record> {
     let long = |index: usize| {
         u64::from_le_bytes(block[index * 8..][..8].try_into().expect("it has eight bytes"))

@@ -1,4 +1,4 @@
-//! Figure 7: the issue error as the rate grows; and beside a busy neighbour.
+//! Figure 7: issue error against rate, also beside a busy neighbour.
 
 use super::Lab;
 use super::neighbour::Neighbour;
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 const RATES: [u32; 9] = [1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000];
 const FEW: [u32; 2] = [10_000, 100_000];
 
-/// To what, and beside whom.
+/// Targets, with and without a neighbour.
 const CASES: [(bool, bool, &str); 4] = [
     (false, false, "null, quiet"),
     (true, false, "file, quiet"),
@@ -22,7 +22,7 @@ const CASES: [(bool, bool, &str); 4] = [
     (true, true, "file, beside a busy neighbour"),
 ];
 
-/// The rounds of a rate.
+/// Rounds of one rate.
 #[derive(Default)]
 struct Row {
     rate: u32,
@@ -35,7 +35,7 @@ struct Row {
     waits: String,
 }
 
-/// The section.
+/// Measures the section.
 pub(super) fn measure(lab: &mut Lab) -> Result<()> {
     lab.text += "\n## Issue error against rate\n\nI/Os of 4 KiB at equal distances, on *null*, \
         which does nothing, and on a file in the page cache: there by the kernel's witness. The \

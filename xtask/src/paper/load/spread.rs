@@ -1,6 +1,6 @@
-//! Distributions, and what is said of them.
+//! Distributions and their formatting.
 
-/// Limits that the paper looks at, ns.
+/// Limits of the paper, ns.
 pub(super) const LIMITS: [(u64, &str); 5] = [
     (1000, "1 µs"),
     (10_000, "10 µs"),
@@ -9,7 +9,7 @@ pub(super) const LIMITS: [(u64, &str); 5] = [
     (1_000_000, "1 ms"),
 ];
 
-/// Values in order.
+/// Sorted values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spread(Vec<u64>);
 
@@ -23,19 +23,19 @@ impl Spread {
         self.0.is_empty()
     }
 
-    /// The share that is no larger, percent.
+    /// Returns the percentage of values up to a limit.
     pub(super) fn within(&self, limit: u64) -> f64 {
         let count = self.0.partition_point(|value| *value <= limit);
         count as f64 * 100.0 / self.0.len().max(1) as f64
     }
 
-    /// The value that this share, of one, does not exceed.
+    /// Returns the quantile of a share from 0 to 1.
     pub(super) fn at(&self, share: f64) -> u64 {
         let index = (share * self.0.len() as f64).ceil() as usize;
         self.0.get(index.max(1) - 1).or(self.0.last()).copied().unwrap_or(0)
     }
 
-    /// The share within, percent, at fifteen places of each power of ten from 0.1 µs on.
+    /// Returns the cumulative percentage, at fifteen points per decade from 0.1 µs on.
     pub(super) fn curve(&self) -> Vec<(f64, f64)> {
         let mut points = Vec::new();
         for step in 0..=105 {
@@ -49,14 +49,14 @@ impl Spread {
         points
     }
 
-    /// Of the percentiles 1 to 99, 99.9 and 100, those at which this one is not the smaller one.
+    /// Returns those of the percentiles 1 to 99, 99.9 and 100 at which `self` is greater.
     pub(super) fn worse_than(&self, other: &Spread) -> Vec<f64> {
         let shares = (1..100).map(f64::from).chain([99.9, 100.0]);
         shares.filter(|share| self.at(share / 100.0) > other.at(share / 100.0)).collect()
     }
 }
 
-/// A time in a few digits.
+/// Formats a time in a few digits.
 pub(super) fn time(ns: f64) -> String {
     match ns {
         _ if ns.is_nan() => "–".to_owned(),
@@ -68,12 +68,12 @@ pub(super) fn time(ns: f64) -> String {
     }
 }
 
-/// A share in percent that does not say 100 unless it is.
+/// Formats a percentage that reads 100 only if it is exact.
 pub(super) fn percent(share: f64) -> String {
     if share < 100.0 { format!("{:.2}", share.min(99.99)) } else { "100".to_owned() }
 }
 
-/// The middle, and from where to where.
+/// Formats median and range.
 pub(super) fn range(values: &[f64], show: &dyn Fn(f64) -> String) -> String {
     let (low, high) = values
         .iter()

@@ -1,49 +1,49 @@
-//! What can be said of a line without looking at it.
+//! Numerical properties of a line.
 
 /// A line: its points, from left to right.
 pub(super) type Line = [(f64, f64)];
 
-/// The value at this place; NaN if there is none.
+/// Returns the value at `x`; NaN if there is none.
 pub(super) fn at(line: &Line, x: f64) -> f64 {
     line.iter().find(|point| (point.0 - x).abs() < 1e-9).map_or(f64::NAN, |point| point.1)
 }
 
-/// The first value.
+/// Returns the first value.
 pub(super) fn first(line: &Line) -> f64 {
     line.first().map_or(f64::NAN, |point| point.1)
 }
 
-/// The last value.
+/// Returns the last value.
 pub(super) fn last(line: &Line) -> f64 {
     line.last().map_or(f64::NAN, |point| point.1)
 }
 
-/// The greatest value, and where.
+/// Returns the point with the greatest value.
 pub(super) fn peak(line: &Line) -> (f64, f64) {
     let higher = |a: (f64, f64), b: &(f64, f64)| if b.1 > a.1 { *b } else { a };
     line.iter().fold((f64::NAN, f64::MIN), higher)
 }
 
-/// Whether it rises from point to point, or falls by no more than this share.
+/// Returns whether it rises from point to point, with falls of at most the share `slack`.
 pub(super) fn rises(line: &Line, slack: f64) -> bool {
     line.windows(2).all(|pair| pair[1].1 >= pair[0].1 * (1.0 - slack)) && last(line) > first(line)
 }
 
-/// Whether it falls, or rises by no more than this share.
+/// Returns whether it falls, with rises of at most the share `slack`.
 pub(super) fn falls(line: &Line, slack: f64) -> bool {
     line.windows(2).all(|pair| pair[1].1 <= pair[0].1 * (1.0 + slack)) && last(line) < first(line)
 }
 
-/// From where on no value differs from the last one by more than this share of the whole rise; NaN
-/// of nothing.
+/// Returns the point from which on no value differs from the last one by more than this share of
+/// the whole rise; NaN for an empty line.
 pub(super) fn levels_off(line: &Line, share: f64) -> f64 {
     let near = (last(line) - first(line)).abs() * share;
     let away = line.iter().rposition(|point| (point.1 - last(line)).abs() > near);
     line.get(away.map_or(0, |away| away + 1)).map_or(f64::NAN, |point| point.0)
 }
 
-/// The straight line that fits best: its slope, its height at zero, and how much of the variation
-/// it explains, from 0 to 1.
+/// Returns the least-squares line: its slope, its intercept, and the explained variation, from 0 to
+/// 1.
 pub(super) fn fit(line: &Line) -> (f64, f64, f64) {
     let mean = |of: fn(&(f64, f64)) -> f64| super::runs::mean(line.iter().map(of));
     let (x, y) = (mean(|point| point.0), mean(|point| point.1));

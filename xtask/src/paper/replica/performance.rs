@@ -1,4 +1,4 @@
-//! Series 2 (paper 001, 5.5): throughput and response times by replicas, at three patterns of
+//! Series 2 (paper 001, 5.5): throughput and response times by replicas, with three patterns of
 //! submission, with and without gossip.
 
 use super::claims::{at, falls, first, last, levels_off, peak, rises};
@@ -7,9 +7,9 @@ use super::{Page, Size};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-/// A pattern of submission, in both ways to mix messages with actions.
+/// A pattern of submission, with both ways to interleave messages and actions.
 struct Pattern {
-    /// In turn, and eager.
+    /// Round robin, and eager.
     lines: [&'static str; 2],
     name: &'static str,
     file: &'static str,
@@ -69,7 +69,7 @@ pub(super) fn report(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     at_front_ends(page, runs, size)
 }
 
-/// A table and a plot of some lines.
+/// Adds a table and a plot of some lines.
 fn show(
     page: &mut Page,
     runs: &Runs,
@@ -91,7 +91,7 @@ fn show(
     page.plot(file, title, ("replicas", axis), drawn)
 }
 
-/// Three digits, or all before the point.
+/// Formats three digits, or all digits before the point.
 pub(super) fn digits(value: f64) -> String {
     match value {
         none if none.is_nan() => "–".into(),
@@ -237,7 +237,7 @@ fn at_replicas(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     Ok(())
 }
 
-/// Its first and its last value, in words.
+/// Describes the first and the last value.
 fn ends(values: &[(f64, f64)]) -> String {
     let replicas = values.last().map_or(f64::NAN, |point| point.0);
     format!("{} ms with one, {} ms with {replicas}", digits(first(values)), digits(last(values)))
@@ -288,7 +288,7 @@ fn at_front_ends(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     Ok(())
 }
 
-/// Figure 5.10, in the three things that the paper says of it.
+/// Adds figure 5.10, as three claims of the paper.
 fn without_gossip(page: &mut Page, runs: &Runs) {
     let silent = runs.line(SILENT, &at_front_end);
     for line in PROPORTIONAL.lines {
@@ -338,7 +338,7 @@ fn without_gossip(page: &mut Page, runs: &Runs) {
     );
 }
 
-/// Figure 5.8.
+/// Adds figure 5.8.
 fn at_front_end_calm(page: &mut Page, runs: &Runs) {
     for line in CONSTANT.lines {
         let values = runs.line(line, &at_front_end);
@@ -351,7 +351,7 @@ fn at_front_end_calm(page: &mut Page, runs: &Runs) {
     }
 }
 
-/// Figure 5.9.
+/// Adds figure 5.9.
 fn at_front_end_busy(page: &mut Page, runs: &Runs) {
     for line in PROPORTIONAL.lines {
         let (values, calm) =

@@ -1,4 +1,4 @@
-//! The runs: what is to be run, in which order, and what came of it.
+//! Runs: their jobs, their order, and their results.
 
 use super::super::load::busy;
 use super::Size;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
-/// What a processor needs for whatever it does, microseconds.
+/// Costs of a processor, microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Speed {
     pub(super) message: u64,
@@ -24,12 +24,12 @@ pub(super) struct Speed {
     pub(super) switch: u64,
 }
 
-/// A processor as slow as the paper's.
+/// A processor at the speed of the paper's.
 pub(super) const PAPER: Speed =
     Speed { message: 1000, gossip: 3000, news: 100, apply: 300, switch: 200 };
 
-/// In which one replica alone does one operation, microseconds: it keeps up if one comes every
-/// 30 ms (paper 001, 5.3).
+/// Processor time of one operation at a single replica, microseconds: it keeps up with one every 30
+/// ms (paper 001, 5.3).
 pub(super) const OPERATION: u64 = 28_000;
 
 /// The paper's "33 operations a second", operations a second.
@@ -38,29 +38,29 @@ pub(super) const RATE: f64 = 33.0;
 /// Operations of a run, as in the paper.
 pub(super) const OPERATIONS: u64 = 300;
 
-/// Processors of the paper that ran replicas.
+/// Processors with replicas in the paper.
 pub(super) const PROCESSORS: u64 = 10;
 
-/// Multiples of it are spread evenly between whole numbers.
+/// Its multiples are spread evenly between whole numbers.
 const GOLDEN: f64 = 0.618_034;
 
-/// What a run belongs to: a line of a figure, and a point on it.
+/// Position of a run: a line of a figure, and a point on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Point {
     pub(super) line: &'static str,
     pub(super) replicas: u64,
-    /// Percent.
+    /// Strict operations, percent.
     pub(super) strict: u64,
 }
 
 impl Point {
-    /// Its name where runs are kept.
+    /// Returns its key in saved runs.
     fn key(&self) -> String {
         format!("{}, {} replicas, {} % strict", self.line, self.replicas, self.strict)
     }
 }
 
-/// What is run.
+/// A job.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) point: Point,
@@ -68,7 +68,8 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Optimised replicas that count at paper speed, in turn, each with its own processor.
+    /// Returns a job of optimised replicas of a counter at paper speed, round robin, each with its
+    /// own processor.
     pub(super) fn new(line: &'static str, replicas: u64, rate: f64, size: &Size) -> Job {
         let haste = size.haste;
         let Speed { message, gossip, news, apply, switch } = PAPER;
@@ -88,7 +89,7 @@ impl Job {
         Job { point: Point { line, replicas, strict: 0 }, spec }
     }
 
-    /// The same at today's speed.
+    /// Returns the same job at full speed.
     pub(super) fn today(line: &'static str, replicas: u64, rate: f64, size: &Size) -> Job {
         let none = json!({
             "message": 0, "gossip": 0, "news": 0, "request": 0, "apply": 0, "switch": 0,
@@ -96,45 +97,45 @@ impl Job {
         Job::new(line, replicas, 0.0, size).with("speed", none).with("rate", json!(rate))
     }
 
-    /// The same, but for this.
+    /// Returns the job with one parameter changed.
     pub(super) fn with(mut self, what: &str, value: Value) -> Job {
         self.spec[what] = value;
         self
     }
 
-    /// The same, but so many of a hundred are strict.
+    /// Returns the job with this percentage of strict operations.
     pub(super) fn strict(mut self, strict: u64) -> Job {
         self.point.strict = strict;
         self.with("strict", json!(strict))
     }
 }
 
-/// Jobs that belong together.
+/// Related jobs.
 pub(super) struct Batch {
-    /// What they are, for who waits.
+    /// Description, for progress output.
     pub(super) name: String,
     pub(super) jobs: Vec<Job>,
-    /// Whether they run at the same time.
+    /// Whether they run concurrently.
     pub(super) at_once: bool,
     /// Whether they run in every round, or only in the first.
     pub(super) again: bool,
 }
 
-/// What came of all of them.
+/// Results of all runs.
 #[derive(Clone)]
 pub(super) struct Runs {
     rounds: u64,
-    /// What keeps one replica busy, operations a second.
+    /// Rate that saturates one replica, operations per second.
     rate: f64,
-    /// When, where, and how busy the machine was.
+    /// Time, machine and load of the runs.
     about: String,
     outcomes: BTreeMap<Point, Vec<Value>>,
-    /// Whether the middle of several runs counts, instead of their mean.
+    /// Whether several runs count by their median instead of their mean.
     middle: bool,
 }
 
 impl Runs {
-    /// Makes them: each of them once, then all once more.
+    /// Runs all batches, each job once per round.
     pub(super) fn make(batches: &[Batch], size: &Size) -> Result<Runs> {
         let mut runs = Runs::none(size);
         let about = runs.add(batches, size)?;
@@ -149,7 +150,7 @@ impl Runs {
         Runs { rounds: size.rounds, rate, about, outcomes, middle: false }
     }
 
-    /// Makes these; how many, how long that took, and how busy the machine was.
+    /// Runs these batches; describes their number, duration and the machine's load.
     fn add(&mut self, batches: &[Batch], size: &Size) -> Result<String> {
         let (before, started, count) = (busy(), Instant::now(), self.count());
         for round in 1..=size.rounds {
@@ -178,7 +179,7 @@ impl Runs {
         self.outcomes.values().map(Vec::len).sum()
     }
 
-    /// Keeps them, so that the page can be written again.
+    /// Saves the results, so that the page can be written again.
     pub(super) fn save(&self, path: &Path) -> Result<()> {
         let point = |(at, runs): (&Point, &Vec<Value>)| json!([at.key(), runs]);
         let all: Vec<Value> = self.outcomes.iter().map(point).collect();
@@ -186,7 +187,7 @@ impl Runs {
         std::fs::write(path, text.to_string()).with_context(|| path.display().to_string())
     }
 
-    /// Those that were kept of these batches; what was not measured then is measured now.
+    /// Loads the saved results of these batches, and runs those missing.
     pub(super) fn load(batches: Vec<Batch>, size: &Size, path: &Path) -> Result<Runs> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let kept: Value = serde_json::from_str(&text)?;
@@ -238,48 +239,47 @@ impl Runs {
         Ok(())
     }
 
-    /// How often each is made.
+    /// Returns the number of runs of each job.
     pub(super) fn rounds(&self) -> u64 {
         self.rounds
     }
 
-    /// When, where, and how busy the machine was.
+    /// Returns time, machine and load of the runs.
     pub(super) fn about(&self) -> &str {
         &self.about
     }
 
-    /// How late the sleeps of processors ended, milliseconds: the mean, and at worst.
+    /// Returns the lateness of the processors' sleeps, milliseconds: mean and maximum.
     pub(super) fn lateness(&self) -> (f64, f64) {
         let slow = || self.outcomes.values().flatten().filter(|run| number(run, "/late") > 0.0);
         let late = mean(slow().map(|run| number(run, "/late")));
         (late, slow().map(|run| number(run, "/late_max")).fold(0.0, f64::max))
     }
 
-    /// A figure of each run of a point.
+    /// Returns a figure of each run of a point.
     pub(super) fn each(&self, point: Point, figure: &dyn Fn(&Value) -> f64) -> Vec<f64> {
         self.outcomes.get(&point).into_iter().flatten().map(figure).collect()
     }
 
-    /// The same, if the middle of several runs counts, instead of their mean: where one that was
-    /// disturbed would weigh more than all others.
+    /// Returns the results with medians instead of means, which outliers distort.
     pub(super) fn by_medians(&self) -> Runs {
         Runs { middle: true, ..self.clone() }
     }
 
-    /// Its mean.
+    /// Returns the mean, or the median.
     pub(super) fn mean(&self, point: Point, figure: &dyn Fn(&Value) -> f64) -> f64 {
         let each = self.each(point, figure).into_iter();
         if self.middle { median(each) } else { mean(each) }
     }
 
-    /// The means of a line, by replicas.
+    /// Returns the means of a line, by replicas.
     pub(super) fn line(&self, line: &str, figure: &dyn Fn(&Value) -> f64) -> Vec<(f64, f64)> {
         let points = self.outcomes.keys().filter(|point| point.line == line && point.strict == 0);
         #[expect(clippy::cast_precision_loss, reason = "a small number")]
         points.map(|point| (point.replicas as f64, self.mean(*point, figure))).collect()
     }
 
-    /// The means of a line, by strict operations.
+    /// Returns the means of a line, by percentage of strict operations.
     pub(super) fn by_strict(
         &self,
         line: &str,
@@ -292,7 +292,7 @@ impl Runs {
         self.outcomes.keys().filter(of).map(mean).collect()
     }
 
-    /// By how much the runs of a line differ from their mean, at most: a share.
+    /// Returns the maximum deviation of the runs of a line from their mean, as a share.
     pub(super) fn spread(&self, line: &str, figure: &dyn Fn(&Value) -> f64) -> f64 {
         let points = self.outcomes.keys().filter(|point| point.line == line);
         let worst = |point: &Point| {
@@ -303,8 +303,8 @@ impl Runs {
     }
 }
 
-/// How long the `nth` of jobs at once waits, seconds, so that those that take less time than others
-/// are not all busy at the beginning. `rate` is what keeps one replica busy.
+/// Returns the delay, seconds, of the `nth` of concurrent jobs: short jobs are spread out instead
+/// of all being busy at the beginning. `rate` saturates one replica.
 fn spare(job: &Job, nth: u64, rate: f64) -> f64 {
     let number = |path| number(&job.spec, path);
     if number("/rate") <= 2.0 * rate {
@@ -316,7 +316,7 @@ fn spare(job: &Job, nth: u64, rate: f64) -> f64 {
     alone * (1.0 - 2.0 / number("/replicas")).max(0.0) * phase
 }
 
-/// What holds of every run, however long it takes.
+/// Checks properties of every run that do not depend on timing.
 fn demand(spec: &Value, outcome: &Value) -> Result<()> {
     ensure!(outcome["answered"] == spec["operations"], "not everything was answered");
     if spec["gossip"] == true {
@@ -328,28 +328,28 @@ fn demand(spec: &Value, outcome: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The mean; NaN of nothing.
+/// Returns the mean; NaN for no values.
 pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
     sum / count
 }
 
-/// Operations a second.
+/// Returns the operations per second.
 pub(super) fn throughput(run: &Value) -> f64 {
     number(run, "/answered") * 1e3 / number(run, "/total")
 }
 
-/// Response time at the front end, ms.
+/// Returns the response time at the front end, ms.
 pub(super) fn at_front_end(run: &Value) -> f64 {
     number(run, "/front_end")
 }
 
-/// Response time at the replica, ms.
+/// Returns the response time at the replica, ms.
 pub(super) fn at_replica(run: &Value) -> f64 {
     number(run, "/replica")
 }
 
-/// Inconsistent answers, percent.
+/// Returns the percentage of inconsistent answers.
 pub(super) fn inconsistency(run: &Value) -> f64 {
     number(run, "/inconsistent") * 100.0 / number(run, "/answered")
 }

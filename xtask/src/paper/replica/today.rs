@@ -1,5 +1,5 @@
-//! Today's speed: the same algorithms without sleeps, the paper's three implementations beside each
-//! other, and the replica that people will use.
+//! Full speed: the same algorithms without sleeps, the paper's three implementations compared, and
+//! the production replica.
 
 use super::claims::{first, last, peak};
 use super::performance::digits;
@@ -11,7 +11,7 @@ use crate::instrument::number;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-/// What is submitted in a second where replicas can keep up, and where they cannot.
+/// Submission rates that replicas can sustain, and cannot.
 const RATES: [(&str, f64); 2] = [("2,000/s", 2_000.0), ("80,000/s", 80_000.0)];
 
 /// The implementations, their lines with all operations and with half as many.
@@ -21,14 +21,14 @@ const KINDS: [(&str, &str, &str); 3] = [
     ("SimpleESDSImpl", "SimpleESDSImpl, half", "simple"),
 ];
 
-/// What is submitted to them in a second.
+/// Submission rate of them, operations per second.
 const KINDS_RATE: f64 = 500.0;
 
-/// The trade-off of the paper's replica and of ours.
+/// Trade-off of the paper's replica and of ours.
 const TRADEOFF: [(&str, &str, u64); 3] =
     [("paper's", "optimised", 0), ("ours", "service", 0), ("ours, gathering", "service", GATHER)];
 
-/// How long operations that are not strict gather in ours, if they do, microseconds.
+/// Batching delay of non-strict operations in ours, where enabled, microseconds.
 const GATHER: u64 = 5000;
 
 const TRADEOFF_RATE: f64 = 4_000.0;
@@ -73,7 +73,7 @@ pub(super) fn report(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     tradeoff(page, runs, size)
 }
 
-/// A row of means along a line.
+/// Returns a row of means along a line.
 fn row(name: &str, values: &[(f64, f64)]) -> (String, Vec<String>) {
     (name.to_owned(), values.iter().map(|(_, value)| digits(*value)).collect())
 }
@@ -192,7 +192,7 @@ fn implementations(page: &mut Page, runs: &Runs, size: &Size) {
     differences(page, runs, size);
 }
 
-/// What the paper says of them.
+/// Adds the paper's claims about them.
 fn differences(page: &mut Page, runs: &Runs, size: &Size) {
     let [(opt, opt_half, _), (plain, plain_half, _), (simple, ..)] = KINDS;
     let times = [plain, simple].map(|line| runs.line(line, &at_front_end));
@@ -289,7 +289,7 @@ fn tradeoff(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     Ok(())
 }
 
-/// Ours beside the paper's.
+/// Compares ours with the paper's.
 fn beside(page: &mut Page, runs: &Runs, replicas: u64, time: fn(&Value) -> f64) {
     let [paper, ours, gathering] = TRADEOFF.map(|(line, ..)| runs.by_strict(line, replicas, &time));
     for (name, ours) in [("ours", ours), ("ours, gathering,", gathering)] {

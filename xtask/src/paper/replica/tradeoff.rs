@@ -7,7 +7,7 @@ use super::{Page, Size};
 use anyhow::Result;
 use serde_json::json;
 
-/// The lines: a name, and what clients ask.
+/// The lines: name, and operations of the clients.
 const LINES: [(&str, &str); 3] =
     [("Add, returning", "add"), ("Concatenate", "append"), ("Add, blind", "blind")];
 
@@ -89,7 +89,7 @@ fn figures(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     page.plot("tradeoff", title, ("percent inconsistent", "ms"), lines(&against))
 }
 
-/// What the paper says of each number of replicas.
+/// Adds the paper's claims for each number of replicas.
 fn say(page: &mut Page, runs: &Runs, replicas: u64) {
     let add = LINES[0].0;
     let wrong = runs.by_strict(add, replicas, &inconsistency);
@@ -149,7 +149,7 @@ fn slopes(page: &mut Page, runs: &Runs, size: &Size) {
     );
 }
 
-/// What commutes, and what depends on nothing.
+/// Compares operations that commute and operations without dependencies.
 fn kinds(page: &mut Page, runs: &Runs, size: &Size) {
     let worst = |line: &str| {
         let of = |count: &u64| first(&runs.by_strict(line, *count, &inconsistency));

@@ -9,10 +9,10 @@ use serde_json::json;
 
 const LINES: [&str; 2] = ["virtual, in turn", "virtual, eager"];
 
-/// A run that is so long that replicas have to live with what they gossip.
+/// A run long enough for the cost of gossip to show.
 const LONG: &str = "virtual, in turn, a long run";
 
-/// Its operations.
+/// Number of its operations.
 const LONG_RUN: u64 = 10 * OPERATIONS;
 
 pub(super) fn jobs(size: &Size) -> Vec<Batch> {

@@ -1,4 +1,4 @@
-//! Who wants the processor of the file service, and a file server that is not in `server`.
+//! Competitors for the processor of the file service, and a file server that is not in `server`.
 
 use super::{Lab, wasm};
 use crate::files::Files;
@@ -11,30 +11,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What competitors do.
+/// Work of competitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The paper's: a second of sleep, a million turns of a loop, again and again.
+    /// The paper's: a second of sleep and a million iterations of a loop, repeated.
     Sleep,
-    /// Nothing but counting.
+    /// A counting loop.
     Spin,
-    /// Reading all files of a directory.
+    /// Reads all files of a directory, repeatedly.
     Scan,
 }
 
-/// As what they run.
+/// Form of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Storelet,
     Process(Class),
 }
 
-/// Rights of competing processes to the processor; the server has the usual ones.
+/// Scheduling class of competing processes; the server has the default one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// As the server.
+    /// The server's class.
     Usual,
-    /// Nice 19, as the threads that run storelets.
+    /// Nice 19, that of the threads that run storelets.
     Nice,
     /// `SCHED_IDLE`.
     Idle,
@@ -42,7 +42,7 @@ pub(super) enum Class {
     Shares,
 }
 
-/// Which server they are beside.
+/// Server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     Ours,
@@ -73,7 +73,8 @@ impl Service {
     }
 }
 
-/// nfs-ganesha with its 9P2000.L front alone: the same protocol as the others, and no portmapper.
+/// nfs-ganesha with its 9P2000.L front end alone: the same protocol as the others, and no
+/// portmapper.
 pub(super) struct Ganesha {
     port: u16,
     child: Child,
@@ -114,25 +115,25 @@ impl Ganesha {
 
 impl Drop for Ganesha {
     fn drop(&mut self) {
-        // It serves only to read, and has nothing to put away.
+        // It serves read-only, so it has nothing to flush.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Those that are there; they end with this.
+/// Running competitors, which are killed on drop.
 pub(super) struct Competitors<'a> {
     form: Form,
     work: Work,
     port: u16,
-    /// What they scan.
+    /// Directory to scan.
     dir: &'a Path,
     core: Option<usize>,
     children: Vec<Child>,
 }
 
 impl<'a> Competitors<'a> {
-    /// None yet. The directory has one `scan` in it.
+    /// Returns an empty set. The directory contains one called `scan`.
     pub(super) fn new(
         (form, work): (Form, Work),
         port: u16,
@@ -142,7 +143,7 @@ impl<'a> Competitors<'a> {
         Competitors { form, work, port, dir, core, children: Vec::new() }
     }
 
-    /// Starts some or ends some until there are so many, and waits until these run.
+    /// Starts or ends competitors until there are `count`, and waits until they run.
     pub(super) fn become_many(&mut self, count: usize) -> Result<()> {
         for mut child in self.children.drain(count.min(self.children.len())..) {
             child.kill()?;
@@ -227,7 +228,7 @@ impl<'a> Competitors<'a> {
 impl Drop for Competitors<'_> {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // One that has ended by itself is no trouble.
+            // It may have exited by itself.
             let _ = child.kill();
         }
         for child in &mut self.children {
@@ -236,7 +237,7 @@ impl Drop for Competitors<'_> {
     }
 }
 
-/// A control group (version 1) with the smallest share of the processor; it stays empty afterwards.
+/// Returns a control group (version 1) with the smallest CPU share; it stays empty afterwards.
 fn shares_group() -> Result<PathBuf> {
     let group = PathBuf::from("/sys/fs/cgroup/cpu/upcall-competitors");
     if !group.exists() {
@@ -246,12 +247,12 @@ fn shares_group() -> Result<PathBuf> {
     Ok(group)
 }
 
-/// Whether control groups of version 1 can be made here.
+/// Returns whether control groups of version 1 can be created here.
 pub(super) fn has_groups() -> bool {
     shares_group().is_ok()
 }
 
-/// A command, bound to a processor.
+/// Returns a command pinned to a processor.
 fn on(core: Option<usize>, program: &str) -> Command {
     let Some(core) = core else { return Command::new(program) };
     let mut command = Command::new("taskset");

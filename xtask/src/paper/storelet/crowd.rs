@@ -1,9 +1,9 @@
 //! Figure 4: the rate of the file service beside competitors for its processor.
 //!
-//! The server and its competitors have one processor, who makes the load has the other, as the
-//! paper's client was another machine. Ours is there several times: with competitors as
-//! storelets, which is what the paper promises, and with the same programs as processes of the
-//! host, of several classes.
+//! The server and its competitors share one processor, and the load generator has the other, like
+//! the separate client machine in the paper. Ours appears several times: with competitors as
+//! storelets, which is the paper's promise, and with the same programs as host processes of several
+//! scheduling classes.
 
 use super::competitors::{Class, Competitors, Form, Peer, Service, Work, has_groups};
 use super::{Lab, spread};
@@ -18,24 +18,24 @@ use std::path::{Path, PathBuf};
 const FULL: &[usize] = &[0, 10, 25, 50, 100];
 const QUICK: &[usize] = &[0, 100];
 
-/// Files that are scanned, and their size.
+/// Number of scanned files, and their size.
 const FILES: usize = 50;
 const BYTES: usize = 64 << 10;
-/// What the load reads of.
+/// Size of the file read by the load, bytes.
 const READ_BYTES: usize = 32 << 20;
 
-/// Requests a second where the service is asked for less than it can alone. Beside a hundred
-/// processes that is already more than it can, and what it owes then is waited for.
+/// Open-loop rate, requests per second, below the capacity of an idle server. Beside a hundred
+/// processes it exceeds the capacity, and the backlog is awaited.
 const RATE: &str = "300";
-/// At once where it is asked for all it can.
+/// Concurrent requests in the closed loop, which saturates the server.
 const USERS: &str = "8";
 
-/// Share of its rate that the service must keep beside any number of hostile storelets, and how
-/// many times its p99 may be longer.
+/// Minimum share of its rate that the service keeps beside any number of hostile storelets, and
+/// maximum ratio of its p99.
 const KEPT: f64 = 0.95;
 const LONGER: f64 = 2.0;
 
-/// Who serves, and beside whom.
+/// A server and the form of its competitors.
 type Contest = (Peer, Form);
 
 const CONTESTS: [Contest; 7] = [
@@ -50,12 +50,12 @@ const CONTESTS: [Contest; 7] = [
 
 const WORKS: [Work; 3] = [Work::Sleep, Work::Spin, Work::Scan];
 
-/// What was measured of a contest with one kind of work: a list for each count of competitors, a
-/// figure for each round.
+/// Results of a contest with one kind of work: a list for each count of competitors, a figure for
+/// each round.
 struct Series {
     contest: Contest,
     work: Work,
-    /// I/Os a second, as many as it can.
+    /// Maximum I/Os per second.
     rates: Vec<Vec<f64>>,
     /// Response times at [`RATE`], µs.
     p50: Vec<Vec<f64>>,
@@ -112,8 +112,8 @@ fn ground(base: &Path) -> Result<PathBuf> {
     Ok(dir.canonicalize()?)
 }
 
-/// One round: more and more of them, as in the paper; or fewer and fewer, so that what comes first
-/// is not always the same.
+/// Measures one round: with a growing number of competitors, as in the paper, or with a falling
+/// one, so that the order is not always the same.
 fn once(
     lab: &Lab,
     series: &mut Series,
@@ -131,7 +131,7 @@ fn once(
         let words = ["--target", &target, "--aname", &aname, "--workers", "1", "--size", "4K"];
         instrument::run(&[&words[..], more].concat(), core(1))
     };
-    // Once for nothing, before anybody competes.
+    // A warm-up run, before the competitors.
     load(&["--users", USERS, "--seconds", closed])?;
     let mut order: Vec<(usize, usize)> = counts.iter().copied().enumerate().collect();
     if is_falling {

@@ -1,4 +1,4 @@
-//! Five jobs in three ways: on the host's files, over a mount, and beside the data.
+//! Five jobs, run in three ways: on the host's files, over a mount, and beside the data.
 
 use super::mount::{Client, Mount};
 use super::work::{self, Done, JOBS, Job};
@@ -14,14 +14,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How much faster than over a mount with 1 ms `find` has to be.
+/// Minimum speed-up of `find` over a mount with 1 ms delay.
 const FASTER: f64 = 200.0;
 
-/// A way between client and server.
+/// A link between client and server.
 struct Link {
     name: &'static str,
     delay: Duration,
-    /// Where `find` goes over the mount, and where jobs that read files go.
+    /// Directory of `find` over the mount, and directory of jobs that read files.
     find: &'static str,
     read: &'static str,
 }
@@ -41,11 +41,11 @@ const QUICK: [Link; 3] = [
     link("20 ms each way", 20, "kernel/time", "kernel/time"),
 ];
 
-/// A job that takes longer over a mount is ended.
+/// Timeout of a job over a mount.
 const MOUNT_MOST: Duration = Duration::from_secs(150);
 const LOCAL_MOST: Duration = Duration::from_secs(600);
 
-/// What was measured of a job over one link.
+/// Results of a job over one link.
 struct Row {
     link: &'static str,
     delay_ms: f64,
@@ -55,18 +55,18 @@ struct Row {
     over: Vec<Over>,
 }
 
-/// The same over a mount: of a part, and what follows from it for the whole.
+/// Result over a mount: of a part, extrapolated to the whole.
 struct Over {
     client: Client,
     part: &'static str,
-    /// Seconds; none if it was ended.
+    /// Duration, seconds; `None` after a timeout.
     took: Option<f64>,
-    /// How many times larger the whole is, in files.
+    /// Ratio of the whole to the part, in files.
     times: f64,
 }
 
 impl Over {
-    /// How long the whole takes, seconds; a lower bound if it was ended.
+    /// Returns the duration of the whole, seconds; a lower bound after a timeout.
     fn whole(&self) -> f64 {
         self.took.unwrap_or(MOUNT_MOST.as_secs_f64()) * self.times
     }
@@ -101,8 +101,8 @@ pub(super) fn measure(lab: &mut Lab) -> Result<()> {
     draw(lab, &rows)
 }
 
-/// `find` by Linux's own client in the virtual machine, over the link of 1 ms, beside the storelet
-/// over the same.
+/// Measures `find` by Linux's own client in the virtual machine, over the link of 1 ms, and the
+/// storelet over the same link.
 fn kernel(lab: &mut Lab, server: &Server, part: &str) -> Result<()> {
     lab.tell("find by Linux's 9P client in a virtual machine");
     apt::need(&[apt::VM])?;
@@ -140,7 +140,7 @@ fn kernel(lab: &mut Lab, server: &Server, part: &str) -> Result<()> {
 struct Places {
     tree: PathBuf,
     database: PathBuf,
-    /// How many files are where in the tree.
+    /// Number of files in each part of the tree.
     entries: BTreeMap<&'static str, f64>,
 }
 
@@ -155,7 +155,7 @@ fn row(lab: &Lab, places: &Places, link: &Link, job: Job) -> Result<Row> {
     let server = lab.serve(dir, None)?;
     let over = |port| if link.delay.is_zero() { Ok(port) } else { link::relay(port, link.delay) };
     let (ninep, http) = (over(server.ninep)?, over(server.http)?);
-    // Once for nothing: files come into the page cache, and the module is compiled.
+    // A warm-up run: it reads files into the page cache and compiles the module.
     let expected = local(job, dir, ".")?;
     work::beside(job, server.ninep, ".")?.same(&expected, "beside the data and locally")?;
     let rounds = match job {
@@ -302,7 +302,7 @@ fn whole(over: &Over) -> String {
     }
 }
 
-/// How many times as long the first took, round by round.
+/// Formats the ratios of the first to the second, round by round.
 fn ratios(local: &[f64], beside: &[f64]) -> String {
     let all: Vec<f64> = local.iter().zip(beside).map(|(local, own)| local / own).collect();
     spread(&all, &|ratio| format!("{ratio:.2}"))

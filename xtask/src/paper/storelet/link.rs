@@ -1,5 +1,5 @@
-//! A link with a delay: a relay for TCP that holds every byte for so long in each direction, keeps
-//! their order, and has all the bandwidth that the loopback interface has.
+//! A link with a delay: a TCP relay that holds every byte for this time in each direction, keeps
+//! their order, and has the full bandwidth of the loopback interface.
 
 use crate::bench::table::median;
 use anyhow::{Context, Result, ensure};
@@ -9,25 +9,25 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes of one piece, and pieces that may be on the way in a direction: at 20 ms this is three
-/// gigabytes a second.
+/// Bytes of a piece, and maximum number of pieces in flight in one direction: at 20 ms this is
+/// three gigabytes a second.
 const PIECE: usize = 64 << 10;
 const PIECES: usize = 1024;
 
-/// Messages there and back with which a link is looked at.
+/// Number of round trips that measure a link.
 const PINGS: usize = 300;
 
-/// Bytes, and when they are at the other end.
+/// Bytes, and the time of their delivery.
 type Piece = (Instant, Vec<u8>);
 
-/// Listens at a port and passes on to `to`; it stays as long as this process.
+/// Listens on a port and relays to `to`, until this process exits.
 pub(super) fn relay(to: u16, delay: Duration) -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("listen for a relay")?;
     let port = listener.local_addr()?.port();
     thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
-            // Who has hung up needs no relay: an error here ends that one connection.
+            // An error, such as a disconnect, ends that one connection.
             let _ = join(&client, &server, delay);
         }
     });
@@ -56,7 +56,7 @@ fn take(mut from: TcpStream, in_flight: &SyncSender<Piece>, delay: Duration) {
 }
 
 fn give(mut to: TcpStream, arrived: &Receiver<Piece>) {
-    // The kernel may wake us 50 µs late to spare itself work; without this it does.
+    // Without this the kernel may coalesce timers and wake up 50 µs late.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     while let Ok((due, piece)) = arrived.recv() {
@@ -68,14 +68,13 @@ fn give(mut to: TcpStream, arrived: &Receiver<Piece>) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// How long a message takes there and back, beyond what the link holds it: median and the one that
-/// 99 of 100 are below, microseconds.
+/// Round-trip time beyond the link's delay: median and 99th percentile, microseconds.
 pub(super) struct Accuracy {
     pub(super) median: f64,
     pub(super) p99: f64,
 }
 
-/// Sends messages through a relay to somebody who sends them back.
+/// Sends messages through a relay to an echo server.
 pub(super) fn accuracy(delay: Duration) -> Result<Accuracy> {
     let echo = TcpListener::bind(("127.0.0.1", 0))?;
     let port = relay(echo.local_addr()?.port(), delay)?;

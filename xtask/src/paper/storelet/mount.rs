@@ -1,5 +1,5 @@
-//! Mounts by FUSE clients that nobody here wrote: rclone of Debian, which speaks HTTP, and mount9p
-//! of the Go module go9p, which speaks 9P2000. The kernel of this machine need not know 9P or NFS.
+//! Mounts by third-party FUSE clients: rclone of Debian, over HTTP, and mount9p of the Go module
+//! go9p, over 9P2000. The kernel of this machine need not support 9P or NFS.
 
 use crate::conformance::mount9p;
 use crate::sh;
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Who mounts.
+/// FUSE client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Client {
-    /// Asks for a page for each directory and for the head of each file.
+    /// Fetches a page for each directory and the head of each file.
     Rclone,
-    /// Reads directories by 9P2000. What it reads of files larger than a message is not what is
-    /// in them, so it only finds.
+    /// Reads directories over 9P2000. It returns wrong data for files larger than a message, so it
+    /// is used by `find` only.
     Mount9p,
 }
 
@@ -27,14 +27,14 @@ impl Client {
     }
 }
 
-/// A mount; it is gone with this.
+/// A mount, unmounted on drop.
 pub(super) struct Mount {
     place: PathBuf,
     child: Child,
 }
 
 impl Mount {
-    /// Mounts what is served at a port. Nothing is remembered from a mount before.
+    /// Mounts the server at a port, without caches of an earlier mount.
     pub(super) fn of(client: Client, port: u16, place: &Path) -> Result<Mount> {
         std::fs::create_dir_all(place)?;
         let mut command = match client {
@@ -76,7 +76,7 @@ impl Drop for Mount {
     fn drop(&mut self) {
         let begun = Instant::now();
         while self.is_there() && begun.elapsed() < Duration::from_secs(10) {
-            // Somebody who was ended may still be leaving it.
+            // A killed process may still have files open in it.
             let _ = sh::read(sh::cmd("fusermount3", &["-u", "-q"]).arg(&self.place));
             std::thread::sleep(Duration::from_millis(10));
         }

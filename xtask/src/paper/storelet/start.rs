@@ -1,4 +1,4 @@
-//! How long a storelet takes to begin, and what its code costs beside native code.
+//! Start-up time of a storelet, and the cost of its code relative to native code.
 
 use super::{Lab, seconds, spread, wasm};
 use crate::bench::table::median;
@@ -12,13 +12,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// From the request to the first instruction, where the module is known, µs.
+/// Goal: time from the request to the first instruction of a cached module, µs.
 const START_US: f64 = 200.0;
 
-/// What is started, with which argument: small, in Go, and large.
+/// Modules started, with their arguments: small, in Go, and large.
 const STARTED: [(&str, &str); 3] = [("find", "/"), ("sums", "/"), ("rg", "--version")];
 
-/// What is compared with its native form: programs and arguments.
+/// Programs compared with their native builds, and their arguments.
 const COMPARED: [(&str, &[&str]); 3] =
     [("wc", &["."]), ("rg", &["-c", "-j1", "--no-ignore", "the", "."]), ("sums", &["."])];
 
@@ -32,7 +32,7 @@ pub(super) fn measure(lab: &mut Lab) -> Result<()> {
 }
 
 fn starts(lab: &mut Lab, dir: &Path) -> Result<()> {
-    // Nothing was compiled for this server before.
+    // The cache of this server is empty.
     let server = lab.serve_with("cache-of-starts", dir, None)?;
     lab.text += "\n## Start\n\nFrom the request to the first instruction, as the server reports \
                  it, one after the other; the module is known but for the first time, when it is \
@@ -81,7 +81,7 @@ fn compared(lab: &mut Lab, tree: &Path) -> Result<()> {
         lab.tell(&format!("{name} and native"));
         let program = guests::native(name)?.display().to_string();
         let (mut natives, mut owns, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
-        // The first round is for nothing: files come into the page cache.
+        // The first round is a warm-up: it reads files into the page cache.
         for round in 0..=lab.of(3, 1) {
             let begun = Instant::now();
             let mut command = sh::cmd(&program, args);
@@ -109,7 +109,7 @@ fn compared(lab: &mut Lab, tree: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether both said the same lines, in whatever order they found the files.
+/// Checks that both printed the same lines, in any order.
 fn same(name: &str, native: &[u8], own: &[u8]) -> Result<()> {
     let lines = |said: &[u8]| {
         let text = String::from_utf8_lossy(said);
@@ -128,7 +128,7 @@ fn same(name: &str, native: &[u8], own: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What came of a run.
+/// Result of a run.
 struct Ran {
     seconds: f64,
     report: Value,

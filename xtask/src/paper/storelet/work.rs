@@ -1,4 +1,4 @@
-//! The jobs: each as a command on files, and as a program for the server.
+//! The jobs: each as a command on files, and as a storelet.
 
 use super::wasm;
 use crate::{guests, sh};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The word that is looked for: it stands in a few places below `kernel/time`.
+/// Word to search: it occurs in a few places below `kernel/time`.
 const WORD: &str = "do_setitimer";
 
 /// Rows of the database.
@@ -20,15 +20,15 @@ const QUERY: &str = "pragma temp_store = memory; \
 /// A job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
-    /// By the name of a file.
+    /// Finds a file by name.
     Find,
-    /// For a word.
+    /// Searches for a word.
     Grep,
-    /// Lines, words, bytes of every file.
+    /// Counts lines, words and bytes of every file.
     Count,
-    /// SHA-256 of every file.
+    /// Computes SHA-256 of every file.
     Sums,
-    /// A query that reads all of a table.
+    /// Runs a query with a full table scan.
     Query,
 }
 
@@ -45,7 +45,7 @@ impl Job {
         }
     }
 
-    /// The local command, for a shell in the directory; `part` is a directory in it.
+    /// Returns the local command, for a shell in the directory; `part` is a directory in it.
     fn local(self, part: &str) -> Result<String> {
         let program = |name| guests::native(name).map(|path| path.display().to_string());
         Ok(match self {
@@ -59,7 +59,7 @@ impl Job {
         })
     }
 
-    /// The program of the server, and its arguments.
+    /// Returns the storelet and its arguments.
     fn guest(self, part: &str) -> (&'static str, Vec<String>) {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         match self {
@@ -71,7 +71,7 @@ impl Job {
         }
     }
 
-    /// What the local command is, for people.
+    /// Describes the local command.
     pub(super) fn locally(self) -> &'static str {
         match self {
             Job::Find => "GNU find",
@@ -83,14 +83,14 @@ impl Job {
     }
 }
 
-/// How long a command took, seconds, and what it said, its lines in order.
+/// Duration of a command, seconds, and its output, with sorted lines.
 pub(super) struct Done {
     pub(super) seconds: f64,
     pub(super) said: Vec<u8>,
 }
 
 impl Done {
-    /// Whether both said the same.
+    /// Checks that both printed the same.
     pub(super) fn same(&self, other: &Done, what: &str) -> Result<()> {
         if self.said == other.said {
             return Ok(());
@@ -111,7 +111,7 @@ impl Done {
     }
 }
 
-/// The local command in a directory; `None` if it took longer than `most`.
+/// Runs the local command in a directory; `None` if it took longer than `most`.
 pub(super) fn locally(job: Job, dir: &Path, part: &str, most: Duration) -> Result<Option<Done>> {
     let most = format!("{}", most.as_secs_f64());
     let mut command = Command::new("timeout");
@@ -124,7 +124,7 @@ pub(super) fn locally(job: Job, dir: &Path, part: &str, most: Duration) -> Resul
     }
 }
 
-/// The program beside the data.
+/// Runs the storelet.
 pub(super) fn beside(job: Job, port: u16, part: &str) -> Result<Done> {
     let (name, args) = job.guest(part);
     let mut command = Command::new(crate::server::binary());
@@ -135,7 +135,7 @@ pub(super) fn beside(job: Job, port: u16, part: &str) -> Result<Done> {
     Ok(done)
 }
 
-/// Runs to the end, its output into memory, its complaints to the terminal.
+/// Runs a command to its end, captures its output, and passes errors to the terminal.
 fn timed(command: &mut Command) -> Result<(Done, Option<i32>)> {
     command.env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::inherit());
     let begun = Instant::now();
@@ -146,8 +146,8 @@ fn timed(command: &mut Command) -> Result<(Done, Option<i32>)> {
     Ok((Done { seconds, said: lines.concat() }, output.status.code()))
 }
 
-/// What `rg -n WORD /` says as a storelet, and natively in the directory with `.`: the bytes,
-/// but for the dot in front of each path, in the order in which they come.
+/// Compares `rg -n WORD /` as a storelet with the native run on `.` in the directory: the same
+/// lines, except for the dot in front of each path.
 pub(super) fn search_from_the_root(dir: &Path, port: u16) -> Result<usize> {
     let mut command = Command::new(crate::server::binary());
     command.args(["run", &format!("127.0.0.1:{port}"), "--cpu", "10m", "--time", "20m"]);
@@ -158,7 +158,7 @@ pub(super) fn search_from_the_root(dir: &Path, port: u16) -> Result<usize> {
     let mut local: Vec<&str> = local.lines().map(|line| line.trim_start_matches('.')).collect();
     let mut beside: Vec<&str> = beside.lines().collect();
     if local != beside {
-        // Who lists a directory chooses the order.
+        // The order of files is that of directory listings.
         local.sort_unstable();
         beside.sort_unstable();
     }
@@ -166,7 +166,7 @@ pub(super) fn search_from_the_root(dir: &Path, port: u16) -> Result<usize> {
     Ok(beside.len())
 }
 
-/// Makes the database in a directory of its own.
+/// Creates the database in a directory of its own.
 pub(super) fn database(base: &Path) -> Result<PathBuf> {
     let dir = base.join("database");
     std::fs::create_dir_all(&dir)?;
@@ -182,7 +182,7 @@ pub(super) fn database(base: &Path) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// How many files are below each part, directories too.
+/// Returns the number of entries below each part, including directories.
 pub(super) fn entries(dir: &Path, parts: &[&'static str]) -> Result<BTreeMap<&'static str, f64>> {
     let count = |part: &&'static str| {
         let text = sh::read(sh::cmd("find", &[*part, "-printf", "x"]).current_dir(dir))?;
