@@ -1,4 +1,4 @@
-//! A bank: accounts, transfers by many threads, a snapshot, and a book of what happened.
+//! A bank: accounts, transfers by many threads, a snapshot, and a journal of the transfers.
 //!
 //! `cargo run -p embed --example bank`
 
@@ -63,7 +63,7 @@ fn main() -> Result<(), Error> {
     std::fs::remove_file(&path).map_err(|cause| Error::File { doing: "remove", path, cause })
 }
 
-/// Moves money from one account to the next, again and again.
+/// Moves money from one account to the next, repeatedly.
 fn work(volume: &Volume, accounts: Tree, book: Records, thread: usize, refused: &AtomicU64) {
     for turn in 0..TRANSFERS {
         let (from, to) = (NAMES[(thread + turn) % 6], NAMES[(thread + turn * 5 + 1) % 6]);
@@ -71,7 +71,7 @@ fn work(volume: &Volume, accounts: Tree, book: Records, thread: usize, refused: 
         if from == to {
             continue;
         }
-        // A transaction that would close a circle of waiting ones is done again from the start.
+        // A transaction rolled back because of a deadlock is retried from the start.
         let done = volume.transact(|transfer| {
             let money = accounts.get_for_update(transfer, from.as_bytes())?;
             let money = money.map_or(0, |bytes| number(&bytes));

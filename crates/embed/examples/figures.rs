@@ -1,4 +1,4 @@
-//! Quick figures of the embedded library on this machine.
+//! Quick benchmark of the embedded library on this machine.
 //!
 //! `cargo run --release -p embed --example figures [DIRECTORY]`
 #![allow(clippy::disallowed_methods, reason = "what is measured is time")]
@@ -82,7 +82,7 @@ fn commits(local: &Local, tree: Tree, keys: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The same from many threads, across the queue.
+/// Measures the same work from many threads, across the queue.
 fn across(path: &Path, options: &Options, tree: Tree) -> Result<(), Error> {
     let volume = Volume::open_with(path, options)?;
     let mut all = volume.scan(tree, b"", None);
@@ -124,7 +124,7 @@ fn say(what: &str, count: u64, start: Instant) {
     println!("{rate:>12.0} /s  {what}");
 }
 
-/// SplitMix64 (Steele et al., 2014): as good as needed here.
+/// SplitMix64 (Steele et al., 2014): sufficient for this purpose.
 struct Random(u64);
 
 impl Random {

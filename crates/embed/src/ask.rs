@@ -1,25 +1,25 @@
-//! What can be asked for: in a transaction, of a snapshot, or by itself.
+//! Calls on a volume: in a transaction, on a snapshot, or on their own.
 
 use crate::{Error, Tree};
 use store::transaction::{Call, Entry, Reply, Scan, Stretch};
 
-/// How many entries of a scan come at first, for who wants but a few; then each time twice as
-/// many, up to where the cost of asking does not count any more.
+/// Size of a scan's first batch, in entries, small for callers that need only a few. It doubles
+/// with each batch until the cost per call is negligible.
 const BATCH_MIN: usize = 32;
 const BATCH_MAX: usize = 2048;
 
-/// Somewhere calls are done: a [`crate::Volume`] or a [`crate::Local`] (each call by itself), a
+/// Target of calls: a [`crate::Volume`] or a [`crate::Local`] (each call on its own), a
 /// [`crate::Transaction`], a [`crate::Snapshot`].
 ///
-/// The methods with a body are short forms for what [`Tree`] does.
+/// The provided methods are shorthands for those of [`Tree`].
 pub trait Ask {
-    /// Does one thing and gives the answer.
+    /// Performs one call and returns its reply.
     ///
     /// # Errors
-    /// As the call's; `Closed`.
+    /// Those of the call; `Closed`.
     fn call(&self, call: Call) -> Result<Reply, Error>;
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -27,7 +27,7 @@ pub trait Ask {
         expect_value(self.call(tree.0.get(key))?)
     }
 
-    /// Gives a key a value.
+    /// Sets the value of a key.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -35,7 +35,7 @@ pub trait Ask {
         self.call(tree.0.put(key, value)).map(drop)
     }
 
-    /// Takes a key away, if it is there.
+    /// Removes a key, if present.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -43,9 +43,8 @@ pub trait Ask {
         self.call(tree.0.delete(key)).map(drop)
     }
 
-    /// Drops the table of that name, of whatever kind; whether there was one. Waits for who uses
-    /// it in a transaction; who uses it later is refused (`Dropped`). What it has is freed by and
-    /// by.
+    /// Drops the table of this name, of any kind; returns whether it existed. Waits for
+    /// transactions that use it; later uses are refused (`Dropped`). Its space is freed gradually.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -53,7 +52,7 @@ pub trait Ask {
         expect_found(self.call(Call::DropTable { name: name.as_bytes().to_vec() })?)
     }
 
-    /// Entries from a key on and before another, in order.
+    /// Returns an iterator over the entries from a key on and before another, in order.
     fn scan(&self, tree: Tree, from: &[u8], to: Option<&[u8]>) -> Entries<'_, Self>
     where
         Self: Sized,
@@ -62,19 +61,19 @@ pub trait Ask {
     }
 }
 
-/// A key and its value, where they stand in memory.
+/// A key and its value, borrowed.
 pub type Shown<'a> = (&'a [u8], &'a [u8]);
 
-/// Entries of a scan, fetched some hundreds at a time.
+/// Entries of a scan, fetched in batches of some hundreds.
 ///
-/// In a transaction and of a snapshot they are all of the same moment; else each batch is of its
-/// own. [`Entries::advance`] shows them where they are; as an iterator each is a copy.
+/// In a transaction and on a snapshot they are a consistent view; otherwise each batch is.
+/// [`Entries::advance`] borrows entries without a copy; as an iterator each is a copy.
 #[derive(Debug)]
 pub struct Entries<'a, A: Ask> {
     on: &'a A,
     scan: Scan,
     batch: Stretch,
-    /// How many come with the next batch.
+    /// Size of the next batch, in entries.
     next: usize,
     over: bool,
 }
@@ -84,14 +83,14 @@ impl<'a, A: Ask> Entries<'a, A> {
         Entries { on, scan, batch: Stretch::default(), next: BATCH_MIN, over: false }
     }
 
-    /// The same, the last one first. To be said before the first is taken.
+    /// Reverses the order. Must be called before the first entry is fetched.
     #[must_use]
     pub fn backwards(mut self) -> Entries<'a, A> {
         self.scan = self.scan.reversed();
         self
     }
 
-    /// The next entry; nothing is copied.
+    /// Returns the next entry without copying it.
     ///
     /// ```text
     /// let mut entries = tree.iter(&volume);
@@ -99,7 +98,7 @@ impl<'a, A: Ask> Entries<'a, A> {
     /// ```
     ///
     /// # Errors
-    /// As [`Ask::call`]; then there are no more.
+    /// Those of [`Ask::call`], after which there are no more entries.
     #[inline]
     pub fn advance(&mut self) -> Result<Option<Shown<'_>>, Error> {
         if self.batch.is_empty() {

@@ -1,4 +1,4 @@
-//! The clocks of the embedded library, and what is random.
+//! Clocks and randomness of the embedded library.
 #![allow(clippy::disallowed_methods, reason = "a driver is where the clocks are read")]
 
 use base::{Instant, Time};
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Counts from its own beginning.
+/// A monotonic clock, counting from its creation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: std::time::Instant,
@@ -17,20 +17,20 @@ impl Clock {
         Clock { start: std::time::Instant::now() }
     }
 
-    /// The current time; never goes back, and is never the very beginning.
+    /// Returns the current time, which never goes back and is never zero.
     pub(crate) fn now(&self) -> Instant {
         Instant(1) + self.start.elapsed()
     }
 }
 
-/// The date on the wall.
+/// Returns the wall-clock time.
 pub(crate) fn wall() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time { secs: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
 }
 
-/// A number that nobody can foresee. The journal believes batches that have the number of their
-/// volume: who writes what somebody else thought of must not be able to make one.
+/// Returns an unpredictable number. The journal accepts batches that carry the number of their
+/// volume: a caller that writes foreign data must not be able to forge one.
 pub(crate) fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use store::drive::{self, Disk};
 use store::{Config, Geometry, HEAD_BYTES, Superblock};
 
-/// How the beginning is read before the size of a block is known, bytes.
+/// Unit of reading the head before the block size is known, bytes.
 const HEAD_UNIT: usize = 4096;
 
 /// A volume's file. Clones are the same file.
@@ -20,17 +20,17 @@ pub struct FileDisk {
 }
 
 impl FileDisk {
-    /// Makes a file with an empty volume of so many bytes.
+    /// Creates a file with an empty volume of this many bytes.
     ///
     /// # Errors
-    /// Those of the file; `TooLarge` if the size makes no sense.
+    /// Those of the file; `TooLarge` if the size is invalid.
     pub fn create(path: &Path, bytes: u64) -> Result<FileDisk, Error> {
         let geometry = Geometry::for_bytes(bytes);
         geometry.layout().map_err(Error::volume(path))?;
         let file = VolumeFile::create(path).map_err(Error::file("create", path))?;
         let made = FileDisk::fill(file, &geometry, path);
         if made.is_err() {
-            // What is no volume is of no use to anybody; if it cannot be removed, it stays.
+            // A file without a volume is useless; if it cannot be removed, it stays.
             let _ = std::fs::remove_file(path);
         }
         made
@@ -45,7 +45,8 @@ impl FileDisk {
         Ok(disk)
     }
 
-    /// Opens the file of a volume; how the volume is kept, for so many bytes of memory.
+    /// Opens the file of a volume; returns the disk, and its configuration for this much memory,
+    /// bytes.
     ///
     /// # Errors
     /// Those of the file; `NotAVolume`, or `Damaged`.

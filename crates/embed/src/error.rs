@@ -1,27 +1,27 @@
-//! Why something failed: what was tried, the cause, and what can be done about it.
+//! Errors: the operation, the cause, and the next step.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use store::transaction::Failure;
 
-/// Why something failed.
+/// Error of an operation on a volume.
 #[derive(Debug)]
 pub enum Error {
-    /// The volume's file.
+    /// An operation on the volume's file failed.
     File {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// With which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why it failed.
+        /// Cause.
         cause: io::Error,
     },
-    /// The volume cannot be opened or made.
+    /// The volume cannot be opened or created.
     Volume {
-        /// In which file.
+        /// Path of its file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         cause: store::Error,
     },
     /// The request was refused or failed.
@@ -31,12 +31,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a transaction was chosen to go, so that others can: it can be tried again.
+    /// Returns whether the transaction was the victim of a deadlock, and can be retried.
     pub fn is_deadlock(&self) -> bool {
         matches!(self, Error::Refused(Failure::Store(store::Error::WouldDeadlock)))
     }
 
-    /// What can be done about it.
+    /// Returns the next step for the user.
     pub fn next_step(&self) -> &'static str {
         match self {
             Error::File { cause, .. } if cause.kind() == io::ErrorKind::WouldBlock => {

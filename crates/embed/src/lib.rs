@@ -1,21 +1,20 @@
 //! Volumes for programs: a crash-safe transactional store in a file, as a library.
 //!
-//! There are three ways to use a store, and they are the composition alternatives of the BUDS
-//! paper (§3):
+//! There are three ways to use a store, the composition alternatives of the BUDS paper (§3):
 //!
-//! | who you are | use | costs |
+//! | caller | use | cost |
 //! |---|---|---|
 //! | an automaton in the same thread | [`store::transaction::Engine`] | nothing |
 //! | a state machine in another thread | [`Service`], [`Client`] | a queue |
 //! | straight-line code, many threads | [`Volume`] | a queue and a sleep |
 //! | straight-line code, one thread | [`Local`] | nothing |
 //!
-//! A service takes requests from a bounded queue and puts completions into the port of each
-//! client; a volume asks, and sleeps until it is answered; a local volume owns its store, and has
-//! neither thread nor queue.
+//! A service takes requests from a bounded queue and delivers completions to the port of each
+//! client; a volume sends a request and sleeps until its completion; a local volume owns its store,
+//! and has neither thread nor queue.
 //!
-//! *In the same thread* one routes what comes out to where it belongs, in one `match`. Who needs
-//! neither locks nor transactions uses [`store::Store`] itself, as the file tree does.
+//! *In the same thread* the caller routes outputs to their destinations in one `match`. A caller
+//! that needs neither locks nor transactions uses [`store::Store`] itself, as the file tree does.
 //!
 //! ```text
 //! engine.request(now, ticket, request, &mut out);
@@ -29,7 +28,7 @@
 //! }
 //! ```
 //!
-//! *Blocking*, which is what most programs want:
+//! *Blocking*, which suits most programs:
 //!
 //! ```text
 //! let volume = Volume::create(Path::new("bank.volume"), 64 << 20)?;
@@ -45,11 +44,11 @@
 //! while let Some((name, money)) = all.advance()? { ... }  // shown where they are, not copied
 //! ```
 //!
-//! Whatever takes `on: &impl Ask` works by itself on a [`Volume`] or a [`Local`], inside a
-//! [`Transaction`], and on a [`Snapshot`]. A transaction that meets [`Error::is_deadlock`] is
-//! rolled back and tried again: [`Session::transact`] does that.
+//! Functions that take `on: &impl Ask` work on their own on a [`Volume`] or a [`Local`], inside a
+//! [`Transaction`], and on a [`Snapshot`]. A transaction that fails with [`Error::is_deadlock`] is
+//! rolled back and retried: [`Session::transact`] does that.
 //!
-//! `examples/bank.rs` is a program that uses most of it.
+//! `examples/bank.rs` demonstrates most of it.
 
 mod ask;
 mod clock;

@@ -1,7 +1,6 @@
-//! A volume for one thread: no other thread, no queue, nothing to wake.
+//! A volume for one thread: no other thread, no queue, no wake-ups.
 //!
-//! The thread does the operations on the disk itself. A read whose pages are in memory takes no
-//! more than the search.
+//! The thread performs the disk I/O itself. A read from cached pages costs only the search.
 
 use crate::clock::Clock;
 use crate::disk::FileDisk;
@@ -14,11 +13,11 @@ use store::drive::Driver;
 use store::transaction::{Call, On, Reply, Request};
 use store::{Config, Durability, View};
 
-/// An open volume of one thread. Clones are the same one.
+/// An open volume of one thread. Clones refer to the same volume.
 ///
-/// Transactions may overlap, but none waits for another: who would have to wait is refused
-/// (`WouldDeadlock`). When the last clone is gone without [`Session::close`], what was not durable
-/// is lost.
+/// Transactions may overlap, but none waits for another: one that would have to wait is refused
+/// (`WouldDeadlock`). When the last clone is dropped without [`Session::close`], changes that are
+/// not durable are lost.
 #[derive(Clone)]
 pub struct Local {
     inner: Rc<Inner>,
@@ -26,7 +25,7 @@ pub struct Local {
 }
 
 struct Inner {
-    /// `None`: it is closed.
+    /// `None` after a close.
     driver: RefCell<Option<Driver<FileDisk>>>,
     clock: Clock,
 }
@@ -38,10 +37,10 @@ impl fmt::Debug for Local {
 }
 
 impl Local {
-    /// Makes a volume of so many bytes in a new file, and opens it.
+    /// Creates a volume of this many bytes in a new file, and opens it.
     ///
     /// # Errors
-    /// Those of the file; `TooLarge` if the size makes no sense.
+    /// Those of the file; `TooLarge` if the size is invalid.
     pub fn create(path: &Path, bytes: u64, options: &Options) -> Result<Local, Error> {
         drop(FileDisk::create(path, bytes)?);
         Local::open(path, options)
@@ -60,14 +59,15 @@ impl Local {
         Ok(Local { inner: Rc::new(inner), durability: Durability::Durable })
     }
 
-    /// The same volume, where what happens by itself is acknowledged at once and durable soon.
+    /// Returns the same volume with weaker durability: calls on their own are acknowledged at once
+    /// and durable soon.
     #[must_use]
     pub fn soon(&self) -> Local {
         Local { inner: self.inner.clone(), durability: Durability::Soon }
     }
 
-    /// Shows the value of a key where it is, without a copy if it stands in a page. While it is
-    /// shown, the volume must not be used for anything else.
+    /// Passes the value of a key to `show`, without a copy if it is stored in a page. Meanwhile the
+    /// volume must not be used otherwise.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -89,8 +89,8 @@ impl Local {
         Ok(show(value.as_deref()))
     }
 
-    /// Does what is due: to be called now and then by who writes with [`Local::soon`] and then is
-    /// busy with something else for long.
+    /// Performs due work: to be called now and then by callers that write with [`Local::soon`] and
+    /// are then busy with other work for long.
     pub fn run(&self) {
         if let Some(driver) = &mut *self.inner.driver.borrow_mut() {
             driver.run(self.inner.clock.now());
@@ -110,7 +110,7 @@ impl Session for Local {
     }
 
     fn tell(&self, request: Request) {
-        // Nobody wants to know how it ended.
+        // The result is not needed.
         let _ = self.ask(request);
     }
 }

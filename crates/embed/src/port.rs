@@ -1,4 +1,4 @@
-//! Where the completions of one client arrive (BUDS §2.1, the completion port).
+//! Completion port of a client (BUDS §2.1).
 
 use crate::Error;
 use std::collections::VecDeque;
@@ -7,20 +7,21 @@ use std::thread::Thread;
 use store::Ticket;
 use store::transaction::Reply;
 
-/// An answer, and which request it is for.
+/// A reply, with the ticket of its request.
 pub type Completion = (Ticket, Result<Reply, Error>);
 
-/// Completions that nobody has looked at.
+/// Completions not yet received.
 #[derive(Debug, Default)]
 pub(crate) struct Port {
     arrived: Mutex<VecDeque<Completion>>,
     wake: Condvar,
-    /// Who is woken besides, if it parks instead of waiting here.
+    /// Thread to unpark, if the owner parks instead of waiting here.
     parked: Option<Thread>,
 }
 
 impl Port {
-    /// A port whose owner parks its thread, perhaps because it waits for other things too.
+    /// Returns a port whose owner parks its thread, for example because it also waits for other
+    /// events.
     pub(crate) fn of(parked: Thread) -> Port {
         Port { parked: Some(parked), ..Port::default() }
     }
@@ -33,7 +34,7 @@ impl Port {
         }
     }
 
-    /// The next completion; sleeps until there is one.
+    /// Returns the next completion, sleeping until there is one.
     pub(crate) fn wait(&self) -> Completion {
         let mut arrived = lock(&self.arrived);
         loop {
@@ -46,13 +47,13 @@ impl Port {
         }
     }
 
-    /// The next completion, if there is one.
+    /// Returns the next completion, if there is one.
     pub(crate) fn try_next(&self) -> Option<Completion> {
         lock(&self.arrived).pop_front()
     }
 }
 
-/// Nothing is done under these locks that could end in between.
+/// Locks a mutex, ignoring poison: no critical section can panic half-way.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The way into a service: requests of all clients, and what the disk has done.
+//! Input queue of a service: requests of all clients, and completions of the disk.
 
 use crate::Error;
 use crate::port::{Port, lock};
@@ -9,25 +9,25 @@ use std::time::Duration;
 use store::transaction::Request;
 use store::{IoDone, IoId, Ticket};
 
-/// Most requests that wait to be looked at; then clients wait to ask.
+/// Maximum number of queued requests; beyond it clients block.
 pub(crate) const QUEUE_MAX: usize = 1024;
 
-/// A request, and where its answer goes.
+/// A request, and the port for its completion.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) request: Request,
     pub(crate) ticket: Ticket,
-    /// `None`: nobody wants to know.
+    /// `None` if no completion is wanted.
     pub(crate) port: Option<Arc<Port>>,
 }
 
-/// What has arrived.
+/// Contents of the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Arrived {
     pub(crate) messages: VecDeque<Message>,
     pub(crate) done: Vec<(IoId, IoDone)>,
     ended: bool,
-    /// Whether the service sleeps.
+    /// Whether the service is asleep.
     asleep: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Adds a request; sleeps while the queue is full.
+    /// Adds a request, sleeping while the queue is full.
     pub(crate) fn push(&self, message: Message) -> Result<(), Error> {
         let mut arrived = lock(&self.arrived);
         while arrived.messages.len() >= QUEUE_MAX && !arrived.ended {
@@ -63,7 +63,7 @@ impl Queue {
         Ok(())
     }
 
-    /// An operation on the disk was done.
+    /// Adds the completion of a disk operation.
     pub(crate) fn push_done(&self, id: IoId, done: IoDone) {
         let mut arrived = lock(&self.arrived);
         arrived.done.push((id, done));
@@ -72,7 +72,7 @@ impl Queue {
         }
     }
 
-    /// Everything that has arrived; sleeps until something has, but not for longer than this.
+    /// Takes the whole contents, sleeping at most this long until there are any.
     pub(crate) fn take(&self, most: Option<Duration>) -> Arrived {
         let mut arrived = lock(&self.arrived);
         if arrived.is_empty() && most != Some(Duration::ZERO) {
@@ -96,12 +96,12 @@ impl Queue {
         mem::replace(&mut *arrived, Arrived { ended, ..Arrived::default() })
     }
 
-    /// Whether somebody wants something.
+    /// Returns whether the queue is not empty.
     pub(crate) fn has_arrived(&self) -> bool {
         !lock(&self.arrived).is_empty()
     }
 
-    /// Nothing is looked at any more; gives what is left.
+    /// Closes the queue and returns the remaining contents.
     pub(crate) fn end(&self) -> Arrived {
         let mut arrived = lock(&self.arrived);
         arrived.ended = true;

@@ -1,9 +1,9 @@
 //! The store behind a thread barrier: a bounded queue of requests, completions back.
 //!
-//! One thread owns the engine. It takes everything that has arrived as one turn, so the commits
-//! of all clients that came while the disk was busy share one write. Operations on the disk are
-//! done by other threads, unless there is but one client and nothing else to do: then it is done
-//! at once, which saves two changes of threads.
+//! One thread owns the engine. It takes the whole queue as one turn, so the commits of all clients
+//! that arrived while the disk was busy share one write. Disk operations are performed by other
+//! threads, unless there is only one client and nothing else to do: then they are performed inline,
+//! which saves two context switches.
 
 use crate::clock::Clock;
 use crate::disk::FileDisk;
@@ -25,7 +25,7 @@ pub struct Service {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// One user of a service: what it asks for, and a port where the answers arrive.
+/// One user of a service: it submits requests, and receives completions on its port.
 #[derive(Debug)]
 pub struct Client {
     queue: Arc<Queue>,
@@ -36,7 +36,7 @@ impl Service {
     /// Opens a volume and serves it.
     ///
     /// # Errors
-    /// Those of the file, of opening, and of starting threads.
+    /// Those of the file, of opening the volume, and of starting threads.
     pub fn open(path: &Path, options: &Options) -> Result<Service, Error> {
         let (disk, config) = FileDisk::open(path, !options.read_only, options.memory)?;
         let config = Config { accept_loss: options.accept_loss, ..config };
@@ -52,7 +52,7 @@ impl Service {
         let workers = Workers::start(&disk, &queue).map_err(Error::file(doing, path))?;
         let run = move || match Turns::open(disk, config, own, workers) {
             Ok(turns) => {
-                // Whoever opens waits for this.
+                // The opener waits for this.
                 let _ = opened.send(Ok(()));
                 turns.run();
             }
@@ -64,12 +64,13 @@ impl Service {
         Ok(service)
     }
 
-    /// A new client with a port of its own.
+    /// Returns a new client with a port of its own.
     pub fn client(&self) -> Client {
         Client { queue: self.queue.clone(), port: Arc::default() }
     }
 
-    /// The same, for a thread that parks instead of waiting at the port: completions unpark it.
+    /// Returns a client for a thread that parks instead of waiting at the port: completions unpark
+    /// it.
     pub fn parked_client(&self, thread: thread::Thread) -> Client {
         Client { queue: self.queue.clone(), port: Arc::new(Port::of(thread)) }
     }
@@ -80,20 +81,20 @@ impl Service {
 }
 
 impl Drop for Service {
-    /// Closes the volume, so that everything committed is durable.
+    /// Closes the volume, which makes everything committed durable.
     fn drop(&mut self) {
         let close = Message { request: Request::Close, ticket: Ticket(0), port: None };
-        // Then it is closed already.
+        // An error means that it is closed already.
         let _ = self.queue.push(close);
         if let Some(thread) = self.thread.take() {
-            // If it has panicked, it has said so.
+            // A panic of the thread was already reported.
             let _ = thread.join();
         }
     }
 }
 
 impl Client {
-    /// Asks for something; its completion will carry this ticket. Sleeps while the queue is full.
+    /// Submits a request; its completion carries this ticket. Sleeps while the queue is full.
     ///
     /// # Errors
     /// `Closed`.
@@ -101,19 +102,19 @@ impl Client {
         self.queue.push(Message { request, ticket, port: Some(self.port.clone()) })
     }
 
-    /// The next completion; sleeps until there is one. To be called only while something is
-    /// outstanding.
+    /// Returns the next completion, sleeping until there is one. Must be called only while a
+    /// request is outstanding.
     pub fn wait(&self) -> Completion {
         self.port.wait()
     }
 
-    /// The next completion, if there is one.
+    /// Returns the next completion, if there is one.
     pub fn try_next(&self) -> Option<Completion> {
         self.port.try_next()
     }
 }
 
-/// The thread's own.
+/// State of the thread.
 struct Turns {
     engine: Engine,
     disk: FileDisk,
@@ -122,15 +123,15 @@ struct Turns {
     clock: Clock,
     said: Vec<Output>,
     to_do: VecDeque<Io>,
-    /// Operations that the workers have.
+    /// Operations in progress at the workers.
     under_way: usize,
     next: u64,
-    /// The ticket of the request to close, and how that ended.
+    /// Ticket of the request to close, and its result.
     closing: Option<Ticket>,
     closed: Option<Result<Reply, Failure>>,
 }
 
-/// Who waits for what. However the thread ends, everybody is answered.
+/// Pending requests and their ports. However the thread ends, all of them are completed.
 struct Answers {
     queue: Arc<Queue>,
     waiting: BTreeMap<Ticket, (Option<Arc<Port>>, Ticket)>,
@@ -157,7 +158,7 @@ impl Drop for Answers {
 }
 
 impl Turns {
-    /// Opens the volume, in straight line: there are no clients yet.
+    /// Opens the volume in straight-line code: there are no clients yet.
     fn open(
         mut disk: FileDisk,
         config: Config,
@@ -220,7 +221,7 @@ impl Turns {
             self.under_way += self.to_do.len();
             self.to_do.drain(..).for_each(|io| self.workers.submit(io));
         }
-        // Whoever is told that the volume is closed may open it at once.
+        // A client that sees the volume closed may reopen it at once, so it is released first.
         let Turns { disk, workers, mut answers, closing, closed, .. } = self;
         drop((workers, disk));
         if let (Some(own), Some(result)) = (closing, closed) {
@@ -245,7 +246,7 @@ impl Turns {
         self.route();
     }
 
-    /// Sends what the engine said to where it belongs; whether the volume was opened.
+    /// Routes the engine's outputs; returns the result of opening the volume, if it is among them.
     fn route(&mut self) -> Option<Result<(), store::Error>> {
         let mut opened = None;
         for said in self.said.drain(..) {

@@ -1,22 +1,22 @@
-//! Transactions and snapshots, however the volume is reached.
+//! Transactions and snapshots, over either kind of volume.
 
 use crate::{Ask, Error, Hash, Raw, Records, Tree, Volume, clock};
 use base::Time;
 use store::transaction::{Call, On, Reply, Request, TransactionId};
 use store::{Durability, SnapshotId, Space, View};
 
-/// How often [`Session::transact`] tries.
+/// Maximum number of attempts of [`Session::transact`].
 pub const TRIES_MAX: u32 = 1000;
 
 /// An open volume: a [`Volume`] or a [`crate::Local`].
 pub trait Session: Ask + Clone {
-    /// Asks for something and waits for the answer.
+    /// Performs a request and waits for its reply.
     ///
     /// # Errors
-    /// As the request's; `Closed`.
+    /// Those of the request; `Closed`.
     fn ask(&self, request: Request) -> Result<Reply, Error>;
 
-    /// Asks for something and does not wait.
+    /// Sends a request without waiting.
     fn tell(&self, request: Request);
 
     /// Begins a transaction.
@@ -27,7 +27,7 @@ pub trait Session: Ask + Clone {
         begin(self, true)
     }
 
-    /// Begins a transaction that only reads: what it has seen does not change until it ends.
+    /// Begins a read-only transaction: data it has read does not change until it ends.
     ///
     /// # Errors
     /// As [`Session::ask`].
@@ -35,11 +35,11 @@ pub trait Session: Ask + Clone {
         begin(self, false)
     }
 
-    /// Does something in a transaction and commits it durably; all over again when it was chosen
-    /// to go because of a deadlock, at most [`TRIES_MAX`] times.
+    /// Runs `work` in a transaction and commits it durably; retries when it was the victim of a
+    /// deadlock, at most [`TRIES_MAX`] times.
     ///
     /// # Errors
-    /// As those of `work`, which is rolled back then, and of the commit.
+    /// Those of `work`, after which the transaction is rolled back, and of the commit.
     fn transact<T>(
         &self,
         work: impl Fn(&Transaction<Self>) -> Result<T, Error>,
@@ -61,15 +61,15 @@ pub trait Session: Ask + Clone {
         }
     }
 
-    /// The tree of that name, which is made if it is not there.
+    /// Returns the tree of this name, creating it if necessary.
     ///
     /// # Errors
-    /// `OtherKind`, and as [`Ask::call`]; so for the three below.
+    /// `OtherKind`, and those of [`Ask::call`]; likewise for the three below.
     fn tree(&self, name: &str) -> Result<Tree, Error> {
         Tree::open(self, name)
     }
 
-    /// The records of that name, which are made if they are not there.
+    /// Returns the records of this name, creating them if necessary.
     ///
     /// # Errors
     /// As [`Session::tree`].
@@ -77,7 +77,7 @@ pub trait Session: Ask + Clone {
         Records::open(self, name)
     }
 
-    /// The hash table of that name, which is made if it is not there.
+    /// Returns the hash table of this name, creating it if necessary.
     ///
     /// # Errors
     /// As [`Session::tree`].
@@ -85,7 +85,7 @@ pub trait Session: Ask + Clone {
         Hash::open(self, name)
     }
 
-    /// The raw objects of that name, which are made if they are not there.
+    /// Returns the raw objects of this name, creating them if necessary.
     ///
     /// # Errors
     /// As [`Session::tree`].
@@ -93,7 +93,7 @@ pub trait Session: Ask + Clone {
         Raw::open(self, name)
     }
 
-    /// Keeps everything as it is now under a name.
+    /// Takes a snapshot of the whole volume under a name.
     ///
     /// # Errors
     /// `Exists`, and as [`Session::ask`].
@@ -103,7 +103,7 @@ pub trait Session: Ask + Clone {
         self.at(name)
     }
 
-    /// What a snapshot keeps, to be read.
+    /// Returns the snapshot of this name, for reading.
     ///
     /// # Errors
     /// `NotFound`, and as [`Session::ask`].
@@ -114,7 +114,7 @@ pub trait Session: Ask + Clone {
         Ok(Snapshot { session: self.clone(), id, date })
     }
 
-    /// Gives a snapshot up.
+    /// Deletes a snapshot.
     ///
     /// # Errors
     /// `NotFound`, and as [`Session::ask`].
@@ -122,7 +122,7 @@ pub trait Session: Ask + Clone {
         self.ask(Request::DropSnapshot { name: name.as_bytes().to_vec() }).map(drop)
     }
 
-    /// Which snapshots there are: name, number, date.
+    /// Lists the snapshots: name, number, date.
     ///
     /// # Errors
     /// As [`Session::ask`].
@@ -135,12 +135,12 @@ pub trait Session: Ask + Clone {
     /// Waits until everything committed before is durable.
     ///
     /// # Errors
-    /// `DiskFailed`: nobody knows until the volume is opened again.
+    /// `DiskFailed`: whether it is durable is unknown until the volume is opened again.
     fn sync(&self) -> Result<(), Error> {
         self.ask(Request::Sync).map(drop)
     }
 
-    /// How full the volume is.
+    /// Returns the space used and available.
     ///
     /// # Errors
     /// As [`Session::ask`].
@@ -150,11 +150,11 @@ pub trait Session: Ask + Clone {
         Ok(space)
     }
 
-    /// Closes the volume for everybody, with everything committed durable. Transactions that are
-    /// open are rolled back.
+    /// Closes the volume for all users, and makes everything committed durable. Open transactions
+    /// are rolled back.
     ///
     /// # Errors
-    /// `DiskFailed`: what was acknowledged as durable is all the same.
+    /// `DiskFailed`: changes acknowledged as durable remain so.
     fn close(&self) -> Result<(), Error> {
         self.ask(Request::Close).map(drop)
     }
@@ -166,9 +166,9 @@ fn begin<S: Session>(session: &S, writable: bool) -> Result<Transaction<S>, Erro
     Ok(Transaction { session: session.clone(), id, over: false })
 }
 
-/// Several things that happen at once or not at all. It is rolled back when it is dropped.
+/// An atomic group of changes. It is rolled back when dropped.
 ///
-/// Others do not see what it writes until it commits, and cannot change what it has seen.
+/// Its writes are invisible to others until it commits, and others cannot change data it has read.
 #[derive(Debug)]
 pub struct Transaction<S: Session = Volume> {
     session: S,
@@ -177,20 +177,20 @@ pub struct Transaction<S: Session = Volume> {
 }
 
 impl<S: Session> Transaction<S> {
-    /// Makes everything that was written visible, all of it at once.
+    /// Makes all writes visible atomically.
     ///
     /// # Errors
-    /// `NoSpace`, `DiskFailed`. Before `DiskFailed` it may have become visible; else nothing was
-    /// written.
+    /// `NoSpace`, `DiskFailed`. After `DiskFailed` the writes may be visible; after other errors
+    /// nothing was written.
     pub fn commit(mut self, durability: Durability) -> Result<(), Error> {
         self.over = true;
         self.session.ask(Request::Commit { transaction: self.id, durability }).map(drop)
     }
 
-    /// Forgets what was written.
+    /// Discards the writes.
     ///
     /// # Errors
-    /// `Over` if it was over already.
+    /// `Over` if the transaction has ended already.
     pub fn rollback(mut self) -> Result<(), Error> {
         self.over = true;
         self.session.ask(Request::Rollback { transaction: self.id }).map(drop)
@@ -211,7 +211,8 @@ impl<S: Session> Drop for Transaction<S> {
     }
 }
 
-/// What a volume was at one moment. It is read without locks, and stays when this is dropped.
+/// A consistent view of a volume at one moment. It is read without locks, and is kept when this is
+/// dropped.
 #[derive(Clone, Debug)]
 pub struct Snapshot<S: Session = Volume> {
     session: S,
@@ -220,7 +221,7 @@ pub struct Snapshot<S: Session = Volume> {
 }
 
 impl<S: Session> Snapshot<S> {
-    /// When it was made.
+    /// Returns its creation time.
     pub fn date(&self) -> Time {
         self.date
     }

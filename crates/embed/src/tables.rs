@@ -1,6 +1,6 @@
-//! Tables of each kind: how the embedded library shows the store's access methods.
+//! Tables of each kind: the embedded library's interface to the store's access methods.
 //!
-//! A table is a number and costs nothing to copy; what it is used on is said with each use.
+//! A table is a number and costs nothing to copy; each use names the target it is used on.
 
 use crate::ask::{expect_found, expect_value};
 use crate::{Ask, Entries, Error};
@@ -9,23 +9,23 @@ use store::Table;
 use store::access::{Kind, hash, raw, record, tree};
 use store::transaction::{ANSWER_MAX, Call, Entry, Reply};
 
-/// Keys in order.
+/// An ordered map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree(pub(crate) tree::Tree);
 
-/// Values that have a number, which is never used again.
+/// Values with numbers that are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Records(record::Records);
 
-/// Keys of any length, in no order.
+/// An unordered map with keys of any length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hash(hash::Hash);
 
-/// Ranges of bytes in numbered objects.
+/// Numbered objects of bytes, accessed by ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw(raw::Raw);
 
-/// The number of the table of that name, which is made if it is not there.
+/// Returns the number of the table of this name, creating it if necessary.
 pub(crate) fn open(on: &impl Ask, name: &str, kind: Kind) -> Result<Table, Error> {
     let reply = on.call(Call::OpenTable { name: name.as_bytes().to_vec(), kind })?;
     let Reply::Table(table) = reply else { unreachable!("{reply:?} is no table") };
@@ -33,7 +33,7 @@ pub(crate) fn open(on: &impl Ask, name: &str, kind: Kind) -> Result<Table, Error
 }
 
 impl Tree {
-    /// The tree of that name. It is made if there is none and `on` may write.
+    /// Opens the tree of this name. It is created if it does not exist and `on` may write.
     ///
     /// # Errors
     /// `OtherKind`, and as [`Ask::call`].
@@ -41,7 +41,7 @@ impl Tree {
         open(on, name, Kind::Tree).map(|table| Tree(tree::Tree(table)))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -49,7 +49,8 @@ impl Tree {
         on.get(self, key)
     }
 
-    /// The value of a key that this transaction is going to write: others wait from now on.
+    /// Returns the value of a key that this transaction is going to write, and locks it
+    /// exclusively.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -57,7 +58,7 @@ impl Tree {
         expect_value(on.call(self.0.get_for_update(key))?)
     }
 
-    /// Gives a key a value.
+    /// Sets the value of a key.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -65,7 +66,7 @@ impl Tree {
         on.put(self, key, value)
     }
 
-    /// Gives many keys their values, all at once.
+    /// Sets the values of many keys atomically.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -79,7 +80,7 @@ impl Tree {
         on.call(Call::Apply(entries.into_iter().map(put).collect())).map(drop)
     }
 
-    /// Takes a key away, if it is there.
+    /// Removes a key, if present.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -87,24 +88,24 @@ impl Tree {
         on.delete(self, key)
     }
 
-    /// All entries, in order.
+    /// Returns an iterator over all entries, in order.
     pub fn iter<A: Ask>(self, on: &A) -> Entries<'_, A> {
         self.range(on, b"", None)
     }
 
-    /// Entries from a key on and before another; `None`: to the end.
+    /// Returns an iterator over the entries from a key on and before another; `None`: to the end.
     pub fn range<'a, A: Ask>(self, on: &'a A, from: &[u8], to: Option<&[u8]>) -> Entries<'a, A> {
         Entries::new(on, self.0.range(from, to))
     }
 
-    /// Entries whose keys begin like this.
+    /// Returns an iterator over the entries whose keys have this prefix.
     pub fn prefix<'a, A: Ask>(self, on: &'a A, prefix: &[u8]) -> Entries<'a, A> {
         Entries::new(on, self.0.prefix(prefix))
     }
 }
 
 impl Records {
-    /// The records of that name. They are made if there are none and `on` may write.
+    /// Opens the records of this name. They are created if they do not exist and `on` may write.
     ///
     /// # Errors
     /// `OtherKind`, and as [`Ask::call`].
@@ -112,7 +113,7 @@ impl Records {
         open(on, name, Kind::Records).map(|table| Records(record::Records(table)))
     }
 
-    /// A new record; its number.
+    /// Inserts a record and returns its number.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -122,7 +123,7 @@ impl Records {
         Ok(id)
     }
 
-    /// A record.
+    /// Returns a record.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -130,7 +131,7 @@ impl Records {
         expect_value(on.call(self.0.get(id))?)
     }
 
-    /// Gives a record another value; whether it was there.
+    /// Replaces the value of a record; returns whether it existed.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -138,7 +139,7 @@ impl Records {
         expect_found(on.call(self.0.update(id, value))?)
     }
 
-    /// Takes a record away, if it is there.
+    /// Removes a record, if present.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -146,7 +147,7 @@ impl Records {
         on.call(self.0.delete(id)).map(drop)
     }
 
-    /// All records from a number on, in order.
+    /// Returns an iterator over all records from a number on, in order.
     pub fn iter<A: Ask>(
         self,
         on: &A,
@@ -163,7 +164,7 @@ impl Records {
 }
 
 impl Hash {
-    /// The hash table of that name. It is made if there is none and `on` may write.
+    /// Opens the hash table of this name. It is created if it does not exist and `on` may write.
     ///
     /// # Errors
     /// `OtherKind`, and as [`Ask::call`].
@@ -171,7 +172,7 @@ impl Hash {
         open(on, name, Kind::Hash).map(|table| Hash(hash::Hash(table)))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -179,15 +180,16 @@ impl Hash {
         expect_value(on.call(self.0.get(key))?)
     }
 
-    /// Gives a key a value.
+    /// Sets the value of a key.
     ///
     /// # Errors
-    /// As [`Ask::call`]; `TooLarge` if key and value together are larger than a value may be.
+    /// Those of [`Ask::call`]; `TooLarge` if key and value together exceed the maximum size of a
+    /// value.
     pub fn put(self, on: &impl Ask, key: &[u8], value: &[u8]) -> Result<(), Error> {
         on.call(self.0.put(key, value)).map(drop)
     }
 
-    /// Takes a key away; whether it was there.
+    /// Removes a key; returns whether it was present.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -195,7 +197,7 @@ impl Hash {
         expect_found(on.call(self.0.delete(key))?)
     }
 
-    /// All entries, in no order that means anything.
+    /// Returns an iterator over all entries, in no particular order.
     pub fn iter<A: Ask>(self, on: &A) -> impl Iterator<Item = Result<Entry, Error>> {
         let mut entries = Entries::new(on, self.0.scan());
         iter::from_fn(move || {
@@ -206,7 +208,8 @@ impl Hash {
 }
 
 impl Raw {
-    /// The raw objects of that name. They are made if there are none and `on` may write.
+    /// Opens the raw objects of this name. They are created if they do not exist and `on` may
+    /// write.
     ///
     /// # Errors
     /// `OtherKind`, and as [`Ask::call`].
@@ -214,8 +217,8 @@ impl Raw {
         open(on, name, Kind::Raw).map(|table| Raw(raw::Raw(table)))
     }
 
-    /// So many bytes from an offset on, zeros where nothing was written. A large range outside of
-    /// a transaction is read in several steps.
+    /// Reads this many bytes from an offset on, with zeros in holes. A large range outside of a
+    /// transaction is read in several steps.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -237,7 +240,7 @@ impl Raw {
         Ok(bytes)
     }
 
-    /// Changes bytes from an offset on, at most as many as a transaction takes.
+    /// Writes bytes from an offset on, at most as many as fit a transaction.
     ///
     /// # Errors
     /// As [`Ask::call`].

@@ -1,4 +1,4 @@
-//! A volume for straight-line code on many threads: asks, and sleeps until it is answered.
+//! A volume for straight-line code on many threads: calls sleep until they complete.
 
 use crate::disk::FileDisk;
 use crate::port::Port;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use store::transaction::{Call, On, Reply, Request};
 use store::{Durability, Ticket, View};
 
-/// How a volume is opened.
+/// Options of opening a volume.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Memory for its blocks, bytes.
+    /// Memory for cached blocks, bytes.
     pub memory: usize,
-    /// Change nothing.
+    /// Whether the volume is opened read-only.
     pub read_only: bool,
-    /// Open it although the disk has lost acknowledged transactions.
+    /// Whether to open it although the disk has lost acknowledged transactions.
     pub accept_loss: bool,
 }
 
@@ -26,10 +26,10 @@ impl Default for Options {
     }
 }
 
-/// An open volume. Clones are the same one; it is closed when the last is gone.
+/// An open volume. Clones refer to the same volume; dropping the last one closes it.
 ///
-/// What is asked of it directly happens by itself, and is durable when it is answered; unless it
-/// is a [`Volume::soon`].
+/// Calls on the volume itself are transactions of their own, and are durable when they return,
+/// except on a [`Volume::soon`].
 #[derive(Clone, Debug)]
 pub struct Volume {
     service: Arc<Service>,
@@ -37,15 +37,15 @@ pub struct Volume {
 }
 
 thread_local! {
-    /// A thread that sleeps waits for one answer only.
+    /// A sleeping thread waits for one completion only.
     static PORT: Arc<Port> = Arc::default();
 }
 
 impl Volume {
-    /// Makes a volume of so many bytes in a new file, and opens it.
+    /// Creates a volume of this many bytes in a new file, and opens it.
     ///
     /// # Errors
-    /// Those of the file; `TooLarge` if the size makes no sense.
+    /// Those of the file; `TooLarge` if the size is invalid.
     pub fn create(path: &Path, bytes: u64) -> Result<Volume, Error> {
         drop(FileDisk::create(path, bytes)?);
         Volume::open(path)
@@ -59,7 +59,7 @@ impl Volume {
         Volume::open_with(path, &Options::default())
     }
 
-    /// The same, with other options.
+    /// Opens the volume with other options.
     ///
     /// # Errors
     /// As [`Volume::open`].
@@ -68,13 +68,14 @@ impl Volume {
         Ok(Volume { service, durability: Durability::Durable })
     }
 
-    /// The same volume, where what happens by itself is acknowledged at once and durable soon.
+    /// Returns the same volume with weaker durability: calls on their own are acknowledged at once
+    /// and durable soon.
     #[must_use]
     pub fn soon(&self) -> Volume {
         Volume { service: self.service.clone(), durability: Durability::Soon }
     }
 
-    /// The service behind it, for clients with a port of their own.
+    /// Returns the underlying service, for clients with a port of their own.
     pub fn service(&self) -> &Service {
         &self.service
     }
@@ -94,7 +95,7 @@ impl Session for Volume {
     }
 
     fn tell(&self, request: Request) {
-        // If the volume is closed there is nobody to tell.
+        // An error means that the volume is closed, so there is no recipient.
         let _ = self.queue().push(Message { request, ticket: Ticket(0), port: None });
     }
 }

@@ -1,4 +1,4 @@
-//! Threads that do operations on the disk, so that the service goes on meanwhile.
+//! Threads for disk operations, so that the service is not blocked by them.
 #![allow(clippy::disallowed_methods, reason = "a driver has threads of its own")]
 
 use crate::disk::FileDisk;
@@ -11,10 +11,10 @@ use std::thread::{self, JoinHandle};
 use store::Io;
 use store::drive;
 
-/// How many operations are done at a time.
+/// Number of concurrent operations.
 const WORKERS: usize = 4;
 
-/// What is to be done.
+/// Pending operations.
 #[derive(Debug, Default)]
 struct ToDo {
     operations: VecDeque<Io>,
@@ -27,7 +27,7 @@ struct Shared {
     wake: Condvar,
 }
 
-/// The threads. They end when this is dropped.
+/// The threads, which end on drop.
 #[derive(Debug)]
 pub(crate) struct Workers {
     shared: Arc<Shared>,
@@ -35,7 +35,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts threads that tell the queue what they have done.
+    /// Starts threads that report completions to the queue.
     pub(crate) fn start(disk: &FileDisk, queue: &Arc<Queue>) -> io::Result<Workers> {
         let mut workers = Workers { shared: Arc::default(), threads: Vec::new() };
         for _ in 0..WORKERS {
@@ -57,7 +57,7 @@ impl Drop for Workers {
         lock(&self.shared.to_do).over = true;
         self.shared.wake.notify_all();
         for thread in self.threads.drain(..) {
-            // One that has panicked has said so.
+            // A panic of the thread was already reported.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The tree access method and redb do the same things; they must say the same.
+//! Differential test: the tree access method against redb.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use base::rng::{Rng, seeded};
@@ -22,7 +22,7 @@ fn value(rng: &mut Rng) -> Vec<u8> {
     vec![rng.u8(..); length]
 }
 
-/// The entries that redb has in a range.
+/// Returns redb's entries in a range.
 fn model_range(
     table: &impl ReadableTable<&'static [u8], &'static [u8]>,
     from: &[u8],
@@ -39,7 +39,7 @@ fn model_range(
         .collect()
 }
 
-/// Where a scan may begin or end: anywhere, at a key that is there, or just behind one.
+/// Draws a bound of a scan: anywhere, at an existing key, or just behind one.
 fn bound(model: &impl ReadableTable<&'static [u8], &'static [u8]>, rng: &mut Rng) -> Vec<u8> {
     let one = key(rng);
     let there = model.range::<&[u8]>(&one[..]..).unwrap().next().map(|entry| entry.unwrap());
@@ -50,7 +50,7 @@ fn bound(model: &impl ReadableTable<&'static [u8], &'static [u8]>, rng: &mut Rng
     }
 }
 
-/// So many entries, as copies or shown where they are.
+/// Returns this many entries, as copies or borrowed.
 fn take(mut scan: Entries<'_, impl Ask>, limit: usize, copied: bool) -> Vec<Entry> {
     if copied {
         return scan.take(limit).collect::<Result<_, _>>().unwrap();
@@ -92,7 +92,7 @@ fn check(
     assert_eq!(tree.get(on, &one).unwrap(), expected);
 }
 
-/// One transaction in both, committed or rolled back in both.
+/// Runs one transaction on both, committed or rolled back on both.
 fn transaction(local: &Local, tree: Tree, database: &Database, rng: &mut Rng) {
     let ours: Transaction<Local> = local.begin().unwrap();
     let theirs = database.begin_write().unwrap();
@@ -135,7 +135,7 @@ fn a_tree_says_what_redb_says() {
         let theirs = database.begin_write().unwrap();
         theirs.open_table(TABLE).unwrap();
         theirs.commit().unwrap();
-        // So little memory that pages have to be fetched.
+        // Too little memory to cache all pages.
         let options = Options { memory: 600 << 10, ..Options::default() };
         let mut local = Local::create(&path, 64 << 20, &options).unwrap();
         let tree = local.tree("t").unwrap();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A file that is removed when the test ends.
+/// A file that is removed at the end of the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -37,8 +37,8 @@ fn balance(on: &impl Ask, tree: Tree, account: u64) -> Result<u64, Error> {
     Ok(number(&tree.get(on, &account.to_be_bytes())?.unwrap()))
 }
 
-/// Threads transfer in opposite directions and read before they write, so that there are
-/// deadlocks; the sum stays, also for those who look at everything meanwhile.
+/// Threads transfer in opposite directions and read before they write, which causes deadlocks; the
+/// sum is invariant, also for concurrent readers.
 #[test]
 fn money_stays_while_many_threads_transfer() {
     const ACCOUNTS: u64 = 8;
@@ -103,7 +103,7 @@ fn what_was_durable_is_there_after_a_drop_without_close() {
     let open = local.begin().unwrap();
     tree.put(&open, b"never", b"committed").unwrap();
     drop(local);
-    // A transaction holds the volume open.
+    // An open transaction keeps the volume open.
     let error = Local::open(&scratch.0, &options).unwrap_err();
     assert!(error.to_string().contains("somebody has the volume open"), "{error}");
     drop(open);
@@ -174,7 +174,7 @@ fn snapshots_stay_as_they_were() {
     assert!(tree.get(&snapshot, b"x").is_err() && volume.at("monday").is_err());
 }
 
-/// A client with a port: many requests at once, each answered once, in any order.
+/// A client with a port: many outstanding requests, each completed once, in any order.
 #[test]
 fn completions_come_to_the_port_of_who_asked() {
     let scratch = Scratch::new("ports");
@@ -222,11 +222,11 @@ fn errors_say_what_can_be_done() {
     volume.close().unwrap();
     assert!(text(tree.put(&volume, b"k", b"v").unwrap_err()).contains("open the volume again"));
     assert!(text(volume.begin().unwrap_err()).contains("open the volume again"));
-    // It is closed for everybody, and so it can be opened, by whoever likes.
+    // It is closed for all users, so it can be opened again.
     assert_eq!(tree.get(&Volume::open(&scratch.0).unwrap(), b"k").unwrap(), None);
 }
 
-/// A thread that is alone cannot wait for itself.
+/// A single thread cannot wait for itself.
 #[test]
 fn a_local_volume_refuses_what_would_wait() {
     let scratch = Scratch::new("alone");
@@ -246,8 +246,8 @@ fn a_local_volume_refuses_what_would_wait() {
     assert_eq!(tree.get(&again, b"key").unwrap().unwrap(), b"two");
 }
 
-/// A full volume can be emptied by dropping a table, and used again; also by who had it closed
-/// before all was taken away.
+/// A full volume can be emptied by dropping a table, and reused; also if it was closed before the
+/// space was freed.
 #[test]
 fn a_table_that_is_dropped_gives_its_space_back() {
     let scratch = Scratch::new("dropped-table");
@@ -266,7 +266,7 @@ fn a_table_that_is_dropped_gives_its_space_back() {
     let local = Local::open(&scratch.0, &Options::default()).unwrap();
     local.close().unwrap();
     let volume = Volume::open(&scratch.0).unwrap();
-    // What was dropped is taken away in the background, at the pace of the machine.
+    // The space of a dropped table is freed in the background.
     let again = (0_u64..).find_map(|_| {
         volume.sync().unwrap();
         volume.drop_table("again").unwrap();
