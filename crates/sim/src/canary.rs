@@ -1,7 +1,8 @@
-//! Canaries: mistakes planted on purpose, which the simulation must find.
+//! Canaries: errors planted on purpose, which the simulation must detect.
 //!
-//! Each is something between the node and the world that the node could have done itself: mixing
-//! up two answers, losing a byte, a write, a file. A judge that does not notice is no judge.
+//! Each sits between the node and the world and does something that a faulty node could have done:
+//! swapping two results, losing a byte, a write, a file. A checker that detects none of them checks
+//! nothing.
 
 use crate::params::Params;
 use crate::run::{attempt, run_with};
@@ -13,27 +14,27 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 
-/// A mistake.
+/// A planted error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// A read gets the bytes of the one before.
+    /// A read returns the bytes of the previous one.
     MixReads,
     /// A read loses its last byte.
     DropByte,
-    /// A write is acknowledged and not done.
+    /// A write is acknowledged but not performed.
     LoseWrite,
-    /// Of two writes at once to one file, the later one writes zeros in its second half.
+    /// Of two concurrent writes to one file, the later one writes zeros in its second half.
     TearWrite,
     /// A file is never closed.
     LeakFile,
     /// A file is closed twice.
     CloseTwice,
-    /// An answer is sent twice.
+    /// A reply is sent twice.
     SayTwice,
 }
 
 impl Mistake {
-    /// Every mistake.
+    /// All planted errors.
     pub const ALL: [Mistake; 7] = [
         Mistake::MixReads,
         Mistake::DropByte,
@@ -45,20 +46,20 @@ impl Mistake {
     ];
 }
 
-/// One in so many occasions is spoilt.
+/// One of this number of occasions is affected.
 const RARITY: u32 = 7;
 
-/// A world that makes a mistake now and then.
+/// A world that plants errors.
 #[derive(Debug)]
 struct Saboteur {
     world: World,
     mistake: Mistake,
     occasions: u32,
-    /// Writes that were emptied, and what they should have written.
+    /// Emptied writes, and their original lengths.
     emptied: BTreeMap<OpId, u32>,
-    /// Files that are being written to, by the write.
+    /// Files with writes in flight, by operation.
     writing: BTreeMap<OpId, u64>,
-    /// What the last read gave.
+    /// Result of the last read.
     last: Buf,
 }
 
@@ -100,7 +101,7 @@ impl Reactor for Saboteur {
                 let inode = self.world.scene.disk.inode_of(file);
                 let meets = self.writing.values().any(|other| *other == inode) && data.len() > 1;
                 self.writing.insert(id, inode);
-                // Few writes meet, so all of them are spoilt.
+                // Few writes overlap, so all of those are affected.
                 let data = match meets && self.mistake == Mistake::TearWrite {
                     true => zero_half(&data),
                     false => data,
@@ -144,7 +145,7 @@ impl Reactor for Saboteur {
     }
 }
 
-/// The same data with zeros in its second half.
+/// Returns the same data with zeros in its second half.
 fn zero_half(data: &Buf) -> Buf {
     let mut bytes = data.to_vec();
     let half = bytes.len() / 2;
@@ -152,7 +153,7 @@ fn zero_half(data: &Buf) -> Buf {
     Buf::from(bytes)
 }
 
-/// Looks for a mistake; gives the number of seeds it took and what was found.
+/// Searches for a planted error; returns the number of seeds it took and the failure found.
 pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
     for seed in 1..=seeds {
         let params = Params::calm(seed);

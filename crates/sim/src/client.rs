@@ -1,4 +1,4 @@
-//! Simulated clients: they make requests and judge the answers.
+//! Simulated clients: they send requests and check the replies.
 
 pub mod editor;
 pub mod http;
@@ -14,23 +14,23 @@ use base::{Error, Instant};
 use std::fmt;
 use std::time::Duration;
 
-/// A client. Whatever it finds wrong, it panics with.
+/// A client. It panics on any violation.
 pub trait Client: fmt::Debug {
-    /// It wanted to be woken.
+    /// Handles a wake-up that it requested.
     fn wake(&mut self, io: &mut Io<'_>);
-    /// Bytes came.
+    /// Handles received bytes.
     fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]);
-    /// The connection has ended; what it did may still be under way.
+    /// Handles the end of the connection; its requests may still be in flight.
     fn ended(&mut self, io: &mut Io<'_>);
-    /// Nothing of it is under way any more.
+    /// Handles the completion of all its requests after the end of the connection.
     fn closed(&mut self, io: &mut Io<'_>);
-    /// The node has ended: a last look.
+    /// Performs the final checks after the node has ended.
     fn finish(&mut self, io: &mut Io<'_>);
-    /// Whether it has done what it wanted.
+    /// Returns whether it has completed its work.
     fn is_done(&self) -> bool;
 }
 
-/// Takes the whole 9P messages off what has come so far and comes now.
+/// Takes the whole 9P messages off the input received so far.
 pub(crate) fn whole_messages(input: &mut Vec<u8>, bytes: &[u8]) -> Vec<Vec<u8>> {
     input.extend_from_slice(bytes);
     let (mut messages, mut taken) = (Vec::new(), 0);
@@ -44,7 +44,7 @@ pub(crate) fn whole_messages(input: &mut Vec<u8>, bytes: &[u8]) -> Vec<Vec<u8>> 
     messages
 }
 
-/// What a client can do.
+/// Operations available to a client.
 #[derive(Debug)]
 pub struct Io<'a> {
     pub(crate) scene: &'a mut Scene,
@@ -52,68 +52,69 @@ pub struct Io<'a> {
 }
 
 impl Io<'_> {
-    /// The virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.scene.now()
     }
 
-    /// The source of choices.
+    /// Returns the random number generator.
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.scene.rng
     }
 
-    /// One of so many.
+    /// Returns true with probability 1/n; false if `n` is zero.
     pub fn one_in(&mut self, n: u32) -> bool {
         n > 0 && self.scene.rng.u32(..n) == 0
     }
 
-    /// The real contents of the simulated disk, for judges.
-    /// `None`: a volume is served, and what is in it shows only in what the server says.
+    /// Returns the real contents of the simulated disk, for checks. `None` if a volume is served,
+    /// whose contents are visible only through the server.
     pub fn disk(&self) -> Option<&Disk> {
         (!self.scene.params.volume).then_some(&self.scene.disk)
     }
 
-    /// Connects; `ended` and `closed` follow if the client is turned away.
+    /// Connects; `ended` and `closed` follow if the connection is refused.
     pub fn connect(&mut self, listener: Listener) -> bool {
         self.scene.connect(self.index, listener)
     }
 
-    /// Sends.
+    /// Sends bytes.
     pub fn send(&mut self, bytes: &[u8]) {
         self.scene.client_sends(self.index, bytes);
     }
 
-    /// Sends no more.
+    /// Shuts down sending.
     pub fn finish(&mut self) {
         self.scene.client_finishes(self.index);
     }
 
-    /// Breaks the connection.
+    /// Resets the connection.
     pub fn reset(&mut self) {
         self.scene.client_resets(self.index);
     }
 
-    /// Gives the connection up: nothing more is told of it, and the next can be made at once.
+    /// Abandons the connection: it causes no further events, and the next connection can be made at
+    /// once.
     pub fn abandon(&mut self) {
         self.scene.client_abandons(self.index);
     }
 
-    /// Asks to be woken.
+    /// Requests a wake-up.
     pub fn wake_in(&mut self, span: Duration) {
         self.scene.wake_in(self.index, span);
     }
 
-    /// Counts a request that was answered and judged.
+    /// Counts a request whose reply was checked.
     pub fn judged(&mut self) {
         self.scene.totals.requests += 1;
     }
 
-    /// Whether an error (this one) was injected since.
+    /// Returns whether an error (this one, if given) was injected since.
     pub fn was_injected(&self, since: Instant, error: Option<Error>) -> bool {
         self.scene.was_injected(since, error)
     }
 
-    /// Whether the node was asked to end.
+    /// Returns whether the node was asked to stop.
     pub fn is_stopped(&self) -> bool {
         self.scene.is_stopped()
     }

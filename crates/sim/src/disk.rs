@@ -1,9 +1,9 @@
-//! The simulated disk: an in-memory twin of a host directory, with the semantics of Linux.
+//! The simulated disk: an in-memory model of a host directory, with the semantics of Linux.
 //!
-//! Inodes, entries with stable cookies, hard and symbolic links, files that are open and have no
-//! name any more. A handle remembers the *entry* by which it was found (what the kernel calls a
-//! dentry), because that is what moving and removing a file "by handle" acts upon. Operations take
-//! effect at once here; latency, faults and order are the [`crate::world`]'s business.
+//! Inodes, entries with stable cookies, hard and symbolic links, files that are open but unlinked.
+//! A handle remembers the *entry* by which it was found (the kernel's dentry), because moving and
+//! removing a file "by handle" act on that. Operations take effect at once here; latency, faults
+//! and order belong to [`crate::world`].
 
 mod fetch;
 mod ops;
@@ -17,81 +17,81 @@ use base::op::{File, PathDone, PathOp};
 use base::{Access, Error, Kind, Name, Stat, Time};
 use std::collections::BTreeMap;
 
-/// What a large job takes of a processor, as it says, ns.
+/// Processor time that a large job reports, ns.
 pub(crate) const JOB_NS: u64 = 50_000;
 
-/// The number of the simulated device.
+/// Number of the simulated device.
 pub const DEVICE: u64 = 7;
-/// The inode of the served root.
+/// Inode of the served root.
 pub const ROOT: u64 = 1;
-/// Largest file, bytes (ext4's).
+/// Maximum size of a file, bytes (ext4's).
 pub const SIZE_MAX: u64 = 1 << 44;
 
-/// One file, whatever its kind.
+/// One file of any kind.
 #[derive(Clone, Debug, Default)]
 pub struct Inode {
-    /// What it is.
+    /// Kind of the file.
     pub kind: Kind,
     /// Permission bits.
     pub mode: u32,
-    /// How many names it has; for a directory, as Linux counts.
+    /// Number of links; for a directory, as counted by Linux.
     pub links: u32,
     /// Owner and group.
     pub owner: (u32, u32),
     /// Contents of a plain file.
     pub data: Sparse,
-    /// What a symbolic link says.
+    /// Target of a symbolic link.
     pub target: Vec<u8>,
     /// Extended attributes.
     pub attrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// For devices.
+    /// Device number, for devices.
     pub special: u64,
-    /// Last read, change of contents, change of attributes.
+    /// Times of access, modification and change of attributes.
     pub times: [Time; 3],
     /// Entries of a directory.
     pub entries: BTreeMap<Name, Place>,
     by_cookie: BTreeMap<u64, Name>,
     next_cookie: u64,
-    /// The directory above a directory.
+    /// Parent of a directory.
     parent: u64,
     /// The entry of a directory.
     dentry: u64,
-    /// It claims to be empty, as files of `/proc` do.
+    /// Whether it reports size zero, as files of `/proc` do.
     hides_size: bool,
-    /// Handles and open files on it.
+    /// Number of handles and open files.
     holds: u32,
 }
 
-/// What an entry leads to.
+/// Value of a directory entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Which file.
+    /// Inode number.
     pub inode: u64,
     dentry: u64,
     cookie: u64,
 }
 
-/// What a [`File`] stands for.
+/// Referent of a [`File`].
 #[derive(Clone, Copy, Debug)]
 struct Held {
     inode: u64,
     dentry: u64,
-    /// `None`: a mere handle.
+    /// `None` for a handle without access.
     access: Option<Access>,
 }
 
-/// A file or directory of the stage.
+/// A file or directory of the initial contents.
 #[derive(Clone, Debug)]
 pub struct Planted {
-    /// In which directory.
+    /// Inode of its directory.
     pub dir: u64,
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What it contains.
+    /// Its contents.
     pub data: Vec<u8>,
-    /// Which it is.
+    /// Its inode.
     pub inode: u64,
 }
 
@@ -100,7 +100,7 @@ pub struct Planted {
 pub struct Disk {
     inodes: BTreeMap<u64, Inode>,
     files: BTreeMap<u32, Held>,
-    /// Where each entry is at present.
+    /// Present location of each entry.
     dentries: BTreeMap<u64, (u64, Name)>,
     next_inode: u64,
     next_file: u32,
@@ -108,7 +108,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// An empty root.
+    /// Returns a disk with an empty root.
     pub fn new(now: Time) -> Disk {
         let root = Inode {
             kind: Kind::Directory,
@@ -128,35 +128,35 @@ impl Disk {
         }
     }
 
-    /// A handle for the root.
+    /// Returns a handle for the root.
     pub fn open_root(&mut self) -> File {
         self.hold(ROOT, 0, None)
     }
 
-    /// How many files and handles are open.
+    /// Returns the number of open files and handles.
     pub fn open_count(&self) -> usize {
         self.files.len()
     }
 
-    /// A file, if it exists (perhaps without a name).
+    /// Returns a file, if it exists (perhaps unlinked).
     pub fn inode(&self, inode: u64) -> Option<&Inode> {
         self.inodes.get(&inode)
     }
 
-    /// Whether this is a file or handle that has not been closed.
+    /// Returns whether this file or handle is open.
     pub fn is_open(&self, file: File) -> bool {
         self.files.contains_key(&file.0)
     }
 
-    /// Whether this is more than a handle.
+    /// Returns whether this file was opened with access.
     pub fn is_more_than_handle(&self, file: File) -> bool {
         self.files.get(&file.0).is_some_and(|held| held.access.is_some())
     }
 
-    /// Gives a file or handle back.
+    /// Closes a file or handle.
     ///
     /// # Panics
-    /// If it is not open: the node closed it twice, or made it up.
+    /// If it is not open: the node closed it twice, or invented it.
     pub fn close(&mut self, file: File) {
         let held = self.files.remove(&file.0);
         let held = held.unwrap_or_else(|| panic!("{file:?} is closed, but it is not open"));
@@ -164,10 +164,10 @@ impl Disk {
         self.collect(held.inode);
     }
 
-    /// Reads an open file.
+    /// Reads from an open file.
     ///
     /// # Errors
-    /// As `pread(2)`.
+    /// Those of `pread(2)`.
     pub fn read(&self, file: File, offset: u64, count: u32) -> Result<Vec<u8>, Error> {
         let held = self.held(file);
         let node = self.node(held.inode);
@@ -184,7 +184,7 @@ impl Disk {
     /// Writes to an open file.
     ///
     /// # Errors
-    /// As `pwrite(2)`.
+    /// Those of `pwrite(2)`.
     pub fn write(&mut self, now: Time, file: File, at: u64, data: &[u8]) -> Result<u32, Error> {
         let held = self.held(file);
         let Some(access) = held.access.filter(|access| access.write || access.append) else {
@@ -203,16 +203,16 @@ impl Disk {
         Ok(u32::try_from(data.len()).expect("one message"))
     }
 
-    /// The file behind an entry, for those who set the stage or judge.
+    /// Returns the file of an entry, for setup and checks.
     pub fn lookup(&self, dir: u64, name: &[u8]) -> Option<u64> {
         let name = Name::new(name).ok()?;
         Some(self.inodes.get(&dir)?.entries.get(&name)?.inode)
     }
 
-    /// Makes a file by the hand of God.
+    /// Creates a file out of band.
     ///
     /// # Panics
-    /// If the name is taken.
+    /// If the name exists.
     pub fn plant(&mut self, now: Time, dir: u64, name: &[u8], kind: Kind, data: &[u8]) -> u64 {
         let name = Name::new(name).expect("a name of the stage");
         assert!(!self.node(dir).entries.contains_key(&name), "{name} is taken");
@@ -225,7 +225,7 @@ impl Disk {
         inode
     }
 
-    /// Every file and directory there is, in the order in which they were made.
+    /// Returns every file and directory, in the order of their creation.
     pub fn planted(&self) -> Vec<Planted> {
         let mut all: Vec<Planted> = Vec::new();
         for (dir, node) in &self.inodes {
@@ -240,12 +240,12 @@ impl Disk {
         all
     }
 
-    /// Makes a file claim to be empty.
+    /// Makes a file report size zero.
     pub fn hide_size(&mut self, inode: u64) {
         self.node_mut(inode).hides_size = true;
     }
 
-    /// Removes a plain file by the hand of God.
+    /// Removes a plain file out of band.
     pub fn uproot(&mut self, now: Time, dir: u64, name: &[u8]) {
         let name = Name::new(name).expect("a name of the stage");
         let place = self.node(dir).entries.get(&name).copied();
@@ -275,8 +275,8 @@ impl Disk {
         File(file)
     }
 
-    /// Frees what nobody can reach. Directories stay: what was removed from them may still ask
-    /// for what is above.
+    /// Frees an unreachable file. Directories stay: open descendants may still look up their
+    /// parents.
     fn collect(&mut self, inode: u64) {
         let node = self.node(inode);
         if node.links == 0 && node.holds == 0 && node.kind != Kind::Directory {
@@ -284,7 +284,7 @@ impl Disk {
         }
     }
 
-    /// Makes an inode with a name; gives it and the entry.
+    /// Creates an inode with a name; returns it and its entry.
     fn make(&mut self, now: Time, dir: u64, name: &Name, kind: Kind, mode: u32) -> (u64, u64) {
         let inode = self.next_inode;
         self.next_inode += 1;
@@ -301,7 +301,7 @@ impl Disk {
         (inode, dentry)
     }
 
-    /// Makes a plain file that has no name.
+    /// Creates a plain file without a name.
     fn make_unnamed(&mut self, now: Time, mode: u32) -> u64 {
         let inode = self.next_inode;
         self.next_inode += 1;
@@ -310,7 +310,7 @@ impl Disk {
         inode
     }
 
-    /// Gives a file that has no name this one; its handles are found by it from now on.
+    /// Names an unnamed file; its handles refer to that entry from now on.
     fn name(&mut self, now: Time, dir: u64, name: &Name, inode: u64) {
         let dentry = self.enter(now, dir, name, inode, None);
         let unnamed = self.files.values_mut().filter(|held| held.inode == inode);
@@ -334,7 +334,7 @@ impl Disk {
         dentry
     }
 
-    /// Takes an entry out; what it led to keeps its other names and its holders.
+    /// Removes an entry; its file keeps its other names and its handles.
     fn leave(&mut self, now: Time, dir: u64, name: &Name, place: Place) {
         let node = self.node_mut(dir);
         node.entries.remove(name);
@@ -390,45 +390,46 @@ impl Inode {
     }
 }
 
-/// What judges need: a disk of their own that does what the real one should have done.
+/// Additions for checkers, which use a disk of their own as a model of the real one.
 impl Disk {
-    /// Chooses the number of the next inode, so that a judge's files bear the same ones.
+    /// Sets the number of the next inode, so that a checker's files have the real ones.
     pub fn choose_inode(&mut self, inode: u64) {
         self.next_inode = inode;
     }
 
-    /// Which file a handle is on.
+    /// Returns the inode of a handle.
     pub fn inode_of(&self, file: File) -> u64 {
         self.held(file).inode
     }
 
-    /// The entry by which a handle was found, if it is still there: directory and name.
+    /// Returns the entry by which a handle was found, if it still exists: directory and name.
     pub fn place_of(&self, file: File) -> Option<(u64, Name)> {
         self.dentries.get(&self.held(file).dentry).cloned()
     }
 
-    /// One more handle like this one.
+    /// Duplicates a handle.
     pub fn duplicate(&mut self, file: File) -> File {
         let held = self.held(file);
         self.hold(held.inode, held.dentry, None)
     }
 
-    /// The attributes of a file.
+    /// Returns the attributes of a file.
     pub fn attributes(&self, inode: u64) -> Option<Stat> {
         self.inodes.contains_key(&inode).then(|| self.stat(inode))
     }
 
-    /// The names in a directory, each with a number that is its own as long as it stays.
+    /// Returns the names in a directory, each with a number that identifies the entry.
     pub fn names(&self, dir: u64) -> BTreeMap<Name, u64> {
         let entries = self.node(dir).entries.iter();
         entries.map(|(name, place)| (name.clone(), place.dentry)).collect()
     }
 
-    /// How a file differs from the same one on another disk, besides dates; `None`: it does not.
+    /// Describes the difference of a file from the same one on another disk, except timestamps;
+    /// `None` if there is none.
     pub fn difference(&self, other: &Disk, inode: u64) -> Option<String> {
         let (one, two) = match (self.inode(inode), other.inode(inode)) {
             (Some(one), Some(two)) => (one, two),
-            // A file without a name may be held on one disk, and be gone on the other.
+            // An unlinked file may be referenced on one disk, and freed on the other.
             (Some(only), None) | (None, Some(only)) if only.links == 0 => return None,
             (one, two) => {
                 let there = (one.is_some(), two.is_some());
@@ -454,28 +455,28 @@ impl Disk {
 }
 
 impl Disk {
-    /// Takes a date for one that nobody knows.
+    /// Marks a timestamp as unknown.
     pub fn forget_date(&mut self, inode: u64, unknown: Time) {
         if let Some(node) = self.inodes.get_mut(&inode) {
             node.times[1] = unknown;
         }
     }
 
-    /// Where one step from a directory leads, if anywhere.
+    /// Returns the result of one step from a directory, if any.
     pub fn next(&self, dir: u64, name: &Name) -> Option<u64> {
         self.step(dir, name).ok().map(|(inode, _)| inode)
     }
 }
 
 impl Disk {
-    /// Where a write at `offset` lands.
+    /// Returns the position at which a write at `offset` takes effect.
     pub fn write_position(&self, file: File, offset: u64) -> u64 {
         let held = self.held(file);
         let appends = held.access.is_some_and(|access| access.append);
         if appends { self.node(held.inode).data.len() } else { offset }
     }
 
-    /// Where an operation makes a file.
+    /// Returns the directory and name where an operation creates a file.
     pub fn makes<'a>(&self, op: &'a PathOp) -> Option<(u64, &'a Name)> {
         match op {
             PathOp::Create { dir, name, .. }
@@ -486,7 +487,7 @@ impl Disk {
         }
     }
 
-    /// Closes what an operation opened, because nobody is going to hear of it.
+    /// Closes the files opened by an operation whose completion is not delivered.
     pub fn close_all(&mut self, done: &PathDone) {
         let files = match done {
             PathDone::Walked(_, Ok(file)) | PathDone::Opened(file, _) => vec![*file],

@@ -1,9 +1,9 @@
-//! Fuzzers: one line each in a table, one function each.
+//! Fuzzers: one table entry and one function each.
 //!
-//! A fuzzer's function makes one case from a generator, mostly something valid with a few things
-//! wrong, and panics if what it feeds does not hold its promises. The last ones must fail: they
-//! show that failures are noticed. The generator draws from a seed, or from bytes that libFuzzer
-//! chose (`bin/guided.rs`).
+//! A fuzzer's function builds one case from a generator, mostly a valid input with a few errors,
+//! and panics if the tested code breaks its contract. The last ones must fail: they prove that
+//! failures are detected. The generator draws from a seed, or from bytes chosen by libFuzzer
+//! (`bin/guided.rs`).
 
 mod images;
 mod letters;
@@ -21,24 +21,24 @@ use std::panic::catch_unwind;
 /// One fuzzer.
 #[derive(Clone, Copy, Debug)]
 pub struct Fuzzer {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What it feeds to what.
+    /// Its input and the tested code.
     pub about: &'static str,
-    /// Makes and judges one case.
+    /// Builds and checks one case.
     pub case: fn(&mut Rng),
     /// Whether it must fail.
     pub fails: Fails,
 }
 
-/// Which fuzzers must find a mistake in what is fed.
+/// Expected failure of a fuzzer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fails {
-    /// None of them: there is none that is known.
+    /// Must not fail.
     Never,
-    /// A guided one (`guided.rs`): seeds find it once in 2^40 cases.
+    /// Must fail if guided (`guided.rs`): seeds find the error once in 2^40 cases.
     Guided,
-    /// All of them.
+    /// Must fail.
     Always,
 }
 
@@ -166,16 +166,16 @@ pub const FUZZERS: &[Fuzzer] = &[
     },
 ];
 
-/// What came of one fuzzer.
+/// Result of one fuzzer.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// Cases made.
+    /// Number of cases.
     pub cases: u64,
-    /// The seed of the case that failed.
+    /// Seed of the failed case.
     pub failed: Option<u64>,
 }
 
-/// Runs a fuzzer from a seed on, until `go_on` says no or a case fails.
+/// Runs a fuzzer from a seed on, until `go_on` returns false or a case fails.
 pub fn fuzz(fuzzer: &Fuzzer, seed: u64, mut go_on: impl FnMut(u64) -> bool) -> Verdict {
     let mut cases = 0;
     while go_on(cases) {

@@ -1,4 +1,4 @@
-//! One process in the world: a node, and what it holds of the world.
+//! One process in the world: a node and its resources.
 
 use crate::world::{Host as Number, World, brought, name_op, own_op};
 use base::op::{Event, File, Listener, Op};
@@ -12,50 +12,50 @@ pub(crate) struct Host {
     pub(crate) node: Node,
     pub(crate) number: Number,
     pub(crate) listeners: Vec<Listener>,
-    /// Files and handles that it has open.
+    /// Its open files and handles.
     pub(crate) files: BTreeSet<File>,
     events: Vec<Event>,
     is_new: bool,
 }
 
 impl Host {
-    /// A process that has not had a turn yet.
+    /// Returns a process before its first turn.
     pub(crate) fn new(node: Node, number: u16, listeners: Vec<Listener>) -> Host {
         let (files, events) = (BTreeSet::new(), Vec::new());
         Host { node, number: Number(number), listeners, files, events, is_new: true }
     }
 
-    /// Takes an event of its own.
+    /// Queues an event for it.
     pub(crate) fn take(&mut self, event: Event) {
         self.files.extend(brought(&event.done));
         let id = if event.id == base::op::OpId::UNASKED { event.id } else { own_op(event.id) };
         self.events.push(Event { id, ..event });
     }
 
-    /// What it was told and has not looked at.
+    /// Returns events queued and not delivered.
     pub(crate) fn untold(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// Whether it has something to do.
+    /// Returns whether it has work.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         let due = self.node.deadline().is_some_and(|at| at <= now);
         !self.node.is_over() && (self.is_new || due || !self.events.is_empty())
     }
 
-    /// When it is due if nothing happens.
+    /// Returns the time of its next turn without further events.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if self.node.is_over() { None } else { self.node.deadline() }
     }
 
-    /// When it has something to do next, if it can do nothing until then.
+    /// Returns the time of its next turn, if it cannot run before `until`.
     pub(crate) fn deadline_after(&self, until: Instant) -> Option<Instant> {
         let waits = !self.node.is_over() && (self.is_new || !self.events.is_empty());
         let at = if waits { Some(until) } else { self.deadline() };
         at.map(|at| at.max(until))
     }
 
-    /// One turn; `change` sees what it asks for, and may ask for something else, or nothing.
+    /// Performs one turn; `change` sees each submitted operation, and may replace or drop it.
     pub(crate) fn turn(
         &mut self,
         world: &mut World,
@@ -76,7 +76,7 @@ impl Host {
         }
     }
 
-    /// An operation with its id in the world.
+    /// Returns an operation with its id in the world.
     fn named(&self, mut op: Op) -> Op {
         match &mut op {
             Op::Accept { id, .. }

@@ -1,10 +1,10 @@
 //! The whole mux: a node whose name space joins several other nodes, in one world.
 //!
-//! Servers die and begin anew, are cut off, stand still, lose their connections, and lie, each on
-//! its own. Clients of the mux know the joined tree ([`space`]) and what happened to whom
-//! ([`chart`]), and judge every answer: which file each name leads to, what is listed, every byte,
-//! which errors are due to what, and how long it took. Requests that touch no server in trouble are
-//! answered as promptly as ever.
+//! Servers crash and restart, are partitioned, freeze, lose their connections, and lie, each on its
+//! own. Clients of the mux know the joined tree ([`space`]) and the troubles of each server
+//! ([`chart`]), and check every reply: the file of each name, listings, every byte, the cause of
+//! each error, and response times. Requests that touch no server in trouble get their replies as
+//! promptly as ever.
 
 mod build;
 pub mod canary;
@@ -22,7 +22,7 @@ pub use params::Params;
 use crate::run::Outcome;
 use crate::trace::Show;
 
-/// Runs a seed; panics with whatever is wrong.
+/// Runs a seed; panics on any failure.
 pub fn run(params: &Params, show: Show) -> Outcome {
     town::run(params, show, None)
 }

@@ -1,17 +1,17 @@
-//! The simulated twin of the real world, and judges who find what the server does wrong.
+//! The simulated world, and checkers that find the server's errors.
 //!
 //! [`world::World`] is the third reactor: virtual time, a disk and a network in memory, faults
-//! drawn from a seed. In it the whole node runs with simulated [`client`]s, who know what each
-//! answer must be. The same seed gives the same run to the byte.
+//! drawn from a seed. The whole node runs in it with simulated [`client`]s that predict every
+//! reply. The same seed gives the same run to the byte.
 //!
-//! - [`params`]: everything a run is made of, drawn from its seed.
+//! - [`params`]: all parameters of a run, drawn from its seed.
 //! - [`run`]: one run from beginning to end.
-//! - [`canary`]: planted mistakes, which must be found.
+//! - [`canary`]: planted errors, which must be detected.
 //! - [`fuzz`]: fuzzers of every decoder, and of whole sessions.
-//! - [`joined`]: a name space of several servers, each with troubles of its own.
-//! - [`replicas`]: servers with replicas of one service, and clients whom those do not trust.
-//! - [`storelets`]: programs of clients beside the data: home, workers, and whoever compiles.
-//! - [`volume`]: a store on a disk that fails in every way, with crashes between all operations.
+//! - [`joined`]: a namespace of several servers, each with troubles of its own.
+//! - [`replicas`]: servers with replicas of one service, and untrusted clients.
+//! - [`storelets`]: programs of clients beside the data: home, workers, and the compiler.
+//! - [`volume`]: a store on a failing disk, with crashes between any two operations.
 
 #![allow(
     clippy::wildcard_enum_match_arm,

@@ -9,11 +9,11 @@
 //! | `joined [--seed SEED] [--runs N] [--seconds N] [--trace]` | runs a mux of servers, 40 seeds |
 //! | `replicas [SEED] [--runs N] [--seconds N] [--trace]` | runs replicated services, 120 seeds |
 //! | `storelets [SEED] [--runs N] [--seconds N] [--trace]` | runs storelets, 100 seeds |
-//! | `canary` | plants mistakes and must find each |
+//! | `canary` | plants errors and must detect each |
 //! | `fuzz [NAME] [--seconds N] [--seed S]` | runs one fuzzer, or all |
-//! | `smoke`, `fuzz smoke` | all of it, for a moment |
+//! | `smoke`, `fuzz smoke` | everything, briefly |
 //!
-//! The last line is the sum: `N passed, N failed`; a failure prints what to paste before it.
+//! The last line is the total: `N passed, N failed`; before it a failure prints a line to paste.
 
 use sim::canary::{Mistake, hunt};
 use sim::fuzz::{FUZZERS, Fails, Fuzzer, fuzz};
@@ -30,24 +30,24 @@ use std::panic::{set_hook, take_hook};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// Seeds of a run that names none.
+/// Default number of seeds of a run.
 const RUNS: u64 = 200;
-/// Seeds of a run of volumes that names none.
+/// Default number of seeds of a run of volumes.
 const VOLUMES: u64 = 300;
-/// Seeds of a run of joined servers that names none.
+/// Default number of seeds of a run of joined servers.
 const JOINED: u64 = 40;
-/// Seeds of a run of replicated services that names none.
+/// Default number of seeds of a run of replicated services.
 const REPLICAS: u64 = 120;
-/// Seeds of a run of storelets that names none.
+/// Default number of seeds of a run of storelets.
 const STORELETS: u64 = 100;
-/// How long one world is looked at in the smoke, at most, seconds.
+/// Maximum time of one world in the smoke test, seconds.
 const SMOKE: u64 = 8;
-/// Seeds within which a canary must be found.
+/// Number of seeds within which a canary must be detected.
 const CANARY_SEEDS: u64 = 20;
-/// The same, for canaries in the store.
+/// Number of seeds within which a canary in the store must be detected.
 const VOLUME_CANARY_SEEDS: u64 = 200;
 
-/// The flags, and what is not a flag.
+/// Flags and positional arguments.
 #[derive(Debug, Default)]
 struct Options {
     words: Vec<String>,
@@ -155,8 +155,8 @@ fn sum(parts: &[(u64, u64)]) -> (u64, u64) {
     parts.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 
-/// All of it, for a moment: in two processes, for most machines have two processors, and a panic
-/// is told to the whole process.
+/// Runs everything briefly: in two processes, because most machines have two processors, and the
+/// panic hook is global to a process.
 fn smoke() -> Result<(u64, u64), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let part = &|name: &str| Command::new(&program).args(["smoke", name]).output();
@@ -282,7 +282,8 @@ fn replica_runs(options: &Options, first: u64, count: u64) -> (u64, u64) {
     scenario(options, ("replicas", "answers"), (first, count), one)
 }
 
-/// Runs a scenario with many seeds. `one` says what a seed's parameters are, and how to run it.
+/// Runs a scenario with many seeds. `one` returns the description of a seed's parameters, and a
+/// function that runs it.
 fn scenario<R: FnOnce() -> Outcome>(
     options: &Options,
     (name, what): (&str, &str),
@@ -345,7 +346,7 @@ fn determinism(seed: u64) -> (u64, u64) {
     }
 }
 
-/// Runs something that is expected to panic, without the noise.
+/// Runs a function that is expected to panic, without the panic message.
 fn quietly<T>(work: impl FnOnce() -> T) -> T {
     let hook = take_hook();
     set_hook(Box::new(|_| {}));
@@ -370,7 +371,7 @@ fn canary() -> (u64, u64) {
     sum(&parts)
 }
 
-/// Looks for each of these mistakes in a world, with so many seeds.
+/// Searches for each of these planted errors in a world, with this number of seeds.
 fn hunts<M: Copy + Debug>(
     world: &str,
     mistakes: &[M],
@@ -403,7 +404,7 @@ fn fuzzers(options: &Options, name: Option<&str>) -> Result<(u64, u64), String> 
     }
     let (mut passed, mut failed) = (0, 0);
     let first = options.seed.unwrap_or(1);
-    // A seed that was pasted is one case; without a time, a moment.
+    // A pasted seed is one case; the default is a few seconds.
     let only = (options.seed.is_some() && options.seconds.is_none()).then_some(1);
     let seconds = Some(options.seconds.unwrap_or(5));
     for fuzzer in chosen {

@@ -1,11 +1,11 @@
-//! Everything a run is made of, drawn from its seed before it begins.
+//! All parameters of a run, drawn from its seed before it begins.
 //!
 //! *Swarm*: each run enables a random subset of the faults and draws its own latencies and
 //! limits, so that rare combinations are met and some runs are calm.
 
 use base::rng::Rng;
 
-/// How often things go wrong, each out of 100,000 occasions.
+/// Fault rates, each per 100,000 occasions.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// A read fails with an I/O error.
@@ -34,24 +34,24 @@ pub struct Faults {
     pub stall: u32,
 }
 
-/// What is drawn.
+/// Parameters.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// From this.
+    /// The seed.
     pub seed: u64,
-    /// Latency of the disk: usual, and one in eight, microseconds.
+    /// Latency of the disk: usual, and in one of eight cases, microseconds.
     pub disk_us: (u64, u64),
-    /// Latency of the network at most, microseconds.
+    /// Maximum latency of the network, microseconds.
     pub net_us: u64,
-    /// How long a turn of the node takes at most, microseconds.
+    /// Maximum duration of a turn of the node, microseconds.
     pub turn_us: u64,
-    /// Most bytes that one receive gives.
+    /// Maximum number of bytes of one receive.
     pub piece_max: usize,
-    /// Most bytes on their way to a client that does not read.
+    /// Maximum number of bytes in flight to a client that does not read.
     pub window: usize,
-    /// Connections that wait to be accepted.
+    /// Backlog of connections waiting to be accepted.
     pub backlog: usize,
-    /// What goes wrong.
+    /// Fault rates.
     pub faults: Faults,
     /// Clients that speak 9P2000.L.
     pub linux: usize,
@@ -59,48 +59,48 @@ pub struct Params {
     pub plan9: usize,
     /// Clients that speak HTTP.
     pub http: usize,
-    /// Clients that change one file over HTTP under conditions.
+    /// Clients that change one file over HTTP conditionally.
     pub racers: usize,
     /// Clients that list a directory while it changes.
     pub listers: usize,
     /// Clients that edit one file together.
     pub editors: usize,
-    /// Most bytes of one of their writes.
+    /// Maximum number of bytes of one of their writes.
     pub edit_max: usize,
-    /// One in so many of their bursts is followed by a disconnect; zero: never.
+    /// One of this number of their bursts is followed by a disconnect; zero: never.
     pub edit_breaks: u32,
-    /// How many requests each client makes.
+    /// Requests of each client.
     pub requests: u32,
-    /// How many it may have outstanding.
+    /// Maximum outstanding requests of each client.
     pub outstanding: usize,
-    /// One in so many requests is followed by a disconnect; zero: never.
+    /// One of this number of requests is followed by a disconnect; zero: never.
     pub disconnect: u32,
-    /// One in so many messages is malformed; zero: never.
+    /// One of this number of messages is malformed; zero: never.
     pub malformed: u32,
-    /// Largest 9P message.
+    /// Maximum size of a 9P message, bytes.
     pub msize: u32,
-    /// Most calls under way on a connection.
+    /// Maximum number of concurrent calls on a connection.
     pub calls: usize,
-    /// Most bytes under way on a connection, and on all.
+    /// Maximum outstanding bytes of a connection, and of all.
     pub bytes: (usize, usize),
-    /// Most connections.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Entries that stay in the directory that changes.
+    /// Constant entries in the directory that changes.
     pub entries: usize,
-    /// Files have holes beyond 4 GiB.
+    /// Whether files have holes beyond 4 GiB.
     pub huge: bool,
-    /// The host's file system has no files without names.
+    /// Whether the host's file system lacks unnamed files.
     pub needs_names: bool,
-    /// What is served is a volume, and not a directory of the host.
+    /// Whether a volume is served instead of a directory of the host.
     pub volume: bool,
-    /// The node is asked to end in this turn, while the clients are still busy.
+    /// Turn in which the node is asked to stop, while the clients are still busy.
     pub stop_after: Option<u64>,
 }
 
-/// With so much memory for all connections nobody waits for any, bytes.
+/// Memory for all connections with which no request waits for memory, bytes.
 const MEMORY_ENOUGH: usize = 8 << 20;
 
-/// There are never so many clients.
+/// Number of connections that is never reached.
 const PLACES_ENOUGH: usize = 100;
 
 impl Params {
@@ -149,15 +149,15 @@ impl Params {
             volume: rng.u8(0..3) == 0,
         };
         if params.connections == 1 && params.window == 300 {
-            // Each waits for its place until all others are done, 6 KB a second or less each.
+            // Each waits for its connection until all others are done, at 6 KB a second or less.
             params.requests = params.requests.min(80);
         }
-        // A temporary file whose removal fails, or whose creation is said to have failed, stays.
+        // A temporary file stays if its removal fails, or its creation reports a failure.
         let Faults { path_error, late_error, too_many_open, .. } = params.faults;
         params.needs_names &= path_error + late_error + too_many_open == 0;
         if params.volume {
-            // Nobody but the server can look into a volume, so every answer has to be known, but
-            // for those to editors.
+            // A volume is visible only through the server, so every result must be known, except
+            // those of editors.
             if params.editors > 1 && edits.bool() {
                 params.leave_to_editors();
             }
@@ -168,13 +168,13 @@ impl Params {
             };
             (params.listers, params.disconnect, params.malformed) = (0, 0, 0);
             params.stop_after = None;
-            // Nor may a client be cut for others.
+            // Nor may a client be disconnected in favour of others.
             params.have_enough();
         }
         params
     }
 
-    /// Nobody is there but editors, whose writes may be larger than what goes into the journal.
+    /// Leaves only editors, whose writes may be too large for the journal.
     fn leave_to_editors(&mut self) {
         (self.linux, self.plan9, self.http, self.racers) = (0, 0, 0, 0);
         (self.msize, self.bytes.0, self.edit_max) = (1 << 20, MEMORY_ENOUGH, 120_000);
@@ -182,23 +182,24 @@ impl Params {
         (self.calls, self.requests) = (self.calls.max(8), self.requests.min(200));
     }
 
-    /// Memory and places are enough for all clients.
+    /// Provides enough memory and connections for all clients.
     fn have_enough(&mut self) {
         self.bytes.1 = self.bytes.1.max(MEMORY_ENOUGH);
         self.connections = self.connections.max(PLACES_ENOUGH);
     }
 
-    /// Whether clients that are slow or idle may be cut for others.
+    /// Returns whether slow or idle clients may be disconnected in favour of others.
     pub fn may_cut(&self) -> bool {
         self.bytes.1 < MEMORY_ENOUGH || self.connections < PLACES_ENOUGH
     }
 
-    /// Most bytes of one write of an editor: what passes the network in reasonable time.
+    /// Returns the maximum size, bytes, of an editor's write that passes the network in reasonable
+    /// time.
     pub fn payload_max(&self) -> usize {
         self.edit_max.min(self.piece_max.max(20) * 300).min(self.window * 20)
     }
 
-    /// A light run for tests: fewer requests.
+    /// Returns a light run for tests: fewer requests.
     pub fn light(seed: u64) -> Params {
         let mut params = Params::draw(seed);
         params.requests = params.requests.min(60);
@@ -206,7 +207,7 @@ impl Params {
         params
     }
 
-    /// A calm run: nothing goes wrong and nobody leaves, so that every answer is known.
+    /// Returns a calm run: no faults and no disconnects, so that every result is known.
     pub fn calm(seed: u64) -> Params {
         let mut params = Params::light(seed);
         params.faults = Faults::default();

@@ -1,6 +1,6 @@
-//! A remote tree and the server it speaks with, in memory: [`far`] is our own server, [`near`] the
-//! client with its reactor. [`compare`] asks a tree over that connection whatever it asks another
-//! one of the same kind directly; [`chaos`] breaks the connection and lets the server lie.
+//! A remote tree and its server, in memory: [`far`] is our own server, [`near`] the client with its
+//! reactor. [`compare`] sends the same requests to a tree over that connection and to another tree
+//! of the same kind directly; [`chaos`] breaks the connection and lets the server lie.
 
 pub mod chaos;
 pub mod compare;

@@ -1,13 +1,12 @@
 //! Replicated services: whole servers, each with a replica of one service, in one world.
 //!
-//! Servers lose their power, die, stand still and are cut off from each other, one way or both;
-//! their disks lose what was not flushed, and fail. In every third run one more becomes a member
-//! meanwhile, and in every fourth one leaves. Clients, whom no replica trusts, write lines to
-//! `/services/NAME/ops` and read
-//! answers; they wander from one replica to another, and send again what was not answered. A ledger
-//! knows everything that was asked and answered. When all troubles are over all replicas are looked
-//! at: they are equal, what was answered is there exactly once, final answers are those of the
-//! order that came out, and nothing is kept for anybody.
+//! Servers lose power, crash, freeze and are partitioned from each other, one way or both; their
+//! disks lose unflushed data, and fail. In every third run one more joins as a member meanwhile,
+//! and in every fourth one leaves. Clients, which no replica trusts, write lines to
+//! `/services/NAME/ops` and read replies; they move from one replica to another, and retransmit
+//! unanswered operations. A ledger records all operations and replies. When all troubles are over
+//! all replicas are inspected: they are equal, every acknowledged operation is there exactly once,
+//! final replies are those of the resulting order, and no state is kept for any client.
 
 mod asker;
 mod bystander;
@@ -30,7 +29,7 @@ pub use params::Params;
 use crate::run::Outcome;
 use crate::trace::Show;
 
-/// Runs a seed; panics with whatever is wrong.
+/// Runs a seed; panics on any failure.
 pub fn run(params: &Params, show: Show) -> Outcome {
     cluster::run(params, show)
 }

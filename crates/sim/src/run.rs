@@ -1,4 +1,4 @@
-//! One run: a world, a node, clients; until all have done what they wanted.
+//! One run: a world, a node, and clients, until all clients are done.
 
 use crate::client::editor::{self, Editor, group::Group};
 use crate::client::http::racer::{Ledger, Racer};
@@ -19,27 +19,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The virtual time it took.
+    /// Virtual duration.
     pub took: Duration,
-    /// How much happened.
+    /// Counts of events.
     pub totals: Totals,
-    /// The hash of the trace.
+    /// Hash of the trace.
     pub hash: u64,
     /// The trace, if it was kept.
     pub trace: String,
 }
 
-/// Where the clients connect.
+/// Listeners for the clients.
 #[derive(Clone, Copy, Debug)]
 struct Ports {
     ninep: Listener,
     http: Listener,
 }
 
-/// Runs something that panics when it finds a mistake; gives what it says then.
+/// Runs a function that panics on failure; returns the panic message as an error.
 pub fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| match payload.downcast::<String>() {
         Ok(text) => *text,
@@ -49,12 +49,12 @@ pub fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// Runs a seed; panics with whatever is wrong.
+/// Runs a seed; panics on any failure.
 pub fn run(params: Params, show: Show) -> Outcome {
     run_with(params, show, |world| world)
 }
 
-/// Runs a seed in a world that something is done to.
+/// Runs a seed in a wrapped world.
 pub fn run_with<R: Reactor + AsMut<World>>(
     params: Params,
     show: Show,
@@ -63,7 +63,7 @@ pub fn run_with<R: Reactor + AsMut<World>>(
     run_on(params, show, wrap, populate)
 }
 
-/// Plays a scenario; gives what was said and answered, line by line.
+/// Plays a scenario; returns the messages and replies, line by line.
 pub fn play(text: &str) -> String {
     let stage = |world: &mut World, ports: Ports| {
         world.add(Box::new(Script::new(ports.ninep, text)));
@@ -92,12 +92,13 @@ fn run_on<R: Reactor + AsMut<World>>(
         _ => None,
     };
     let mut node = Node::new(config(&params, ports), served, Vec::new());
-    // Its books are compared with what the trees hand out, and they must be empty at the end.
+    // The recording is compared with the references handed out by the trees, and must be empty at
+    // the end.
     node.start_recording();
     let mut reactor = wrap(world);
     live(&mut node, &mut reactor, params.stop_after);
     let world = reactor.as_mut();
-    // A node that gave up on what hangs leaves the rest to the end of its process.
+    // A node that gave up on hanging operations leaves the rest to the end of its process.
     if node.is_quiet() {
         world.finish(&[root]);
         volume.iter().for_each(|file| stage::check(world, *file));
@@ -107,7 +108,8 @@ fn run_on<R: Reactor + AsMut<World>>(
     Outcome { took, totals: world.scene.totals, hash: trace.hash(), trace: trace.into_text() }
 }
 
-/// A volume with what is on the disk, and a quota for which the node has to count it.
+/// Creates a volume with the contents of the disk, optionally with a quota that makes the node
+/// count it.
 fn copy_to_volume(world: &mut World, quota: bool) -> Served {
     let mut stage = Stage::new(world);
     let mut nodes = vec![(ROOT, None)];
@@ -124,7 +126,7 @@ fn copy_to_volume(world: &mut World, quota: bool) -> Served {
     stage.served(world)
 }
 
-/// The directory that is served: a root that was opened.
+/// Returns the served directory of an opened root.
 pub(crate) fn directory(root: base::op::File) -> Served {
     let stat = Stat {
         kind: Kind::Directory,
@@ -165,7 +167,7 @@ fn config(params: &Params, ports: Ports) -> Config {
     }
 }
 
-/// The event loop of a server, with a check after every turn.
+/// Runs the event loop of a server, with a check after every turn.
 fn live<R: Reactor + AsMut<World>>(node: &mut Node, reactor: &mut R, stop_after: Option<u64>) {
     let (mut events, mut ops) = (Vec::new(), Vec::new());
     let mut turns = 0u64;
@@ -187,7 +189,7 @@ fn live<R: Reactor + AsMut<World>>(node: &mut Node, reactor: &mut R, stop_after:
     }
 }
 
-/// Sets the stage: directories, shared files, clients.
+/// Creates the initial state: directories, shared files, clients.
 fn populate(world: &mut World, ports: Ports) {
     let params = world.scene.params.clone();
     let mut rng = base::rng::seeded(params.seed ^ 0xf111);

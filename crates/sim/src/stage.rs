@@ -1,5 +1,5 @@
-//! Sets up a volume before the node begins: makes it, and the same files that the simulated host
-//! has, so that clients who know those know these.
+//! Sets up a volume before the node begins: formats it and creates the same files as on the
+//! simulated host, so that the same clients can check it.
 
 use crate::disk::Sparse;
 use crate::world::{WALL, World};
@@ -13,18 +13,18 @@ use tree::volume::verify::Verifier;
 use tree::volume::{Format, Volume, format};
 use tree::{Ask, Input, NodeId, Output, Reply, Request, RequestId};
 
-/// Blocks of the volume, and their size.
+/// Geometry of the volume.
 const GEOMETRY: Geometry = Geometry { block: 4096, blocks: 20_000, journal: 600, segment: 1024 };
 const NOW: Instant = Instant(0);
 
-/// A volume and its tree, straight-line.
+/// A volume and its tree, accessed by straight-line code.
 #[derive(Debug)]
 pub(crate) struct Stage {
     file: File,
     volume: Volume,
 }
 
-/// How a volume of the stage is kept.
+/// Configuration of the volume during setup.
 const CONFIG: Config = Config {
     cache: 3000,
     dirty: 2000,
@@ -33,7 +33,7 @@ const CONFIG: Config = Config {
     accept_loss: false,
 };
 
-/// Makes the file of a volume with nothing in it.
+/// Creates the file of an empty volume.
 pub(crate) fn make(world: &mut World, geometry: &Geometry) -> File {
     let mut contents = Sparse::default();
     contents.resize(geometry.blocks * geometry.block as u64);
@@ -59,7 +59,7 @@ pub(crate) fn open(
     (store, said)
 }
 
-/// Lets a store do what it wants with its disk, until it wants nothing more.
+/// Performs a store's disk operations until there are none.
 pub(crate) fn run_store(
     world: &mut World,
     file: File,
@@ -100,7 +100,7 @@ pub(crate) fn run_store(
     }
 }
 
-/// Checks that all records of a volume that was closed fit together.
+/// Checks that the records of a closed volume are consistent.
 pub(crate) fn check(world: &World, file: File) {
     let (contents, size) = (world.volume(file), GEOMETRY.block);
     let mut read = |at: u64, count: u32| {
@@ -117,7 +117,7 @@ pub(crate) fn check(world: &World, file: File) {
 }
 
 impl Stage {
-    /// A volume with an empty tree.
+    /// Returns a volume with an empty tree.
     pub(crate) fn new(world: &mut World) -> Stage {
         let file = make(world, &GEOMETRY);
         let (mut store, mut said) = open(world, file, CONFIG, NOW);
@@ -164,7 +164,7 @@ impl Stage {
         answer.expect("every request is answered")
     }
 
-    /// Makes a file or a directory; gives its inode, and for a directory its node.
+    /// Creates a file or a directory; returns its inode, and for a directory its node.
     pub(crate) fn plant(
         &mut self,
         world: &mut World,
@@ -197,8 +197,8 @@ impl Stage {
         (stat.inode, None)
     }
 
-    /// Sets quotas of the root and of the files' owner that nothing exceeds: the node counts all
-    /// files for them.
+    /// Sets quotas of the root and of the files' owner that nothing exceeds: they make the node
+    /// count all files.
     pub(crate) fn limit(&mut self, world: &mut World) {
         for name in ["trusted.upcall.quota", "trusted.upcall.quota.user.0"] {
             let (node, name) = (self.volume.root(), name.as_bytes().to_vec());
@@ -207,7 +207,7 @@ impl Stage {
         }
     }
 
-    /// Power fails, and the volume is opened again for the node.
+    /// Simulates a power failure, after which the volume is opened again for the node.
     pub(crate) fn served(self, world: &mut World) -> Served {
         let Stage { file, mut volume } = self;
         let mut out = Vec::new();

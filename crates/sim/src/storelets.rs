@@ -1,15 +1,16 @@
-//! Storelets: home, the workers that run them, and whoever compiles, in one world.
+//! Storelets: home, the workers that run them, and the compiler, in one world.
 //!
-//! Guests run by fuel on the same thread, so a seed is a run to the byte. What nodes say to each
-//! other takes its time, in order for each pair; the disk and whoever compiles take theirs, and
-//! fail. Clients ([`patron`]) are a front of home's without sessions: they begin storelets, say
-//! orders and modules in pieces, read in odd sizes or not at all, leave at any moment, and kill.
+//! Guests run by fuel on the same thread, so a run is reproducible to the byte. Messages between
+//! nodes have latencies, and arrive in order for each pair; the disk and the compiler have
+//! latencies too, and fail. Clients ([`patron`]) are a front of home's without sessions: they begin
+//! storelets, write run requests and modules in pieces, read in odd sizes or not at all, leave at
+//! any moment, and kill.
 //!
-//! The judges know what each program says ([`programs`]), and so what each storelet must have
-//! said, how it may have ended, and what it may have used ([`errand`]). In the end, however
-//! that comes, nothing is left: no file is held, no storelet runs, no request is unanswered.
+//! The checks know the output of each program ([`programs`]), and hence the expected output of each
+//! storelet, its possible ends, and its possible usage ([`errand`]). In every case nothing is
+//! leaked at the end: no file is held, no storelet runs, no request lacks a reply.
 //!
-//! What is installed has a world of its own ([`shop`]): a disk, and crashes.
+//! Installed storelets have a world of their own ([`shop`]): with a disk, and crashes.
 
 pub mod canary;
 mod compiler;
@@ -29,7 +30,7 @@ pub use params::Params;
 use crate::run::Outcome;
 use crate::trace::Show;
 
-/// Runs a seed; panics with whatever is wrong.
+/// Runs a seed; panics on any failure.
 pub fn run(params: &Params, show: Show) -> Outcome {
     let mut outcome = yard::run(params, show, None);
     let (judged, sum) = shop::run(params.seed, None);

@@ -25,7 +25,7 @@ fn the_same_seed_gives_the_same_trace() {
     a_seed_is_a_run(7, |seed, show| run(Params::light(seed), show));
 }
 
-/// The same seed gives the same trace, the next one another.
+/// The same seed gives the same trace, the next one a different trace.
 pub(crate) fn a_seed_is_a_run(seed: u64, run: impl Fn(u64, Show) -> Outcome) {
     let [one, two] = [(); 2].map(|()| run(seed, Show::Keep));
     assert_eq!(one.hash, two.hash);
@@ -50,7 +50,7 @@ fn fuzzers_pass_and_the_canary_among_them_fails() {
     }
 }
 
-/// A scenario is its script, a line of dashes, and what came of it.
+/// A scenario file is a script, a line of dashes, and the expected result.
 #[test]
 fn scenarios_go_as_they_are_written() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
@@ -67,8 +67,8 @@ fn scenarios_go_as_they_are_written() {
     }
 }
 
-/// Listeners of the world can be connected to from within; what is sent arrives in order, and
-/// each end learns of the other's end.
+/// Listeners of the world accept connections from within; data arrives in order, and each end is
+/// notified of the other's end.
 #[test]
 fn a_node_connects_to_another() {
     use base::op::{Address, Done, Op, OpId, Socket};

@@ -2,18 +2,18 @@
 
 use std::fmt::{self, Write as _};
 
-/// What to do with the lines besides hashing them.
+/// Treatment of the lines besides hashing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
     /// Nothing.
     Hash,
     /// Keep them.
     Keep,
-    /// Print them as they come.
+    /// Print them immediately.
     Print,
 }
 
-/// Lines, hashed and perhaps kept or printed.
+/// Lines, hashed and optionally kept or printed.
 #[derive(Debug)]
 pub struct Trace {
     show: Show,
@@ -23,7 +23,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// An empty one.
+    /// Returns an empty trace.
     pub fn new(show: Show) -> Trace {
         Trace { show, hash: 0xcbf2_9ce4_8422_2325, line: String::new(), text: String::new() }
     }
@@ -40,19 +40,19 @@ impl Trace {
         }
     }
 
-    /// The hash of all lines so far.
+    /// Returns the hash of all lines so far.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// What was kept.
+    /// Returns the kept text.
     pub fn into_text(self) -> String {
         self.text
     }
 }
 
-/// Goes on with a hash: FNV-1a by words of eight bytes, then the length. Two texts of one length
-/// that differ in one word have different hashes.
+/// Continues a hash: FNV-1a by words of eight bytes, then the length. Two texts of one length that
+/// differ in one word have different hashes.
 pub fn hash(start: u64, bytes: &[u8]) -> u64 {
     let add = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(29);
     let (words, rest) = bytes.as_chunks();

@@ -1,13 +1,12 @@
-//! A volume on a disk that fails in every way disks do.
+//! A volume on a disk with every kind of failure.
 //!
 //! The whole store runs on a simulated disk with random transactions, snapshots, and crashes
-//! between any two operations. A model knows every transaction in order. After a crash the volume
-//! must hold the state after some transaction, not before the last that was acknowledged as
-//! durable; whatever can be read must be right; and when it is closed, a check of the disk must
-//! find nothing.
+//! between any two operations. A model records every transaction in order. After a crash the volume
+//! must hold the state after some transaction, not before the last one acknowledged as durable; all
+//! data read must be correct; and after a close, a check of the disk must find no error.
 //!
-//! Where the disk itself loses or spoils something (a flush that was none, rot, blocks written to
-//! the wrong place) less can be promised: then every answer is right, or an error.
+//! If the disk itself loses or corrupts data (a lost flush, bit rot, misdirected writes) the
+//! guarantee is weaker: every result is correct, or an error.
 
 pub mod canary;
 mod disk;
@@ -17,29 +16,30 @@ mod rig;
 
 pub use params::Params;
 
-/// What a run did.
+/// Statistics of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Transactions committed.
     pub commits: u64,
-    /// Growths that somebody waited for.
+    /// Growths that were awaited.
     pub growths: u64,
-    /// The same of rollbacks.
+    /// Rollbacks that were awaited.
     pub rollbacks: u64,
     /// Crashes survived.
     pub crashes: u64,
     /// Faults of the disk.
     pub faults: u64,
-    /// Times the volume could not be opened any more, which only a spoilt disk may cause.
+    /// Number of times the volume could not be opened any more, which only a corrupting disk may
+    /// cause.
     pub lost: u64,
-    /// A number that is the same for the same run.
+    /// Hash of the run.
     pub hash: u64,
 }
 
 /// Runs one seed.
 ///
 /// # Panics
-/// If the store breaks a promise.
+/// If the store breaks its contract.
 pub fn run(params: &Params) -> Outcome {
     rig::Rig::new(params.clone()).run()
 }

@@ -1,13 +1,12 @@
 //! The simulated world: the third reactor.
 //!
-//! Time is virtual: it jumps to the next thing that happens. Everything that happens stands in
-//! one queue, ordered by time; every choice is drawn from one seeded generator; so the same seed
-//! gives the same run to the byte. An operation on the disk takes effect at one moment, between
-//! its submission and its completion, and completes a little later.
+//! Time is virtual: it jumps to the next event. All events are in one queue, ordered by time, and
+//! every choice is drawn from one seeded generator, so the same seed gives the same run to the
+//! byte. A disk operation takes effect at one moment between its submission and its completion.
 //!
-//! The world is strict with the node: using a file that is closed, closing what is in use, two
-//! sends at once on a connection and the like end the run with a panic, and so does a standstill.
-//! What it injects it notes, so that judges can tell an injected error from a wrong one.
+//! The world is strict with the node: using a closed file, closing a file in use, two concurrent
+//! sends on a connection and the like panic, and so does a deadlock. Injected errors are recorded,
+//! so that checks can tell them from wrong ones.
 
 mod faulty;
 mod net;
@@ -26,25 +25,25 @@ use base::{Error, Instant, Reactor, Stat, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The date on the wall when a run begins.
+/// Wall-clock time at the beginning of a run.
 pub const WALL: Time = Time { secs: 1_800_000_000, nanos: 0 };
-/// Longest run, virtual time.
+/// Maximum duration of a run, virtual time.
 const TIME_MAX: Duration = Duration::from_secs(4 * 3600);
-/// How often in a row a node may be called for a deadline that has passed.
+/// Maximum number of consecutive calls of a node for an expired deadline.
 const SPINS_MAX: u32 = 10_000;
-/// Most events in one turn.
+/// Maximum number of events in one turn.
 const EVENTS_MAX: usize = 64;
 
-/// Something that is going to happen.
+/// A scheduled event.
 #[derive(Debug)]
 enum Happening {
-    /// An operation on the disk takes effect.
+    /// A disk operation takes effect.
     Apply(OpId),
     /// An operation completes.
     Complete(Event),
     /// Bytes reach the node's host.
     Arrive(Socket, Vec<u8>),
-    /// The client's end of the stream reaches it.
+    /// The client's end of stream reaches the node's host.
     Fin(Socket),
     /// A reset reaches it.
     Reset(Socket),
@@ -58,40 +57,40 @@ enum Happening {
     Over(Socket),
     /// The client reads again.
     Unstall(Socket),
-    /// The client was turned away.
+    /// The client's connection was refused.
     Refused(usize),
-    /// Somebody wants to connect to a listener of this world.
+    /// A connect to a listener of this world arrives.
     Knock(OpId, Address),
-    /// A client wanted to be woken.
+    /// A client's requested wake-up.
     Wake(usize),
-    /// Somebody on the host changes a directory.
+    /// A directory changes on the host.
     Churn,
-    /// A person asks the server to end.
+    /// The server is asked to stop.
     Stop,
 }
 
 /// Counts for the summary.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
-    /// Completions given to the node.
+    /// Completions delivered to the node.
     pub events: u64,
-    /// Requests whose answers were judged.
+    /// Requests whose replies were checked.
     pub requests: u64,
     /// Faults injected.
     pub faults: u64,
-    /// Times when a member of a service was looked at that does not reply to another one.
+    /// Number of checks that found a member of a service marked as silent by another one.
     pub silences: u64,
     /// Bytes between clients and node.
     pub bytes: u64,
 }
 
-/// An operation on the disk that is under way.
+/// A disk operation in flight.
 #[derive(Debug)]
 struct Pending {
     op: Op,
-    /// When it takes effect; `None`: it has.
+    /// Time of its effect; `None` afterwards.
     key: Option<(Instant, u64)>,
-    /// The entry of a conditional change when that began.
+    /// Entry of a conditional change at its beginning.
     found: Option<Option<Stat>>,
 }
 
@@ -100,37 +99,37 @@ struct Pending {
 pub struct Scene {
     now: Instant,
     pub(crate) rng: Rng,
-    /// What was drawn.
+    /// Parameters of the run.
     pub params: Params,
     /// The disk.
     pub disk: Disk,
-    /// What happened.
+    /// The trace.
     pub trace: Trace,
-    /// How much happened.
+    /// Counts for the summary.
     pub totals: Totals,
     queue: BTreeMap<(Instant, u64), Happening>,
     sequence: u64,
     pending: BTreeMap<OpId, Pending>,
-    /// Operations under way on each file.
+    /// Number of operations in flight on each file.
     using: BTreeMap<File, u32>,
     net: net::Net,
     volumes: volume::Volumes,
-    /// When the last letter of each pair of nodes arrives.
+    /// Arrival time of the last message of each pair of nodes.
     letters: BTreeMap<(Host, Host), Instant>,
-    /// Errors that were injected, with their times.
+    /// Injected errors, with their times.
     injected: Vec<(Instant, Error)>,
-    /// How much of each write that failed in part was done, with the times.
+    /// Completed bytes of each partly failed write, with their times.
     torn: Vec<(Instant, usize)>,
     churn: Option<Churn>,
     is_stopped: bool,
-    /// From the end of the last client to the request to stop.
+    /// Delay from the end of the last client to the request to stop.
     pub(crate) stop_delay: Duration,
-    /// How often in a row the node was called for a deadline that had passed before, and asked for
-    /// nothing.
+    /// Number of consecutive calls of the node for an already expired deadline without any
+    /// operation.
     spins: u32,
 }
 
-/// The directory that somebody on the host changes all the time.
+/// A directory that changes on the host all the time.
 #[derive(Debug)]
 struct Churn {
     dir: u64,
@@ -147,7 +146,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world with these parameters, an empty disk and nobody in it.
+    /// Returns a world with these parameters, an empty disk and no clients.
     pub fn new(params: Params, show: Show) -> World {
         let rng = base::rng::seeded(params.seed ^ 0x5eed);
         let scene = Scene {
@@ -179,7 +178,7 @@ impl World {
         self.scene.net.listen()
     }
 
-    /// Lets a client in; it is woken some time soon.
+    /// Adds a client; it is woken soon.
     pub fn add(&mut self, client: Box<dyn Client>) {
         self.clients.push(Some(client));
         let index = self.clients.len() - 1;
@@ -188,12 +187,12 @@ impl World {
         self.scene.after(Duration::from_nanos(delay), Happening::Wake(index));
     }
 
-    /// Whether every client has done what it wanted.
+    /// Returns whether every client is done.
     pub fn is_done(&self) -> bool {
         self.clients.iter().flatten().all(|client| client.is_done())
     }
 
-    /// Asks the node to end.
+    /// Asks the node to stop.
     pub fn stop(&mut self) {
         if !self.scene.is_stopped {
             self.scene.is_stopped = true;
@@ -201,8 +200,8 @@ impl World {
         }
     }
 
-    /// All nodes have ended: whatever the clients still expected is decided now. These are the
-    /// roots of what they served.
+    /// Performs the final steps after all nodes have ended: clients settle their outstanding
+    /// requests. `roots` are the roots of the served trees.
     ///
     /// # Panics
     /// If anything else is left open.
@@ -298,7 +297,7 @@ impl World {
         }
     }
 
-    /// The client learns that the connection has ended.
+    /// Notifies the client of the end of the connection.
     fn over(&mut self, socket: Socket) {
         if self.scene.tell_peer(socket) {
             return;
@@ -312,7 +311,7 @@ impl World {
         }
     }
 
-    /// The node has given the socket back: nothing of the client's is under way any more.
+    /// Handles the node's close of a socket: no request of the client is in flight any more.
     fn closed(&mut self, socket: Socket) {
         if let Some(index) = self.scene.net.close(socket) {
             self.with(index, |client, io| client.closed(io));
@@ -321,36 +320,36 @@ impl World {
 }
 
 impl Scene {
-    /// The virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// The date on the wall, as files carry it.
+    /// Returns the wall-clock time, as used for files.
     pub fn date(&self) -> Time {
         let nanos = self.now.0;
         let secs = WALL.secs + (nanos / 1_000_000_000).cast_signed();
         Time { secs, nanos: (nanos % 1_000_000_000) as u32 }
     }
 
-    /// Whether an error, or this one, was injected since some time.
+    /// Returns whether an error (this one, if given) was injected since some time.
     pub fn was_injected(&self, since: Instant, error: Option<Error>) -> bool {
         let first = self.injected.partition_point(|(at, _)| *at < since);
         self.injected[first..].iter().any(|(_, injected)| error.is_none_or(|e| e == *injected))
     }
 
-    /// How much was done of each write that has failed in part since some time, bytes.
+    /// Returns the completed bytes of each write that has partly failed since some time.
     pub fn torn_since(&self, since: Instant) -> Vec<usize> {
         let first = self.torn.partition_point(|(at, _)| *at < since);
         self.torn[first..].iter().map(|(_, part)| *part).collect()
     }
 
-    /// Whether the node was asked to end.
+    /// Returns whether the node was asked to stop.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped
     }
 
-    /// Begins to change a directory all the time, and shrink and grow the file `tide` in it.
+    /// Begins to change a directory all the time, and to truncate and extend the file `tide` in it.
     pub fn begin_churn(&mut self, dir: u64) {
         self.churn = Some(Churn { dir, next: 0, present: Vec::new() });
         self.after(Duration::from_millis(1), Happening::Churn);
@@ -374,7 +373,7 @@ impl Scene {
         self.after(Duration::from_millis(pause), Happening::Churn);
     }
 
-    /// The node is called because its deadline passed, and for no other reason.
+    /// Advances to the node's deadline, counting calls without any other cause.
     fn reach(&mut self, deadline: Instant) {
         self.spins = if deadline > self.now { 0 } else { self.spins + 1 };
         assert!(self.spins < SPINS_MAX, "the node's deadline stays in the past: it spins");
@@ -395,7 +394,7 @@ impl Scene {
         of_100_000 > 0 && self.rng.u32(..100_000) < of_100_000
     }
 
-    /// How long the disk takes.
+    /// Draws the latency of the disk.
     fn disk_span(&mut self) -> Duration {
         if self.chance(self.params.faults.hang) {
             self.totals.faults += 1;
@@ -406,12 +405,12 @@ impl Scene {
         Duration::from_nanos(self.rng.u64(500..=most * 1000 + 1000))
     }
 
-    /// How long the network takes.
+    /// Draws the latency of the network.
     fn net_span(&mut self) -> Duration {
         Duration::from_nanos(self.rng.u64(500..=self.params.net_us * 1000 + 1000))
     }
 
-    /// An operation on the disk: it takes effect some time, and completes later.
+    /// Begins a disk operation: it takes effect some time later, and completes after that.
     fn begin(&mut self, id: OpId, op: Op) {
         for file in files(&op) {
             let open = self.disk.is_open(file) || self.volumes.is_open(file);
@@ -429,7 +428,7 @@ impl Scene {
         assert!(before.is_none(), "{id:?} is under way already: {before:?}");
     }
 
-    /// Every operation needs a file of the right kind.
+    /// Checks that every operation has a file of the right kind.
     fn expect_fit(&self, op: &Op) {
         volume::expect_well_formed(op);
         if let Op::Path { within: None, op, .. } = op {
@@ -491,7 +490,7 @@ impl Scene {
         events.push(event);
     }
 
-    /// Tries to stop an operation; sometimes it is too late.
+    /// Cancels an operation, unless it is too late.
     fn cancel(&mut self, id: OpId) {
         if self.net.cancel_accept(id) {
             return self.complete_later(id, Done::Accepted(Err(Error::Cancelled)));
@@ -525,7 +524,7 @@ impl Scene {
     }
 }
 
-/// The files that an operation uses.
+/// Returns the files that an operation uses.
 fn files(op: &Op) -> Vec<File> {
     match op {
         Op::Read { file, .. }
@@ -547,7 +546,7 @@ impl Reactor for World {
         self.scene.date()
     }
 
-    /// Nothing takes time here but what waits.
+    /// Nothing takes time here except waiting.
     fn spent(&self) -> Duration {
         Duration::ZERO
     }

@@ -1,8 +1,8 @@
-//! One fuzzer, guided by coverage: libFuzzer chooses the bytes of which the case draws its numbers,
-//! and keeps those that reach code that none before has reached.
+//! One coverage-guided fuzzer: libFuzzer chooses the bytes that supply a case's random numbers, and
+//! keeps those that reach new code.
 //!
-//! `cargo xtask fuzz --guided` builds this with the counters of the compiler in every crate of the
-//! workspace, and runs it with the name of a fuzzer in [`NAME`].
+//! `cargo xtask fuzz --guided` builds this with coverage counters in every crate of the workspace,
+//! and runs it with the name of a fuzzer in [`NAME`].
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use sim::fuzz::{FUZZERS, Fuzzer};
 use std::sync::LazyLock;
 
-/// The variable of the environment with the name of the fuzzer, or `list`, for all names.
+/// Environment variable with the name of the fuzzer, or `list`, which prints all names.
 const NAME: &str = "UPCALL_FUZZER";
 
 static FUZZER: LazyLock<&Fuzzer> = LazyLock::new(|| {

@@ -1,9 +1,10 @@
-//! A 9P2000.L client that appends to, overwrites, cuts and reads one file together with others.
+//! A 9P2000.L client that appends to, overwrites, truncates and reads one file together with
+//! others.
 //!
-//! Editors pipeline requests in groups. When every request of a group is answered, cancelled, or
-//! lost with its connection, one editor reads the file back, and some serial order of the group
-//! must explain what it has and what reads have returned ([`base::serial`]). A request is one
-//! message: what does not fit a message is split by the client, and nobody promises more of it.
+//! Editors pipeline requests in groups. When every request of a group has a reply, is cancelled, or
+//! is lost with its connection, one editor reads the file back, and some serial order of the group
+//! must explain its contents and the results of reads ([`base::serial`]). Atomicity applies to
+//! single messages: a client splits larger requests, without any guarantee across the pieces.
 
 pub mod group;
 
@@ -19,51 +20,51 @@ use std::time::Duration;
 use wire::ninep::{Data, NO_FID, NO_TAG, Names, Rmessage, Tmessage};
 
 const ROOT: u32 = 0;
-/// The fid that is open to append.
+/// Fid open for appending.
 const APPEND: u32 = 1;
-/// The fid that is open to read and write.
+/// Fid open for reading and writing.
 const WRITE: u32 = 2;
-/// The flags of the two, as those of Linux's `open(2)`.
+/// Flags of the two, those of Linux's `open(2)`.
 const FLAGS: [u32; 2] = [0o2001, 2];
-/// The tag of requests that come one at a time.
+/// Tag of requests sent one at a time.
 const SINGLE: u16 = 1;
-/// Tags of edits begin here, and those of the flushes of them.
+/// First tag of edits, and first tag of their flushes.
 const EDITS: u16 = 10;
 const FLUSHES: u16 = 30_000;
-/// How long a reply may take, virtual time.
+/// Timeout of a reply, virtual time.
 const PATIENCE: Duration = Duration::from_secs(1500);
 
-/// The parts of an editor that are chosen.
+/// Configuration of an editor.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Where to connect.
+    /// Listener to connect to.
     pub listener: Listener,
-    /// The names from the root to the file.
+    /// Names from the root to the file.
     pub names: Vec<String>,
-    /// The file's inode on the simulated disk, if that is where it is.
+    /// Inode of the file on the simulated disk, if it is there.
     pub inode: Option<u64>,
-    /// The requests of all editors of the file.
+    /// Requests of all editors of the file.
     pub group: Rc<RefCell<Group>>,
-    /// Size of messages to offer, bytes.
+    /// Proposed message size, bytes.
     pub msize: u32,
-    /// One in so many bursts of requests is followed by a disconnect; zero: never.
+    /// One of this number of bursts of requests is followed by a disconnect; zero: never.
     pub breaks: u32,
 }
 
-/// State of an editor: the event it waits for.
+/// State of an editor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// To be woken and connect.
+    /// Waiting for a wake-up to connect.
     Away,
-    /// For the reply to one of the messages that open the file, by its number.
+    /// Waiting for the reply to one of the messages that open the file, by its number.
     Opening(usize),
-    /// For its turn, or for replies to edits.
+    /// Waiting for its turn, or for replies to edits.
     Working,
-    /// For a piece of the file, to be compared.
+    /// Waiting for a piece of the file to compare.
     Reading,
-    /// For the connection to end.
+    /// Waiting for the connection to end.
     Leaving,
-    /// For nothing.
+    /// Done.
     Done,
 }
 
@@ -88,16 +89,16 @@ pub struct Editor {
     seen: Vec<u8>,
     msize: u32,
     next_tag: u16,
-    /// When something was received or sent last.
+    /// Time of the last receive or send.
     since: Instant,
-    /// When what the editor waits for alone was asked: a step of opening, or a piece of the file.
+    /// Time of the outstanding single request: a step of opening, or a read of the file.
     asked: Instant,
-    /// When it looks again whether a reply is late.
+    /// Time of the next check for late replies.
     next_look: Instant,
 }
 
 impl Editor {
-    /// An editor that has not connected yet.
+    /// Returns an unconnected editor.
     pub fn new(setup: Setup) -> Editor {
         Editor {
             setup,
@@ -164,7 +165,7 @@ impl Editor {
         self.open(io, step + 1);
     }
 
-    /// Takes part in the group if there is something to do.
+    /// Takes its turn in the group if there is one.
     fn work(&mut self, io: &mut Io<'_>) {
         if self.phase != Phase::Working || !self.outstanding.is_empty() {
             return;
@@ -244,13 +245,13 @@ impl Editor {
                 self.replied(io, out, &reply);
                 self.rest(io);
             }
-            // What comes after the client has left is not read.
+            // Messages after the disconnect are ignored.
             (Phase::Leaving, _) => {}
             (phase, reply) => panic!("tag {tag}: {reply:?} while {phase:?}"),
         }
     }
 
-    /// After the last reply of a burst the next one may begin, or the group is over.
+    /// Continues after the last reply of a burst: with the next burst, or the end of the group.
     fn rest(&mut self, io: &mut Io<'_>) {
         if self.outstanding.is_empty() && self.flushes.is_empty() {
             self.work(io);
@@ -282,7 +283,7 @@ impl Editor {
             .end(io, Some(Call { edit: out.edit, fate: Fate::Done, span }));
     }
 
-    /// Nobody knows what became of an edit.
+    /// Records an edit with an unknown outcome.
     fn lose(&mut self, io: &mut Io<'_>, out: Outstanding) {
         let (begun, edit) = (out.begun, out.edit);
         let fate = match &edit {
@@ -299,7 +300,7 @@ impl Editor {
         self.say(io, SINGLE, &Tmessage::Read { fid: WRITE, offset, count });
     }
 
-    /// A piece of the file has come; all of it is judged.
+    /// Handles a piece of the file, and checks the whole file after the last one.
     fn piece(&mut self, io: &mut Io<'_>, reply: &Rmessage<'_>, excused: bool) {
         match reply {
             Rmessage::Read { data } if data.0.is_empty() => {}
@@ -321,20 +322,20 @@ impl Editor {
         self.work(io);
     }
 
-    /// A directory's file has on the disk what it shows.
+    /// Checks that a directory's file has the same contents on the disk as over the protocol.
     fn expect_stored(&self, io: &Io<'_>) {
         let Some(stored) = self.stored(io) else { return };
         assert!(stored == self.seen, "a file shows what it does not have on the disk");
     }
 
-    /// The contents of the file on the simulated disk, if it is there.
+    /// Returns the contents of the file on the simulated disk, if it is there.
     fn stored(&self, io: &Io<'_>) -> Option<Vec<u8>> {
         let node = io.disk()?.inode(self.setup.inode?)?;
         let length = usize::try_from(node.data.len()).expect("a small file");
         Some(node.data.read(0, length))
     }
 
-    /// Leaves it to another editor to read the file back.
+    /// Leaves reading the file back to another editor.
     fn stop_reading(&mut self, io: &mut Io<'_>) {
         if self.phase == Phase::Reading {
             self.setup.group.borrow_mut().stop_reading(io);
@@ -348,7 +349,7 @@ impl Editor {
     }
 }
 
-/// Sets the length of the file.
+/// Returns a message that sets the length of the file.
 fn resize<'a>(size: u64) -> Tmessage<'a> {
     Tmessage::Setattr {
         fid: WRITE,

@@ -1,8 +1,8 @@
 //! An HTTP client: it reads shared files, and puts, gets, lists and deletes files of its own.
 //!
-//! Requests are pipelined; answers come in their order, so what each must be follows from what
-//! was answered before. After an injected fault or a lost connection a file is what it was, or
-//! what some request that was not answered would have made of it, and never half of it.
+//! Requests are pipelined; responses arrive in order, so each expected response follows from
+//! earlier ones. After an injected fault or a lost connection a file has its old contents, or those
+//! of some unanswered request, and never a mixture.
 
 mod parse;
 pub mod racer;
@@ -14,26 +14,26 @@ use parse::{Response, take_response};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The shared file that claims to be empty.
+/// The shared file that reports size zero.
 pub const SYNTHETIC: &str = "synthetic";
 
-/// What an HTTP client is told before it begins.
+/// Configuration of an HTTP client.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Where to connect.
+    /// Listener to connect to.
     pub listener: Listener,
-    /// The name of its directory in the root.
+    /// Name of its directory in the root.
     pub home: String,
-    /// Its inode.
+    /// Inode of that directory.
     pub inode: u64,
-    /// Files that all read, in `/shared`: name and contents.
+    /// Files read by all clients, in `/shared`: name and contents.
     pub shared: Vec<(String, Vec<u8>)>,
 }
 
-/// A request that is not answered.
+/// A pending request.
 #[derive(Clone, Debug)]
 enum Ask {
-    /// A file (shared or own), perhaps a range of it; or only its head.
+    /// A file (shared or own), or a range of it; or only its head.
     Get {
         shared: bool,
         name: String,
@@ -41,7 +41,7 @@ enum Ask {
         head: bool,
         tag: Option<String>,
     },
-    /// Whether the body was sent to its end.
+    /// `whole`: whether the body was sent to its end.
     Put {
         name: String,
         data: Vec<u8>,
@@ -55,24 +55,24 @@ enum Ask {
         json: bool,
     },
     Metrics,
-    /// What cannot be understood; the connection ends behind the answer.
+    /// A malformed request; the server closes after its response.
     Wrong(&'static str),
 }
 
-/// What the client waits for.
+/// State of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// To be woken and connect.
+    /// Waiting for a wake-up to connect.
     Away,
-    /// For answers.
+    /// Waiting for responses.
     Working,
-    /// For the connection to be gone.
+    /// Waiting for the connection to close.
     Leaving,
-    /// For nothing.
+    /// Done.
     Done,
 }
 
-/// The contents of a file; `None`: there is none.
+/// Contents of a file; `None` if it does not exist.
 type State = Option<Vec<u8>>;
 
 /// The client.
@@ -80,15 +80,15 @@ type State = Option<Vec<u8>>;
 pub struct Http {
     setup: Setup,
     phase: Phase,
-    /// What each own file may be, last known first; one thing, if nothing went wrong.
+    /// Possible states of each own file, the last known one first; only one without faults.
     files: BTreeMap<String, Vec<State>>,
-    /// The tag of each own file, as it was last told.
+    /// Entity tag of each own file, as last received.
     tags: BTreeMap<String, String>,
     queue: VecDeque<Ask>,
     input: Vec<u8>,
     left: u32,
     begun: Instant,
-    /// The last answer said that the connection ends.
+    /// Whether the last response announced the end of the connection.
     parting: bool,
 }
 
@@ -103,7 +103,7 @@ const WRONG: [&str; 6] = [
 ];
 
 impl Http {
-    /// A client that has not connected yet.
+    /// Returns an unconnected client.
     pub fn new(setup: Setup, requests: u32) -> Http {
         Http {
             setup,
@@ -171,7 +171,7 @@ impl Http {
         }
     }
 
-    /// The bytes of a request; and whether nothing can follow it.
+    /// Returns the bytes of a request, and whether it must be the last one.
     fn encode(&self, io: &mut Io<'_>, ask: &Ask) -> (Vec<u8>, bool) {
         let home = &self.setup.home;
         let path = |name: &str| format!("/{home}/{}", name.replace(' ', "%20"));
@@ -293,10 +293,11 @@ impl Http {
         }
     }
 
-    /// Whether a request failed as it may after a fault; then a file may have changed or not.
+    /// Returns whether a request failed in a way that a fault excuses; then the file may have
+    /// changed or not.
     fn failed(&mut self, io: &Io<'_>, ask: &Ask, status: u16) -> bool {
         let late = status == 408 && io.scene.params.faults.stall > 0;
-        // A way that could not be followed looks like one that is not there.
+        // A path that could not be followed looks like one that does not exist.
         let lost = matches!(status, 404 | 409) && !matches!(ask, Ask::Wrong(_));
         let failed = matches!(status, 500 | 503 | 507) || lost || late;
         if !failed || !(late || io.was_injected(self.begun, None)) {
@@ -311,7 +312,7 @@ impl Http {
         status != 404
     }
 
-    /// Finds out what became of requests that were not answered.
+    /// Determines the outcome of unanswered requests.
     fn settle(&mut self, io: &Io<'_>, asks: &[Ask]) {
         for ask in asks {
             if let Some((name, state)) = effect(ask) {
@@ -330,7 +331,7 @@ impl Http {
         }
     }
 
-    /// Uploads leave nothing behind, unless the disk would not let go of it.
+    /// Checks that uploads left no temporary files, unless the disk refused to remove them.
     fn expect_tidy(&self, io: &Io<'_>) {
         let Some(disk) = io.disk() else { return };
         let names = disk.names(self.setup.inode);
@@ -363,7 +364,7 @@ fn encode_put(io: &mut Io<'_>, path: &str, data: &[u8], chunked: bool, whole: bo
     bytes
 }
 
-/// What a request makes of which file, if it is performed.
+/// Returns the file that a request changes, and its new state.
 fn effect(ask: &Ask) -> Option<(&str, State)> {
     match ask {
         Ask::Put { name, data, whole: true, .. } => Some((name, Some(data.clone()))),
@@ -381,7 +382,7 @@ fn describe(ask: &Ask) -> String {
     }
 }
 
-/// Whether an answer fits a file; else what is wrong with it.
+/// Returns whether a response matches a file, or the difference.
 fn judge_get(
     file: Option<&Vec<u8>>,
     range: Option<(u64, u64)>,

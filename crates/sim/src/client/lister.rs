@@ -1,5 +1,5 @@
-//! A client that lists a directory over and over while somebody on the host changes it. What is
-//! there all the time must be listed exactly once, whatever comes and goes around it.
+//! A client that lists a directory repeatedly while it changes on the host. Names present all the
+//! time must be listed exactly once, regardless of the changes around them.
 
 use super::{Client, Io};
 use base::Instant;
@@ -12,7 +12,7 @@ use wire::ninep::{NO_FID, NO_TAG, Names, Rmessage, Tmessage, dirents, frame_size
 #[derive(Debug)]
 pub struct Lister {
     listener: Listener,
-    /// How many names `keep-N` there are.
+    /// Number of names `keep-N`.
     constant: usize,
     state: State,
     input: Vec<u8>,
@@ -22,21 +22,21 @@ pub struct Lister {
     begun: Instant,
 }
 
-/// What it waits for.
+/// State of the lister.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// To connect.
+    /// Waiting to connect.
     Away,
-    /// For the answer to this message.
+    /// Waiting for the reply to this message.
     Asked(&'static str),
-    /// For the connection to be gone.
+    /// Waiting for the connection to close.
     Leaving,
-    /// For nothing.
+    /// Done.
     Done,
 }
 
 impl Lister {
-    /// A lister of `/busy`, so many times.
+    /// Returns a lister of `/busy`, with this number of listings.
     pub fn new(listener: Listener, constant: usize, times: u32) -> Lister {
         Lister {
             listener,

@@ -1,12 +1,11 @@
 //! A 9P client, of either dialect.
 //!
-//! It works in a directory of its own, so that it can know every answer. What it knows is a disk
-//! of its own, the *shadow*: a request that is answered is performed there too, and the outcomes
-//! are compared: contents, attributes, errors, and which file each fid stands for. Requests that
-//! are outstanding together do not touch the same things in ways whose order would matter
-//! ([`Keys`]). After an injected fault, a flush, or a lost connection, a request may have been
-//! performed or not (or in part, where it has parts): the client looks at the real disk, which
-//! must show one of these, and goes on from there.
+//! It works in a directory of its own, so that it can predict every reply. Its model is a disk of
+//! its own, the *shadow*: a completed request is performed there too, and the results are compared:
+//! contents, attributes, errors, and the file of each fid. Concurrent requests do not conflict, so
+//! that their order does not matter ([`Keys`]). After an injected fault, a flush, or a lost
+//! connection, a request may have been performed or not (or partly, if it has parts): the client
+//! inspects the real disk, which must show one of these outcomes, and continues from it.
 
 mod draw;
 mod expect;
@@ -24,48 +23,48 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::ninep::{NO_FID, NO_TAG, Rmessage, Tmessage};
 
-/// The fid of the client's directory.
+/// Fid of the client's directory.
 const HOME: u32 = 0;
-/// The tag of the attach.
+/// Tag of the attach.
 const ATTACH: u16 = 0;
-/// How long an answer may take, virtual time.
+/// Timeout of a reply, virtual time.
 const PATIENCE: Duration = Duration::from_secs(1500);
 
-/// What a 9P client is told before it begins.
+/// Configuration of a 9P client.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Where to connect.
+    /// Listener to connect to.
     pub listener: Listener,
     /// Whether it speaks 9P2000.L.
     pub linux: bool,
-    /// The name of its directory in the root.
+    /// Name of its directory in the root.
     pub home: String,
-    /// Its inode.
+    /// Inode of that directory.
     pub inode: u64,
-    /// Files that all read: inode of their directory, and name, inode and contents of each.
+    /// Files read by all clients: inode of their directory, and name, inode and contents of each.
     pub shared: (u64, Vec<(String, u64, Vec<u8>)>),
 }
 
-/// What the client is waiting for.
+/// State of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// To be woken and connect.
+    /// Waiting for a wake-up to connect.
     Away,
-    /// For `Rversion`.
+    /// Waiting for `Rversion`.
     Greeting,
-    /// For `Rattach`.
+    /// Waiting for `Rattach`.
     Attaching,
-    /// For answers.
+    /// Waiting for replies.
     Working,
-    /// For the connection to end, which the client has broken or brought about.
+    /// Waiting for the connection to end, which the client has broken or provoked.
     Leaving,
-    /// For what was under way to come to rest.
+    /// Waiting for requests in flight to complete.
     Settling,
-    /// For nothing.
+    /// Done.
     Done,
 }
 
-/// A request that is not answered.
+/// An outstanding request.
 #[derive(Debug)]
 struct Outstanding {
     request: Request,
@@ -74,10 +73,10 @@ struct Outstanding {
     flushed: bool,
 }
 
-/// A fid as the client knows it.
+/// State of a fid, as known to the client.
 #[derive(Debug)]
 struct Fid {
-    /// On the shadow.
+    /// Handle on the shadow.
     handle: File,
     kind: Kind,
     name: Vec<u8>,
@@ -95,9 +94,9 @@ enum FidState {
 /// A directory being read.
 #[derive(Debug)]
 struct Listing {
-    /// Where to go on.
+    /// Offset of the next read.
     offset: u64,
-    /// Names that have been there all the time, with what makes them the same.
+    /// Names present since the beginning, with an identity of each entry.
     constant: BTreeMap<Name, u64>,
     seen: BTreeSet<Name>,
 }
@@ -108,12 +107,12 @@ pub struct Ninep {
     setup: Setup,
     phase: Phase,
     shadow: Disk,
-    /// The root of what is served.
+    /// Root of the served tree.
     root: File,
     home: File,
     fids: BTreeMap<u32, Fid>,
     outstanding: BTreeMap<u16, Outstanding>,
-    /// Tags of flushes, with the tags they are about and when they were sent.
+    /// Tags of flushes, with the tags they cancel and their send times.
     flushes: BTreeMap<u16, (u16, Instant, bool)>,
     keys: Keys,
     locks: judge::Locks,
@@ -121,14 +120,14 @@ pub struct Ninep {
     msize: u32,
     left: u32,
     next_tag: u16,
-    /// When something was last heard, or begun.
+    /// Time of the last receive or start.
     since: Instant,
-    /// The client did something that the server may end the connection for.
+    /// Whether the client did something for which the server may end the connection.
     misbehaved: bool,
 }
 
 impl Ninep {
-    /// A client that has not connected yet.
+    /// Returns an unconnected client.
     pub fn new(setup: Setup, requests: u32) -> Ninep {
         let now = judge::UNKNOWN;
         let mut shadow = Disk::new(now);
@@ -229,7 +228,7 @@ impl Ninep {
                 }
                 self.work(io);
             }
-            // What comes after the client has left is not read.
+            // Messages after the disconnect are ignored.
             (Phase::Leaving, ..) => {}
             (phase, tag, reply) => panic!("tag {tag}: {reply:?} while {phase:?}"),
         }
@@ -258,7 +257,7 @@ impl Ninep {
         self.note_changes();
     }
 
-    /// Makes requests until enough are outstanding.
+    /// Sends requests until enough are outstanding.
     fn work(&mut self, io: &mut Io<'_>) {
         let most = io.scene.params.outstanding;
         while self.phase == Phase::Working && self.outstanding.len() < most {
@@ -308,7 +307,7 @@ impl Ninep {
         self.outstanding.insert(tag, Outstanding { request, since, keys, flushed: false });
     }
 
-    /// Flushes a lock that is waited for, if nothing else could end the waiting.
+    /// Flushes a blocked lock request, if nothing else could end the wait.
     fn give_up_waiting(&mut self, io: &mut Io<'_>, most: usize) {
         let waits = |out: &Outstanding| matches!(out.request, Request::Lock { wait: true, .. });
         let stuck = self.outstanding.values().all(waits) && self.outstanding.len() >= most;
@@ -336,7 +335,7 @@ impl Ninep {
         self.say(io, tag, &Tmessage::Flush { oldtag });
     }
 
-    /// Says something that no client should say.
+    /// Sends something that violates the protocol.
     fn misbehave(&mut self, io: &mut Io<'_>) {
         self.misbehaved = true;
         io.trace(format_args!("misbehaves"));
@@ -344,14 +343,14 @@ impl Ninep {
             0 => io.send(&[3, 0, 0, 0, 1, 2, 3]),
             1 => io.send(&[0xff; 9]),
             2 => {
-                // The first of these tags may be answered by now; then the second is wrong.
+                // The first of these tags may have a reply by now; then the second is invalid.
                 self.say(io, 0, &Tmessage::Clunk { fid: 7777 });
                 let tag = self.outstanding.keys().next().copied().unwrap_or(1);
                 self.say(io, tag, &Tmessage::Clunk { fid: 7777 });
                 io.finish();
             }
             _ => {
-                // Cut off in the middle: the rest never comes.
+                // A truncated message: the rest never follows.
                 io.send(&[200, 0, 0, 0, 110, 1, 0]);
                 io.finish();
             }
@@ -368,7 +367,7 @@ impl Ninep {
         }
     }
 
-    /// The connection is gone for good: every request was performed, or was not.
+    /// Settles all requests after the connection has ended: each was performed, or was not.
     fn settle_all(&mut self, io: &mut Io<'_>) {
         let outstanding = std::mem::take(&mut self.outstanding);
         for out in outstanding.values() {
@@ -468,12 +467,12 @@ impl Client for Ninep {
     }
 }
 
-/// An error that the world injects and the server never gives of its own.
+/// Returns whether the world injects an error that the server never returns by itself.
 fn is_injectable(error: Error) -> bool {
     matches!(error, Error::Io | Error::NoSpace | Error::TooManyOpen | Error::Cancelled)
 }
 
-/// Contents to write.
+/// Draws contents to write.
 pub(super) fn contents(io: &mut Io<'_>, most: usize) -> Vec<u8> {
     let length = io.rng().usize(..=most);
     let mut data = vec![0; length];

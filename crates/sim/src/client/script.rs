@@ -1,11 +1,10 @@
-//! A client that says what a scenario tells it, one message after the other, and notes the
-//! answers. For mistakes that were found and must not come back: a script stays readable when
-//! the meaning of seeds has long changed.
+//! A client that sends the messages of a scenario, one after the other, and records the replies.
+//! For regression tests: a script stays readable when seeds have long changed their meaning.
 //!
-//! A line is a command with its fids and names: `version NAME`, `attach FID`, `walk FID NEW
-//! [NAME …]`, `open FID FLAGS`, `open9 FID MODE`, `create FID NAME`, `mkdir FID NAME`,
-//! `mkdir9 FID NAME`, `list FID COUNT`, `lock FID OWNER`, `flush TAG`, `stat9 FID`, `clunk FID`.
-//! Its tag is its number, from 1 on. The next one follows when the last has had a second's time.
+//! A line is a command with its fids and names: `version NAME`, `attach FID`, `walk FID NEW [NAME
+//! …]`, `open FID FLAGS`, `open9 FID MODE`, `create FID NAME`, `mkdir FID NAME`, `mkdir9 FID NAME`,
+//! `list FID COUNT`, `lock FID OWNER`, `flush TAG`, `stat9 FID`, `clunk FID`. Its tag is its
+//! number, from 1 on. Each follows a second after the previous one.
 
 use super::{Client, Io};
 use base::op::Listener;
@@ -24,7 +23,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// A client that says these lines.
+    /// Returns a client that sends these lines.
     pub fn new(listener: Listener, text: &str) -> Script {
         let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
         let lines = lines.map(str::to_string).collect();

@@ -4,10 +4,10 @@ use super::Disk;
 use base::op::{File, PathDone};
 use base::{Access, Buf, Error, Kind, Name};
 
-/// Most links on one way (Linux's own limit).
+/// Maximum number of links along one path (Linux's own limit).
 const LINKS_MAX: usize = 40;
 
-/// How much a file that claims to be empty gives at first, bytes.
+/// Bytes of the first read from a file that reports size zero.
 const RECORD: usize = 4096;
 
 impl Disk {
@@ -29,7 +29,7 @@ impl Disk {
             _ => return Err(Error::Unsupported),
         }
         let hides = self.node(inode).hides_size;
-        // What claims to be empty gives one record at a time.
+        // A file that reports size zero returns one record at a time.
         let most = if hides { RECORD.min(read_max as usize) } else { read_max as usize };
         let bytes = self.node(inode).data.read(0, most);
         let mut buf = Buf::with_room(headroom as usize, bytes.len());
@@ -67,7 +67,7 @@ impl Disk {
     }
 }
 
-/// The components, the first one last.
+/// Returns the components in reverse order.
 fn split(path: &[u8]) -> Vec<Vec<u8>> {
     let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
     let mut parts: Vec<Vec<u8>> = parts.map(<[u8]>::to_vec).collect();

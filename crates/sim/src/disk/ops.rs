@@ -1,4 +1,4 @@
-//! Path operations, one by one as the real reactor's straight-line code does them.
+//! Path operations, step by step as in the real reactor's straight-line code.
 
 use super::{DEVICE, Disk, Held, ROOT, SIZE_MAX};
 use base::op::{Content, Entry, File, Listing, PathDone, PathOp, Replacement, Who};
@@ -6,12 +6,12 @@ use base::{Access, Buf, Error, Kind, Name, SetStat, SetTime, StatFs, Time, User}
 
 type Outcome = Result<PathDone, Error>;
 
-/// What an entry costs besides its name, bytes.
+/// Size of an entry besides its name, bytes.
 const OVERHEAD: usize = 24;
-/// Longest value of an extended attribute.
+/// Maximum size of an extended attribute's value, bytes.
 const ATTR_MAX: usize = 64 << 10;
 
-/// The files that an operation begins with.
+/// Returns the files that an operation starts from.
 pub(crate) fn files(op: &PathOp) -> Vec<File> {
     match op {
         PathOp::Walk { root, from, .. } => vec![*root, *from],
@@ -51,7 +51,7 @@ pub(crate) fn files(op: &PathOp) -> Vec<File> {
     }
 }
 
-/// Whether an operation changes anything.
+/// Returns whether an operation changes anything.
 pub(crate) fn changes(op: &PathOp) -> bool {
     match op {
         PathOp::Open { access, .. } => access.truncate,
@@ -86,7 +86,7 @@ pub(crate) fn changes(op: &PathOp) -> bool {
     }
 }
 
-/// How full the disk says that it is.
+/// Reported usage of the disk.
 const STATFS: StatFs = StatFs {
     kind: 0xEF53,
     block_size: 4096,
@@ -103,7 +103,7 @@ impl Disk {
     /// Performs a path operation.
     ///
     /// # Errors
-    /// As the system calls that it stands for.
+    /// Those of the corresponding system calls.
     pub fn perform(&mut self, now: Time, op: &PathOp) -> Outcome {
         match op {
             PathOp::Walk { root, from, names } => self.walk(*root, *from, names),
@@ -211,7 +211,7 @@ impl Disk {
                 Who::Name(_) => Err(Error::NotFound),
             },
             PathOp::OpenRoot { path } => self.open_named(path),
-            // No file here is a volume; those of the world are given to the node.
+            // No file here is a volume; those of the world are passed to the node.
             PathOp::OpenVolume { .. } => Err(Error::NotFound),
             PathOp::Resolve { address } => {
                 let number = address.parse().map_err(|_| Error::NotFound);
@@ -221,7 +221,7 @@ impl Disk {
         }
     }
 
-    /// One step from a directory: the file and the entry by which it is found.
+    /// Performs one step from a directory: returns the file and its entry.
     pub(super) fn step(&self, dir: u64, name: &Name) -> Result<(u64, u64), Error> {
         let node = self.node(dir);
         if node.kind != Kind::Directory {
@@ -251,7 +251,7 @@ impl Disk {
         Ok(PathDone::Root(self.hold(at, dentry, None), self.stat(at)))
     }
 
-    /// Nothing above the root is walked to.
+    /// Walks without leaving the root upwards.
     fn walk(&mut self, root: File, from: File, names: &[Name]) -> Outcome {
         let (root, mut at) = (self.held(root).inode, self.held(from).inode);
         let mut dentry = 0;
@@ -402,7 +402,7 @@ impl Disk {
         Ok(PathDone::Ok)
     }
 
-    /// The present name of a file, by the entry through which it was found.
+    /// Returns the present name of a file, by the entry through which it was found.
     fn locate(&self, file: File) -> Result<(u64, Name), Error> {
         let held = self.held(file);
         match self.dentries.get(&held.dentry) {
@@ -435,7 +435,7 @@ impl Disk {
         Ok(PathDone::Ok)
     }
 
-    /// Whether the directory `inode` is `above` or beneath it.
+    /// Returns whether the directory `inode` is `above` or beneath it.
     fn is_beneath(&self, mut inode: u64, above: u64) -> bool {
         while inode != above {
             if inode == ROOT {
@@ -542,7 +542,7 @@ impl Disk {
         PathDone::Contents(contents, super::JOB_NS)
     }
 
-    /// What stands at a path that goes straight down.
+    /// Returns the file at a path without `..`.
     fn below(&self, from: u64, path: &[u8]) -> Option<u64> {
         let mut parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
         parts.try_fold(from, |dir, part| {

@@ -1,8 +1,8 @@
-//! Files without a name, and conditional changes of entries.
+//! Unnamed files, and conditional changes of entries.
 //!
-//! On a real host the check and the change are two system calls, so the world makes the check when
-//! the operation begins ([`Disk::precheck`]) and the change when it ends: a server that lets two
-//! changes of one entry be under way at once is found out.
+//! On a real host the check and the change are two system calls, so the world performs the check
+//! when the operation begins ([`Disk::precheck`]) and the change when it ends: this detects a
+//! server with two concurrent changes of one entry.
 
 use super::Disk;
 use base::op::{File, PathDone, PathOp, Replacement};
@@ -30,7 +30,7 @@ impl Disk {
         Ok(PathDone::Created(file, handle, self.stat(inode)))
     }
 
-    /// The present entry of a conditional change, as its first system call finds it.
+    /// Returns the present entry of a conditional change, as found by its first system call.
     pub(crate) fn precheck(&self, op: &PathOp) -> Option<Option<Stat>> {
         match op {
             PathOp::Replace { dir, name, .. } => Some(self.present(self.held(*dir).inode, name)),
@@ -42,7 +42,7 @@ impl Disk {
         self.step(dir, name).ok().map(|(inode, _)| self.stat(inode))
     }
 
-    /// The change, by what the check has found.
+    /// Performs the change, given the result of the check.
     pub(crate) fn replace_checked(
         &mut self,
         now: Time,
@@ -59,7 +59,7 @@ impl Disk {
         if !expected.is_met_by(found.as_ref()) {
             return Ok(PathDone::Unexpected(found));
         }
-        // The kernel makes sure of this much itself.
+        // The kernel itself guarantees this much.
         let there = self.present(dir, name);
         if found.is_none() != there.is_none() {
             return Ok(PathDone::Unexpected(there));

@@ -1,10 +1,10 @@
-//! Contents of a file: pages where something was written, nothing where there are holes.
+//! Contents of a file: allocated pages and holes.
 
 use std::collections::BTreeMap;
 
 const PAGE: u64 = 4096;
 
-/// Bytes with holes, which read as zeros and cost nothing.
+/// Bytes with holes, which read as zeros and use no memory.
 #[derive(Clone, Debug, Default)]
 pub struct Sparse {
     pages: BTreeMap<u64, Box<[u8]>>,
@@ -12,22 +12,22 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// The length, bytes.
+    /// Returns the length, bytes.
     pub fn len(&self) -> u64 {
         self.size
     }
 
-    /// Whether there is nothing.
+    /// Returns whether the length is zero.
     pub fn is_empty(&self) -> bool {
         self.size == 0
     }
 
-    /// Storage used, in blocks of 512 bytes.
+    /// Returns the storage used, in blocks of 512 bytes.
     pub fn blocks(&self) -> u64 {
         self.pages.len() as u64 * (PAGE / 512)
     }
 
-    /// Up to `count` bytes from `offset` on; fewer only at the end.
+    /// Returns up to `count` bytes from `offset` on; fewer only at the end.
     pub fn read(&self, offset: u64, count: usize) -> Vec<u8> {
         let end = offset.saturating_add(count as u64).min(self.size);
         if offset >= end {
@@ -43,7 +43,7 @@ impl Sparse {
         bytes
     }
 
-    /// Puts `data` at `offset`, growing if needed.
+    /// Writes `data` at `offset`, growing if needed.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         let mut done = 0;
         while done < data.len() {
@@ -60,7 +60,7 @@ impl Sparse {
         }
     }
 
-    /// Cuts or lengthens.
+    /// Truncates or extends.
     pub fn resize(&mut self, size: u64) {
         if size < self.size {
             self.pages.split_off(&size.div_ceil(PAGE));

@@ -1,4 +1,4 @@
-//! Volumes that somebody has tampered with: the store says what is wrong and does not panic.
+//! Corrupted volumes: the store reports errors and does not panic.
 
 use base::rng::Rng;
 use base::{Instant, Time};
@@ -14,7 +14,7 @@ const TREE: Table = Table(2000);
 const RAW: Table = Table(2001);
 const NOW: Instant = Instant(0);
 
-/// Bytes of pages are changed, and the store is made to believe every checksum.
+/// Tests pages with changed bytes, with checksum verification disabled.
 pub(super) fn volume(rng: &mut Rng) {
     canary::believe_everything(false);
     let mut disk = filled(rng, true);
@@ -27,7 +27,7 @@ pub(super) fn volume(rng: &mut Rng) {
     canary::believe_everything(false);
 }
 
-/// Bytes before the pages are changed, or anywhere else; checksums are looked at.
+/// Tests changed bytes before the pages, or anywhere, with checksum verification.
 pub(super) fn head(rng: &mut Rng) {
     canary::believe_everything(false);
     let closed = rng.bool();
@@ -40,8 +40,7 @@ pub(super) fn head(rng: &mut Rng) {
     use_it(disk, rng);
 }
 
-/// Bytes of the journal are changed, and get checksums that fit: what recovery decodes and applies
-/// may say anything.
+/// Tests a journal with changed bytes and matching checksums: recovery must cope with any contents.
 pub(super) fn journal(rng: &mut Rng) {
     canary::believe_everything(false);
     let mut disk = filled(rng, false);
@@ -66,7 +65,7 @@ fn config() -> Config {
     Config { cache: 300, dirty: 200, interval, read_only: false, accept_loss: false }
 }
 
-/// A volume with something of everything in it.
+/// Returns a volume with data of every kind.
 fn filled(rng: &mut Rng, closed: bool) -> Memory {
     let disk = Memory::formatted(&GEOMETRY).expect("it is large enough");
     let mut driver = Driver::open(disk, config(), NOW).expect("it is sound");
@@ -98,7 +97,7 @@ fn spoil(disk: &mut Memory, rng: &mut Rng, range: std::ops::Range<u64>) {
     let at = rng.u64(range);
     let mut block = disk.read(at, 1).expect("within the disk").remove(0);
     let bytes = block.bytes_mut();
-    // The beginnings of pages say more than the rest.
+    // The beginnings of pages matter more than the rest.
     let most = [24, 64, 512][rng.usize(0..3)];
     let offset = rng.usize(0..most);
     match rng.u8(0..3) {
@@ -136,7 +135,7 @@ impl Watcher for Nobody {
     fn progress(&mut self, _: u64, _: u64) {}
 }
 
-/// Checks it, and works with it as long as that goes.
+/// Checks the volume, and uses it as long as that works.
 fn use_it(mut disk: Memory, rng: &mut Rng) {
     let head = disk.head().expect("it is large enough");
     let mut copy = disk.clone();

@@ -1,6 +1,6 @@
-//! Fuzzers of what one replica says to another one: sealed messages, and what is in them.
+//! Fuzzers of messages between replicas: sealing, and contents.
 //!
-//! Whoever writes here knows the secret of the service: a member that is broken, not a stranger.
+//! The sender knows the secret of the service: it is a faulty member, not a stranger.
 
 use super::streams;
 use base::rng::Rng;
@@ -21,8 +21,8 @@ const B: ReplicaId = ReplicaId(1);
 type Data = Once<Kind>;
 type Said = Message<once::Operator<Operator>>;
 
-/// Two replicas, one of which says things that are wrong: the other one keeps what it promises to
-/// its own clients, or listens no more.
+/// Tests two replicas, one of which sends corrupted messages: the other one keeps its promises to
+/// its own clients, or stops listening.
 pub(super) fn gossip(rng: &mut Rng) {
     let config = Config { gossip: Duration::from_millis(5), limits: Limits::default() };
     let new = |me| Replica::new(Once(Kind::Counter), me, &[A, B], config);
@@ -42,7 +42,7 @@ pub(super) fn gossip(rng: &mut Rng) {
 struct Pair {
     now: Instant,
     two: [Replica<Data>; 2],
-    /// B has heard of A what no replica can say.
+    /// Whether B has received an impossible message of A.
     distrusted: bool,
     ticket: u64,
 }
@@ -58,7 +58,7 @@ impl Pair {
         self.step(who, Input::Request { ticket, after, strict, operator, until }, rng);
     }
 
-    /// A step of one of them and all that follows from it.
+    /// Performs a step of one of them and everything that follows from it.
     fn step(&mut self, who: usize, input: Input<once::Operator<Operator>>, rng: &mut Rng) {
         let mut inputs = vec![(who, input)];
         while let Some((who, input)) = inputs.pop() {
@@ -92,7 +92,7 @@ impl Pair {
         }
     }
 
-    /// What arrives: of what A says, not always what it said.
+    /// Returns the message that arrives: A's are sometimes corrupted.
     fn carried(&self, to: usize, message: Said, rng: &mut Rng) -> Option<Said> {
         let mut bytes = Letter::Gossip(message).bytes();
         if to == 1 && rng.u8(..3) == 0 {
@@ -107,7 +107,7 @@ impl Pair {
     }
 }
 
-/// Answers in sealed messages, with bytes changed: what is taken is what was sent.
+/// Tests replies in sealed messages with changed bytes: only unchanged messages are accepted.
 pub(super) fn seals(rng: &mut Rng) {
     let settings = settings();
     let (challenge, random) = ([1; CHALLENGE], [2; CHALLENGE]);

@@ -8,8 +8,8 @@ use replica::data::sheet::function_names;
 use replica::data::{DataType as _, Kind};
 use replica::work::{Meter, PIECE_MAX};
 
-/// Operators in words or as JSON are understood, are the same when they are said again, and cost no
-/// more than one piece of work; states are the same when they are written and read.
+/// Tests operators as words or JSON: they parse, survive a round trip, and stay within the cost
+/// limit; states survive a round trip.
 pub(super) fn operations(rng: &mut Rng) {
     let kind = *rng.choice(Kind::ALL).expect("there are kinds");
     let mut state = kind.initial();
@@ -31,7 +31,7 @@ pub(super) fn operations(rng: &mut Rng) {
     same_again(&state);
 }
 
-/// Does it, and looks at what it may cost and how it is written.
+/// Performs an operation, and checks its cost and encoding.
 pub(super) fn perform(kind: Kind, state: &mut State, operator: &Operator) {
     assert_eq!(kind.read_json(operator.to_json().as_bytes()).as_ref(), Ok(operator));
     assert_eq!(kind.read_binary(&binary::write(operator)).as_ref(), Ok(operator));
@@ -51,7 +51,7 @@ pub(super) fn same_again(state: &State) {
     assert_eq!(again, *state);
 }
 
-/// An example of an operator that the help of its type gives: its words, or its JSON.
+/// Returns an example operator from the help of its type: as words, or as JSON.
 fn example(rng: &mut Rng, help: &str) -> String {
     let line = rng.choice(help.lines().collect::<Vec<_>>()).expect("each type has operators");
     let line = line.trim_start();
@@ -71,7 +71,7 @@ fn spoken(rng: &mut Rng, kind: Kind) -> (Result<Operator, Refused>, bool) {
             _ => text(rng),
         };
     }
-    // What may be left out is spoilt if it is there in part, or the type wants it smaller.
+    // An optional part may be incomplete, or the type may have a smaller limit: treated as spoilt.
     let is_spoilt = form.contains('[') || kind == Kind::Sheet || rng.u8(..4) == 0;
     if is_spoilt && rng.bool() {
         let mut bytes = words.join(" ").into_bytes();
@@ -97,7 +97,7 @@ fn text(rng: &mut Rng) -> String {
         .collect()
 }
 
-/// A cell, mostly near the first one.
+/// Draws a cell, mostly near the first one.
 fn cell(rng: &mut Rng) -> String {
     let columns = ["A", "B", "C", "$D", "Z", "AA", "XFD"];
     let column = columns[if rng.u8(..9) == 0 { rng.usize(..7) } else { rng.usize(..3) }];
@@ -105,7 +105,7 @@ fn cell(rng: &mut Rng) -> String {
     format!("{column}{}{row}", if rng.u8(..9) == 0 { "$" } else { "" })
 }
 
-/// Something that is typed into a cell.
+/// Draws an input of a cell.
 fn input(rng: &mut Rng) -> String {
     match rng.u8(..6) {
         0 => rng.i64(..).to_string(),
@@ -114,7 +114,7 @@ fn input(rng: &mut Rng) -> String {
     }
 }
 
-/// A formula, so many levels deep.
+/// Draws a formula of this depth.
 fn formula(rng: &mut Rng, depth: u32) -> String {
     if depth == 0 || rng.u8(..5) == 0 {
         let constants =
@@ -145,8 +145,8 @@ fn formula(rng: &mut Rng, depth: u32) -> String {
     }
 }
 
-/// Formulas that look at each other, some of them spoilt: none costs more than a piece of work, and
-/// cells show the same whatever was looked at before.
+/// Tests formulas that refer to each other, some of them corrupted: none exceeds the cost limit,
+/// and the value of a cell does not depend on the order of evaluation.
 pub(super) fn formulas(rng: &mut Rng) {
     let kind = Kind::Sheet;
     let mut state = kind.initial();

@@ -1,4 +1,4 @@
-//! Fuzzers of texts: names files, and the orders that begin storelets.
+//! Fuzzers of texts: names files, and run requests of storelets.
 
 use super::streams;
 use base::rng::Rng;
@@ -7,11 +7,11 @@ use names::script::{Line, parse, path_text, quoted};
 use storelet::Maxima;
 use storelet::order::{Order as RunOrder, Wanted};
 
-/// Letters of words, among them all that mean something.
+/// Letters of words, including all special ones.
 const LETTERS: [char; 16] =
     ['a', 'b', 'c', '-', '.', '/', ' ', '\t', '\'', '#', '!', ':', '[', 'é', '\u{2028}', '9'];
 
-/// What is understood is the same when it is said again; what is right is understood.
+/// Tests that parsed scripts survive a round trip, and that valid ones parse.
 pub(super) fn script(rng: &mut Rng) {
     let lines: Vec<String> = (0..rng.usize(..5)).map(|_| line(rng)).collect();
     let mut bytes = lines.join("\n").into_bytes();
@@ -39,7 +39,7 @@ fn word(rng: &mut Rng) -> String {
     (0..rng.usize(1..12)).map(|_| letter(rng)).collect()
 }
 
-/// A place: no part of it is `.` or `..`.
+/// Draws a path without `.` and `..`.
 fn place(rng: &mut Rng) -> String {
     let part = |rng: &mut Rng| format!("n{}", word(rng).replace('/', "s"));
     let parts: Vec<String> = (0..rng.usize(..4)).map(|_| part(rng)).collect();
@@ -74,7 +74,7 @@ fn line(rng: &mut Rng) -> String {
     }
 }
 
-/// A line in words.
+/// Returns a line as text.
 fn said(line: &Line) -> String {
     let flags = |order: Order, create: bool| {
         let order = match order {
@@ -100,7 +100,7 @@ fn said(line: &Line) -> String {
     }
 }
 
-/// An order gives no more than a server has, whatever it says; what is right is understood.
+/// Tests that a run request never exceeds the server's limits, and that valid ones parse.
 pub(super) fn run_order(rng: &mut Rng) {
     let module = match rng.u8(..4) {
         0 => format!("module {}", rng.u32(1..1 << 24)),

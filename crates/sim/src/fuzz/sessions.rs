@@ -1,7 +1,7 @@
-//! Fuzzers of whole sessions: bytes in, a stub tree behind, and the promises of every session.
+//! Fuzzers of whole sessions: bytes in, a stub tree behind, and the contract of every session.
 //!
-//! Each question is answered once; what was given is given back; what is asked for and unsent
-//! stays bounded; and at the end, with the connection lost and all answered, nothing is left.
+//! Each request gets one reply; every reference is released; requested and unsent bytes stay
+//! bounded; and at the end, with the connection lost and all replies delivered, nothing is left.
 
 use super::streams;
 use super::stub::Stub;
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tree::{Ask, NodeId};
 
-/// How much a session may have asked for and unsent beyond its limit: one request's worth.
+/// Bytes that a session may have requested and unsent beyond its limit: one request's worth.
 const BEYOND: usize = 4 << 20;
 
 struct Rig<'a> {
@@ -23,7 +23,7 @@ struct Rig<'a> {
     now: Instant,
     asked: Vec<(CallId, Ask)>,
     unsent: VecDeque<usize>,
-    /// A receive is under way, perhaps into the session's own buffer.
+    /// A receive in flight, perhaps into the session's own buffer.
     receiving: Option<ReceiveBuf>,
     hung_up: bool,
     limits: Limits,
@@ -102,7 +102,7 @@ fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
 }
 
 impl Rig<'_> {
-    /// Something happens; whether it got anywhere.
+    /// Performs a random event; returns whether there was progress.
     fn turn(&mut self, rest: &mut &[u8]) -> bool {
         if self.receiving.is_none() && self.session.is_hungry() {
             self.receiving = Some(self.session.receive_into());
@@ -187,7 +187,7 @@ impl Rig<'_> {
         assert!(bytes <= self.limits.bytes + BEYOND, "{bytes} bytes are asked for or unsent");
     }
 
-    /// The connection ends: all is answered, nothing may be left.
+    /// Ends the connection: all requests get replies, and nothing may be left.
     fn end(mut self) {
         if !self.hung_up && self.rng.bool() {
             self.step(Input::Ended);

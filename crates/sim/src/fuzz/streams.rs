@@ -1,4 +1,4 @@
-//! What fuzzers feed: valid messages and requests, and ways to spoil them.
+//! Inputs of fuzzers: valid messages and requests, and ways to corrupt them.
 
 use base::rng::Rng;
 use wire::ninep::{Data, Names, Rmessage, Stat, Tmessage};
@@ -9,7 +9,7 @@ fn name(rng: &mut Rng) -> &'static [u8] {
     NAMES[rng.usize(..NAMES.len())]
 }
 
-/// A number with a taste for the ends.
+/// Draws a number, with a preference for extremes.
 pub(super) fn number(rng: &mut Rng) -> u64 {
     match rng.u8(..6) {
         0 => u64::MAX - rng.u64(..3),
@@ -19,7 +19,7 @@ pub(super) fn number(rng: &mut Rng) -> u64 {
     }
 }
 
-/// Changes, drops, doubles a few bytes.
+/// Changes, drops or duplicates a few bytes.
 pub(super) fn spoil(rng: &mut Rng, bytes: &mut Vec<u8>) {
     for _ in 0..rng.usize(1..4) {
         if bytes.is_empty() {
@@ -41,7 +41,7 @@ pub(super) fn spoil(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// A valid message of a client.
+/// Draws a valid message of a client.
 pub(super) fn request(rng: &mut Rng, tag: u16) -> Vec<u8> {
     let data = vec![7; rng.usize(..300) * if rng.u8(..8) == 0 { 60 } else { 1 }];
     let list: Vec<&[u8]> = (0..rng.usize(..5)).map(|_| name(rng)).collect();
@@ -118,7 +118,7 @@ fn more<'a>(rng: &mut Rng, fid: u32, other: u32, text: &'a [u8], big: u64) -> Tm
     }
 }
 
-/// A valid message of a server.
+/// Draws a valid message of a server.
 pub(super) fn answer(rng: &mut Rng, tag: u16) -> Vec<u8> {
     let data = vec![9; rng.usize(..100)];
     let message = match rng.u8(..7) {
@@ -135,7 +135,7 @@ pub(super) fn answer(rng: &mut Rng, tag: u16) -> Vec<u8> {
     bytes
 }
 
-/// A valid request of an HTTP client, with its body.
+/// Draws a valid request of an HTTP client, with its body.
 pub(super) fn http_request(rng: &mut Rng) -> Vec<u8> {
     let methods = ["GET", "GET", "GET", "HEAD", "PUT", "PUT", "DELETE", "OPTIONS"];
     let paths = [
@@ -191,7 +191,7 @@ pub(super) fn http_request(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// A valid request to do something: operations of a service, or a storelet.
+/// Draws a valid `POST`: operations of a service, or a storelet.
 fn http_post(rng: &mut Rng) -> Vec<u8> {
     let bodies: [&[u8]; 8] = [
         b"add 5\n",
@@ -233,7 +233,7 @@ fn http_post(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// A body in chunks.
+/// Encodes a body in chunks.
 pub(super) fn chunked(rng: &mut Rng, mut data: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     while !data.is_empty() {

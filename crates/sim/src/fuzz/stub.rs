@@ -1,4 +1,4 @@
-//! A tree that answers every question with something of the right shape, and counts what it gave.
+//! A tree whose replies are random values of the right type, and which counts its references.
 
 use super::streams::number;
 use base::op::{Entry, Replacement};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tree::request::{Lock, LockKind, Owner};
 use tree::{Ask, NodeId, OpenId, Reply};
 
-/// The stub: references given out and not yet given back.
+/// The stub: references handed out and not yet released.
 #[derive(Debug, Default)]
 pub(super) struct Stub {
     nodes: BTreeMap<NodeId, u32>,
@@ -17,7 +17,7 @@ pub(super) struct Stub {
 }
 
 impl Stub {
-    /// A reference is given back.
+    /// Releases a reference.
     pub(super) fn release(&mut self, node: NodeId) {
         let count = self.nodes.get_mut(&node);
         let count = count.unwrap_or_else(|| panic!("{node:?} is given back, but was not given"));
@@ -27,12 +27,12 @@ impl Stub {
         }
     }
 
-    /// An open file is given back.
+    /// Closes an open file.
     pub(super) fn close(&mut self, open: OpenId) {
         assert!(self.opens.remove(&open).is_some(), "{open:?} is closed, but is not open");
     }
 
-    /// Nothing may be left.
+    /// Checks that no reference is left.
     pub(super) fn expect_nothing_left(&self) {
         assert!(self.nodes.is_empty() && self.opens.is_empty(), "left behind: {self:?}");
     }
@@ -57,7 +57,7 @@ impl Stub {
         Stat { kind, size, mode: 0o644, inode: rng.u64(..), ..Stat::default() }
     }
 
-    /// Some answer.
+    /// Draws a reply.
     pub(super) fn answer(&mut self, rng: &mut Rng, ask: &Ask) -> Result<Reply, Error> {
         if rng.u8(..5) == 0 {
             return Err(Error::ALL[rng.usize(..Error::ALL.len())]);
@@ -157,7 +157,7 @@ impl Stub {
     }
 }
 
-/// So many bytes in pieces of blocks that a cache might hold.
+/// Returns this many bytes in pieces of blocks, as from a cache.
 fn pieces(rng: &mut Rng, count: usize) -> Reply {
     let block = Block::zeroed(4096);
     let mut pieces = Vec::new();

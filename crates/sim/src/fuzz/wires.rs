@@ -5,7 +5,7 @@ use base::rng::Rng;
 use wire::http::{Chunks, Piece, Resolved, parse};
 use wire::ninep::{Qid, Reader, Rmessage, Stat, Tmessage, dirents, frame_size, put_dirent};
 
-/// What decodes encodes to the same bytes.
+/// Tests that a decoded message encodes to the same bytes.
 pub(super) fn ninep_decode(rng: &mut Rng) {
     let tag = rng.u16(..);
     let asked = rng.bool();
@@ -26,7 +26,7 @@ pub(super) fn ninep_decode(rng: &mut Rng) {
         false => Rmessage::decode(&bytes).map(|(tag, message)| message.encode(tag, &mut again)),
     };
     assert!(decoded.is_ok() || spoilt, "a valid message was refused");
-    // A name longer than 4 KiB within a stat is cut; nothing else is.
+    // Only a name longer than 4 KiB within a stat is truncated.
     assert!(decoded.is_err() || again == bytes || bytes.len() > 4096, "{bytes:?} became {again:?}");
 }
 
@@ -57,7 +57,8 @@ pub(super) fn ninep_entries(rng: &mut Rng) {
     assert!(good || spoilt, "valid entries were refused");
 }
 
-/// What is understood is understood the same way when nothing follows; components are plain.
+/// Tests that a parsed head parses equally without the following bytes, and that its components are
+/// plain.
 pub(super) fn http_head(rng: &mut Rng) {
     let mut bytes = streams::http_request(rng);
     if rng.bool() {
@@ -77,7 +78,7 @@ pub(super) fn http_head(rng: &mut Rng) {
     }
 }
 
-/// A body comes out as it went in, however it is torn.
+/// Tests that a body is decoded unchanged, however it is split.
 pub(super) fn http_chunks(rng: &mut Rng) {
     let body = vec![b'x'; rng.usize(..500)];
     let mut bytes = streams::chunked(rng, &body);
@@ -129,7 +130,7 @@ pub(super) fn http_ranges(rng: &mut Rng) {
     }
 }
 
-/// A decoder with a mistake that every fuzzer of the kind must find.
+/// A faulty decoder that every fuzzer of the kind must detect.
 pub(super) fn canary(rng: &mut Rng) {
     let mut bytes = streams::request(rng, 1);
     streams::spoil(rng, &mut bytes);
@@ -140,7 +141,7 @@ pub(super) fn canary(rng: &mut Rng) {
     }
 }
 
-/// A decoder with a mistake that a fuzzer finds if something tells it how far it came.
+/// A faulty decoder that a fuzzer detects only with feedback about its progress.
 pub(super) fn guided_canary(rng: &mut Rng) {
     let mut known = 0;
     for expected in *b"clunk" {

@@ -10,7 +10,7 @@ use std::io::{Cursor, Write as _};
 use zip::write::{SimpleFileOptions, ZipWriter};
 use zip::{CompressionMethod, DateTime};
 
-/// The parts of a file around its cells.
+/// Parts of a file around its cells.
 const PARTS: [(&str, &str); 4] = [
     (
         "_rels/.rels",
@@ -32,9 +32,9 @@ const PARTS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Files with parts of their XML spoilt: what is read of them can be typed.
+/// Tests files with corrupted XML: imported values are valid cell inputs.
 pub(super) fn xlsx(rng: &mut Rng) {
-    // With rows that no sheet has, or strings that the file does not have.
+    // Includes rows beyond any sheet, and references to missing strings.
     let (is_wild, is_spoilt) = (rng.bool(), rng.bool());
     let bytes = file(rng, is_wild, is_spoilt);
     let name = if rng.u8(..5) == 0 { Some("S") } else { None };
@@ -71,7 +71,7 @@ fn file(rng: &mut Rng, is_wild: bool, is_spoilt: bool) -> Vec<u8> {
     let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Stored)
         .last_modified_time(DateTime::default());
-    // Mostly that of the cells.
+    // Mostly the part with the cells.
     let spoilt = rng.usize(..18).min(5);
     for (index, (name, text)) in PARTS.into_iter().chain(cells).enumerate() {
         let mut bytes = text.as_bytes().to_vec();
@@ -88,7 +88,7 @@ fn file(rng: &mut Rng, is_wild: bool, is_spoilt: bool) -> Vec<u8> {
     bytes
 }
 
-/// The rest of a cell behind its place.
+/// Draws the rest of a cell after its position.
 fn cell(rng: &mut Rng, is_wild: bool) -> String {
     let number = streams::number(rng);
     let shared = rng.u32(..) >> rng.u32(..32);

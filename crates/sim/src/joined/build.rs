@@ -1,4 +1,4 @@
-//! What there is before anybody comes: directories of hosts on the disk, and what the mux joins.
+//! Initial state: directories of hosts on the disk, and the tree joined by the mux.
 
 use super::canary::Mistake;
 use super::params::Params;
@@ -11,7 +11,7 @@ use base::{Kind, Name, Stat};
 use node::{Join, Joined, Served};
 use std::collections::BTreeSet;
 
-/// A directory of a host that is served.
+/// A served directory of a host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Root {
     pub(super) file: File,
@@ -26,7 +26,7 @@ impl Root {
     }
 }
 
-/// Everything.
+/// The whole initial state.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) space: Space,
@@ -35,11 +35,11 @@ pub(super) struct Stage {
     /// Directories of the mux's host that it mounts.
     pub(super) others: Vec<File>,
     pub(super) joins: Vec<Join>,
-    /// What the mux calls each server that it mounts.
+    /// The mux's names of the servers that it mounts.
     pub(super) remotes: Vec<String>,
 }
 
-/// Somebody who builds.
+/// Builder of the initial state.
 struct Builder<'a> {
     world: &'a mut World,
     rng: Rng,
@@ -72,7 +72,7 @@ pub(super) fn build(
     builder.stage
 }
 
-/// A directory of the disk, to be served.
+/// Creates a directory of the disk, to be served.
 fn make_root(world: &mut World, space: &mut Space, name: &str) -> Root {
     let disk = &mut world.scene.disk;
     let inode = disk.plant(WALL, ROOT, name.as_bytes(), Kind::Directory, b"");
@@ -88,13 +88,13 @@ fn make_root(world: &mut World, space: &mut Space, name: &str) -> Root {
     Root { file, inode }
 }
 
-/// Where a listener of the world is.
+/// Returns the address of a listener of the world.
 pub(super) fn address(listener: Listener) -> Address {
     let port = u16::try_from(listener.0).expect("few listeners");
     Address::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
-/// The names of a path.
+/// Returns the names of a path.
 fn path(text: &str) -> Vec<Name> {
     let parts = text.split('/').filter(|part| !part.is_empty());
     parts.map(|part| Name::new(part.as_bytes()).expect("a plain name")).collect()
@@ -108,7 +108,7 @@ impl Builder<'_> {
         inode
     }
 
-    /// Directories and files in a directory, and in those.
+    /// Creates directories and files in a directory, recursively.
     fn plant(&mut self, dir: u64, depth: u32) {
         for name in ["a", "b", "c"] {
             if depth == 0 || (depth < 3 && self.rng.bool()) {
@@ -155,7 +155,7 @@ impl Builder<'_> {
         self.plant(union, 2);
     }
 
-    /// Where a path leads when nobody is in trouble.
+    /// Returns the place of a path while no server is in trouble.
     fn at(&mut self, path: &[Name]) -> At {
         let nobody = BTreeSet::new();
         let mut look = Look::new(&self.stage.space, &self.world.scene.disk, &nobody);
@@ -215,12 +215,11 @@ impl Builder<'_> {
         [Order::Before, Order::After][self.rng.usize(..2)]
     }
 
-    /// The whole name space: mounts, a union, binds, mounts on mounts, and what leads back to
-    /// itself.
+    /// Joins the whole namespace: mounts, a union, binds, nested mounts, and cycles.
     fn join_all(&mut self, local: Root) {
         for server in 0..self.stage.servers.len() {
             let aname = ["", "", "/", "/a"][self.rng.usize(..4)];
-            // The first has all that is bound below.
+            // The first has all directories that are bound below.
             let whole = server == 0 || self.params.edited() == Some(server);
             let aname = if whole { "" } else { aname };
             let create = self.rng.bool();
@@ -247,7 +246,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A union of several, of which perhaps one takes what is new.
+    /// Joins a union of several members, one of which may take new entries.
     fn join_union(&mut self) {
         for _ in 0..self.rng.usize(2..=4) {
             let (order, create) = (self.order(), self.rng.bool());

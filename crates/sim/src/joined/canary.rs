@@ -1,4 +1,4 @@
-//! Canaries of the joined name space: mistakes planted on purpose, which its judges must find.
+//! Canaries of the joined namespace: errors planted on purpose, which its checks must detect.
 
 use super::params::Params;
 use super::town;
@@ -8,31 +8,31 @@ use base::Buf;
 use base::op::Op;
 use wire::ninep::READ_HEADER_SIZE;
 
-/// A mistake.
+/// A planted error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// The mux leaves an entry out of what it lists.
+    /// The mux omits an entry of a listing.
     ForgetEntry,
-    /// A file that has taken another's place counts as that one when a server is back.
+    /// A file that replaced another has its number when a server returns.
     SameNumber,
-    /// A server that is cut off delays what is asked of the others.
+    /// A partitioned server delays requests to the others.
     DelayAll,
-    /// New files are made in the wrong member of a union.
+    /// New files are created in the wrong member of a union.
     OtherMember,
-    /// A walk ends one directory too high after a server was away.
+    /// A walk ends one directory too high after a server was down.
     OtherFile,
-    /// An answer of the mux's is lost.
+    /// A reply of the mux is lost.
     LoseAnswer,
-    /// The last byte of what the mux reads is another.
+    /// The last byte read by the mux is wrong.
     OtherByte,
     /// The mux leaves a file open.
     LeakFile,
-    /// What happened to a server is logged twice.
+    /// An event of a server is logged twice.
     SayTwice,
 }
 
 impl Mistake {
-    /// Every mistake.
+    /// All planted errors.
     pub const ALL: [Mistake; 9] = [
         Mistake::ForgetEntry,
         Mistake::SameNumber,
@@ -46,13 +46,13 @@ impl Mistake {
     ];
 }
 
-/// A mistake of the mux's, on some of its occasions. `None`: it leaves the operation undone.
+/// Applies an error to some operations of the mux. `None` drops the operation.
 pub(super) fn spoil(mistake: Option<Mistake>, occasions: &mut u32, mut op: Op) -> Option<Op> {
     let (code, rarity) = match (mistake, &op) {
         (Some(Mistake::ForgetEntry), _) => (41, 3),
         (Some(Mistake::OtherFile), _) => (111, 30),
         (Some(Mistake::OtherByte), _) => (117, 30),
-        // What is sent alone cannot be left out.
+        // A piece sent alone cannot be dropped.
         (Some(Mistake::LoseAnswer), Op::Send { data, .. }) if data.len() > 1 => (111, 50),
         (Some(Mistake::LeakFile), Op::CloseFile { .. }) => {
             *occasions += 1;
@@ -92,7 +92,7 @@ fn spoil_message(mistake: Option<Mistake>, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Looks for a mistake; gives the number of seeds it took and what was found.
+/// Searches for a planted error; returns the number of seeds it took and the failure found.
 pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
     for seed in 1..=seeds {
         let params = Params::light(seed);

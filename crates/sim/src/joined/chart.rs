@@ -1,78 +1,78 @@
-//! What happened to whom: what those who judge are told by those who make trouble.
+//! Record of each server's troubles, written by the fault injector and read by the checks.
 
 use base::{Error, Instant, Name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long after its end a trouble may still show: connections are made again with pauses of at
-/// most five seconds, and what was agreed on late is given up after ten.
+/// Time after the end of a trouble during which it may still show: reconnects back off up to five
+/// seconds, and a slow handshake is abandoned after ten.
 const GRACE: Duration = Duration::from_secs(25);
-/// How long something may be on its way from a server to a visitor.
+/// Maximum time in flight from a server to a client.
 const ON_THE_WAY: Duration = Duration::from_secs(1);
-/// How long a request that touches a server may take after that was last in trouble, for each
-/// member of a union that is asked: requests wait for a server for five seconds.
+/// Timeout of a request after the last trouble of a server it touches, for each member of a union:
+/// requests wait for a server for five seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(45);
 
-/// What is known of a server.
+/// Known state of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Server {
-    /// In some trouble now.
+    /// Whether it is in trouble now.
     pub(super) troubled: bool,
-    /// In a trouble in which nothing says that it is: requests wait for its end.
+    /// Whether the trouble is undetectable: requests wait for its end.
     pub(super) silent: bool,
-    /// When the last trouble began or ended.
+    /// Time when the last trouble began or ended.
     changed: Option<Instant>,
-    /// It says what is not true now and then. What follows from that lasts as long as connections.
+    /// Whether it lies now and then. The effects last as long as connections.
     lying: bool,
-    /// When it last did.
+    /// Time of its last change of lying.
     lied: Option<Instant>,
 }
 
-/// A file that was put in the place of another while its server was down.
+/// A file that was replaced while its server was down.
 #[derive(Clone, Debug)]
 struct Replaced {
     name: Name,
     at: Instant,
-    /// What the old one contained.
+    /// Contents of the old file.
     data: Vec<u8>,
 }
 
-/// All of it.
+/// The record.
 #[derive(Debug, Default)]
 pub(super) struct Chart {
     pub(super) servers: Vec<Server>,
-    /// Start of the calm: no further trouble comes, and the last one is over for long.
+    /// Start of the calm: no further trouble comes, and the last one ended long ago.
     pub(super) calm_since: Option<Instant>,
-    /// Lanes that have asked all they wanted, and how many there are.
+    /// Lanes that have sent all their requests, and the number of lanes.
     pub(super) idle: (usize, usize),
-    /// The mux serves.
+    /// Whether the mux serves.
     pub(super) is_open: bool,
     replaced: BTreeMap<u64, Replaced>,
-    /// When a name that is nobody else's was last changed; in the end nothing is in doubt.
+    /// Time of the last change of a name with a single owner; in the end nothing is in doubt.
     names: BTreeMap<Name, Instant>,
-    /// Files of which nobody knows what was written to them.
+    /// Files with unknown contents after writes.
     vague: BTreeSet<u64>,
 }
 
 impl Chart {
-    /// Nothing has happened to so many servers.
+    /// Returns the record of this many servers without trouble.
     pub(super) fn new(servers: usize) -> Chart {
         Chart { servers: vec![Server::default(); servers], ..Chart::default() }
     }
 
-    /// Something happens to a server, or ends.
+    /// Records the beginning or end of a trouble.
     pub(super) fn note(&mut self, now: Instant, server: usize, troubled: bool, silent: bool) {
         let known = &mut self.servers[server];
         (known.troubled, known.silent, known.changed) = (troubled, silent, Some(now));
     }
 
-    /// A server lies now and then from now on, or does not any more.
+    /// Records that a server begins or stops to lie now and then.
     pub(super) fn note_lying(&mut self, now: Instant, server: usize, lying: bool) {
         let known = &mut self.servers[server];
         (known.lying, known.lied) = (lying, Some(now));
     }
 
-    /// Servers that may not have answered at some time since.
+    /// Returns the servers that may have been unavailable at some time since.
     pub(super) fn away(&self, since: Instant) -> BTreeSet<usize> {
         let away = |server: &Server| {
             server.troubled || server.changed.is_some_and(|at| at + GRACE >= since)
@@ -81,7 +81,7 @@ impl Chart {
         servers.filter(|(_, server)| away(server)).map(|(index, _)| index).collect()
     }
 
-    /// Whether one of these servers may have lied since.
+    /// Returns whether one of these servers may have lied since.
     pub(super) fn was_deceived(&self, touched: &BTreeSet<usize>, since: Instant) -> bool {
         let lied = |server: &Server| {
             server.lying || server.lied.is_some_and(|at| at + ON_THE_WAY >= since)
@@ -89,7 +89,7 @@ impl Chart {
         touched.iter().any(|server| lied(&self.servers[*server]))
     }
 
-    /// From when on an answer that these servers have to do with is due.
+    /// Returns the time from which on a reply involving these servers is due.
     pub(super) fn due_from(
         &self,
         touched: &BTreeSet<usize>,
@@ -103,44 +103,44 @@ impl Chart {
         touched.iter().map(from).fold(since, Instant::max)
     }
 
-    /// A file is replaced by another of the same name.
+    /// Records that a file is replaced by another of the same name.
     pub(super) fn replace(&mut self, now: Instant, inode: u64, name: Name, data: Vec<u8>) {
         self.replaced.insert(inode, Replaced { name, at: now, data });
     }
 
-    /// What a file contained that is not there any more.
+    /// Returns the contents of a replaced file.
     pub(super) fn old_contents(&self, inode: u64) -> Option<&[u8]> {
         self.replaced.get(&inode).map(|replaced| &*replaced.data)
     }
 
-    /// Whether a file of this name was replaced since.
+    /// Returns whether a file of this name was replaced since.
     pub(super) fn was_replaced(&self, name: &Name, since: Instant) -> bool {
         self.replaced.values().any(|replaced| replaced.name == *name && replaced.at >= since)
     }
 
-    /// A name is changed now, or nobody knows when (`None`).
+    /// Records a change of a name now, or at an unknown time (`None`).
     pub(super) fn change_name(&mut self, name: &Name, at: Option<Instant>) {
         self.names.insert(name.clone(), at.unwrap_or(Instant(u64::MAX)));
     }
 
-    /// Whether a name may have been there or not since.
+    /// Returns whether the existence of a name was uncertain since.
     pub(super) fn is_name_vague(&self, name: &Name, since: Instant) -> bool {
         let was_calm = self.calm_since.is_some_and(|calm| since >= calm);
         !was_calm && self.names.get(name).is_some_and(|at| *at >= since)
     }
 
-    /// Nobody knows what was written to a file.
+    /// Records that the contents of a file are unknown.
     pub(super) fn blur(&mut self, inode: u64) {
         self.vague.insert(inode);
     }
 
-    /// Whether what a file contains is not known.
+    /// Returns whether the contents of a file are unknown.
     pub(super) fn is_vague(&self, inode: u64) -> bool {
         self.calm_since.is_none() && self.vague.contains(&inode)
     }
 }
 
-/// The error that has this number.
+/// Returns the error of this number.
 pub(super) fn error_of(number: u32) -> Error {
     match number {
         1 => Error::NotPermitted,

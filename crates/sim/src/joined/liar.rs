@@ -1,10 +1,10 @@
-//! Servers that say what is not true: their messages are changed before they leave.
+//! Lying servers: their messages are changed before they are sent.
 
 use base::Buf;
 use base::rng::Rng;
 use wire::ninep::{HEADER_SIZE, Rmessage, frame_size};
 
-/// Changes some of the messages that a server sends; whether it did.
+/// Changes some of a server's messages; returns whether it changed any.
 pub(super) fn lie(rng: &mut Rng, data: &mut Vec<Buf>) -> bool {
     let bytes: Vec<u8> = data.iter().flat_map(|buf| buf.iter().copied()).collect();
     let Some(messages) = split(&bytes) else { return false };
@@ -24,7 +24,7 @@ pub(super) fn lie(rng: &mut Rng, data: &mut Vec<Buf>) -> bool {
     lied
 }
 
-/// Whole messages, if these are such.
+/// Splits bytes into whole messages, if they are such.
 fn split(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let mut messages = Vec::new();
     while !bytes.is_empty() {
@@ -36,29 +36,29 @@ fn split(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
     Some(messages)
 }
 
-/// Says something else.
+/// Changes a message.
 fn twist(rng: &mut Rng, message: &[u8], said: &mut Vec<u8>) {
     let tag = u16::from_le_bytes([message[5], message[6]]);
     let start = said.len();
     match rng.u8(..8) {
-        // Nobody asked this.
+        // A reply without a request.
         0 => {
             Rmessage::Clunk {}.encode(rng.u16(..), said);
             said.extend_from_slice(message);
         }
-        // An answer to something else.
+        // A reply of another type.
         1 => Rmessage::Write { count: rng.u32(..100_000) }.encode(tag, said),
         2 => Rmessage::Flush {}.encode(tag, said),
-        // The same once more.
+        // A duplicate.
         3 => [(); 2].into_iter().for_each(|()| said.extend_from_slice(message)),
-        // Longer than it may be.
+        // Longer than allowed.
         4 => {
             said.extend_from_slice(message);
             let size = [1 << 30, u32::MAX, 0, 6][rng.usize(..4)];
             said[start..start + 4].copy_from_slice(&size.to_le_bytes());
         }
         5 => Rmessage::Lerror { ecode: [0, 2, 116, u32::MAX][rng.usize(..4)] }.encode(tag, said),
-        // Other numbers: of files, of bytes.
+        // Changed numbers: of files, of bytes.
         _ => {
             said.extend_from_slice(message);
             for _ in 0..rng.usize(1..4) {

@@ -1,68 +1,68 @@
-//! What a run of the joined name space is made of, drawn from its seed.
+//! Parameters of a run of the joined namespace, drawn from its seed.
 
 use base::rng::Rng;
 use std::time::Duration;
 
-/// How often each kind of trouble is chosen; zero: never.
+/// Relative frequency of each kind of trouble; zero: never.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {
-    /// A server dies and begins anew.
+    /// A server crashes and restarts.
     pub restart: u32,
-    /// Nothing passes between the mux and a server.
+    /// A server is partitioned from the mux.
     pub cut: u32,
-    /// A server stands still.
+    /// A server freezes.
     pub freeze: u32,
     /// The connections to a server are reset.
     pub reset: u32,
-    /// A server says what is not true.
+    /// A server lies.
     pub lie: u32,
 }
 
 impl Trouble {
-    /// The sum of all.
+    /// Returns the sum of all weights.
     pub fn sum(&self) -> u32 {
         self.restart + self.cut + self.freeze + self.reset + self.lie
     }
 }
 
-/// What is drawn.
+/// Parameters.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// From this.
+    /// The seed.
     pub seed: u64,
-    /// Other servers.
+    /// Number of other servers.
     pub servers: usize,
-    /// Clients of the mux.
+    /// Number of clients of the mux.
     pub visitors: usize,
-    /// How many requests of each are under way at once.
+    /// Outstanding requests of each client.
     pub lanes: usize,
     /// Requests of each lane.
     pub requests: u32,
-    /// What goes wrong.
+    /// Troubles.
     pub trouble: Trouble,
-    /// Pause between two troubles at most, milliseconds.
+    /// Maximum pause between two troubles, milliseconds.
     pub pause_ms: u64,
-    /// How long one lasts at most, milliseconds.
+    /// Maximum duration of a trouble, milliseconds.
     pub lasts_ms: u64,
-    /// Pause of a lane between two requests at most, milliseconds.
+    /// Maximum pause of a lane between two requests, milliseconds.
     pub pace_ms: u64,
-    /// One in so many requests is flushed; zero: never.
+    /// One of this number of requests is flushed; zero: never.
     pub flush: u32,
-    /// One in so many requests is followed by a disconnect; zero: never.
+    /// One of this number of requests is followed by a disconnect; zero: never.
     pub disconnect: u32,
-    /// The mux is mounted in itself, through the network.
+    /// Whether the mux is mounted in itself, through the network.
     pub again: bool,
-    /// Walks go deep into what leads back to itself.
+    /// Whether walks go deep into cycles.
     pub deep: bool,
-    /// Servers that know no 9P2000.L; a bit for each.
+    /// Servers without 9P2000.L, as a bit set.
     pub plain: u32,
-    /// What the world is like.
+    /// Parameters of the world.
     pub world: crate::params::Params,
 }
 
 impl Params {
-    /// Draws the parameters of a run. Five of six have a fifth of the requests, so that more seeds
-    /// are run in the same time.
+    /// Draws the parameters of a run. Five of six runs have a fifth of the requests, so that more
+    /// seeds run in the same time.
     pub fn draw(seed: u64) -> Params {
         let long = Params::long(seed);
         let requests = if seed.is_multiple_of(6) { long.requests } else { long.requests / 5 };
@@ -113,25 +113,25 @@ impl Params {
         }
     }
 
-    /// A light run, for tests.
+    /// Returns a light run, for tests.
     pub fn light(seed: u64) -> Params {
         let long = Params::long(seed);
         Params { requests: long.requests.min(120), ..long }
     }
 
-    /// Whether a server knows no 9P2000.L.
+    /// Returns whether a server lacks 9P2000.L.
     pub fn is_plain(&self, server: usize) -> bool {
         self.plain >> server & 1 == 1
     }
 
-    /// The server with a file that several clients edit together: one that can append, if all tell
-    /// the truth.
+    /// Returns the server of the file that several clients edit: one that supports appends, if no
+    /// server lies.
     pub fn edited(&self) -> Option<usize> {
         (0..self.servers).find(|server| self.trouble.lie == 0 && !self.is_plain(*server))
     }
 
-    /// How long a request may take that touches no server in trouble: some round trips to servers
-    /// and as many operations of their disks, one after the other.
+    /// Maximum duration of a request that touches no server in trouble: some sequential round trips
+    /// to servers and as many operations of their disks.
     pub fn prompt(&self) -> Duration {
         let trip = 4 * self.world.net_us + self.world.disk_us.1 + 1000;
         Duration::from_secs(3) + Duration::from_micros(100 * trip)

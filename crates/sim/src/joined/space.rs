@@ -1,48 +1,49 @@
-//! The joined tree as the model has it: which file each path leads to.
+//! Model of the joined tree: the file of each path.
 //!
-//! Goes name by name and remembers everything. What is in directories is looked up on the
-//! simulated disk, which all servers share; what joins them is kept here. Where a server is in
-//! trouble a union may go on without it, so a step may lead to several places: the model gives all.
+//! It steps name by name and never forgets. Contents of directories are looked up on the simulated
+//! disk, which all servers share; mounts and binds are kept here. While a server is in trouble a
+//! union may continue without it, so a step may lead to several places: the model returns all of
+//! them.
 
 use crate::disk::Disk;
 use base::{Error, Kind, Name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A file that several clients edit, in the root of a server. Like every name that begins so it is
-/// nobody else's.
+/// A file edited by several clients, in the root of a server. Names with its prefix have a single
+/// owner.
 pub(super) const EDITED: &str = "wedited";
 
-/// The upper bits of the device numbers that the node gives to other servers' trees.
+/// Upper bits of the device numbers that the node assigns to other servers' trees.
 const REMOTE_DEVICES: u64 = 0xfffe << 48;
-/// The number of the root of what a server serves.
+/// Inode number of the root of a server's tree.
 const ROOT_INODE: u64 = u64::MAX;
-/// How many points may be passed on one way.
+/// Maximum number of mount points passed along one path.
 const DEPTH_MAX: usize = 256;
 
-/// Which directory can stand in the place of another: its tree and its number there.
+/// Identity of a directory that can be a mount point or member: its tree and its inode.
 pub(super) type Key = (usize, u64);
 
-/// What a tree of the mux's is.
+/// Source of a tree of the mux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A directory of the mux's own host.
     Own,
-    /// What a server serves.
+    /// The tree of a server.
     Server(usize),
-    /// What the mux itself serves.
+    /// The mux's own tree, through the network.
     Again,
-    /// The service files: never looked at.
+    /// The service files: never accessed.
     Hidden,
 }
 
-/// A tree of the mux's.
+/// A tree of the mux.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tree {
     pub(super) source: Source,
-    /// The directory on the disk.
+    /// Its root directory on the disk.
     pub(super) root: u64,
-    /// Nothing can be moved from one directory of it to another: it speaks 9P2000.
+    /// Whether it is 9P2000, which cannot move between directories.
     pub(super) plain: bool,
 }
 
@@ -51,56 +52,56 @@ pub(super) struct Tree {
 pub(super) enum File {
     /// On the disk.
     Plain(Key),
-    /// In the mux's own name space, and the way that led there through the network: what the mux
-    /// has at each step, from its root on.
+    /// In the mux's own namespace, with the path to it through the network: the mux's place at each
+    /// step, from its root on.
     Again(usize, Vec<Rc<At>>),
 }
 
-/// A directory that stands in the place of another.
+/// A directory mounted over another.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) file: File,
     pub(super) create: bool,
 }
 
-/// A directory in whose place others stand.
+/// A mount point and its members.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     from: Key,
     pub(super) members: Vec<Member>,
 }
 
-/// A point that was passed, and by which member.
+/// A mount point passed, and the member taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Passed {
     point: usize,
     root: Key,
 }
 
-/// A place: a file, and how it was reached.
+/// A place: a file, and the path to it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct At {
     pub(super) file: File,
     passed: Vec<Passed>,
-    /// It is the place of the last point.
+    /// Whether it is the place of the last mount point itself.
     here: bool,
 }
 
-/// Where something new stands among what is there.
+/// Position of a new member among the present ones.
 pub(super) use node::Order;
 
-/// All that is joined.
+/// The whole joined tree.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Space {
     pub(super) trees: Vec<Tree>,
     points: Vec<Point>,
     by_key: BTreeMap<Key, usize>,
-    /// Directories that were there before anybody came, and that nobody moves.
+    /// Directories of the initial state, which are never moved.
     pub(super) planted: BTreeSet<u64>,
 }
 
 impl File {
-    /// By which it can be a point or a member; `None`: it can be neither.
+    /// Returns its key as a mount point or member; `None` if it can be neither.
     fn key(&self) -> Option<Key> {
         match self {
             File::Plain(key) => Some(*key),
@@ -114,7 +115,7 @@ impl File {
         }
     }
 
-    /// What it is on the disk.
+    /// Returns its inode on the disk.
     pub(super) fn inode(&self) -> u64 {
         match self {
             File::Plain((_, inode)) => *inode,
@@ -122,7 +123,7 @@ impl File {
         }
     }
 
-    /// How often the mux is asked through the network before the file is there.
+    /// Returns the number of nested requests through the network to reach the file.
     pub(super) fn depth(&self) -> u32 {
         match self {
             File::Plain(_) => 0,
@@ -132,7 +133,7 @@ impl File {
 }
 
 impl At {
-    /// The same through another member of the point.
+    /// Returns the same place through another member of the mount point.
     fn by_member(&self, member: &Member) -> At {
         let mut at = At { file: member.file.clone(), ..self.clone() };
         at.passed.last_mut().expect("it is the place of a point").root =
@@ -140,12 +141,12 @@ impl At {
         at
     }
 
-    /// Whether something stands in the place of what is here.
+    /// Returns whether something is mounted here.
     pub(super) fn is_point(&self) -> bool {
         self.here
     }
 
-    /// A new file in this directory.
+    /// Returns a new file in this directory.
     pub(super) fn child(&self, inode: u64) -> At {
         let file = match &self.file {
             File::Plain((tree, _)) => File::Plain((*tree, inode)),
@@ -159,12 +160,12 @@ impl At {
 }
 
 impl Space {
-    /// Whether a directory was there before anybody came.
+    /// Returns whether a directory belongs to the initial state.
     pub(super) fn is_planted(&self, inode: u64) -> bool {
         self.planted.contains(&inode)
     }
 
-    /// The directories on the disk that are meant at a place.
+    /// Returns the directories on the disk at a place.
     pub(super) fn dirs(&self, at: &At) -> Vec<u64> {
         match (&at.file, self.union(at)) {
             (_, Some(members)) => members.iter().map(|member| member.file.inode()).collect(),
@@ -173,12 +174,12 @@ impl Space {
         }
     }
 
-    /// The root of all.
+    /// Returns the root of the namespace.
     pub(super) fn root(&self) -> At {
         self.enter(File::Plain((0, self.trees[0].root)), Vec::new()).expect("it is the first")
     }
 
-    /// The root of a tree.
+    /// Returns the root of a tree.
     pub(super) fn root_of(&self, tree: usize) -> File {
         match self.trees[tree] {
             Tree { source: Source::Again, .. } => File::Again(tree, vec![Rc::new(self.root())]),
@@ -186,7 +187,7 @@ impl Space {
         }
     }
 
-    /// A file, or what stands in its place. `None`: too many points were passed.
+    /// Returns a file, or what is mounted over it. `None` if too many mount points were passed.
     fn enter(&self, file: File, mut passed: Vec<Passed>) -> Option<At> {
         let Some(&point) = file.key().and_then(|key| self.by_key.get(&key)) else {
             return Some(At { file, passed, here: false });
@@ -196,18 +197,18 @@ impl Space {
         (passed.len() <= DEPTH_MAX).then_some(At { file, passed, here: true })
     }
 
-    /// The point at whose place this is.
+    /// Returns the mount point at this place.
     fn point(&self, at: &At) -> Option<&Point> {
         let last = at.passed.last().filter(|_| at.here)?;
         Some(&self.points[last.point])
     }
 
-    /// A place before anybody has gone there.
+    /// Returns a place before a member is chosen.
     fn here(&self, at: &At) -> At {
         self.point(at).map_or_else(|| at.clone(), |point| at.by_member(&point.members[0]))
     }
 
-    /// The members that are all meant here, if they are several.
+    /// Returns the members of a union here, if there are several.
     pub(super) fn union(&self, at: &At) -> Option<&[Member]> {
         self.point(at).filter(|point| point.members.len() > 1).map(|point| &*point.members)
     }
@@ -235,7 +236,7 @@ impl Space {
         }
     }
 
-    /// What is put somewhere when this place is bound there.
+    /// Returns the members that a bind of this place creates.
     pub(super) fn source(&self, at: &At, create: bool) -> Vec<Member> {
         let own = Member { file: at.file.clone(), create };
         let all = |point: &Point| -> Vec<Member> {
@@ -244,7 +245,7 @@ impl Space {
         self.point(at).map_or(vec![own], all)
     }
 
-    /// The number by which clients of the mux know a file.
+    /// Returns the qid path of a file for clients of the mux.
     pub(super) fn number(&self, file: &File) -> u64 {
         let (tree, inode) = match file {
             File::Plain((tree, inode)) if *inode == self.trees[*tree].root => (tree, ROOT_INODE),
@@ -263,34 +264,34 @@ impl Space {
     }
 }
 
-/// The number of a file of another server, out of the way of those of the host.
+/// Returns the number of a file of another server, distinct from those of the host.
 fn moved(tree: usize, number: u64) -> u64 {
     const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
     let device = REMOTE_DEVICES | tree as u64;
     (number ^ device.wrapping_mul(SPREAD)).wrapping_mul(SPREAD) | 1 << 63
 }
 
-/// Somebody who looks: what they look at, and what they touch.
+/// A walk through the model: its environment, and the servers it touches.
 #[derive(Debug)]
 pub(super) struct Look<'a> {
     pub(super) space: &'a Space,
     pub(super) disk: &'a Disk,
-    /// Servers that may not have answered.
+    /// Servers that may be unavailable.
     pub(super) away: &'a BTreeSet<usize>,
-    /// Servers that were asked.
+    /// Servers that received a request.
     pub(super) touched: BTreeSet<usize>,
 }
 
-/// What a name is in a directory: the file, its number, and from which member.
+/// Entries of a directory: for each name the numbers of its file, by member.
 pub(super) type Entries = BTreeMap<Name, Vec<u64>>;
 
 impl<'a> Look<'a> {
-    /// Nobody has been asked yet.
+    /// Returns a walk that has touched no server.
     pub(super) fn new(space: &'a Space, disk: &'a Disk, away: &'a BTreeSet<usize>) -> Look<'a> {
         Look { space, disk, away, touched: BTreeSet::new() }
     }
 
-    /// The servers that are asked about a file.
+    /// Adds the servers involved in a request for a file.
     fn servers(&self, file: &File, servers: &mut BTreeSet<usize>) {
         match file {
             File::Plain((tree, _)) => {
@@ -308,7 +309,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Notes who is asked for the file at a place alone.
+    /// Records the servers involved in a request for the file at a place alone.
     pub(super) fn touch_file(&mut self, at: &At) {
         self.touch(&at.file);
     }
@@ -321,12 +322,12 @@ impl<'a> Look<'a> {
         away
     }
 
-    /// Whether what was asked so far may not have answered.
+    /// Returns whether a server touched so far may be unavailable.
     pub(super) fn is_doubtful(&self) -> bool {
         !self.touched.is_disjoint(self.away)
     }
 
-    /// Notes who is asked for what is here.
+    /// Records the servers involved in a request for a place and its members.
     pub(super) fn touch_all(&mut self, at: &At) {
         self.touch(&at.file);
         for member in self.space.union(at).unwrap_or_default() {
@@ -338,14 +339,14 @@ impl<'a> Look<'a> {
         self.disk.inode(file.inode()).is_some_and(|node| node.kind == Kind::Directory)
     }
 
-    /// Every place where a name may lead.
+    /// Returns every possible place of a name.
     pub(super) fn step(&mut self, at: &At, name: &Name) -> Vec<Result<At, Error>> {
         match name.as_bytes() {
             b"." | b".." if !self.is_directory(&at.file) => {
                 self.touch(&at.file);
                 vec![Err(Error::NotDirectory)]
             }
-            // Whatever members are missing, here is here.
+            // `.` stays here, whichever members are missing.
             b"." => {
                 if !at.here {
                     self.touch(&at.file);
@@ -427,7 +428,7 @@ impl<'a> Look<'a> {
         files.into_iter().map(|file| file.and_then(enter)).collect()
     }
 
-    /// What is at a place, if it is arrived at there: the first member that answers.
+    /// Returns the places where a walk to this place may arrive: the first available member.
     pub(super) fn arrivals(&mut self, at: At) -> Vec<At> {
         let at = match at.file {
             File::Again(tree, way) if !at.here => return self.arrivals_again(tree, way, at.passed),
@@ -455,13 +456,13 @@ impl<'a> Look<'a> {
         arrivals.into_iter().map(at).collect()
     }
 
-    /// What is listed at a place: each name with the numbers that its file may have.
+    /// Returns the listing of a place: each name with the possible numbers of its file.
     pub(super) fn entries(&mut self, at: &At) -> Entries {
         self.merged(at, false)
     }
 
-    /// The same with all numbers of names in directories that are there several times, through
-    /// several trees: a listing may be between two of them when a file is made.
+    /// Returns the listing with all numbers of names in directories reachable through several
+    /// trees: a file may be created between two of a listing's reads.
     pub(super) fn entries_of_all(&mut self, at: &At) -> Entries {
         self.merged(at, true)
     }
@@ -505,7 +506,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// The directories of which one takes a new entry here, in the order of asking.
+    /// Returns the directories that may take a new entry here, in order.
     pub(super) fn takers(&mut self, at: &At) -> Result<Vec<At>, Error> {
         self.touch_all(at);
         let Some(members) = self.space.union(at) else { return self.takers_in(at.clone()) };
@@ -525,7 +526,7 @@ impl<'a> Look<'a> {
         Ok(inner.map(|top| At { file: file(top), ..dir.clone() }).collect())
     }
 
-    /// The directories on the disk to which a rename may go, or why it goes nowhere.
+    /// Returns the possible target directories of a rename on the disk, or its errors.
     pub(super) fn rename(&mut self, from: &At, name: &Name, to: &At) -> Vec<Result<u64, Error>> {
         self.touch_all(from);
         self.touch_all(to);
@@ -546,8 +547,8 @@ impl<'a> Look<'a> {
                 let same = |member: &&Member| member.file.key() == found.key();
                 let stays = members.iter().find(same);
                 let taker = members.iter().find(|member| member.create);
-                // It stays where it is in a union; a directory that was reached by itself is
-                // perhaps not known to be a member.
+                // It stays in its directory within a union; a directory reached directly may not be
+                // recognised as a member.
                 let dests = match by_union {
                     true => vec![stays.or(taker)],
                     false => stays.map(Some).into_iter().chain([taker]).collect(),

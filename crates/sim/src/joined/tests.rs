@@ -1,4 +1,4 @@
-//! Light runs, the canaries, and that a seed is a run.
+//! Light runs, the canaries, and determinism.
 
 use super::canary::{Mistake, hunt};
 use super::{Params, run};

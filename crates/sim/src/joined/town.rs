@@ -1,4 +1,4 @@
-//! All nodes of a run and their troubles.
+//! The nodes of a run and their troubles.
 
 use super::build::{Root, Stage, address, build};
 use super::canary::{Mistake, spoil};
@@ -23,51 +23,51 @@ use std::rc::Rc;
 use std::time::Duration;
 use tree::remote::news::QUIET;
 
-/// How long after the last trouble nothing is excused any more.
+/// Time after the last trouble from which on no error is excused.
 const REST: Duration = Duration::from_secs(60);
 
 /// Time for the mux to release handles of its own connection to itself after the last client.
 const STOP_DELAY: Duration = Duration::from_secs(1);
 
-/// Clients that edit one file together.
+/// Number of clients that edit one file together.
 const EDITORS: usize = 2;
 
-/// No trouble begins after that.
+/// End of the period in which troubles begin.
 const TROUBLES_END: Duration = Duration::from_secs(3600);
 
-/// Something that is done to a server at its time.
+/// A scheduled event of a server.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    /// The next trouble, whichever it is.
+    /// The next trouble, of any kind.
     Next,
-    /// A server that has died begins anew.
+    /// The restart of a crashed server.
     Start(usize),
-    /// A server is reached again; its connections are reset, or not.
+    /// The end of a server's partition; whether its connections are reset.
     Heal(usize, bool),
-    /// A server goes on.
+    /// The end of a server's freeze.
     Thaw(usize),
-    /// A server tells the truth again.
+    /// The end of a server's lying.
     Repent(usize),
-    /// All troubles are over for long.
+    /// The beginning of the calm, long after the last trouble.
     Calm,
 }
 
-/// A server and the place where it runs.
+/// A server and its host.
 #[derive(Debug)]
 struct Place {
     host: Option<Host>,
     listener: Listener,
     root: Root,
-    /// It stands still.
+    /// Whether it is frozen.
     frozen: bool,
     lying: bool,
-    /// It knows no 9P2000.L.
+    /// Whether it lacks 9P2000.L.
     plain: bool,
-    /// Files that others have taken the place of: new and old numbers.
+    /// Replaced files: new and old inode numbers.
     swapped: Vec<(u64, u64)>,
 }
 
-/// The server with the file that is edited by several.
+/// The server of the file edited by several clients.
 #[derive(Debug)]
 struct EditedServer(Rc<RefCell<Chart>>, usize);
 
@@ -90,24 +90,24 @@ struct Town {
     servers: Vec<Place>,
     chart: Rc<RefCell<Chart>>,
     agenda: BTreeMap<(Instant, u64), Deed>,
-    /// Processes and deeds so far.
+    /// Numbers of processes and events so far.
     counts: (u16, u64),
-    /// How many troubles last.
+    /// Troubles in progress.
     troubles: usize,
-    /// What was held of each tree when the mux began to serve.
+    /// References held of each tree when the mux began to serve.
     held: Option<Vec<(usize, usize)>>,
-    /// Files that it had open then.
+    /// Files open at that time.
     kept: Vec<File>,
-    /// What the mux calls each of its servers.
+    /// The mux's names of its servers.
     remotes: Vec<String>,
-    /// What it said of them, and when.
+    /// Its messages about them, with their times.
     news: Vec<(Instant, String)>,
     is_ending: bool,
     mistake: Option<Mistake>,
     occasions: u32,
 }
 
-/// Runs a seed; panics with whatever is wrong.
+/// Runs a seed; panics on any failure.
 pub(super) fn run(params: &Params, show: Show, mistake: Option<Mistake>) -> Outcome {
     let mut world = World::new(params.world.clone(), show);
     if params.again {
@@ -216,7 +216,7 @@ impl Town {
         }
     }
 
-    /// Clients that edit one file of a server together.
+    /// Adds clients that edit one file of a server together.
     fn invite_editors(&mut self, listener: Listener, server: usize) {
         let edited = EditedServer(Rc::clone(&self.chart), server);
         let group = Group::on_server(self.params.requests / 10, Box::new(edited));
@@ -235,7 +235,7 @@ impl Town {
         }
     }
 
-    /// A server begins, for the first time or again.
+    /// Starts a server, for the first time or again.
     fn start(&mut self, server: usize) {
         self.counts.0 += 1;
         let place = &mut self.servers[server];
@@ -245,7 +245,7 @@ impl Town {
         place.host = Some(Host::new(node, self.counts.0, vec![place.listener]));
     }
 
-    /// The event loop of everybody, until the mux has ended.
+    /// Runs the event loop of all nodes, until the mux has ended.
     fn live(&mut self) {
         while !self.mux.node.is_over() {
             self.turns();
@@ -257,7 +257,7 @@ impl Town {
         assert!(self.mux.node.is_quiet(), "the mux gave up waiting for something");
     }
 
-    /// The servers end as well, each for itself.
+    /// Stops the servers, each on its own.
     fn end(&mut self) {
         for server in 0..self.servers.len() {
             let host = self.servers[server].host.as_mut().expect("all troubles are over");
@@ -276,7 +276,7 @@ impl Town {
         }
     }
 
-    /// Lets everybody have a turn who has something to do.
+    /// Gives a turn to every node with work.
     fn turns(&mut self) {
         let now = self.world.now();
         if self.mux.is_due(now) {
@@ -307,7 +307,7 @@ impl Town {
         }
     }
 
-    /// What the mux says of its servers is true, and nothing is said again and again.
+    /// Checks that the mux's messages about its servers are true and not repeated.
     fn hear_news(&mut self) {
         let now = self.world.now();
         while let Some(News { text: news, .. }) = self.mux.node.next_news() {
@@ -316,7 +316,7 @@ impl Town {
             for _ in 0..=usize::from(again) {
                 self.news.push((now, news.clone()));
             }
-            // A server that is mounted at several places has a connection for each.
+            // A server mounted at several places has a connection for each.
             let (name, _) = news.split_once(": ").expect("a name and what is the matter");
             let most = self.remotes.iter().filter(|it| *it == name).count();
             let is_complaint = news.contains(": not connected: ");
@@ -327,7 +327,7 @@ impl Town {
                 of_it.partition(|(_, said)| said.contains(": not connected: "));
             let times = downs.iter().filter(|(_, said)| *said == news).count();
             assert!(times <= most, "{news}: this was said {times} times, of {most} connections");
-            // Once a minute, and whenever it was said before that there is no connection.
+            // Once a minute, and after each message about a lost connection.
             assert!(ups.len() <= downs.len() + 2 * most, "{news}: said {} times", ups.len());
             let away = self.chart.borrow().away(now);
             let server = |place: &&usize| {
@@ -338,7 +338,7 @@ impl Town {
         }
     }
 
-    /// In the end every server that something was said of is there.
+    /// Checks that the last message about every server reports it as connected.
     fn expect_good_news(&self) {
         let mut last = BTreeMap::new();
         for (_, news) in &self.news {
@@ -352,7 +352,7 @@ impl Town {
     fn wait(&mut self) {
         let hosts = self.servers.iter().filter(|place| !place.frozen);
         let hosts = hosts.filter_map(|place| place.host.as_ref());
-        // One that thawed or began a moment ago has not had its turn yet.
+        // A node that was just thawed or started has not had its turn yet.
         let now = self.world.now();
         let deadlines = hosts.chain([&self.mux]).filter_map(|host| host.deadline_after(now));
         let deed = self.agenda.first_key_value().map(|((at, _), _)| *at);
@@ -383,13 +383,13 @@ impl Town {
         place.host.as_mut().expect("it has a number").take(event);
     }
 
-    /// When everybody has left, the mux holds what it held before anybody came.
+    /// Checks that after the last client the mux holds only what it held at the start.
     fn expect_nothing_held(&self) {
         let held = self.mux.node.held();
         assert_eq!(Some(&held), self.held.as_ref(), "something is held for nobody");
     }
 
-    /// Does what is due besides the nodes' own work.
+    /// Performs due work outside of the nodes.
     fn look_after(&mut self) {
         if let (None, Some(failed)) = (&self.held, self.mux.node.joined()) {
             assert!(failed.is_empty(), "not everything could be joined: {failed:?}");
@@ -413,7 +413,7 @@ impl Town {
         }
     }
 
-    /// When nothing lasts any more, some time passes before nothing is excused.
+    /// Schedules the calm once no trouble is in progress.
     fn plan_calm(&mut self) {
         if self.is_ending && self.troubles == 0 {
             self.counts.1 += 1;
@@ -421,7 +421,7 @@ impl Town {
         }
     }
 
-    /// Something is done after a while, at most so many milliseconds.
+    /// Schedules an event after a random delay of at most `most_ms` milliseconds.
     fn plan(&mut self, most_ms: u64, deed: Deed) {
         let span = Duration::from_micros(self.rng.u64(1000..=most_ms * 1000));
         self.counts.1 += 1;
@@ -482,7 +482,7 @@ impl Town {
         self.plan_calm();
     }
 
-    /// The listeners that are cut off together with a server's.
+    /// Returns the listeners that are partitioned together with a server's.
     fn cut_with(&self, server: usize) -> Vec<Listener> {
         let all = self.mistake == Some(Mistake::DelayAll);
         let places = self.servers.iter().enumerate();
@@ -490,7 +490,7 @@ impl Town {
         cut.map(|(_, place)| place.listener).collect()
     }
 
-    /// A server gets into trouble.
+    /// Begins a trouble of a server.
     fn trouble(&mut self, server: usize) {
         self.world.scene.totals.faults += 1;
         let weights = &self.params.trouble;
@@ -527,7 +527,7 @@ impl Town {
         self.plan(self.params.lasts_ms, deed);
     }
 
-    /// A server dies, and perhaps somebody on its host takes the occasion to change files.
+    /// Crashes a server, and perhaps changes files on its host meanwhile.
     fn kill(&mut self, server: usize) {
         let place = &mut self.servers[server];
         let mut host = place.host.take().expect("it is in no other trouble");
@@ -541,7 +541,7 @@ impl Town {
         }
     }
 
-    /// Files of the server's are replaced by others of the same names.
+    /// Replaces files of the server by others of the same names.
     fn replace_files(&mut self, server: usize) {
         let mut dirs = vec![self.servers[server].root.inode];
         let (now, date) = (self.world.now(), self.world.scene.date());
@@ -550,7 +550,7 @@ impl Town {
             let entries = disk.inode(dir).expect("it is there").entries.clone();
             for (name, place) in entries {
                 let node = disk.inode(place.inode).expect("entries lead to files");
-                // What a visitor has made is the visitor's.
+                // Files created by a client stay as they are.
                 if node.kind == Kind::Directory {
                     dirs.push(place.inode);
                 } else if name.as_bytes()[0] != b'w' && self.rng.u8(..4) == 0 {
@@ -571,7 +571,7 @@ fn number_of(place: &Place) -> Number {
     place.host.as_ref().map_or(Number::default(), |host| host.number)
 }
 
-/// An offer of 9P2000.L becomes one of something unknown, so that the server says so.
+/// Replaces an offer of 9P2000.L by an unknown version, so that the server rejects it.
 fn hide_linux(buf: &mut Buf) {
     let offer = b"9P2000.L";
     let found = buf.windows(offer.len()).position(|window| window == offer);
@@ -582,7 +582,7 @@ fn hide_linux(buf: &mut Buf) {
     }
 }
 
-/// A file that took another's place bears its number.
+/// Gives replacing files the inode numbers of the replaced ones.
 fn disguise(swapped: &[(u64, u64)], data: &mut [Buf]) {
     for buf in data {
         let mut bytes = buf.to_vec();

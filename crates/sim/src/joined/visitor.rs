@@ -1,9 +1,9 @@
-//! A client of the mux, who knows the joined tree.
+//! A client of the mux that knows the joined tree.
 //!
-//! On one connection it makes requests in several *lanes*, each with one request under way and
-//! fids of its own, so that a request that waits for a dead server stands beside others that need
-//! not. What the lanes ask is drawn ([`draw`]); every answer is judged ([`judge`]). In the end,
-//! when all troubles are over, it looks at what it still holds and at the whole tree.
+//! On one connection it sends requests in several *lanes*, each with one request outstanding and
+//! fids of its own, so that requests blocked by a dead server run beside unaffected ones. The
+//! requests of lanes are drawn ([`draw`]); every reply is checked ([`judge`]). In the end, when all
+//! troubles are over, it verifies its remaining fids and the whole tree.
 
 mod draw;
 mod judge;
@@ -22,52 +22,52 @@ use std::rc::Rc;
 use std::time::Duration;
 use wire::ninep::{NO_FID, NO_TAG, Rmessage, Tmessage};
 
-/// The fid of the root.
+/// Fid of the root.
 const ROOT: u32 = 0;
-/// The tag of the attach.
+/// Tag of the attach.
 const ATTACH: u16 = 900;
-/// What is added to the number of a lane for the tags of its flushes.
+/// Offset from the number of a lane to the tags of its flushes.
 const FLUSHES: u16 = 1000;
-/// How often it looks whether something is due.
+/// Interval of checking for due work.
 const TICK: Duration = Duration::from_millis(500);
-/// How long it is quiet before it is done: what the mux gives back then has time to arrive.
+/// Idle time before it is done, in which the mux can release its references.
 const REST: Duration = Duration::from_secs(30);
 
-/// What a visitor is told before it begins.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
-    /// Where the mux listens.
+    /// The mux's listener.
     pub(super) listener: Listener,
-    /// Which visitor it is.
+    /// Number of the client.
     pub(super) number: usize,
     /// The joined tree.
     pub(super) space: Rc<Space>,
-    /// What happens to servers.
+    /// Troubles of the servers.
     pub(super) chart: Rc<RefCell<Chart>>,
-    /// What was drawn for the run.
+    /// Parameters of the run.
     pub(super) params: Params,
 }
 
-/// What it waits for.
+/// State of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// To connect.
+    /// Waiting to connect.
     Away,
-    /// For `Rversion`.
+    /// Waiting for `Rversion`.
     Greeting,
-    /// For `Rattach`.
+    /// Waiting for `Rattach`.
     Attaching,
-    /// For answers.
+    /// Waiting for replies.
     Working,
-    /// For all troubles to be over for long.
+    /// Waiting for the calm after the last trouble.
     Patient,
-    /// For the last answers.
+    /// Waiting for the replies of the final survey.
     Surveying,
-    /// For the connection to end.
+    /// Waiting for the connection to end.
     Leaving,
-    /// For the mux to come to rest.
+    /// Waiting for the mux to become idle.
     Resting,
-    /// For nothing.
+    /// Done.
     Done,
 }
 
@@ -79,16 +79,16 @@ pub(super) struct Visitor {
     lanes: Vec<Lane>,
     input: Vec<u8>,
     msize: u32,
-    /// When it began to wait for the greeting.
+    /// Beginning of the handshake.
     since: Instant,
-    /// When it looks again whether something is due.
+    /// Time of the next check for due work.
     next_tick: Instant,
-    /// It has done what it wanted.
+    /// Whether it has completed its requests.
     is_finished: bool,
 }
 
 impl Visitor {
-    /// A visitor that has not connected yet.
+    /// Returns an unconnected client.
     pub(super) fn new(setup: Setup) -> Visitor {
         let requests = setup.params.requests;
         let name = |lane| format!("w{}-{lane}", setup.number);
@@ -147,7 +147,7 @@ impl Visitor {
                 }
                 self.work(io);
             }
-            // What comes after it has left is not read.
+            // Messages after the disconnect are ignored.
             (Phase::Leaving, ..) => {}
             (phase, tag, reply) => panic!("tag {tag}: {reply:?} while {phase:?}"),
         }
@@ -167,7 +167,7 @@ impl Visitor {
         }
     }
 
-    /// Lets every lane that has nothing under way ask for something.
+    /// Lets every idle lane send a request.
     fn work(&mut self, io: &mut Io<'_>) {
         if self.phase == Phase::Patient && self.setup.chart.borrow().calm_since.is_some() {
             self.phase = Phase::Surveying;
@@ -200,7 +200,7 @@ impl Visitor {
         self.phase == Phase::Surveying || self.phase == Phase::Working && is_time
     }
 
-    /// A lane has been answered, and pauses perhaps before it goes on.
+    /// Ends a lane's request, perhaps with a pause before the next.
     fn rest(&mut self, io: &mut Io<'_>, lane: usize) {
         let pace = self.setup.params.pace_ms;
         if self.phase == Phase::Working && pace > 0 && io.rng().bool() {
@@ -210,7 +210,7 @@ impl Visitor {
         }
     }
 
-    /// Makes one request, or finds that there is none; whether it did something.
+    /// Sends one request, if there is one; returns whether it did something.
     fn work_in(&mut self, io: &mut Io<'_>, lane: usize) -> bool {
         let request = match self.phase {
             Phase::Surveying => self.survey(io, lane),
@@ -242,7 +242,7 @@ impl Visitor {
         if io.rng().bool() { io.reset() } else { io.finish() }
     }
 
-    /// Looks whether something is due, and flushes what was to be flushed.
+    /// Performs due checks and flushes.
     fn tick(&mut self, io: &mut Io<'_>) {
         let now = io.now();
         if matches!(self.phase, Phase::Greeting | Phase::Attaching) {

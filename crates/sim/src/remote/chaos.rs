@@ -1,5 +1,5 @@
-//! Connections that break anywhere, servers that are away, and servers that lie: every request is
-//! answered once, nothing is left behind, and nothing panics.
+//! Connections that break anywhere, unavailable servers, and lying servers: every request gets one
+//! reply, nothing is leaked, and nothing panics.
 
 use super::far::Far;
 use super::near::Near;
@@ -11,7 +11,7 @@ use tree::remote::Config;
 use tree::request::{Lock, LockKind, Owner};
 use tree::{Ask, Input, NodeId, OpenId, Reply, RequestId};
 
-/// What is held, and what was asked and has not been answered.
+/// Held references, and outstanding requests.
 struct Chaos {
     rng: Rng,
     far: Far,
@@ -21,16 +21,16 @@ struct Chaos {
     waiting: BTreeSet<RequestId>,
 }
 
-/// One case: a server that may lie, and a connection that may break.
+/// Runs one case: a server that may lie, and a connection that may break.
 pub fn case(rng: &mut Rng) {
     let liar = rng.bool();
     run(rng.u64(..), liar, 60);
 }
 
-/// One run of so many turns.
+/// Runs this number of turns.
 ///
 /// # Panics
-/// If a request is not answered, or answered twice, or anything is left behind.
+/// If a request gets no reply, or two, or anything is leaked.
 pub fn run(seed: u64, liar: bool, turns: usize) {
     let mut rng = seeded(seed);
     let msize = [4200, 8192, 65_536][rng.usize(..3)];
@@ -150,7 +150,7 @@ impl Chaos {
         }
     }
 
-    /// The server is gone for good: everything is answered, and what is held is given back.
+    /// Ends the server for good: every request gets a reply, and all references are released.
     fn finish(mut self) {
         self.near.reachable = false;
         self.near.break_off(&mut self.far);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     /// Files and open files are found again on the next connection; locks and unsynced writes are
-    /// not believed.
+    /// not assumed to survive.
     #[test]
     fn what_is_held_outlives_the_connection() {
         for plain in [false, true] {
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(near.ask(&mut far, Near::request(ask)).err(), Some(Error::Stale));
     }
 
-    /// Requests wait for a server that was there lately, and for no other.
+    /// Requests wait for a server that was available lately, and for no other.
     #[test]
     fn requests_wait_for_a_while() {
         let mut far = Far::new(8192, false);

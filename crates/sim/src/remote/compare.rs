@@ -1,4 +1,5 @@
-//! The same requests to a tree directly and to another one over a connection: the same answers.
+//! Differential test: the same requests to a tree directly and to another one over a connection
+//! must give the same replies.
 
 use super::far::{Far, Ground};
 use super::near::Near;
@@ -9,13 +10,13 @@ use tree::remote::Config;
 use tree::request::{Lock, LockKind, Owner};
 use tree::{Ask, Input, NodeId, OpenId, Output, Reply, RequestId};
 
-/// Names that are drawn.
+/// Names to draw from.
 const NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "link", "long-name-of-some-file"];
 
 /// A node or open file on both sides: directly, and over the connection.
 type Both<T> = (T, T);
 
-/// Two trees and what is held of them.
+/// Two trees and the references held of them.
 struct Twins {
     rng: Rng,
     ground: Ground,
@@ -24,12 +25,12 @@ struct Twins {
     nodes: Vec<Both<NodeId>>,
     opens: Vec<Both<OpenId>>,
     next: u64,
-    /// Over the connection there is only 9P2000.
+    /// Whether the connection is limited to 9P2000.
     plain: bool,
     log: Vec<String>,
 }
 
-/// Asks both sides the same things, and expects the same answers.
+/// Sends the same requests to both sides, and compares the replies.
 ///
 /// # Panics
 /// If they differ.
@@ -204,7 +205,8 @@ impl Twins {
         self.keep(expected, got);
     }
 
-    /// Asks through the mounted server. The rest of a short write is written, as clients do.
+    /// Sends a request through the mounted server. The rest of a short write is sent again, as
+    /// clients do.
     fn ask_far(&mut self, remote: Ask) -> Result<Reply, Error> {
         let mut rest = remote.clone();
         let mut total = 0;
@@ -222,7 +224,7 @@ impl Twins {
         }
     }
 
-    /// Holds what both sides hand out; what only one does is given back.
+    /// Keeps references handed out by both sides, and releases those of only one.
     fn keep(&mut self, direct: Result<Reply, Error>, remote: Result<Reply, Error>) {
         match (handles(direct), handles(remote)) {
             ((Some(one), open), (Some(other), second)) => {
@@ -287,7 +289,7 @@ impl Twins {
     }
 }
 
-/// What 9P2000 has words for, and means the same by.
+/// Returns whether 9P2000 can express a request with the same meaning.
 fn is_plain(ask: &Ask) -> bool {
     match ask {
         Ask::Open { access, .. } => !access.append,
@@ -307,8 +309,8 @@ fn is_plain(ask: &Ask) -> bool {
     }
 }
 
-/// Where sessions answer before they ask the tree, and where it is looked for what must not be
-/// there before it is looked for what must.
+/// Returns whether two errors may differ: sessions reject some requests before the tree does, and
+/// the orders of the checks for existing and missing entries differ.
 fn is_allowed(ask: &str, direct: &Result<Reply, Error>, remote: &Result<Reply, Error>) -> bool {
     match (direct, remote) {
         (Err(Error::Invalid), Err(Error::IsDirectory)) => true,
@@ -335,7 +337,7 @@ fn handles(reply: Result<Reply, Error>) -> (Option<NodeId>, Option<OpenId>) {
     }
 }
 
-/// An answer without what is each side's own.
+/// Formats a reply without the parts specific to each side.
 fn show(reply: &Result<Reply, Error>) -> String {
     let brief = |stat: &Stat| format!("{}:{:?}", number(stat), coarse(stat.kind));
     let entry = |entry: &Entry| {
@@ -368,12 +370,12 @@ fn show(reply: &Result<Reply, Error>) -> String {
     }
 }
 
-/// Of a plain file.
+/// Returns the size of a plain file; zero for others.
 fn size(stat: &Stat) -> u64 {
     if stat.kind == Kind::File { stat.size } else { 0 }
 }
 
-/// What a qid tells of the kind.
+/// Returns the part of the kind that a qid contains.
 fn coarse(kind: Kind) -> Kind {
     match kind {
         Kind::Directory | Kind::Symlink => kind,
@@ -381,7 +383,7 @@ fn coarse(kind: Kind) -> Kind {
     }
 }
 
-/// A remote tree has a number of its own for its root.
+/// Returns the inode number; a remote tree has a number of its own for its root.
 fn number(stat: &Stat) -> u64 {
     if stat.inode == u64::MAX { 1 } else { stat.inode }
 }

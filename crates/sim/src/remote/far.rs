@@ -12,19 +12,19 @@ use tree::host::Host;
 use tree::{Request, RequestId};
 use wire::ninep::{DecodeError, Rmessage, Tmessage, frame_size};
 
-/// A host tree on a disk of its own, which does everything at once.
+/// A host tree on a disk of its own, with immediate completions.
 #[derive(Debug)]
 pub struct Ground {
     /// The disk.
     pub disk: Disk,
     /// The tree.
     pub host: Host,
-    /// Seconds since the beginning, as its files are dated.
+    /// Seconds since the beginning, the timestamps of its files.
     pub clock: i64,
 }
 
 impl Ground {
-    /// An empty one.
+    /// Returns an empty one.
     pub fn new() -> Ground {
         let mut disk = Disk::new(WALL);
         let root: File = disk.open_root();
@@ -33,7 +33,7 @@ impl Ground {
         Ground { disk, host, clock: 0 }
     }
 
-    /// Gives the tree an input, and does what it asks for, until it has answered what it can.
+    /// Passes an input to the tree and performs its operations, until no more can complete.
     pub fn step(&mut self, input: tree::Input) -> Vec<tree::Output> {
         let mut inputs = VecDeque::from([input]);
         let mut replies = Vec::new();
@@ -89,21 +89,21 @@ impl Default for Ground {
 /// The server.
 #[derive(Debug)]
 pub struct Far {
-    /// What it serves.
+    /// The served tree.
     pub ground: Ground,
-    /// Its largest message, bytes.
+    /// Its maximum message size, bytes.
     pub msize: u32,
-    /// Whether it knows no 9P2000.L.
+    /// Whether it lacks 9P2000.L.
     pub plain: bool,
     session: Option<Session>,
-    /// Changes what is said before it leaves.
+    /// Source of corrupted replies.
     pub liar: Option<Rng>,
-    /// The last messages both ways, for people.
+    /// The last messages both ways, for diagnostics.
     pub said: VecDeque<String>,
 }
 
 impl Far {
-    /// A server of an empty directory.
+    /// Returns a server of an empty directory.
     pub fn new(msize: u32, plain: bool) -> Far {
         Far {
             ground: Ground::new(),
@@ -115,7 +115,7 @@ impl Far {
         }
     }
 
-    /// A client has connected.
+    /// Begins a session for a new connection.
     pub fn connected(&mut self) {
         let limits = Limits { msize: self.msize, ..Limits::default() };
         let root = self.ground.host.root();
@@ -136,7 +136,7 @@ impl Far {
         self.ground.disk.attributes(1).unwrap_or_default().device
     }
 
-    /// The client sends; gives what it is answered.
+    /// Receives bytes from the client; returns the reply bytes.
     pub fn received(&mut self, bytes: &[u8]) -> Vec<u8> {
         let bytes = if self.plain { without_linux(bytes) } else { bytes.to_vec() };
         self.note(&bytes, |message| Tmessage::decode(message).map(|m| format!("{m:?}")));
@@ -160,7 +160,7 @@ impl Far {
         self.said.drain(..excess);
     }
 
-    /// The client is gone.
+    /// Ends the session after the loss of the connection.
     pub fn lost(&mut self) {
         self.pump(front::Input::Lost);
         if let Some(session) = self.session.take() {
@@ -209,7 +209,7 @@ impl Far {
     }
 }
 
-/// Changes bytes of what is said: one, many, or how many there are; or says it twice.
+/// Corrupts replies: changes one byte or many, truncates, extends, or duplicates.
 fn lie(rng: &mut Rng, said: &mut Vec<u8>) {
     match rng.u8(..8) {
         0 => said.truncate(rng.usize(..=said.len())),
@@ -217,7 +217,7 @@ fn lie(rng: &mut Rng, said: &mut Vec<u8>) {
         2 => said.extend((0..rng.usize(..60)).map(|_| rng.u8(..))),
         _ if said.is_empty() => {}
         3 | 4 => {
-            // The type, or something near it.
+            // The type, or a byte near it.
             let at = rng.usize(..said.len().min(12));
             said[at] = rng.u8(..130);
         }
@@ -230,7 +230,7 @@ fn lie(rng: &mut Rng, said: &mut Vec<u8>) {
     }
 }
 
-/// An offer of 9P2000.L becomes one of something unknown, so that the server says so.
+/// Replaces an offer of 9P2000.L by an unknown version, so that the server rejects it.
 fn without_linux(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let offer = b"9P2000.L";

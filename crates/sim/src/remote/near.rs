@@ -1,4 +1,4 @@
-//! A remote tree with a reactor of its own, on a network that tears streams anywhere.
+//! A remote tree with a reactor of its own, on a network that splits streams anywhere.
 
 use super::far::Far;
 use base::op::{Address, Done, Op, OpId, ReceiveBuf, Socket};
@@ -24,9 +24,9 @@ pub struct Near {
     broken: bool,
     /// Whether the server accepts connections.
     pub reachable: bool,
-    /// Whether what the server says waits until somebody delivers it or time passes.
+    /// Whether replies wait until they are delivered explicitly or time passes.
     pub lazy: bool,
-    /// After so many more bytes the connection breaks.
+    /// Number of bytes after which the connection breaks.
     pub breaks_after: Option<usize>,
     replies: BTreeMap<RequestId, Result<Reply, Error>>,
     next: u64,
@@ -34,7 +34,7 @@ pub struct Near {
 }
 
 impl Near {
-    /// A client that knows nothing yet.
+    /// Returns a client in its initial state.
     pub fn new(rng: Rng, config: Config) -> Near {
         let address = Address::Unix(b"/far".to_vec());
         Near {
@@ -55,10 +55,10 @@ impl Near {
         }
     }
 
-    /// Asks, and gives the answer; time passes until it comes.
+    /// Sends a request and returns its reply; time passes until it arrives.
     ///
     /// # Panics
-    /// If no answer comes.
+    /// If no reply arrives.
     pub fn ask(&mut self, far: &mut Far, request: Request) -> Result<Reply, Error> {
         let id = self.start(far, request);
         for _ in 0..10_000 {
@@ -70,7 +70,7 @@ impl Near {
         panic!("no answer: {:?}", self.remote.counts());
     }
 
-    /// Asks, and goes as far as it goes without waiting.
+    /// Sends a request, and progresses as far as possible without waiting.
     pub fn start(&mut self, far: &mut Far, request: Request) -> RequestId {
         self.next += 1;
         self.asked += 1;
@@ -79,12 +79,12 @@ impl Near {
         id
     }
 
-    /// The answer, if it has come.
+    /// Returns the reply, if it has arrived.
     pub fn answer(&mut self, id: RequestId) -> Option<Result<Reply, Error>> {
         self.replies.remove(&id)
     }
 
-    /// Gives the tree an input and does what it asks for.
+    /// Passes an input to the tree and performs its operations.
     pub fn step(&mut self, far: &mut Far, input: Input) {
         let mut out = Vec::new();
         self.remote.step(self.now, input, &mut out);
@@ -93,14 +93,14 @@ impl Near {
         self.settle(far);
     }
 
-    /// Time passes until the next deadline.
+    /// Advances time to the next deadline.
     pub fn pass(&mut self, far: &mut Far) {
         let later = self.now + Duration::from_secs(1);
         self.now = self.remote.deadline().unwrap_or(later).max(self.now + Duration::from_micros(1));
         self.deliver_all(far);
     }
 
-    /// The connection breaks.
+    /// Breaks the connection.
     pub fn break_off(&mut self, far: &mut Far) {
         if self.socket.is_some() && !self.broken {
             self.broken = true;
@@ -110,14 +110,14 @@ impl Near {
         self.settle(far);
     }
 
-    /// What the server has said arrives.
+    /// Delivers the server's outstanding replies.
     pub fn deliver_all(&mut self, far: &mut Far) {
         let lazy = std::mem::replace(&mut self.lazy, false);
         self.settle(far);
         self.lazy = lazy;
     }
 
-    /// The end.
+    /// Closes the tree.
     pub fn close(&mut self, far: &mut Far) {
         let mut out = Vec::new();
         self.remote.close(self.now, &mut out);
@@ -148,7 +148,7 @@ impl Near {
         self.perform(far, out);
     }
 
-    /// Completes a receive, with as much as happens to come together.
+    /// Completes a receive, with a random number of the available bytes.
     fn deliver(&mut self, far: &mut Far) {
         if self.broken {
             if let Some((id, _)) = self.receiving.take() {
@@ -232,7 +232,7 @@ impl Near {
         }
     }
 
-    /// Bytes travel both ways; the connection may break on either.
+    /// Transfers bytes both ways; the connection may break in either direction.
     fn carry(&mut self, far: &mut Far, bytes: &[u8]) {
         let forth = self.breaks_after.map_or(bytes.len(), |left| left.min(bytes.len()));
         let back = far.received(&bytes[..forth]);
@@ -248,12 +248,12 @@ impl Near {
         }
     }
 
-    /// How many requests have no answer yet.
+    /// Returns the number of requests without a reply.
     pub fn outstanding(&self) -> u64 {
         self.asked
     }
 
-    /// A request of the server's own.
+    /// Returns a request of the server's own identity.
     pub fn request(ask: Ask) -> Request {
         Request { caller: base::Caller::Server, ask }
     }

@@ -1,9 +1,9 @@
-//! A client of the service: it asks for a few operations at once, waits, and goes on, perhaps at
-//! another replica.
+//! A client of the service: it sends a batch of operations, waits for the replies, and continues,
+//! perhaps at another replica.
 //!
-//! Most have a session and numbers, and send again what was not answered until it is; the others
-//! are *plain*, and never know. All pass on the token of what they have seen, so whatever they look
-//! at has that ([`super::data::Memory`]).
+//! Most have a session and numbers, and retransmit until there is a reply; the others are *plain*,
+//! and never learn the outcome of a lost operation. All pass on the token of everything they have
+//! seen, so every later read includes it ([`super::data::Memory`]).
 
 use super::canary::Mistake;
 use super::data::{Memory, What, draw_change, draw_look, is_blind};
@@ -20,44 +20,44 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How much longer than the replica was given it waits.
+/// Additional wait beyond the replica's timeout.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a replica is given when all troubles are over.
+/// Timeout given to a replica when all troubles are over.
 const CALM_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a client is told before it begins.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) number: usize,
-    /// Where the replicas listen.
+    /// Listeners of the replicas.
     pub(super) doors: Vec<Listener>,
     pub(super) ledger: Rc<RefCell<Ledger>>,
     pub(super) params: Params,
 }
 
-/// What it waits for.
+/// State of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// For the time to connect.
+    /// Waiting for the time to connect.
     Away,
-    /// For the file.
+    /// Waiting for the file to open.
     Opening,
-    /// For answers.
+    /// Waiting for replies.
     Asking,
-    /// For the time to ask again.
+    /// Waiting for the time of the next request.
     Resting,
-    /// For nothing.
+    /// Done.
     Done,
 }
 
-/// One of the operations that are asked for together.
+/// One operation of a batch.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// Its place in the ledger.
+    /// Its index in the ledger.
     question: usize,
     /// Its number in the session.
     call: Option<u64>,
-    /// Nothing more is to come.
+    /// Whether no further reply is expected.
     settled: bool,
 }
 
@@ -66,32 +66,32 @@ struct Asked {
 pub(super) struct Asker {
     setup: Setup,
     phase: Phase,
-    /// When it gives up waiting.
+    /// Deadline of the wait.
     due: Instant,
-    /// When it began to wait.
+    /// Beginning of the wait.
     since: Instant,
     stream: Stream,
-    /// Which replica it asks.
+    /// The replica in use.
     at: usize,
-    /// That takes nothing, and says so.
+    /// Whether that replica refuses operations.
     is_sent_away: bool,
-    /// The name of its session, if it has one.
+    /// Name of its session, if it has one.
     session: Option<String>,
     calls: u64,
-    /// Operations so far.
+    /// Number of operations so far.
     count: u32,
-    /// What it has seen: of which service, and how much of each replica.
+    /// Its token: the service, and the last number seen of each replica.
     token: Option<(String, BTreeMap<u64, u64>)>,
     memory: Memory,
     batch: Vec<Asked>,
-    /// Of which of the batch the answers come next.
+    /// Operations of the batch with outstanding replies, in order.
     waiting: VecDeque<usize>,
-    /// What came and is not a whole line yet.
+    /// Received bytes of an incomplete line.
     input: Vec<u8>,
 }
 
 impl Asker {
-    /// One that has not connected yet; `plain`: it sends nothing again.
+    /// Returns an unconnected client; a `plain` one never retransmits.
     pub(super) fn new(setup: Setup, plain: bool, session: u64) -> Asker {
         let (at, session) = (setup.number % setup.doors.len(), format!("{session:032x}"));
         Asker {
@@ -119,7 +119,7 @@ impl Asker {
         io.wake_in(most);
     }
 
-    /// Whether all troubles were over before it began to wait.
+    /// Returns whether all troubles were over before the wait began.
     fn is_calm(&self) -> bool {
         self.setup.ledger.borrow().calm.is_some_and(|calm| calm <= self.since)
     }
@@ -128,7 +128,7 @@ impl Asker {
         self.batch.iter().all(|asked| asked.settled)
     }
 
-    /// Goes to another replica, or comes back to this one.
+    /// Moves to another replica, or returns to this one.
     fn wander(&mut self, io: &mut Io<'_>) {
         self.at = io.rng().usize(..self.setup.doors.len());
         if self.setup.params.mistake == Some(Mistake::LostToken) {
@@ -136,7 +136,7 @@ impl Asker {
         }
     }
 
-    /// The connection is gone, and with it the answers that did not come.
+    /// Handles the loss of the connection, and of the outstanding replies.
     fn lose(&mut self, io: &mut Io<'_>) {
         io.abandon();
         self.stream.close();
@@ -149,7 +149,7 @@ impl Asker {
         self.wait(io, Phase::Away, pause);
     }
 
-    /// There is no answer to one of the batch, or one that says that it is not done.
+    /// Records that an operation of the batch has no reply, or one that says it was not done.
     fn miss(&mut self, index: usize, undone: bool) {
         let asked = &mut self.batch[index];
         let mut ledger = self.setup.ledger.borrow_mut();
@@ -161,7 +161,7 @@ impl Asker {
         }
     }
 
-    /// Draws what is asked next: a few changes, or one look.
+    /// Draws the next batch: a few changes, or one read.
     fn draw(&mut self, io: &mut Io<'_>) {
         let params = &self.setup.params;
         let (kind, now, padding) = (params.kind, io.now(), params.padding);
@@ -190,7 +190,7 @@ impl Asker {
         }
     }
 
-    /// Asks for what of the batch is not settled, or for the next one; or has all that it wanted.
+    /// Sends the unsettled operations of the batch, or the next batch; or ends.
     fn go_on(&mut self, io: &mut Io<'_>) {
         if !self.is_settled() {
             return self.ask(io);
@@ -210,7 +210,7 @@ impl Asker {
         let given = Duration::from_millis(self.setup.params.timeout_ms);
         let given = if calm { CALM_TIMEOUT } else { given };
         let token = self.token.as_ref().map(show_token);
-        // Lines of one file come behind what one of them has said to have seen.
+        // Lines of one file are ordered after the token of an earlier line.
         let in_front = io.rng().bool();
         let mut lines = Vec::new();
         if let Some(token) = token.as_ref().filter(|_| in_front) {
@@ -233,7 +233,7 @@ impl Asker {
         self.wait(io, Phase::Asking, given + PATIENCE);
     }
 
-    /// What is asked for, as JSON.
+    /// Returns an operation as JSON.
     fn question(&mut self, index: usize, given: Duration) -> Value {
         let asked = &mut self.batch[index];
         let mut ledger = self.setup.ledger.borrow_mut();
@@ -282,7 +282,7 @@ impl Asker {
     }
 
     fn refused(&mut self, index: usize, reason: &str, answer: &Value) {
-        // It is no member yet, or leaves.
+        // It is not yet a member, or is leaving.
         let number = self.at;
         let comes = number >= self.setup.params.replicas && !self.is_calm();
         let removes = self.setup.params.remove_after_ms.is_some();
@@ -292,7 +292,7 @@ impl Asker {
             return self.miss(index, true);
         }
         if reason == "lost" && removes {
-            // It begins anew, having seen nothing.
+            // It starts over, without any knowledge.
             self.token = None;
             self.memory.forget();
             return self.miss(index, true);
@@ -339,13 +339,13 @@ impl Asker {
     }
 }
 
-/// A token in words: which service, then replicas and numbers.
+/// Formats a token: the service, then replicas and numbers.
 fn show_token((service, parts): &(String, BTreeMap<u64, u64>)) -> String {
     let parts: Vec<String> = parts.iter().map(|(id, number)| format!("{id}:{number}")).collect();
     format!("{service}-{}", parts.join("."))
 }
 
-/// All that either has seen.
+/// Merges a token into another.
 fn join_token(token: &mut Option<(String, BTreeMap<u64, u64>)>, text: &str) {
     let (service, parts) = text.split_once('-').expect("it names the service");
     let token = token.get_or_insert_with(|| (service.to_string(), BTreeMap::new()));

@@ -1,5 +1,5 @@
-//! A client that reads a file which is none of the replica's, again and again: whatever the replica
-//! has to do, it is answered as fast as the network allows.
+//! A client that repeatedly reads a file unrelated to the replica: whatever the replica's load,
+//! replies are as fast as the network allows.
 
 use super::ledger::Ledger;
 use super::stream::{Access, Heard, Stream};
@@ -13,10 +13,10 @@ use std::time::Duration;
 /// Pause between two reads.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Most reads.
+/// Maximum number of reads.
 const READS_MAX: u32 = 500;
 
-/// Longest response time besides that of the network.
+/// Maximum response time beyond that of the network.
 const TURNS: Duration = Duration::from_millis(10);
 
 /// State of the client.
@@ -28,9 +28,9 @@ enum State {
     Opening,
     /// Waiting for the time to read.
     Open,
-    /// Waiting for the bytes, since then.
+    /// Waiting for the bytes, since this time.
     Reading(Instant),
-    /// Waiting for nothing.
+    /// Done.
     Done,
 }
 
@@ -41,16 +41,16 @@ pub(super) struct Bystander {
     /// Number of its server.
     number: usize,
     ledger: Rc<RefCell<Ledger>>,
-    /// Longest response time of a server that does not stand still.
+    /// Maximum response time, excluding frozen servers.
     most: Duration,
     state: State,
     stream: Stream,
-    /// How often it has read.
+    /// Number of reads.
     reads: u32,
 }
 
 impl Bystander {
-    /// One of this server's, where a message takes at most so many microseconds.
+    /// Returns a client of this server, with a maximum network latency of `net_us` microseconds.
     pub(super) fn new(
         (number, listener): (usize, Listener),
         net_us: u64,

@@ -1,4 +1,4 @@
-//! Canaries of replicated services: mistakes planted on purpose, which the judges must find.
+//! Canaries of replicated services: errors planted on purpose, which the checks must detect.
 
 use super::cluster;
 use super::params::{Params, Trouble};
@@ -8,27 +8,27 @@ use base::Buf;
 use base::op::Op;
 use replica::data::Kind;
 
-/// A mistake.
+/// A planted error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// Disks say that something is durable before it is.
+    /// Disks acknowledge durability too early.
     EarlyDurable,
-    /// A machine comes back with an older copy of its disk.
+    /// A machine restarts with an older copy of its disk.
     OlderCopy,
-    /// A client forgets its token when it goes to another replica.
+    /// A client forgets its token when it moves to another replica.
     LostToken,
-    /// A client gives what it sends again another number.
+    /// A client retransmits with a new number.
     SentAsNew,
-    /// What is strict is answered before it is final.
+    /// A strict operation gets its reply before it is final.
     EarlyFinal,
-    /// A way that was cut stays cut for ever.
+    /// A partition never heals.
     StaysCut,
-    /// Home does nothing while the replica works.
+    /// Home is blocked while the replica works.
     OneThread,
 }
 
 impl Mistake {
-    /// Every mistake.
+    /// All planted errors.
     pub const ALL: [Mistake; 7] = [
         Mistake::EarlyDurable,
         Mistake::OlderCopy,
@@ -39,7 +39,7 @@ impl Mistake {
         Mistake::OneThread,
     ];
 
-    /// A run in which it can show.
+    /// Returns the parameters of a run in which it can show.
     fn params(self, seed: u64) -> Params {
         let mut params = Params { mistake: Some(self), ..Params::light(seed) };
         let only = |trouble: &mut Trouble| {
@@ -66,11 +66,11 @@ impl Mistake {
     }
 }
 
-/// The type of the messages by which one replica tells another something.
+/// Type of the messages from one replica to another.
 const TWRITE: u8 = 118;
 
-/// Changes messages that leave a server: by a mistake that is planted, or by somebody between
-/// replicas, who changes what one of them writes to another, one in so many times.
+/// Changes messages sent by a server: for a planted error, or as an attacker between replicas that
+/// changes one of `forges` writes.
 pub(super) fn spoil(mistake: Option<Mistake>, forges: u32, occasions: &mut u32, mut op: Op) -> Op {
     let Op::Send { data, .. } = &mut op else { return op };
     let first = data.first().map(|first| first.to_vec()).unwrap_or_default();
@@ -107,7 +107,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-/// Looks for a mistake; gives the number of seeds it took and what was found.
+/// Searches for a planted error; returns the number of seeds it took and the failure found.
 pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
     for seed in 1..=seeds {
         let params = mistake.params(seed);

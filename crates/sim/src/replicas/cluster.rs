@@ -1,4 +1,4 @@
-//! All servers of a run and their troubles.
+//! The servers of a run and their troubles.
 
 use super::asker::{Asker, Setup};
 use super::bystander::Bystander;
@@ -24,38 +24,37 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long after the last trouble nothing is excused any more, and how long after the last answer
-/// nothing is on its way.
+/// Time after the last trouble from which on no error is excused, and time after the last reply
+/// from which on nothing is in flight.
 const REST: Duration = Duration::from_secs(60);
 
-/// Time in which a server that stands still is noticed, and what was on its way from it has come.
+/// Time within which a frozen server is detected, and everything in flight from it has arrived.
 const NOTICED: Duration = Duration::from_secs(services::SILENT.as_secs() + 6);
 
-/// Longest time between two turns of a server that runs.
+/// Maximum time between two turns of a running server.
 const TURN: Duration = Duration::from_secs(2);
 
-/// Time in which all servers are connected again after an outage, once the first ones are,
-/// milliseconds.
+/// Time in which all servers reconnect after an outage, once the first ones have, milliseconds.
 const RECONNECTED_MS: u64 = 4000;
 
-/// Something that is done at its time.
+/// A scheduled event.
 #[derive(Clone, Debug)]
 enum Deed {
-    /// The next trouble, whichever it is.
+    /// The next trouble, of any kind.
     Next,
-    /// A server that has died begins anew.
+    /// The restart of a crashed server.
     Start(usize),
-    /// A server whose disk has failed is ended, and begins anew.
+    /// The stop and restart of a server whose disk has failed.
     Renew(usize),
-    /// What is sent to these listeners arrives again; the connections are reset, or not.
+    /// The end of a partition at these listeners; whether the connections are reset.
     Heal(usize, Vec<Listener>, bool),
-    /// A server goes on.
+    /// The end of a server's freeze.
     Thaw(usize),
-    /// An outage of all ways ends for the first of these pairs of servers.
+    /// The end of an outage of all links for the first of these pairs of servers.
     Reconnect(Vec<(usize, usize)>),
-    /// All troubles are over for long.
+    /// The beginning of the calm, long after the last trouble.
     Calm,
-    /// Everything has had the time to arrive.
+    /// The time by which everything has arrived.
     Quiet,
 }
 
@@ -67,23 +66,23 @@ struct Cluster {
     sites: Vec<Site>,
     ledger: Rc<RefCell<Ledger>>,
     agenda: BTreeMap<(Instant, u64), Deed>,
-    /// Processes and deeds so far.
+    /// Numbers of processes and events so far.
     counts: (u16, u64),
-    /// How many troubles last, and how many may still begin.
+    /// Numbers of troubles in progress, and still to begin.
     troubles: (u32, u32),
-    /// Listeners that nothing reaches.
+    /// Partitioned listeners.
     cuts: BTreeSet<Listener>,
-    /// Begin of the last outage of all ways, and the time when the first ones were healed.
+    /// Beginning of the last outage of all links, and time when the first ones healed.
     outage: Option<(Instant, Option<Instant>)>,
     is_ending: bool,
-    /// Everybody has all answers.
+    /// Whether all clients have all replies.
     is_finished: bool,
-    /// What disks had at the beginning, if a mistake needs that.
+    /// Initial contents of the disks, if a planted error needs them.
     copies: Vec<Sparse>,
     occasions: u32,
 }
 
-/// Runs a seed; panics with whatever is wrong.
+/// Runs a seed; panics on any failure.
 pub(super) fn run(params: &Params, show: Show) -> Outcome {
     let mut world_params = params.world.clone();
     let faults = std::mem::take(&mut world_params.faults);
@@ -162,7 +161,7 @@ impl Cluster {
         }
     }
 
-    /// Judges the run, which is over.
+    /// Checks the completed run.
     fn judge(&self) {
         let (params, mut ledger) = (&self.params, self.ledger.borrow_mut());
         let left = params.members() - usize::from(params.leaves);
@@ -174,7 +173,7 @@ impl Cluster {
         judge(&ledger, left - removed.len());
     }
 
-    /// A server begins, for the first time or again.
+    /// Starts a server, for the first time or again.
     fn start(&mut self, number: usize) {
         self.counts.0 += 2;
         let others = self.sites.iter().enumerate();
@@ -188,7 +187,7 @@ impl Cluster {
         );
     }
 
-    /// The event loop of everybody, until all have ended.
+    /// Runs the event loop of all servers, until they have ended.
     fn live(&mut self) {
         loop {
             self.turns();
@@ -203,7 +202,7 @@ impl Cluster {
         }
     }
 
-    /// Lets everybody have a turn who has something to do.
+    /// Gives a turn to every node with work.
     fn turns(&mut self) {
         let now = self.world.now();
         for number in 0..self.sites.len() {
@@ -217,7 +216,7 @@ impl Cluster {
         }
     }
 
-    /// One turn of a node of a server.
+    /// Performs one turn of a node of a server.
     fn turn(&mut self, number: usize, node: usize) {
         let (now, mut posts) = (self.world.now(), Vec::new());
         let (mistake, occasions) = (self.params.mistake, &mut self.occasions);
@@ -250,7 +249,7 @@ impl Cluster {
         news.iter().for_each(|news| self.hear(number, news));
     }
 
-    /// What a server says of itself.
+    /// Handles a message of a server about itself.
     fn hear(&mut self, number: usize, news: &str) {
         let now = self.world.now();
         self.world.scene.trace.line(format_args!("{} news of {number}: {news}", now.0));
@@ -270,7 +269,7 @@ impl Cluster {
         let sites = self.sites.iter().filter(|site| !site.frozen);
         let deadlines = sites.filter_map(|site| site.server.as_ref()?.deadline());
         let deed = self.agenda.first_key_value().map(|((at, _), _)| *at);
-        // What clients have done is looked at even if no server has anything to do.
+        // Clients are checked even if no server has work.
         let look = self.world.now() + TICK;
         let mut events = Vec::new();
         self.world.wait(deadlines.chain(deed).chain([look]).min(), &mut events);
@@ -292,7 +291,7 @@ impl Cluster {
         host.expect("what dead hosts had under way is not told").take(event);
     }
 
-    /// Does what is due besides the servers' own work.
+    /// Performs due work outside of the servers.
     fn look_after(&mut self) {
         let finished = self.ledger.borrow().finished == self.params.askers;
         if !self.is_ending && (finished || self.troubles.1 == 0) {
@@ -322,13 +321,13 @@ impl Cluster {
         self.agenda.insert((self.world.now() + span, self.counts.1), deed);
     }
 
-    /// Something is done after a while, at most so many milliseconds.
+    /// Schedules an event after a random delay of at most `most_ms` milliseconds.
     fn plan(&mut self, most_ms: u64, deed: Deed) {
         let span = Duration::from_micros(self.rng.u64(1000..=most_ms * 1000));
         self.put_down(span, deed);
     }
 
-    /// When nothing lasts any more, some time passes before nothing is excused.
+    /// Schedules the calm once no trouble is in progress.
     fn plan_calm(&mut self) {
         if self.is_ending && self.troubles.0 == 0 {
             self.put_down(REST, Deed::Calm);
@@ -412,15 +411,15 @@ impl Cluster {
         self.end_trouble();
     }
 
-    /// Asserts that every server that was well all the time knows that this one stands still.
+    /// Asserts that every healthy server has detected this frozen one.
     fn expect_silent(&mut self, number: usize) {
         for other in 0..self.sites.len() {
             self.expect_no_reply(other, number, self.sites[number].since);
         }
     }
 
-    /// Asserts that servers that could not reach others through these listeners know that, whether
-    /// or not these reach them.
+    /// Asserts that servers that could not reach others through these listeners have detected it,
+    /// whether or not the others reach them.
     fn expect_unreached(&mut self, number: usize, listeners: &[Listener]) {
         let since = self.sites[number].since;
         for (to, from) in self.pairs_of(listeners) {
@@ -428,8 +427,8 @@ impl Cluster {
         }
     }
 
-    /// Asserts that a server knows that another one has not replied since then, if that is for long
-    /// enough, and if it was well itself all the time.
+    /// Asserts that a server has detected that another one has not replied since then, if that is
+    /// long enough, and if it was healthy itself all the time.
     fn expect_no_reply(&mut self, at: usize, from: usize, since: Instant) {
         let site = &self.sites[at];
         let well = !site.frozen && site.since <= since && at != from;
@@ -444,7 +443,7 @@ impl Cluster {
         }
     }
 
-    /// The servers at these listeners, and those that connect there.
+    /// Returns the servers at these listeners, and those that connect there.
     fn pairs_of(&self, listeners: &[Listener]) -> Vec<(usize, usize)> {
         let ways = self.sites.iter().enumerate();
         let ways = ways.flat_map(|(to, site)| site.ways.iter().map(move |way| (to, way)));
@@ -452,25 +451,25 @@ impl Cluster {
         cut.map(|(to, (from, _))| (to, *from)).collect()
     }
 
-    /// Both ends of the ways through these listeners.
+    /// Returns both ends of the links through these listeners.
     fn ends_of(&self, listeners: &[Listener]) -> Vec<usize> {
         let pairs = self.pairs_of(listeners);
         pairs.into_iter().flat_map(|(to, from)| [to, from]).collect()
     }
 
-    /// Notes that others may not hear these servers from now on.
+    /// Records that others may not hear these servers from now on.
     fn fail(&mut self, numbers: &[usize]) {
         let now = self.world.now();
         numbers.iter().for_each(|number| self.sites[*number].health.fail(now));
     }
 
-    /// Notes that one cause of that is over.
+    /// Records that one cause of that has ended.
     fn recover(&mut self, numbers: &[usize]) {
         let now = self.world.now();
         numbers.iter().for_each(|number| self.sites[*number].health.recover(now));
     }
 
-    /// Cuts all servers off from each other, for longer than a member may be silent.
+    /// Partitions all servers from each other, for longer than a member may be silent.
     fn begin_outage(&mut self) {
         let ways: BTreeSet<Listener> =
             self.sites.iter().flat_map(|site| site.ways.values().copied()).collect();
@@ -524,14 +523,14 @@ impl Cluster {
         self.ledger.borrow_mut().removals.entry(number).or_insert(since);
         if let Some((begun, healed)) = self.outage {
             let most = Duration::from_millis(self.params.remove_after_ms.unwrap_or_default());
-            // Each notices by its next turn that it hears another one again.
+            // Each detects by its next turn that it hears another one again.
             let early = healed.map_or(Instant(u64::MAX), |healed| healed + (most - TURN));
             let late = begun + services::SILENT + TURN;
             assert!(now < late || now >= early, "{number} is removed as an outage ends");
         }
     }
 
-    /// A server gets into trouble.
+    /// Begins a trouble of a server.
     fn trouble(&mut self, number: usize) {
         let weights = &self.params.trouble;
         let mut drawn = self.rng.u32(..weights.sum());
@@ -571,7 +570,8 @@ impl Cluster {
         self.plan(self.params.lasts_ms, deed);
     }
 
-    /// The ways that are cut together: to a server, from it, or both; of all others, or of one.
+    /// Draws the links to partition together: to a server, from it, or both; of all others, or of
+    /// one.
     fn draw_cut(&mut self, number: usize) -> Vec<Listener> {
         let nth = self.rng.usize(..self.sites.len());
         let (one, to, from) = (self.rng.bool(), self.rng.u8(..3), self.rng.u8(..3));
@@ -592,7 +592,7 @@ impl Cluster {
         cut
     }
 
-    /// A server dies, or its machine loses its power.
+    /// Crashes a server, or its machine by a power failure.
     fn kill(&mut self, number: usize, power: bool) {
         let site = &mut self.sites[number];
         let Server { mut home, mut replicas, .. } = site.server.take().expect("it runs");

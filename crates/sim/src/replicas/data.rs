@@ -1,4 +1,4 @@
-//! What is asked of each type of data, what a session knows of it, and what it may be shown.
+//! Operations of each type of data, a session's knowledge of it, and its permitted results.
 
 use super::ledger::Fate;
 use base::rng::Rng;
@@ -6,16 +6,16 @@ use replica::data::Kind;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Keys of a map that belong to one client.
+/// Number of keys of a map that belong to one client.
 const KEYS: u32 = 8;
-/// Keys and members that several clients want to be the first to set.
+/// Number of keys and members contended by several clients.
 const RACES: u32 = 6;
 /// Key of a register.
 const REGISTER: &str = "register";
-/// Numbers that are added are this great at most, so that no two sums are the same by chance.
+/// Maximum magnitude of added numbers: large, so that no two sums are equal by chance.
 const ADDED_MAX: i64 = 1 << 40;
 
-/// What an operation does, as far as the judges follow it. Items and values are unique.
+/// Effect of an operation, as far as the checks follow it. Items and values are unique.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// Appends an item to a log.
@@ -24,26 +24,26 @@ pub(super) enum What {
     Add(i64),
     /// Puts an item into a set.
     Insert(String),
-    /// Takes one out that its own session has put in.
+    /// Removes one inserted by its own session.
     Remove(String),
     /// Sets a key of its own.
     Put(String, String),
-    /// Sets a key that others want to set as well, if nobody has; of a set, a member.
+    /// Sets a contended key if it is unset; of a set, adds a member.
     Race(String, String),
-    /// Shows everything.
+    /// Reads everything.
     Look,
-    /// Says how much there is.
+    /// Reads the size.
     Size,
 }
 
 impl What {
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     pub(super) fn looks(&self) -> bool {
         matches!(self, What::Look | What::Size)
     }
 }
 
-/// What is in the data.
+/// Contents of the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     Sum(i64),
@@ -52,7 +52,7 @@ pub(super) enum Shown {
 }
 
 impl Shown {
-    /// What an operation answers that shows everything.
+    /// Parses the reply of an operation that reads everything.
     pub(super) fn of_answer(kind: Kind, value: &Value) -> Shown {
         let value = value.clone();
         match kind {
@@ -72,7 +72,7 @@ impl Shown {
         }
     }
 
-    /// What a file shows.
+    /// Parses the contents of a file.
     pub(super) fn of_file(kind: Kind, text: &str) -> Shown {
         let lines = || text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
         let value = match kind {
@@ -90,22 +90,22 @@ impl Shown {
     }
 }
 
-/// The items that a text is made of: each ends with a point.
+/// Splits a text into its items: each ends with a full stop.
 fn items_of(text: &str) -> Vec<String> {
     text.split_inclusive('.').map(str::to_string).collect()
 }
 
-/// A cell and its value, which begins with its name.
+/// Returns a cell and its value, which has the cell's name as a prefix.
 fn entry_of(value: &str) -> (String, String) {
     let (cell, _) = value.split_once(':').expect("it begins with the name of its cell");
     (cell.to_string(), value.to_string())
 }
 
-/// A key of its own, as a session knows it.
+/// A session's knowledge of a key of its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slot {
     last: Option<String>,
-    /// Values that may come yet, or be there already.
+    /// Values that may be present, now or later.
     open: BTreeSet<String>,
     /// Values before the last one.
     past: BTreeSet<String>,
@@ -122,8 +122,8 @@ impl Slot {
         }
     }
 
-    /// A session that has seen some of it begins anew: any of it may be lost, or be there, or come
-    /// behind what the new session puts there.
+    /// Resets the knowledge for a new session: any earlier value may be lost, be present, or be
+    /// ordered after values of the new session.
     fn forget(&mut self) {
         self.open.append(&mut self.past);
         self.open.extend(self.last.take());
@@ -134,31 +134,30 @@ impl Slot {
     }
 }
 
-/// What a session has seen: what it looks at later has that.
+/// Everything that a session has seen; its later reads must include it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    /// Items that are there.
+    /// Items present.
     items: BTreeSet<String>,
-    /// Items that are there no more.
+    /// Items removed.
     gone: BTreeSet<String>,
     /// Its keys.
     slots: BTreeMap<String, Slot>,
-    /// What it has added.
+    /// Sum of its additions.
     added: i64,
-    /// A counter is not less.
+    /// Lower bound of a counter.
     least: i64,
 }
 
 impl Memory {
-    /// A session that begins anew has seen nothing; its keys may have any value that it has put
-    /// there before.
+    /// Resets the knowledge for a new session; its keys may have any value put before.
     pub(super) fn forget(&mut self) {
         let mut slots = std::mem::take(&mut self.slots);
         slots.values_mut().for_each(Slot::forget);
         *self = Memory { slots, ..Memory::default() };
     }
 
-    /// Learns what became of a change.
+    /// Records the outcome of a change.
     pub(super) fn learn(&mut self, what: &What, fate: Fate, value: &Value) {
         let done = fate == Fate::Done;
         match what {
@@ -179,7 +178,7 @@ impl Memory {
         }
     }
 
-    /// Judges what it is shown, and learns it.
+    /// Checks the result of a read, and records it.
     pub(super) fn look(&mut self, kind: Kind, what: &What, value: &Value) {
         if *what == What::Size {
             let size = value.as_u64().expect("a size");
@@ -202,7 +201,7 @@ impl Memory {
                 assert!(missed.is_empty(), "a session does not see what it has seen: {missed:?}");
                 let back: Vec<&String> = self.gone.intersection(&shown).collect();
                 assert!(back.is_empty(), "a session sees what it took away: {back:?}");
-                // Members of a set are taken out again by those who put them in.
+                // Members of a set are removed again by the sessions that inserted them.
                 if matches!(kind, Kind::Log | Kind::Text) {
                     self.items = shown;
                 }
@@ -218,7 +217,7 @@ impl Memory {
     }
 }
 
-/// Draws a change, as number `number` of the client of this name; and how it is said.
+/// Draws a change, as number `number` of the client of this name; returns it and its encoding.
 pub(super) fn draw_change(
     rng: &mut Rng,
     kind: Kind,
@@ -277,7 +276,7 @@ pub(super) fn draw_change(
     }
 }
 
-/// Draws what only looks; `small`: everything would be too much.
+/// Draws a read; `small` if a read of everything would be too large.
 pub(super) fn draw_look(rng: &mut Rng, kind: Kind, small: bool) -> (What, Value) {
     match kind {
         Kind::Counter | Kind::Text | Kind::Register => (What::Look, json!("read")),
@@ -288,7 +287,7 @@ pub(super) fn draw_look(rng: &mut Rng, kind: Kind, small: bool) -> (What, Value)
     }
 }
 
-/// Whether an answer to it is final at once.
+/// Returns whether its reply is final at once.
 pub(super) fn is_blind(op: &Value) -> bool {
     let blind = ["add-blind", "append-blind", "put", "remove", "set"];
     let name = op.as_object().and_then(|op| op.keys().next());

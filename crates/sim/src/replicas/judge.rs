@@ -1,4 +1,4 @@
-//! What must hold when all is over.
+//! Final checks of a run.
 
 use super::data::{Shown, Slot, What};
 use super::ledger::{Fate, Ledger, Place, Question};
@@ -6,7 +6,7 @@ use replica::data::Kind;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Judges a run that is over.
+/// Checks a completed run.
 pub(super) fn judge(ledger: &Ledger, replicas: usize) {
     let stable = expect_equal(ledger, replicas);
     let shown = Shown::of_file(ledger.kind, stable);
@@ -30,7 +30,7 @@ pub(super) fn judge(ledger: &Ledger, replicas: usize) {
     }
 }
 
-/// All replicas say the same, and keep nothing for anybody; what they say is final.
+/// Checks that all replicas have equal, final contents, and keep no state for clients.
 fn expect_equal(ledger: &Ledger, replicas: usize) -> &str {
     assert_eq!(ledger.surveys.len(), replicas, "not all replicas were looked at");
     let first = &ledger.surveys.values().next().expect("a replica").stable;
@@ -53,8 +53,8 @@ fn expect_equal(ledger: &Ledger, replicas: usize) -> &str {
     first
 }
 
-/// Everything that was answered is in the sum once; of what was not, some is: which of it, if that
-/// is little; no less than none and no more than all.
+/// Checks that the sum includes every acknowledged addition once, and some of the others: any
+/// subset if there are few; otherwise within the bounds of none and all.
 fn expect_sum(questions: &[Question], sum: i64) {
     let mut sums = Some(BTreeSet::from([0]));
     let (mut done, mut unknown) = (0, 0);
@@ -78,7 +78,7 @@ fn expect_sum(questions: &[Question], sum: i64) {
     assert!(fits, "the sum is {sum}, {done} was answered, and {unknown} may be there");
 }
 
-/// Items of a log or a set: what was answered is there once, or was taken out again.
+/// Checks items of a log or a set: acknowledged ones are there once, or were removed.
 fn expect_items(questions: &[Question], items: &[String]) {
     let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
     items.iter().for_each(|item| *counts.entry(item).or_default() += 1);
@@ -118,7 +118,7 @@ fn expect_count(item: &str, fate: Fate, gone: Option<&Fate>, count: usize) {
     assert!(fits, "{item} is there {count} times: it is {fate:?}, and taken out: {gone:?}");
 }
 
-/// Keys have the last values that were put there.
+/// Checks that keys have the last values put.
 fn expect_entries(questions: &[Question], entries: &[(String, String)]) {
     let mut rest: BTreeMap<&String, &String> = entries.iter().map(|(key, it)| (key, it)).collect();
     let mut slots: BTreeMap<&String, Slot> = BTreeMap::new();
@@ -148,7 +148,7 @@ fn expect_entries(questions: &[Question], entries: &[(String, String)]) {
     assert!(rest.is_empty(), "nobody has asked for {rest:?}");
 }
 
-/// Answers that are said to be final are those of the order that came out.
+/// Checks that replies marked as final are those of the resulting order.
 fn expect_final(ledger: &Ledger, shown: &Shown) {
     let finals = finals(ledger);
     let mut firsts = BTreeSet::new();
@@ -185,8 +185,8 @@ fn expect_final(ledger: &Ledger, shown: &Shown) {
     }
 }
 
-/// A strict answer that shows everything has all that had a strict answer before it was asked for,
-/// and nothing that was asked for after it.
+/// Checks that a strict read includes every operation with an earlier strict reply, and none
+/// requested after it.
 fn expect_strict_looks(ledger: &Ledger) {
     let strict = |question: &Question| {
         let answer = question.answer.as_ref().filter(|_| question.strict)?;
@@ -242,7 +242,7 @@ fn expect_strict_looks(ledger: &Ledger) {
     }
 }
 
-/// What names an operation that nobody else asks for.
+/// Returns the key of an operation that is unique.
 fn key(question: &Question) -> Option<String> {
     let unique = match &question.what {
         What::Look | What::Size => false,
@@ -252,7 +252,7 @@ fn key(question: &Question) -> Option<String> {
     unique.then(|| question.op.to_string())
 }
 
-/// What operations answer for ever, as those have heard who listened.
+/// Returns the final values of operations, as received by the listeners.
 fn finals(ledger: &Ledger) -> BTreeMap<String, &Value> {
     let all = ledger.finals.values();
     all.filter(|(_, value)| value.get("repeated").is_none())
@@ -260,8 +260,8 @@ fn finals(ledger: &Ledger) -> BTreeMap<String, &Value> {
         .collect()
 }
 
-/// All who listened have heard of the same order; gives the place of each operation in it, of those
-/// that somebody heard who heard of most.
+/// Checks that all listeners received the same order; returns the place of each operation in it,
+/// from the listener that received most.
 fn expect_one_order(ledger: &Ledger) -> BTreeMap<String, usize> {
     let orders: Vec<BTreeMap<Place, usize>> =
         ledger.orders.iter().map(|order| order.iter().copied().zip(0..).collect()).collect();
@@ -281,7 +281,7 @@ fn expect_one_order(ledger: &Ledger) -> BTreeMap<String, usize> {
     places
 }
 
-/// What is asked after a strict answer comes after it in the order.
+/// Checks that operations requested after a strict reply are ordered after it.
 fn expect_after_strict(questions: &[Question], place: impl Fn(&Question) -> Option<usize>) {
     let placed = || questions.iter().filter_map(|it| Some((it, place(it)?)));
     for (strict, first) in placed().filter(|(it, _)| it.strict) {

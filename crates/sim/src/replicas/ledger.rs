@@ -1,4 +1,4 @@
-//! Everything that was asked of a service, what was answered, and what it showed of itself.
+//! Record of all operations on a service, their replies, and its visible state.
 
 use super::data::What;
 use base::Instant;
@@ -7,18 +7,18 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What became of an operation, as far as its client knows.
+/// Outcome of an operation, as known to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It was answered.
+    /// It was acknowledged.
     Done,
-    /// Each time it was asked for, the answer was that it is not done.
+    /// Every reply said that it was not done.
     Undone,
-    /// It was done, or not, or will be.
+    /// Unknown: done, not done, or still pending.
     Unknown,
 }
 
-/// An answer.
+/// A reply.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) value: Value,
@@ -28,15 +28,15 @@ pub(super) struct Answer {
     pub(super) by: usize,
 }
 
-/// An operation that was asked for.
+/// A requested operation.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) what: What,
     pub(super) op: Value,
     pub(super) strict: bool,
-    /// When it was asked for first.
+    /// Time of the first request.
     pub(super) asked: Instant,
-    /// How often it was asked for, and how often the answer was that it is not done.
+    /// Number of requests, and of replies that it was not done.
     pub(super) times: (u32, u32),
     pub(super) answer: Option<Answer>,
 }
@@ -51,7 +51,7 @@ impl Question {
     }
 }
 
-/// What the files of a replica say in the end.
+/// Final contents of a replica's files.
 #[derive(Clone, Debug)]
 pub(super) struct Survey {
     pub(super) value: String,
@@ -59,7 +59,7 @@ pub(super) struct Survey {
     pub(super) status: Value,
 }
 
-/// An operation by its replica and its number there.
+/// An operation, by its replica and its number there.
 pub(super) type Place = (u64, u64);
 
 /// The ledger.
@@ -67,29 +67,30 @@ pub(super) type Place = (u64, u64);
 pub(super) struct Ledger {
     pub(super) kind: Kind,
     pub(super) questions: Vec<Question>,
-    /// What became final, and its value.
+    /// Final operations and their values.
     pub(super) finals: BTreeMap<Place, (Value, Value)>,
-    /// In which order: one for each time that somebody listened to a replica.
+    /// Their order: one for each time that a client listened to a replica.
     pub(super) orders: Vec<Vec<Place>>,
-    /// How many clients have all their answers.
+    /// Number of clients with all replies.
     pub(super) finished: usize,
-    /// Whether all members stay from now on.
+    /// Whether the membership is constant from now on.
     pub(super) all_stay: bool,
-    /// Since when all troubles are over for long: whatever is asked then is answered.
+    /// Time since which all troubles are over: every later operation gets a reply.
     pub(super) calm: Option<Instant>,
-    /// Nobody asks anything more, and everything has had the time to arrive.
+    /// Whether there are no further operations, and everything has arrived.
     pub(super) is_quiet: bool,
-    /// By the number of the replica.
+    /// Surveys by the number of the replica.
     pub(super) surveys: BTreeMap<usize, Survey>,
-    /// Servers that have stood still, and until when.
+    /// Servers that were frozen, and the end of the freeze.
     pub(super) still: BTreeMap<usize, Instant>,
-    /// Replicas that have said that they are no members.
+    /// Replicas that reported that they are not members.
     pub(super) outside: BTreeSet<usize>,
-    /// Replicas that others have begun to remove, and since when these may not have heard them.
+    /// Replicas that others have begun to remove, and the time since which they may not have been
+    /// heard.
     pub(super) removals: BTreeMap<usize, Instant>,
 }
 
-/// Time in which a replica tells others what it has answered.
+/// Time in which a replica propagates acknowledged operations to the others.
 const TOLD: Duration = Duration::from_secs(5);
 
 impl Ledger {
@@ -110,19 +111,19 @@ impl Ledger {
         }
     }
 
-    /// Somebody begins to listen to a replica; the number of what they hear.
+    /// Begins a new order of a listener; returns its number.
     pub(super) fn begin_order(&mut self) -> usize {
         self.orders.push(Vec::new());
         self.orders.len() - 1
     }
 
-    /// Whether a server has stood still since then.
+    /// Returns whether a server was frozen since then.
     pub(super) fn stood_still(&self, number: usize, since: Instant) -> bool {
         self.still.get(&number).is_some_and(|until| *until >= since)
     }
 
-    /// Those that the others have removed, as they say: what these have answered since others may
-    /// not have heard them may be lost, but for what is strict.
+    /// Returns the replicas that the others have removed: operations that these acknowledged since
+    /// others may not have heard them may be lost, except strict ones.
     pub(super) fn excuse_removed(&mut self) -> BTreeSet<usize> {
         let is_removed = |survey: &Survey| {
             let failed = survey.status["failed"].as_str();
@@ -143,7 +144,7 @@ impl Ledger {
         removed
     }
 
-    /// Notes that something has become final: it is what it was when anybody else heard of it.
+    /// Records a final operation: it is equal for all listeners.
     pub(super) fn note_final(&mut self, order: usize, place: Place, op: Value, value: Value) {
         let now = (op, value);
         let before = self.finals.entry(place).or_insert_with(|| now.clone());

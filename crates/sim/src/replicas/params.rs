@@ -1,101 +1,100 @@
-//! What a run of replicated services is made of, drawn from its seed.
+//! Parameters of a run of replicated services, drawn from its seed.
 
 use super::canary::Mistake;
 use base::rng::Rng;
 use replica::data::Kind;
 
-/// The types of data that are drawn.
+/// Types of data to draw from.
 pub const KINDS: [Kind; 7] =
     [Kind::Log, Kind::Set, Kind::Map, Kind::Counter, Kind::Text, Kind::Register, Kind::Sheet];
 
-/// How often each kind of trouble is chosen; zero: never.
+/// Relative frequency of each kind of trouble; zero: never.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {
-    /// The power of a server fails.
+    /// Power failure of a server.
     pub power: u32,
-    /// A server dies, and its disk keeps what it was given.
+    /// Crash of a server whose disk keeps all writes.
     pub kill: u32,
-    /// A server is cut off from some of the others, one way or both.
+    /// Partition of a server from some of the others, one way or both.
     pub cut: u32,
-    /// A server stands still: what is sent to it is swallowed.
+    /// Freeze of a server: messages to it are swallowed.
     pub freeze: u32,
-    /// The connections of others to a server are reset.
+    /// Reset of the others' connections to a server.
     pub reset: u32,
-    /// All servers are cut off from each other for longer than a member may be silent; then one
-    /// pair after the other is connected again.
+    /// Partition of all servers from each other for longer than a member may be silent; then the
+    /// pairs reconnect one after the other.
     pub outage: u32,
 }
 
 impl Trouble {
-    /// The sum of all.
+    /// Returns the sum of all weights.
     pub fn sum(&self) -> u32 {
         self.power + self.kill + self.cut + self.freeze + self.reset + self.outage
     }
 }
 
-/// What is drawn.
+/// Parameters.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// From this.
+    /// The seed.
     pub seed: u64,
-    /// What is replicated.
+    /// Type of the replicated data.
     pub kind: Kind,
     /// Servers, each with a replica.
     pub replicas: usize,
-    /// Whether one more becomes a member when they have begun.
+    /// Whether one more member joins during the run.
     pub joins: bool,
-    /// Whether the last one of the first members is to leave.
+    /// Whether the last one of the first members leaves.
     pub leaves: bool,
-    /// Time for which a member must be silent to be removed by all others, milliseconds; never, if
-    /// none.
+    /// Silence after which a member is removed by all others, milliseconds; `None`: never.
     pub remove_after_ms: Option<u64>,
     /// Clients.
     pub askers: usize,
-    /// How many operations each of them asks for.
+    /// Operations of each client.
     pub operations: u32,
-    /// How many of them are strict, percent.
+    /// Strict operations, percent.
     pub strict: u32,
-    /// How many only look, percent.
+    /// Reads, percent.
     pub looks: u32,
-    /// How many clients have no sessions of their own, and send nothing again, percent.
+    /// Clients without sessions, which never retransmit, percent.
     pub plain: u32,
-    /// How often a client goes to another replica when it has its answers, percent.
+    /// Probability that a client moves to another replica after its replies, percent.
     pub wander: u32,
-    /// How many operations are asked for at once, at most.
+    /// Maximum number of operations in a batch.
     pub batch: usize,
-    /// How long an operation is beside what tells it from others, bytes.
+    /// Padding of an operation beyond its unique part, bytes.
     pub padding: usize,
-    /// How long a client lets a replica try, milliseconds.
+    /// Timeout that a client gives to a replica, milliseconds.
     pub timeout_ms: u64,
-    /// Pause of a client between two questions at most, milliseconds.
+    /// Maximum pause of a client between two batches, milliseconds.
     pub pace_ms: u64,
-    /// What goes wrong.
+    /// Troubles.
     pub trouble: Trouble,
-    /// How many times in all.
+    /// Number of troubles.
     pub troubles: u32,
-    /// Pause between two troubles at most, milliseconds.
+    /// Maximum pause between two troubles, milliseconds.
     pub pause_ms: u64,
-    /// How long one lasts at most, milliseconds.
+    /// Maximum duration of a trouble, milliseconds.
     pub lasts_ms: u64,
-    /// By how much clocks differ at most, seconds.
+    /// Maximum clock skew, seconds.
     pub skew_s: u64,
-    /// Blocks of the disks, bytes, and of their journals.
+    /// Block size of the disks, bytes, and size of their journals.
     pub disk: (usize, u64),
-    /// Most blocks that a server has in memory.
+    /// Maximum number of blocks in a server's cache.
     pub cache: usize,
-    /// Somebody between replicas changes what one of them writes to another, one in so many times;
-    /// 0 is never.
+    /// An attacker between replicas changes one of this number of writes from one to another; 0:
+    /// never.
     pub forges: u32,
     /// Units of work that a replica begins in one turn.
     pub work: u64,
-    /// Time that a unit of work takes, nanoseconds: the node that has the replica is busy for so
-    /// long, and home is not.
+    /// Duration of a unit of work, nanoseconds: the replica's node is busy meanwhile, and home is
+    /// not.
     pub unit_ns: u64,
-    /// Time that a letter between nodes of a server takes at most, microseconds.
+    /// Maximum latency of a message between nodes of a server, microseconds.
     pub letters_us: u64,
-    /// What the world is like.
+    /// Parameters of the world.
     pub world: crate::params::Params,
-    /// A mistake that is planted.
+    /// The planted error, if any.
     pub mistake: Option<Mistake>,
 }
 
@@ -160,7 +159,8 @@ impl Params {
         params
     }
 
-    /// Members that stand still, or are cut off, for long are removed. Then nobody joins or leaves.
+    /// Enables the removal of members that are frozen or partitioned for long. No member joins or
+    /// leaves then.
     pub(super) fn let_remove(&mut self) {
         (self.joins, self.leaves, self.replicas) = (false, false, self.replicas.max(3));
         (self.remove_after_ms, self.lasts_ms, self.pause_ms) = (Some(10_000), 40_000, 10_000);
@@ -169,18 +169,18 @@ impl Params {
         trouble.outage = 5;
     }
 
-    /// All that are members at any time.
+    /// Returns the number of all servers that are members at any time.
     pub(super) fn members(&self) -> usize {
         self.replicas + usize::from(self.joins)
     }
 
-    /// The one that is to leave.
+    /// Returns the number of the leaving member.
     pub(super) fn leaver(&self) -> Option<usize> {
         self.leaves.then(|| self.replicas - 1)
     }
 
-    /// Operations are so large that journals are written anew. A slower disk, or slower work, would
-    /// not keep up with what is sent again and again.
+    /// Makes operations so large that journals are rewritten. A slower disk, or slower work, could
+    /// not keep up with retransmissions.
     fn swell(&mut self) {
         (self.padding, self.operations, self.looks) = (60_000, 60, 10);
         (self.askers, self.disk.0, self.cache) = (self.askers.max(4), 4096, 3000);
@@ -189,7 +189,7 @@ impl Params {
         (world.piece_max, world.window, world.disk_us) = (1 << 20, 1 << 18, (20, 200));
     }
 
-    /// A light run for tests: fewer operations.
+    /// Returns a light run for tests: fewer operations.
     pub fn light(seed: u64) -> Params {
         let mut params = Params::draw(seed);
         params.operations = params.operations.min(20);

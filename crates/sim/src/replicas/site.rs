@@ -1,4 +1,4 @@
-//! One server and its machine: a disk with a replica on it, where it listens, whether it runs.
+//! One server and its machine: a disk with a replica, listeners, and the process if it runs.
 
 use super::canary::Mistake;
 use super::params::Params;
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use store::{Durability, Geometry, Store, Ticket};
 
-/// The name of the service.
+/// Name of the service.
 pub(super) const SERVICE: &str = "ledger";
 
 /// Size of the disks, bytes: enough for two states and the operations since.
@@ -26,40 +26,40 @@ const DISK: u64 = 128 << 20;
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) server: Option<Server>,
-    /// Where clients connect.
+    /// Listener for clients.
     pub(super) door: Listener,
-    /// Where each of the others connects: of one that joins, as clients do.
+    /// Listeners for each of the others; one that joins uses that for clients.
     pub(super) ways: BTreeMap<usize, Listener>,
     pub(super) file: File,
-    /// By how many seconds its clock is ahead.
+    /// Clock skew, seconds.
     skew: u64,
-    /// It stands still.
+    /// Whether it is frozen.
     pub(super) frozen: bool,
-    /// Something is the matter with it.
+    /// Whether it is in trouble.
     pub(super) troubled: bool,
     /// Time when its last trouble began, or ended.
     pub(super) since: Instant,
-    /// Whether others may not hear it.
+    /// Reachability from others.
     pub(super) health: Health,
 }
 
-/// Times in which others may not hear a server: it stands still, is dead, or a way to it or from
-/// it is cut.
+/// Periods in which others may not hear a server: it is frozen or down, or a link to it or from it
+/// is cut.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    /// Number of causes at present.
+    /// Number of present causes.
     causes: u32,
-    /// Begin of the last such time, in which breaks shorter than [`BREAK`] do not count.
+    /// Beginning of the last such period; gaps shorter than [`BREAK`] do not end it.
     since: Instant,
     /// End of the last cause.
     until: Option<Instant>,
 }
 
-/// Time in which a server that was in trouble has told others what it had.
+/// Time in which a recovered server has propagated its state to others.
 const BREAK: Duration = Duration::from_secs(15);
 
 impl Health {
-    /// Notes that a cause begins.
+    /// Records the beginning of a cause.
     pub(super) fn fail(&mut self, now: Instant) {
         if self.causes == 0 && self.until.is_none_or(|until| now >= until + BREAK) {
             self.since = now;
@@ -67,38 +67,39 @@ impl Health {
         self.causes += 1;
     }
 
-    /// Notes that a cause ends.
+    /// Records the end of a cause.
     pub(super) fn recover(&mut self, now: Instant) {
         (self.causes, self.until) = (self.causes - 1, Some(now));
     }
 
-    /// Begin of the time in which others may not have heard it, if that lasts or has just ended.
+    /// Returns the beginning of the period in which others may not have heard it, if it lasts or
+    /// has just ended.
     pub(super) fn since(&self, now: Instant) -> Option<Instant> {
         let is_ill = self.causes > 0 || self.until.is_some_and(|until| now < until + BREAK);
         is_ill.then_some(self.since)
     }
 }
 
-/// A server that runs: the nodes of its process.
+/// A running server: the nodes of its process.
 #[derive(Debug)]
 pub(super) struct Server {
-    /// Has the name space, and connections.
+    /// The node with the namespace and the connections.
     pub(super) home: Host,
-    /// Has the replica.
+    /// The node with the replica.
     pub(super) replicas: Host,
-    /// Until then that one is busy with the work of its last turn.
+    /// End of the work of that node's last turn.
     pub(super) until: Instant,
-    /// A planted mistake: home has no thread of its own, and waits as long.
+    /// A planted error: home shares that node's thread, and waits as long.
     shares_thread: bool,
 }
 
 impl Server {
-    /// Both nodes.
+    /// Returns both nodes.
     pub(super) fn nodes(&self) -> [&Host; 2] {
         [&self.home, &self.replicas]
     }
 
-    /// The node with this number.
+    /// Returns the node of this number.
     pub(super) fn node(&mut self, number: usize) -> &mut Host {
         match number {
             HOME => &mut self.home,
@@ -107,13 +108,13 @@ impl Server {
         }
     }
 
-    /// Whether a node has something to do, and may.
+    /// Returns whether a node has work and is not busy.
     pub(super) fn is_due(&self, number: usize, now: Instant) -> bool {
         let is_busy = (number == REPLICAS || self.shares_thread) && self.until > now;
         self.nodes()[number].is_due(now) && !is_busy
     }
 
-    /// When it has something to do if nothing happens.
+    /// Returns the time of its next turn without further events.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let replicas = self.replicas.deadline_after(self.until);
         let home = match self.shares_thread {
@@ -123,28 +124,28 @@ impl Server {
         home.into_iter().chain(replicas).min()
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub(super) fn is_over(&self) -> bool {
         self.nodes().iter().all(|host| host.node.is_over())
     }
 }
 
-/// What a replica is called.
+/// Returns the identifier of a replica.
 pub(super) fn id(number: usize) -> ReplicaId {
     ReplicaId(u16::try_from(number + 1).expect("few replicas"))
 }
 
-/// Where a listener of the world is.
+/// Returns the address of a listener of the world.
 fn address(listener: Listener) -> Address {
     services::address(&place(listener)).expect("it is in numbers")
 }
 
-/// The same, as members are told.
+/// Returns the same as text, as listed among the members.
 fn place(listener: Listener) -> String {
     format!("127.0.0.1:{}", listener.0)
 }
 
-/// What who has the key of the service knows.
+/// Returns the settings known to the holder of the service's key.
 pub(super) fn key(params: &Params) -> Settings {
     let remove_after = params.remove_after_ms.map(Duration::from_millis);
     Settings {
@@ -167,7 +168,7 @@ fn store_config(params: &Params) -> store::Config {
 }
 
 impl Site {
-    /// A machine with a new replica on its disk, which does not run. Those that are not among the
+    /// Returns a machine with a new replica on its disk, without a process. Replicas beyond the
     /// first members join.
     pub(super) fn new(world: &mut World, params: &Params, number: usize, skew: u64) -> Site {
         let (door, joins) = (world.listen(), number >= params.replicas);
@@ -189,14 +190,14 @@ impl Site {
         Site { server: None, door, ways, file, skew, frozen, troubled, since: now, health }
     }
 
-    /// Everywhere it listens.
+    /// Returns all its listeners.
     pub(super) fn listeners(&self) -> Vec<Listener> {
         let all: BTreeSet<Listener> = self.ways.values().copied().chain([self.door]).collect();
         all.into_iter().collect()
     }
 
-    /// Begins to run with what is on its disk, as hosts `numbers` of the world; `ways` are where
-    /// the others listen for it.
+    /// Starts the process with the contents of its disk, as hosts `numbers` of the world; `ways`
+    /// are the other servers' listeners for it.
     pub(super) fn start(
         &mut self,
         world: &mut World,

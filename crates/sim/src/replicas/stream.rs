@@ -1,5 +1,5 @@
-//! One file of a server, as a client has it open: connects, greets, attaches, walks, opens; then
-//! writes and reads.
+//! One file of a server, opened by a client: connect, version, attach, walk, open; then writes and
+//! reads.
 
 use crate::client::{Io, whole_messages};
 use base::op::Listener;
@@ -10,47 +10,47 @@ const FILE: u32 = 1;
 
 const TAG: u16 = 1;
 const READ_TAG: u16 = 2;
-/// Those of writes begin here.
+/// First tag of writes.
 const WRITE_TAGS: u16 = 100;
 
 const MSIZE: u32 = 1 << 17;
-/// How much is read at once, bytes.
+/// Bytes of one read.
 const COUNT: u32 = 1 << 16;
 
-/// What of it is to be done.
+/// Access mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read = 0,
     ReadWrite = 2,
 }
 
-/// What it waits for.
+/// State of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// For somebody to connect.
+    /// Waiting for a connect.
     Closed,
-    /// For the answer to its greeting.
+    /// Waiting for the reply to Tversion.
     Greeting,
-    /// For the root.
+    /// Waiting for the root.
     Attaching,
-    /// For the file.
+    /// Waiting for the walk to the file.
     Walking,
-    /// For it to be open.
+    /// Waiting for the open.
     Opening,
-    /// For what is done with it.
+    /// Open for reads and writes.
     Open,
 }
 
-/// What came.
+/// An event of the stream.
 #[derive(Debug)]
 pub(super) enum Heard {
     /// The file is open.
     Opened,
-    /// What was read; nothing at the end.
+    /// Data was read; empty at the end.
     Data(Vec<u8>),
-    /// Something was written.
+    /// A write was completed.
     Written,
-    /// The server does not do that.
+    /// The server refused a request.
     Refused,
 }
 
@@ -61,21 +61,21 @@ pub(super) struct Stream {
     access: Access,
     state: State,
     input: Vec<u8>,
-    /// How much was written and read.
+    /// Numbers of bytes written and read.
     written: u64,
     read: u64,
     writes: u16,
 }
 
 impl Stream {
-    /// A file that is not open.
+    /// Returns a file that is not open.
     pub(super) fn new(path: &[&str], access: Access) -> Stream {
         let path = path.iter().map(|name| name.to_string()).collect();
         let input = Vec::new();
         Stream { path, access, state: State::Closed, input, written: 0, read: 0, writes: 0 }
     }
 
-    /// Whether it can be written to and read.
+    /// Returns whether it is open for reads and writes.
     pub(super) fn is_open(&self) -> bool {
         self.state == State::Open
     }
@@ -86,7 +86,7 @@ impl Stream {
         io.send(&bytes);
     }
 
-    /// Begins to open it; false if the client is turned away, and learns of it later.
+    /// Begins to open it; returns false if the connection is refused, which is reported later.
     pub(super) fn open(&mut self, io: &mut Io<'_>, at: Listener) -> bool {
         self.close();
         if !io.connect(at) {
@@ -97,14 +97,14 @@ impl Stream {
         true
     }
 
-    /// The connection is gone.
+    /// Resets the state after the end of the connection.
     pub(super) fn close(&mut self) {
         self.state = State::Closed;
         self.input.clear();
         (self.written, self.read) = (0, 0);
     }
 
-    /// Writes, all of it in one message.
+    /// Writes bytes in one message.
     pub(super) fn write(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
         assert!(bytes.len() + 100 < MSIZE as usize, "it fits into one message");
         self.writes = (self.writes + 1) % 1000;
@@ -113,18 +113,18 @@ impl Stream {
         self.written += bytes.len() as u64;
     }
 
-    /// Writes and reads next there.
+    /// Sets the offsets of the next write and read.
     pub(super) fn seek(&mut self, written: u64, read: u64) {
         (self.written, self.read) = (written, read);
     }
 
-    /// Reads what comes next.
+    /// Reads from the present offset.
     pub(super) fn read(&mut self, io: &mut Io<'_>) {
         let message = Tmessage::Read { fid: FILE, offset: self.read, count: COUNT };
         self.say(io, READ_TAG, &message);
     }
 
-    /// Takes what the server sends.
+    /// Handles received bytes; returns the events.
     pub(super) fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) -> Vec<Heard> {
         let messages = whole_messages(&mut self.input, bytes);
         messages.iter().filter_map(|message| self.message(io, message)).collect()
@@ -165,7 +165,7 @@ impl Stream {
             }
             (State::Open, tag, Rmessage::Write { .. }) if tag >= WRITE_TAGS => Some(Heard::Written),
             (State::Open, _, Rmessage::Lerror { .. }) => Some(Heard::Refused),
-            // What comes after it was given up is not read.
+            // Replies after the connection was abandoned are ignored.
             (State::Closed, ..) => None,
             (state, tag, reply) => panic!("tag {tag}: {reply:?} while {state:?}"),
         }

@@ -1,4 +1,4 @@
-//! Somebody who looks at all files of one replica when everything is quiet.
+//! A client that reads all files of one replica when the run is quiet.
 
 use super::ledger::{Ledger, Survey};
 use super::site::SERVICE;
@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often those who wait look whether it is time.
+/// Polling interval of waiting clients.
 pub(super) const TICK: Duration = Duration::from_millis(500);
 
 /// The files.
@@ -22,22 +22,22 @@ pub(super) struct Surveyor {
     listener: Listener,
     number: usize,
     ledger: Rc<RefCell<Ledger>>,
-    /// The file that is being read.
+    /// The file being read.
     stream: Option<Stream>,
-    /// What was read of it.
+    /// Its contents so far.
     text: Vec<u8>,
-    /// What those before it say.
+    /// Contents of the files before it.
     texts: Vec<String>,
 }
 
 impl Surveyor {
-    /// One for the replica of this number.
+    /// Returns a client for the replica of this number.
     pub(super) fn new(listener: Listener, number: usize, ledger: Rc<RefCell<Ledger>>) -> Surveyor {
         let (text, texts) = (Vec::new(), Vec::new());
         Surveyor { listener, number, ledger, stream: None, text, texts }
     }
 
-    /// One file is read.
+    /// Handles the end of one file.
     fn finish_file(&mut self, io: &mut Io<'_>) {
         let text = String::from_utf8(std::mem::take(&mut self.text)).expect("they are UTF-8");
         self.texts.push(text);

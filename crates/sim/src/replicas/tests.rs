@@ -1,4 +1,4 @@
-//! Light runs, the canaries, and that a seed is a run.
+//! Light runs, the canaries, and determinism.
 
 use super::canary::{Mistake, hunt};
 use super::params::Trouble;
@@ -16,26 +16,26 @@ fn seeds_with_every_trouble_pass() {
     assert!(requests > 300 && faults > 50, "{requests} requests, {faults} faults");
 }
 
-/// The others notice each server that stands still for long.
+/// The others detect each server that is frozen for long.
 #[test]
 fn servers_that_stand_still_are_noticed() {
     let trouble = Trouble { freeze: 1, ..Trouble::default() };
     assert!(silences(trouble) > 4);
 }
 
-/// So do those whom a server cannot hear, though they hear it.
+/// Servers that a server cannot hear detect it, although they hear that server.
 #[test]
 fn servers_that_cannot_be_reached_are_noticed() {
     let trouble = Trouble { cut: 1, ..Trouble::default() };
     assert!(silences(trouble) > 4);
 }
 
-/// Lets clients ask for so long that troubles end before they do.
+/// Makes clients run so long that troubles end before they do.
 fn last(params: &mut Params) {
     (params.operations, params.pace_ms) = (60, 20_000);
 }
 
-/// Times that a server was seen to know that another one does not reply.
+/// Returns how often a server was seen to have detected that another one does not reply.
 fn silences(trouble: Trouble) -> u64 {
     let seeds = 1..=4;
     let silences = seeds.map(|seed| {
@@ -48,7 +48,7 @@ fn silences(trouble: Trouble) -> u64 {
     silences.sum()
 }
 
-/// Members that stand still, or are cut off, are removed, and what others answer holds.
+/// Members that are frozen or partitioned are removed, and replies of the others remain valid.
 #[test]
 fn silent_members_are_removed() {
     let mut epochs = 0;
@@ -66,8 +66,7 @@ fn silent_members_are_removed() {
     assert!(epochs > 5, "{epochs} members were removed");
 }
 
-/// When an outage of all connections ends, they come back one after the other, and all members
-/// stay.
+/// After an outage of all connections they are restored one after the other, and all members stay.
 #[test]
 fn an_outage_removes_nobody() {
     for seed in 1..=12 {

@@ -1,5 +1,6 @@
-//! An administrator, who has the key of the service and wants one of its replicas to leave: asks
-//! one that stays, and asks again, here and there, until nothing can have come between.
+//! An administrator with the key of the service who removes one of its replicas: it sends the
+//! request to a remaining member, and repeats it at different ones, until nothing can have
+//! interfered.
 
 use super::ledger::Ledger;
 use super::params::Params;
@@ -16,30 +17,30 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long an answer is waited for.
+/// Timeout of a reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long after an answer, or after there was none, is asked again.
+/// Pause after a reply, or after a timeout.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What it waits for.
+/// State of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// For the time to ask.
+    /// Waiting for the time of the next request.
     Away,
-    /// For the file.
+    /// Waiting for the file to open.
     Opening,
-    /// For a challenge.
+    /// Waiting for a challenge.
     Reading,
-    /// For the proof to be taken.
+    /// Waiting for the write of its proof.
     Introducing(Verdicts),
-    /// For the other one to prove who it is.
+    /// Waiting for the server's proof.
     Meeting(Verdicts),
-    /// For the wish to be taken.
+    /// Waiting for the write of the request.
     Asking,
-    /// For the answer.
+    /// Waiting for the reply.
     Hearing,
-    /// For nothing.
+    /// Done.
     Done,
 }
 
@@ -47,23 +48,23 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Warden {
     params: Params,
-    /// Those who stay.
+    /// Listeners of the remaining members.
     doors: Vec<Listener>,
     ledger: Rc<RefCell<Ledger>>,
     phase: Phase,
-    /// Whom it asks.
+    /// The member in use.
     at: usize,
-    /// When it began to ask, and when it gives up.
+    /// Beginning of the request, and its deadline.
     since: Instant,
     due: Instant,
     stream: Stream,
-    /// Keys for messages of both ends, and the reader of the answer.
+    /// Keys for messages of both ends, and the reader of the reply.
     seals: Option<Seals>,
     reader: Option<Reader>,
 }
 
 impl Warden {
-    /// One who knows where the first members listen.
+    /// Returns an administrator that knows the listeners of the first members.
     pub(super) fn new(params: Params, doors: Vec<Listener>, ledger: Rc<RefCell<Ledger>>) -> Warden {
         let stream = Stream::new(&["services", SERVICE, "peer"], Access::ReadWrite);
         let (since, due) = (Instant(0), Instant(0));
@@ -71,7 +72,7 @@ impl Warden {
         Warden { params, doors, ledger, phase, at: 0, since, due, stream, seals, reader }
     }
 
-    /// Whether all troubles were over before it began to ask.
+    /// Returns whether all troubles were over before the request began.
     fn is_calm(&self) -> bool {
         self.ledger.borrow().calm.is_some_and(|calm| calm <= self.since)
     }
@@ -81,7 +82,7 @@ impl Warden {
         io.wake_in(most);
     }
 
-    /// Asks another one, later.
+    /// Schedules a request to another member.
     fn rest(&mut self, io: &mut Io<'_>) {
         io.abandon();
         self.stream.close();
@@ -95,7 +96,7 @@ impl Warden {
         self.rest(io);
     }
 
-    /// Takes what is read.
+    /// Handles received data.
     fn hear(&mut self, io: &mut Io<'_>, data: &[u8]) {
         match self.phase {
             Phase::Reading if data.len() == CHALLENGE => {
@@ -121,7 +122,7 @@ impl Warden {
                 let answer = reader.take(data).expect("nobody changes it");
                 match answer.map(|bytes| Answer::read(&bytes).expect("an answer")) {
                     Some(Answer::Yes) => self.agreed(io),
-                    // Who is asked may have a broken disk.
+                    // The member may have a broken disk.
                     Some(Answer::No(why)) => {
                         io.trace(format_args!("{} does not want it: {why}", self.at));
                         self.fail(io);
@@ -137,7 +138,8 @@ impl Warden {
         }
     }
 
-    /// It is so, or will be, unless a crash or another change comes between.
+    /// Handles an agreement: the removal is effective, or will be, unless a crash or another change
+    /// interferes.
     fn agreed(&mut self, io: &mut Io<'_>) {
         if !self.is_calm() {
             return self.rest(io);
@@ -186,7 +188,7 @@ impl Client for Warden {
                     self.phase = Phase::Hearing;
                     self.stream.read(io);
                 }
-                // It was given up meanwhile.
+                // It was abandoned meanwhile.
                 (Phase::Away | Phase::Done, _) => {}
                 (_, Heard::Data(data)) => self.hear(io, &data),
                 (_, Heard::Refused) => return self.fail(io),

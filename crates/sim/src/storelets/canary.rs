@@ -1,4 +1,4 @@
-//! Canaries of storelets: mistakes planted on purpose, which the judges must find.
+//! Canaries of storelets: errors planted on purpose, which the checks must detect.
 
 use super::params::Params;
 use super::shop;
@@ -10,41 +10,41 @@ use base::op::Parcel;
 use node::HOME;
 use storelet::{Crossing, ToHome, ToWorker};
 
-/// A mistake.
+/// A planted error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// A worker does not give a node back.
+    /// A worker does not release a node.
     LeakNode,
-    /// A worker does not give an open file back.
+    /// A worker does not close an open file.
     LeakFile,
-    /// A worker gives a node back twice.
+    /// A worker releases a node twice.
     GiveTwice,
-    /// Home does not answer.
+    /// A reply of home is lost.
     LoseAnswer,
-    /// What a storelet says arrives twice.
+    /// Output of a storelet arrives twice.
     SayTwice,
-    /// What a storelet says is lost.
+    /// Output of a storelet is lost.
     LoseOutput,
-    /// A storelet says something else than it said.
+    /// Output of a storelet is changed.
     OtherByte,
-    /// A storelet may have more than its order says.
+    /// A storelet gets a larger budget than requested.
     OtherBudget,
-    /// The end of a storelet is not told.
+    /// The end of a storelet is not reported.
     LoseEnd,
-    /// A storelet is said to have ended in another way.
+    /// A storelet's end is reported wrongly.
     OtherEnd,
-    /// What is installed is said to be kept, and is not.
+    /// An installation is reported as stored, and is not.
     LoseKept,
-    /// That a file was run for is forgotten.
+    /// The record that a file was processed is lost.
     ForgetFile,
-    /// Half of what a storelet has used is not charged.
+    /// Half of a storelet's usage is not charged.
     LoseCharge,
-    /// A storelet gets more than the server gives to any.
+    /// A storelet gets more than the server's maximum.
     OverMaximum,
 }
 
 impl Mistake {
-    /// Every mistake.
+    /// All planted errors.
     pub const ALL: [Mistake; 14] = [
         Mistake::LeakNode,
         Mistake::LeakFile,
@@ -63,7 +63,7 @@ impl Mistake {
     ];
 }
 
-/// A parcel on its way, or what is there instead of it on some occasions.
+/// Returns a parcel in transit, or its replacement on some occasions.
 pub(super) fn spoil(sky: &mut Sky, from: usize, to: usize, mut parcel: Parcel) -> Vec<Parcel> {
     let Some(mistake) = sky.mistake else { return vec![parcel] };
     let label = node::label(&parcel);
@@ -80,7 +80,7 @@ pub(super) fn spoil(sky: &mut Sky, from: usize, to: usize, mut parcel: Parcel) -
         Mistake::LoseEnd | Mistake::OtherEnd | Mistake::LoseCharge => {
             label.starts_with("Home(Ended")
         }
-        // Of the world of what is installed.
+        // These belong to the world of installed storelets.
         Mistake::LoseKept | Mistake::ForgetFile => false,
     };
     sky.occasions += u32::from(fits);
@@ -122,7 +122,7 @@ pub(super) fn spoil(sky: &mut Sky, from: usize, to: usize, mut parcel: Parcel) -
     }
 }
 
-/// Looks for a mistake; gives the number of seeds it took and what was found.
+/// Searches for a planted error; returns the number of seeds it took and the failure found.
 pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
     for seed in 1..=seeds {
         let params = Params::calm(seed);

@@ -1,4 +1,4 @@
-//! Whoever compiles: takes its time, refuses, and loses what nobody wants any more.
+//! The compiler: it has latency, refuses modules, and forgets cancelled ones.
 
 use super::programs;
 use super::sky::{Happening, Sky};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use storelet::Crossing;
 use storelet::compile::{Code, Compiled, Fresh, Hash, Module, Refused, ToCompiler};
 
-/// It.
+/// The compiler.
 #[derive(Debug)]
 pub(super) struct Compiler {
     number: usize,
@@ -28,7 +28,7 @@ impl Compiler {
         Compiler { number, asked: BTreeMap::new(), known: BTreeSet::new(), ended: false }
     }
 
-    /// Home tells it something.
+    /// Handles a message of home.
     pub(super) fn told(&mut self, sky: &mut Sky, parcel: Parcel) {
         match *parcel.0.downcast::<ToCompiler>().expect("it is told what it is asked") {
             ToCompiler::Compile { ticket, module, code, .. } => {
@@ -78,19 +78,19 @@ impl Compiler {
         panic!("clients send the programs, and what is none")
     }
 
-    /// The time has come to say what came of it.
+    /// Sends the result of a compilation.
     pub(super) fn tell(&mut self, sky: &mut Sky, ticket: u64) {
         let Asked { result, .. } = self.asked.remove(&ticket).expect("it was asked");
         let compiled = Crossing::Compiled(Compiled { ticket, result });
         sky.post(self.number, sky.now, HOME, compiled.parcel());
     }
 
-    /// Whether it owes nothing.
+    /// Returns whether no compilation is pending.
     pub(super) fn is_idle(&self) -> bool {
         self.asked.is_empty()
     }
 
-    /// Whether it was told to end.
+    /// Returns whether it has ended.
     pub(super) fn is_over(&self) -> bool {
         self.ended && self.is_idle()
     }

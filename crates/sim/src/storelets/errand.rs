@@ -1,4 +1,4 @@
-//! One storelet as the client knows it that began it, and what must be true of it.
+//! One storelet as known to the client that began it, and its checks.
 
 mod draw;
 
@@ -11,13 +11,13 @@ use storelet::OVERHEAD;
 use tree::{OpenId, Reply, RequestId};
 use wire::storelet::Frame;
 
-/// Most bytes of one file request, beyond which no budget of bytes is exceeded.
+/// Maximum number of bytes of one file request, by which a budget of bytes may be exceeded.
 const TRANSFER_MAX: u64 = 1 << 20;
 
-/// How long it may take to find a root, ns.
+/// Maximum time to look up a root, ns.
 const ROOT_NS: u64 = 1_000_000_000;
 
-/// What a storelet may use, as its order says.
+/// Budget of a storelet, from its run request.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     cpu: u64,
@@ -29,27 +29,28 @@ struct Budget {
     output: u64,
 }
 
-/// What a client wants of a storelet.
+/// Plan of a storelet.
 #[derive(Debug)]
 struct Plan {
     kind: Kinds,
     budget: Budget,
     frames: bool,
-    /// The order is wrong.
+    /// Whether the run request is invalid.
     wrong: bool,
-    /// The module is none.
+    /// Whether the module is invalid.
     garbage: bool,
-    /// The server is to have the module.
+    /// Whether the server should have the module already.
     known: bool,
-    /// It may write, as far as its order goes.
+    /// Whether it may write, as far as its run request permits.
     writes: bool,
-    /// It waits for input that never comes.
+    /// Whether it waits for input that never comes.
     waits: bool,
-    /// It wants no part of the processor or of requests to be certain.
+    /// Whether it reserves no share of the processor or of requests.
     is_modest: bool,
-    /// It is that of the client that takes all it may have, for as long as it may.
+    /// Whether it belongs to the client that takes as much memory as permitted, for as long as
+    /// permitted.
     holds: bool,
-    /// What it says when it ends by itself.
+    /// Output if it ends by itself.
     says: Vec<u8>,
     path: String,
 }
@@ -62,7 +63,7 @@ pub(super) struct Errand {
     plan: Plan,
     pieces: VecDeque<Vec<u8>>,
     writing: bool,
-    /// When it was begun, and when all that was written so far was taken.
+    /// Time when it was begun, and time when all writes so far were accepted.
     begun: Instant,
     sent: Instant,
     pub(super) reading: Option<RequestId>,
@@ -71,15 +72,15 @@ pub(super) struct Errand {
     cancelled: bool,
     got: Vec<u8>,
     ended: bool,
-    /// Somebody who may has ended it, or tried to.
+    /// Whether an authorised client has ended it, or tried to.
     pub(super) killed: bool,
     kill_at: Option<Instant>,
     leave_at: Option<Instant>,
-    /// After so many bytes the client does not listen any more.
+    /// Number of bytes after which the client stops reading.
     deaf: usize,
 }
 
-/// How it ended.
+/// End of a storelet.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Exit,
@@ -89,16 +90,16 @@ enum End {
     Unknown,
 }
 
-/// What was heard: what it said, and how it ended if that is known.
+/// Received output, and the end if known.
 struct Heard {
     said: Vec<u8>,
     end: Option<(End, String)>,
     report: Option<Value>,
 }
 
-/// What it does next.
+/// Next steps.
 impl Errand {
-    /// Whether it has ended, and all was heard.
+    /// Returns whether it has ended, and everything was received.
     pub(super) fn is_over(&self) -> bool {
         self.ended && !self.writing && self.reading.is_none()
     }
@@ -107,7 +108,7 @@ impl Errand {
         self.leave_at.is_some_and(|at| at <= now)
     }
 
-    /// The next that is to be written.
+    /// Returns the next piece to write.
     pub(super) fn next_piece(&mut self) -> Option<Vec<u8>> {
         if self.writing {
             return None;
@@ -117,7 +118,7 @@ impl Errand {
         Some(piece)
     }
 
-    /// How much is to be read, if anything.
+    /// Returns the number of bytes to read, if any.
     pub(super) fn next_read(&mut self, sky: &mut Sky) -> Option<u32> {
         if self.reading.is_some() || self.ended || self.got.len() >= self.deaf {
             return None;
@@ -127,7 +128,7 @@ impl Errand {
         Some(self.count)
     }
 
-    /// The read that is to be cancelled.
+    /// Returns the read to cancel.
     pub(super) fn next_cancel(&mut self, sky: &mut Sky) -> Option<RequestId> {
         let read = self.reading.filter(|_| !self.cancelled)?;
         self.cancelled = sky.one_in(sky.params.cancel);
@@ -138,7 +139,7 @@ impl Errand {
         self.kill_at.take_if(|at| *at <= now).is_some()
     }
 
-    /// A write is answered.
+    /// Handles the reply to a write.
     pub(super) fn wrote(&mut self, sky: &Sky, count: usize, reply: Result<Reply, Error>) {
         assert!(std::mem::replace(&mut self.writing, false), "it wrote");
         self.sent = sky.now;
@@ -156,7 +157,7 @@ impl Errand {
         }
     }
 
-    /// A read is answered.
+    /// Handles the reply to a read.
     pub(super) fn heard(&mut self, reply: Result<Reply, Error>) -> Option<Vec<u8>> {
         assert!(self.reading.take().is_some(), "it read");
         let cancelled = std::mem::replace(&mut self.cancelled, false);
@@ -173,9 +174,9 @@ impl Errand {
     }
 }
 
-/// What must be true.
+/// Checks.
 impl Errand {
-    /// Judges what was heard; the client has left.
+    /// Checks the received output after the client has left.
     pub(super) fn judge(&self, sky: &Sky, stopping: bool) {
         let heard = self.understand();
         self.judge_said(&heard, sky.faults > 0);
@@ -207,7 +208,7 @@ impl Errand {
         }
     }
 
-    /// What came, in frames or without.
+    /// Parses the received bytes, with or without frames.
     fn understand(&self) -> Heard {
         if !self.is_framed() {
             return self.understand_plain();
@@ -237,7 +238,7 @@ impl Errand {
         heard
     }
 
-    /// Who was not understood, or ended before its order was whole, is told so in plain text.
+    /// Returns whether the output is framed: an invalid or incomplete run request gets plain text.
     fn is_framed(&self) -> bool {
         self.plan.frames && self.got.first() != Some(&b'u')
     }
@@ -259,7 +260,7 @@ impl Errand {
             });
         }
         if let Some(part) = (1..mark.len()).rev().find(|part| said.ends_with(&mark[..*part])) {
-            // The reason may have come in part, unless that is the program's own.
+            // The reason may be incomplete, unless it is the program's own.
             if !self.ended && !self.plan.says.starts_with(&said) {
                 said.truncate(said.len() - part);
             }
@@ -267,12 +268,12 @@ impl Errand {
         Heard { said, end, report: None }
     }
 
-    /// It says what its program says, as far as it came.
+    /// Checks that the output is a prefix of the program's.
     fn judge_said(&self, heard: &Heard, faults: bool) {
         let Plan { kind, says, .. } = &self.plan;
         let fits = match kind {
             Kinds::Flood => heard.said.iter().all(|byte| *byte == 0),
-            // What fails to be listed is left out.
+            // Directories that cannot be listed are skipped.
             Kinds::List | Kinds::Search if faults => true,
             _ => says.starts_with(&heard.said),
         };
@@ -311,7 +312,7 @@ impl Errand {
         assert!(mistake, "{reason}: {:?}", self.plan);
     }
 
-    /// The reason is one that its budget gives, or somebody who may.
+    /// Checks that the reason is an exceeded budget, or an authorised kill.
     fn judge_killed(&self, reason: &str, heard: &Heard, stopping: bool) {
         let budget = &self.plan.budget;
         let used = |what: &str| {
@@ -356,14 +357,14 @@ impl Errand {
         assert!(fits, "refused: {reason}: {:?}", self.plan);
     }
 
-    /// Whether its order says more than the server gives to any.
+    /// Returns whether its run request exceeds the server's maximum.
     fn is_beyond(&self, sky: &Sky) -> bool {
         let (budget, maxima) = (&self.plan.budget, sky.params.maxima());
         budget.memory > maxima.memory || budget.time > maxima.time_ns || budget.cpu > maxima.cpu_ns
     }
 
-    /// A client that takes all the memory that it may have, and waits, delays nobody who needs
-    /// little, be it of the same user.
+    /// Checks that a client that takes as much memory as permitted, and waits, does not delay small
+    /// storelets, even of the same user.
     fn judge_waited(&self, report: &Value, sky: &Sky) {
         let little = self.plan.budget.memory + OVERHEAD <= sky.params.memory / 16;
         if !sky.params.holds || !little || !self.plan.is_modest {
@@ -376,12 +377,12 @@ impl Errand {
         assert!(late <= most, "it had to wait for {late} ns, of {most}: {:?}", self.plan);
     }
 
-    /// No budget is exceeded by more than a slice and the request that is under way meanwhile.
+    /// Checks that no budget is exceeded by more than a slice and one request in flight.
     fn judge_used(&self, report: &Value, said: u64, sky: &Sky) {
         let budget = &self.plan.budget;
         let used = |what: &str| report[what].as_u64().expect("a number");
         let slice = sky.params.slice_ns;
-        // What was done for it while it waited counts when it has its next turn.
+        // Work done for it while it waited counts at its next turn.
         let beyond = slice + crate::disk::JOB_NS + 1000 * sky.params.around_ns;
         let fits = used("cpu_ns") + used("served_ns") <= budget.cpu + beyond
             && used("time_ns") <= budget.time.saturating_add(2 * slice * 10)
@@ -394,7 +395,7 @@ impl Errand {
         assert!(fits, "{said} bytes said: {report}: {:?}", self.plan);
     }
 
-    /// The file that must be there in the end, and what must be in it.
+    /// Returns the file that must exist at the end, and its contents.
     pub(super) fn written(&self) -> Option<(String, Vec<u8>)> {
         let report = self.understand().report?;
         let all = self.plan.kind == Kinds::Writer && report["exit"].as_u64() == Some(DONE);

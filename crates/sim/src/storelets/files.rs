@@ -1,4 +1,4 @@
-//! Home's disk: operations take effect at one moment, complete a little later, and fail.
+//! Home's disk: operations take effect at one moment, complete a little later, and may fail.
 
 use super::sky::{Happening, Sky};
 use crate::disk::{self, Disk};
@@ -8,12 +8,12 @@ use base::{Buf, Error, Time};
 use node::HOME;
 use std::collections::BTreeMap;
 
-/// The disk, and what is under way on it.
+/// The disk, and its operations in flight.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) disk: Disk,
     pending: BTreeMap<OpId, (Op, Option<(base::Instant, u64)>)>,
-    /// Operations under way on each file.
+    /// Number of operations in flight on each file.
     using: BTreeMap<File, u32>,
 }
 
@@ -49,7 +49,7 @@ impl Files {
         assert!(before.is_none(), "{id:?} is under way already: {before:?}");
     }
 
-    /// Sometimes it is too late.
+    /// Cancels an operation, unless it is too late.
     fn cancel(&mut self, sky: &mut Sky, id: OpId) {
         let lucky = sky.rng.bool();
         let Some((op, key)) = self.pending.get_mut(&id) else { return };
@@ -59,7 +59,7 @@ impl Files {
         self.complete(sky, id, done);
     }
 
-    /// An operation takes effect.
+    /// Makes an operation take effect.
     pub(super) fn apply(&mut self, sky: &mut Sky, id: OpId) {
         let (op, key) = self.pending.get_mut(&id).expect("what is applied is under way");
         *key = None;
@@ -83,7 +83,7 @@ impl Files {
                 self.using.remove(&file);
             }
         }
-        // It is over as far as the disk is concerned; home learns of that a little later.
+        // The disk has finished; home is notified a little later.
         let at = sky.within(1);
         sky.at(at, Happening::Event(HOME, Event { id, done }));
     }

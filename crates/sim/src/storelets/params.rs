@@ -1,54 +1,54 @@
-//! What a run of storelets is made of, drawn from its seed.
+//! Parameters of a run of storelets, drawn from its seed.
 
 use base::rng::Rng;
 use storelet::{Maxima, OVERHEAD};
 
-/// The longest that a storelet may take, and its most processor time, ns.
+/// Maximum time of a storelet, and its maximum CPU time, ns.
 const TIME_MAX: u64 = 60_000_000_000;
 const CPU_MAX: u64 = 1_000_000_000;
 
-/// What is drawn.
+/// Parameters.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// From this.
+    /// The seed.
     pub seed: u64,
     /// Nodes that run storelets.
     pub workers: usize,
     /// Clients.
     pub patrons: usize,
-    /// How many storelets each of them begins.
+    /// Storelets of each client.
     pub errands: u32,
-    /// How long what one node says to another takes at most, microseconds.
+    /// Maximum latency of a message between nodes, microseconds.
     pub post_us: u64,
-    /// The same of an operation on the disk.
+    /// Maximum latency of a disk operation, microseconds.
     pub disk_us: u64,
-    /// The same of compiling a module.
+    /// Maximum duration of a compilation, microseconds.
     pub compile_us: u64,
-    /// Processor time of a slice at most, ns.
+    /// Maximum CPU time of a slice, ns.
     pub slice_ns: u64,
-    /// Pause of a client between two looks at what it could do at most, microseconds.
+    /// Maximum pause of a client between two actions, microseconds.
     pub pace_us: u64,
-    /// Memory for all storelets, bytes; of one client half of it.
+    /// Memory for all storelets, bytes; one client may have half of it.
     pub memory: u64,
-    /// Processor time of a worker between two slices at most, ns.
+    /// Maximum CPU time of a worker between two slices, ns.
     pub around_ns: u64,
-    /// One client takes all the memory that it may have, and waits, for as long as it may.
+    /// Whether one client takes as much memory as permitted, and waits, for as long as permitted.
     pub holds: bool,
     /// Whether storelets may change files.
     pub writes: bool,
-    /// One in so many operations on the disk fails; zero: none.
+    /// One of this number of disk operations fails; zero: none.
     pub disk_error: u32,
-    /// One in so many modules is not compiled; zero: none.
+    /// One of this number of modules is not compiled; zero: none.
     pub refuse: u32,
-    /// One in so many storelets is left before its end; zero: none.
+    /// One of this number of storelets is left before its end; zero: none.
     pub leave: u32,
-    /// One in so many storelets is killed; zero: none.
+    /// One of this number of storelets is killed; zero: none.
     pub kill: u32,
-    /// One in so many reads is cancelled; zero: none.
+    /// One of this number of reads is cancelled; zero: none.
     pub cancel: u32,
-    /// One in so many orders is wrong; zero: none.
+    /// One of this number of run requests is invalid; zero: none.
     pub wrong: u32,
-    /// When the node is asked to end, if that is before the clients are done, microseconds.
+    /// Time when the node is asked to stop, if before the clients are done, microseconds.
     pub stop_us: Option<u64>,
 }
 
@@ -82,19 +82,19 @@ impl Params {
         }
     }
 
-    /// The most that one storelet is given.
+    /// Returns the maximum budget of one storelet.
     pub fn maxima(&self) -> Maxima {
         let memory = self.memory / 2 - OVERHEAD;
         Maxima { time_ns: TIME_MAX, cpu_ns: CPU_MAX, memory }
     }
 
-    /// A light run, for tests.
+    /// Returns a light run, for tests.
     pub fn light(seed: u64) -> Params {
         let drawn = Params::draw(seed);
         Params { errands: drawn.errands.min(4), patrons: drawn.patrons.min(4), ..drawn }
     }
 
-    /// A calm run: nothing goes wrong and nobody leaves, so that every end is known.
+    /// Returns a calm run: no faults and no disconnects, so that every end is known.
     pub fn calm(seed: u64) -> Params {
         let drawn = Params::light(seed);
         let (disk_error, refuse, leave, kill, wrong, stop_us) = (0, 0, 0, 0, 0, None);

@@ -1,4 +1,4 @@
-//! The clients: a front of home's whose requests are theirs.
+//! The clients: a front of home's that sends their requests.
 
 use super::errand::Errand;
 use super::sky::{Happening, Sky};
@@ -12,27 +12,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use tree::{Ask, NodeId, OpenId, Reply, Request, RequestId};
 
-/// How long clients stay at most when the server ends.
+/// Maximum time that clients stay while the server stops.
 const STAY: Duration = Duration::from_secs(5);
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
-    /// To find a file of the storelets: its place among them.
+    /// Looks up a file of the storelets, by its index among them.
     Walk(usize),
-    /// To begin a storelet of a client.
+    /// Begins a storelet of a client.
     Open(usize),
-    /// To say something to one, the client's own of this number: so many bytes.
+    /// Writes to one: the client, the storelet's number, and the number of bytes.
     Write(usize, u64, usize),
-    /// To hear it.
+    /// Reads from it.
     Read(usize, u64),
-    /// To end one: a client and the number of the storelet.
+    /// Ends one: the client and the number of the storelet.
     Control(usize, u64),
     Kill(usize, u64, OpenId),
 }
 
 impl Asked {
-    /// The connection that asks: each client has its own.
+    /// Returns the requesting connection: each client has its own.
     fn connection(self) -> u32 {
         match self {
             Asked::Walk(_) => 0,
@@ -65,12 +65,12 @@ pub(super) struct Patrons {
     asked: BTreeMap<RequestId, Asked>,
     next: u32,
     all: Vec<Patron>,
-    /// Whose storelets are: by their numbers.
+    /// Owners of storelets, by number.
     owners: BTreeMap<u64, usize>,
-    /// What writers must have written: paths and contents.
+    /// Files that writers must have written: paths and contents.
     written: Vec<(String, Vec<u8>)>,
     judged: u64,
-    /// A person has asked the server to end; it has told so, then.
+    /// Whether the server was asked to stop, and whether it has said so.
     stopping: bool,
     drained: Option<Instant>,
     is_gone: bool,
@@ -126,7 +126,7 @@ impl Patrons {
         self.ask(sky, Caller::Server, Asked::Walk(file), ask);
     }
 
-    /// A client looks at what it could do, now and again.
+    /// Lets a client act, periodically.
     pub(super) fn wake(&mut self, sky: &mut Sky, index: usize) {
         if self.is_gone {
             return;
@@ -178,7 +178,7 @@ impl Patrons {
         }
         let errand = self.all[index].errand.as_mut().expect("it is there");
         if errand.next_kill(sky.now) {
-            // Now and then somebody else's.
+            // Sometimes another client's.
             let which = if sky.rng.u8(..5) == 0 { sky.rng.u64(1..=id) } else { id };
             self.kill(sky, index, which);
         }
@@ -191,7 +191,7 @@ impl Patrons {
         self.ask(sky, caller, Asked::Control(index, which), Ask::Open { node, access });
     }
 
-    /// A client leaves its storelet, and judges what it knows of it.
+    /// Closes a client's storelet, and checks it.
     fn close(&mut self, sky: &mut Sky, index: usize) {
         let patron = &mut self.all[index];
         let errand = patron.errand.take().expect("it is there");
@@ -207,7 +207,7 @@ impl Patrons {
         }
     }
 
-    /// Home tells something.
+    /// Handles a message of home.
     pub(super) fn hear(&mut self, sky: &mut Sky, parcel: Parcel) {
         match self.shadow.hear(parcel) {
             Heard::Reply(id, reply) => {
@@ -259,7 +259,7 @@ impl Patrons {
             (Asked::Control(index, which), Ok(Reply::Opened(open, _))) => {
                 let data = Buf::from(format!("kill {which}\n").as_bytes());
                 let caller = self.all[index].caller.clone();
-                // What it will come to is not known before the answer is.
+                // Marked in advance, because the effect may precede the reply.
                 if self.may(index, which) {
                     self.mark_killed(which);
                 }
@@ -302,12 +302,12 @@ impl Patrons {
         patron.left == 0 && patron.errand.is_none() && !patron.opening
     }
 
-    /// Whether all have done what they wanted.
+    /// Returns whether all clients are done.
     pub(super) fn are_content(&self) -> bool {
         (0..self.all.len()).all(|index| self.is_content(index))
     }
 
-    /// When the server ends and all are content, they go, and give back what they have.
+    /// Makes the clients leave and release everything, when the server stops and all are done.
     fn leave(&mut self, sky: &mut Sky) {
         if self.drained.is_none() || self.is_gone {
             return;
@@ -327,7 +327,7 @@ impl Patrons {
         self.is_gone = true;
     }
 
-    /// A person asks the server to end.
+    /// Records that the server is asked to stop.
     pub(super) fn stop(&mut self) {
         self.stopping = true;
     }
@@ -336,24 +336,24 @@ impl Patrons {
         self.stopping
     }
 
-    /// How many storelets were judged.
+    /// Returns the number of storelets checked.
     pub(super) fn judged(&self) -> u64 {
         self.judged
     }
 
-    /// What must have been written.
+    /// Returns the files that must have been written.
     pub(super) fn written(&self) -> &[(String, Vec<u8>)] {
         &self.written
     }
 
-    /// Nothing will happen any more.
+    /// Checks at the end that nothing is outstanding.
     pub(super) fn finish(&self) {
         assert!(self.asked.is_empty(), "nobody answers {:?}", self.asked);
         assert!(self.is_gone, "clients are left: {self:?}");
     }
 }
 
-/// What comes for somebody who has left.
+/// Checks a reply to a client that has left.
 fn expect_late(reply: &Result<Reply, Error>) {
     let fits = matches!(
         reply,

@@ -1,4 +1,4 @@
-//! The programs that clients run, and what each of them says.
+//! Programs of clients, and their outputs.
 
 use base::Kind;
 use std::sync::OnceLock;
@@ -8,36 +8,36 @@ use storelet::{Engine, Pace, Program};
 /// Fuel of a slice.
 const FUEL: u64 = 20_000;
 
-/// The code with which programs end that did all they wanted.
+/// Exit code of programs that completed their work.
 pub(super) const DONE: u64 = 7;
 
-/// What the writer writes.
+/// Number of bytes that the writer writes.
 pub(super) const WRITTEN: usize = 20_000;
 
-/// What a program does.
+/// Kind of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kinds {
-    /// Says what is in a file.
+    /// Prints the contents of a file.
     Cat,
-    /// Says the names in a directory.
+    /// Prints the names in a directory.
     List,
-    /// Says what is in all files of a directory.
+    /// Prints the contents of all files of a directory.
     Search,
-    /// Says what it hears.
+    /// Echoes its input.
     Echo,
-    /// Runs for ever.
+    /// Runs forever.
     Spin,
-    /// Takes all memory that there is.
+    /// Allocates as much memory as possible.
     Hog,
     /// Writes a file.
     Writer,
-    /// Sleeps, and says so.
+    /// Sleeps, and prints a line.
     Sleeper,
-    /// Says something, and makes a mistake.
+    /// Prints something, and traps.
     Trap,
-    /// Speaks for ever.
+    /// Prints forever.
     Flood,
-    /// Opens a file again and again.
+    /// Opens a file repeatedly.
     Opener,
 }
 
@@ -56,7 +56,7 @@ impl Kinds {
         Kinds::Opener,
     ];
 
-    /// Whether it never ends by itself.
+    /// Returns whether it never ends by itself.
     pub(super) fn is_endless(self) -> bool {
         matches!(self, Kinds::Spin | Kinds::Flood | Kinds::Opener)
     }
@@ -87,7 +87,7 @@ pub(super) struct Compiled {
     pub(super) program: Program,
 }
 
-/// All of them, compiled once for all runs of a process.
+/// Returns all of them, compiled once for all runs of a process.
 pub(super) fn all() -> &'static [Compiled] {
     static ALL: OnceLock<Vec<Compiled>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -103,12 +103,12 @@ pub(super) fn all() -> &'static [Compiled] {
     })
 }
 
-/// One of them.
+/// Returns one of them.
 pub(super) fn of(kind: Kinds) -> &'static Compiled {
     all().iter().find(|it| it.kind == kind).expect("all are there")
 }
 
-/// The files on the disk: path, kind, and contents.
+/// Returns the files on the disk: path, kind, and contents.
 pub(super) fn stage() -> Vec<(String, Kind, Vec<u8>)> {
     let text = |length: usize, salt: usize| -> Vec<u8> {
         (0..length).map(|at| (at.wrapping_mul(31) >> 3 ^ at ^ salt) as u8).collect()
@@ -128,8 +128,8 @@ pub(super) fn stage() -> Vec<(String, Kind, Vec<u8>)> {
     files
 }
 
-/// Addresses: arguments from 0, their text from 256, a descriptor at 64, a piece of memory at 72,
-/// a count at 80; what is moved from 65536 on.
+/// Memory layout: arguments from 0, their text from 256, a descriptor at 64, an iovec at 72, a
+/// count at 80; data from 65536 on.
 const PRELUDE: &str = r#"
   (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "path_open"
@@ -190,8 +190,8 @@ const CAT: &str = r#"
     (call $exit (i32.const 7)))
 "#;
 
-/// A program that does something for each entry of a directory, whose descriptor is `$dir`; the
-/// entry's name is behind 24 bytes at `$at`, and its length at 16 of them.
+/// Returns a program that acts on each entry of a directory with the descriptor `$dir`; an entry's
+/// name follows 24 bytes at `$at`, and its length is at offset 16.
 fn for_each_entry(act: &str) -> String {
     format!(
         r#"
@@ -219,14 +219,14 @@ fn for_each_entry(act: &str) -> String {
     )
 }
 
-/// Says the name of an entry.
+/// Prints the name of an entry.
 const SAY_NAME: &str = r#"
         (call $say (i32.const 1) (i32.add (local.get $at) (i32.const 24))
           (i32.load (i32.add (local.get $at) (i32.const 16))))
         (call $say (i32.const 1) (i32.const 133) (i32.const 1))
 "#;
 
-/// Says what is in the file that an entry names.
+/// Prints the contents of an entry's file.
 const SAY_FILE: &str = r#"
         (call $must (call $path_open (local.get $dir) (i32.const 0)
           (i32.add (local.get $at) (i32.const 24))

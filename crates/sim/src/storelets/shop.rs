@@ -1,9 +1,9 @@
-//! What is installed, through crashes: the tree of storelets with a disk, files, and runs.
+//! Installed storelets across crashes: the tree of storelets with a disk, files, and runs.
 //!
-//! Somebody installs, uses and removes; files come into a directory; whoever keeps takes his
-//! time. At any moment all of it crashes, and begins again with what is on the disk. What was told
-//! must be there then; no storelet runs twice at once by itself; each file is run for at least
-//! once, and not again once that is on the disk.
+//! A client installs, uses and removes storelets; files appear in a directory; the state store has
+//! latency. At any moment everything crashes, and restarts with the contents of the disk.
+//! Acknowledged changes must survive; no storelet runs concurrently with itself; each file is
+//! processed at least once, and not again once that is on the disk.
 
 use super::canary::Mistake;
 use super::programs::{self, Kinds};
@@ -22,21 +22,21 @@ use storelet::{
 use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 use wire::storelet::{FRAME_HEAD, Frame};
 
-/// The numbers of those around.
+/// Numbers of the nodes involved.
 const HOME: usize = 0;
 const WORKER: usize = 1;
 const COMPILER: usize = 2;
 
-/// The number of the tree.
+/// Number of the tree.
 const TREE: u16 = 9;
 
-/// How long it goes on, and how long until all is done then, ns.
+/// Duration of activity, and of the quiet period until everything is done, ns.
 const BUSY: u64 = 120_000_000_000;
 const CALM: u64 = 200_000_000_000;
 
 const NAMES: [&str; 3] = ["see", "tick", "plain"];
 
-/// Something that is going to happen.
+/// A scheduled event.
 #[derive(Debug)]
 enum Happening {
     Compiled(u64, Result<(Hash, Code), Refused>),
@@ -49,18 +49,18 @@ enum Happening {
     Stop,
 }
 
-/// A storelet that runs by itself.
+/// A storelet that was started by the server.
 #[derive(Debug)]
 struct Own {
     label: String,
     file: Option<String>,
 }
 
-/// Somebody at a desk.
+/// A client with an install session.
 #[derive(Debug)]
 struct Sitter {
     open: OpenId,
-    /// The name of which was spoken.
+    /// Name of the storelet concerned.
     label: &'static str,
 }
 
@@ -75,16 +75,16 @@ struct Shop {
     running: BTreeMap<u64, Own>,
     opens: BTreeSet<u64>,
     files: BTreeMap<String, Stat>,
-    /// For how many it has run well, and which of these the disk knows of.
+    /// Number of successful runs for each file, and the runs recorded on the disk.
     done: BTreeMap<String, u32>,
-    /// What was told: names with the version in use; none: removed.
+    /// Acknowledged state: names with the version in use; `None` if removed.
     told: BTreeMap<&'static str, Option<u32>>,
-    /// Names of which nobody knows what became of them.
+    /// Names in an unknown state.
     doubt: BTreeSet<&'static str>,
     mistake: Option<Mistake>,
-    /// When what is to be kept last is.
+    /// Time when the last write of the state store completes.
     kept_at: Instant,
-    /// How often it has failed for a file.
+    /// Number of failures for each file.
     failed: BTreeMap<String, u32>,
     crashes: u32,
     turns: u32,
@@ -93,7 +93,7 @@ struct Shop {
     sum: u64,
 }
 
-/// Runs a seed: how much was judged, and a number that is the same for the same run.
+/// Runs a seed; returns the number of checks, and a hash of the run.
 pub(super) fn run(seed: u64, mistake: Option<Mistake>) -> (u64, u64) {
     let mut shop = Shop::new(seed, mistake);
     while shop.turn() {}
@@ -173,7 +173,7 @@ impl Shop {
         self.at(at, what);
     }
 
-    /// Goes on to the next moment; false: nothing will happen any more.
+    /// Advances to the next event; returns false if there is none.
     fn turn(&mut self) -> bool {
         let next = self.queue.keys().next().map(|(at, _)| *at);
         let due = self.tree.deadline();
@@ -212,7 +212,7 @@ impl Shop {
                 Ok(asked) => self.compile(*asked),
                 Err(other) => {
                     let asked = other.downcast::<ToKeeper>().expect("it keeps and compiles");
-                    // One after the other.
+                    // Writes complete in order.
                     let at = Instant(self.now.0 + self.rng.u64(1000..30_000_000)).max(self.kept_at);
                     self.kept_at = at;
                     self.at(at, Happening::Kept(asked.ticket, asked.changes));
@@ -235,13 +235,13 @@ impl Shop {
                 let code = u32::from(self.fails(id.0));
                 self.within(3_000_000, Happening::Ended(id, Ended::Exit(code)));
             }
-            // What it says of those that it ends is the same as if they had ended by themselves.
+            // The messages of storelets that it ends are those of a normal end.
             Crossing::Worker(_) | Crossing::Cancel(_) => {}
             other => panic!("nobody takes {other:?}"),
         }
     }
 
-    /// Whether a run that begins is to fail; no file so often that it is given up.
+    /// Decides whether a starting run fails; no file fails so often that it is abandoned.
     fn fails(&mut self, id: u64) -> bool {
         let may = self.rng.u8(..4) == 0 && self.now.0 < BUSY;
         let Some(file) = self.running[&id].file.clone().filter(|_| may) else { return may };
@@ -325,7 +325,7 @@ impl Shop {
         Some(Report::new(&told, Used::default(), 1))
     }
 
-    /// Whether the disk says that a file was run for.
+    /// Returns whether the disk records that a file was processed.
     fn on_disk(&self, file: &str) -> bool {
         let label = "see".parse().expect("a name");
         let bytes = self.disk.get(&Key::Files(label));
@@ -333,7 +333,7 @@ impl Shop {
         bytes.is_some_and(|bytes| String::from_utf8_lossy(bytes).contains(&quoted))
     }
 
-    /// A file comes.
+    /// Adds a file.
     fn come(&mut self) {
         let number = self.files.len() as u64;
         let dir = if self.rng.bool() { "in" } else { "in/sub" };
@@ -347,7 +347,7 @@ impl Shop {
         Time { secs: WALL.secs + secs.cast_signed(), nanos: WALL.nanos + nanos as u32 }
     }
 
-    /// The name space answers.
+    /// Replies to a request to the namespace.
     fn answer(&mut self, ask: Ask) -> Reply {
         #[allow(clippy::wildcard_enum_match_arm, reason = "the others are alike here")]
         match ask {
@@ -381,7 +381,7 @@ impl Shop {
         self.tree.step(self.now, Input::Ask(RequestId(id), request), out);
     }
 
-    /// Somebody says what is to be installed.
+    /// Begins to install or remove something.
     fn say(&mut self, out: &mut Vec<Output>) {
         if self.sitter.is_some() {
             return;
@@ -403,7 +403,7 @@ impl Shop {
         let known = self.told.get(label).copied().flatten();
         let text = match (known, self.rng.u8(..8)) {
             (Some(version), 0) => format!("frames\nuse {label}@{}\n\n", version.max(2) - 1),
-            // What looks for files stays, so that it is known for which.
+            // The storelet that watches for files stays, so its files are known.
             (Some(_), 1) if label != "see" => format!("frames\nremove {label}\n\n"),
             _ => {
                 let more = match label {
@@ -422,12 +422,12 @@ impl Shop {
         self.listen(open, out);
     }
 
-    /// Asks for the next frames.
+    /// Reads the next frames.
     fn listen(&mut self, open: OpenId, out: &mut Vec<Output>) {
         self.ask(3, Ask::Read { open, offset: 0, count: 1 << 16, headroom: 0 }, out);
     }
 
-    /// They are told what came of it, perhaps behind a state: then they listen again.
+    /// Handles the result, which may follow a state frame: then it reads again.
     fn heard(&mut self, said: &[u8]) {
         let Some(Sitter { open, label }) = self.sitter.take() else { panic!("nobody listens") };
         let (mut rest, mut report) = (said, None);
@@ -461,7 +461,7 @@ impl Shop {
         self.settle(out);
     }
 
-    /// All of it ends; what was to be kept is, in part; and it begins again.
+    /// Crashes everything; pending writes of the state store are lost in part; and restarts.
     fn crash(&mut self) {
         let pending = std::mem::take(&mut self.queue);
         let mut goes_on = self.mistake != Some(Mistake::LoseKept);
@@ -497,7 +497,7 @@ impl Shop {
         stock
     }
 
-    /// What was told is there.
+    /// Checks that acknowledged installations are present.
     fn look(&mut self) {
         let path = vec![Name::new(b"installed.json").expect("a name")];
         let mut said = Vec::new();
@@ -522,7 +522,7 @@ impl Shop {
         }
     }
 
-    /// In the end nothing is under way, and each file was run for.
+    /// Checks at the end that nothing is in progress, and each file was processed.
     fn judge(&mut self) {
         assert!(self.opens.is_empty(), "directories are open: {:?}", self.opens);
         assert!(self.tree.opens() == 0, "files of its own are open");
@@ -535,7 +535,7 @@ impl Shop {
     }
 }
 
-/// Who installed what looks for files, as whom it runs.
+/// Returns the installer of the watching storelet, which runs as that user.
 fn theirs() -> Caller {
     Caller::User(Arc::new(User { uid: 5, gid: 5, groups: Vec::new(), commands: false }))
 }

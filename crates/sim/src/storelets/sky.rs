@@ -1,4 +1,4 @@
-//! What everything in the world of storelets shares: time, chance, and what is going to happen.
+//! Shared state of the world of storelets: time, randomness, and the event queue.
 
 use super::canary::{self, Mistake};
 use super::params::Params;
@@ -8,35 +8,35 @@ use base::op::{Done, Event, Op, OpId, Parcel};
 use base::rng::Rng;
 use std::collections::BTreeMap;
 
-/// Something that is going to happen.
+/// A scheduled event.
 #[derive(Debug)]
 pub(super) enum Happening {
-    /// Something for a node.
+    /// An event for a node.
     Event(usize, Event),
-    /// An operation on the disk takes effect.
+    /// A disk operation takes effect.
     Apply(OpId),
-    /// A module is compiled, or not.
+    /// A compilation completes or fails.
     Compiled(u64),
-    /// A client looks at what it could do.
+    /// A client may act.
     Wake(usize),
-    /// A person asks the server to end.
+    /// The server is asked to stop.
     Stop,
 }
 
-/// The sky above all.
+/// The event queue and its environment.
 #[derive(Debug)]
 pub(super) struct Sky {
     pub(super) now: Instant,
     pub(super) rng: Rng,
     pub(super) params: Params,
     pub(super) trace: Trace,
-    /// Faults that were injected.
+    /// Number of injected faults.
     pub(super) faults: u64,
     pub(super) mistake: Option<Mistake>,
     pub(super) occasions: u32,
     queue: BTreeMap<(Instant, u64), Happening>,
     sequence: u64,
-    /// When the last parcel of each pair arrives.
+    /// Arrival time of the last parcel of each pair.
     arrivals: BTreeMap<(usize, usize), Instant>,
 }
 
@@ -56,12 +56,12 @@ impl Sky {
         }
     }
 
-    /// Whether something happens that happens one in so many times; zero: never.
+    /// Returns true with probability 1/count; false if `count` is zero.
     pub(super) fn one_in(&mut self, count: u32) -> bool {
         count > 0 && self.rng.u32(..count) == 0
     }
 
-    /// Some time until so many microseconds from now.
+    /// Returns a random time at most this many microseconds from now.
     pub(super) fn within(&mut self, most_us: u64) -> Instant {
         Instant(self.now.0 + self.rng.u64(500..=most_us * 1000 + 1000))
     }
@@ -76,12 +76,12 @@ impl Sky {
         self.queue.remove(&key);
     }
 
-    /// When the next thing happens.
+    /// Returns the time of the next event.
     pub(super) fn next(&self) -> Option<Instant> {
         self.queue.keys().next().map(|(at, _)| *at)
     }
 
-    /// What happens now.
+    /// Takes an event that is due now.
     pub(super) fn pop(&mut self) -> Option<Happening> {
         let (at, _) = *self.queue.keys().next()?;
         if at > self.now {
@@ -90,8 +90,8 @@ impl Sky {
         self.queue.pop_first().map(|(_, happening)| happening)
     }
 
-    /// One node has told another something at this time: it arrives later, behind what it told
-    /// before.
+    /// Sends a parcel between nodes at this time: it arrives later, after all earlier ones of the
+    /// pair.
     pub(super) fn post(&mut self, from: usize, sent: Instant, to: usize, parcel: Parcel) {
         for parcel in canary::spoil(self, from, to, parcel) {
             let span = self.rng.u64(500..=self.params.post_us * 1000 + 1000);
@@ -103,7 +103,7 @@ impl Sky {
         }
     }
 
-    /// Sends an operation that can be nothing else.
+    /// Sends a `Post` operation; others cannot occur.
     pub(super) fn send(&mut self, from: usize, op: Op) {
         let Op::Post { to, parcel } = op else { unreachable!("{op:?} is no letter") };
         self.post(from, self.now, to, parcel);

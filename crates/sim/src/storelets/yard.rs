@@ -1,4 +1,4 @@
-//! One run: home, workers, whoever compiles, clients; until nothing is left.
+//! One run: home, workers, the compiler, and clients, until nothing is left.
 
 use super::canary::Mistake;
 use super::compiler::Compiler;
@@ -19,13 +19,13 @@ use std::time::Duration;
 use storelet::standing::Stock;
 use storelet::{Crossing, Settings, ToHome, ToWorker};
 
-/// The number of the front that the clients are.
+/// Number of the front of the clients.
 pub(super) const FRONT: usize = HOME + 1;
 
-/// Longest run, virtual time.
+/// Maximum duration of a run, virtual time.
 const TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// How often in a row a node may be called for a deadline that has passed.
+/// Maximum number of consecutive calls of a node for an expired deadline.
 const SPINS_MAX: u32 = 1000;
 
 /// A node.
@@ -35,9 +35,9 @@ struct Place {
     node: Node,
     events: Vec<Event>,
     is_new: bool,
-    /// It is busy until then.
+    /// Time until which it is busy.
     until: Instant,
-    /// How often in a row it was called and nothing had come.
+    /// Number of consecutive calls without an event.
     spins: u32,
 }
 
@@ -47,7 +47,7 @@ impl Place {
         Place { number, node, events, is_new: true, until, spins: 0 }
     }
 
-    /// When it has something to do.
+    /// Returns the time of its next turn.
     fn due(&self, now: Instant) -> Option<Instant> {
         if self.node.is_over() {
             return None;
@@ -60,25 +60,25 @@ impl Place {
     }
 }
 
-/// All of it.
+/// The whole run.
 struct Yard {
     sky: Sky,
     files: Files,
     places: Vec<Place>,
     compiler: Compiler,
     patrons: Patrons,
-    /// Memory of storelets that run, by their numbers, bytes.
+    /// Memory of running storelets, by number, bytes.
     running: BTreeMap<u64, u64>,
-    /// Processor time of the slices of each that has not ended, ns.
+    /// CPU time of the slices of each running storelet, ns.
     sliced: BTreeMap<u64, u64>,
-    /// Time of workers beside slices, as far as it is in reports; and that of reports, ns.
+    /// Time of workers outside of slices to be charged, and the time charged in reports, ns.
     around: u64,
     reported: u64,
     totals: Totals,
     stopped: bool,
 }
 
-/// Runs a seed; panics with whatever is wrong.
+/// Runs a seed; panics on any failure.
 pub(super) fn run(params: &Params, show: Show, mistake: Option<Mistake>) -> Outcome {
     let mut yard = Yard::new(params, show, mistake);
     let held = yard.places[0].node.held();
@@ -134,7 +134,7 @@ impl Yard {
         }
     }
 
-    /// Goes on to the next moment at which something happens; false: nothing ever will.
+    /// Advances to the next event; returns false if there is none.
     fn turn(&mut self) -> bool {
         let now = self.sky.now;
         let due = self.places.iter().filter_map(|place| place.due(now));
@@ -174,7 +174,7 @@ impl Yard {
                 self.watch(&event);
                 let place = self.places.iter_mut().find(|place| place.number == number);
                 let place = place.expect("it is a node");
-                // Nobody hears what is said to a node that has ended.
+                // Messages to an ended node are dropped.
                 if !place.node.is_over() {
                     self.totals.events += 1;
                     place.events.push(event);
@@ -195,7 +195,7 @@ impl Yard {
         }
     }
 
-    /// Notes what a node is told.
+    /// Records an event for a node in the trace.
     fn see(&mut self, number: usize, event: &Event) {
         let (now, trace) = (self.sky.now.0, &mut self.sky.trace);
         match &event.done {
@@ -213,7 +213,7 @@ impl Yard {
         }
     }
 
-    /// Judges what is said about storelets that run.
+    /// Checks messages about running storelets.
     fn watch(&mut self, event: &Event) {
         let Done::Parcel(parcel) = &event.done else { return };
         match parcel.0.downcast_ref::<Crossing>() {
@@ -248,7 +248,7 @@ impl Yard {
         }
     }
 
-    /// One turn of a node, and a slice if it is a worker.
+    /// Performs one turn of a node, and a slice if it is a worker.
     fn step(&mut self, index: usize) {
         let (now, mut ops) = (self.sky.now, Vec::new());
         let place = &mut self.places[index];
@@ -292,7 +292,7 @@ impl Yard {
         }
     }
 
-    /// Nothing will happen any more: nothing may be left.
+    /// Checks at the end that nothing is left.
     fn judge(&mut self, held: &[(usize, usize)]) {
         for place in &self.places {
             let Place { number, node, .. } = place;

@@ -1,23 +1,23 @@
-//! Canaries: mistakes that the store could have made itself, which the model must find.
+//! Canaries: errors that the store itself could have made, which the model must detect.
 
 use super::{Params, run};
 use crate::run::attempt;
 
-/// A mistake.
+/// A planted error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// Nothing is ever flushed.
     SkipFlush,
-    /// Checksums are computed and not looked at.
+    /// Checksums are computed and not verified.
     SkipChecksum,
 }
 
 impl Mistake {
-    /// Every mistake.
+    /// All planted errors.
     pub const ALL: [Mistake; 2] = [Mistake::SkipFlush, Mistake::SkipChecksum];
 }
 
-/// Looks for a seed that finds the mistake; gives it with what was said.
+/// Searches for a seed that detects the error; returns it with the failure message.
 pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
     store::canary::believe_everything(mistake == Mistake::SkipChecksum);
     let found = (1..=seeds).find_map(|seed| {

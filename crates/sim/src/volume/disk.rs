@@ -1,4 +1,4 @@
-//! The simulated disk: what is durable, what is written but not flushed, and every way to fail.
+//! The simulated disk: durable data, unflushed writes, and every kind of failure.
 
 use super::canary::Mistake;
 use super::params::{Faults, Params};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use store::{HEAD_BYTES, Io, IoDone, IoId};
 
-/// Power that fails tears blocks in pieces of this size, bytes.
+/// Unit of torn writes at a power failure, bytes.
 const SECTOR: usize = 512;
 
 /// The disk.
@@ -19,11 +19,11 @@ pub(super) struct Disk {
     volatile: Vec<(u64, Vec<Block>)>,
     faults: Faults,
     mistake: Option<Mistake>,
-    /// Everything fails from now on, until the next life.
+    /// Whether all operations fail until the next restart.
     dead: bool,
-    /// How often something went wrong.
+    /// Number of faults.
     pub(super) count: u64,
-    /// Something acknowledged may have been lost or spoilt.
+    /// Whether acknowledged data may be lost or corrupted.
     pub(super) spoilt: bool,
 }
 
@@ -42,12 +42,12 @@ impl Disk {
         }
     }
 
-    /// Writes without fail, for the making of the volume.
+    /// Writes without faults, for formatting the volume.
     pub(super) fn plant(&mut self, at: u64, blocks: Vec<Block>) {
         self.durable.extend((at..).zip(blocks));
     }
 
-    /// What a check of the disk reads.
+    /// Reads a block for a check of the disk.
     pub(super) fn look(&self, at: u64) -> Block {
         let volatile =
             self.volatile.iter().rev().find_map(|(first, blocks)| {
@@ -62,7 +62,7 @@ impl Disk {
         (0..blocks).flat_map(|at| self.look(at).to_vec()).collect()
     }
 
-    /// No more faults: what is there is to be checked.
+    /// Disables faults, for a check of the contents.
     pub(super) fn calm(&mut self) {
         self.faults = Faults::default();
     }
@@ -73,7 +73,7 @@ impl Disk {
         strikes
     }
 
-    /// Does one operation.
+    /// Performs one operation.
     pub(super) fn perform(&mut self, rng: &mut rng::Rng, io: Io) -> (IoId, IoDone) {
         if self.strikes(rng, self.faults.rot) {
             self.rot(rng);
@@ -109,7 +109,7 @@ impl Disk {
     ) -> Result<(), Error> {
         assert!(at + blocks.len() as u64 <= self.blocks, "within the disk");
         if self.fails(rng) {
-            // Nobody knows what of it is there.
+            // It is unknown which of the blocks were written.
             self.volatile.push((at, blocks));
             return Err(Error::Io);
         }
@@ -130,7 +130,7 @@ impl Disk {
 
     fn flush(&mut self, rng: &mut rng::Rng) -> Result<(), Error> {
         if self.fails(rng) {
-            // What was not flushed is gone, and a second flush would say that all is well.
+            // Unflushed writes are gone, and a second flush would report success.
             for write in mem::take(&mut self.volatile) {
                 if rng.bool() {
                     self.volatile.push(write);
@@ -150,12 +150,12 @@ impl Disk {
         Ok(())
     }
 
-    /// There is more of it.
+    /// Enlarges the disk.
     pub(super) fn grow(&mut self, blocks: u64) {
         self.blocks = self.blocks.max(blocks);
     }
 
-    /// Somebody has looked after the disk: not everything fails any more.
+    /// Ends a permanent failure of the disk.
     pub(super) fn revive(&mut self) {
         self.dead = false;
     }
@@ -166,7 +166,7 @@ impl Disk {
         fails
     }
 
-    /// A bit of something durable changes.
+    /// Flips a bit of durable data.
     fn rot(&mut self, rng: &mut rng::Rng) {
         let nth = rng.usize(0..self.durable.len().max(1));
         if let Some((_, block)) = self.durable.iter_mut().nth(nth) {
@@ -176,8 +176,8 @@ impl Disk {
         }
     }
 
-    /// Power fails: of what was not flushed any part may be there, sector by sector, and of what
-    /// was under way too.
+    /// Simulates a power failure: any part of the unflushed writes and of those in flight may
+    /// survive, sector by sector.
     pub(super) fn crash(&mut self, rng: &mut rng::Rng, under_way: Vec<Io>) {
         let mut open = mem::take(&mut self.volatile);
         for io in under_way {
@@ -185,7 +185,7 @@ impl Disk {
                 open.push((at, blocks));
             }
         }
-        // Some crashes lose all, some nothing.
+        // Some crashes lose everything, some nothing.
         let survives = rng.u8(0..=4);
         rng.shuffle(&mut open);
         for (at, blocks) in open {

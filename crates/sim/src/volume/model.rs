@@ -1,4 +1,4 @@
-//! What should be in a volume.
+//! Expected contents of a volume.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -8,19 +8,19 @@ use store::{Change, Missing, Piece, Reader, Table};
 pub(super) const TREE: Table = Table(300);
 /// The table of raw objects.
 pub(super) const RAW: Table = Table(301);
-/// How many raw objects there are.
+/// Number of raw objects.
 pub(super) const OBJECTS: u64 = 4;
 
 /// The contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Model {
     tree: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Without zeros at the end, which a raw object does not know.
+    /// Without trailing zeros, which a raw object does not distinguish.
     raw: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Model {
-    /// Does what a transaction does. Raw objects begin at `base`.
+    /// Applies the changes of a transaction. Raw objects begin at `base`.
     pub(super) fn apply(&mut self, changes: &[Change], base: u64) {
         for change in changes {
             match change.clone() {
@@ -53,7 +53,7 @@ impl Model {
         self.raw.retain(|_, bytes| !bytes.is_empty());
     }
 
-    /// What a reader says: all of it, each key in several ways.
+    /// Reads everything from a reader, each key in several ways.
     pub(super) fn read(reader: &Reader<'_>, reach: u64, base: u64) -> Result<Model, Missing> {
         let mut model = Model::default();
         reader.scan(TREE, b"", &mut |key, value| {

@@ -1,69 +1,69 @@
-//! What a run draws from its seed.
+//! Parameters of a run, drawn from its seed.
 
 use super::canary::Mistake;
 use base::rng;
 use store::Geometry;
 
-/// Everything that is drawn.
+/// Parameters.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// Where it comes from.
+    /// The seed.
     pub seed: u64,
-    /// The volume.
+    /// Geometry of the volume.
     pub geometry: Geometry,
-    /// Blocks of its cache, and how many of them may be changed.
+    /// Blocks of its cache, and maximum number of dirty ones.
     pub cache: (usize, usize),
-    /// Most transactions between two crashes, and how many crashes.
+    /// Maximum number of transactions between two crashes.
     pub commits: u64,
-    /// How many lives the volume has.
+    /// Number of times the volume is opened.
     pub lives: u64,
-    /// Keys that are used.
+    /// Number of keys.
     pub keys: u8,
-    /// Largest value, bytes.
+    /// Maximum size of a value, bytes.
     pub value: usize,
-    /// How far raw objects reach, bytes, and where they begin.
+    /// Size of raw objects, bytes, and their first offset.
     pub raw: (u64, u64),
-    /// Snapshots are made and dropped.
+    /// Whether snapshots are created and dropped.
     pub snapshots: bool,
-    /// What the disk does wrong.
+    /// Faults of the disk.
     pub faults: Faults,
-    /// The volume grows now and then.
+    /// Whether the volume grows now and then.
     pub grows: bool,
-    /// It is rolled back to snapshots.
+    /// Whether it is rolled back to snapshots.
     pub rolls: bool,
-    /// A mistake that is planted.
+    /// The planted error, if any.
     pub mistake: Option<Mistake>,
 }
 
-/// What a disk does wrong, each one time in so many; zero: never.
+/// Faults of a disk, each with the inverse of its probability; zero: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// A read fails, once.
     pub read: u32,
-    /// A write or a flush fails, once, and from then on perhaps all.
+    /// A write or a flush fails, once or permanently.
     pub write: u32,
     /// A flush does nothing.
     pub lie: u32,
-    /// A bit of what is durable changes.
+    /// A durable bit flips.
     pub rot: u32,
     /// A write goes to another block, or a read comes from one.
     pub misdirect: u32,
 }
 
 impl Faults {
-    /// Whether the disk may lose or spoil what it had acknowledged.
+    /// Returns whether the disk may lose or corrupt acknowledged data.
     pub fn spoils(self) -> bool {
         self.lie + self.rot + self.misdirect > 0
     }
 }
 
 impl Params {
-    /// Draws everything.
+    /// Draws all parameters.
     pub fn draw(seed: u64) -> Params {
         let mut rng = rng::seeded(seed);
         let rng = &mut rng;
         let block = [512, 512, 1024, 4096][rng.usize(0..4)];
-        // Now and then a volume that is nearly too small for what it is to hold, or very large.
+        // Sometimes a volume that is nearly too small for its contents, or very large.
         let blocks = match rng.u8(0..16) {
             0 if block == 4096 => 1 << 26,
             0..5 => rng.u64(400..1200),

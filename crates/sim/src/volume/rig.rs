@@ -14,7 +14,7 @@ use store::{
     View,
 };
 
-/// A store that says nothing for so many operations of its disk has forgotten something.
+/// Maximum number of disk operations without an output; beyond it the store has lost a request.
 const PATIENCE: usize = 200_000;
 
 /// Everything of one run.
@@ -29,29 +29,30 @@ pub(super) struct Rig {
     now: u64,
     next: u64,
     model: Model,
-    /// The state after each transaction of this life, the first from the life before.
+    /// State after each transaction since the volume was opened; the first is that found then.
     history: Vec<Model>,
-    /// The states of all lives before, for disks that forget: what is found must be one of them.
+    /// States before that, for disks that lose data: the contents found must be one of them.
     ages: Vec<Model>,
-    /// Which of them is known to be durable.
+    /// Index of the last state known to be durable.
     durable: usize,
-    /// Who waits to hear that which state is durable.
+    /// Outstanding requests for durability, with the index of their state.
     waiting: BTreeMap<Ticket, usize>,
     snapshots: BTreeMap<Vec<u8>, Model>,
-    /// A snapshot that was being made or dropped when power failed may be there or not.
+    /// Snapshots whose creation or removal was interrupted by a power failure: either outcome is
+    /// possible.
     unsure: BTreeMap<Vec<u8>, Model>,
-    /// Whether the store is told that time passes.
+    /// Whether the store receives ticks.
     ticks: bool,
-    /// Blocks of the volume, as was acknowledged and as was asked for.
+    /// Blocks of the volume: acknowledged, and requested.
     size: (u64, u64),
     outcome: Outcome,
 }
 
-/// Why a life ended early.
+/// Reason for an early end of a life.
 enum End {
     /// The store has stopped writing, because the disk failed.
     Broken,
-    /// Something cannot be read.
+    /// Some data cannot be read.
     Damaged,
 }
 
@@ -104,7 +105,7 @@ impl Rig {
         self.outcome
     }
 
-    /// The last life is closed in order, and the disk is checked.
+    /// Closes the volume at the end, and checks the disk.
     fn end(&mut self) {
         self.disk.calm();
         if self.disk.spoilt || !self.open() || !self.compare() {
@@ -117,9 +118,9 @@ impl Rig {
         assert_eq!(checked.snapshots as usize, self.snapshots.len());
     }
 
-    // Life and death.
+    // Opening and closing.
 
-    /// Opens the volume. `false`: it cannot be, because the disk is spoilt.
+    /// Opens the volume. Returns false if that is impossible because the disk is corrupted.
     fn open(&mut self) -> bool {
         let config = Config {
             cache: self.params.cache.0,
@@ -147,7 +148,7 @@ impl Rig {
                 // The same read may succeed the next time.
                 Err(Error::DiskFailed) => self.disk.revive(),
                 Err(Error::Damaged | Error::NotAVolume) if self.disk.spoilt => return false,
-                // A read from elsewhere is as good as a damaged one, until it is done again.
+                // A misdirected read looks like damage, until it is repeated.
                 Err(Error::Damaged) if self.params.faults.misdirect > 0 => {}
                 Err(error) => panic!("a good volume cannot be opened: {error}"),
             }
@@ -169,8 +170,8 @@ impl Rig {
         self.waiting.clear();
     }
 
-    /// Compares what is there with what may be there; it is the beginning of a new life. `false`:
-    /// something cannot be read, because the disk is spoilt.
+    /// Compares the contents with the possible states, at the beginning of a life. Returns false if
+    /// some data cannot be read because the disk is corrupted.
     fn compare(&mut self) -> bool {
         let found = match self.look(View::Present) {
             Ok(found) => found,
@@ -194,7 +195,7 @@ impl Rig {
         self.compare_snapshots()
     }
 
-    /// A volume that was to grow has its old size or the new one.
+    /// Checks the size: after an interrupted growth, the old size or the new one.
     fn compare_size(&mut self) {
         let blocks = self.store.as_ref().expect("it is open").layout().blocks;
         let (known, asked) = self.size;
@@ -258,7 +259,7 @@ impl Rig {
         check::check(&mut read, &self.disk.head(), &mut Nobody).expect("it has a superblock")
     }
 
-    // The disk's answers.
+    // Completions of the disk.
 
     fn sort_out(&mut self) {
         for output in mem::take(&mut self.out) {
@@ -273,7 +274,7 @@ impl Rig {
         }
     }
 
-    /// One operation of the disk ends, whichever; or time passes.
+    /// Completes a random disk operation, or advances time.
     fn progress(&mut self) {
         self.now += self.rng.u64(0..100_000_000);
         let now = Instant(self.now);
@@ -309,8 +310,8 @@ impl Rig {
         Ticket(self.next)
     }
 
-    /// Brings what is missing. Who fetches more and more for one plan uses one ticket, so that
-    /// all of it stays in memory.
+    /// Fetches missing pages. Repeated fetches for one plan use one ticket, so that all pages stay
+    /// cached.
     fn fetch(&mut self, ticket: Ticket, missing: Missing) -> Result<(), Error> {
         let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
         store.fetch(now, ticket, missing, &mut self.out);
@@ -334,9 +335,9 @@ impl Rig {
         }
     }
 
-    // What the users do.
+    // Actions of users.
 
-    /// One thing that somebody does.
+    /// Performs one random action.
     fn act(&mut self) -> Result<(), End> {
         if self.params.grows && self.rng.u8(0..30) == 0 {
             self.grow()?;
@@ -402,7 +403,7 @@ impl Rig {
         }
     }
 
-    /// Commits; the model is told the same in its own words.
+    /// Commits `changes`; `told` are the equivalent changes of the model.
     fn commit(&mut self, changes: &[Change], told: &[Change]) -> Result<(), End> {
         let ticket = self.ticket();
         let soon = self.rng.u8(0..3) > 0;
@@ -431,7 +432,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Large data goes straight to the disk and is attached.
+    /// Writes large data directly to the disk and attaches it.
     fn place(&mut self) -> Result<(), End> {
         let block = self.params.geometry.block;
         let count = self.rng.usize(1..20);
@@ -477,7 +478,7 @@ impl Rig {
         Ok(())
     }
 
-    /// The disk becomes larger, and then the volume; sometimes nobody waits for that.
+    /// Enlarges the disk, and then the volume; sometimes without waiting for the result.
     fn grow(&mut self) -> Result<(), End> {
         let (ticket, more) = (self.ticket(), [40, 200, 3000][self.rng.usize(0..3)]);
         let (known, asked) = self.size;
@@ -507,8 +508,8 @@ impl Rig {
         Ok(())
     }
 
-    /// The volume is closed, and the state of a snapshot becomes the present one; sometimes power
-    /// fails meanwhile.
+    /// Closes the volume, and makes the state of a snapshot the present one; sometimes power fails
+    /// meanwhile.
     fn roll_back(&mut self) -> Result<(), End> {
         let nth = self.rng.usize(0..self.snapshots.len());
         let (name, target) = self.snapshots.iter().nth(nth).expect("there are so many");
@@ -523,8 +524,8 @@ impl Rig {
         };
         let plan = rollback::plan(&mut read, &disk.head(), &name);
         let plan = plan.map_err(|error| self.end_of(error))?;
-        // As the command does it: what dropped snapshots had is not freed before, which would
-        // change the volume that was planned for.
+        // As in the command: space of dropped snapshots is not freed before, which would change the
+        // planned volume.
         self.ticks = false;
         let is_open = self.open();
         self.ticks = true;
@@ -572,7 +573,7 @@ impl Rig {
         });
         match result {
             Ok(()) => {
-                // What is kept is durable, and so is everything before it.
+                // A snapshot is durable, and so is everything before it.
                 self.durable = self.durable.max(self.history.len() - 1);
                 let model = self.unsure.remove(&name).expect("just put there");
                 self.snapshots.insert(name, model);

@@ -1,4 +1,4 @@
-//! What an operation on the disk does, and what goes wrong with it.
+//! Effects of disk operations, and their faults.
 
 use super::Scene;
 use crate::disk;
@@ -6,7 +6,7 @@ use base::op::{Done, Op, PathDone, PathOp};
 use base::{Buf, Error, Stat};
 
 impl Scene {
-    /// Performs an operation on the disk, or something like it.
+    /// Performs a disk operation, or a fault.
     pub(super) fn take_effect(&mut self, op: &Op, found: Option<Option<Stat>>) -> Done {
         if let Some(done) = self.volume_fault(op).or_else(|| self.volume_effect(op)) {
             return done;
@@ -43,7 +43,7 @@ impl Scene {
         }
     }
 
-    /// Notes an error that the node is given without a fault of its own.
+    /// Records an injected error.
     pub(super) fn inject(&mut self, error: Error) -> Error {
         self.totals.faults += 1;
         self.injected.push((self.now, error));
@@ -51,7 +51,7 @@ impl Scene {
         error
     }
 
-    /// How much of a write is done, and what is said of it.
+    /// Draws the number of bytes of a write that are performed, and the error.
     fn write_fault(&mut self, length: usize) -> (usize, Option<Error>) {
         let part = self.rng.usize(..=length);
         if self.chance(self.params.faults.write_error) {
@@ -61,7 +61,8 @@ impl Scene {
         if self.chance(self.params.faults.no_space) {
             let error = self.inject(Error::NoSpace);
             self.torn.push((self.now, part));
-            // A disk that fills up takes what fits, and says so; then it takes nothing.
+            // A disk that fills up accepts what fits, with a short count; afterwards it accepts
+            // nothing.
             return if part > 0 { (part, None) } else { (0, Some(error)) };
         }
         if part > 0 && self.chance(self.params.faults.short_write) {
@@ -72,7 +73,8 @@ impl Scene {
         (length, None)
     }
 
-    /// `found`: what a conditional change found when it began.
+    /// Performs a path operation or a fault; `found` is the entry of a conditional change at its
+    /// beginning.
     fn path(&mut self, op: &PathOp, found: Option<Option<Stat>>) -> Result<PathDone, Error> {
         let changes = disk::changes(op);
         if self.params.needs_names && matches!(op, PathOp::CreateUnnamed { .. }) {
@@ -103,7 +105,7 @@ impl Scene {
         }
     }
 
-    /// Fails before anything is done; a walk may have come some way.
+    /// Fails before any effect; a walk may have passed some names.
     fn fail_path(&mut self, op: &PathOp, error: Error) -> Result<PathDone, Error> {
         let PathOp::Walk { root, from, names } = op else { return Err(error) };
         let part = self.rng.usize(..names.len());

@@ -1,4 +1,4 @@
-//! The simulated network: connections as pairs of byte streams, torn anywhere, slow, reset.
+//! The simulated network: connections as pairs of byte streams, split anywhere, slow, reset.
 
 pub(super) mod hosts;
 
@@ -9,46 +9,46 @@ use hosts::{Host, host_of};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How much a receive without a buffer of its own gives at most, bytes.
+/// Maximum number of bytes of a receive without a buffer of its own.
 const RECEIVE: usize = 64 << 10;
 
-/// Who is at the other end of a connection within this world.
+/// Client number of a connection within this world.
 const NOBODY: usize = usize::MAX;
 
 /// One connection.
 #[derive(Debug)]
 pub struct Link {
     client: usize,
-    /// The other end, if that is no client but another socket of this world's.
+    /// The other end, if it is not a client but another socket of this world.
     peer: Option<Socket>,
-    /// The number of the listener that was connected to.
+    /// Number of the listener.
     port: usize,
-    /// Whose it is, once somebody has it.
+    /// Its host, once accepted.
     host: Host,
-    /// The node has accepted it.
+    /// Whether the node has accepted it.
     accepted: bool,
-    /// The node has given it back.
+    /// Whether the node has closed it.
     closed: bool,
-    /// Arrived and not yet received.
+    /// Bytes arrived and not yet received.
     inbox: VecDeque<u8>,
-    /// The client's end of the stream has arrived.
+    /// Whether the client's end of stream has arrived.
     fin: bool,
-    /// It was reset.
+    /// Whether it was reset.
     reset: bool,
-    /// The node has ended it.
+    /// Whether the node has aborted it.
     hung_up: bool,
-    /// The node has said that it will send no more.
+    /// Whether the node has shut down sending.
     finished: bool,
     receiving: Option<(OpId, ReceiveBuf)>,
     sending: Option<Sending>,
-    /// Sent by the node and not yet read by the client.
+    /// Bytes sent by the node and not yet read by the client.
     outstanding: usize,
-    /// Arrived at a client that does not read.
+    /// Bytes arrived at a client that does not read.
     unread: Vec<u8>,
     stalled: bool,
-    /// The end is to be told when the client reads again.
+    /// Whether the end is to be reported when the client reads again.
     over_due: bool,
-    /// The client knows that it has ended.
+    /// Whether the client was notified of the end.
     over_told: bool,
     last_to_node: Instant,
     last_to_client: Instant,
@@ -67,15 +67,15 @@ struct Port {
     closed: bool,
 }
 
-/// All of it.
+/// The whole network.
 #[derive(Debug, Default)]
 pub(super) struct Net {
     ports: Vec<Port>,
     links: BTreeMap<Socket, Link>,
     next: u32,
-    /// The connection of each client.
+    /// Connection of each client.
     pub(super) clients: Vec<Option<Socket>>,
-    /// Listeners that nothing reaches at present, and what is on its way there or from there.
+    /// Partitioned listeners, and events in flight to or from them.
     cuts: BTreeMap<usize, VecDeque<Happening>>,
 }
 
@@ -89,7 +89,7 @@ impl Net {
         self.links.iter().filter(|(_, link)| !link.closed).map(|(socket, _)| *socket).collect()
     }
 
-    /// Connections whose client reads no more, and does not know that they have ended.
+    /// Returns the remaining connections, whose clients were not notified of their end.
     pub(super) fn untold(&self) -> Vec<Socket> {
         self.links.keys().copied().collect()
     }
@@ -113,27 +113,27 @@ impl Net {
         self.links.get(&socket).is_some_and(|link| link.over_due)
     }
 
-    /// Whether the client may learn of the end now, or only when it reads again.
+    /// Returns whether the client may be notified of the end now, instead of when it reads again.
     pub(super) fn may_tell_over(&mut self, socket: Socket) -> bool {
         let Some(link) = self.links.get_mut(&socket) else { return false };
         link.over_due = link.stalled;
         !link.stalled
     }
 
-    /// The client that is to be told of the end, if it does not know.
+    /// Returns the client to notify of the end, unless it was notified already.
     pub(super) fn tell_over(&mut self, socket: Socket) -> Option<usize> {
         let link = self.links.get_mut(&socket)?;
         let told = std::mem::replace(&mut link.over_told, true);
         (!told).then_some(link.client)
     }
 
-    /// The node gives the socket back; the client to be told that nothing is under way.
+    /// Closes the node's socket; returns the client to notify that nothing is in flight.
     pub(super) fn close(&mut self, socket: Socket) -> Option<usize> {
         self.links.get_mut(&socket)?.closed = true;
         self.forget(socket)
     }
 
-    /// Drops a connection that both sides are done with, and gives its client.
+    /// Removes a connection that both sides are done with; returns its client.
     pub(super) fn forget(&mut self, socket: Socket) -> Option<usize> {
         let link = self.links.get(&socket).filter(|link| link.closed && link.over_told)?;
         let client = link.client;
@@ -143,7 +143,7 @@ impl Net {
     }
 }
 
-/// The number of the listener of this world that has this address.
+/// Returns the number of the listener with this address.
 fn port_of(to: &Address) -> usize {
     match to {
         Address::Tcp(address) => usize::from(address.port()),
@@ -151,9 +151,9 @@ fn port_of(to: &Address) -> usize {
     }
 }
 
-/// What clients do.
+/// Operations of clients.
 impl Scene {
-    /// Connects; false if the client is turned away, and learns of it later.
+    /// Connects; returns false if the connection is refused, which the client learns later.
     pub(crate) fn connect(&mut self, client: usize, listener: Listener) -> bool {
         assert!(self.net.clients[client].is_none(), "client {client} is connected");
         let port = &mut self.net.ports[listener.0 as usize];
@@ -170,7 +170,8 @@ impl Scene {
         true
     }
 
-    /// A connection of a client's, or an end of one within this world, which a host may have.
+    /// Creates a connection of a client, or one end of a connection within this world, which may
+    /// belong to a host.
     fn new_link(&mut self, client: usize, peer: Option<Socket>, port: usize, host: Host) -> Socket {
         let socket = Socket(self.net.next + 1000);
         self.net.next += 1;
@@ -200,7 +201,7 @@ impl Scene {
         socket
     }
 
-    /// A client sends; torn into pieces that arrive in order.
+    /// Sends bytes of a client, split into pieces that arrive in order.
     pub(crate) fn client_sends(&mut self, client: usize, mut bytes: &[u8]) {
         let Some(socket) = self.net.clients[client] else { return };
         self.totals.bytes += bytes.len() as u64;
@@ -213,7 +214,7 @@ impl Scene {
         }
     }
 
-    /// A client will send no more.
+    /// Shuts down a client's sending.
     pub(crate) fn client_finishes(&mut self, client: usize) {
         if let Some(socket) = self.net.clients[client] {
             let at = self.arrival_at_node(socket);
@@ -221,7 +222,7 @@ impl Scene {
         }
     }
 
-    /// A client breaks the connection; it is told of the end at once.
+    /// Resets a client's connection; the client is notified of the end at once.
     pub(crate) fn client_resets(&mut self, client: usize) {
         if let Some(socket) = self.net.clients[client] {
             let at = self.arrival_at_node(socket);
@@ -230,8 +231,7 @@ impl Scene {
         }
     }
 
-    /// A client gives a connection up, whatever becomes of it: it is told nothing more, and may
-    /// connect anew.
+    /// Abandons a client's connection: it gets no further notifications, and may connect again.
     pub(crate) fn client_abandons(&mut self, client: usize) {
         let Some(socket) = self.net.clients[client].take() else { return };
         let link = self.net.links.get_mut(&socket).expect("it has one");
@@ -248,7 +248,7 @@ impl Scene {
         self.after(span, Happening::Wake(client));
     }
 
-    /// When something that is sent now arrives at the node: not before what was sent earlier.
+    /// Returns the arrival time of data sent to the node now, after all earlier data.
     fn arrival_at_node(&mut self, socket: Socket) -> Instant {
         let span = self.net_span();
         let at = self.now + span;
@@ -265,7 +265,7 @@ impl Scene {
         link.last_to_client
     }
 
-    /// Bytes reach the client, which may be too slow to read them now.
+    /// Delivers bytes to the client, which may be too slow to read them now.
     pub(super) fn take_delivery(
         &mut self,
         socket: Socket,
@@ -298,7 +298,7 @@ impl Scene {
         Some((client, bytes))
     }
 
-    /// The client reads again; gives what has come meanwhile.
+    /// Makes the client read again; returns the bytes received meanwhile.
     pub(super) fn unstall(&mut self, socket: Socket) -> Vec<u8> {
         let Some(link) = self.net.links.get_mut(&socket) else { return Vec::new() };
         link.stalled = false;
@@ -306,9 +306,9 @@ impl Scene {
     }
 }
 
-/// What reaches the node's host.
+/// Arrivals at the node's host.
 impl Scene {
-    /// Bytes arrive; true if the connection was reset instead.
+    /// Adds arriving bytes; returns true if the connection was reset instead.
     pub(super) fn arrive(&mut self, socket: Socket, bytes: &[u8]) -> bool {
         let reset = self.chance(self.params.faults.reset);
         let Some(link) = self.net.links.get_mut(&socket).filter(|link| !link.reset) else {
@@ -347,7 +347,7 @@ impl Scene {
     }
 }
 
-/// What the node does.
+/// Operations of the node.
 impl Scene {
     pub(super) fn accept(&mut self, id: OpId, listener: Listener, max: usize) {
         let port = &mut self.net.ports[listener.0 as usize];
@@ -358,7 +358,7 @@ impl Scene {
         self.after(span, Happening::Accept(listener));
     }
 
-    /// Connects to a listener of this world, which has its number for its port.
+    /// Connects to a listener of this world, whose number is its port.
     pub(super) fn connect_out(&mut self, id: OpId, to: Address) {
         if let Some(Happening::Knock(id, to)) = self.pass(Happening::Knock(id, to)) {
             self.knock(id, &to);
@@ -385,7 +385,7 @@ impl Scene {
         self.after(span, Happening::Accept(listener));
     }
 
-    /// What one end of a connection within the world has sent reaches the other; true if the
+    /// Moves bytes from one end of a connection within the world to the other; returns true if the
     /// connection was reset instead. `None`: the other end is a client.
     pub(super) fn take_over(&mut self, socket: Socket, bytes: &[u8]) -> Option<bool> {
         let link = self.net.links.get_mut(&socket)?;
@@ -400,7 +400,7 @@ impl Scene {
         Some(reset)
     }
 
-    /// One end of a connection within the world is over: the other learns of it.
+    /// Notifies the other end of a connection within the world of this one's end.
     pub(super) fn tell_peer(&mut self, socket: Socket) -> bool {
         let Some(link) = self.net.links.get_mut(&socket) else { return false };
         let Some(peer) = link.peer else { return false };
@@ -412,7 +412,7 @@ impl Scene {
         true
     }
 
-    /// Who waits to be accepted is turned away.
+    /// Closes a listener; waiting connections are refused.
     pub(super) fn close_listener(&mut self, listener: Listener) {
         let port = &mut self.net.ports[listener.0 as usize];
         assert!(!port.closed, "{listener:?} is closed twice");
@@ -495,7 +495,7 @@ impl Scene {
         self.go_on_sending(socket);
     }
 
-    /// Puts on the way what fits; completes the send when all does.
+    /// Sends what fits the window; completes the send when everything fits.
     fn go_on_sending(&mut self, socket: Socket) {
         let window = self.params.window;
         loop {

@@ -1,7 +1,7 @@
-//! Files of volumes: whole blocks in and out.
+//! Files of volumes: I/O in whole blocks.
 //!
-//! A write takes effect at one moment, like everything on the disk; the file grows with it. What
-//! was neither written as durable nor flushed may be gone, sector by sector, when the power fails.
+//! A write takes effect at one moment, like every disk operation; the file grows with it. Writes
+//! neither durable nor flushed may be lost, sector by sector, at a power failure.
 
 use super::{Host, Scene, World, host_of};
 use crate::disk::Sparse;
@@ -10,18 +10,18 @@ use base::{Block, Error};
 use std::collections::BTreeMap;
 use std::mem;
 
-/// The numbers of these files begin here, far behind those of the disk's.
+/// First number of these files, far beyond those of the disk.
 const FIRST: u32 = 1 << 30;
 
-/// Power that fails tears blocks in pieces of this size, bytes.
+/// Unit of torn writes at a power failure, bytes.
 const SECTOR: usize = 512;
 
 /// One volume.
 #[derive(Debug)]
 struct Volume {
-    /// What is read.
+    /// Visible contents.
     contents: Sparse,
-    /// Of each block that is not durable, by its offset: what a power failure may bring back.
+    /// Old contents of each block that is not durable, by offset: a power failure may restore them.
     before: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -30,12 +30,12 @@ struct Volume {
 pub(super) struct Volumes {
     all: BTreeMap<File, Volume>,
     closed: Vec<File>,
-    /// They say that something is durable when it is not: a mistake that is planted.
+    /// Whether they acknowledge durability too early, a planted error.
     lie: bool,
 }
 
 impl World {
-    /// Makes the file of a volume with these contents, and opens it. It may stay open at the end.
+    /// Creates and opens the file of a volume with these contents. It may stay open at the end.
     pub fn add_volume(&mut self, contents: Sparse) -> File {
         let volumes = &mut self.scene.volumes;
         let file = File(FIRST + u32::try_from(volumes.all.len()).expect("few volumes"));
@@ -43,23 +43,23 @@ impl World {
         file
     }
 
-    /// Performs an operation on a volume at once and without fail, for the stage.
+    /// Performs an operation on a volume immediately and without faults, for setup.
     ///
     /// # Panics
-    /// If it is not about a volume.
+    /// If it is not an operation on a volume.
     pub fn perform(&mut self, op: &Op) -> Done {
         self.scene.volume_effect(op).expect("it is about a volume")
     }
 
-    /// What is in the file of a volume, also when it has been closed.
+    /// Returns the contents of a volume's file, even if it is closed.
     ///
     /// # Panics
-    /// If this is no volume.
+    /// If this is not a volume.
     pub fn volume(&self, file: File) -> &Sparse {
         &self.scene.volumes.all.get(&file).expect("it was made by `add_volume`").contents
     }
 
-    /// Puts other contents into the file of a volume, all of them durable.
+    /// Replaces the contents of a volume's file; all of it is durable.
     pub fn replace_volume(&mut self, file: File, contents: Sparse) {
         let volume = Volume { contents, before: BTreeMap::new() };
         self.scene.volumes.all.insert(file, volume);
@@ -67,12 +67,12 @@ impl World {
 }
 
 impl Volumes {
-    /// Whether this is the file of a volume, and open.
+    /// Returns whether this is the open file of a volume.
     pub(super) fn is_open(&self, file: File) -> bool {
         self.all.contains_key(&file) && !self.closed.contains(&file)
     }
 
-    /// Gives the file back; whether it is one of a volume.
+    /// Closes the file; returns whether it belongs to a volume.
     pub(super) fn close(&mut self, file: File) -> bool {
         let open = self.is_open(file);
         if open {
@@ -94,7 +94,7 @@ impl Volume {
     }
 }
 
-/// What is there, with zeros behind the end.
+/// Returns the present contents, with zeros beyond the end.
 fn old(contents: &Sparse, offset: u64, count: usize) -> Vec<u8> {
     let mut bytes = contents.read(offset, count);
     bytes.resize(count, 0);
@@ -102,13 +102,13 @@ fn old(contents: &Sparse, offset: u64, count: usize) -> Vec<u8> {
 }
 
 impl Scene {
-    /// From now on volumes say that something is durable when it is not.
+    /// Makes volumes acknowledge durability too early from now on.
     pub fn let_volumes_lie(&mut self) {
         self.volumes.lie = true;
     }
 
-    /// The power of a process's machine fails: it dies, and of what is not durable on its volume,
-    /// or is under way there, any part is there.
+    /// Simulates a power failure of a process's machine: the process ends, and any part of the
+    /// writes on its volume that are not durable, or in flight, survives.
     pub fn fail_power(&mut self, host: Host, listeners: &[Listener], volume: File) {
         for (id, pending) in &mut self.pending {
             if let Op::WriteBlocks { durable, .. } = &mut pending.op
@@ -119,7 +119,7 @@ impl Scene {
         }
         self.kill(host, &[], listeners);
         let volume = self.volumes.all.get_mut(&volume).expect("a volume of this world");
-        // Some failures lose all, some nothing.
+        // Some failures lose everything, some nothing.
         let survives = self.rng.u8(0..=4);
         for (offset, old) in mem::take(&mut volume.before) {
             for (at, sector) in (offset..).step_by(SECTOR).zip(old.chunks(SECTOR)) {
@@ -130,7 +130,7 @@ impl Scene {
         }
     }
 
-    /// What goes wrong with an operation on a volume; `None`: nothing, or it is not about one.
+    /// Draws a fault of an operation on a volume; `None`: no fault, or another operation.
     pub(super) fn volume_fault(&mut self, op: &Op) -> Option<Done> {
         let (file, chance) = match op {
             Op::ReadBlocks { file, .. } => (file, self.params.faults.read_error),
@@ -146,7 +146,7 @@ impl Scene {
         Some(match op {
             Op::ReadBlocks { .. } => Done::Blocks(Err(error)),
             Op::WriteBlocks { offset, blocks, .. } => {
-                // Nobody knows what of it is there.
+                // It is unknown which of the blocks were written.
                 let some = self.rng.usize(..=blocks.len());
                 for (at, block) in (0..).zip(&blocks[..some]) {
                     volume.write(offset + at * block.len() as u64, block, false);
@@ -154,7 +154,7 @@ impl Scene {
                 Done::Stored(Err(error))
             }
             _sync => {
-                // What was not flushed may be gone, and a second flush would say that all is well.
+                // Unflushed writes may be lost, and a second flush would report success.
                 for (offset, old) in mem::take(&mut volume.before) {
                     if self.rng.bool() {
                         volume.contents.write(offset, &old);
@@ -165,7 +165,7 @@ impl Scene {
         })
     }
 
-    /// Performs an operation on a volume; `None`: it is not about one.
+    /// Performs an operation on a volume; `None` for other operations.
     pub(super) fn volume_effect(&mut self, op: &Op) -> Option<Done> {
         let (Op::ReadBlocks { file, .. } | Op::WriteBlocks { file, .. } | Op::Sync { file, .. }) =
             op
@@ -202,7 +202,7 @@ fn read(from: &Sparse, offset: u64, count: usize, size: usize) -> Result<Vec<Blo
     Ok(bytes.chunks(size).map(|bytes| Block::from_bytes(bytes, size)).collect())
 }
 
-/// Panics if blocks are asked for or written in a way that no disk takes.
+/// Panics if blocks are read or written in a way that no disk accepts.
 pub(super) fn expect_well_formed(op: &Op) {
     let (offset, count, size) = match op {
         Op::ReadBlocks { offset, count, size, .. } => (*offset, *count as usize, *size as usize),

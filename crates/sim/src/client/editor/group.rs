@@ -1,66 +1,66 @@
-//! The edits of one file that overlap in time, by all its editors, and the judge of them.
+//! Concurrent edits of one file by all its editors, and their checker.
 
 use super::{Call, Edit, Fate, Instant, Io, serial};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-/// Most edits in one group: the oracle tries all orders.
+/// Maximum number of edits in one group: the oracle tries all orders.
 const EDITS_MAX: usize = 7;
-/// Most edits that one editor pipelines.
+/// Maximum number of edits that one editor pipelines.
 const BURST_MAX: usize = 3;
-/// Above this size a group begins with the file being emptied, bytes; in messages.
+/// Size in messages above which a group begins by truncating the file.
 const SIZE_MAX: usize = 6;
-/// Sizes of data, bytes: from what fits the end of a block to what a volume does not write to its
-/// journal (64 KiB).
+/// Sizes of data, bytes: from the remainder of a block to more than a volume writes to its journal
+/// (64 KiB).
 const SIZES: [(usize, usize); 5] = [(1, 16), (1, 600), (1, 5_000), (1, 60_000), (66_000, 110_000)];
-/// How long to wait for a server in trouble.
+/// Delay before using a server in trouble again.
 const SETTLING: Duration = Duration::from_secs(3);
 
 /// Next step of an editor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// To pipeline so many edits.
+    /// Pipeline this number of edits.
     Edit(usize),
-    /// To read the file back.
+    /// Read the file back.
     Read,
-    /// To wait until it is woken.
+    /// Wait for a wake-up.
     Wait,
-    /// To leave: there are no more groups.
+    /// Leave: there are no more groups.
     Over,
 }
 
-/// One group after the other.
+/// Consecutive groups of edits.
 #[derive(Debug)]
 pub struct Group {
-    /// The contents when the group began.
+    /// Contents at the beginning of the group.
     before: Vec<u8>,
     calls: Vec<Call>,
-    /// Edits without a reply.
+    /// Outstanding edits.
     outstanding: usize,
     /// Edits that the group may still begin.
     to_begin: usize,
-    /// Groups to come, this one included.
+    /// Remaining groups, including this one.
     left: u32,
     /// The editor that reads the file back.
     reader: Option<usize>,
-    /// Editors, by their numbers as clients.
+    /// Editors, by client number.
     members: Vec<usize>,
-    /// Decides the bytes of the next write: neighbouring writes differ.
+    /// Seed of the next write's bytes: consecutive writes differ.
     salt: u8,
-    /// The state of the server that has the file, if that is another one than the clients'.
+    /// State of the file's server, if it is not the clients' own.
     server: Option<Box<dyn Server>>,
 }
 
-/// The server that has the file, when the clients speak to another one.
+/// The file's server, when the clients are connected to another one.
 pub trait Server: fmt::Debug {
-    /// Whether clients may connect.
+    /// Returns whether clients may connect.
     fn is_open(&self) -> bool;
-    /// Whether requests made since may have failed, or may still take effect.
+    /// Returns whether requests made since may have failed, or may still take effect.
     fn is_troubled(&self, since: Instant) -> bool;
 }
 
 impl Group {
-    /// So many groups of edits of an empty file.
+    /// Returns this number of groups of edits of an empty file.
     pub fn new(left: u32) -> Group {
         Group {
             before: Vec::new(),
@@ -75,41 +75,41 @@ impl Group {
         }
     }
 
-    /// The same for a file of a server that may be in trouble.
+    /// Returns groups for a file of a server that may be in trouble.
     pub fn on_server(left: u32, server: Box<dyn Server>) -> Group {
         Group { server: Some(server), ..Group::new(left) }
     }
 
-    /// Whether clients may connect.
+    /// Returns whether clients may connect.
     pub fn is_open(&self) -> bool {
         self.server.as_ref().is_none_or(|server| server.is_open())
     }
 
-    /// Whether an error is accepted for a request that was made at `since`.
+    /// Returns whether an error is accepted for a request made at `since`.
     pub fn is_excused(&self, io: &Io<'_>, since: Instant) -> bool {
         let troubled = self.server.as_ref().is_some_and(|server| server.is_troubled(since));
         troubled || io.was_injected(since, None)
     }
 
-    /// Whether requests of unknown fate may take effect later.
+    /// Returns whether requests with an unknown outcome may still take effect.
     fn is_unsettled(&self, now: Instant) -> bool {
         let unknown = self.calls.iter().any(|call| call.fate != Fate::Done);
         unknown && self.server.as_ref().is_some_and(|server| server.is_troubled(now))
     }
 
-    /// Whether all groups are over.
+    /// Returns whether all groups are done.
     pub fn is_over(&self) -> bool {
         self.left == 0
     }
 
-    /// An editor that is woken when there is something to do.
+    /// Adds an editor to wake up when there is work.
     pub fn join(&mut self, member: usize) {
         if !self.members.contains(&member) {
             self.members.push(member);
         }
     }
 
-    /// Gives an editor that has nothing outstanding its turn.
+    /// Gives an editor without outstanding requests its turn.
     pub fn take_turn(&mut self, io: &mut Io<'_>) -> Turn {
         if self.left == 0 {
             return Turn::Over;
@@ -131,7 +131,7 @@ impl Group {
         Turn::Read
     }
 
-    /// Draws an edit with at most so many bytes of data.
+    /// Draws an edit with at most this many bytes of data.
     pub fn draw(&mut self, io: &mut Io<'_>, payload_max: usize) -> Edit {
         if self.before.len() > SIZE_MAX * payload_max && self.calls.is_empty() {
             return Edit::Resize(0);
@@ -156,7 +156,7 @@ impl Group {
         (0..count).map(|at| self.salt ^ (at >> 4) as u8).collect()
     }
 
-    /// An edit has ended; `None`: it is of no interest, a read that has returned nothing.
+    /// Records the end of an edit; `None` for a read without a result, which is not checked.
     pub fn end(&mut self, io: &mut Io<'_>, call: Option<Call>) {
         self.outstanding -= 1;
         self.calls.extend(call);
@@ -165,16 +165,16 @@ impl Group {
         }
     }
 
-    /// The editor that read the file back has lost its connection.
+    /// Records that the reading editor has lost its connection.
     pub fn stop_reading(&mut self, io: &mut Io<'_>) {
         self.reader = None;
         self.wake_all(io);
     }
 
-    /// Compares what was read back with every order of the group, and begins the next one.
+    /// Compares the file as read back with every order of the group, and begins the next one.
     ///
     /// # Panics
-    /// If there is no order.
+    /// If no order explains it.
     pub fn judge(&mut self, io: &mut Io<'_>, after: Vec<u8>) {
         self.judge_last(&after);
         (self.before, self.reader) = (after, None);
@@ -183,10 +183,10 @@ impl Group {
         self.wake_all(io);
     }
 
-    /// Compares contents with every order of what was done since the last group.
+    /// Compares contents with every order of the edits since the last group.
     ///
     /// # Panics
-    /// If there is no order.
+    /// If no order explains it.
     pub fn judge_last(&mut self, after: &[u8]) {
         let calls = std::mem::take(&mut self.calls);
         let found = serial::explain(&self.before, &calls, after);
@@ -202,7 +202,7 @@ impl Group {
     }
 }
 
-/// Failure message of a group.
+/// Returns the failure message of a group.
 fn complaint(before: &[u8], calls: &[Call], after: &[u8]) -> String {
     let (from, to) = (before.len(), after.len());
     let mut text = format!("no serial order of edits leads from {from} to {to} bytes:");

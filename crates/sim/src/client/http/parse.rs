@@ -1,4 +1,4 @@
-//! Taking responses off the stream, as simply as it can be done.
+//! Minimal parser of responses.
 
 /// A whole response.
 #[derive(Debug)]
@@ -9,13 +9,13 @@ pub(super) struct Response {
 }
 
 impl Response {
-    /// The value of a header field, by its name in small letters.
+    /// Returns the value of a header field, by its lower-case name.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 }
 
-/// Takes the first response off the input, if it is whole.
+/// Takes the first response off the input, if it is complete.
 pub(super) fn take_response(input: &mut Vec<u8>, head_only: bool) -> Option<Response> {
     let end = input.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&input[..end - 4]).expect("heads are text");

@@ -1,7 +1,7 @@
-//! An HTTP client that changes one file under conditions, beside others that do the same.
+//! An HTTP client that changes one file conditionally, in competition with others.
 //!
-//! All racers keep one ledger: of those that change the file with one entity tag one succeeds, and
-//! a tag that was shown or told belongs to one content.
+//! All racers share one ledger: of the changes with one entity tag exactly one succeeds, and a tag
+//! identifies one content.
 
 use super::super::{Client, Io};
 use super::parse::{Response, take_response};
@@ -15,14 +15,14 @@ use std::time::Duration;
 /// State shared by all racers.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Contents by tag, as they were put or shown.
+    /// Contents by tag, as put or read.
     contents: BTreeMap<String, Vec<u8>>,
-    /// Tags with which the file was replaced or removed.
+    /// Tags whose file was replaced or removed.
     spent: BTreeMap<String, &'static str>,
     next: u64,
 }
 
-/// A request that is not answered.
+/// A pending request.
 #[derive(Clone, Debug)]
 enum Ask {
     Get,
@@ -30,16 +30,16 @@ enum Ask {
     Delete { tag: String },
 }
 
-/// State of the racer: the event it waits for.
+/// State of the racer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// To be woken and connect.
+    /// Waiting for a wake-up to connect.
     Away,
-    /// For the answer.
+    /// Waiting for the response.
     Working,
-    /// For the connection to be gone.
+    /// Waiting for the connection to close.
     Leaving,
-    /// For nothing.
+    /// Done.
     Done,
 }
 
@@ -56,7 +56,7 @@ pub struct Racer {
 }
 
 impl Racer {
-    /// A racer for `/race/f`, with so many rounds.
+    /// Returns a racer for `/race/f` with this number of rounds.
     pub fn new(listener: Listener, ledger: Rc<RefCell<Ledger>>, rounds: u32) -> Racer {
         let (phase, begun) = (Phase::Away, Instant(0));
         Racer { listener, ledger, phase, ask: None, input: Vec::new(), left: rounds, begun }
@@ -83,11 +83,11 @@ impl Racer {
         self.ask = Some(ask);
     }
 
-    /// The next round: changes what it has just seen.
+    /// Begins the next round: changes the content it has just read.
     fn change(&mut self, io: &mut Io<'_>, tag: Option<String>) {
         let number = self.ledger.borrow().next;
         self.ledger.borrow_mut().next += 1;
-        // Of one length, so that tags differ by more than that.
+        // All of one length, so that tags differ in more than the length.
         let data = format!("content {number:08}").into_bytes();
         let ask = match tag {
             Some(tag) if io.one_in(3) => Ask::Delete { tag },

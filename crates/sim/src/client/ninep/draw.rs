@@ -1,26 +1,26 @@
-//! Drawing the next request.
+//! Drawing of the next request.
 
 use super::keys::Key;
 use super::request::{Bytes, Request};
 use super::{FidState, HOME, Io, Ninep, contents};
 use base::{Access, Kind, SetStat, SetTime, Time};
 
-/// Most fids.
+/// Maximum number of fids.
 const FIDS_MAX: u32 = 24;
-/// Room for any entry of a directory, in either dialect.
+/// Size, bytes, that fits any entry of a directory, in either dialect.
 pub(super) const LIST_MIN: u32 = 350;
-/// How often another request is drawn when one gets into the way of those outstanding.
+/// Number of attempts to draw a request that does not conflict with outstanding ones.
 const ATTEMPTS: usize = 12;
 
-/// Names that files get: few, so that they meet.
+/// Names of files: few, so that requests meet.
 const NAMES: [&[u8]; 9] =
     [b"a", b"b", b"c", b"dd", b"e f", b"\xff\xfe", b"f.html", b"\xc3\xa4", &[b'L'; 255]];
-/// Names that no file can have.
+/// Invalid names.
 const WRONG: [&[u8]; 6] = [b"", b".", b"..", b"a/b", b"\0", &[b'M'; 256]];
 const ATTRS: [&[u8]; 3] = [b"user.one", b"user.two", b"user.three"];
 
 impl Ninep {
-    /// A request that gets into nobody's way, if one is found.
+    /// Draws a request without conflicts, if one is found.
     pub(super) fn draw(&self, io: &mut Io<'_>) -> Option<Request> {
         for _ in 0..ATTEMPTS {
             let kind = io.rng().u32(..100);
@@ -49,7 +49,7 @@ impl Ninep {
         (!fids.is_empty()).then(|| fids[io.rng().usize(..fids.len())])
     }
 
-    /// Nearly always a fid of a kind that makes sense.
+    /// Draws a fid, nearly always of a suitable kind.
     fn dir(&self, io: &mut Io<'_>) -> Option<u32> {
         let sloppy = io.one_in(30);
         let home = self.setup.inode;
@@ -59,7 +59,7 @@ impl Ninep {
         })
     }
 
-    /// Whether a file is the client's own: beneath its directory, or in none any more.
+    /// Returns whether a file is the client's own: beneath its directory, or unlinked.
     fn is_inside(&self, inode: u64, home: u64) -> bool {
         inode >= home
             && !self.setup.shared.1.iter().any(|(_, shared, _)| *shared == inode)
@@ -85,7 +85,7 @@ impl Ninep {
         list[io.rng().usize(..list.len())].to_vec()
     }
 
-    /// A name that is there, mostly.
+    /// Draws a name, mostly an existing one.
     fn there(&self, io: &mut Io<'_>, dir: u32) -> Vec<u8> {
         let names = self.fid_inode(dir).and_then(|inode| self.shadow.inode(inode));
         let names: Vec<Vec<u8>> = names
@@ -132,12 +132,12 @@ impl Ninep {
             at = next.and_then(|(name, at)| self.shadow.next(at, &name));
             names.push(name);
         }
-        // Nobody knows what the other clients have in the root.
+        // Other clients' entries in the root are unknown.
         let known = self.stays_known(fid, &names);
         known.then_some(Request::Walk { fid, newfid, names })
     }
 
-    /// How far beneath the root a directory is.
+    /// Returns the depth of a directory beneath the root.
     fn depth(&self, fid: u32) -> Option<usize> {
         let up = base::Name::new(b"..").expect("a name");
         let mut inode = self.fid_inode(fid)?;
@@ -190,7 +190,7 @@ impl Ninep {
         let dir = !self.setup.linux && io.one_in(3);
         let access = if dir { Access::READ } else { Self::access(io, self.setup.linux) };
         let exclusive = !self.setup.linux || io.rng().bool();
-        // 9P2000 leaves open what truncating a new file would mean.
+        // 9P2000 does not define the truncation of a new file.
         let access = Access { truncate: access.truncate && self.setup.linux, ..access };
         Some(Request::Create { fid, name, access, exclusive, mode, dir })
     }

@@ -1,4 +1,4 @@
-//! What a request should give: the rules of the session, then the shadow disk.
+//! Expected result of a request: the rules of the session, then the shadow disk.
 
 use super::judge::UNKNOWN;
 use super::request::Request;
@@ -7,10 +7,10 @@ use base::op::{File, PathDone, PathOp};
 use base::{Access, Error, Kind, Name, SetStat, Stat};
 use wire::ninep::IO_HEADER_SIZE;
 
-/// What a request gives, if all is well.
+/// Result of a successful request.
 #[derive(Debug)]
 pub(super) enum Seen {
-    /// Attributes of the files on the way; the shadow's handle, if the walk arrived.
+    /// Attributes of the files along the path; the shadow's handle, if the walk was complete.
     Walked(Vec<Stat>, Option<File>),
     /// The shadow's open file.
     Opened(File, Stat),
@@ -18,18 +18,18 @@ pub(super) enum Seen {
     Created(File, File, Stat),
     Stat(Stat),
     Bytes(Vec<u8>),
-    /// Nothing but success, or something judged elsewhere.
+    /// Success without a result, or a result checked elsewhere.
     Done,
 }
 
-/// One change that a request makes.
+/// One change made by a request.
 #[derive(Debug)]
 pub(super) enum Step {
     Path(PathOp),
     Write(File, u64, Vec<u8>),
 }
 
-/// The error for a name under which nothing can be made or found.
+/// Checks a name under which nothing can be created or found.
 fn special(name: &Name, error: Error) -> Result<(), Error> {
     if name.plain() { Ok(()) } else { Err(error) }
 }
@@ -39,7 +39,7 @@ impl Ninep {
         self.fids.get(&fid).ok_or(Error::Invalid)
     }
 
-    /// The file that a fid stands for: that of an attribute stands for none.
+    /// Returns the file of a fid; that of an attribute has none.
     fn handle(&self, fid: u32) -> Result<File, Error> {
         let fid = self.fid(fid)?;
         match fid.state {
@@ -66,7 +66,7 @@ impl Ninep {
         if self.fids.contains_key(&fid) { Err(Error::Invalid) } else { Ok(()) }
     }
 
-    /// The changes that a request makes, one after the other.
+    /// Returns the changes made by a request, in order.
     pub(super) fn steps(&self, request: &Request) -> Result<Vec<Step>, Error> {
         if let Request::Write { fid, offset, data } = request {
             let open = self.open_file(*fid).filter(|(_, access)| access.write);
@@ -122,7 +122,7 @@ impl Ninep {
         })
     }
 
-    /// What moves and removes.
+    /// Returns the steps of renames and removals.
     fn end_steps(&self, request: &Request) -> Result<Vec<PathOp>, Error> {
         let root = self.home;
         Ok(match request {
@@ -167,7 +167,8 @@ impl Ninep {
         })
     }
 
-    /// 9P2000 gives new files no more permissions than their directory has (open(5)).
+    /// Returns the mode of a new file: 9P2000 limits its permissions to those of its directory
+    /// (open(5)).
     fn made_mode(&self, dir: File, mode: u32, is_dir: bool) -> u32 {
         let above = self.shadow.attributes(self.shadow.inode_of(dir)).map_or(0, |stat| stat.mode);
         match (self.setup.linux, is_dir) {
@@ -242,7 +243,7 @@ impl Ninep {
         }
     }
 
-    /// A path operation on the shadow.
+    /// Performs a path operation on the shadow.
     fn path(&mut self, op: &PathOp) -> Result<Seen, Error> {
         Ok(match self.shadow.perform(UNKNOWN, op)? {
             PathDone::Opened(file, stat) => Seen::Opened(file, stat),

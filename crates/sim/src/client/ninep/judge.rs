@@ -1,4 +1,4 @@
-//! Judging answers, and finding out what became of requests that got none.
+//! Checking of replies, and the outcomes of requests without one.
 
 use super::expect::{Seen, Step};
 use super::request::{Bytes, Request};
@@ -9,10 +9,10 @@ use base::{Error, Kind, Name, Stat, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::ninep::{Qid, Reader, Rmessage, Stat as WireStat, dirents};
 
-/// The date that the shadow gives to what nobody has dated.
+/// Timestamp on the shadow for unknown times.
 pub(super) const UNKNOWN: Time = Time { secs: i64::MIN, nanos: 0 };
 
-/// Who holds which range: inode, slot, owner, exclusive, by which fid.
+/// Held locks: inode, slot, owner, exclusive, fid.
 #[derive(Debug, Default)]
 pub(super) struct Locks(Vec<(u64, u64, u32, bool, u32)>);
 
@@ -28,7 +28,7 @@ impl Locks {
     }
 }
 
-/// Linux's numbers for errors (`errno(3)`), as 9P2000.L sends them.
+/// Translates Linux's error numbers (`errno(3)`), as sent by 9P2000.L.
 fn from_errno(errno: u32) -> Option<Error> {
     Some(match errno {
         1 => Error::NotPermitted,
@@ -86,7 +86,7 @@ fn check_date(secs: u64, stat: &Stat) {
     }
 }
 
-/// The new file that an answer tells of.
+/// Returns the new file named by a reply.
 fn made(reply: &Rmessage<'_>) -> Option<u64> {
     match reply {
         Rmessage::Lcreate { qid, .. }
@@ -126,10 +126,10 @@ impl Ninep {
                 Some(FidState::Open { remove: true, .. })
             )
         {
-            // Whether the removal succeeded is not told.
+            // Rclunk does not report whether the removal succeeded.
             assert!(matches!(reply, Rmessage::Clunk {}), "{request:?}: {reply:?}");
             if io.disk().is_none() {
-                // Nothing goes wrong with a volume here, so it did what the shadow does.
+                // A volume has no injected faults here, so it did the same as the shadow.
                 let _ = self.expect(request);
                 return self.end_fid(request);
             }
@@ -141,7 +141,7 @@ impl Ninep {
         if let (Request::List { count, .. }, Some(Error::Invalid)) = (request, error)
             && *count < super::draw::LIST_MIN
         {
-            // The next entry does not fit; the server stands where it stood, or at the start.
+            // The next entry does not fit; the server's position is unchanged, or at the start.
             if matches!(request, Request::List { offset: 0, .. }) {
                 self.settle(io, request);
             }
@@ -149,7 +149,7 @@ impl Ninep {
         }
         let expected = self.expect(request);
         if waited_for_lock && expected.is_err() {
-            // Granted when the file was about to be closed, and given up with it.
+            // Granted while the file was being closed, and released with it.
             return;
         }
         match (expected, error) {
@@ -170,7 +170,7 @@ impl Ninep {
         }
     }
 
-    /// A request of which only a part was done: for a write, what was acknowledged of it.
+    /// Returns a request that was performed only partly: a write cut to the acknowledged count.
     fn shortened(&self, io: &Io<'_>, out: &Outstanding, reply: &Rmessage<'_>) -> Option<Request> {
         match (&out.request, reply) {
             (Request::Write { fid, offset, data }, Rmessage::Write { count })
@@ -185,7 +185,7 @@ impl Ninep {
         }
     }
 
-    /// Clunked and removed fids are gone, whatever the answer.
+    /// Removes a clunked or removed fid, whatever the reply.
     fn end_fid(&mut self, request: &Request) {
         if let Request::Clunk { fid } | Request::Remove { fid } = request
             && let Some(known) = self.fids.remove(fid)
@@ -237,7 +237,7 @@ impl Ninep {
         }
     }
 
-    /// 9P2000's directories are made, found and opened one after the other.
+    /// Completes a creation: 9P2000 creates, looks up and opens directories in separate steps.
     fn created(&mut self, fid: u32, name: &[u8], seen: Seen) -> (File, File, Stat) {
         let stat = match seen {
             Seen::Created(file, handle, stat) => return (file, handle, stat),
@@ -400,7 +400,7 @@ impl Ninep {
         }
     }
 
-    /// Entries of a directory came.
+    /// Handles entries of a directory.
     fn listed(&mut self, fid: u32, offset: u64, reply: &Rmessage<'_>) {
         let inode = self.fid_inode(fid).expect("it was expected to be there");
         let names = self.shadow.names(inode);
@@ -428,7 +428,7 @@ impl Ninep {
             let stat = inode.and_then(|inode| self.shadow.attributes(inode));
             match stat {
                 Some(stat) if self.setup.linux => check_qid(qid, &stat),
-                // In 9P2000 the server reads ahead: it may tell of what is gone.
+                // In 9P2000 the server reads ahead: it may list removed names.
                 _ => assert!(!self.setup.linux, "{name:?} is listed, but is not there"),
             }
         }
@@ -457,7 +457,7 @@ impl Ninep {
         }
     }
 
-    /// Names that have changed are not expected in listings any more.
+    /// Removes changed names from the expected ones of listings.
     pub(super) fn note_changes(&mut self) {
         let mut dirs: BTreeMap<u64, BTreeMap<Name, u64>> = BTreeMap::new();
         for fid in self.fids.values_mut() {
@@ -469,14 +469,14 @@ impl Ninep {
         }
     }
 
-    /// Finds out on the real disk what became of a request that was not answered, or failed.
+    /// Determines from the real disk the outcome of a request that failed or has no reply.
     pub(super) fn settle(&mut self, io: &mut Io<'_>, request: &Request) {
         let inodes = self.touched(request);
         if let Request::List { fid, .. } = request
             && let Some(FidState::Open { listing, .. }) =
                 self.fids.get_mut(fid).map(|fid| &mut fid.state)
         {
-            // Nobody knows where the server stands now: the next listing begins at the start.
+            // The server's position is unknown: the next listing begins at the start.
             *listing = None;
         }
         let steps = self.steps(request).unwrap_or_default();
@@ -491,7 +491,7 @@ impl Ninep {
                 panic!("{request:?} was neither done nor left undone: {difference}");
             }
         }
-        // Dates are not compared, so nobody knows them now.
+        // Timestamps are not compared, so they are unknown from now on.
         inodes.iter().for_each(|inode| self.shadow.forget_date(*inode, UNKNOWN));
         self.end_fid(request);
     }
@@ -513,7 +513,7 @@ impl Ninep {
         })
     }
 
-    /// Does on the shadow what seems to have been done on the disk.
+    /// Repeats on the shadow a step that was apparently performed on the disk.
     fn repeat(&mut self, io: &Io<'_>, step: &Step) {
         let disk = io.disk().expect("what became of requests to a volume is always known");
         match step {
@@ -539,14 +539,14 @@ impl Ninep {
     }
 }
 
-/// Whether this is a directory that was removed. A volume has it only while somebody holds it,
-/// whereas the host keeps the parents of whatever is held.
+/// Returns whether this is a removed directory. A volume keeps it only while it is referenced,
+/// whereas the host also keeps the parents of referenced directories.
 fn is_removed(stat: Option<&Stat>) -> bool {
     stat.is_some_and(|stat| stat.kind == Kind::Directory && stat.links == 0)
 }
 
-/// Whether a volume finds this error before the expected one. It looks first whether there is a
-/// directory at all, and at the target of a link, as Linux does.
+/// Returns whether a volume finds this error before the expected one. It first checks that the
+/// directory exists, and the target of a link, as Linux does.
 fn comes_first(request: &Request, expected: Error, error: Error) -> bool {
     let of_target = match request {
         Request::Symlink { target, .. } if target.is_empty() => Some(Error::NotFound),

@@ -1,29 +1,29 @@
-//! What requests touch, so that those outstanding together do not depend on each other's order.
+//! Objects touched by requests, so that concurrent requests do not depend on their order.
 
 use super::request::Request;
 use super::{FidState, Ninep};
 use base::Name;
 use std::collections::BTreeMap;
 
-/// Something a request touches.
+/// An object touched by a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// A fid.
     Fid(u32),
     /// A file.
     Inode(u64),
-    /// The shape of the tree: which directory is beneath which.
+    /// Shape of the tree: the parents of directories.
     Shape,
     /// The locks of a file.
     Locks(u64),
 }
 
-/// What is touched at present: by how many, and whether by one who changes it.
+/// Objects in use: number of users, and whether one of them changes it.
 #[derive(Debug, Default)]
 pub(super) struct Keys(BTreeMap<Key, (u32, bool)>);
 
 impl Keys {
-    /// Whether nobody would be in the way.
+    /// Returns whether there is no conflict.
     pub(super) fn could_take(&self, keys: &[(Key, bool)]) -> bool {
         keys.iter().all(|(key, changes)| match self.0.get(key) {
             None => true,
@@ -31,7 +31,7 @@ impl Keys {
         })
     }
 
-    /// Takes all of them, if that gets into nobody's way.
+    /// Takes all of them, unless there is a conflict.
     pub(super) fn take(&mut self, keys: &[(Key, bool)]) -> bool {
         if !self.could_take(keys) {
             return false;
@@ -54,7 +54,7 @@ impl Keys {
         }
     }
 
-    /// Whether nobody touches it.
+    /// Returns whether it is not in use.
     pub(super) fn is_free(&self, key: Key) -> bool {
         !self.0.contains_key(&key)
     }
@@ -69,7 +69,7 @@ impl Ninep {
         self.shadow.lookup(dir?, name)
     }
 
-    /// The files that a walk passes.
+    /// Returns the files passed by a walk.
     fn passed(&self, fid: u32, names: &[Vec<u8>]) -> Vec<u64> {
         let mut passed: Vec<u64> = self.fid_inode(fid).into_iter().collect();
         for name in names {
@@ -81,10 +81,10 @@ impl Ninep {
         passed
     }
 
-    /// What a request touches, and whether it changes it.
+    /// Returns the objects touched by a request, and whether it changes them.
     pub(super) fn keys_of(&self, request: &Request) -> Vec<(Key, bool)> {
         if let Request::Lock { wait: true, .. } = request {
-            // It may wait for what other requests do, so it must not be in their way.
+            // It may wait for other requests, so it must not block them.
             return Vec::new();
         }
         let mut keys: Vec<(Key, bool)> = Vec::new();
@@ -155,7 +155,7 @@ impl Ninep {
         self.shadow.place_of(fid.handle).map(|(dir, _)| dir)
     }
 
-    /// Whether clunking this fid changes something.
+    /// Returns whether clunking this fid changes something.
     fn ends(&self, fid: u32) -> bool {
         match self.fids.get(&fid).map(|fid| &fid.state) {
             Some(FidState::Open { remove, .. }) => *remove,
@@ -165,7 +165,7 @@ impl Ninep {
     }
 }
 
-/// Each key once; changed if it is changed at all.
+/// Merges duplicates: a key is changed if any of them is.
 fn merge(keys: Vec<(Key, bool)>, inodes: Vec<(Option<u64>, bool)>) -> Vec<(Key, bool)> {
     let mut all: BTreeMap<Key, bool> = BTreeMap::new();
     let inodes = inodes.into_iter().filter_map(|(inode, c)| inode.map(|i| (Key::Inode(i), c)));

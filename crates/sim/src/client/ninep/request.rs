@@ -1,10 +1,10 @@
-//! What a client can ask, and how each dialect says it.
+//! Requests of a client, and their encoding in each dialect.
 
 use super::{FidState, Ninep};
 use base::{Access, Kind, SetStat, SetTime};
 use wire::ninep::{Data, Names, Stat as WireStat, Tmessage};
 
-/// Contents; shown by their length.
+/// Contents, displayed by length.
 #[derive(Clone)]
 pub(super) struct Bytes(pub(super) Vec<u8>);
 
@@ -14,7 +14,7 @@ impl std::fmt::Debug for Bytes {
     }
 }
 
-/// A request. Names are bytes, because wrong ones are sent too.
+/// A request. Names are bytes, because invalid ones are sent too.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     Walk { fid: u32, newfid: u32, names: Vec<Vec<u8>> },
@@ -43,17 +43,17 @@ pub(super) enum Request {
     GetLock { fid: u32, kind: u8, slot: u64, owner: u32 },
 }
 
-/// Bytes in each range that is locked: ranges are equal or far apart.
+/// Bytes in each lockable range: ranges are equal or disjoint.
 pub(super) const SLOT: u64 = 100;
 
 impl Request {
-    /// The message's name, roughly.
+    /// Returns the approximate name of the message.
     pub(super) fn name(&self) -> String {
         let text = format!("{self:?}");
         text.split(' ').next().unwrap_or_default().to_string()
     }
 
-    /// The fids it is about, and whether it changes what they stand for.
+    /// Returns whether it changes the state of its fids, and the fids.
     pub(super) fn fids(&self) -> (bool, Vec<u32>) {
         match self {
             Request::Walk { fid, newfid, .. } => (fid == newfid, vec![*fid]),
@@ -83,7 +83,7 @@ impl Request {
         }
     }
 
-    /// The fid it makes.
+    /// Returns the fid that it creates.
     pub(super) fn new_fid(&self) -> Option<u32> {
         match self {
             Request::Walk { fid, newfid, .. } => (fid != newfid).then_some(*newfid),
@@ -92,7 +92,7 @@ impl Request {
         }
     }
 
-    /// Whether a flush of it is answered at once.
+    /// Returns whether a flush of it gets its reply at once.
     pub(super) fn only_looks(&self) -> bool {
         matches!(
             self,
@@ -106,7 +106,7 @@ impl Request {
     }
 }
 
-/// Linux's flags of `open(2)`.
+/// Returns Linux's flags of `open(2)`.
 fn linux_flags(access: Access) -> u32 {
     let mode = match (access.read, access.write) {
         (_, false) => 0,
@@ -116,7 +116,7 @@ fn linux_flags(access: Access) -> u32 {
     mode | if access.append { 0o2000 } else { 0 } | if access.truncate { 0o1000 } else { 0 }
 }
 
-/// Plan 9's mode of `open(5)`.
+/// Returns Plan 9's mode of `open(5)`.
 fn plan9_mode(access: Access, remove: bool) -> u8 {
     let mode = linux_flags(Access { append: false, truncate: false, ..access }) as u8;
     mode | if access.truncate { 0x10 } else { 0 } | if remove { 0x40 } else { 0 }
@@ -163,7 +163,7 @@ fn set_wstat<'a>(fid: u32, set: &SetStat, rename: Option<&'a [u8]>, dir: bool) -
 }
 
 impl Ninep {
-    /// The message that says it in the client's dialect.
+    /// Encodes a request in the client's dialect.
     pub(super) fn encode(&self, tag: u16, request: &Request) -> Vec<u8> {
         let linux = self.setup.linux;
         let names;
@@ -213,7 +213,7 @@ impl Ninep {
         bytes
     }
 
-    /// How much of a value is still to be written through this fid.
+    /// Returns the bytes still to be written of a value through this fid.
     pub(super) fn value_left(&self, fid: u32) -> Option<usize> {
         match self.fids.get(&fid).map(|fid| &fid.state) {
             Some(FidState::AttrWrite { value, size, .. }) => Some(size - value.len()),
@@ -222,7 +222,7 @@ impl Ninep {
     }
 }
 
-/// The messages that both dialects, or only 9P2000.L, have.
+/// Returns the messages common to both dialects, or only in 9P2000.L.
 fn rest(request: &Request) -> Tmessage<'_> {
     let gid = 0;
     match request {

@@ -1,4 +1,4 @@
-//! What lanes ask for: drawn while they work, and one path after the other in the end.
+//! Requests of lanes: random during the run, one path after the other in the final survey.
 
 use super::lane::{Held, Request, State, Waiting};
 use super::{ROOT, Visitor};
@@ -9,20 +9,20 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use wire::ninep::IO_HEADER_SIZE;
 
-/// Most fids of a lane.
+/// Maximum number of fids of a lane.
 const FIDS_MAX: usize = 6;
-/// Most names of a walk, and of one into what leads back to itself.
+/// Maximum number of names of a walk, and of one into cycles.
 const WALK_MAX: usize = 6;
 const DEEP_MAX: usize = 16;
-/// Through how many networks one after the other walks go at most.
+/// Maximum depth of nested networks of walks.
 const AGAIN_MAX: u32 = 6;
-/// What leads back to itself, or to where it was.
+/// Names that lead to an ancestor or back to the same place.
 const LOOPS: [&[u8]; 4] = [b"loop", b"in", b"me", b"void"];
-/// Most bytes that are written at once, and where at most.
+/// Maximum number of bytes of one write, and maximum offset.
 const WRITE_MAX: usize = 6000;
 
 impl Visitor {
-    /// What a lane wants next.
+    /// Draws a lane's next request.
     pub(super) fn draw(&mut self, io: &mut Io<'_>, lane: usize) -> Request {
         let fids: Vec<u32> = self.lanes[lane].fids.keys().copied().collect();
         if fids.len() < 2 || (fids.len() < FIDS_MAX && io.one_in(4)) {
@@ -50,7 +50,7 @@ impl Visitor {
         node.is_some_and(|node| node.kind == Kind::Directory)
     }
 
-    /// A walk from a fid, most of the time along names that are there.
+    /// Draws a walk from a fid, mostly along existing names.
     fn draw_walk(&self, io: &mut Io<'_>, lane: usize, fid: u32) -> Request {
         let most = if self.setup.params.deep { DEEP_MAX } else { WALK_MAX };
         let count = io.rng().usize(1..=most);
@@ -68,7 +68,7 @@ impl Visitor {
         Request::Walk { fid, newfid: self.lanes[lane].new_fid(), names }
     }
 
-    /// Where a name leads when nobody is in trouble.
+    /// Returns the place of a name while no server is in trouble.
     fn step(&self, io: &Io<'_>, at: &At, name: &Name) -> Option<At> {
         let nobody = BTreeSet::new();
         let mut look = Look::new(&self.setup.space, self.disk(io), &nobody);
@@ -80,7 +80,7 @@ impl Visitor {
         let mut look = Look::new(&self.setup.space, self.disk(io), &nobody);
         let there = at.map(|at| look.entries(at)).unwrap_or_default();
         let own = &self.lanes[lane].own;
-        // Others may take theirs away at any moment.
+        // Other lanes may remove theirs at any moment.
         let mine = |name: &Name| name.as_bytes()[0] != b'w' || own.contains_key(name);
         let there: Vec<Name> = there.into_keys().filter(mine).collect();
         let loops = there.iter().filter(|name| LOOPS.contains(&name.as_bytes()));
@@ -98,10 +98,10 @@ impl Visitor {
         }
     }
 
-    /// Something with a directory that is not open.
+    /// Draws a request for a directory that is not open.
     fn draw_in(&mut self, io: &mut Io<'_>, lane: usize, fid: u32) -> Request {
         let at = self.place(lane, fid);
-        // What a lane has made stays empty, so that it can be removed.
+        // Directories created by a lane stay empty, so that they can be removed.
         let planted = self.setup.space.is_planted(at.file.inode());
         match io.rng().u8(..14) {
             0..4 => Request::Open { fid, write: false },
@@ -114,7 +114,7 @@ impl Visitor {
         }
     }
 
-    /// Moves or removes something of the lane's own, if there is any in this directory.
+    /// Draws a rename or removal of an entry of the lane's own, if there is one in this directory.
     fn draw_change(&mut self, io: &mut Io<'_>, lane: usize, fid: u32, at: &At) -> Request {
         let dirs = self.setup.space.dirs(at);
         let own = self.lanes[lane].own.iter().filter(|(_, own)| dirs.contains(&own.dir));
@@ -136,7 +136,7 @@ impl Visitor {
         Request::Rename { from: fid, name, to, new: self.lanes[lane].new_name() }
     }
 
-    /// Something with a file that is not open.
+    /// Draws a request for a file that is not open.
     fn draw_closed(&self, io: &mut Io<'_>, lane: usize, fid: u32, at: &At) -> Request {
         let inode = at.file.inode();
         let write = self.lanes[lane].own.values().any(|own| own.inode == inode);
@@ -167,7 +167,7 @@ impl Visitor {
         Request::List { fid, offset, count }
     }
 
-    /// A lane has asked for something.
+    /// Records a lane's request.
     pub(super) fn note_asked(&mut self, io: &mut Io<'_>, lane: usize, request: Request) {
         let since = io.now();
         let flush = io.one_in(self.setup.params.flush);
@@ -185,9 +185,9 @@ impl Visitor {
     }
 }
 
-/// In the end.
+/// The final survey.
 impl Visitor {
-    /// Every path of the joined tree is looked at by one of all lanes.
+    /// Distributes every path of the joined tree over all lanes.
     pub(super) fn plan_survey(&mut self, io: &mut Io<'_>) {
         let (lanes, visitors) = (self.lanes.len(), self.setup.params.visitors);
         let paths = self.paths(io);
@@ -198,7 +198,7 @@ impl Visitor {
         }
     }
 
-    /// A path to each file and directory that can be reached, through whatever is joined.
+    /// Returns a path to each reachable file and directory, across all mounts.
     fn paths(&self, io: &Io<'_>) -> Vec<Vec<Name>> {
         let nobody = BTreeSet::new();
         let mut look = Look::new(&self.setup.space, self.disk(io), &nobody);
@@ -218,7 +218,7 @@ impl Visitor {
         paths
     }
 
-    /// What a lane looks at next; `None`: it has seen everything.
+    /// Returns the next request of a lane's survey; `None` at the end.
     pub(super) fn survey(&mut self, io: &mut Io<'_>, lane: usize) -> Option<Request> {
         let it = &mut self.lanes[lane];
         let Some((&fid, held)) = it.fids.first_key_value() else {
@@ -242,7 +242,7 @@ impl Visitor {
         })
     }
 
-    /// Whether an offset is behind the end of a file.
+    /// Returns whether an offset is beyond the end of a file.
     fn is_behind(&self, io: &Io<'_>, at: &At, offset: u64) -> bool {
         let node = self.disk(io).inode(at.file.inode());
         node.is_none_or(|node| offset > node.data.len())

@@ -1,7 +1,7 @@
-//! Whether an answer is right, and what is known after it.
+//! Checking of replies, and their effects on the client's knowledge.
 //!
-//! Each answer is compared with the joined tree as it is now and with what happened to the servers
-//! that it has to do with: what they explain is accepted, and nothing else.
+//! Each reply is compared with the present joined tree and the troubles of the servers involved:
+//! only results that these explain are accepted.
 
 use super::Visitor;
 use super::lane::{Held, Own, Request, State, Waiting};
@@ -15,30 +15,30 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use wire::ninep::{Qid, Rmessage, dirents};
 
-/// What is known after an answer.
+/// Effect of a reply on the client's knowledge.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// Nothing more than before.
+    /// No change.
     Nothing,
-    /// Nobody knows whether it was done.
+    /// Unknown whether the request was performed.
     Lost,
-    /// Nobody knows what its fids stand for, nor whether it was done.
+    /// Unknown whether the request was performed, and its fids are undefined.
     Spoilt,
-    /// The first fid is of this place.
+    /// The first fid is bound to this place.
     Bound(u32, Box<Held>),
-    /// The fid is open, and perhaps of another place.
+    /// The fid is open, and perhaps at another place.
     Opened(Option<At>, State),
-    /// There is something new; perhaps the fid is of it, and whether its name leads elsewhere.
+    /// A new entry exists; the fid may be bound to it, and its name may lead elsewhere.
     Made(Own, Option<(Box<At>, bool)>),
-    /// Something of the lane's own is in another directory.
+    /// An entry of the lane's own is in another directory.
     Moved(u64),
-    /// Something of the lane's own is gone.
+    /// An entry of the lane's own was removed.
     Removed,
-    /// The fid is gone.
+    /// The fid was released.
     Clunked,
 }
 
-/// What an answer is judged by.
+/// Context of checking a reply.
 pub(super) struct Case<'a> {
     pub(super) look: Look<'a>,
     pub(super) chart: &'a Chart,
@@ -50,7 +50,7 @@ impl Case<'_> {
         self.look.disk
     }
 
-    /// Whether something untrue may have been said about it.
+    /// Returns whether a lie may have affected it.
     fn is_deceived(&self) -> bool {
         self.was_deceived(self.waiting.since)
     }
@@ -59,12 +59,12 @@ impl Case<'_> {
         self.chart.was_deceived(&self.look.touched, since)
     }
 
-    /// Whether a qid is that of what is at a place.
+    /// Returns whether a qid is that of the file at a place.
     fn is_at(&self, at: &At, qid: Qid) -> bool {
         self.look.space.number(&at.file) == qid.path
     }
 
-    /// What a file contains; `None`: nobody knows.
+    /// Returns the contents of a file; `None` if unknown.
     fn contents(&self, inode: u64) -> Option<Vec<u8>> {
         if self.chart.is_vague(inode) {
             return None;
@@ -78,12 +78,12 @@ impl Case<'_> {
 }
 
 impl Visitor {
-    /// The simulated disk of everybody.
+    /// Returns the simulated disk shared by all servers.
     pub(super) fn disk<'a>(&self, io: &'a Io<'_>) -> &'a Disk {
         io.disk().expect("directories are served")
     }
 
-    /// Where a fid is.
+    /// Returns the place of a fid.
     pub(super) fn place(&self, lane: usize, fid: u32) -> At {
         match self.lanes[lane].fids.get(&fid) {
             Some(held) => held.at.clone(),
@@ -91,7 +91,7 @@ impl Visitor {
         }
     }
 
-    /// An answer has come.
+    /// Handles a reply.
     pub(super) fn answered(&mut self, io: &mut Io<'_>, lane: usize, reply: &Rmessage<'_>) {
         let waiting = self.lanes.get_mut(lane).and_then(|lane| lane.waiting.take());
         let waiting = waiting.expect("an answer to nothing that was asked");
@@ -212,7 +212,7 @@ impl Visitor {
         }
     }
 
-    /// An error needs a reason.
+    /// Checks that an error has a cause.
     fn judge_error(&self, lane: usize, case: &mut Case<'_>, error: Error) -> Effect {
         let Waiting { request, since, expected, .. } = case.waiting;
         let at = self.place(lane, request.fids().0);
@@ -249,7 +249,7 @@ impl Visitor {
         held.any(|held| {
             let replaced = case.chart.old_contents(held.at.file.inode()).is_some();
             let away = case.chart.away(held.since);
-            // What is behind the network may have been another member of a union.
+            // Behind the network another member of a union may have been taken.
             let again = held.at.file.depth() > 0 && !case.look.touched.is_disjoint(&away);
             held.may_be_stale || replaced || again || case.was_deceived(held.since)
         })
@@ -312,13 +312,13 @@ impl Visitor {
             assert_eq!(data.len(), end - start, "bytes of {count} at {offset} of {}", whole.len());
             assert!(data == &whole[start..end], "wrong bytes at {offset} of {:?}", held.at);
         }
-        // Behind the end is behind the end.
+        // Any offset beyond the end reads nothing.
         let length = (data.len() as u64).max(1);
         let offset = if offset == before { offset + length } else { before };
         Effect::Opened(None, State::File { offset, writes })
     }
 
-    /// Notes everybody who may be asked for a request.
+    /// Records all servers that a request may involve.
     fn touch(&self, lane: usize, look: &mut Look<'_>, request: &Request) {
         let at = self.place(lane, request.fids().0);
         match request {
@@ -350,7 +350,7 @@ impl Visitor {
         }
     }
 
-    /// Nobody waits for ever, and who asks nothing of a server in trouble hardly waits at all.
+    /// Checks that no request hangs, and that requests without a server in trouble are prompt.
     pub(super) fn expect_in_time(&self, io: &Io<'_>, lane: usize, waiting: &Waiting) {
         let (now, since) = (io.now(), waiting.since);
         let waited = now.since(since);
@@ -375,7 +375,7 @@ impl Visitor {
         );
     }
 
-    /// Through how many networks one after the other a request goes at most.
+    /// Returns the maximum number of nested networks of a request.
     fn depth(&self, io: &Io<'_>, lane: usize, request: &Request) -> u32 {
         let mut at = self.place(lane, request.fids().0);
         let mut depth = at.file.depth();
@@ -400,7 +400,8 @@ impl Visitor {
         held.state = State::Directory(Listing::new(io.now(), there));
     }
 
-    /// What a rename might do now if nobody were in trouble; nothing of other requests.
+    /// Returns the possible results of a rename while no server is in trouble; empty for other
+    /// requests.
     pub(super) fn expected(
         &self,
         io: &Io<'_>,
@@ -414,7 +415,7 @@ impl Visitor {
     }
 }
 
-/// What follows from an answer.
+/// Effects of replies.
 impl Visitor {
     fn learn(&mut self, now: Instant, lane: usize, request: &Request, effect: Effect) {
         let fid = request.fids().0;
@@ -474,7 +475,7 @@ impl Visitor {
         }
     }
 
-    /// Nobody knows whether a request was carried out.
+    /// Records that it is unknown whether a request was performed.
     pub(super) fn lose(&mut self, lane: usize, request: &Request) {
         for name in request.changed() {
             self.setup.chart.borrow_mut().change_name(name, None);
@@ -495,8 +496,8 @@ impl Visitor {
     }
 }
 
-/// Where a name leads from places; of each whether the walk has gone there, or stands before what
-/// was put there and arrives only in the end.
+/// Returns the places of a name from given places; the flag distinguishes a walk that has entered
+/// the member from one still before the mount point, which it enters only at its end.
 fn steps(look: &mut Look<'_>, places: &[(At, bool)], name: &Name, last: bool) -> Vec<(At, bool)> {
     let mut next: Vec<(At, bool)> = Vec::new();
     for (at, there) in places {
@@ -522,7 +523,8 @@ fn steps(look: &mut Look<'_>, places: &[(At, bool)], name: &Name, last: bool) ->
     next
 }
 
-/// A walk has stopped before a name: there is none, or somebody did not answer.
+/// Checks that a walk may have stopped before a name: it does not exist, or a server was
+/// unavailable.
 fn expect_no_way(look: &Look<'_>, places: &[(At, bool)], name: &Name) {
     let mut next = Look::new(look.space, look.disk, look.away);
     let fails = |(at, _): &(At, bool)| next.step(at, name).iter().any(Result::is_err);
@@ -555,7 +557,7 @@ fn judge_list(case: &mut Case<'_>, at: &At, mut listing: Listing, data: &[u8]) -
     Effect::Opened(None, State::Directory(listing))
 }
 
-/// Something new is in the first directory that takes it, and nowhere else.
+/// Checks that a new entry is in the first directory that takes it, and in no other.
 fn judge_made(case: &mut Case<'_>, at: &At, name: &Name, qid: Qid) -> (Own, At) {
     let takers = case.look.takers(at).expect("nothing new is taken here");
     let disk = case.look.disk;

@@ -1,4 +1,4 @@
-//! A lane: one request under way, and the fids and files that are nobody else's.
+//! A lane: one outstanding request, and fids and files of its own.
 
 use super::listing::Listing;
 use crate::joined::space::At;
@@ -6,30 +6,30 @@ use base::{Error, Instant, Name};
 use std::collections::{BTreeMap, VecDeque};
 use wire::ninep::{Data, Names, Tmessage};
 
-/// A fid, and what the visitor knows of it.
+/// A fid, and the client's knowledge of it.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) at: At,
     pub(super) since: Instant,
     pub(super) state: State,
-    /// The file may have been renamed or removed in a way that the mux cannot follow.
+    /// Whether the file may have been renamed or removed in a way that the mux cannot follow.
     pub(super) may_be_stale: bool,
-    /// Nobody knows what it stands for.
+    /// Whether its state is unknown.
     pub(super) is_spoilt: bool,
 }
 
-/// What can be done with a fid.
+/// State of a fid.
 #[derive(Clone, Debug)]
 pub(super) enum State {
-    /// It is not open.
+    /// Not open.
     Closed,
-    /// It is an open file, read so far; and whether it may be written.
+    /// An open file, its read offset, and whether it is writable.
     File { offset: u64, writes: bool },
-    /// It is an open directory.
+    /// An open directory.
     Directory(Listing),
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     Walk { fid: u32, newfid: u32, names: Vec<Name> },
@@ -45,18 +45,19 @@ pub(super) enum Request {
     Clunk { fid: u32 },
 }
 
-/// A request that is not answered.
+/// An outstanding request.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) request: Request,
     pub(super) since: Instant,
-    /// To which directories on the disk a rename may go, or why not; nothing for other requests.
+    /// Possible target directories of a rename on the disk, or its errors; empty for other
+    /// requests.
     pub(super) expected: Vec<Result<u64, Error>>,
-    /// When to flush it.
+    /// Time to flush it.
     pub(super) flush_at: Option<Instant>,
-    /// When it was flushed.
+    /// Time when it was flushed.
     pub(super) flushed: Option<Instant>,
-    /// It was answered, and only the answer to the flush is missing.
+    /// Whether its reply has arrived, and only that of the flush is missing.
     pub(super) is_answered: bool,
 }
 
@@ -66,25 +67,25 @@ pub(super) struct Lane {
     pub(super) number: usize,
     pub(super) fids: BTreeMap<u32, Held>,
     pub(super) waiting: Option<Waiting>,
-    /// Requests still to be made.
+    /// Requests still to be sent.
     pub(super) left: u32,
-    /// When to make the next one.
+    /// Time of the next request.
     pub(super) next_at: Instant,
-    /// Files and directories that it has made, and knows to be there.
+    /// Files and directories that it has created, and that exist.
     pub(super) own: BTreeMap<Name, Own>,
-    /// What its names begin with, and how many there were.
+    /// Prefix of its names, and their number so far.
     prefix: String,
     names: u32,
-    /// Paths that it will look at in the end.
+    /// Paths to verify in the final survey.
     pub(super) survey: VecDeque<Vec<Name>>,
-    /// The fid whose attributes it has seen in the end.
+    /// Fid whose attributes the survey has verified.
     pub(super) looked_at: Option<u32>,
 }
 
-/// Something that the lane has made.
+/// An entry created by the lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Own {
-    /// On the disk: its directory, and itself.
+    /// Inodes on the disk: its directory, and itself.
     pub(super) dir: u64,
     pub(super) inode: u64,
     pub(super) is_directory: bool,
@@ -106,36 +107,36 @@ impl Lane {
         }
     }
 
-    /// Whether it has looked at everything.
+    /// Returns whether its survey is complete.
     pub(super) fn is_done(&self) -> bool {
         self.waiting.is_none() && self.survey.is_empty() && self.fids.is_empty()
     }
 
-    /// What it knows of a fid.
+    /// Returns the state of a fid.
     pub(super) fn held(&mut self, fid: u32) -> Option<&mut Held> {
         self.fids.get_mut(&fid)
     }
 
-    /// A name that nobody has used.
+    /// Returns an unused name.
     pub(super) fn new_name(&mut self) -> Name {
         self.names += 1;
         Name::new(format!("{}-{}", self.prefix, self.names).as_bytes()).expect("a plain name")
     }
 
-    /// A fid that is free.
+    /// Returns a free fid.
     pub(super) fn new_fid(&self) -> u32 {
         let first = 100 * (u32::try_from(self.number).expect("few lanes") + 1);
         (first..).find(|fid| !self.fids.contains_key(fid)).expect("there are many")
     }
 
-    /// Nobody knows what can be done with fids of a file.
+    /// Marks the state of all fids of a file as unknown.
     pub(super) fn spoil_all(&mut self, inode: u64) {
         for held in self.fids.values_mut().filter(|held| held.at.file.inode() == inode) {
             held.is_spoilt = true;
         }
     }
 
-    /// Fids of a file may not be found again under its name.
+    /// Marks fids of a file that may no longer be found by its name.
     pub(super) fn doubt(&mut self, inode: u64) {
         for held in self.fids.values_mut().filter(|held| held.at.file.inode() == inode) {
             held.may_be_stale = true;
@@ -144,7 +145,7 @@ impl Lane {
 }
 
 impl Request {
-    /// Whether a flush of it is answered at once.
+    /// Returns whether a flush of it gets its reply at once.
     pub(super) fn only_looks(&self) -> bool {
         match self {
             Request::Walk { .. }
@@ -161,7 +162,7 @@ impl Request {
         }
     }
 
-    /// The fid that it is about, and another one.
+    /// Returns its fid, and a second one.
     pub(super) fn fids(&self) -> (u32, Option<u32>) {
         match self {
             Request::Walk { fid, .. }
@@ -178,7 +179,7 @@ impl Request {
         }
     }
 
-    /// The names that it changes.
+    /// Returns the names that it changes.
     pub(super) fn changed(&self) -> Vec<&Name> {
         match self {
             Request::Create { name, .. }
@@ -195,7 +196,7 @@ impl Request {
         }
     }
 
-    /// The message that says it.
+    /// Encodes the request.
     pub(super) fn encode(&self, tag: u16) -> Vec<u8> {
         let (gid, mode, names) = (0, 0o644, self.walked());
         let message = match self {

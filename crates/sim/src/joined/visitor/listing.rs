@@ -1,4 +1,4 @@
-//! A directory that is being read, in many pieces.
+//! Incremental reading of a directory.
 
 use crate::joined::chart::Chart;
 use crate::joined::space::Entries;
@@ -6,7 +6,7 @@ use base::{Instant, Name};
 use std::collections::BTreeSet;
 use wire::ninep::Dirent;
 
-/// The entries that are there now.
+/// The present entries.
 pub(super) struct There {
     /// Each name with the numbers of the first member that has it.
     pub(super) first: Entries,
@@ -14,37 +14,37 @@ pub(super) struct There {
     pub(super) all: Entries,
 }
 
-/// What was there when it began, and what has been listed.
+/// The entries at its beginning, and those listed so far.
 #[derive(Clone, Debug)]
 pub(super) struct Listing {
     pub(super) since: Instant,
-    /// Where to go on.
+    /// Offset of the next read.
     pub(super) offset: u64,
     there: Entries,
     seen: BTreeSet<Name>,
-    /// A server that has some of it was in trouble meanwhile.
+    /// Whether a server with some of the entries was in trouble meanwhile.
     pub(super) is_doubtful: bool,
     pub(super) is_over: bool,
 }
 
 impl Listing {
-    /// Nothing has been listed of what is there.
+    /// Returns a listing at its beginning.
     pub(super) fn new(since: Instant, there: Entries) -> Listing {
         let (seen, is_doubtful, is_over) = (BTreeSet::new(), false, false);
         Listing { since, offset: 0, there, seen, is_doubtful, is_over }
     }
 
-    /// Takes entries; `there` is what is there now.
+    /// Adds listed entries; `there` are the present ones.
     ///
     /// # Panics
-    /// If one is listed twice, or is not there, or is missing in the end.
+    /// If one is listed twice, does not exist, or is missing in the end.
     pub(super) fn take(&mut self, entries: &[Dirent<'_>], there: &There, chart: &Chart) {
         for (qid, cookie, _, name) in entries {
             self.offset = *cookie;
             let name = Name::new(name).expect("names are names");
             let replaced = chart.was_replaced(&name, self.since);
             let new = self.seen.insert(name.clone());
-            // Directories of 9P2000 are counted through again after a connection was lost.
+            // After a reconnect, directories of 9P2000 are read again from the start.
             let excused = replaced || self.is_doubtful;
             assert!(new || excused, "{name} is listed twice");
             let is_vague = chart.is_name_vague(&name, self.since);

@@ -1,4 +1,4 @@
-//! What clients want, drawn.
+//! Random storelets of clients.
 
 use super::{Budget, Errand, Plan};
 use crate::storelets::programs::{self, Kinds};
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use tree::OpenId;
 
-/// What a budget is where the order says nothing.
+/// Default budget.
 const DEFAULT: Budget = Budget {
     cpu: 10_000_000_000,
     fuel: u64::MAX,
@@ -20,11 +20,11 @@ const DEFAULT: Budget = Budget {
     output: 1 << 30,
 };
 
-/// More time than a server gives: a hundred hours, ns.
+/// More time than a server permits: a hundred hours, ns.
 const BEYOND: u64 = 360_000_000_000_000;
 
 impl Errand {
-    /// What a client wants next, of the storelet with this number that it has begun.
+    /// Draws a client's next storelet, its `index`-th, with the number `id`.
     pub(in crate::storelets) fn draw(sky: &mut Sky, open: OpenId, id: u64, index: usize) -> Errand {
         if sky.params.holds && index == 0 {
             return Errand::holder(sky, open, id);
@@ -77,8 +77,8 @@ impl Errand {
         Errand::of(sky, open, id, plan, pieces)
     }
 
-    /// The storelet of a client that takes all the memory that it may have, and waits for input
-    /// that never comes, for as long as it may.
+    /// Returns the storelet of a client that takes as much memory as permitted, and waits for input
+    /// that never comes, for as long as permitted.
     fn holder(sky: &mut Sky, open: OpenId, id: u64) -> Errand {
         let (kind, memory) = (Kinds::Echo, sky.params.maxima().memory);
         let module = &programs::of(kind).module;
@@ -132,7 +132,7 @@ impl Errand {
     }
 }
 
-/// What the program is about, and what it says if it comes to its end.
+/// Draws the subject of a program; returns its path, and its output if it runs to its end.
 fn subject(rng: &mut Rng, kind: Kinds, id: u64, text: &mut String) -> (String, Vec<u8>) {
     let stage = programs::stage();
     let mut path = String::new();
@@ -172,8 +172,8 @@ fn subject(rng: &mut Rng, kind: Kinds, id: u64, text: &mut String) -> (String, V
     (path, says)
 }
 
-/// Budget; processor time is always given, so that none takes long here. Besides, whether
-/// it wants nothing to be certain.
+/// Draws a budget; CPU time is always limited, so that none takes long here. Also returns whether
+/// it reserves nothing.
 fn budget(rng: &mut Rng, text: &mut String) -> (Budget, bool) {
     let mut pick = |word: &str, from: &[u64], default: u64, unit: &str| {
         let value = from[rng.usize(..from.len())];
@@ -199,7 +199,7 @@ fn budget(rng: &mut Rng, text: &mut String) -> (Budget, bool) {
     let certain = certain + pick("io-reserve", &[none, none, 20, 1000], 0, "");
     pick("io-limit", &[none, none, 300], 0, "");
     let memory = pick("memory", &[none, none, none, none, none, none, 300 << 20], 0, "");
-    // Now and then more than the server gives.
+    // Sometimes more than the server permits.
     let mut beyond = [none; 16];
     beyond[0] = BEYOND;
     let time = pick("time", &beyond, budget.time, "ns");
@@ -209,7 +209,7 @@ fn budget(rng: &mut Rng, text: &mut String) -> (Budget, bool) {
     (budget, certain == 0)
 }
 
-/// Whether it has input, and that in frames.
+/// Returns whether it has input, and the input in frames.
 fn input(rng: &mut Rng, kind: Kinds, says: &[u8]) -> (bool, Vec<u8>) {
     let input = rng.u8(..5) == 0 || (kind == Kinds::Echo && rng.u8(..10) > 0);
     let mut fed = Vec::new();
@@ -224,7 +224,7 @@ fn input(rng: &mut Rng, kind: Kinds, says: &[u8]) -> (bool, Vec<u8>) {
     (input, fed)
 }
 
-/// Cut in pieces of odd sizes, not too many.
+/// Cuts bytes into pieces of odd sizes, not too many.
 fn cut(rng: &mut Rng, bytes: &[u8]) -> VecDeque<Vec<u8>> {
     let most = [1, 7, 100, 5000, 1 << 20][rng.usize(..5)].max(bytes.len() / 100);
     let (mut pieces, mut rest) = (VecDeque::new(), bytes);

@@ -1,10 +1,9 @@
-//! Several hosts in one world: whose an operation is, hosts that die, and hosts that nothing
-//! reaches.
+//! Several hosts in one world: owners of operations, crashes, and partitions.
 //!
-//! Nodes choose the ids of their operations for themselves, so in this world an id says in a part
-//! that nodes do not use which host it is of ([`name_op`]). A host that dies leaves nothing behind:
-//! what it had under way on the disk is done or not, and its connections are reset. What is on its
-//! way to or from a listener that is cut off waits until that is over, in its order.
+//! Nodes choose the ids of their operations themselves, so in this world an id contains its host in
+//! bits that nodes do not use ([`name_op`]). A crashed host leaves nothing behind: its disk
+//! operations in flight are done or not, and its connections are reset. Traffic to or from a
+//! partitioned listener waits until the partition heals, in order.
 
 use super::port_of;
 use crate::world::{Happening, Scene, World};
@@ -13,20 +12,20 @@ use base::op::{Done, Event, File, Listener, OpId, Parcel, PathDone, Socket};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A process in the world, each life of it one of its own.
+/// A process in the world; each restart is a new one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Host(pub u16);
 
-/// Where in the id of an operation its host stands: in two parts, for replicas use the bit between
-/// them.
+/// Bits of an operation's id that contain its host: two ranges, because replicas use the bit
+/// between them.
 const LOW: u64 = 0xff << 32;
 const HIGH: u64 = 0x7f << 41;
 const MASK: u64 = LOW | HIGH;
 
-/// The id in this world of an operation of a host's.
+/// Returns the id in this world of a host's operation.
 ///
 /// # Panics
-/// If the node uses the part of the id that says the host.
+/// If the node uses the bits reserved for the host.
 pub fn name_op(host: Host, id: OpId) -> OpId {
     assert_eq!(id.0 & MASK, 0, "{id:?} has no room for its host");
     assert!(host.0 < 1 << 15, "a process too many: {host:?}");
@@ -34,18 +33,18 @@ pub fn name_op(host: Host, id: OpId) -> OpId {
     OpId(id.0 | number << 32 & LOW | number << 33 & HIGH)
 }
 
-/// The id that the host itself gave.
+/// Returns the id given by the host itself.
 pub fn own_op(id: OpId) -> OpId {
     OpId(id.0 & !MASK)
 }
 
-/// Whose an operation is.
+/// Returns the host of an operation.
 pub fn host_of(id: OpId) -> Host {
     Host(((id.0 & LOW) >> 32 | (id.0 & HIGH) >> 33) as u16)
 }
 
 impl super::Net {
-    /// Takes back a connect that nobody has heard of; whether there was one.
+    /// Cancels a connect that has not arrived; returns whether there was one.
     pub(in crate::world) fn cancel_knock(&mut self, id: OpId) -> bool {
         let of = |waits: &Happening| matches!(waits, Happening::Knock(other, _) if *other == id);
         let before: usize = self.cuts.values().map(VecDeque::len).sum();
@@ -55,7 +54,7 @@ impl super::Net {
 }
 
 impl Scene {
-    /// What happens now; `None`: it waits until what it passes is no longer cut.
+    /// Returns an event that may happen now; `None` if it was queued because of a partition.
     pub(in crate::world) fn pass(&mut self, happening: Happening) -> Option<Happening> {
         if self.net.cuts.is_empty() {
             return Some(happening);
@@ -77,12 +76,12 @@ impl Scene {
         }
     }
 
-    /// From now on nothing passes to or from this listener's host within the world.
+    /// Partitions this listener's host within the world.
     pub fn cut(&mut self, listener: Listener) {
         self.net.cuts.entry(listener.0 as usize).or_default();
     }
 
-    /// The connections to this listener within the world are reset.
+    /// Resets the connections to this listener within the world.
     pub fn reset_all(&mut self, listener: Listener) {
         let port = listener.0 as usize;
         let of = |(socket, link): (&Socket, &super::Link)| {
@@ -97,8 +96,8 @@ impl Scene {
         }
     }
 
-    /// A process dies at once: nothing that it had under way is told to anybody, whether or not it
-    /// was done. `files` are those that it had open.
+    /// Crashes a process: none of its operations in flight completes, whether or not it was done.
+    /// `files` are its open files.
     pub fn kill(&mut self, host: Host, files: &[File], listeners: &[Listener]) {
         let now = self.now.0;
         self.trace.line(format_args!("{now} {host:?} dies"));
@@ -117,8 +116,8 @@ impl Scene {
         files.iter().for_each(|file| self.close_file(*file));
     }
 
-    /// One node of a process leaves something for another at this time; letters of a pair of nodes
-    /// arrive in order, each within so many microseconds.
+    /// Sends a message between two nodes of a process at this time; messages of a pair arrive in
+    /// order, each within this many microseconds.
     pub fn post(&mut self, (from, to): (Host, Host), sent: Instant, most_us: u64, parcel: Parcel) {
         let span = self.rng.u64(500..=most_us * 1000 + 500);
         let at = self.letters.entry((from, to)).or_insert(sent);
@@ -127,12 +126,12 @@ impl Scene {
         self.at(at, Happening::Complete(Event { id, done: Done::Parcel(parcel) }));
     }
 
-    /// Another process listens where one has died.
+    /// Reopens a listener for the successor of a crashed process.
     pub fn listen_again(&mut self, listener: Listener) {
         self.net.ports[listener.0 as usize].closed = false;
     }
 
-    /// What was under way on the disk takes effect or does not.
+    /// Ends disk operations in flight, with or without effect.
     fn end_pending(&mut self, host: Host) {
         let ids: Vec<OpId> =
             self.pending.keys().copied().filter(|id| host_of(*id) == host).collect();
@@ -148,7 +147,7 @@ impl Scene {
         }
     }
 
-    /// What was done and not told yet is not told any more.
+    /// Drops completions that were not delivered.
     fn end_told(&mut self, host: Host) {
         let of = |event: &Event| event.id != OpId::UNASKED && host_of(event.id) == host;
         let told = self.queue.iter().filter_map(|(key, happening)| {
@@ -164,7 +163,7 @@ impl Scene {
         self.net.cuts.values_mut().for_each(|waiting| waiting.retain(|waits| !own(waits)));
     }
 
-    /// Gives back what an operation brought that nobody is going to hear of.
+    /// Releases the resources of a completion that is not delivered.
     pub fn drop_done(&mut self, done: Done) {
         match done {
             Done::Path(Ok(done)) => self.disk.close_all(&done),
@@ -182,7 +181,7 @@ impl Scene {
         of.map(|(socket, _)| *socket).collect()
     }
 
-    /// An end of a connection is gone, together with who had it.
+    /// Removes an end of a connection together with its owner.
     fn sever(&mut self, socket: Socket) {
         let Some(link) = self.net.links.get_mut(&socket).filter(|link| !link.closed) else {
             return;
@@ -195,7 +194,7 @@ impl Scene {
 }
 
 impl World {
-    /// What was cut off is reached again: everything that waited arrives, in its order.
+    /// Heals a partition: queued events arrive, in order.
     pub fn heal(&mut self, listener: Listener) {
         let waiting = self.scene.net.cuts.remove(&(listener.0 as usize)).unwrap_or_default();
         let mut events = Vec::new();
@@ -206,7 +205,7 @@ impl World {
     }
 }
 
-/// The files and handles that an event brings.
+/// Returns the files and handles that an event hands over.
 pub fn brought(done: &Done) -> Vec<File> {
     match done {
         Done::Path(Ok(PathDone::Walked(_, Ok(file)) | PathDone::Opened(file, _))) => vec![*file],
