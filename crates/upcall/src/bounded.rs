@@ -1,17 +1,16 @@
-//! Files named on the command line, read as a whole up to a limit: a device or a pipe may have no
-//! end.
+//! Bounded reading of files named on the command line: a device or a pipe may be endless.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// Largest configuration, names file or workload file, bytes.
+/// Maximum size of a configuration, names file or workload file, bytes.
 pub(crate) const TEXT_MAX: u64 = 4 << 20;
 
 /// Reads a file of at most `max` bytes.
 ///
 /// # Errors
-/// Those of `open(2)` and `read(2)`; `FileTooLarge` if there is more.
+/// Those of `open(2)` and `read(2)`; `FileTooLarge` if the file is larger.
 pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;

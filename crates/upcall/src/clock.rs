@@ -1,11 +1,11 @@
-//! The clocks, and what is random: all that the commands here know of the time.
+//! Clocks and randomness of the commands.
 #![allow(clippy::disallowed_methods, reason = "a command is where the clocks are read")]
 
 use base::{Instant, Time};
 use std::io::Read as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Counts from its own beginning.
+/// A monotonic clock, counting from its creation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: std::time::Instant,
@@ -16,31 +16,31 @@ impl Clock {
         Clock { start: std::time::Instant::now() }
     }
 
-    /// The current time; never goes back, and is never the very beginning.
+    /// Returns the current time, which never goes back and is never zero.
     pub(crate) fn now(&self) -> Instant {
         Instant(1) + self.start.elapsed()
     }
 }
 
-/// The date on the wall.
+/// Returns the wall-clock time.
 pub(crate) fn wall() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time { secs: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
 }
 
-/// A number that nobody can foresee.
+/// Returns an unpredictable number.
 pub(crate) fn random() -> std::io::Result<u64> {
     Ok(u64::from_le_bytes(random_bytes()?))
 }
 
-/// As many bytes that nobody can guess.
+/// Returns `N` unpredictable bytes.
 pub(crate) fn random_bytes<const N: usize>() -> std::io::Result<[u8; N]> {
     let mut bytes = [0; N];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-/// A date as people and programs read it: `2026-11-20T07:55:07Z`.
+/// Formats a date as ISO 8601: `2026-11-20T07:55:07Z`.
 pub(crate) fn iso(time: Time) -> String {
     let (days, secs) = (time.secs.div_euclid(86_400), time.secs.rem_euclid(86_400));
     // Days to a date, after Howard Hinnant's `civil_from_days`: years begin in March.

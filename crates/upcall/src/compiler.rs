@@ -1,13 +1,13 @@
-//! The compiler: a thread that makes programs of modules that clients send.
+//! The compiler: a thread that compiles modules of clients into programs.
 //!
-//! A module goes through five hands, and the first that has an answer gives it: the memory of
-//! loaded programs, the cache on disk, the looking at it before (`storelet::module`), and then
-//! children of this very binary, at most two at once, each a process with hard limits of its own
-//! (`inside`), whose output is loaded, authenticated and kept.
+//! A module passes five stages, and the first with a result ends the search: the memory of loaded
+//! programs, the cache on disk, the check in advance (`storelet::module`), and then children of
+//! this very binary, at most two at once, each a process with hard limits of its own (`inside`),
+//! whose output is loaded, authenticated and kept.
 //!
-//! It is asked and answers as nodes of the process do, by parcels: [`ToCompiler`] into its mailbox,
-//! [`storelet::compile::Compiled`] into that of the node that has the name space. As it may wait
-//! for a disk, it also keeps what is installed ([`keeper`]).
+//! It communicates by parcels, as nodes of the process do: [`ToCompiler`] to its mailbox,
+//! [`storelet::compile::Compiled`] to that of the node with the namespace. As it may block on a
+//! disk, it also stores installed storelets ([`keeper`]).
 
 mod cache;
 mod check;
@@ -37,14 +37,14 @@ use storelet::standing::ToKeeper;
 use storelet::{Crossing, Engines};
 use workshop::Workshop;
 
-/// Niceness of the thread: validating modules of megabytes, and writing what is installed, must not
-/// delay the file service.
+/// Niceness of the thread: validating modules of megabytes, and writing installed storelets, must
+/// not delay the file service.
 const NICENESS: i32 = 10;
 
-/// How often a child that compiles is looked after.
+/// Polling interval of a compiling child.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// The thread, running.
+/// The running thread.
 pub(crate) struct Compiler {
     mailbox: Mailbox,
     mailboxes: Sender<Vec<Mailbox>>,
@@ -52,13 +52,13 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// Starts it, with a directory to keep what was compiled, if there is one. It takes up work
-    /// once it knows the mailboxes.
+    /// Starts it, with an optional cache directory of compiled modules. It begins to work once it
+    /// knows the mailboxes.
     pub(crate) fn start(engines: Arc<Engines>, cache: Option<PathBuf>) -> Result<Compiler, String> {
         Compiler::with(Compiler::workshop(engines, cache)?)
     }
 
-    /// The same, with somebody who keeps what is installed.
+    /// Like `start`, with a state store for installed storelets.
     pub(crate) fn start_with(
         engines: Arc<Engines>,
         cache: Option<PathBuf>,
@@ -84,27 +84,27 @@ impl Compiler {
         Ok(Compiler { mailbox, mailboxes: sender, thread })
     }
 
-    /// Where it takes what it is asked.
+    /// Returns the mailbox of its requests.
     pub(crate) fn mailbox(&self) -> Mailbox {
         self.mailbox.clone()
     }
 
-    /// Tells it where each node takes what is left for it; it begins.
+    /// Passes it the mailboxes of all nodes, after which it begins.
     pub(crate) fn set_mailboxes(&self, mailboxes: Vec<Mailbox>) {
-        // If it has ended, whoever joins it hears why.
+        // If it has ended, joining it returns the reason.
         let _ = self.mailboxes.send(mailboxes);
     }
 
-    /// Waits for its end, which [`ToCompiler::End`] brings about.
+    /// Waits for its end, which [`ToCompiler::End`] causes.
     pub(crate) fn join(self) -> Result<(), String> {
         let Compiler { mailboxes, thread, .. } = self;
-        // One that never began hears that it will not.
+        // Ends one that never began.
         drop(mailboxes);
         thread.join().map_err(|_| "the compiler panicked".to_string())
     }
 }
 
-/// The thread, from its beginning to its end.
+/// Runs the thread.
 fn one(
     mut workshop: Workshop,
     told: Sender<Result<Mailbox, String>>,
@@ -121,7 +121,7 @@ fn one(
             return;
         }
     };
-    // Who does not listen any more has ended.
+    // A failed send means that the receiver has ended.
     let _ = told.send(Ok(world.mailbox()));
     drop(told);
     let Ok(all) = mailboxes.recv() else { return };
@@ -142,7 +142,7 @@ fn one(
         for compiled in workshop.take_done() {
             world.submit(Op::Post { to: HOME, parcel: Crossing::Compiled(compiled).parcel() });
         }
-        // Who waits for a program does not wait for disks.
+        // Completed programs are delivered before disk writes.
         to_keep.drain(..).for_each(|asked| workshop.keep(*asked));
         for kept in workshop.take_kept() {
             world.submit(Op::Post { to: HOME, parcel: Crossing::Kept(kept).parcel() });

@@ -1,4 +1,4 @@
-//! What can be said on the command line and, in the same words, in a TOML file.
+//! Options of the command line and, with the same names, of a TOML file.
 
 use crate::bounded;
 use clap::{Args, ValueEnum};
@@ -7,9 +7,9 @@ use serde::Deserialize;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 
-/// Where 9P is listened for unless said otherwise. 5640 is the port diod's clients expect near.
+/// Default address of 9P. 5640 is next to the port of diod's clients.
 pub(crate) const NINEP_DEFAULT: &str = "127.0.0.1:5640";
-/// Where HTTP is listened for unless said otherwise.
+/// Default address of HTTP.
 pub(crate) const HTTP_DEFAULT: &str = "127.0.0.1:8080";
 
 /// Flags of `upcall serve`; a configuration file has the same words. What is said on the command
@@ -254,13 +254,13 @@ where
     })
 }
 
-/// What is said on the command line, or else in the file.
+/// Returns the values of the command line, or else those of the file.
 fn either<T>(flags: Vec<T>, file: Vec<T>) -> Vec<T> {
     if flags.is_empty() { file } else { flags }
 }
 
 impl Serve {
-    /// Fills in from the configuration file what the command line does not say.
+    /// Completes the command line from the configuration file.
     pub(crate) fn complete(self) -> Result<Serve, String> {
         let Some(path) = self.config.clone() else { return Ok(self) };
         let file = Serve::read(&path)?;
@@ -314,7 +314,7 @@ impl Serve {
     }
 }
 
-/// Where to listen: the default, or what was said; `none` means nowhere.
+/// Returns the addresses to listen on: the default, or the given ones; `none` means no address.
 pub(crate) fn addresses(said: &[String], default: &str) -> Result<Vec<Address>, String> {
     match said {
         [] => Ok(vec![address(default)?]),
@@ -326,7 +326,7 @@ pub(crate) fn addresses(said: &[String], default: &str) -> Result<Vec<Address>, 
     }
 }
 
-/// An address as people write it: `HOST:PORT`, `:PORT` (loopback), `unix:PATH`.
+/// Parses an address: `HOST:PORT`, `:PORT` (loopback), `unix:PATH`.
 fn address(text: &str) -> Result<Address, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return Ok(Address::Unix(path.into()));

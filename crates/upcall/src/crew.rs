@@ -1,5 +1,5 @@
-//! Who runs storelets: engines, whoever compiles for them, whoever ends slices; the workers are
-//! [fronts](crate::fronts) of a kind.
+//! Resources for running storelets: engines, the compiler, the ticker that ends slices; the workers
+//! are [fronts](crate::fronts) of a kind.
 
 use crate::compiler::Compiler;
 use crate::compiler::keeper::Keeper;
@@ -14,17 +14,17 @@ use storelet::compile::Hash;
 use storelet::standing::Stock;
 use storelet::{Engines, Maxima, OVERHEAD, Settings};
 
-/// Memory for storelets unless said otherwise, MiB.
+/// Default memory for storelets, MiB.
 pub(crate) const MEMORY_MIB: u64 = 1024;
 
-/// Where compiled modules are kept, below the directory for such things.
+/// Name of the subdirectory for compiled modules.
 const STORELETS: &str = "storelets";
 
-/// The longest a storelet may take unless said otherwise, and its most processor time, seconds.
+/// Default maximum time and CPU time of a storelet, seconds.
 const TIME_MAX_S: u64 = 3600;
 const CPU_MAX_S: u64 = 600;
 
-/// Resources of storelets.
+/// Limits of storelets.
 #[derive(Debug, PartialEq, Eq)]
 struct Limits {
     /// Memory of all, and of those of one client, bytes.
@@ -49,7 +49,7 @@ impl Limits {
         Limits { memory, client, maxima }
     }
 
-    /// Whether any storelet could run.
+    /// Checks that a storelet can run within the limits.
     fn check(serve: &Serve) -> Result<(), String> {
         let said = [serve.storelet_memory_max, serve.storelet_time_max, serve.storelet_cpu_max];
         if said.contains(&Some(0)) {
@@ -71,17 +71,17 @@ impl Limits {
     }
 }
 
-/// Everything but the workers.
+/// Everything except the workers.
 pub(crate) struct Crew {
     pub(crate) compiler: Compiler,
     pub(crate) ticker: Ticker,
     pub(crate) workers: usize,
-    /// What is installed.
+    /// Installed storelets.
     standing: Stock,
 }
 
 impl Crew {
-    /// Starts it for what is served, unless nobody is to run storelets.
+    /// Starts it for the served tree, unless storelets are disabled.
     pub(crate) fn start(serve: &Serve, what: &Path, homes: &Homes) -> Result<Option<Crew>, String> {
         let workers = serve.storelet_threads.unwrap_or(1);
         if workers == 0 || serve.no_status {
@@ -102,7 +102,7 @@ impl Crew {
         Ok(Some(Crew { compiler, ticker, workers, standing }))
     }
 
-    /// Settings of the node; the numbers of workers begin here.
+    /// Returns the settings of the node; `first` is the number of the first worker.
     pub(crate) fn settings(&self, serve: &Serve, first: usize) -> Result<Settings, String> {
         let limits = Limits::of(serve);
         let mut seed = [0; 32];
@@ -120,19 +120,19 @@ impl Crew {
         })
     }
 
-    /// Tells whoever compiles where everybody is.
+    /// Passes all mailboxes to the compiler.
     pub(crate) fn meet(&self, all: Vec<Mailbox>) {
         self.compiler.set_mailboxes(all);
     }
 
-    /// Waits for the end of all.
+    /// Waits for the end of the compiler.
     pub(crate) fn join(self) -> Result<(), String> {
         self.compiler.join()
     }
 }
 
-/// Starts whoever compiles. Where the usual place for what he keeps cannot be used, as by a server
-/// that became another user, he keeps nothing; what was asked for must be possible.
+/// Starts the compiler. If the default cache directory is unusable, as for a server that became
+/// another user, there is no cache; an explicit one must be usable.
 fn compiler(
     serve: &Serve,
     homes: &Homes,
@@ -151,13 +151,13 @@ fn compiler(
     })
 }
 
-/// Tells the operator.
+/// Logs a warning.
 fn tell(text: &str) {
     log::warn("storelet", text.to_string());
 }
 
-/// Who keeps what is installed, and what that is. Where the usual place for it cannot be used,
-/// nothing can be installed; what was asked for must be possible.
+/// Returns the state store of installed storelets, and its contents. If the default directory is
+/// unusable, nothing can be installed; an explicit one must be usable.
 fn keeper(serve: &Serve, what: &Path, homes: &Homes) -> Result<(Option<Keeper>, Stock), String> {
     let keeper = match &serve.storelet_state {
         Some(dir) => Keeper::make(dir)?,
@@ -174,7 +174,7 @@ fn keeper(serve: &Serve, what: &Path, homes: &Homes) -> Result<(Option<Keeper>, 
     Ok((Some(keeper), stock))
 }
 
-/// Where what is installed beside this is kept.
+/// Returns the directory of the state store for this served tree.
 fn state(what: &Path, homes: &Homes) -> Home {
     let whole = what.canonicalize().unwrap_or_else(|_| what.to_path_buf());
     let hash = Hash::of(whole.as_os_str().as_encoded_bytes()).to_string();
@@ -184,7 +184,7 @@ fn state(what: &Path, homes: &Homes) -> Home {
     Ok(state.join(STORELETS).join(format!("{name}-{}", &hash[..16])))
 }
 
-/// Where compiled modules are kept.
+/// Returns the directory of the cache of compiled modules.
 fn cache(serve: &Serve, homes: &Homes) -> Home {
     if let Some(dir) = &serve.storelet_cache {
         return Ok(dir.clone());

@@ -1,31 +1,31 @@
-//! Open files that the process may have (`RLIMIT_NOFILE`), and how many connections fit.
+//! Limit of open files of the process (`RLIMIT_NOFILE`), and the resulting number of connections.
 //!
-//! Each connection is an open file, and each file of the host that a client holds is one or two.
+//! Each connection is an open file, and each host file held by a client is one or two.
 
-/// Fewer open files than this are not enough to serve a few clients.
+/// Minimum number of open files to serve a few clients.
 const FILES_MIN: usize = 1024;
 
-/// Most connections unless the operator sets another limit.
+/// Default maximum number of connections.
 const CONNECTIONS: usize = 16_384;
 
-/// Of all open files, one such part is not for connections.
+/// The inverse of the share of open files not available to connections.
 const PART: usize = 4;
 
-/// The open files of the process, and the connections that are part of them.
+/// Maximum numbers of open files, and of connections among them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
-    /// Most open files.
+    /// Maximum number of open files.
     pub(crate) files: usize,
-    /// Most connections.
+    /// Maximum number of connections.
     pub(crate) connections: usize,
-    /// A line for the operator, if connections are fewer than usual.
+    /// A line for the operator, if the number of connections is below the default.
     pub(crate) limit: Option<String>,
 }
 
-/// Raises the limit of open files as far as the host allows, and divides them.
+/// Raises the limit of open files to the host's maximum, and divides them.
 ///
 /// # Errors
-/// Too few open files for the connections that were asked for, or to serve at all.
+/// Too few open files for the requested connections, or to serve at all.
 pub(crate) fn budget(connections: Option<usize>) -> Result<Budget, String> {
     let files = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
     divide(connections, files)

@@ -1,5 +1,5 @@
-//! The other nodes of the process: fronts, threads with connections of their own, and workers,
-//! threads that run storelets. Both send what is asked of them to the node that has the name space.
+//! Other nodes of the process: fronts, threads with connections of their own, and workers, threads
+//! that run storelets. Both send their requests for files to the node with the namespace.
 
 use crate::hosting::Fuse;
 use crate::log::ToLog;
@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-/// What every one of them is made with.
+/// Parameters common to all of them.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) form: Form,
@@ -21,28 +21,28 @@ pub(crate) struct Plan {
     pub(crate) export: Export,
     /// Number of the first of them.
     pub(crate) first: usize,
-    /// How many fronts, and behind them in number how many workers.
+    /// Number of fronts, followed by the workers.
     pub(crate) fronts: usize,
     pub(crate) workers: usize,
-    /// Who hears of each slice of a storelet, if there are workers.
+    /// Notifies the ticker of each slice of a storelet, if there are workers.
     pub(crate) beat: Option<Beat>,
 }
 
 impl Plan {
-    /// Numbers of all of them.
+    /// Returns the numbers of all of them.
     pub(crate) fn numbers(&self) -> RangeInclusive<usize> {
         self.first..=self.first + self.fronts + self.workers - 1
     }
 }
 
-/// The threads, running.
+/// The running threads.
 pub(crate) struct Fronts {
     threads: Vec<JoinHandle<Result<(), String>>>,
 }
 
 impl Fronts {
-    /// Starts them beside a world that listens at these ports. Between home and the first of them
-    /// in number are the mailboxes of `hosts`, behind the last those of `others`.
+    /// Starts them beside a world that listens at these ports. The mailboxes of `hosts` are
+    /// numbered between home and the first of them, those of `others` after the last.
     pub(crate) fn start(
         plan: &Plan,
         world: &mut World,
@@ -70,14 +70,14 @@ impl Fronts {
         drop(told);
         mailboxes.extend(tells);
         if mailboxes.len() <= *plan.numbers().end() {
-            // Those that wait for the others' hear that there are none.
+            // Threads that wait for the others' mailboxes learn that there are none.
             drop(senders);
             return Err(Fronts { threads }.failure());
         }
         let all: Vec<Mailbox> = mailboxes.into_values().chain(others).collect();
         world.set_mailboxes(all.clone());
         for sender in senders {
-            // A front that has ended meanwhile says why when it is joined.
+            // A front that has ended meanwhile returns the reason when it is joined.
             let _ = sender.send(all.clone());
         }
         Ok((Fronts { threads }, all))
@@ -96,14 +96,14 @@ impl Fronts {
     }
 }
 
-/// Copies of the listening sockets.
+/// Duplicates the listening sockets.
 fn shared(plan: &Plan, world: &World) -> Result<Vec<OwnedFd>, String> {
     let ports = plan.config.ports.iter();
     let copies = ports.map(|port| world.share_listener(port.listener));
     copies.collect::<Result<_, _>>().map_err(|error| format!("cannot share a port: {error}"))
 }
 
-/// One front, from its beginning to its end.
+/// Runs one front.
 fn front(
     number: usize,
     mut plan: Plan,
@@ -117,7 +117,7 @@ fn front(
         let listener = world.adopt_listener(socket).map_err(refuse)?;
         *port = Port { listener, ..port.clone() };
     }
-    // Who does not listen any more has ended.
+    // A failed send means that the receiver has ended.
     let _ = told.send((number, world.mailbox()));
     drop(told);
     let Ok(all) = mailboxes.recv() else { return Ok(()) };
@@ -125,15 +125,15 @@ fn front(
     let _fuse = Fuse;
     let mut node = Node::front(number, plan.config, plan.export);
     let _ = reactor::take_short_slices();
-    // What its clients ask of files is recorded at home.
+    // Its clients' file I/O is recorded at home.
     node::run(&mut node, &mut world, &mut ToLog, &mut |_| Kept::Ended);
     Ok(())
 }
 
-/// Niceness of workers: everybody else goes first.
+/// Niceness of workers: all other threads take precedence.
 const NICEST: i32 = 19;
 
-/// One worker, from its beginning to its end.
+/// Runs one worker.
 fn worker(
     number: usize,
     plan: Plan,

@@ -1,4 +1,4 @@
-//! What a person sees when the server starts: what is served, and how to reach it.
+//! Start message of the server: what is served, and how to reach it.
 
 use crate::config::Serve;
 use crate::place::Bound;
@@ -8,20 +8,20 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// The text, as `Display`.
+/// The message, as `Display`.
 pub(crate) struct Greeting<'a> {
     pub(crate) serve: &'a Serve,
-    /// What is served.
+    /// Path of the served tree.
     pub(crate) path: &'a Path,
-    /// The names file, and how many of its lines were joined to that.
+    /// The names file, and the number of its lines that were applied.
     pub(crate) names: Option<(&'a Path, usize)>,
-    /// What there is to say of a volume.
+    /// Description of the volume, if one is served.
     pub(crate) volume: Option<&'a str>,
-    /// What there is to say of each replica.
+    /// Description of each replica.
     pub(crate) replicas: &'a [String],
     pub(crate) form: &'a str,
     pub(crate) rule: &'a str,
-    /// Why there may be fewer connections than usual.
+    /// Reason for fewer connections than the default.
     pub(crate) limit: Option<&'a str>,
     pub(crate) bound: &'a [Bound],
 }
@@ -103,12 +103,12 @@ impl Greeting<'_> {
     }
 }
 
-/// Options of a mount. `access`: whether the kernel says in whose name it asks.
+/// Returns the options of a mount. `access`: whether the kernel attaches separately for each user.
 fn options(access: &str) -> String {
     format!("version=9p2000.L,msize=1048576,access={access}")
 }
 
-/// Where this host reaches a listener: one on every interface is reached by loopback.
+/// Returns the address by which this host reaches a listener: loopback for one on every interface.
 fn reachable(address: &SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(v4) if v4.ip().is_unspecified() => {
@@ -121,7 +121,7 @@ fn reachable(address: &SocketAddr) -> SocketAddr {
     }
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);

@@ -1,30 +1,30 @@
-//! Where the server keeps what nobody told it a place for: in its user's home, or, if root started
-//! it and it acts as another user, in the host's directories for services, which are made while it
-//! is still root.
+//! Default directories of the server: in its user's home, or, for a server started by root that
+//! acts as another user, in the host's directories for services, which are created while it is
+//! still root.
 
 use base::User;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// Parts of a service's directories (FHS 3.0, 5.5 and 5.8).
+/// Default directories of a service (FHS 3.0, 5.5 and 5.8).
 const CACHES: &str = "/var/cache/upcall";
 const STATES: &str = "/var/lib/upcall";
 
-/// A directory that only this server's user may write, or why there is none.
+/// A directory that only this server's user may write, or the reason why there is none.
 pub(crate) type Home = Result<PathBuf, String>;
 
 /// Directories of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Homes {
-    /// For what can be made again.
+    /// For files that can be recreated.
     pub(crate) cache: Home,
-    /// For what cannot.
+    /// For persistent state.
     pub(crate) state: Home,
 }
 
 impl Homes {
-    /// Those of the user that started the server (XDG Base Directory Specification).
+    /// Returns those of the user that started the server (XDG Base Directory Specification).
     pub(crate) fn own() -> Homes {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let place = |variable: &str, usual: &str| {
@@ -39,8 +39,8 @@ impl Homes {
         }
     }
 
-    /// Those of a service that acts as `user`, made by root: below what systemd made for it, or
-    /// where services have theirs.
+    /// Returns those of a service that acts as `user`, created by root: below systemd's directories
+    /// for it, or the default ones of services.
     pub(crate) fn of_service(user: &User) -> Homes {
         let place = |variable: &str, usual: &str| {
             let all = std::env::var_os(variable).filter(|said| !said.is_empty());

@@ -1,6 +1,6 @@
-//! The thread that has the replicas of services: a node without connections, with the volumes of
-//! its replicas and the links to others of them. It is there before the name space is put together,
-//! whose paths may lead to replicas, and ends when home has closed them, last of all.
+//! The thread of the replicas of services: a node without connections, with the volumes of its
+//! replicas and the links to their peers. It starts before the namespace is assembled, whose paths
+//! may lead to replicas, and ends last of all, when home has closed them.
 
 use crate::replica::kept::Opened;
 use crate::serve::wall_at_zero;
@@ -16,18 +16,18 @@ pub(crate) struct Plan {
     pub(crate) form: Form,
     pub(crate) settings: reactor::Config,
     pub(crate) config: Config,
-    /// Each with the number of its tree.
+    /// The replicas, with the numbers of their trees.
     pub(crate) replicas: Vec<(u16, Opened)>,
 }
 
-/// The thread, running.
+/// The running thread.
 pub(crate) struct Hosting {
     mailbox: Mailbox,
     thread: JoinHandle<Result<(), String>>,
 }
 
 impl Hosting {
-    /// Starts it beside home's world, which takes letters to it from now on.
+    /// Starts it beside home's world, which accepts messages to it from now on.
     pub(crate) fn start(plan: Plan, home: &mut World) -> Result<Hosting, String> {
         let ((told, tells), (sender, mailboxes)) = (channel(), channel());
         let run = move || host(plan, told, &mailboxes);
@@ -42,7 +42,7 @@ impl Hosting {
         Ok(Hosting { mailbox, thread })
     }
 
-    /// Mailbox for letters to it.
+    /// Returns its mailbox.
     pub(crate) fn mailbox(&self) -> Mailbox {
         self.mailbox.clone()
     }
@@ -53,7 +53,7 @@ impl Hosting {
     }
 }
 
-/// Ends the process if its thread panics: others would wait for its answers for ever.
+/// Aborts the process if its thread panics: others would wait for its replies forever.
 pub(crate) struct Fuse;
 
 impl Drop for Fuse {
@@ -72,20 +72,20 @@ fn host(
     let Plan { form, settings, config, replicas } = plan;
     let mut world = World::new(form, &settings)
         .map_err(|error| format!("cannot start the thread of replicas: {error}"))?;
-    // Files of one date look alike in both nodes; clocks are each node's own.
+    // Timestamps of files are equal in both nodes, whose clocks are independent.
     let (wall, date) = (wall_at_zero(&world), config.wall);
     let limits = Limits::shared_by(replicas.len());
     let adopt =
         |(tree, opened): (u16, Opened)| Ok((tree, opened.adopt(&mut world, (wall, date), limits)?));
     let replicas = replicas.into_iter().map(adopt).collect::<Result<Vec<_>, String>>()?;
-    // Who does not listen any more has ended.
+    // A failed send means that the receiver has ended.
     let _ = told.send(world.mailbox());
     drop(told);
     let Ok(home) = mailboxes.recv() else { return Ok(()) };
     world.set_mailboxes(home);
     let _fuse = Fuse;
     let mut node = Node::replicas(config, replicas);
-    // Its news are home's, and what clients ask is recorded there.
+    // Its messages are home's, and clients' I/O is recorded there.
     node::run(&mut node, &mut world, &mut (), &mut |_| Kept::Ended);
     Ok(())
 }

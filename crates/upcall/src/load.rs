@@ -1,4 +1,4 @@
-//! `upcall load`: the instrument, from the command line.
+//! `upcall load`: command line of the load generator.
 
 mod compare;
 mod file;
@@ -45,7 +45,7 @@ enum Command {
     Trace(trace::Command),
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(load: Load) -> Result<ExitCode, String> {
     match load.command {
         None => workload::run(&load.stream),

@@ -1,7 +1,7 @@
 //! The log of the server: messages on standard error, and the access log of HTTP.
 //!
-//! Each has a thread that writes it, so that a slow reader of one delays neither the server nor the
-//! other. Lines that there is no room for are counted and left out.
+//! Each has a writer thread, so that a slow reader of one delays neither the server nor the other.
+//! Lines are dropped and counted when the queue is full.
 
 use crate::clock;
 use crate::config::{AccessFormat, LogFormat, LogLevel, Serve};
@@ -22,17 +22,17 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of messages that wait to be written, and of access log entries.
+/// Maximum number of queued messages, and of queued access log entries.
 const MESSAGES: usize = 1024;
 const ENTRIES: usize = 8192;
 
-/// Maximum size of the text in access log entries that wait to be written, bytes.
+/// Maximum size of the text in queued access log entries, bytes.
 const ENTRIES_BYTES: usize = 4 << 20;
 
 /// Maximum length of the text of a message, bytes.
 const TEXT_MAX: usize = 4096;
 
-/// Maximum time to wait for each writer at the end.
+/// Timeout of each writer at the end.
 const FINISH_TIME: Duration = Duration::from_secs(1);
 
 /// Input of a writer, with the time of its event.
@@ -45,7 +45,7 @@ enum Line<T> {
 /// Queue of a writer.
 struct Queue<T> {
     lines: SyncSender<Line<T>>,
-    /// Lines that there was no room for.
+    /// Number of dropped lines.
     lost: AtomicU64,
 }
 
@@ -55,17 +55,17 @@ impl<T: Send + 'static> Queue<T> {
         (Queue { lines, lost: AtomicU64::new(0) }, taken)
     }
 
-    /// Adds a line; whether there is room.
+    /// Adds a line; returns whether there was room.
     fn put(&self, time: Time, event: T) -> bool {
         let is_taken = self.lines.try_send(Line::Event(time, event)).is_ok();
         self.lost.fetch_add(u64::from(!is_taken), Ordering::Relaxed);
         is_taken
     }
 
-    /// Waits until all lines are written, at most for a while.
+    /// Waits until all lines are written, up to a timeout.
     fn finish(&self) {
         let ((told, tells), lines) = (sync_channel(1), self.lines.clone());
-        // There may be no room, and never be any.
+        // The queue may be full, and stay full.
         let put = spawn("log-end", move || drop(lines.send(Line::Finish(told))));
         if put.is_ok() {
             let _ = tells.recv_timeout(FINISH_TIME);
@@ -78,13 +78,13 @@ struct Logger {
     level: Level,
     messages: Queue<News>,
     entries: Queue<Box<Access>>,
-    /// Text of entries that wait to be written, bytes.
+    /// Text of queued entries, bytes.
     entries_bytes: AtomicUsize,
 }
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
-/// The receiver of what nodes log.
+/// Receiver of the nodes' log.
 pub(crate) struct ToLog;
 
 impl node::log::Log for ToLog {
@@ -104,7 +104,7 @@ impl node::log::Log for ToLog {
     }
 }
 
-/// Size of the text of an entry.
+/// Returns the size of the text of an entry.
 fn weight(access: &Access) -> usize {
     let line = access.account.entry.as_ref().and_then(|entry| entry.line.as_ref());
     line.map_or(0, |line| {
@@ -114,7 +114,7 @@ fn weight(access: &Access) -> usize {
     })
 }
 
-/// The time at which a request that has just ended came.
+/// Returns the arrival time of a request that has just ended.
 fn begun(access: &Access) -> Time {
     let took = access.account.entry.as_ref().map(|entry| entry.ended.since(entry.begun));
     let took = took.map_or(0, |took| i64::try_from(took.as_nanos()).unwrap_or(0));
@@ -148,12 +148,12 @@ pub(crate) fn start(serve: &Serve) -> Result<(), String> {
     spawn("access-log", move || write_entries(&accesses, format, BufWriter::new(access)))
 }
 
-/// Logs that something may have to be looked after.
+/// Logs a condition that may need attention.
 pub(crate) fn warn(target: &'static str, text: String) {
     send(News { level: Level::Warn, target, text });
 }
 
-/// Logs that something was lost.
+/// Logs a loss.
 pub(crate) fn error(target: &'static str, text: String) {
     send(News { level: Level::Error, target, text });
 }
@@ -176,7 +176,7 @@ pub(crate) fn finish() {
     logger.messages.finish();
 }
 
-/// Returns how many lines are missing since the last call, if any are.
+/// Returns the number of lines dropped since the last call, if any.
 fn lost<T>(queue: impl Fn(&Logger) -> &Queue<T>) -> Option<u64> {
     let lost = LOGGER.get().map_or(0, |logger| queue(logger).lost.swap(0, Ordering::Relaxed));
     (lost > 0).then_some(lost)
@@ -199,7 +199,7 @@ fn write_messages(lines: &Receiver<Line<News>>, format: LogFormat) {
     }
 }
 
-/// Writes the access log. If its disk is full, the server goes on without it.
+/// Writes the access log. If its disk is full, the server continues without it.
 fn write_entries(
     lines: &Receiver<Line<Box<Access>>>,
     format: AccessFormat,
@@ -251,8 +251,8 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("words and numbers are JSON")
 }
 
-/// An entry of the access log: the Common or Combined Log Format of Apache's `mod_log_config`, or
-/// JSON.
+/// Formats an entry of the access log: in the Common or Combined Log Format of Apache's
+/// `mod_log_config`, or as JSON.
 fn access_text(access: &Access, format: AccessFormat, wall: Time) -> String {
     let (account, entry) = (&access.account, access.account.entry.as_deref());
     let line = entry.and_then(|entry| entry.line.as_ref());
@@ -292,17 +292,17 @@ fn access_text(access: &Access, format: AccessFormat, wall: Time) -> String {
     text
 }
 
-/// The host of an address with its port.
+/// Returns the host of an address with its port.
 fn host(address: &str) -> String {
     address.parse::<SocketAddr>().map_or(address.to_string(), |it| it.ip().to_string())
 }
 
-/// Text between quotes, as Apache writes it: nothing in it ends the quotes or the line.
+/// Escapes text between quotes, as Apache does: nothing in it ends the quotes or the line.
 fn escaped(text: &str) -> String {
     one_line(&text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Text without control characters, which could forge lines or hide them on a terminal.
+/// Escapes control characters, which could forge lines or hide them on a terminal.
 fn one_line(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -319,7 +319,7 @@ fn one_line(text: &str) -> String {
     safe
 }
 
-/// A date like `2001-09-09T01:46:40.123Z` (RFC 3339).
+/// Formats a date like `2001-09-09T01:46:40.123Z` (RFC 3339).
 fn rfc3339(wall: Time) -> String {
     let (date, months) = parts(wall);
     let [day, month, year, time] = &date;
@@ -327,14 +327,14 @@ fn rfc3339(wall: Time) -> String {
     format!("{year}-{number:02}-{day}T{time}.{:03}Z", wall.nanos / 1_000_000)
 }
 
-/// A date like `09/Sep/2001:01:46:40 +0000`.
+/// Formats a date like `09/Sep/2001:01:46:40 +0000`.
 fn common_date(wall: Time) -> String {
     let ([day, month, year, time], _) = parts(wall);
     format!("{day}/{month}/{year}:{time} +0000")
 }
 
-/// Day, month, year and time of a date, and the names of months: from a date of HTTP, which has
-/// fixed places (RFC 9110 §5.6.7).
+/// Returns day, month, year and time of a date, and the names of months: from a date of HTTP, which
+/// has fixed positions (RFC 9110 §5.6.7).
 fn parts(wall: Time) -> ([String; 4], [&'static str; 12]) {
     let date = wire::http::date(wall).to_string();
     let part = |span: std::ops::Range<usize>| date[span].to_string();

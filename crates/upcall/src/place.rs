@@ -1,5 +1,4 @@
-//! What is served and where: the directory or volume and the addresses, as far as the command
-//! line goes.
+//! The served directory or volume and the addresses, from the command line.
 
 use crate::config::{self, HTTP_DEFAULT, NINEP_DEFAULT, Serve};
 use crate::size;
@@ -15,39 +14,38 @@ use std::net::ToSocketAddrs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The volume that is served if nothing is named.
+/// Default volume.
 const VOLUME_DEFAULT: &str = "./upcall.volume";
 
-/// The error if there is none.
+/// Error without anything to serve.
 const UNSAID: &str = "say what to serve: 'upcall serve DIR' serves a directory, 'upcall serve \
     NAME.volume' a volume, which is made if it is not there; 'upcall serve --help' lists the \
     options";
 
-/// What is served.
+/// The tree to serve.
 pub(crate) struct Place {
     /// Its path on this host.
     pub(crate) path: PathBuf,
-    /// The attributes of its root.
+    /// Attributes of its root.
     pub(crate) stat: Stat,
     pub(crate) what: What,
 }
 
-/// What kind of thing it is.
+/// Its kind.
 pub(crate) enum What {
     Directory,
-    /// An open volume, and what there is to say of it.
+    /// An open volume, and its description.
     Volume(Box<Opened>, Box<Facts>),
-    /// Empty directories, for others to be mounted at.
+    /// Empty directories, as mount points.
     Skeleton(Vec<Vec<Name>>),
-    /// What a 9P server serves by this name.
+    /// The tree of a 9P server, by its name.
     Remote(Vec<base::op::Address>, String),
 }
 
-/// A port that is listened on: for what, and where.
+/// A listening port: protocol and address.
 pub(crate) type Bound = (Protocol, Address);
 
-/// Finds what is to be served; makes and opens the volume, if it is one. What is to be said about
-/// that goes to `say`.
+/// Finds the tree to serve; creates and opens the volume, if it is one. Messages go to `say`.
 pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, String> {
     let Some(asked) = serve.dir.as_deref() else {
         let path = Path::new(VOLUME_DEFAULT);
@@ -64,7 +62,8 @@ pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, String> {
     existing(asked, serve)
 }
 
-/// What a names file names: a volume, which is made if it is not there, or a directory.
+/// Returns the tree of a line of a names file: a volume, which is created if it does not exist, or
+/// a directory.
 pub(crate) fn named(
     asked: &Path,
     is_volume: bool,
@@ -83,7 +82,7 @@ pub(crate) fn named(
     }
 }
 
-/// A 9P server: it need not be there yet.
+/// Returns a 9P server, which need not be available yet.
 pub(crate) fn remote(source: &Source) -> Result<Place, String> {
     let (address, aname) = match source {
         Source::NineP { address, aname } => (resolve(address)?, aname),
@@ -96,10 +95,10 @@ pub(crate) fn remote(source: &Source) -> Result<Place, String> {
     Ok(Place { path, stat: Stat::default(), what })
 }
 
-/// Where the server is that listens at HOST:PORT.
+/// Resolves the HOST:PORT of a server.
 ///
 /// # Errors
-/// What is wrong with that, and what to do.
+/// The cause, and the next step.
 pub(crate) fn resolve(address: &str) -> Result<Vec<base::op::Address>, String> {
     let found = address
         .to_socket_addrs()
@@ -136,13 +135,13 @@ fn existing(asked: &Path, serve: &Serve) -> Result<Place, String> {
     Ok(Place { path, stat, what: What::Directory })
 }
 
-/// An empty directory, at the root of a server that has replicas alone.
+/// Returns an empty directory, the root of a server of replicas alone.
 fn empty() -> Place {
     let stat = Stat { uid: reactor::own_user(), ..Stat::default() };
     Place { path: PathBuf::from("/"), stat, what: What::Skeleton(Vec::new()) }
 }
 
-/// Makes the volume that is to be served: it is named like one.
+/// Creates the volume to serve, whose name marks it as one.
 fn make(path: &Path, read_only: bool, say: &dyn Fn(&str)) -> Result<(), String> {
     if read_only {
         return Err(format!(
@@ -173,7 +172,7 @@ fn volume(asked: &Path, serve: &Serve) -> Result<Place, String> {
     Ok(Place { path, stat, what })
 }
 
-/// All addresses, each with what is spoken there.
+/// Returns all addresses, each with its protocol.
 pub(crate) fn addresses(serve: &Serve) -> Result<Vec<Bound>, String> {
     let ninep = config::addresses(&serve.ninep, NINEP_DEFAULT)?;
     let http = config::addresses(&serve.http, HTTP_DEFAULT)?;

@@ -1,4 +1,4 @@
-//! How far something is, on a terminal: one line that is written over and over.
+//! Progress on a terminal: one line that is overwritten.
 
 use crate::clock::Clock;
 use crate::size;
@@ -6,9 +6,9 @@ use base::Instant;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
-/// How long something may take before it shows how far it is.
+/// Delay before the progress is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often the line is written.
+/// Refresh interval of the line.
 const REFRESH: Duration = Duration::from_millis(200);
 
 /// A line on the terminal, if standard error is one.
@@ -25,17 +25,17 @@ impl Progress {
         Progress { clock: Clock::start(), terminal, shown: None }
     }
 
-    /// Whether anybody looks.
+    /// Returns whether standard error is a terminal.
     pub(crate) fn is_shown(&self) -> bool {
         self.terminal
     }
 
-    /// Since the start.
+    /// Returns the time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.clock.now().since(Instant(1))
     }
 
-    /// Shows a line, if it is time to.
+    /// Shows a line, if it is due.
     pub(crate) fn show(&mut self, line: impl FnOnce(Duration) -> String) {
         if !self.terminal {
             return;
@@ -44,12 +44,12 @@ impl Progress {
         let due = self.shown.map_or(Instant(1) + PATIENCE, |shown| shown + REFRESH);
         if now >= due {
             self.shown = Some(now);
-            // If the terminal is gone there is nobody to tell.
+            // A failure means that the terminal is gone.
             let _ = write!(io::stderr(), "\r\x1b[K{}", line(self.elapsed()));
         }
     }
 
-    /// Takes the line away.
+    /// Erases the line.
     pub(crate) fn clear(&mut self) {
         if self.shown.take().is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -63,13 +63,13 @@ impl Drop for Progress {
     }
 }
 
-/// `120.5 MiB/s`.
+/// Formats a rate: `120.5 MiB/s`.
 pub(crate) fn rate(bytes: u64, elapsed: Duration) -> String {
     let second = elapsed.as_secs_f64().max(0.001);
     format!("{}/s", size::show((bytes as f64 / second) as u64))
 }
 
-/// How long the rest takes if it goes on like that; empty if that cannot be said.
+/// Estimates the remaining time at the present rate; empty if unknown.
 pub(crate) fn left(done: u64, all: u64, elapsed: Duration) -> String {
     if done == 0 || done >= all {
         return String::new();
@@ -78,7 +78,7 @@ pub(crate) fn left(done: u64, all: u64, elapsed: Duration) -> String {
     format!(", {} left", span(seconds as u64 + 1))
 }
 
-/// `12 s`, `3 min 5 s`, `2 h 10 min`.
+/// Formats a time: `12 s`, `3 min 5 s`, `2 h 10 min`.
 fn span(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),

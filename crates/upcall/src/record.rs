@@ -1,6 +1,6 @@
-//! `upcall serve --record FILE`: what the node records goes to a thread of its own, which writes
-//! it down. The node never waits for that: what the disk does not take in time is counted as lost,
-//! and when nothing can be written any more the recording ends, and serving goes on.
+//! `upcall serve --record FILE`: a thread of its own writes the node's recording. The node never
+//! waits for it: batches that the disk does not accept in time are dropped and counted, and after a
+//! write error the recording ends while the server continues.
 
 use crate::log;
 use base::{Instant, Time};
@@ -16,27 +16,27 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-/// Batches that wait to be written: 15 MB, a second of the fastest server.
+/// Maximum number of queued batches: 15 MB, a second of the fastest server.
 const BATCHES: usize = 256;
 
-/// How long the end of the server waits for the last of them.
+/// Timeout for the last of them at the end of the server.
 const END_TIME: Duration = Duration::from_secs(10);
 
-/// How many slots of names are written before all files are named anew: it bounds what the writer
-/// and whoever reads the recording have to remember.
+/// Number of name slots after which all files are named anew: it bounds the memory of the writer
+/// and of readers of the recording.
 const NAMES_MAX: usize = 1 << 18;
 
-/// The file, ready to be gone on with.
+/// The file, ready for appends.
 #[derive(Debug)]
 pub(crate) struct Sheet {
     path: PathBuf,
     file: File,
-    /// How much of it is whole, bytes.
+    /// Length of its complete part, bytes.
     len: u64,
     writer: Writer,
 }
 
-/// The thread that writes.
+/// The writer thread.
 #[derive(Debug)]
 pub(crate) struct Recording {
     path: PathBuf,
@@ -44,7 +44,7 @@ pub(crate) struct Recording {
     ended: Receiver<Ended>,
 }
 
-/// What came of it.
+/// Result of a recording.
 #[derive(Debug)]
 struct Ended {
     /// I/Os written.
@@ -53,8 +53,8 @@ struct Ended {
 }
 
 impl Sheet {
-    /// Makes the file, or opens a recording to go on with it. Nobody else may write there, and
-    /// others may not read which files people have.
+    /// Creates the file, or opens a recording to append to it. It is locked against other writers,
+    /// and other users may not read the names of files.
     pub(crate) fn open(path: &Path) -> Result<Sheet, String> {
         let failed = |error: io::Error| format!("cannot record into {}: {error}", path.display());
         let mut options = OpenOptions::new();
@@ -68,7 +68,7 @@ impl Sheet {
         if !meta.is_file() {
             return Err(strange());
         }
-        // From here on nobody else changes it.
+        // From here on no other process changes it.
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             format!("somebody else records into {}: name another file", path.display())
         })?;
@@ -85,12 +85,12 @@ impl Sheet {
         Ok(Sheet { path: path.to_path_buf(), file, len, writer })
     }
 
-    /// Writes all batches down; times are since `wall`.
+    /// Writes all batches; times are since `wall`.
     fn fill(mut self, wall: Time, batches: Receiver<Vec<Recorded>>) -> Ended {
         let mut written = 0;
         let failed = self.write_all(wall, &batches, &mut written).err();
         if failed.is_some() {
-            // Whoever goes on with it would cut it off.
+            // The next writer would truncate it as well.
             let _ = self.file.set_len(self.len);
         }
         Ended { written, failed }
@@ -131,7 +131,7 @@ impl Sheet {
 }
 
 impl Recording {
-    /// Begins to write down what is recorded by a clock that stood at zero at `wall`.
+    /// Begins to write a recording by a clock that was zero at `wall`.
     pub(crate) fn begin(sheet: Sheet, wall: Time) -> Result<Recording, String> {
         let (batches, taken) = sync_channel(BATCHES);
         let (told, ended) = sync_channel(1);
@@ -150,7 +150,7 @@ impl Recording {
         Ok(Recording { path, batches, ended })
     }
 
-    /// Takes a batch, if there is room for it.
+    /// Queues a batch, if there is room.
     pub(crate) fn keep(&self, batch: Vec<Recorded>) -> Kept {
         match self.batches.try_send(batch) {
             Ok(()) => Kept::Taken,
@@ -159,8 +159,7 @@ impl Recording {
         }
     }
 
-    /// Waits until all that was taken is written, but not for a disk that hangs; what there is to
-    /// say.
+    /// Waits until all queued batches are written, but not for a hanging disk; returns a summary.
     pub(crate) fn end(self, tally: Tally) -> String {
         let Recording { path, batches, ended } = self;
         drop(batches);

@@ -1,7 +1,7 @@
-//! The client commands: files of any 9P server from the command line.
+//! Client commands: files of any 9P server from the command line.
 //!
-//! Straight-line code, with the library of [`client`]. Whoever transfers a tree has a few threads
-//! that share the connection.
+//! Straight-line code on the [`client`] library. Transfers of trees use a few threads that share
+//! the connection.
 
 mod cat;
 mod chmod;
@@ -65,7 +65,7 @@ pub(crate) enum Command {
     Names(names::Names),
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(command: &Command) -> ExitCode {
     match command {
         Command::Ls(ls) => list::ls(ls),
@@ -127,7 +127,7 @@ pub(crate) struct At {
 }
 
 impl At {
-    /// The server, which may say nothing for so long.
+    /// Returns the server, with this timeout.
     pub(crate) fn server(&self, patience: Duration) -> Server {
         Server::at(&self.at, patience + Duration::from_secs(1))
     }
@@ -145,19 +145,19 @@ enum Protocol {
 }
 
 impl Server {
-    /// The server at an address, as whoever runs this; it may say nothing for so long.
+    /// Returns the server at an address, as the user of this process, with this timeout.
     pub(crate) fn at(address: &Address, timeout: Duration) -> Server {
         let (address, aname) = (address.clone(), String::new());
         Server { address, uid: None, user: None, aname, protocol: None, timeout, unfound: None }
     }
 
-    /// The same, attached to a directory of the tree.
+    /// Returns the same server, attached to a directory of the tree.
     pub(crate) fn inside(&self, dir: &str) -> Server {
         let aname = format!("{}{dir}", self.aname.trim_end_matches('/'));
         Server { aname, ..self.clone() }
     }
 
-    /// The same; this is said if there is no such directory.
+    /// Returns the same server, with a message for a missing directory.
     pub(crate) fn or_say(&self, unfound: String) -> Server {
         Server { unfound: Some(unfound), ..self.clone() }
     }
@@ -178,24 +178,24 @@ impl Server {
     }
 }
 
-/// Why something could not be done, with what can be done about it.
+/// An error, with the next step.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The server, or the way to it.
+    /// An error of the server, or of the connection.
     Server(client::Error),
-    /// This host.
+    /// An error of this host.
     Host(String),
-    /// Whoever reads what is written has heard enough.
+    /// The reader of the output has closed it.
     Unheard,
 }
 
 impl Trouble {
-    /// A file of this host.
+    /// Returns the error of a file of this host.
     fn host(doing: &str, path: &Path, cause: &std::io::Error, step: &str) -> Trouble {
         Trouble::Host(format!("cannot {doing} {}: {cause}; {step}", path.display()))
     }
 
-    /// Whether nothing more can be done with this server.
+    /// Returns whether the server cannot be used any more.
     fn is_fatal(&self) -> bool {
         match self {
             Trouble::Server(error) => error.is_fatal(),
@@ -232,13 +232,13 @@ fn say_json(value: &impl Serialize) -> Outcome<()> {
     frame::say(&(crate::volume::json(value) + "\n"))
 }
 
-/// A name that nothing else has, in the directory of a path.
+/// Returns a unique name in the directory of a path.
 fn temporary(path: &Path) -> PathBuf {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    // Processes of several hosts and containers may write into one directory.
+    // Processes of several hosts and containers may share a directory.
     static PROCESS: OnceLock<u64> = OnceLock::new();
     let process = PROCESS
         .get_or_init(|| crate::clock::random().unwrap_or_else(|_| u64::from(std::process::id())));

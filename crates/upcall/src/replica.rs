@@ -38,10 +38,10 @@ pub(crate) enum Command {
     Export(sheet::Export),
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// Why it could not begin.
+/// The reason why it could not begin.
 pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
     match command {
         Command::Init(init) => init::run(init),
@@ -54,7 +54,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
     }
 }
 
-/// What is said of a replica that was made: how it is served, and what comes of that.
+/// Returns the message after creating a replica: how to serve it, and the consequences.
 fn created(file: &Path, address: &str, then: &str) -> String {
     let file = file.display();
     format!(
@@ -63,7 +63,7 @@ fn created(file: &Path, address: &str, then: &str) -> String {
     )
 }
 
-/// Does one operation, or several.
+/// Runs one operation, or several.
 pub(crate) fn operate(operation: &Operation) -> ExitCode {
     op::run(operation)
 }

@@ -1,13 +1,12 @@
-//! Who a client is.
+//! Identity of clients.
 //!
-//! Over a unix socket the kernel says; root and the server's own user may say in whose name they
-//! ask. Over the network nobody has proved anything, so every
-//! client acts as one user. Of a directory that is the server's own, or where root runs the
-//! server, the user named by `--as` or the owner of the directory. Where that is root, the process
-//! gives up root's privileges and keeps its files only; beside unix sockets it cannot, and clients
-//! on the network act as nobody. Of a volume, whose permissions have nothing to do with the
-//! process's, it is the user named by `--as`, or the owner of the volume's root. With
-//! `--trust-clients` claims are believed.
+//! Over a Unix socket it comes from the kernel; root and the server's own user may act on behalf of
+//! other users. Network clients are not authenticated, so all of them act as one user. For a
+//! directory that is the server's own user or, if root runs the server, the user named by `--as` or
+//! the owner of the directory. If that is root, the process drops root's privileges and keeps
+//! access to its files only; with Unix sockets it cannot, and network clients act as nobody. For a
+//! volume, whose permissions are independent of the process's, it is the user named by `--as`, or
+//! the owner of the volume's root. With `--trust-clients` claimed names are trusted.
 
 use crate::config::Serve;
 use crate::homes::Homes;
@@ -20,29 +19,29 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// As whom clients act.
+/// Mapping of clients to users.
 pub(crate) struct Rule {
-    /// Who cannot be told apart acts as this one.
+    /// User of unauthenticated clients.
     caller: Caller,
-    /// Users that 9P clients claim are believed.
+    /// Whether user names claimed by 9P clients are trusted.
     trusting: bool,
-    /// Root has started the server, and could say as whom clients act.
+    /// Whether root has started the server, and can choose the user of clients.
     by_root: bool,
-    /// The rule in words.
+    /// Description of the rule.
     pub(crate) text: String,
-    /// Where the process, whose user it may have changed, can keep something.
+    /// Directories of the process, whose user may have changed.
     pub(crate) homes: Homes,
 }
 
 impl Rule {
-    /// As whom the clients of a port act.
+    /// Returns the identity of the clients of a port.
     pub(crate) fn clients(&self, (protocol, address): &Bound) -> Clients {
         match (protocol, address) {
             (Protocol::NineP, Address::Tcp(_)) if self.trusting => {
                 Clients::All(Identity::Claimed(None))
             }
-            // Whom they say they speak for has no more rights than they have: a mount by the
-            // kernel comes from root, and other servers have clients of their own.
+            // The client that they act for gets no more rights than their own: a kernel mount comes
+            // from root, and other servers have clients of their own.
             (Protocol::NineP, Address::Unix(_)) => Clients::Spokesmen(vec![0, reactor::own_user()]),
             (Protocol::Http, Address::Unix(_)) => Clients::Themselves,
             (_, Address::Tcp(_)) => Clients::All(Identity::Fixed(self.caller.clone())),
@@ -50,14 +49,14 @@ impl Rule {
     }
 }
 
-/// The number of root.
+/// User id of root.
 const ROOT: u32 = 0;
 
 impl Rule {
-    /// Whether clients on the network, if any come, can list what is served, if it is a directory.
+    /// Checks whether network clients, if there are any, can list a served directory.
     ///
     /// # Errors
-    /// Why not, and what to do.
+    /// The cause, and the next step.
     pub(crate) fn check(&self, place: &Place, bound: &[Bound]) -> Result<(), String> {
         let is_directory = matches!(place.what, What::Directory);
         if !is_directory || !bound.iter().any(|(_, address)| matches!(address, Address::Tcp(_))) {
@@ -80,18 +79,18 @@ impl Rule {
         }
     }
 
-    /// The user as whom clients on the network act, for people.
+    /// Describes the user of network clients.
     fn who(&self) -> String {
         self.uid().map_or_else(|| "of the server".to_string(), |uid| uid.to_string())
     }
 }
 
-/// The first port that does not need root.
+/// First port that does not require root.
 const UNPRIVILEGED_PORT: u16 = 1024;
 
-/// Chooses the rule; gives up root's power for good where no part of the rule needs it. Clients
-/// are never the server itself, to which volumes and other servers refuse nothing: those may be
-/// mounted at any time.
+/// Chooses the rule; drops root's privileges permanently if no part of the rule requires them.
+/// Clients are never the server itself, which may do anything with volumes and other servers: those
+/// may be mounted at any time.
 pub(crate) fn choose(serve: &Serve, space: &Space, bound: &[Bound]) -> Result<Rule, String> {
     let trusting = serve.trust_clients;
     let place = space.strictest();
@@ -131,8 +130,8 @@ fn as_root(serve: &Serve, space: &Space, bound: &[Bound]) -> Result<Rule, String
     Ok(Rule { caller, trusting, by_root: true, text, homes })
 }
 
-/// The directory is root's: clients may do with it what its owner may, and nothing else that root
-/// may.
+/// Returns the rule for a directory of root: clients have the permissions of its owner, without
+/// root's privileges.
 fn as_plain_root(serve: &Serve, space: &Space, bound: &[Bound]) -> Result<Rule, String> {
     let (shown, trusting) = (space.strictest().path.display(), false);
     let top = Path::new("/").metadata().map_err(|error| format!("cannot look at /: {error}"))?;
@@ -167,7 +166,8 @@ fn as_plain_root(serve: &Serve, space: &Space, bound: &[Bound]) -> Result<Rule, 
     Ok(Rule { caller, trusting, by_root: true, text, homes: Homes::own() })
 }
 
-/// The volume checks permissions itself, and its file is open: the process needs no power at all.
+/// Returns the rule for a volume, which checks permissions itself, and whose file is open: the
+/// process needs no privileges.
 fn of_volume(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
     let keeps_power = reactor::is_root() && bound.iter().any(needs_root);
     let (user, text) = usual(serve, place, keeps_power)?;
@@ -180,8 +180,8 @@ fn of_volume(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, Stri
     Ok(Rule { caller, trusting, by_root, text, homes })
 }
 
-/// As whom clients on the network act, and the rule in words. Where the process keeps root's
-/// privileges, which host directories that are mounted later would give to them, that is not root.
+/// Returns the user of network clients, and the description of the rule. If the process keeps
+/// root's privileges, which would apply to host directories mounted later, that is not root.
 fn usual(serve: &Serve, place: &Place, keeps_power: bool) -> Result<(User, String), String> {
     let user = match &serve.as_user {
         Some(name) => reactor::find_user(name).map_err(|error| {
@@ -202,7 +202,7 @@ fn usual(serve: &Serve, place: &Place, keeps_power: bool) -> Result<(User, Strin
     Ok((user, text))
 }
 
-/// Whether only root may listen there, or take the socket's name away afterwards.
+/// Returns whether only root may listen there, or remove the socket afterwards.
 fn needs_root((_, address): &Bound) -> bool {
     match address {
         Address::Unix(_) => true,
@@ -210,7 +210,7 @@ fn needs_root((_, address): &Bound) -> bool {
     }
 }
 
-/// Turns the process into another user; gives where that one can keep something.
+/// Changes the user of the process; returns the directories of that user.
 fn become_user(user: &User) -> Result<Homes, String> {
     let homes = Homes::of_service(user);
     let became = reactor::become_user(user);
@@ -218,7 +218,7 @@ fn become_user(user: &User) -> Result<Homes, String> {
     Ok(homes)
 }
 
-/// The process's own user, as a user among others.
+/// Returns the process's own user, without the server's special rights.
 fn own_caller() -> Caller {
     let uid = reactor::own_user();
     let unknown = |_| User { uid, gid: uid, groups: Vec::new(), commands: false };

@@ -1,4 +1,4 @@
-//! `upcall serve`: opens what is needed, says how to reach it, runs the node.
+//! `upcall serve`: opens the served tree, prints how to reach it, runs the node.
 
 use crate::config::{Form, Serve};
 use crate::crew::Crew;
@@ -24,10 +24,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The exit code when a volume could not be written to its end.
+/// Exit code after a failed write to a volume.
 const STORAGE_FAILED: u8 = 1;
 
-/// Serves until a signal ends it.
+/// Serves until a signal.
 pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let addresses = place::addresses(serve)?;
     let (limits, web) = (limits(serve)?, web(serve)?);
@@ -36,7 +36,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let sheet = serve.record.as_deref().map(Sheet::open).transpose()?;
     let space = space::find(serve, &|text| say(&text))?;
     let replicas = replicas(serve)?;
-    // Before any thread: a signal goes to one that does not hold it, and would end the process.
+    // Before any thread starts: one that does not block signals would let them end the process.
     reactor::hold_signals();
     log::start(serve)?;
     let files = files::budget(serve.connections_max)?;
@@ -46,7 +46,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let mut world = World::new(form, &settings)
         .map_err(|error| format!("cannot start the {form_reason} reactor: {error}"))?;
     let (ports, bound) = listen(&mut world, &addresses, &rule)?;
-    // Only now: unix sockets get the permissions that the administrator's umask leaves.
+    // Only now: Unix sockets are created with the administrator's umask.
     reactor::clear_umask();
     let Space { root, joints, file } = space;
     let path = root.path.clone();
@@ -92,15 +92,15 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let code = exit_code(&node);
     log::finish();
     if !node.is_quiet() {
-        // Something hangs, or a second signal came: what is under way is not waited for.
+        // Something hangs, or a second signal came: outstanding operations are abandoned.
         std::process::exit(code.into());
     }
     join_all(fronts, hosting, crew).map(|()| ExitCode::from(code))
 }
 
-/// Runs the node until it is over, and writes down what it records.
+/// Runs the node until it has ended, and writes its recording.
 fn run_node(node: &mut Node, world: &mut World, recording: Option<Recording>) {
-    // Where the kernel refuses, clients wait a little longer.
+    // A failure only makes clients wait a little longer.
     let _ = reactor::take_short_slices();
     let keep = |batch| recording.as_ref().map_or(Kept::Ended, |it| it.keep(batch));
     node::run(node, world, &mut ToLog, &mut { keep });
@@ -110,7 +110,7 @@ fn run_node(node: &mut Node, world: &mut World, recording: Option<Recording>) {
     say(&"upcall: ended\n");
 }
 
-/// Whether everything in the names file could be joined.
+/// Checks that everything in the names file could be joined.
 fn check_joined(node: &Node, lines: &[(usize, String)], file: Option<&Path>) -> Result<(), String> {
     let Some((number, error)) = node.joined().and_then(|failed| failed.first()) else {
         return Ok(());
@@ -126,7 +126,7 @@ fn join_all(fronts: Fronts, hosting: Option<Hosting>, crew: Option<Crew>) -> Res
     crew.map_or(Ok(()), Crew::join)
 }
 
-/// How the server ends, and a line for the operator if a volume failed.
+/// Returns the exit code, and logs a failed volume.
 fn exit_code(node: &Node) -> u8 {
     let Some(reason) = node.failure() else { return 0 };
     log::error("volume", reason);
@@ -159,7 +159,8 @@ fn replicas(serve: &Serve) -> Result<Vec<kept::Opened>, String> {
     Ok(replicas)
 }
 
-/// The number of the first front; behind fronts are workers, before them is who has replicas.
+/// Returns the number of the first front; workers follow the fronts, and the replicas' node
+/// precedes them.
 fn first_front(replicas: bool, threads: usize, crew: Option<&Crew>) -> Result<usize, String> {
     let first = node::HOME + 1 + usize::from(replicas);
     let workers = crew.map_or(0, |crew| crew.workers);
@@ -171,7 +172,7 @@ fn first_front(replicas: bool, threads: usize, crew: Option<&Crew>) -> Result<us
     Ok(first)
 }
 
-/// Starts the thread that has the replicas, if there are any.
+/// Starts the thread of the replicas, if there are any.
 fn host(
     replicas: Vec<kept::Opened>,
     (form, settings, config): (reactor::Form, &reactor::Config, &Config),
@@ -192,7 +193,7 @@ fn host(
     Hosting::start(plan, world).map(Some)
 }
 
-/// Starts the other threads, and tells everybody where the others are.
+/// Starts the other threads, and exchanges the mailboxes.
 fn help(
     plan: &Plan,
     (hosting, crew): (Option<&Hosting>, Option<&Crew>),
@@ -211,7 +212,7 @@ fn help(
     Ok(fronts)
 }
 
-/// What each of so many threads is made with: its part of what all may have.
+/// Returns the parameters of each of `threads` threads: its share of all limits.
 fn share(
     serve: &Serve,
     threads: usize,
@@ -237,12 +238,12 @@ fn share(
     }
 }
 
-/// The date on the wall when the world's clock stood at zero.
+/// Returns the wall-clock time when the world's clock was zero.
 pub(crate) fn wall_at_zero(world: &World) -> base::Time {
     base::Time::from_nanos(world.wall().as_nanos() - world.now().0.cast_signed())
 }
 
-/// Gives what is served to the world; what there is to say of a volume.
+/// Passes the served tree to the world; returns the description of a volume.
 fn open(world: &mut World, place: Place) -> Result<(Served, Option<String>), String> {
     let Place { path, stat, what } = place;
     let bytes = path.as_os_str().as_encoded_bytes().to_vec();
@@ -266,7 +267,7 @@ fn open(world: &mut World, place: Place) -> Result<(Served, Option<String>), Str
     }
 }
 
-/// Begins to record, if that is wanted: before anybody is let in.
+/// Begins to record, if requested, before the first client.
 fn record(
     sheet: Option<Sheet>,
     node: &mut Node,
@@ -277,7 +278,7 @@ fn record(
     Recording::begin(sheet, world.wall()).map(Some)
 }
 
-/// Gives what is joined to the world.
+/// Passes a joined tree to the world.
 fn join(world: &mut World, joint: Joint) -> Result<Join, String> {
     let Joint { what, at, order, create, said, .. } = joint;
     let what = match what {
@@ -288,7 +289,7 @@ fn join(world: &mut World, joint: Joint) -> Result<Join, String> {
     Ok(Join { what, at, order, create, said })
 }
 
-/// Says something to whoever started the server; they need not be there any more.
+/// Prints to standard output, which may be closed already.
 fn say(text: &dyn Display) {
     let _ = write!(io::stdout(), "{text}");
 }
@@ -299,7 +300,7 @@ fn settings(serve: &Serve) -> reactor::Config {
     reactor::Config { signals: true, spin, ..defaults }
 }
 
-/// How many threads there are.
+/// Returns the number of threads.
 fn threads(serve: &Serve) -> Result<usize, String> {
     match serve.threads.unwrap_or(1) {
         count @ 1..=node::NODES_MAX => Ok(count),
@@ -320,7 +321,7 @@ fn limits(serve: &Serve) -> Result<Limits, String> {
     Ok(Limits { msize, ..limits })
 }
 
-/// Settings of HTTP.
+/// Returns the settings of HTTP.
 fn web(serve: &Serve) -> Result<Web, String> {
     for host in &serve.allow_host {
         let is_bare = host.parse::<Ipv6Addr>().is_ok()
@@ -337,7 +338,7 @@ fn web(serve: &Serve) -> Result<Web, String> {
     Ok(Web { write: serve.http_write, index: serve.index, logs, hosts })
 }
 
-/// The form of the reactor, and how it came to be chosen.
+/// Returns the form of the reactor, and the reason of the choice.
 fn choose_form(said: Option<Form>) -> Result<(reactor::Form, String), String> {
     match (said, reactor::probe()) {
         (Some(Form::Threads), _) => Ok((reactor::Form::Threads, "threads, as asked".to_string())),

@@ -1,10 +1,10 @@
-//! Sizes and counts for people.
+//! Formatting of sizes and counts.
 
 pub(crate) use base::size::parse;
 
 use base::size::UNITS;
 
-/// A size for people: `1.3 GiB`.
+/// Formats a size: `1.3 GiB`.
 pub(crate) fn show(bytes: u64) -> String {
     let power = UNITS.iter().rposition(|unit| bytes >> (10 * power_of(unit)) > 0).unwrap_or(0);
     if power == 0 {
@@ -19,7 +19,7 @@ fn power_of(unit: &str) -> u32 {
     UNITS.iter().position(|known| *known == unit).unwrap_or(0) as u32
 }
 
-/// A number with its thousands apart: `79,012`.
+/// Formats a number with thousands separators: `79,012`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -32,7 +32,7 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// A number and what it counts: `1 file`, `2,000 files`.
+/// Formats a number with its noun: `1 file`, `2,000 files`.
 pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }

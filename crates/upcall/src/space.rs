@@ -1,7 +1,7 @@
-//! The name space that is served: one thing at its root, or what a names file joins.
+//! The served namespace: a single tree, or several joined by a names file.
 //!
-//! A names file has the lines of [`script`]. What its first line mounts at `/` is the root;
-//! else the root is a tree of empty directories, one for each place that a line names.
+//! A names file has the lines of [`script`]. The tree that its first line mounts at `/` is the
+//! root; otherwise the root is a tree of empty directories, one for each mount point of a line.
 
 use crate::bounded;
 use crate::config::Serve;
@@ -14,7 +14,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is served.
+/// The served namespace.
 pub(crate) struct Space {
     pub(crate) root: Place,
     pub(crate) joints: Vec<Joint>,
@@ -22,7 +22,7 @@ pub(crate) struct Space {
     pub(crate) file: Option<PathBuf>,
 }
 
-/// Something that is put at a place of it.
+/// A mount or bind of the namespace.
 pub(crate) struct Joint {
     /// Its line in the names file.
     pub(crate) line: usize,
@@ -33,16 +33,15 @@ pub(crate) struct Joint {
     pub(crate) said: Arc<str>,
 }
 
-/// What is put there.
+/// Its source.
 pub(crate) enum Jointed {
     Place(Place),
     Path(Vec<Name>),
-    /// Nothing: what was put there goes, or only this of it.
+    /// None: the mount is removed, or only this source of it.
     Gone(Option<Arc<str>>),
 }
 
-/// Finds what is to be served; makes and opens volumes. What is to be said about that goes to
-/// `say`.
+/// Finds the trees to serve; creates and opens volumes. Messages go to `say`.
 pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Space, String> {
     let Some(file) = &serve.names else {
         let root = place::find(serve, say)?;
@@ -73,7 +72,7 @@ pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Space, String> {
     Ok(Space { root, joints, file: Some(file.clone()) })
 }
 
-/// The number of the first line that puts something in the place of the root.
+/// Returns the number of the first line that covers the root.
 fn covered(lines: &[(usize, Line)]) -> Option<usize> {
     let covers = |(number, line): &(usize, Line)| match line {
         Line::Mount { at, order, .. } | Line::Bind { old: at, order, .. } => {
@@ -85,12 +84,13 @@ fn covered(lines: &[(usize, Line)]) -> Option<usize> {
 }
 
 impl Space {
-    /// The place that most depends on who the server is: a directory of the host, if there is one.
+    /// Returns the tree that depends most on the server's user: a directory of the host, if there
+    /// is one.
     pub(crate) fn strictest(&self) -> &Place {
         self.directories().next().unwrap_or(&self.root)
     }
 
-    /// The directories of the host that are served.
+    /// Returns the served directories of the host.
     pub(crate) fn directories(&self) -> impl Iterator<Item = &Place> {
         let others = self.joints.iter().filter_map(|joint| match &joint.what {
             Jointed::Place(place) => Some(place),
@@ -102,7 +102,7 @@ impl Space {
 }
 
 impl Joint {
-    /// The line, as it would be written.
+    /// Returns the text of the line.
     pub(crate) fn text(&self) -> String {
         let at = script::path_text(&self.at);
         match &self.what {
@@ -114,7 +114,7 @@ impl Joint {
     }
 }
 
-/// What to say if the node could not join something.
+/// Returns the error message for a line that the node could not join.
 pub(crate) fn explain(file: Option<&Path>, line: usize, said: &str, error: base::Error) -> String {
     let file = file.unwrap_or(Path::new("names"));
     let advice = node::advice(error);
@@ -144,7 +144,7 @@ fn joint(number: usize, line: Line, serve: &Serve, say: &dyn Fn(&str)) -> Result
     }
 }
 
-/// What a line mounts.
+/// Returns the tree mounted by a line.
 fn of(source: &Source, serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, String> {
     match source {
         Source::Volume(file) => place::named(Path::new(file), true, serve, say),
@@ -153,7 +153,7 @@ fn of(source: &Source, serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, Strin
     }
 }
 
-/// Empty directories wherever something is put.
+/// Returns empty directories for all mount points.
 fn skeleton(lines: &[(usize, Line)]) -> Place {
     let places = lines.iter().filter_map(|(_, line)| match line {
         Line::Mount { at, .. } | Line::Bind { old: at, .. } | Line::Unmount { at, .. } => Some(at),

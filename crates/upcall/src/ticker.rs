@@ -1,4 +1,4 @@
-//! What ends the slices of storelets: a thread that ticks while any of them runs.
+//! Preemption of storelets: a thread that ticks while any of them runs.
 #![allow(clippy::disallowed_methods, reason = "slices are of real time")]
 
 use std::sync::Arc;
@@ -7,27 +7,27 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 use storelet::Engines;
 
-/// Half of the longest slice: who begins just behind a tick runs for two.
+/// Half of the maximum slice: a slice that begins just after a tick lasts two.
 const TICK: Duration = Duration::from_micros(500);
 
-/// After so many ticks that nobody needed it sleeps until somebody does.
+/// Number of idle ticks after which it sleeps until the next slice.
 const VAIN_MAX: u32 = 100;
 
 #[derive(Debug, Default)]
 struct State {
-    /// Slices were begun since the last tick.
+    /// Slices begun since the last tick.
     beats: AtomicU32,
     asleep: AtomicBool,
     over: AtomicBool,
 }
 
-/// The thread, running.
+/// The running thread.
 pub(crate) struct Ticker {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Tells the ticker that a slice begins.
+/// Notifies the ticker of the beginning of a slice.
 #[derive(Clone)]
 pub(crate) struct Beat {
     state: Arc<State>,
@@ -35,7 +35,7 @@ pub(crate) struct Beat {
 }
 
 impl Beat {
-    /// A slice begins.
+    /// Records the beginning of a slice.
     pub(crate) fn beat(&self) {
         self.state.beats.fetch_add(1, Ordering::SeqCst);
         if self.state.asleep.swap(false, Ordering::SeqCst) {
@@ -65,7 +65,7 @@ impl Drop for Ticker {
         self.state.over.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It does nothing that could panic.
+            // It cannot panic.
             let _ = thread.join();
         }
     }

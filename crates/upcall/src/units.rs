@@ -5,10 +5,10 @@ pub(crate) use base::units::{count, time};
 use base::units::number;
 use std::time::Duration;
 
-/// Reads a time that is not zero.
+/// Parses a nonzero time.
 ///
 /// # Errors
-/// A sentence that says how a time is written.
+/// A message with the format of a time.
 pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     let long = time(text)?;
     if long.is_zero() { Err("write a time longer than zero".to_string()) } else { Ok(long) }
@@ -26,10 +26,10 @@ pub(crate) fn counts<T: TryFrom<u64>>(
     }
 }
 
-/// Reads a rate per second: `0.5`, `10k`.
+/// Parses a rate per second: `0.5`, `10k`.
 ///
 /// # Errors
-/// A sentence that says how a rate is written.
+/// A message with the format of a rate.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().or_else(|| number(text));
     rate.filter(|rate| (0.001..=1e9).contains(rate))

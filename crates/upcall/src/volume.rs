@@ -1,7 +1,8 @@
-//! `upcall volume`: makes volumes, looks at them, checks them, and copies trees in and out.
+//! `upcall volume`: creates, inspects and checks volumes, and copies trees in and out.
 //!
-//! Straight-line code, one thing at a time: nobody else uses a volume meanwhile, because its file
-//! is locked. What changes nothing looks at a volume that is served too ([`served`]).
+//! Straight-line code, one operation at a time: the volume's file is locked, so no other process
+//! uses it meanwhile. Commands that change nothing also inspect volumes in use by a server
+//! ([`served`]).
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -42,10 +43,10 @@ pub(crate) enum Command {
     Copy(copy::Copy),
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// Why it could not begin.
+/// The reason why it could not begin.
 pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
     match command {
         Command::Create(create) => create::run(create),
@@ -58,7 +59,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
     }
 }
 
-/// The JSON of something, for programs.
+/// Returns a value as JSON.
 pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("names and numbers are JSON")
 }

@@ -1,8 +1,8 @@
-//! What was compiled, kept on disk across restarts.
+//! Cache of compiled modules on disk, across restarts.
 //!
-//! A directory that only the server may read and write, with a key of its own. A file in it is
-//! believed if its authentication code is right; what is broken, of another version or of somebody
-//! else counts as not there, and is replaced. So nothing here fails: a full disk costs time only.
+//! A directory that only the server may read and write, with a key of its own. A file is accepted
+//! only with a correct authentication code; a file that is corrupt, of another version or foreign
+//! counts as missing, and is replaced. So the cache never fails: a full disk costs only time.
 
 use super::child::random;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
@@ -15,14 +15,14 @@ use std::time::SystemTime;
 use storelet::compile::Hash;
 use storelet::{Artifact, Key};
 
-/// Most bytes of files, and most files.
+/// Maximum total size of files, bytes, and maximum number of files.
 const BYTES_MAX: u64 = 1 << 30;
 const FILES_MAX: usize = 4096;
 
-/// The largest file that is looked at, bytes.
+/// Maximum size of a file that is read, bytes.
 const FILE_MAX: u64 = 256 << 20;
 
-/// The name of the key.
+/// Name of the key file.
 const KEY: &str = "key";
 
 /// A directory of artifacts.
@@ -33,7 +33,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Opens a directory, or makes it.
+    /// Opens a directory, creating it if necessary.
     pub(super) fn open(dir: &Path) -> Result<Cache, String> {
         let shown = dir.display();
         let make = || DirBuilder::new().recursive(true).mode(0o700).create(dir);
@@ -50,7 +50,7 @@ impl Cache {
         Ok(Cache { dir: dir.to_path_buf(), key, bytes_max: BYTES_MAX })
     }
 
-    /// What was kept of a module for engines of this compatibility.
+    /// Returns the cached artifact of a module for engines of this compatibility.
     pub(super) fn find(&self, name: Hash, compatibility: Hash) -> Option<Artifact> {
         let mut file = open(&self.path(name, compatibility)).ok()?;
         let len = file.metadata().ok()?.len();
@@ -65,7 +65,7 @@ impl Cache {
         wanted.then_some(artifact)
     }
 
-    /// Keeps what was compiled, in the place of what was used longest ago.
+    /// Stores an artifact, evicting the least recently used ones.
     pub(super) fn keep(&self, mut artifact: Artifact) {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl Cache {
         self.dir.join(format!("{name}-{}", &engine[..16]))
     }
 
-    /// Removes what was used longest ago, until the rest is not too much.
+    /// Removes the least recently used files until the rest fits the limits.
     fn make_room(&self) -> io::Result<()> {
         let mut files: Vec<(SystemTime, PathBuf, u64)> = Vec::new();
         for entry in std::fs::read_dir(&self.dir)? {
@@ -109,7 +109,7 @@ impl Cache {
     }
 }
 
-/// The key of a directory; it is made if there is none.
+/// Returns the key of a directory, creating it if necessary.
 fn key(dir: &Path) -> Result<Key, String> {
     let path = dir.join(KEY);
     let make = || -> Result<(), String> {
@@ -119,7 +119,7 @@ fn key(dir: &Path) -> Result<Key, String> {
             let mut file = create(&new)?;
             file.write_all(&bytes)?;
             file.sync_all()?;
-            // Another server may have made one meanwhile; then that is the key.
+            // Another server may have created one meanwhile; then that is the key.
             std::fs::hard_link(&new, &path)
         };
         let made = write();
@@ -146,22 +146,22 @@ fn key(dir: &Path) -> Result<Key, String> {
     Ok(Key::new(bytes))
 }
 
-/// Opens a file to read it; not one that a link leads to.
+/// Opens a file for reading, without following a link.
 fn open(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Makes a file that was not there.
+/// Creates a new file.
 fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Says that a file was used now.
+/// Sets the last-use time of a file to now.
 fn touch(file: &File) {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let times = Timestamps { last_access: now, last_modification: now };
-    // If that fails it is removed earlier than it has deserved.
+    // After a failure it is evicted too early.
     let _ = rustix::fs::futimens(file, &times);
 }
 

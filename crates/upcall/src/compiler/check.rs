@@ -1,5 +1,5 @@
-//! `upcall compile-module`: the child that compiles; with names of files, the thread that has such
-//! children, asked about each of them, for tests and for people who measure.
+//! `upcall compile-module`: the compiling child; with file names, the thread that runs such
+//! children compiles each of the files, for tests and measurements.
 
 use super::{Compiler, inside};
 use crate::bounded;
@@ -31,7 +31,7 @@ pub(crate) struct CompileModule {
     cancel_after: Option<u64>,
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(asked: &CompileModule) -> Result<ExitCode, String> {
     if asked.files.is_empty() {
         return Ok(inside::run());
@@ -48,7 +48,7 @@ pub(crate) fn run(asked: &CompileModule) -> Result<ExitCode, String> {
         let mut bytes = Buf::with_room(0, 0);
         bytes.extend(&bounded::read(file, MODULE_MAX).map_err(shown)?);
         let (module, code) = (Module::Sent(vec![bytes]), Code::Plain);
-        // Each as if somebody else had sent it.
+        // Each for a client of its own.
         let account = Account { user: 0, client: ticket as u32 };
         post(&mut world, ToCompiler::Compile { ticket, module, code, account });
     }
@@ -60,7 +60,7 @@ pub(crate) fn run(asked: &CompileModule) -> Result<ExitCode, String> {
     Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Waits for what comes of so many modules, and says it.
+/// Waits for the results of this many modules, and prints them.
 fn listen(world: &mut World, count: usize, mut cancel: Option<Instant>) -> Vec<Compiled> {
     let begun = world.now();
     let (mut said, mut events) = (Vec::new(), Vec::new());

@@ -1,11 +1,11 @@
-//! A child that compiles one module, as the server sees it.
+//! A child that compiles one module, as seen by the server.
 //!
-//! It gets the module in a file in memory and leaves its output in another one, so nobody has to
-//! read or write while it runs. It is killed when it is dropped.
+//! It gets the module in a memory file and writes its output to another one, so no I/O is needed
+//! while it runs. It is killed on drop.
 //!
-//! It has no key and no secret of the server: its order says which module that is and what code is
-//! wanted. What it leaves is taken for the code of that module and of no other, and is
-//! authenticated here, by the server, where it is kept.
+//! It has no key and no secret of the server: its request names the module and the kind of code.
+//! Its output is accepted as code of that module only, and is authenticated here, by the server,
+//! when it is cached.
 
 use super::inside::{self, CPU_MAX_S, MEMORY_MAX, OUTPUT_MAX, Order};
 use base::Instant;
@@ -22,27 +22,27 @@ use std::time::Duration;
 use storelet::compile::{Code, Hash, Refused};
 use storelet::{Artifact, Engines, Key};
 
-/// Longest time that a child may take, on a machine that is busy with something else.
+/// Time limit of a child, on a busy machine.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Processor time that a module may take before others.
+/// CPU time after which a module no longer precedes others.
 const QUICK_MAX: Duration = Duration::from_secs(1);
 
-/// Most that is taken of what a child says, bytes.
+/// Maximum number of bytes read of a child's error output.
 const SAID_MAX: u64 = 1 << 10;
 
-/// Which program compiles.
+/// Command of the compiling child.
 #[derive(Clone, Debug)]
 pub(super) struct Recipe {
     pub(super) program: PathBuf,
     pub(super) args: Vec<String>,
     pub(super) time_max: Duration,
-    /// Processor time after which a module is a slow one.
+    /// CPU time after which a module counts as slow.
     pub(super) quick_max: Duration,
 }
 
 impl Recipe {
-    /// This very program, also if its file was replaced.
+    /// Returns the command of this very program, even if its file was replaced.
     pub(super) fn own() -> Recipe {
         Recipe {
             program: PathBuf::from("/proc/self/exe"),
@@ -53,14 +53,14 @@ impl Recipe {
     }
 }
 
-/// How a child has ended.
+/// Result of a child.
 pub(super) struct Finished {
     pub(super) result: Result<Artifact, Refused>,
-    /// Processor time that it took, ns.
+    /// CPU time used, ns.
     pub(super) cpu_ns: u64,
 }
 
-/// A child that runs.
+/// A running child.
 pub(super) struct Child {
     process: std::process::Child,
     pid: Pid,
@@ -69,13 +69,13 @@ pub(super) struct Child {
     name: Hash,
     engines: Arc<Engines>,
     code: Code,
-    /// When it was started, and when it is killed.
+    /// Start time, and time limit.
     started: Instant,
     deadline: Instant,
 }
 
 impl Child {
-    /// Starts one for a module of this name, and for those of the engines that run such code.
+    /// Starts a child for a module of this name and a kind of code, with the engines for that.
     pub(super) fn start(
         recipe: &Recipe,
         engines: &Arc<Engines>,
@@ -97,7 +97,7 @@ impl Child {
                 .stdin(Stdio::from(input))
                 .stdout(Stdio::from(output.try_clone()?))
                 .stderr(Stdio::from(said.try_clone()?))
-                // What a terminal tells the server does not end it.
+                // Signals from the server's terminal do not reach it.
                 .process_group(0);
             Ok((command.spawn()?, output, said))
         };
@@ -108,23 +108,23 @@ impl Child {
         Ok(Child { process, pid, output, said, name, engines, code, started: now, deadline })
     }
 
-    /// The number of its process.
+    /// Returns its process id.
     #[cfg(test)]
     pub(super) fn pid(&self) -> i32 {
         self.pid.as_raw_pid()
     }
 
-    /// Processor time that it has taken so far.
+    /// Returns the CPU time used so far.
     pub(super) fn spent(&self) -> Duration {
         Duration::from_nanos(processor_time(self.pid).unwrap_or(0))
     }
 
-    /// How long it has been running.
+    /// Returns its running time.
     pub(super) fn age(&self, now: Instant) -> Duration {
         now.since(self.started)
     }
 
-    /// Whether it has ended, and how; one that has had its time is ended here.
+    /// Returns its result if it has ended; kills it after the time limit.
     pub(super) fn look(&mut self, now: Instant) -> Option<Finished> {
         let late = now >= self.deadline;
         if late {
@@ -137,7 +137,7 @@ impl Child {
         if matches!(over, Ok(None)) {
             return None;
         }
-        // What it has used is told until it is waited for.
+        // Its usage is available until it is waited for.
         let cpu_ns = processor_time(self.pid).unwrap_or(0);
         let status = self.process.wait();
         let result = match status {
@@ -152,7 +152,7 @@ impl Child {
         Some(Finished { result, cpu_ns })
     }
 
-    /// What it has made, if it is what was asked for.
+    /// Returns its artifact, if it is the requested one.
     fn artifact(&self) -> Result<Artifact, Refused> {
         let read = || -> std::io::Result<Vec<u8>> {
             let len = self.output.metadata()?.len().min(OUTPUT_MAX);
@@ -165,7 +165,7 @@ impl Child {
         artifact.map_err(|_| Refused::Failed("the output of its process is broken".to_string()))
     }
 
-    /// What it has to say, in one line that can be shown.
+    /// Returns its error output as one printable line.
     fn said(&self) -> String {
         let mut bytes = vec![0; SAID_MAX as usize];
         let len = self.said.read_at(&mut bytes, 0).unwrap_or(0);
@@ -182,7 +182,7 @@ impl Drop for Child {
     }
 }
 
-/// Why a child has ended without an artifact.
+/// Returns the reason why a child has ended without an artifact.
 fn refusal(status: ExitStatus, said: &str, cpu_ns: u64) -> Refused {
     let spent = cpu_ns >= CPU_MAX_S * 1_000_000_000;
     let signal = status.signal().and_then(Signal::from_named_raw);
@@ -216,18 +216,18 @@ fn too_expensive(what: &str) -> Refused {
     ))
 }
 
-/// A file that only its descriptors name.
+/// Creates an unnamed file in memory.
 fn memory_file() -> std::io::Result<File> {
     Ok(File::from(rustix::fs::memfd_create("upcall-compile", MemfdFlags::CLOEXEC)?))
 }
 
-/// Processor time of a process, ns.
+/// Returns the CPU time of a process, ns.
 fn processor_time(pid: Pid) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{}/schedstat", pid.as_raw_pid())).ok()?;
     text.split(' ').next()?.parse().ok()
 }
 
-/// Random bytes that nobody can guess.
+/// Returns unpredictable bytes.
 pub(super) fn random() -> Result<[u8; Key::LEN], String> {
     let mut bytes = [0; Key::LEN];
     let mut read = || File::open("/dev/urandom")?.read_exact(&mut bytes);

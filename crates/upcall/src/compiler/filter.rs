@@ -1,5 +1,5 @@
-//! Which system calls the child that compiles may make: to have memory, to read and write what is
-//! open, to tell the time, to end. All others fail with `EPERM`.
+//! System calls allowed to the compiling child: to allocate memory, to read and write open files,
+//! to read the clock, to exit. All others fail with `EPERM`.
 
 use libc::{PROT_EXEC, c_long};
 use seccompiler::{
@@ -8,7 +8,7 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// What may be called in any way.
+/// Calls allowed with any arguments.
 const CALLS: &[c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -36,10 +36,10 @@ const CALLS: &[c_long] = &[
     libc::SYS_writev,
 ];
 
-/// What may be called for memory that is no code: the third argument says that.
+/// Calls allowed for non-executable memory, according to the third argument.
 const MEMORY: &[c_long] = &[libc::SYS_mmap, libc::SYS_mprotect];
 
-/// Forbids this thread, and those that it starts, all that is not in the lists.
+/// Forbids all calls outside of the lists to this thread, and to those that it starts.
 pub(super) fn apply() -> Result<(), String> {
     let explain = |error: seccompiler::Error| format!("no filter of system calls: {error}");
     seccompiler::apply_filter(&program().map_err(explain)?).map_err(explain)
@@ -56,7 +56,7 @@ fn program() -> Result<BpfProgram, seccompiler::Error> {
     for call in MEMORY {
         rules.insert(*call, vec![no_code()?]);
     }
-    // A panic that aborts.
+    // For a panic that aborts.
     rules.insert(libc::SYS_tgkill, vec![to_itself()?]);
     let otherwise = SeccompAction::Errno(libc::EPERM as u32);
     let arch = std::env::consts::ARCH.try_into()?;
@@ -77,7 +77,7 @@ mod tests {
     use rustix::process::{Pid, test_kill_process};
     use std::io::ErrorKind::PermissionDenied;
 
-    /// The filter holds for the thread that asks for it.
+    /// The filter applies to the calling thread.
     #[test]
     fn what_compiling_does_not_need_is_refused() {
         let inside = std::thread::Builder::new().spawn(|| {

@@ -1,8 +1,8 @@
-//! The child that compiles, from within: `upcall compile-module` without names of files.
+//! The compiling child itself: `upcall compile-module` without file names.
 //!
-//! It gets an order and a module on standard input and leaves machine code on standard output.
-//! Before it looks at the module it gives up all that compiling does not need. It never has a key:
-//! the server authenticates what it keeps of that.
+//! It reads a request and a module from standard input and writes machine code to standard output.
+//! Before it parses the module it drops all privileges that compiling does not need. It never has a
+//! key: the server authenticates the part that it keeps.
 
 use super::filter;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
@@ -12,30 +12,30 @@ use storelet::Engine;
 use storelet::compile::{Code, Hash};
 use storelet::module::KEPT_MAX;
 
-/// Processor time that compiling may take, seconds.
+/// CPU time limit of compiling, seconds.
 pub(super) const CPU_MAX_S: u64 = 20;
 
-/// Address space of the process, with the program itself, bytes.
+/// Address space limit of the process, including the program itself, bytes.
 pub(super) const MEMORY_MAX: u64 = 1 << 30;
 
-/// Largest artifact, bytes.
+/// Maximum size of an artifact, bytes.
 pub(super) const OUTPUT_MAX: u64 = 128 << 20;
 
-/// How the process ends if the module is to blame, and otherwise.
+/// Exit codes for a rejected module, and for other errors.
 pub(super) const MALFORMED: u8 = 3;
 const FAILED: u8 = 4;
 
-/// What stands before the module.
+/// Header in front of the module.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// The name of the module.
+    /// Name of the module.
     pub(super) name: Hash,
-    /// What is to be made of it.
+    /// Kind of code to generate.
     pub(super) code: Code,
 }
 
 impl Order {
-    /// Its length, bytes.
+    /// Length, bytes.
     pub(super) const LEN: usize = 32 + 1;
 
     pub(super) fn bytes(&self) -> Vec<u8> {
@@ -57,7 +57,7 @@ impl Order {
     }
 }
 
-/// Compiles what is on standard input.
+/// Compiles the module on standard input.
 pub(super) fn run() -> ExitCode {
     match compile() {
         Ok(()) => ExitCode::SUCCESS,
@@ -88,13 +88,13 @@ fn compile() -> Result<(), (u8, String)> {
     std::io::stdout().write_all(artifact.code()).map_err(failed("standard output"))
 }
 
-/// Gives up what compiling does not need, for good.
+/// Drops privileges that compiling does not need, permanently.
 fn confine() -> std::io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_no_new_privs(true)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::process::nice(19)?;
-    // One more second than the first limit: what ends a process at once.
+    // The hard limit, which kills at once, is one second more.
     let limits = [
         (Resource::As, MEMORY_MAX, MEMORY_MAX),
         (Resource::Cpu, CPU_MAX_S, CPU_MAX_S + 1),
@@ -103,7 +103,7 @@ fn confine() -> std::io::Result<()> {
         (Resource::Nofile, 3, 3),
     ];
     for (resource, soft, hard) in limits {
-        // Whoever started the server may have given it less.
+        // The inherited limit may be lower.
         let given = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
         let limit = Rlimit { current: Some(soft.min(given)), maximum: Some(hard.min(given)) };
         rustix::process::setrlimit(resource, limit)?;

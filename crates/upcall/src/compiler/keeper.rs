@@ -1,4 +1,4 @@
-//! What is installed, kept on disk: a directory that one server has, and nobody else writes.
+//! State store of installed storelets: a directory with one server as its only writer.
 //!
 //! ```text
 //! lock           whoever has this server's storelets has it locked
@@ -8,8 +8,8 @@
 //! files/NAME     for which files of its directory it has run, as JSON
 //! ```
 //!
-//! A file is there as a whole or not at all: it is written under another name, made durable, and
-//! renamed; then its directory is made durable. What does not belong here is left alone.
+//! A file is complete or does not exist: it is written under another name, made durable, and
+//! renamed; then its directory is made durable. Foreign files are left alone.
 
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -20,43 +20,43 @@ use storelet::compile::Hash;
 use storelet::order::Label;
 use storelet::standing::{Change, Kept, Key, Stock, ToKeeper};
 
-/// Directories of it.
+/// Subdirectories.
 const NAMES: &str = "names";
 const MODULES: &str = "modules";
 const BOOKS: &str = "books";
 const FILES: &str = "files";
 
-/// What a file is called while it is written.
+/// Suffix of a file being written.
 const NEW: &str = ".new";
 
-/// The largest file that is read, bytes: no module is larger.
+/// Maximum size of a file that is read, bytes: no module is larger.
 const FILE_MAX: u64 = 32 << 20;
 
-/// Most files of a directory that are looked at.
+/// Maximum number of files of a directory that are read.
 const FILES_MAX: usize = 100_000;
 
-/// A directory, which is locked once something is in it.
+/// The directory, locked once it has contents.
 pub(crate) struct Keeper {
     dir: PathBuf,
     lock: Option<File>,
 }
 
 impl Keeper {
-    /// Opens a directory that is to be there from now on.
+    /// Opens a directory, creating it if necessary.
     ///
     /// # Errors
-    /// If it cannot be used, or another server has it.
+    /// If it cannot be used, or another server has locked it.
     pub(crate) fn make(dir: &Path) -> Result<Keeper, String> {
         let mut keeper = Keeper { dir: dir.to_path_buf(), lock: None };
         keeper.lock()?;
         Ok(keeper)
     }
 
-    /// Opens a directory if it is there; else it is made for the first thing that is kept. One that
-    /// this user may not even look for is not there.
+    /// Opens a directory if it exists; otherwise the first write creates it. One without access for
+    /// this user counts as missing.
     ///
     /// # Errors
-    /// If it cannot be used, or another server has it.
+    /// If it cannot be used, or another server has locked it.
     pub(crate) fn find(dir: &Path) -> Result<Keeper, String> {
         match dir.try_exists() {
             Ok(false) | Err(_) => Ok(Keeper { dir: dir.to_path_buf(), lock: None }),
@@ -92,14 +92,14 @@ impl Keeper {
         }
         sync_dir(&self.dir).map_err(|error| cannot(&error))?;
         if let Some(above) = self.dir.parent() {
-            // Those above it may belong to others.
+            // Its ancestors may belong to other users.
             let _ = sync_dir(above);
         }
         self.lock = Some(lock);
         Ok(())
     }
 
-    /// All that was kept. What cannot be read is told.
+    /// Reads the whole contents. Unreadable files are reported.
     pub(crate) fn stock(&self, tell: &mut dyn FnMut(String)) -> Stock {
         if self.lock.is_none() {
             return Stock::default();
@@ -126,7 +126,7 @@ impl Keeper {
         stock
     }
 
-    /// The names of files in one of the directories. What was not finished is removed.
+    /// Lists the files in a subdirectory. Unfinished ones are removed.
     fn files(&self, dir: &str, tell: &mut dyn FnMut(String)) -> Vec<String> {
         let path = self.dir.join(dir);
         let entries = match std::fs::read_dir(&path) {
@@ -139,7 +139,7 @@ impl Keeper {
         let names = entries.take(FILES_MAX).filter_map(Result::ok);
         let names = names.filter_map(|entry| entry.file_name().into_string().ok());
         let (new, mut names): (Vec<String>, Vec<String>) = names.partition(|name| {
-            // No name of ours begins with a dot.
+            // Names of complete files never begin with a dot.
             name.starts_with(NEW)
         });
         for name in new {
@@ -149,7 +149,7 @@ impl Keeper {
         names
     }
 
-    /// The bytes of a module.
+    /// Returns the bytes of a module.
     pub(super) fn module(&self, hash: Hash) -> Option<Vec<u8>> {
         self.lock.as_ref()?;
         let bytes = read(&self.dir.join(MODULES).join(hash.to_string())).ok()?;
@@ -192,7 +192,7 @@ impl Keeper {
     }
 }
 
-/// In which directory something is kept, and under which name.
+/// Returns the subdirectory and the name of a file.
 fn place(key: &Key) -> (&'static str, String) {
     match key {
         Key::Name(label) => (NAMES, label.to_string()),
@@ -202,7 +202,7 @@ fn place(key: &Key) -> (&'static str, String) {
     }
 }
 
-/// Reads a plain file; not one that a link leads to.
+/// Reads a plain file, without following a link.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;

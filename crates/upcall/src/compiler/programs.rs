@@ -1,29 +1,29 @@
-//! The programs that were used last, ready to be instantiated, and those that others still have:
-//! there is one copy of a program at a time.
+//! Recently used programs, ready to be instantiated, and those still in use elsewhere: there is one
+//! copy of a program at a time.
 
 use storelet::compile::{Code, Hash};
 use storelet::{Program, WeakProgram};
 
-/// Most programs that are kept, and most code of all of them together, bytes.
+/// Maximum number of cached programs, and maximum total size of their code, bytes.
 const COUNT_MAX: usize = 64;
 const BYTES_MAX: usize = 128 << 20;
 
-/// Largest program that is kept, bytes: no one takes the place of all others.
+/// Maximum size of a cached program, bytes: none displaces all others.
 const PROGRAM_MAX: usize = BYTES_MAX / 4;
 
-/// Some programs; the one that was not used for longest goes first.
+/// A cache of programs with least-recently-used eviction.
 #[derive(Default)]
 pub(super) struct Programs {
-    /// What was used last stands last.
+    /// Cached programs, the most recently used one last.
     kept: Vec<(Name, Program)>,
-    /// All that were loaded and may still be there.
+    /// All loaded programs that may still be in use.
     loaded: Vec<(Name, WeakProgram)>,
 }
 
 type Name = (Hash, Code);
 
 impl Programs {
-    /// A program, if it is there.
+    /// Returns a program, if present.
     pub(super) fn find(&mut self, name: Name) -> Option<Program> {
         if let Some(at) = self.kept.iter().position(|(known, _)| *known == name) {
             let found = self.kept.remove(at);
@@ -37,7 +37,7 @@ impl Programs {
         Some(program)
     }
 
-    /// Takes a program that was loaded.
+    /// Adds a loaded program.
     pub(super) fn add(&mut self, name: Name, program: Program) {
         self.loaded.retain(|(known, weak)| *known != name && weak.upgrade().is_some());
         self.loaded.push((name, program.downgrade()));
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use storelet::Engines;
 
-    /// A program with so many bytes of initial data.
+    /// Returns a program with this many bytes of initial data.
     fn program(engines: &Engines, bytes: usize) -> Program {
         let data = "a".repeat(bytes);
         let text = format!("(module (memory 2048) (data (i32.const 0) \"{data}\"))");
@@ -80,7 +80,7 @@ mod tests {
         let (small, large) = (program(&engines, 100), program(&engines, PROGRAM_MAX + 1));
         programs.add(name(1), small);
         programs.add(name(2), large.clone());
-        // The large one is known as long as somebody has it.
+        // The large one is known as long as it is in use.
         assert_eq!((programs.kept.len(), programs.loaded.len()), (1, 2));
         assert!(programs.find(name(2)).is_some());
         drop(large);

@@ -1,19 +1,19 @@
-//! What there is to compile, in which order, for whom.
+//! Queue of compilations, and their scheduling.
 //!
 //! Compilations are queued fairly by client, the short ones first (virtual finish times; Demers,
-//! Keshav and Shenker, 1989). Each client has an account of the compiler's time: when all that was
-//! compiled for it would be done if it had the compiler for itself. A module would be done when its
-//! client's account says, but not before it came, plus its own cost; the one that would be done
-//! first is next. Real time moves on beneath the accounts, so one that is large is passed by those
-//! that come in time, and not for ever.
+//! Keshav and Shenker, 1989). Each client has an account of the compiler's time: the time when all
+//! its compilations would be done if it had the compiler for itself. A module's finish time is that
+//! of its client's account, but not before its arrival, plus its own cost; the earliest finish time
+//! is next. Real time advances relative to the accounts, so modules of a large account are passed
+//! by those that arrive in time, but not forever.
 //!
-//! The cost of a module is estimated from its size, which does not tell all: a module of 25 KB can
-//! take half a minute. The time that its child takes beyond the estimate is charged as it runs, so
-//! it counts against all that its client has waiting. And there are two lanes, with a child each.
-//! Every module begins in the quick one; one that takes longer than [`Recipe::quick_max`] goes on
-//! in the slow lane, or, if that is taken and others wait, is ended and waits for it; so does one
-//! that keeps others waiting for [`PATIENCE`], because the machine is busy otherwise. So a module
-//! waits for no slow one but if it is slow itself.
+//! The cost of a module is estimated from its size, which is imprecise: a module of 25 KB can take
+//! half a minute. The time of a child beyond the estimate is charged as it runs, so it counts
+//! against all waiting modules of its client. There are two lanes, with a child each. Every module
+//! begins in the quick one; one that takes longer than [`Recipe::quick_max`] moves to the slow
+//! lane, or, if that is occupied and others wait, is killed and waits for it; so does one that
+//! blocks others for [`PATIENCE`], because the machine is busy otherwise. So a module waits for
+//! slow ones only if it is slow itself.
 
 use super::cache::Cache;
 use super::child::{Child, Recipe};
@@ -29,25 +29,25 @@ use storelet::module::{SENT_MAX, prepare};
 use storelet::standing::{Kept, ToKeeper};
 use storelet::{Artifact, Engines};
 
-/// Most modules that wait, and of one user.
+/// Maximum number of waiting modules, and of one user's.
 const JOBS_MAX: usize = 1024;
 const JOBS_OF_USER: usize = JOBS_MAX / 4 * 3;
 
-/// Most of one client: an eighth of the places that its user has left, but always one, and never
-/// more than this.
+/// Maximum number of one client's: an eighth of the rest of its user's limit, but at least one, and
+/// never more than this.
 const JOBS_OF_CLIENT: usize = 8;
 
-/// Most bytes of modules that wait; of one client, if there are several.
+/// Maximum bytes of waiting modules; and of one client's, if there are several clients.
 const BYTES_MAX: usize = 128 << 20;
 const BYTES_OF_CLIENT: usize = BYTES_MAX / 4;
 
-/// About how long it takes to compile a byte, ns.
+/// Approximate time to compile a byte, ns.
 const BYTE_NS: u64 = 2_000;
 
-/// How many modules are remembered that could not be compiled.
+/// Number of rejected modules that are remembered.
 const REFUSED_MAX: usize = 256;
 
-/// How long one may stay in the quick lane while others wait for it.
+/// Maximum time in the quick lane while others wait for it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The lanes.
@@ -55,27 +55,27 @@ const QUICK: usize = 0;
 const SLOW: usize = 1;
 const LANES: [usize; 2] = [QUICK, SLOW];
 
-/// A module that is to be compiled.
+/// A module to compile.
 struct Job {
     name: (Hash, Code),
     prepared: Vec<u8>,
-    /// The account of the first that asked for it.
+    /// Account of the first client that requested it.
     account: Account,
-    /// Time of the first request for it.
+    /// Time of the first request.
     since: Instant,
-    /// Estimated processor time: what an attempt has taken if there was one.
+    /// Estimated CPU time: that of the previous attempt if there was one.
     cost: Duration,
-    /// Processor time of the attempt under way that its client has been charged.
+    /// CPU time of the present attempt already charged to its client.
     charged: Duration,
-    /// It has taken longer than modules may in the quick lane.
+    /// Whether it has exceeded the limit of the quick lane.
     is_slow: bool,
-    /// Processor time of attempts that were ended.
+    /// CPU time of killed attempts.
     lost: Duration,
-    /// Who waits for it: at least one.
+    /// Tickets of the requests that wait for it: at least one.
     tickets: Vec<u64>,
 }
 
-/// What is under way, and what is there already.
+/// Waiting and running compilations, and caches of their results.
 pub(super) struct Workshop {
     engines: Arc<Engines>,
     cache: Option<Cache>,
@@ -85,9 +85,9 @@ pub(super) struct Workshop {
     waiting: Vec<Job>,
     /// Modules being compiled, in the quick lane and in the slow one.
     lanes: [Option<(Job, Child)>; 2],
-    /// Time at which the compilations of a client would be done, if that is not over.
+    /// Finish times of the clients' accounts that are not in the past.
     accounts: BTreeMap<Account, Instant>,
-    /// What need not be tried again.
+    /// Rejections, which are not retried.
     refused: VecDeque<((Hash, Code), Refused)>,
     done: Vec<Compiled>,
     kept: Vec<Kept>,
@@ -95,7 +95,7 @@ pub(super) struct Workshop {
 }
 
 impl Workshop {
-    /// One with nothing to do.
+    /// Returns an empty queue.
     pub(super) fn new(engines: Arc<Engines>, cache: Option<Cache>, recipe: Recipe) -> Workshop {
         Workshop {
             engines,
@@ -113,32 +113,32 @@ impl Workshop {
         }
     }
 
-    /// Lets somebody keep what is installed.
+    /// Sets the state store of installed storelets.
     pub(super) fn set_keeper(&mut self, keeper: Option<Keeper>) {
         self.keeper = keeper;
     }
 
-    /// Whether it has not been told to end.
+    /// Returns whether it has not been asked to end.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Whether a child runs, which has to be looked after.
+    /// Returns whether a child runs, which has to be polled.
     pub(super) fn is_busy(&self) -> bool {
         self.lanes.iter().any(Option::is_some)
     }
 
-    /// What has come of what was asked since the last call.
+    /// Returns the compilations completed since the last call.
     pub(super) fn take_done(&mut self) -> Vec<Compiled> {
         std::mem::take(&mut self.done)
     }
 
-    /// What was kept since the last call, or not.
+    /// Returns the results of writes to the state store since the last call.
     pub(super) fn take_kept(&mut self) -> Vec<Kept> {
         std::mem::take(&mut self.kept)
     }
 
-    /// Keeps something.
+    /// Writes to the state store.
     pub(super) fn keep(&mut self, asked: ToKeeper) {
         let ticket = asked.ticket;
         let kept = self.keeper.as_mut().map(|keeper| keeper.keep(asked));
@@ -146,7 +146,7 @@ impl Workshop {
         self.kept.push(kept.unwrap_or_else(nowhere));
     }
 
-    /// Takes what it is asked; what is there already is given at once.
+    /// Handles a message; available results are returned at once.
     pub(super) fn take(&mut self, now: Instant, message: ToCompiler) {
         match message {
             ToCompiler::Compile { ticket, module, code, account } => {
@@ -169,7 +169,7 @@ impl Workshop {
         }
     }
 
-    /// Finds a module, or sees to it that it is compiled: then there is nothing to say yet.
+    /// Looks up a module, or queues its compilation: then there is no result yet.
     fn ask(
         &mut self,
         now: Instant,
@@ -209,13 +209,14 @@ impl Workshop {
         Ok(None)
     }
 
-    /// All that is under way or waits.
+    /// Returns all running and waiting jobs.
     fn jobs(&mut self) -> impl Iterator<Item = &mut Job> {
         let running = self.lanes.iter_mut().flatten().map(|(job, _)| job);
         running.chain(&mut self.waiting)
     }
 
-    /// Whether one more module of so many bytes may wait. No client, and no user, has all places.
+    /// Returns whether one more module of this many bytes may wait. No client, and no user, can
+    /// take all places.
     fn has_room(&self, account: Account, len: usize) -> bool {
         let bytes = |jobs: &[&Job]| jobs.iter().map(|job| job.prepared.len()).sum::<usize>();
         let all: Vec<&Job> = self.waiting.iter().collect();
@@ -231,13 +232,13 @@ impl Workshop {
             && (client.is_empty() || bytes(&client) + len <= BYTES_OF_CLIENT)
     }
 
-    /// Time at which a waiting module would be done if its client had the compiler for itself.
+    /// Returns the virtual finish time of a waiting module.
     fn finish(&self, job: &Job) -> Instant {
         let account = self.accounts.get(&job.account);
         account.map_or(job.since, |account| job.since.max(*account)) + job.cost
     }
 
-    /// Charges clients for the time that their modules have taken by now in a lane.
+    /// Charges clients for the time used so far by a module in a lane.
     fn charge(&mut self, now: Instant, lane: usize) {
         let Some((job, child)) = &mut self.lanes[lane] else { return };
         let beyond = child.spent().saturating_sub(job.charged);
@@ -246,7 +247,7 @@ impl Workshop {
         *account = (*account).max(now) + beyond;
     }
 
-    /// A program that is in memory or on disk.
+    /// Returns a program from memory or disk.
     fn find(&mut self, (hash, code): (Hash, Code)) -> Option<Fresh> {
         let program = self.programs.find((hash, code)).or_else(|| {
             let engine = self.engines.of(code);
@@ -258,10 +259,10 @@ impl Workshop {
         Some(Fresh { hash, code, program: program?, was_there: true, cpu_ns: 0 })
     }
 
-    /// Takes somebody off the list. What nobody waits for is not compiled, or not any more.
+    /// Cancels a ticket. A job without tickets is dropped, even while running.
     fn cancel(&mut self, ticket: u64) {
         let Some(job) = self.jobs().find(|job| job.tickets.contains(&ticket)) else {
-            // It was answered meanwhile.
+            // Its reply was sent meanwhile.
             return;
         };
         job.tickets.retain(|other| *other != ticket);
@@ -273,7 +274,7 @@ impl Workshop {
         self.answer(ticket, Err(Refused::Cancelled));
     }
 
-    /// Looks after the children, and begins with the next module where there is none.
+    /// Polls the children, and starts the next module in each free lane.
     pub(super) fn look(&mut self, now: Instant) {
         self.accounts.retain(|_, account| *account > now);
         for lane in LANES {
@@ -299,7 +300,7 @@ impl Workshop {
         }
     }
 
-    /// Takes a module out of the quick lane that has been there for too long.
+    /// Removes a module from the quick lane that has exceeded its limits there.
     fn clear_quick(&mut self, now: Instant) {
         let most = self.recipe.quick_max;
         let others = self.waiting.iter().any(|job| !job.is_slow);
@@ -314,7 +315,7 @@ impl Workshop {
             return;
         }
         let spent = child.spent();
-        // Which ends it.
+        // This kills it.
         drop(child);
         job.lost += spent;
         job.cost = job.cost.max(spent);
@@ -322,8 +323,8 @@ impl Workshop {
         self.waiting.push(job);
     }
 
-    /// The module that would be done first of those that wait for a lane; of several the oldest.
-    /// Its client is charged for the estimate.
+    /// Takes the module with the earliest finish time of those waiting for a lane; of several the
+    /// oldest. Its client is charged for the estimate.
     fn next(&mut self, lane: usize) -> Option<Job> {
         let waits = self.waiting.iter().enumerate();
         let waits = waits.filter(|(_, job)| job.is_slow == (lane == SLOW));
@@ -339,7 +340,7 @@ impl Workshop {
         Child::start(&self.recipe, &self.engines, job.name, &job.prepared, now)
     }
 
-    /// Makes a program of what a child has compiled, and keeps both.
+    /// Loads a child's artifact as a program, and caches both.
     fn load(&mut self, code: Code, artifact: Artifact) -> Result<storelet::Program, Refused> {
         let program = self.engines.of(code).load(&artifact);
         let program = program.map_err(|error| Refused::Failed(format!("{error:#}")))?;
@@ -350,7 +351,7 @@ impl Workshop {
         Ok(program)
     }
 
-    /// Tells all that wait. The first of them pays.
+    /// Sends the result to all tickets. The first of them is charged.
     fn deliver(&mut self, job: &Job, result: Result<storelet::Program, Refused>, cpu: Duration) {
         let cpu_ns = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
         if let Err(
@@ -373,7 +374,7 @@ impl Workshop {
     }
 }
 
-/// A module in one piece.
+/// Returns a module in one piece.
 fn whole(pieces: &[Buf]) -> Result<Vec<u8>, Refused> {
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
     if len > SENT_MAX {

@@ -1,4 +1,4 @@
-//! `upcall load compare`: how faithful one run is to another.
+//! `upcall load compare`: fidelity of one run to another.
 
 use super::say;
 use clap::Args;
@@ -31,7 +31,7 @@ pub(crate) struct Compare {
     html: Option<PathBuf>,
 }
 
-/// Does it. Ends with 0 if the load is the same, else with 3.
+/// Runs the command. Exits with 0 if the load is the same, else with 3.
 pub(crate) fn run(args: &Compare) -> Result<ExitCode, String> {
     let comparison = compare(open(&args.a)?, open(&args.b)?, &Tolerance::default())?;
     let said = if args.json { report::json(&comparison) } else { report::text(&comparison) };
@@ -63,7 +63,7 @@ fn open(path: &Path) -> Result<Records, String> {
     }
 }
 
-/// A trace knows when something was issued, and takes that for the time it was to be issued.
+/// Converts an I/O of a trace: its issue time also counts as its scheduled time.
 fn of_trace(traced: Traced) -> Record {
     Record {
         scheduled_ns: traced.at_ns,

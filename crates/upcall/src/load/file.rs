@@ -1,4 +1,4 @@
-//! `upcall load run`: a workload that a file describes.
+//! `upcall load run`: a workload described by a file.
 
 use super::flags::Flags;
 use super::prepare::{Wants, prepare};
@@ -31,13 +31,14 @@ pub(crate) struct Run {
     flags: Flags,
 }
 
-/// Offsets of traces are folded into the target at multiples of this, bytes.
+/// Alignment of trace offsets folded into the target, bytes.
 const BLOCK: u64 = 4096;
 
-/// I/Os of a trace in a workload are cut to this length, bytes: nobody looks through it before.
+/// Maximum length of a trace's I/Os in a workload, bytes; longer ones are truncated, as the trace
+/// is not scanned in advance.
 const TRACED_MAX: u32 = 1 << 20;
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(run: &Run) -> Result<ExitCode, String> {
     let shown = run.file.display();
     let text = bounded::read_text(&run.file).map_err(|error| format!("{shown}: {error}"))?;
@@ -67,7 +68,7 @@ pub(crate) fn run(run: &Run) -> Result<ExitCode, String> {
     let open = asked.rate.filter(|_| feeds.is_empty());
     let job = Job {
         workload: workload.describe(),
-        // A part that begins later or ends earlier has no rate of the whole run.
+        // With a part that begins later or ends earlier the run has no overall rate.
         asked_rate: None,
         filaments,
         feeds,
@@ -86,7 +87,7 @@ fn factor(text: &str) -> Result<f64, String> {
     factor.ok_or_else(|| "write a number between 0.000001 and 1000000".to_string())
 }
 
-/// A trace beside the rest. Its path is seen from the workload's file.
+/// Returns the filament and feed of a trace. Its path is relative to the workload's file.
 fn trace(file: &Path, replay: &Replay, span: u64) -> Result<(Box<dyn Filament>, Feed), String> {
     let path = file.parent().unwrap_or(Path::new("")).join(&replay.trace);
     let reader = Reader::open(&path, None, Options::default());

@@ -1,4 +1,4 @@
-//! What can be chosen about every run.
+//! Options common to all runs.
 
 use super::limits::Limit;
 use super::place::Place;
@@ -99,10 +99,10 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Takes from a workload file what the command line does not say.
+    /// Completes the command line from a workload file.
     ///
     /// # Errors
-    /// If the file says something that makes no sense.
+    /// If a value of the file is invalid.
     pub(crate) fn complete(&mut self, run: &load::workload::file::Run) -> Result<(), String> {
         if let (None, Some(text)) = (&self.target, &run.target) {
             self.target = Some(text.parse().map_err(|error| format!("target: {error}"))?);
@@ -116,10 +116,10 @@ impl Flags {
         Ok(())
     }
 
-    /// What the load goes to.
+    /// Returns the target of the load.
     ///
     /// # Errors
-    /// If nobody said so: commands with commands beneath them cannot demand it earlier.
+    /// If there is none: commands with subcommands cannot require it earlier.
     pub(crate) fn target(&self) -> Result<&Place, String> {
         self.target.as_ref().ok_or_else(|| {
             "say what the load goes to: --target null measures the instrument itself, \

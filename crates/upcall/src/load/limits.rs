@@ -4,7 +4,7 @@ use crate::units::{count, time};
 use load::verdict::Thresholds;
 use std::time::Duration;
 
-/// A limit that replaces the usual one.
+/// A limit that replaces the default one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Limit {
     Near(f64),
@@ -17,10 +17,10 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// Reads `near=90%`, `tail=1ms`, `skipped=10` and the like.
+    /// Parses `near=90%`, `tail=1ms`, `skipped=10` and the like.
     ///
     /// # Errors
-    /// A sentence that says what there is.
+    /// A message with the known limits.
     pub(crate) fn parse(text: &str) -> Result<Limit, String> {
         let known = "write near=95%, tail=100us, drift=100us, rate=1%, skipped=0, errors=0 or \
                      witness=50us, each with a limit of your own";
@@ -50,8 +50,8 @@ impl Limit {
     }
 }
 
-/// Limits of a run: in a closed loop I/Os come when others have ended, so lateness is judged only
-/// if a limit says so.
+/// Returns the limits of a run: in a closed loop I/Os follow completions, so lateness is judged
+/// only with an explicit limit.
 pub(crate) fn thresholds(is_open: bool, limits: &[Limit]) -> Thresholds {
     let usual = Thresholds::default();
     let mut thresholds = match is_open {
@@ -67,7 +67,7 @@ fn nanos(text: &str) -> Result<u64, String> {
     u64::try_from(long.as_nanos()).map_err(|_| "write a shorter time".to_string())
 }
 
-/// Reads a share in percent.
+/// Parses a share in percent.
 fn share(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
     let share = number.filter(|percent| (0.0..=100.0).contains(percent));

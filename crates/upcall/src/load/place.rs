@@ -1,4 +1,4 @@
-//! Targets, as people write them.
+//! Targets, as text.
 
 use load::driver::Url;
 use load::driver::server::Server;
@@ -6,16 +6,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The ports that are used if none is said.
+/// Default ports.
 const PORT_9P: u16 = 5640;
 const PORT_HTTP: u16 = 80;
 
-/// What load can go to.
+/// Target of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Nothing.
     Null,
-    /// A file, a block device, or another device that can be read.
+    /// A file, a block device, or another readable device.
     File(PathBuf),
     /// Numbered files in a directory.
     Directory(PathBuf),

@@ -1,4 +1,4 @@
-//! Before a run: the target is opened, or made, and nothing is destroyed that nobody gave away.
+//! Preparation of a run: opens or creates the target, and overwrites nothing without permission.
 
 mod directory;
 mod file;
@@ -13,28 +13,28 @@ use load::driver::{Null, Target};
 use std::io;
 use std::path::Path;
 
-/// What is written at once while something is made, bytes. Small volumes take no more.
+/// Bytes of one write while a target is created. Small volumes accept no more.
 const PIECE: usize = 256 << 10;
 
-/// What a workload wants of its target.
+/// Requirements of a workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wants {
-    /// Whether it writes, trims, makes or removes anything.
+    /// Whether it writes, trims, creates or removes anything.
     pub(crate) changes: bool,
-    /// Its largest I/O, bytes.
+    /// Its maximum I/O size, bytes.
     pub(crate) io_max: u32,
-    /// How many files it uses.
+    /// Number of files.
     pub(crate) files: u32,
-    /// How many of them, from the first on, are as large as the target is made.
+    /// Number of files, from the first on, with the default size of the target.
     pub(crate) plain: u32,
-    /// Those of them that have a size of their own, by number; bytes.
+    /// Files with a size of their own, by number; bytes.
     pub(crate) sizes: Vec<(u32, u32)>,
-    /// Whether it makes and removes files itself.
+    /// Whether it creates and removes files itself.
     pub(crate) comes_and_goes: bool,
 }
 
 impl Wants {
-    /// Why a target that is one file, or several of one size, is not enough.
+    /// Returns an error if a target of one file, or of files of one size, is insufficient.
     fn expect_one_size(&self) -> Result<(), String> {
         match self.sizes.is_empty() && !self.comes_and_goes {
             true => Ok(()),
@@ -45,19 +45,19 @@ impl Wants {
     }
 }
 
-/// A target that is ready.
+/// A prepared target.
 pub(crate) struct Prepared {
     pub(crate) target: Box<dyn Target>,
-    /// How large each of its files is, bytes.
+    /// Size of each of its files, bytes.
     pub(crate) span: u64,
-    /// What whoever reads the result should know of it.
+    /// Notes for the report.
     pub(crate) notes: Vec<String>,
 }
 
-/// Opens a target, or makes it.
+/// Opens a target, or creates it.
 ///
 /// # Errors
-/// What is in the way, and what to do.
+/// The obstacle, and the next step.
 pub(crate) fn prepare(flags: &Flags, wants: &Wants) -> Result<Prepared, String> {
     let place = flags.target()?;
     if !matches!(place, Place::Null | Place::Directory(_) | Place::Http(_)) {
@@ -74,7 +74,7 @@ pub(crate) fn prepare(flags: &Flags, wants: &Wants) -> Result<Prepared, String> 
         Place::NineP(server, path) => server::ninep(flags, server, path, wants),
         Place::Http(url) => server::http(flags, url, wants),
     }?;
-    // Files of many sizes are read as they are.
+    // Files of different sizes are read as they are.
     if wants.sizes.is_empty() && prepared.span < u64::from(wants.io_max) {
         return Err(format!(
             "{place} has {}: too few for one I/O of {}",
@@ -85,8 +85,8 @@ pub(crate) fn prepare(flags: &Flags, wants: &Wants) -> Result<Prepared, String> 
     Ok(prepared)
 }
 
-/// Refuses to create a target for a run that only reads, as its path may be mistyped: what does not
-/// exist, and what `--create` makes of it.
+/// Refuses to create a target for a run that only reads, as its path may be mistyped: names the
+/// missing object, and the result of `--create`.
 fn require_create(flags: &Flags, wants: &Wants, what: &str, made: &str) -> Result<(), String> {
     if wants.changes || flags.create {
         return Ok(());
@@ -97,17 +97,17 @@ fn require_create(flags: &Flags, wants: &Wants, what: &str, made: &str) -> Resul
     ))
 }
 
-/// The file that `--create` makes, in words.
+/// Describes the file that `--create` makes.
 fn random(bytes: u64) -> String {
     format!("it, {} of random bytes", size::show(bytes))
 }
 
-/// One path is not several files.
+/// Returns the error for several files with one path.
 fn several(what: &str) -> String {
     format!("this load uses several files: write {{}} into the path {what}, for their numbers")
 }
 
-/// Refuses to change what exists.
+/// Returns the error for overwriting an existing target.
 fn refuse(what: &str) -> String {
     format!(
         "{what} exists, and this load writes to it: its contents would be lost. \
@@ -115,7 +115,7 @@ fn refuse(what: &str) -> String {
     )
 }
 
-/// Says random bytes, piece by piece, and shows how far it is.
+/// Writes random bytes, piece by piece, and shows the progress.
 fn fill(
     what: &(impl AsRef<Path> + ?Sized),
     bytes: u64,

@@ -119,7 +119,7 @@ enum Way {
     Dependent,
 }
 
-/// By what times are multiplied, and how many times as fast that is.
+/// Factor of the times, and the corresponding speed-up.
 #[derive(Clone, Copy, Debug)]
 struct Speed(Ratio, f64);
 
@@ -133,11 +133,10 @@ fn speed(text: &str) -> Result<Speed, String> {
         .ok_or_else(|| "write a factor from 0.000001 to 1000000, like 4".to_string())
 }
 
-/// Longest I/O that is replayed, bytes: buffers of this size are kept for as many I/Os as are
-/// outstanding.
+/// Maximum I/O size of a replay, bytes: there is a buffer of this size for each outstanding I/O.
 const IO_MAX: u32 = 64 << 20;
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(replay: &Replay) -> Result<ExitCode, String> {
     let text = |error: load::trace::Error| error.to_string();
     replay.flags.target()?;
@@ -174,7 +173,7 @@ pub(crate) fn run(replay: &Replay) -> Result<ExitCode, String> {
 }
 
 impl Replay {
-    /// The part of the trace that is played, as it is written.
+    /// Returns the part of the trace to play, unmodified.
     fn subset(&self, reader: Reader) -> Adapted<Reader> {
         self.plan().of(reader)
     }
@@ -191,7 +190,7 @@ impl Replay {
         }
     }
 
-    /// Whether what was asked for goes together.
+    /// Checks that the options are compatible.
     fn agrees(&self) -> Result<(), String> {
         let spoilt = !self.quantize.is_zero() || !self.delay.is_zero();
         let asked = if spoilt { "--quantize and --delay" } else { "--scheme" };
@@ -201,9 +200,9 @@ impl Replay {
         }
     }
 
-    /// Where the I/Os of the trace go.
+    /// Returns the mapping of the trace's I/Os to the target.
     fn place(&self, summary: &Summary, prepared: &Prepared) -> Plan {
-        // The parts of a trace with several devices lie beside each other.
+        // The files of a trace with several devices are mapped side by side.
         let files = summary.files.len().max(1) as u64;
         let apart = prepared.span / files / self.block.max(1) * self.block.max(1);
         Plan {
@@ -214,7 +213,7 @@ impl Replay {
         }
     }
 
-    /// The I/Os at the times at which they are to be issued.
+    /// Returns the I/Os with their issue times.
     fn timed(
         &self,
         summary: &Summary,
@@ -290,7 +289,7 @@ impl Replay {
         format!("trace {name}, {} I/Os {how}{faster}{naive}", size::count(summary.count()))
     }
 
-    /// What was done to its times.
+    /// Describes the distortion of its times.
     fn spoilt(&self) -> Option<String> {
         let delay = (!self.delay.is_zero()).then(|| format!("delayed by {:?}", self.delay));
         let quanta = (!self.quantize.is_zero()).then(|| format!("every {:?}", self.quantize));

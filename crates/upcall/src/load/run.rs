@@ -1,4 +1,4 @@
-//! One run from its beginning to its reports.
+//! One run, from its beginning to its reports.
 
 use super::flags::Flags;
 use super::limits;
@@ -21,37 +21,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What is to be done to a target.
+/// Work on a target.
 pub(crate) struct Job {
-    /// In a few words.
+    /// A short description.
     pub(crate) workload: String,
-    /// I/Os a second, if that was asked for.
+    /// Requested I/Os per second, if any.
     pub(crate) asked_rate: Option<f64>,
     pub(crate) filaments: Vec<Box<dyn Filament>>,
-    /// Traces that are read meanwhile.
+    /// Traces that are read during the run.
     pub(crate) feeds: Vec<Feed>,
-    /// For how long I/Os are scheduled.
+    /// Period in which I/Os are scheduled.
     pub(crate) length: Duration,
-    /// I/Os that are scheduled before this do not count.
+    /// Warm-up: earlier I/Os do not count.
     pub(crate) warm_up: Duration,
-    /// Whether I/Os have times of their own; else each comes when another one has ended.
+    /// Whether I/Os have scheduled times (open loop); otherwise each follows a completion.
     pub(crate) open: bool,
-    /// How many I/Os there may be.
+    /// Expected number of I/Os.
     pub(crate) expected: u64,
 }
 
-/// Does it, and says how it was.
+/// Runs the job, and reports the result.
 ///
 /// # Errors
-/// What is in the way.
+/// The obstacle.
 pub(crate) fn perform(flags: &Flags, prepared: Prepared, job: Job) -> Result<ExitCode, String> {
     account(flags, prepared, job, |target, filaments, plan| measure(target, filaments, plan))
 }
 
-/// The same by a naive replayer; the job has no filaments.
+/// Runs the job with a naive replayer; the job has no filaments.
 ///
 /// # Errors
-/// What is in the way.
+/// The obstacle.
 pub(crate) fn perform_naive(
     flags: &Flags,
     prepared: Prepared,
@@ -95,7 +95,7 @@ fn account(
         progress: &mut |statistics, now_ns| {
             let interrupted = signals.take() > 0;
             if interrupted && now_ns == 0 {
-                // A server may let connections wait for long.
+                // A server may delay connections for long.
                 eprintln!("load: interrupted before it began: no I/O was issued");
                 std::process::exit(INTERRUPTED);
             }
@@ -149,10 +149,10 @@ fn records(flags: &Flags) -> Result<Option<Box<dyn Write>>, String> {
 const CLOSED: &str = "The loop is closed: an I/O comes when another one has ended, so its lateness \
                       is not judged unless --limit says so.";
 
-/// What a process ends with that was interrupted, as shells have it.
+/// Exit code after an interrupt, by the convention of shells.
 const INTERRUPTED: i32 = 130;
 
-/// A line each second, for whoever looks.
+/// A progress line each second.
 struct Shown {
     wanted: bool,
     terminal: bool,
@@ -168,7 +168,7 @@ impl Shown {
     fn show(&mut self, now_ns: u64, line: impl FnOnce() -> String) {
         if self.wanted && now_ns >= self.next_ns {
             self.next_ns = now_ns + 1_000_000_000;
-            // If the terminal is gone there is nobody to tell.
+            // A failure means that the terminal is gone.
             let _ = write!(std::io::stderr(), "\r\x1b[K{}", line());
         }
     }

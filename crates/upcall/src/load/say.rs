@@ -1,4 +1,4 @@
-//! The result, in every form that was asked for.
+//! Output of the result, in every requested form.
 
 use super::flags::Flags;
 use load::measure::Measured;
@@ -6,7 +6,7 @@ use load::report::{fio, hdr, html, json, text};
 use std::io::Write as _;
 use std::path::Path;
 
-/// Says it on standard output, and writes the files that were asked for.
+/// Prints the result to standard output, and writes the requested files.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -28,7 +28,7 @@ pub(crate) fn all(flags: &Flags, measured: &Measured) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes to standard output; a reader that has gone away has read enough.
+/// Writes to standard output; a closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,4 +1,4 @@
-//! `upcall load trace`: what is in a trace, and traces in other forms.
+//! `upcall load trace`: summaries and conversions of traces.
 
 use super::say;
 use crate::size;
@@ -41,7 +41,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Opens it.
+    /// Opens the trace.
     pub(crate) fn open(&self) -> Result<Reader, String> {
         let options = Options {
             issue: if self.driver { Issue::Driver } else { Issue::Any },
@@ -89,7 +89,7 @@ pub(crate) struct Anonymize {
     key: Option<u64>,
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
     match command {
         Command::Info(info) => {
@@ -127,7 +127,7 @@ fn tell(to: &Path, done: Converted) -> Result<(), String> {
     say::print(&format!("{written} written to {}{left_out}\n", to.display()))
 }
 
-/// Makes a file that is there as a whole or not at all.
+/// Creates a file that is complete or does not exist.
 fn into_file<T>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<T, String>,
@@ -141,7 +141,7 @@ fn into_file<T>(
         Ok(done)
     });
     if done.is_err() {
-        // Half of it is of no use.
+        // A partial file is useless.
         let _ = std::fs::remove_file(path);
     }
     done

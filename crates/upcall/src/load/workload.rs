@@ -13,7 +13,7 @@ use load::{Filament, Kind};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The rate if neither a rate nor users are asked for.
+/// Default rate if neither a rate nor users are given.
 const RATE: f64 = 1000.0;
 
 /// What can be chosen.
@@ -84,7 +84,7 @@ struct Kinds(Vec<(Kind, f64)>);
 #[derive(Clone, Debug)]
 struct Sizes(Size);
 
-/// `a`, or `a=1,b=2`.
+/// Parses `a`, or `a=1,b=2`.
 fn weighted(text: &str) -> Result<Vec<(&str, f64)>, String> {
     let mut parts = Vec::new();
     for part in text.split(',') {
@@ -137,7 +137,7 @@ fn place(text: &str) -> Result<Place, String> {
     }
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(load: &Asked) -> Result<ExitCode, String> {
     let wants = Wants {
         changes: load.mix.0.iter().any(|(kind, _)| kind.changes()),
@@ -164,7 +164,7 @@ pub(crate) fn run(load: &Asked) -> Result<ExitCode, String> {
     perform(&load.flags, prepared, job)
 }
 
-/// Whether it makes files, or removes them.
+/// Returns whether it creates or removes files.
 pub(crate) fn comes_and_goes(kind: Kind) -> bool {
     matches!(kind, Kind::Create | Kind::Remove)
 }
@@ -192,7 +192,7 @@ fn open(load: &Asked, rate: f64, mix: Mix) -> Job {
 fn closed(load: &Asked, users: u32, mix: Mix) -> Job {
     let think = load.think.map_or(Think::Not, Think::Exponential);
     let (seed, users) = (load.flags.seed, u64::from(users));
-    // A filament is called by one worker at a time: with several, workers share the work.
+    // A filament is called by one worker at a time: several filaments let workers share the work.
     let count = users.min(4);
     let filament = |place: u64| -> Box<dyn Filament> {
         let share = users / count + u64::from(place < users % count);
@@ -218,7 +218,7 @@ fn seconds(length: Duration) -> String {
     format!("{} s", length.as_secs_f64())
 }
 
-/// What is done, in words.
+/// Describes the workload.
 fn what(load: &Asked) -> String {
     let total: f64 = load.mix.0.iter().map(|(_, weight)| weight).sum();
     let part = |(kind, weight): &(Kind, f64)| match load.mix.0.len() {

@@ -2,7 +2,7 @@ use super::*;
 use load::trace::{Format, Options, Reader};
 use std::sync::Arc;
 
-/// A path of the test's own, gone at the end.
+/// A path of the test's own, removed at the end.
 struct Place(PathBuf);
 
 impl Place {
@@ -12,7 +12,7 @@ impl Place {
         Place(path)
     }
 
-    /// The I/Os in it: time, name and offset of each.
+    /// Returns its I/Os: time, name and offset of each.
     fn read(&self) -> Vec<(u64, String, u64)> {
         let format = Some(Format::Recording);
         let mut reader = Reader::open(&self.0, format, Options::default()).unwrap();

@@ -29,11 +29,11 @@ pub(crate) struct Cat {
     length: Option<u64>,
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(cat: &Cat) -> ExitCode {
     let shown = !io::stdout().is_terminal();
     frame::run(&cat.server, shown, |frame| {
-        // Without the buffer of std's.
+        // Without the standard library's buffer.
         let out = io::stdout().as_fd().try_clone_to_owned();
         let mut out = File::from(out.map_err(|error| frame::unsaid(&error))?);
         frame::each(&cat.paths, |path| one(frame, cat, path, &mut out))

@@ -95,12 +95,12 @@ enum Mode {
 /// A clause of a symbolic mode: `go-w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Change {
-    /// Permission bits of the classes that it is about.
+    /// Permission bits of its classes.
     classes: u32,
     operator: Operator,
     /// Permission bits for every class.
     bits: u32,
-    /// Execution for directories, and for files that somebody may execute already.
+    /// Sets execution for directories, and for files with any execute bit.
     search: bool,
 }
 
@@ -142,7 +142,7 @@ impl Change {
     }
 }
 
-/// Reads a mode.
+/// Parses a mode.
 fn parse(text: &str) -> Result<Mode, String> {
     let wrong = || "write a mode like 644, 1777, u+x, go-w or a=rX".to_string();
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -153,7 +153,7 @@ fn parse(text: &str) -> Result<Mode, String> {
     clauses.map(Mode::Changes).ok_or_else(wrong)
 }
 
-/// Permissions that files made by this process do not get.
+/// Returns the permission bits masked from new files of this process.
 fn umask() -> u32 {
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(mask);

@@ -179,13 +179,13 @@ fn tree(frame: &Frame, cp: &Cp, from: &Path, to: &Path, shared: &Shared) -> Outc
     done
 }
 
-/// Modes of copied directories that are set at the end: their owner may not make files in them.
+/// Modes of copied directories to set at the end, because they lack the owner's write permission.
 #[derive(Default)]
 struct Modes(Vec<(PathBuf, u32)>);
 
 impl Modes {
-    /// Makes a directory with the mode of its source, and more for its owner for now, unless it
-    /// exists.
+    /// Creates a directory with the mode of its source, and temporarily all permissions of its
+    /// owner, unless it exists.
     fn directory(&mut self, frame: &Frame, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {
         const OWNER: u32 = 0o700;
         match frame.client.create_dir(to) {
@@ -217,7 +217,7 @@ fn itself(from: &Path, to: &Path) -> Trouble {
     Trouble::Host(format!("cannot copy {from} into itself, {to}; name a directory outside of it"))
 }
 
-/// Copies or hands out one entry of a tree; whether it is a directory whose entries follow.
+/// Copies or hands out one entry of a tree; returns whether it is a directory to enter.
 fn enter(
     frame: &Frame,
     (path, entry): (&Path, &Entry),
@@ -228,7 +228,7 @@ fn enter(
 ) -> Outcome<bool> {
     let link = match entry.kind {
         Kind::Directory => {
-            // By a link the target may be in the tree itself.
+            // Through a link the target may be in the tree itself.
             if frame.client.symlink_metadata(path)?.inode == target {
                 return Err(itself(path, copy));
             }

@@ -58,7 +58,7 @@ impl Shown {
         }
     }
 
-    /// Cells of its row.
+    /// Returns the cells of its row.
     fn row(&self) -> [String; 6] {
         [
             show(self.size),
@@ -71,7 +71,7 @@ impl Shown {
     }
 }
 
-/// Used part of what users other than root can use, rounded up as by df(1).
+/// Returns the used part of the space available to users other than root, rounded up as by df(1).
 fn percent(used: u64, available: u64) -> String {
     let all = u128::from(used) + u128::from(available);
     match all {
@@ -97,7 +97,7 @@ pub(crate) fn run(df: &Df) -> ExitCode {
     })
 }
 
-/// Rows below a head.
+/// Returns rows below a header.
 fn table(all: &[Shown]) -> String {
     let head = ["size", "used", "available", "use", "files free", "path"];
     frame::table(head, all.iter().map(Shown::row))

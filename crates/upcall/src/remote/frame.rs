@@ -1,5 +1,5 @@
-//! What every client command has around it: the connection, a thread that looks after Ctrl-C and
-//! shows how far it is, and the exit code.
+//! Common frame of client commands: the connection, a thread that handles Ctrl-C and shows
+//! progress, and the exit code.
 #![allow(clippy::disallowed_methods, reason = "a command waits in real time")]
 
 use super::{Outcome, Server, Trouble};
@@ -16,25 +16,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The exit code of who was interrupted, as shells have it.
+/// Exit code after an interrupt, by the convention of shells.
 const INTERRUPTED: u8 = 130;
 
-/// How often is looked after signals.
+/// Polling interval of signals.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long the server may say nothing while it is tidied up after Ctrl-C.
+/// Timeout of the server during the cleanup after Ctrl-C.
 const TIDY: Duration = Duration::from_secs(5);
 
-/// How far a command is.
+/// Progress of a command.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) bytes: AtomicU64,
-    /// How many there are; zero: not known.
+    /// Total number of bytes; zero: unknown.
     pub(crate) bytes_all: AtomicU64,
-    /// Bytes of files that were there already.
+    /// Bytes of files that existed already.
     pub(crate) bytes_skipped: AtomicU64,
     pub(crate) files: AtomicU64,
-    /// How many there are as far as is known; zero: it is about one only.
+    /// Number of files known so far; zero: a single file.
     pub(crate) files_all: AtomicU64,
     /// Whether all files are known.
     pub(crate) listed: AtomicBool,
@@ -54,7 +54,7 @@ impl Counts {
             let left = progress::left(bytes, bytes_all, elapsed);
             return format!("{} of {}, {rate}{left}", show(bytes), show(bytes_all.max(bytes)));
         }
-        // A small file takes as long as one that has 16 KiB more takes for these.
+        // A small file takes as long as one of 16 KiB more without this overhead.
         let weight = |files: u64, bytes: u64| bytes.saturating_add(files.saturating_mul(16 << 10));
         let left = match (self.listed.load(Ordering::Relaxed), bytes_all) {
             (false, _) => " so far".to_string(),
@@ -68,36 +68,36 @@ impl Counts {
     }
 }
 
-/// A command under way.
+/// A running command.
 pub(crate) struct Frame {
     pub(crate) client: Client,
     pub(crate) counts: Counts,
-    /// Names on the server that nobody is to keep.
+    /// Names on the server to remove at the end.
     leftovers: Mutex<Vec<std::path::PathBuf>>,
-    /// What is to be said of what is done when it is interrupted.
+    /// Message about the state of the work after an interrupt.
     when_interrupted: Mutex<String>,
-    /// Ctrl-C was said: every request ends as cancelled.
+    /// Whether Ctrl-C was pressed: every request ends as cancelled.
     interrupted: AtomicBool,
     started: crate::clock::Clock,
 }
 
 impl Frame {
-    /// Puts down a name to be removed at the end.
+    /// Records a name to remove at the end.
     pub(crate) fn leave(&self, path: std::path::PathBuf) {
         self.leftovers.lock().expect("nobody panics with it").push(path);
     }
 
-    /// Puts down what is true from now on if it is interrupted.
+    /// Sets the message for an interrupt from now on.
     pub(crate) fn if_interrupted(&self, text: String) {
         *self.when_interrupted.lock().expect("nobody panics with it") = text;
     }
 
-    /// Since the start.
+    /// Returns the time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.now().since(base::Instant(1))
     }
 
-    /// Removes what is not to stay; what could not be.
+    /// Removes recorded names; returns those that could not be removed.
     fn tidy(&self) -> Vec<std::path::PathBuf> {
         let mut left = std::mem::take(&mut *self.leftovers.lock().expect("nobody panics with it"));
         if !left.is_empty() {
@@ -127,8 +127,8 @@ impl Frame {
     }
 }
 
-/// Connects and does something. What is said when it was interrupted is up to `work`; a first
-/// Ctrl-C cancels what is under way, a second one ends the process.
+/// Connects and runs `work`, which also reports interrupts. A first Ctrl-C cancels outstanding
+/// requests, a second one ends the process.
 pub(crate) fn run(
     server: &Server,
     shown: bool,
@@ -173,7 +173,7 @@ pub(crate) fn run(
     done.unwrap_or_else(|trouble| complain(&trouble))
 }
 
-/// Standard input, which ends when Ctrl-C is said: the next request says why.
+/// Standard input, which ends at Ctrl-C: the next request returns the reason.
 pub(crate) struct Input<'a>(pub(crate) &'a Frame);
 
 impl io::Read for Input<'_> {
@@ -184,7 +184,7 @@ impl io::Read for Input<'_> {
             let ready = &mut [PollFd::new(&stdin, PollFlags::IN)];
             match poll(ready, Some(&look)) {
                 Ok(0) | Err(Errno::INTR) => {}
-                // Whatever is wrong with it, reading says so.
+                // Any other problem is reported by the read.
                 Ok(_) | Err(_) => return Ok(rustix::io::read(&stdin, buf)?),
             }
         }
@@ -192,7 +192,7 @@ impl io::Read for Input<'_> {
     }
 }
 
-/// Says why it ends; the exit code.
+/// Prints the reason of the end; returns the exit code.
 fn complain(trouble: &Trouble) -> ExitCode {
     if let Trouble::Unheard = trouble {
         return ExitCode::SUCCESS;
@@ -201,12 +201,12 @@ fn complain(trouble: &Trouble) -> ExitCode {
     ExitCode::from(1)
 }
 
-/// Says what could not be done.
+/// Prints an error.
 pub(crate) fn note(trouble: &Trouble) {
     eprintln!("upcall: {trouble}");
 }
 
-/// Rows below a head; cells of all columns but the last end at one place.
+/// Returns rows below a header; all columns except the last are right-aligned.
 pub(crate) fn table<const N: usize>(
     head: [&str; N],
     rows: impl Iterator<Item = [String; N]>,
@@ -231,7 +231,7 @@ pub(crate) fn say_bytes(bytes: &[u8]) -> Outcome<()> {
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| unsaid(&error))
 }
 
-/// Why standard output takes nothing.
+/// Returns the error of a write to standard output.
 pub(crate) fn unsaid(error: &io::Error) -> Trouble {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Trouble::Unheard;
@@ -239,7 +239,7 @@ pub(crate) fn unsaid(error: &io::Error) -> Trouble {
     Trouble::Host(format!("cannot write to standard output: {error}; look where it leads"))
 }
 
-/// Does the same for each path and goes on after what fails: whether all was done.
+/// Runs `work` for each path and continues after failures: returns a failure code if any failed.
 pub(crate) fn each(
     paths: &[std::path::PathBuf],
     mut work: impl FnMut(&std::path::Path) -> Outcome<()>,

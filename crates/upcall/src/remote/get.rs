@@ -1,7 +1,7 @@
 //! `upcall get`: a file or a tree of a server to this host.
 //!
-//! What is not complete has a temporary name. Whatever a server says, nothing outside of the
-//! target is written: names are no paths, and no link below the target is followed.
+//! Incomplete files have temporary names. Whatever the server replies, nothing outside of the
+//! target is written: names cannot be paths, and no link below the target is followed.
 
 use super::frame::{self, Counts, Frame};
 use super::report::Shared;
@@ -41,7 +41,7 @@ pub(crate) struct Get {
     json: bool,
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(get: &Get) -> ExitCode {
     let to_stdout = get.to.as_deref() == Some(Path::new("-"));
     let shown = !(to_stdout && io::stdout().is_terminal());
@@ -104,7 +104,7 @@ fn file(frame: &Frame, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {
     Ok(())
 }
 
-/// Whether a plain file of this host has the size and modification time of a server's.
+/// Returns whether a plain file of this host has the size and modification time of a server's.
 fn is_here(to: &Path, there: &Metadata) -> bool {
     let Ok(own) = to.symlink_metadata() else { return false };
     let nanos = u32::try_from(own.mtime_nsec()).unwrap_or(0);
@@ -118,7 +118,7 @@ fn set_modified(file: &File, modified: Time) -> rustix::io::Result<()> {
     rustix::fs::futimens(file, &Timestamps { last_access: omit, last_modification: time })
 }
 
-/// Writes everything: how much that was.
+/// Writes everything; returns the number of bytes.
 fn pour(
     mut stream: Stream<'_>,
     counts: &Counts,
@@ -135,20 +135,20 @@ fn pour(
     Ok(bytes)
 }
 
-/// A file of this host under its temporary name, which goes unless it is settled.
+/// A file of this host under its temporary name, removed unless it is settled.
 struct Landing {
     file: File,
-    /// From where and to where it is to be moved; devices and pipes are written as they are.
+    /// Temporary and final paths; devices and pipes are written in place.
     moves: Option<(PathBuf, PathBuf)>,
 }
 
 impl Landing {
-    /// A file where somebody wants one. Whoever named a link meant what it leads to.
+    /// Opens a named target. A link means its target.
     fn named(to: &Path, mode: u32) -> Outcome<Landing> {
         Landing::new(fs::canonicalize(to).unwrap_or_else(|_| to.to_path_buf()), to, mode)
     }
 
-    /// A file of a tree. A link that stands there is no way out of the tree: it is replaced.
+    /// Opens a file of a tree. A link there must not lead out of the tree: it is replaced.
     fn within(to: &Path, mode: u32) -> Outcome<Landing> {
         if to.symlink_metadata().is_ok_and(|it| it.file_type().is_symlink()) {
             let failed = |error| Trouble::host("replace", to, &error, "remove the link");
@@ -186,13 +186,13 @@ impl Landing {
 impl Drop for Landing {
     fn drop(&mut self) {
         if let Some((temporary, _)) = &self.moves {
-            // It is gone, or nothing can be done about it.
+            // It is gone already, or cannot be removed.
             let _ = fs::remove_file(temporary);
         }
     }
 }
 
-/// A file or link of a tree, and where it goes.
+/// A file or link of a tree, and its target.
 struct Job {
     link: bool,
     from: PathBuf,
@@ -239,7 +239,7 @@ fn tree(frame: &Frame, get: &Get, to: &Path, shared: &Shared) -> Outcome<()> {
     )
 }
 
-/// Sees to one entry of a tree; whether what is in it is to come as well.
+/// Handles one entry of a tree; returns whether to enter it.
 fn place(
     frame: &Frame,
     path: &Path,
@@ -269,7 +269,7 @@ fn place(
     false
 }
 
-/// Makes a directory below the target, or finds it there: itself, not a link to one.
+/// Creates a directory below the target, or finds an existing one, which must not be a link.
 fn directory(to: &Path, shared: &Shared) -> Outcome<()> {
     match fs::symlink_metadata(to) {
         Ok(it) if it.is_dir() => Ok(()),

@@ -1,4 +1,4 @@
-//! `upcall ls` and `upcall stat`: what there is, and what is known about it.
+//! `upcall ls` and `upcall stat`: names and attributes of files.
 
 use super::frame::{self, Frame};
 use super::{Outcome, Server, Trouble, say_json, trees};
@@ -50,7 +50,7 @@ pub(crate) struct Stat {
     json: bool,
 }
 
-/// A file as programs see it.
+/// A file in the output for programs.
 #[derive(Debug, Serialize)]
 struct Shown {
     path: String,
@@ -68,7 +68,7 @@ struct Shown {
     target: Option<String>,
 }
 
-/// A file to be shown: under which name, and what is known if anything is to be.
+/// A line of the output: name, and attributes if wanted.
 struct Line {
     path: PathBuf,
     name: PathBuf,
@@ -87,7 +87,7 @@ fn word(kind: Kind) -> (&'static str, char) {
     }
 }
 
-/// Permissions as `ls` shows them: `rwxr-xr-x`.
+/// Formats permissions as `ls` does: `rwxr-xr-x`.
 fn permissions(mode: u32) -> String {
     let mut text: Vec<char> = (0..9)
         .map(|bit| if mode & (0o400 >> bit) == 0 { '-' } else { ['r', 'w', 'x'][bit % 3] })
@@ -100,7 +100,7 @@ fn permissions(mode: u32) -> String {
     text.into_iter().collect()
 }
 
-/// Lists.
+/// Lists files.
 pub(crate) fn ls(ls: &Ls) -> ExitCode {
     frame::run(&ls.server, false, |frame| {
         let (mut shown, mut complete) = (Vec::new(), true);
@@ -124,8 +124,8 @@ pub(crate) fn ls(ls: &Ls) -> ExitCode {
     })
 }
 
-/// Lines for a path, in order. Directories and files that cannot be read are named on standard
-/// error, and `complete` becomes false.
+/// Returns the lines for a path, in order. Directories and files that cannot be read are named on
+/// standard error, and `complete` becomes false.
 fn lines(frame: &Frame, ls: &Ls, path: &Path, complete: &mut bool) -> Outcome<Vec<Line>> {
     let wanted = ls.long || ls.json;
     let metadata = frame.client.metadata(path)?;
@@ -201,7 +201,7 @@ fn say_lines(frame: &Frame, ls: &Ls, lines: &[Line]) -> Outcome<()> {
     frame::say_bytes(&text)
 }
 
-/// A name as it is; on a terminal without what could command it.
+/// Returns a name as it is; on a terminal without control characters.
 fn plain(name: &Path, terminal: bool) -> Vec<u8> {
     let bytes = name.as_os_str().as_bytes().to_vec();
     match terminal {
@@ -210,7 +210,7 @@ fn plain(name: &Path, terminal: bool) -> Vec<u8> {
     }
 }
 
-/// Where a link leads; not of links that are gone meanwhile or that nobody may read.
+/// Returns the target of a link; `None` if it is gone meanwhile or cannot be read.
 fn target(frame: &Frame, line: &Line) -> Outcome<Option<PathBuf>> {
     if !line.metadata.as_ref().is_some_and(Metadata::is_symlink) {
         return Ok(None);
@@ -243,7 +243,7 @@ fn described(frame: &Frame, line: Line) -> Outcome<Shown> {
     })
 }
 
-/// Shows what is known.
+/// Shows attributes.
 pub(crate) fn stat(stat: &Stat) -> ExitCode {
     frame::run(&stat.server, false, |frame| {
         let mut all = Vec::new();
@@ -284,7 +284,7 @@ fn text(shown: &Shown) -> String {
     text
 }
 
-/// What is gone meanwhile is not there.
+/// Maps the error of a missing file to `None`.
 pub(super) fn unless_gone<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
     match found {
         Ok(found) => Ok(Some(found)),

@@ -21,7 +21,7 @@ pub(crate) struct Rm {
     recursive: bool,
 }
 
-/// Removes.
+/// Removes files.
 pub(crate) fn rm(rm: &Rm) -> ExitCode {
     frame::run(&rm.server, false, |frame| {
         frame::each(&rm.paths, |path| {

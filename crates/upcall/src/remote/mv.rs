@@ -1,4 +1,4 @@
-//! `upcall mv`: files and directories of a server under other names.
+//! `upcall mv`: renames files and directories of a server.
 
 use super::frame::{self, Frame};
 use super::list::unless_gone;
@@ -42,8 +42,8 @@ pub(crate) fn run(mv: &Mv) -> ExitCode {
     })
 }
 
-/// Renames a file in 9P2000, which replaces nothing: a file of the new name is set aside until the
-/// other one has it.
+/// Renames a file over 9P2000, which never replaces: an existing target is set aside until the
+/// rename has succeeded.
 fn replace(client: &Client, from: &Path, to: &Path) -> Outcome<()> {
     let source = client.symlink_metadata(from)?;
     let there = unless_gone(client.symlink_metadata(to))?;
@@ -72,15 +72,15 @@ fn replace(client: &Client, from: &Path, to: &Path) -> Outcome<()> {
 pub(super) struct Place<'a> {
     to: &'a Path,
     is_dir: bool,
-    /// Paths that were given to sources, with these.
+    /// Target paths assigned so far, with their sources.
     given: RefCell<BTreeMap<PathBuf, PathBuf>>,
 }
 
 impl<'a> Place<'a> {
-    /// Finds out whether the target is a directory.
+    /// Determines whether the target is a directory.
     ///
     /// # Errors
-    /// It must be one for so many sources, or by the slash at its end, and is none.
+    /// It has to be a directory, for several sources or because of its trailing slash, and is not.
     pub(super) fn find(frame: &Frame, to: &'a Path, sources: usize) -> Outcome<Place<'a>> {
         let there = unless_gone(frame.client.metadata(to))?;
         let is_dir = there.as_ref().is_some_and(client::Metadata::is_dir);
@@ -92,7 +92,7 @@ impl<'a> Place<'a> {
         Err(Trouble::Host(format!("cannot put files into {to}: {cause}; {step}")))
     }
 
-    /// Returns the path that a source gets.
+    /// Returns the target path of a source.
     ///
     /// # Errors
     /// A source without a name of its own, or with that of another source.

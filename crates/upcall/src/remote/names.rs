@@ -1,4 +1,4 @@
-//! `upcall names`: how a served name space is put together, and changes of it.
+//! `upcall names`: shows and changes a served namespace.
 
 use super::frame::{self, Frame};
 use super::{Outcome, Server, Trouble};
@@ -8,7 +8,7 @@ use node::script;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Where a server shows its name space, and is told to change it, by those who attach there.
+/// Directory of the service files, where clients attach to show and change the namespace.
 const SERVICE: &str = "/.upcall";
 const FILE: &str = "/names";
 
@@ -25,8 +25,8 @@ pub(crate) struct Names {
     lines: Vec<String>,
 }
 
-/// Grows a volume that a server has to `bytes`. The server knows it by one of these `paths`; its
-/// file is made longer by `extend`, once the server would grow it.
+/// Grows a volume of a server to `bytes`. The server knows it by one of these `paths`; its file is
+/// extended by `extend`, once the server would grow it.
 pub(crate) fn grow(
     server: &Server,
     paths: &[PathBuf],
@@ -44,7 +44,7 @@ pub(crate) fn grow(
         for path in paths {
             refusal = command(frame, &line(path), &doing)?;
             let Some(refused) = &refusal else { return Ok(ExitCode::SUCCESS) };
-            // By its text: a server that knows no `grow` refuses with the same number.
+            // By the text: a server without `grow` refuses with the same number.
             if refused.said.contains(store::Error::TooShort.text()) {
                 extend().map_err(Trouble::Host)?;
                 refusal = command(frame, &line(path), &doing)?;
@@ -61,7 +61,7 @@ pub(crate) fn grow(
     })
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(names: &Names) -> ExitCode {
     let server = names.server.inside(SERVICE);
     frame::run(&server, false, |frame| {
@@ -74,10 +74,10 @@ pub(crate) fn run(names: &Names) -> ExitCode {
     })
 }
 
-/// Lines that were not all carried out.
+/// Lines that were not all executed.
 struct Refused {
     error: client::Error,
-    /// Line, cause and advice, as the server says.
+    /// Line, cause and advice, from the server.
     said: String,
 }
 
@@ -92,7 +92,7 @@ fn change(frame: &Frame, lines: &[String]) -> Outcome<()> {
     }
 }
 
-/// Writes lines; the server says where they were written what was wrong with them.
+/// Writes lines; the server reports errors in the same file.
 fn command(frame: &Frame, text: &str, doing: &str) -> Outcome<Option<Refused>> {
     let options = OpenOptions::new().read(true).write(true);
     let file = frame.client.open_with(Path::new(FILE), options);
@@ -110,7 +110,7 @@ fn command(frame: &Frame, text: &str, doing: &str) -> Outcome<Option<Refused>> {
     }
 }
 
-/// The cause of a refused command: a lack of permission has the same one on every server.
+/// Returns the cause of a refused command: a lack of permission has the same one on every server.
 fn refused(error: client::Error, doing: &str) -> Trouble {
     if let client::Error::Refused { refusal, .. } = &error
         && (error.is_denied() || error.is_not_permitted())
@@ -132,7 +132,7 @@ fn write(file: &File, text: &[u8]) -> Result<(), client::Error> {
     Ok(())
 }
 
-/// What is wrong with what was written to an open file.
+/// Reads the server's report of errors from an open file.
 fn complaint(file: &File) -> Result<String, client::Error> {
     let (mut said, mut piece) = (Vec::new(), [0; 4096]);
     loop {

@@ -1,7 +1,8 @@
 //! `upcall put`: a file or a tree of this host to a server.
 //!
-//! What is not complete has a temporary name, which goes when it is interrupted. With `--in-place`,
-//! and always what is there and is no plain file (a device, a link), is written as it is.
+//! Incomplete files have temporary names, which are removed after an interrupt. With `--in-place`,
+//! and always for an existing target that is not a plain file (a device, a link), the target is
+//! written directly.
 
 use super::frame::{self, Frame};
 use super::list::unless_gone;
@@ -51,10 +52,10 @@ pub(crate) struct Put {
     json: bool,
 }
 
-/// The permission bits of what comes from standard input.
+/// Permission bits of a file from standard input.
 const MODE: u32 = 0o644;
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(put: &Put) -> ExitCode {
     frame::run(&put.server, true, |frame| {
         let (to, shared) = (target(put)?, Shared::default());
@@ -86,12 +87,12 @@ fn target(put: &Put) -> Outcome<PathBuf> {
     })
 }
 
-/// Whether a path says by its last byte that it is a directory.
+/// Returns whether a path has a trailing slash.
 fn ends_with_slash(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b"/")
 }
 
-/// The error for a target with a slash at its end that is no directory.
+/// Returns the error for a target with a trailing slash that is not a directory.
 fn no_directory(to: &Path, exists: bool) -> Trouble {
     let to = to.display();
     Trouble::Host(match exists {
@@ -113,7 +114,7 @@ fn read_metadata(path: &Path) -> Outcome<fs::Metadata> {
 /// Contents of a file, its permission bits, and the modification time that the copy gets.
 type Source<'a> = (&'a mut dyn Read, u32, Option<Time>);
 
-/// How a file is sent.
+/// Function that sends a file.
 type Send = fn(&Frame, &Put, Source<'_>, &Path, &Shared) -> Outcome<()>;
 
 /// Sends one file of this host.
@@ -139,7 +140,7 @@ fn modified(metadata: &fs::Metadata) -> Time {
     Time { secs: metadata.mtime(), nanos: u32::try_from(metadata.mtime_nsec()).unwrap_or(0) }
 }
 
-/// Sends a file of a tree, unless it is there with the same size and modification time.
+/// Sends a file of a tree, unless one with the same size and modification time exists.
 fn file_of_tree(frame: &Frame, put: &Put, job: &Job, shared: &Shared) -> Outcome<()> {
     if !job.fresh {
         let own = fs::metadata(&job.from).map_err(unread(&job.from))?;
@@ -158,7 +159,7 @@ fn file_of_tree(frame: &Frame, put: &Put, job: &Job, shared: &Shared) -> Outcome
     file(frame, put, &job.from, &job.to, shared, replace)
 }
 
-/// Sends what is the only one: what is there may be no plain file.
+/// Sends a single file, whose target may be something other than a plain file.
 fn one(frame: &Frame, put: &Put, source: Source<'_>, to: &Path, shared: &Shared) -> Outcome<()> {
     let there = unless_gone(frame.client.symlink_metadata(to))?;
     if put.in_place || there.is_some_and(|there| !there.is_file()) {
@@ -171,7 +172,7 @@ fn one(frame: &Frame, put: &Put, source: Source<'_>, to: &Path, shared: &Shared)
     replace(frame, put, source, to, shared)
 }
 
-/// Sends a file under a temporary name, and gives it its own.
+/// Sends a file under a temporary name, and renames it.
 fn replace(
     frame: &Frame,
     put: &Put,
@@ -197,7 +198,7 @@ pub(super) fn create(frame: &Frame, path: &Path, options: OpenOptions, to: &Path
     })
 }
 
-/// Removes a file under its temporary name if it did not get its own, for the cause returned.
+/// Removes a file under its temporary name after a failure, and returns the cause.
 pub(super) fn unless_kept<T>(
     frame: &Frame,
     path: PathBuf,
@@ -219,7 +220,7 @@ pub(super) fn unless_kept<T>(
     })
 }
 
-/// A refusal under the name that people know: nobody knows the temporary one.
+/// Replaces the temporary name in a refusal by the target's, which the user knows.
 fn named(mut error: client::Error, to: &Path) -> client::Error {
     if let client::Error::Refused { path, .. } = &mut error {
         *path = to.to_path_buf();
@@ -227,7 +228,7 @@ fn named(mut error: client::Error, to: &Path) -> client::Error {
     error
 }
 
-/// Gives a file its name, in place of another file. 9P2000 has no message that does both.
+/// Renames a file to its final name, replacing an existing file. 9P2000 has no message for both.
 pub(super) fn settle(client: &Client, path: &Path, to: &Path) -> Outcome<()> {
     if client.dialect() == Dialect::Plan9
         && unless_gone(client.metadata(to))?.is_some_and(|there| there.is_file())
@@ -237,7 +238,7 @@ pub(super) fn settle(client: &Client, path: &Path, to: &Path) -> Outcome<()> {
     Ok(client.rename(path, to)?)
 }
 
-/// Sends what there is to read; the file gets this modification time, if its server lets it.
+/// Sends the whole source; sets the modification time, if the server permits.
 fn pour(
     frame: &Frame,
     put: &Put,
@@ -270,16 +271,16 @@ fn pour(
     Ok(())
 }
 
-/// A file or link of a tree, and where it goes.
+/// A file or link of a tree, and its target.
 struct Job {
     link: bool,
-    /// Whether its directory is new.
+    /// Whether its directory was newly created.
     fresh: bool,
     from: PathBuf,
     to: PathBuf,
 }
 
-/// Sends a tree. `make`: a directory that is not there yet.
+/// Sends a tree. `make`: a directory to create first.
 fn tree(frame: &Frame, put: &Put, make: Option<&Path>, to: &Path, shared: &Shared) -> Outcome<()> {
     if !put.recursive {
         let from = put.from.display();
@@ -308,7 +309,7 @@ fn tree(frame: &Frame, put: &Put, make: Option<&Path>, to: &Path, shared: &Share
     )
 }
 
-/// Makes directories and hands out what is in them. `fresh`: the target is new.
+/// Creates directories and hands out their contents. `fresh`: the target is new.
 fn walk(
     frame: &Frame,
     (from, to, fresh): (&Path, &Path, bool),
@@ -350,13 +351,13 @@ fn walk(
     }
 }
 
-/// Whether an entry is a directory whose contents follow.
+/// Whether to enter an entry, a directory.
 enum Enter {
     Directory { fresh: bool },
     Nothing,
 }
 
-/// Makes a directory, or hands out a file or link.
+/// Creates a directory, or hands out a file or link.
 fn place(
     frame: &Frame,
     found: &fs::Metadata,
@@ -392,7 +393,7 @@ fn link(client: &Client, from: &Path, to: &Path, shared: &Shared) -> Outcome<()>
     Ok(())
 }
 
-/// Makes a symbolic link unless it exists.
+/// Creates a symbolic link unless it exists.
 pub(super) fn link_to(client: &Client, target: &Path, to: &Path) -> Outcome<()> {
     match client.symlink(target, to) {
         Err(error) if error.is_exists() && client.read_link(to)? == target => Ok(()),

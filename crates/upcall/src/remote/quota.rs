@@ -1,6 +1,6 @@
 //! `upcall quota`: quotas of directories and users of a volume.
 //!
-//! They are extended attributes of the directory, or for users of the volume's root, as
+//! Quotas are extended attributes of the directory, or for users of the volume's root, as
 //! `tree/src/volume/quota.rs` describes; so `setfattr` on a mount sets them as well.
 
 use super::frame::{self, Frame};
@@ -63,7 +63,7 @@ fn limit_of_files(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "write a number like 100000, or none".to_string())
 }
 
-/// A quota for people and programs.
+/// A quota in the output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Shown {
     /// Path of the directory, or its inode in a list of all.
@@ -73,13 +73,13 @@ struct Shown {
     size_used: u64,
     files_max: Option<u64>,
     files_used: u64,
-    /// Whether files that were there before are counted: until then the limits do not hold. Unknown
-    /// if it is the attribute of a file system that keeps any.
+    /// Whether existing files are counted: until then the limits are not enforced. Unknown if the
+    /// file system stores any attribute.
     counted: Option<bool>,
 }
 
 impl Shown {
-    /// Parses the value of an attribute, or a line of all.
+    /// Parses the value of an attribute, or a line of the list.
     fn parse(text: &str) -> Option<Shown> {
         let mut shown = Shown {
             directory: None,
@@ -104,14 +104,14 @@ impl Shown {
                 "used_bytes" => shown.size_used = value.parse().ok()?,
                 "used_inodes" => shown.files_used = value.parse().ok()?,
                 "state" => shown.counted = Some(value == "enforced"),
-                // Said by a newer server.
+                // From a newer server.
                 _other => {}
             }
         }
         Some(shown)
     }
 
-    /// Cells of its row.
+    /// Returns the cells of its row.
     fn row(&self) -> [String; 5] {
         let limit = |limit: Option<u64>, show: fn(u64) -> String| match limit {
             Some(most) => show(most),
@@ -165,7 +165,7 @@ fn all(client: &Client, path: &Path) -> Outcome<Vec<Shown>> {
     Ok(all)
 }
 
-/// Changes one quota if asked to; the quota, unless it was removed.
+/// Changes one quota if requested; returns the quota, unless it was removed.
 fn one(frame: &Frame, quota: &Quota) -> Outcome<Option<Shown>> {
     let (client, path) = (&frame.client, &quota.path);
     if quota.remove {
@@ -196,7 +196,7 @@ fn one(frame: &Frame, quota: &Quota) -> Outcome<Option<Shown>> {
     if after.counted.is_some() {
         return Ok(Some(after));
     }
-    // A file system that keeps any attribute. This one means nothing there.
+    // The file system stores any attribute; this one has no effect there.
     if before.is_none() {
         let removed = client.remove_attribute(path, &quota.attribute());
         removed.map_err(|error| explain(error, path, Doing::Remove))?;
@@ -206,7 +206,7 @@ fn one(frame: &Frame, quota: &Quota) -> Outcome<Option<Shown>> {
 }
 
 impl Quota {
-    /// Name of the attribute.
+    /// Returns the name of the attribute.
     fn attribute(&self) -> String {
         match self.owner {
             Some(uid) => format!("{OF_DIRECTORY}.user.{uid}"),
@@ -214,7 +214,7 @@ impl Quota {
         }
     }
 
-    /// The quota, if there is one that this user may see.
+    /// Returns the quota, if there is one visible to this user.
     fn read(&self, client: &Client) -> Outcome<Option<Shown>> {
         match client.attribute(&self.path, &self.attribute()) {
             Ok(text) => {
@@ -226,7 +226,7 @@ impl Quota {
         }
     }
 
-    /// The same with its directory or owner.
+    /// Adds the directory or owner.
     fn named(&self, shown: Shown) -> Shown {
         match self.owner {
             Some(_) => Shown { owner: self.owner, ..shown },
@@ -238,7 +238,7 @@ impl Quota {
     }
 }
 
-/// No limit.
+/// Value of no limit.
 const NONE: u64 = u64::MAX;
 
 const NOT_A_VOLUME: &str = "it is not on a volume of Upcall; only these have quotas";
@@ -254,7 +254,7 @@ fn unreadable(path: &Path) -> Trouble {
     ))
 }
 
-/// Request that was refused.
+/// The refused request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Doing {
     Show,
@@ -299,7 +299,7 @@ fn explain(error: Error, path: &Path, doing: Doing) -> Trouble {
     Trouble::Host(format!("cannot {doing} {shown}: {advice}"))
 }
 
-/// Rows below a head.
+/// Returns rows below a header.
 fn table(all: &[Shown]) -> String {
     frame::table(["used", "limit", "files", "limit", "of"], all.iter().map(Shown::row))
 }

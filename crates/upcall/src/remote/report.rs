@@ -1,4 +1,4 @@
-//! What a transfer has done.
+//! Report of a transfer.
 
 use super::{Outcome, Trouble, frame, say_json};
 use crate::progress;
@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Most errors that are told one by one.
+/// Maximum number of errors listed one by one.
 const ERRORS_SHOWN: usize = 100;
 
-/// What was done, for people and programs.
+/// Results, for people and programs.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
     pub(crate) files: u64,
@@ -20,27 +20,27 @@ pub(crate) struct Report {
     /// Symbolic links.
     pub(crate) links: u64,
     pub(crate) bytes: u64,
-    /// Files that were there already, of the same size and modification time.
+    /// Files that existed already, with the same size and modification time.
     pub(crate) skipped: u64,
-    /// Files whose modification time the target did not take.
+    /// Files whose modification time the target refused.
     pub(crate) undated: u64,
     seconds: f64,
     interrupted: bool,
     errors: Vec<Failed>,
 }
 
-/// What was not done.
+/// A failed file.
 #[derive(Debug, Serialize)]
 struct Failed {
     path: String,
     cause: String,
 }
 
-/// A report that several threads write.
+/// A report shared by several threads.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     report: Mutex<Report>,
-    /// Why all of it ends early.
+    /// Error that ends the transfer early.
     fatal: Mutex<Option<Trouble>>,
 }
 
@@ -49,7 +49,7 @@ impl Shared {
         add(&mut self.report.lock().expect("nobody panics with it"));
     }
 
-    /// Notes what came of a file. Something after which nothing more can be done ends all of it.
+    /// Records the result of a file. A fatal error ends the transfer.
     pub(crate) fn note(&self, path: &Path, done: Outcome<()>) {
         let Err(trouble) = done else { return };
         if trouble.is_fatal() {
@@ -60,15 +60,15 @@ impl Shared {
         self.count(|report| report.errors.push(failed));
     }
 
-    /// Whether it makes no sense to go on.
+    /// Returns whether the transfer has been ended by an error.
     pub(crate) fn is_over(&self) -> bool {
         self.fatal.lock().expect("nobody panics with it").is_some()
     }
 
-    /// Says what was done; the exit code.
+    /// Prints the report; returns the exit code.
     ///
     /// # Errors
-    /// Why all of it ended early.
+    /// The error that ended the transfer early.
     pub(crate) fn say(self, verb: &str, elapsed: Duration, json: bool) -> Outcome<ExitCode> {
         let mut report = self.report.into_inner().expect("nobody panicked with it");
         let fatal = self.fatal.into_inner().expect("nobody panicked with it");

@@ -1,7 +1,7 @@
 //! `upcall run`: a program beside the data of a server.
 //!
-//! The program goes to the server once; after that its hash is enough. Standard input streams in,
-//! output and complaints stream out, the exit code is the program's.
+//! The program is sent to the server once; after that its hash suffices. Standard input, output and
+//! errors are streamed; the exit code is the program's.
 
 use super::frame::{self, Frame};
 use super::waiting::Waiting;
@@ -22,19 +22,19 @@ use storelet::compile::Hash;
 use storelet::order::MODULE_MAX;
 use wire::storelet::{FRAME_HEAD, Frame as Kind, encode_input};
 
-/// Where a server takes programs.
+/// File of the server that accepts programs.
 const NEW: &str = "/.upcall/storelets/new";
 
-/// How long a program may be silent: the server ends it when its time is over.
+/// Timeout of a silent program: the server ends it at its time limit.
 pub(super) const SILENCE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How much is read and written at once, bytes.
+/// Bytes of one read or write.
 pub(super) const PIECE: usize = 128 << 10;
 
-/// What in an argument is written as in a URL.
+/// Characters escaped in an argument, as in a URL.
 const SPECIAL: &AsciiSet = &CONTROLS.add(b'%');
 
-/// The exit code of a program that was ended, and of one that made a mistake: as shells have them.
+/// Exit codes of a killed program, and of one that trapped: by the convention of shells.
 const KILLED: u8 = 137;
 const TRAPPED: u8 = 134;
 
@@ -144,15 +144,15 @@ pub(super) struct Limits {
     pub(super) env: Vec<OsString>,
 }
 
-/// What a first attempt can bring.
+/// Result of an attempt.
 enum Came {
-    /// The server does not have the program: what it says to that.
+    /// The server does not have the program; its message.
     Unknown(String),
-    /// Its end.
+    /// The program has ended.
     Over(ExitCode),
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(run: &Run) -> ExitCode {
     frame::run(&run.server, false, |frame| {
         frame.if_interrupted("the program was ended".to_string());
@@ -193,7 +193,7 @@ pub(super) fn read(path: &Path) -> Outcome<Vec<u8>> {
     bounded::read(path, MODULE_MAX).map_err(|error| Trouble::host("read", path, &error, step))
 }
 
-/// The order of a program, or of what is installed.
+/// Returns the run request of a program, or of an installed storelet.
 fn order(run: &Run, module: &str) -> Vec<u8> {
     let mut order = b"frames\n".to_vec();
     match &run.stdin {
@@ -214,20 +214,20 @@ fn order(run: &Run, module: &str) -> Vec<u8> {
         line(&mut order, "standing", name.trim().as_bytes());
         run.limits.narrow(&mut order);
     }
-    // Arguments are for the last of them.
+    // Arguments belong to the last of them.
     run.args.iter().for_each(|arg| line(&mut order, "arg", arg.as_bytes()));
     order.push(b'\n');
     order
 }
 
-/// Adds a line.
+/// Appends a line.
 pub(super) fn line(order: &mut Vec<u8>, word: &str, value: &[u8]) {
     let value = percent_encode(value, SPECIAL);
     order.extend_from_slice(format!("{word} {value}\n").as_bytes());
 }
 
 impl Limits {
-    /// Says all of it.
+    /// Appends all limits.
     pub(super) fn say(&self, order: &mut Vec<u8>) {
         self.env.iter().for_each(|env| line(order, "env", env.as_bytes()));
         line(order, "root", self.root.as_os_str().as_bytes());
@@ -237,7 +237,7 @@ impl Limits {
         }
     }
 
-    /// Says how much it may have.
+    /// Appends the budgets.
     fn narrow(&self, order: &mut Vec<u8>) {
         let said = [
             ("cpu", &self.cpu),
@@ -260,7 +260,7 @@ impl Limits {
     }
 }
 
-/// Has the program run, if the server has it or gets it here.
+/// Runs the program, if the server has it or it is sent along.
 fn once(frame: &Frame, run: &Run, module: &str, wasm: Option<&[u8]>) -> Outcome<Came> {
     let options = OpenOptions::new().read(true).write(true);
     let file = frame.client.open_with(Path::new(NEW), options).map_err(|error| {
@@ -271,7 +271,7 @@ fn once(frame: &Frame, run: &Run, module: &str, wasm: Option<&[u8]>) -> Outcome<
         error.into()
     })?;
     let order = order(run, module);
-    // What is wrong with it stands in the report.
+    // The report contains the reason.
     let sent = write(&file, &[&order, wasm.unwrap_or_default()].concat());
     if let Err(error) = sent
         && error.is_fatal()
@@ -284,7 +284,7 @@ fn once(frame: &Frame, run: &Run, module: &str, wasm: Option<&[u8]>) -> Outcome<
     talk.listen()
 }
 
-/// Writes all of it; the place means nothing there.
+/// Writes all bytes; the offset has no meaning there.
 pub(super) fn write(file: &File, mut bytes: &[u8]) -> Result<(), client::Error> {
     while !bytes.is_empty() {
         let count = bytes.len().min(PIECE);
@@ -294,19 +294,19 @@ pub(super) fn write(file: &File, mut bytes: &[u8]) -> Result<(), client::Error> 
     Ok(())
 }
 
-/// A program under way.
+/// A running program.
 struct Talk<'a> {
     frame: &'a Frame,
     run: &'a Run,
     file: &'a Arc<File>,
-    /// Its input is on the way.
+    /// Whether input is being sent.
     feeding: bool,
     /// Messages before it runs.
     waiting: Waiting,
 }
 
 impl Talk<'_> {
-    /// Takes what the program says, to its end.
+    /// Reads the program's output to its end.
     fn listen(&mut self) -> Outcome<Came> {
         let (mut said, mut piece) = (Vec::new(), vec![0; PIECE]);
         loop {
@@ -338,7 +338,7 @@ impl Talk<'_> {
                 let _ = io::stderr().lock().write_all(body);
             }
             Kind::State => {
-                // The server has taken the order; what follows may take long.
+                // The server has accepted the run request; what follows may take long.
                 self.frame.client.set_deadline(SILENCE);
                 self.waiting.enter(body);
                 if body == b"running" && !self.feeding && self.run.stdin.is_none() {
@@ -351,7 +351,7 @@ impl Talk<'_> {
         Ok(None)
     }
 
-    /// Sends standard input there, from a thread that nobody waits for.
+    /// Sends standard input, from a detached thread.
     fn feed(&self) {
         let file = Arc::clone(self.file);
         let feed = move || {
@@ -363,11 +363,11 @@ impl Talk<'_> {
                 }
             }
         };
-        // Nobody waits for it: it may be waiting for somebody at a keyboard.
+        // It is never joined: it may wait for the keyboard.
         drop(std::thread::Builder::new().name("input".to_string()).spawn(feed));
     }
 
-    /// Says how it ended, and with which code.
+    /// Prints the end, and returns the exit code.
     fn end(&self, report: &[u8]) -> Outcome<Came> {
         let report: Value = serde_json::from_slice(report)
             .map_err(|error| Trouble::Host(format!("a strange report: {error}")))?;
@@ -390,7 +390,7 @@ impl Talk<'_> {
         }))
     }
 
-    /// The cause of a refusal, with the path if it is about the root.
+    /// Returns the cause of a refusal, with the path if it concerns the root.
     fn refusal(&self, reason: &str) -> String {
         match reason.starts_with("cannot enter its root") {
             true => format!("--root {}: {reason}", self.run.limits.root.display()),
@@ -404,13 +404,13 @@ fn complain(what: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The next whole frame.
+/// Returns the next whole frame.
 pub(super) fn next_frame(said: &[u8]) -> Outcome<Option<(Kind, &[u8])>> {
     let strange = |_| Trouble::Host("the server says what this program does not know".into());
     Kind::decode(said).map_err(strange)
 }
 
-/// What it has used, for people.
+/// Describes the resources used.
 fn told(report: &Value) -> String {
     let get = |name: &str| report[name].as_u64().unwrap_or(0);
     let fuel = match get("fuel") {

@@ -1,4 +1,4 @@
-//! `upcall storelet`: programs that are installed on a server under names.
+//! `upcall storelet`: programs installed on a server under names.
 
 use super::frame::{self, Frame};
 use super::run::{Limits, PIECE, SILENCE, line, next_frame, read, write};
@@ -14,11 +14,11 @@ use std::process::ExitCode;
 use storelet::compile::Hash;
 use wire::storelet::{FRAME_HEAD, Frame as Kind};
 
-/// Where a server takes commands, of those who attach there.
+/// Directory of the service files, where clients attach for commands.
 const SERVICE: &str = "/.upcall";
 const INSTALL: &str = "/storelets/install";
 
-/// The files that tell of what is installed.
+/// Directory of the files about storelets.
 const FILES: &str = "/.upcall/storelets";
 
 /// What can be done with what is installed.
@@ -113,7 +113,7 @@ pub(crate) struct Named {
     name: String,
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(command: &Command) -> ExitCode {
     match command {
         Command::Install(install) => self::install(install),
@@ -128,7 +128,7 @@ fn list_name(name: &str, json: bool) -> String {
     format!("{FILES}/{name}{}", if json { ".json" } else { "" })
 }
 
-/// Says what a file says.
+/// Prints a file.
 fn show_file(server: &Server, path: &str) -> ExitCode {
     frame::run(server, false, |frame| {
         let text = read_file(frame, path)?;
@@ -141,7 +141,7 @@ fn read_file(frame: &Frame, path: &str) -> Outcome<Vec<u8>> {
     frame.client.read_file(path).map_err(|error| no_programs(&error).unwrap_or(error.into()))
 }
 
-/// If an error means that nothing is run there.
+/// Returns the error of a server without storelets, if this is one.
 fn no_programs(error: &client::Error) -> Option<Trouble> {
     let step = "name an Upcall server that was not started with --storelet-threads 0";
     let why = format!("this server runs no programs; {step}");
@@ -164,7 +164,7 @@ fn log(log: &Log) -> ExitCode {
     })
 }
 
-/// The head, and the lines of one storelet with what it complained of.
+/// Returns the header, and the lines of one storelet with its error output.
 fn of_one(text: &str, name: &str) -> String {
     let (mut of_it, mut kept) = (true, String::new());
     for (number, line) in text.lines().enumerate() {
@@ -199,7 +199,7 @@ fn deed(named: &Named, word: &str) -> ExitCode {
 fn install(install: &Install) -> ExitCode {
     frame::run(&install.server.inside(SERVICE), false, |frame| {
         let wasm = read(&install.program)?;
-        // Who has sent it once need not do so again.
+        // A program that was sent once need not be sent again.
         let known = say_at_desk(frame, &order(install, &format!("sha256:{}", Hash::of(&wasm))))?;
         if known["end"] != "unknown" {
             return told(&known);
@@ -226,7 +226,7 @@ fn order(install: &Install, module: &str) -> Vec<u8> {
     order
 }
 
-/// Says something where things are installed: what came of it.
+/// Sends a request to the install file; returns the result.
 fn say_at_desk(frame: &Frame, said: &[u8]) -> Outcome<Value> {
     let options = OpenOptions::new().read(true).write(true);
     let file = frame.client.open_with(Path::new(INSTALL), options);
@@ -245,7 +245,7 @@ fn say_at_desk(frame: &Frame, said: &[u8]) -> Outcome<Value> {
             }
             Some((kind @ (Kind::Output | Kind::Error | Kind::State), body)) => {
                 if kind == Kind::State {
-                    // Compiling may take minutes where the server has much to do.
+                    // Compiling may take minutes on a busy server.
                     frame.client.set_deadline(SILENCE);
                     waiting.enter(body);
                 }
@@ -260,7 +260,7 @@ fn say_at_desk(frame: &Frame, said: &[u8]) -> Outcome<Value> {
     }
 }
 
-/// Who is refused is told what to do instead.
+/// Adds the next step to a refusal.
 fn may_not(error: client::Error) -> Trouble {
     match error.is_not_permitted() {
         true => Trouble::Host(format!(
@@ -271,7 +271,7 @@ fn may_not(error: client::Error) -> Trouble {
     }
 }
 
-/// Says what came of it.
+/// Prints the result.
 fn told(filed: &Value) -> Outcome<ExitCode> {
     let (name, end) = (filed["name"].as_str().unwrap_or_default(), &filed["end"]);
     if let Some(reason) = filed["reason"].as_str() {

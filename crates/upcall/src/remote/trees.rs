@@ -1,4 +1,4 @@
-//! Trees of a server: walking through one, and doing something to many files at once.
+//! Trees of a server: walks, and concurrent transfers.
 
 use super::list::unless_gone;
 use super::{Outcome, Trouble};
@@ -8,12 +8,12 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::thread;
 
-/// How many files are transferred at once.
+/// Number of concurrent transfers.
 const WORKERS: usize = 8;
 
-/// Hands over everything below a directory, with its path; a directory before what is in it,
-/// which comes if `each` says so. Links are not followed. `unread` receives each directory that
-/// cannot be read, or not to its end; the walk goes on with the others.
+/// Visits everything below a directory, with its path; a directory before its contents, which
+/// follow if `each` returns true. Links are not followed. `unread` receives each directory that
+/// cannot be read completely; the walk continues with the others.
 ///
 /// # Errors
 /// Those of the connection and of `each`.
@@ -48,7 +48,7 @@ pub(crate) fn walk(
     Ok(())
 }
 
-/// Entries of a directory up to the first error, and that error.
+/// Returns the entries of a directory up to the first error, and that error.
 fn entries(client: &Client, dir: &Path) -> (Vec<Entry>, Option<Error>) {
     let mut entries = Vec::new();
     let found = match client.read_dir(dir) {
@@ -64,17 +64,17 @@ fn entries(client: &Client, dir: &Path) -> (Vec<Entry>, Option<Error>) {
     (entries, None)
 }
 
-/// Whether a file has a modification time, as far as servers and file systems keep it: some drop
-/// the nanoseconds.
+/// Returns whether two modification times are equal, as far as servers and file systems store them:
+/// some drop the nanoseconds.
 pub(crate) fn same_time(one: Time, other: Time) -> bool {
     let whole = one.nanos == 0 || other.nanos == 0;
     one.secs == other.secs && (whole || one.nanos == other.nanos)
 }
 
-/// Does `work` with each job that `make` hands out, on a few threads at once.
+/// Runs `work` on each job that `make` hands out, in a few threads.
 ///
 /// # Errors
-/// Those of `make`; the jobs that were handed out are done all the same.
+/// Those of `make`; jobs handed out before are completed nevertheless.
 pub(crate) fn share<J: Send>(
     make: impl FnOnce(&mut dyn FnMut(J)) -> Outcome<()>,
     work: impl Fn(J) + Sync,
@@ -97,8 +97,8 @@ pub(crate) fn share<J: Send>(
     })
 }
 
-/// Metadata of each of these; `None` of files that are gone meanwhile, or for which `unread`
-/// receives an error.
+/// Returns the metadata of each of these; `None` for files that are gone meanwhile, or for which
+/// `unread` receives an error.
 ///
 /// # Errors
 /// Those of the connection.

@@ -1,4 +1,4 @@
-//! Messages on states of a storelet before it runs, if they last long.
+//! Messages about states of a storelet before it runs, if they last long.
 
 use std::io::Write as _;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Time after which a state is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Tells of states that last long on standard error, from a thread of its own: the command itself
+/// Prints states that last long to standard error, from a thread of its own: the command itself
 /// waits for the server.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -16,12 +16,12 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Nothing is waited for yet. Where programs read standard error nothing is shown.
+    /// Returns an instance without a state. If programs read standard error nothing is shown.
     pub(super) fn new(is_shown: bool) -> Waiting {
         Waiting { is_shown, states: None }
     }
 
-    /// Notes that another state has begun.
+    /// Records the beginning of a state.
     pub(super) fn enter(&mut self, state: &[u8]) {
         let Some(text) = message_for(state).filter(|_| self.is_shown) else {
             // It runs: the thread ends.
@@ -37,14 +37,14 @@ impl Waiting {
                         Ok(other) => Ok(other),
                         Err(RecvTimeoutError::Disconnected) => return,
                         Err(RecvTimeoutError::Timeout) => {
-                            // Nobody may read it.
+                            // The reader may be gone.
                             let _ = writeln!(std::io::stderr(), "upcall: {text}");
                             states.recv()
                         }
                     };
                 }
             };
-            // Without a thread nothing is told: the program runs all the same.
+            // Without a thread nothing is shown, but the program runs.
             let started = std::thread::Builder::new().name("waiting".to_string()).spawn(watch);
             self.states = started.is_ok().then_some(sender);
         }
@@ -55,7 +55,7 @@ impl Waiting {
     }
 }
 
-/// The sentence for a state before the first instruction.
+/// Returns the message for a state before the first instruction.
 fn message_for(state: &[u8]) -> Option<&'static str> {
     match state {
         b"compiling" => Some(

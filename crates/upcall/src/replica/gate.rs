@@ -1,4 +1,4 @@
-//! The file `peer` of a replica, as who has the key of its service opens it.
+//! The file `peer` of a replica, as opened by the holder of the service's key.
 
 use crate::clock;
 use crate::remote::frame::Frame;
@@ -8,12 +8,12 @@ use replica::service::ReplicaId;
 use services::{CHALLENGE, Introduction, Seals, Settings, VERDICT, Verdict};
 use std::path::Path;
 
-/// Whoever answers does not know what the key has.
+/// Error for a mutual authentication that fails because of another secret.
 const NOT_OURS: &str = "the key is not that of this service: take the one that 'upcall replica \
                         init' has made with its replicas";
 
-/// Opens it, and has both ends prove that they know the secret; what authenticates what they write
-/// then.
+/// Opens it, and performs mutual authentication by the secret; returns the keys that authenticate
+/// later messages.
 pub(super) fn enter(frame: &Frame, key: &Settings, to: ReplicaId) -> Outcome<(File, Seals)> {
     let options = OpenOptions::new().read(true).write(true);
     let peer = frame.client.open_with(Path::new("/peer"), options)?;
@@ -30,7 +30,7 @@ pub(super) fn enter(frame: &Frame, key: &Settings, to: ReplicaId) -> Outcome<(Fi
     }
 }
 
-/// What is to be read there, at most so much.
+/// Reads up to `most` bytes.
 pub(super) fn read(peer: &File, offset: usize, most: usize) -> Outcome<Vec<u8>> {
     let mut bytes = vec![0; most];
     let count = peer.read_at(&mut bytes, offset as u64)?;

@@ -1,7 +1,7 @@
 //! `upcall replica grow`: a larger file for a replica.
 //!
-//! All that the file keeps is copied into a larger one beside it, which then takes its name: at any
-//! moment one of the two is whole, and no two servers can begin with one replica.
+//! The contents are copied into a larger file beside it, which then takes its name: at any moment
+//! one of the two is complete, and two servers can never start with the same replica.
 
 use super::kept;
 use crate::clock::Clock;
@@ -30,11 +30,11 @@ pub(crate) struct Grow {
     size: u64,
 }
 
-/// Makes a larger file and puts it in the place of the one that is there.
+/// Creates a larger file and replaces the present one.
 pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
     let shown = grow.file.display();
     let refuse = |error: io::Error| format!("cannot replace {shown}: {error}; it is as it was");
-    // Where a link leads to; what is not there is said when it is opened.
+    // The target of a link; a missing file is reported when it is opened.
     let path = std::fs::canonicalize(&grow.file).unwrap_or_else(|_| grow.file.clone());
     let mut old = kept::read(&path)?;
     let layout = old.store.layout();
@@ -55,14 +55,14 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
             .and_then(|()| directory(&path)?.sync_all())
             .map_err(refuse)
     });
-    // Renamed away, or not needed any more; if it cannot be removed, it stays.
+    // Renamed away, or obsolete; if it cannot be removed, it stays.
     let _ = std::fs::remove_file(&temporary);
     made?;
     println!("{shown} has {} now: serve it as before", size::show(grow.size));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a file of this size with all that another one keeps.
+/// Creates a file of this size with the contents of another one.
 fn copy(old: &mut kept::Read, to: &Path, size: u64) -> Result<(), String> {
     let Kept { settings, .. } = &old.kept;
     Create::of_replica(to, Some(size), settings.clone()).make()?;
@@ -78,7 +78,7 @@ fn copy(old: &mut kept::Read, to: &Path, size: u64) -> Result<(), String> {
     file::close_store(&mut target.store, &mut target.disk).map_err(refuse)
 }
 
-/// The volume that is filled.
+/// The volume being filled.
 struct Target {
     disk: FileDisk,
     store: Store,
@@ -102,7 +102,7 @@ impl Target {
         }
     }
 
-    /// Does what the store says, until it says nothing more.
+    /// Performs the store's operations until there are none.
     fn settle(&mut self, said: Vec<Output>) {
         let (mut said, mut more) = (VecDeque::from(said), Vec::new());
         loop {
@@ -111,7 +111,7 @@ impl Target {
                     let (id, done) = drive::perform(&mut self.disk, &io);
                     self.store.done(self.clock.now(), id, done, &mut more);
                 }
-                // What failed is said by the next commit.
+                // A failure is reported by the next commit.
                 Some(Output::Fetched(..) | Output::Committed(..)) => {}
                 Some(other @ (Output::Opened(_) | Output::Placed(..) | Output::Closed(..))) => {
                     unreachable!("{other:?} was not asked for")

@@ -62,7 +62,7 @@ fn kind(text: &str) -> Result<Kind, String> {
     Kind::named(text).ok_or_else(|| format!("say one of: {known}"))
 }
 
-/// Makes the files and says what to do with them.
+/// Creates the files and prints how to use them.
 pub(crate) fn run(init: &Init) -> Result<ExitCode, String> {
     check_name(&init.service)?;
     if init.members.len() > MEMBERS_MAX {
@@ -96,7 +96,7 @@ pub(crate) fn run(init: &Init) -> Result<ExitCode, String> {
     let key = init.dir.join(format!("{}.key", init.service));
     let mut made = Vec::new();
     let files = make(init, &key, &members, settings, &mut made).inspect_err(|_| {
-        // Nobody has used them: who tries again finds room for them.
+        // They are unused: removing them makes room for another attempt.
         made.iter().for_each(|path| drop(std::fs::remove_file(path)));
     })?;
     for (file, address) in files.iter().zip(members.values()) {
@@ -111,7 +111,8 @@ pub(crate) fn run(init: &Init) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the key and the files of the replicas; says which it has made, even if it fails then.
+/// Creates the key and the files of the replicas; `made` receives the created ones, even after a
+/// failure.
 fn make(
     init: &Init,
     key: &Path,
@@ -124,7 +125,7 @@ fn make(
     let mut files = Vec::new();
     for me in members.keys() {
         let file = init.dir.join(format!("{}.{}.replica", init.service, me.0));
-        // A block device was there before, and stays.
+        // A block device existed before, and stays.
         let is_new = std::fs::symlink_metadata(&file).is_err();
         Create::of_replica(&file, init.size, settings(*me)).make()?;
         made.extend(is_new.then(|| file.clone()));

@@ -1,4 +1,4 @@
-//! `upcall replica join`: one more replica of a service that there is.
+//! `upcall replica join`: adds a replica to an existing service.
 
 use super::report::Report;
 use super::talk::place;
@@ -13,7 +13,7 @@ use services::Settings;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// How long the server may say nothing, seconds.
+/// Timeout of the server, seconds.
 const PATIENCE: f64 = 30.0;
 
 /// What is to be made.
@@ -40,7 +40,7 @@ pub(crate) struct Join {
     size: Option<u64>,
 }
 
-/// Makes it, and says what to do with it.
+/// Creates it, and prints how to use it.
 pub(crate) fn run(join: &Join) -> Result<ExitCode, String> {
     let key = key::read(&join.key)?;
     if services::address(&join.address).is_none() || join.address.ends_with(":0") {
@@ -52,7 +52,7 @@ pub(crate) fn run(join: &Join) -> Result<ExitCode, String> {
     let server = place(&join.at, &key.service, PATIENCE);
     Ok(frame::run(&server, false, |frame| {
         let report = Report::read(frame)?;
-        // A file with another secret would never become a member.
+        // A file with another secret could never become a member.
         gate::enter(frame, &key, report.replica)?;
         let mut members = report.places();
         if let Some((id, _)) = members.iter().find(|(_, place)| **place == join.address) {

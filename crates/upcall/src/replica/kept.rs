@@ -1,4 +1,4 @@
-//! A replica's volume, opened to be served.
+//! Opening of a replica's volume, to serve it.
 
 use crate::clock;
 use crate::place;
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use store::drive::{self, Disk};
 use store::{Missing, Output, Store, Ticket};
 
-/// Memory for the blocks of a replica's volume, bytes.
+/// Memory for the cached blocks of a replica's volume, bytes.
 const CACHE: usize = 64 << 20;
 
-/// A replica that was read.
+/// A replica read from its volume.
 pub(crate) struct Opened {
     disk: FileDisk,
     store: Store,
@@ -26,7 +26,7 @@ pub(crate) struct Opened {
     addresses: BTreeMap<ReplicaId, Vec<Address>>,
 }
 
-/// A replica's volume, and all that is in it.
+/// A replica's volume, and its contents.
 pub(super) struct Read {
     pub(super) path: PathBuf,
     pub(super) disk: FileDisk,
@@ -34,10 +34,10 @@ pub(super) struct Read {
     pub(super) kept: Kept,
 }
 
-/// Opens a replica's volume and reads all that is in it.
+/// Opens a replica's volume and reads its contents.
 ///
 /// # Errors
-/// The cause, and what to do.
+/// The cause, and the next step.
 pub(super) fn read(path: &Path) -> Result<Read, String> {
     if std::fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Err(format!(
@@ -54,7 +54,7 @@ pub(super) fn read(path: &Path) -> Result<Read, String> {
     Ok(Read { path: path.to_path_buf(), disk, store, kept })
 }
 
-/// Why a file has no replica, and what to do.
+/// Returns the reason why a file has no replica, and the next step.
 pub(super) fn explain(path: &Path, why: Unreadable) -> String {
     let shown = path.display();
     match why {
@@ -70,15 +70,15 @@ pub(super) fn explain(path: &Path, why: Unreadable) -> String {
     }
 }
 
-/// A replica that is to be served.
+/// Opens a replica to serve it.
 ///
 /// # Errors
-/// The cause, and what to do.
+/// The cause, and the next step.
 pub(crate) fn open(path: &Path) -> Result<Opened, String> {
     let Read { disk, store, kept, .. } = read(path)?;
     let members = kept.members();
     let others = members.iter().filter(|(id, _)| **id != kept.settings.me);
-    // One that cannot be found keeps nobody from serving.
+    // An unresolvable address does not prevent serving.
     let found = others.filter_map(|(id, address)| match addresses(address) {
         Ok(found) => Some((*id, found)),
         Err(error) => {
@@ -91,13 +91,13 @@ pub(crate) fn open(path: &Path) -> Result<Opened, String> {
 }
 
 impl Opened {
-    /// The name of its service.
+    /// Returns the name of its service.
     pub(crate) fn service(&self) -> &str {
         &self.kept.settings.service
     }
 
-    /// Takes another address for one of the others, as `NAME.ID=ADDR` says it; whether that is
-    /// about this service.
+    /// Sets another address for a peer, given as `NAME.ID=ADDR`; returns whether it concerns this
+    /// service.
     pub(crate) fn reach(&mut self, said: &str) -> Result<bool, String> {
         let parts = said.split_once('=').and_then(|(who, address)| {
             let (service, id) = who.rsplit_once('.')?;
@@ -109,12 +109,12 @@ impl Opened {
                 *known = addresses(address)?;
                 Ok(true)
             }
-            // It was one: whoever says so has not heard that it is gone.
+            // A former member: the option may be older than its removal.
             None => Ok(service == self.kept.settings.service && self.kept.is_retired(id)),
         }
     }
 
-    /// What there is to say of it in one line.
+    /// Describes it in one line.
     pub(crate) fn line(&self) -> String {
         let (settings, members) = (&self.kept.settings, self.kept.members());
         let count = members.len();
@@ -127,8 +127,8 @@ impl Opened {
         )
     }
 
-    /// Gives it to the world in which it is served, whose clock stood at zero at `wall`; its files
-    /// are of this date, and it may do and hold so much.
+    /// Passes it to the world in which it is served, whose clock was zero at `wall`; its files have
+    /// the timestamp `date`, and `limits` are its limits.
     pub(crate) fn adopt(
         self,
         world: &mut World,
@@ -144,7 +144,7 @@ impl Opened {
     }
 }
 
-/// Brings what is missing.
+/// Fetches missing pages.
 pub(super) fn fetch(
     store: &mut Store,
     disk: &mut impl Disk,
@@ -169,10 +169,10 @@ pub(super) fn fetch(
     Ok(())
 }
 
-/// Where a server is: HOST:PORT, or unix:PATH.
+/// Resolves the address of a server: HOST:PORT, or unix:PATH.
 ///
 /// # Errors
-/// What is wrong with that, and what to do.
+/// The cause, and the next step.
 pub(crate) fn addresses(text: &str) -> Result<Vec<Address>, String> {
     match services::address(text) {
         Some(address) => Ok(vec![address]),

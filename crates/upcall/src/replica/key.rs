@@ -1,4 +1,4 @@
-//! The key of a service: who has it may change the members.
+//! The key of a service: its holder may change the members.
 
 use services::{ADMINISTRATOR, Settings};
 use std::fs::{File, OpenOptions};
@@ -6,13 +6,13 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// No key is as long, bytes: it names some replicas.
+/// Maximum size of a key, bytes: it names some replicas.
 const KEY_MAX: u64 = 1 << 20;
 
-/// Writes the key of the service that these settings are of, for its owner only.
+/// Writes the key of the service with these settings, readable by its owner only.
 ///
 /// # Errors
-/// The cause, and what to do.
+/// The cause, and the next step.
 pub(super) fn write(path: &Path, settings: &Settings) -> Result<(), String> {
     let key = Settings { me: ADMINISTRATOR, ..settings.clone() };
     let text = serde_json::to_string_pretty(&key).expect("names and numbers are JSON");
@@ -21,16 +21,16 @@ pub(super) fn write(path: &Path, settings: &Settings) -> Result<(), String> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = file.map_err(refuse)?;
     writeln!(file, "{text}").and_then(|()| file.sync_all()).map_err(|error| {
-        // Half a key is none.
+        // A partial key is useless.
         drop(std::fs::remove_file(path));
         refuse(error)
     })
 }
 
-/// Reads one.
+/// Reads a key.
 ///
 /// # Errors
-/// The cause, and what to do.
+/// The cause, and the next step.
 pub(super) fn read(path: &Path) -> Result<Settings, String> {
     let shown = path.display();
     let mut text = String::new();

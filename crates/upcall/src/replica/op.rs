@@ -47,7 +47,7 @@ pub(crate) struct Operation {
     json: bool,
 }
 
-/// Reads a time that a server may be given, s.
+/// Parses a timeout for a server, s.
 fn seconds(text: &str) -> Result<f64, String> {
     let long = units::time(text)?;
     match long <= WAIT_MAX {
@@ -56,7 +56,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(operation: &Operation) -> ExitCode {
     let server = place(&operation.at, &operation.service, operation.wait);
     frame::run(&server, false, |frame| {
@@ -68,7 +68,7 @@ pub(crate) fn run(operation: &Operation) -> ExitCode {
     })
 }
 
-/// Does what each line of standard input says.
+/// Performs the operation of each line of standard input.
 fn every_line(frame: &Frame, operation: &Operation, talk: &mut Talk) -> Outcome<ExitCode> {
     let (mut code, mut place) = (ExitCode::SUCCESS, 0);
     for (number, line) in (1..).zip(BufReader::new(Input(frame)).lines()) {
@@ -90,8 +90,8 @@ fn every_line(frame: &Frame, operation: &Operation, talk: &mut Talk) -> Outcome<
     Ok(code)
 }
 
-/// Asks for one operation, the one at this place, of this line of standard input, and shows its
-/// answer; the exit code says whether there was one.
+/// Performs one operation, the `place`-th, of this line of standard input, and shows its reply;
+/// returns whether there was one as the exit code.
 fn one(
     operation: &Operation,
     talk: &mut Talk,
@@ -116,7 +116,7 @@ fn one(
     Ok(if error.is_some() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// An operation as the server wants to hear it.
+/// Returns an operation in the server's format.
 fn question(operation: &Operation, words: &[String], place: u64) -> Outcome<Value> {
     let op = match serde_json::from_str::<Value>(&words.join(" ")) {
         Ok(op @ (Value::Object(_) | Value::String(_))) => op,
@@ -139,7 +139,7 @@ fn question(operation: &Operation, words: &[String], place: u64) -> Outcome<Valu
     Ok(asked)
 }
 
-/// Value of an answer, for standard output; `None` if the operation has none.
+/// Returns the value of a reply, for standard output; `None` if the operation has none.
 fn value(answer: &Value) -> Option<String> {
     match &answer["value"] {
         Value::String(text) => Some(text.clone()),
@@ -151,7 +151,7 @@ fn value(answer: &Value) -> Option<String> {
     }
 }
 
-/// Status of an answer, for standard error; `None` of a final value.
+/// Returns the status of a reply, for standard error; `None` for a final value.
 fn status(answer: &Value) -> Option<&'static str> {
     let is_final = answer["final"] == true;
     match (&answer["value"], is_final) {

@@ -1,4 +1,4 @@
-//! `upcall replica remove`: fewer replicas of a service.
+//! `upcall replica remove`: removes replicas from a service.
 #![allow(clippy::disallowed_methods, reason = "a command waits in real time")]
 
 use super::report::{Change, Report};
@@ -16,10 +16,10 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the server may say nothing, seconds.
+/// Timeout of the server, seconds.
 const PATIENCE: f64 = 30.0;
 
-/// How often is looked whether all have agreed.
+/// Polling interval of the members' agreement.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Which are to go.
@@ -51,7 +51,7 @@ pub(crate) struct Remove {
     wait: Duration,
 }
 
-/// Asks for it, and waits until it is so.
+/// Requests the removal, and waits until it is effective.
 pub(crate) fn run(remove: &Remove) -> Result<ExitCode, String> {
     let key = key::read(&remove.key)?;
     let server = place(&remove.at, &key.service, PATIENCE);
@@ -73,7 +73,7 @@ pub(crate) fn run(remove: &Remove) -> Result<ExitCode, String> {
     }))
 }
 
-/// Proves to know the secret, and says what is wished.
+/// Proves knowledge of the secret, and sends the request.
 fn ask(frame: &Frame, key: &Settings, to: ReplicaId, wish: &Wish) -> Outcome<()> {
     let (peer, mut seals) = gate::enter(frame, key, to)?;
     let letter = seals.ours.frame(&Letter::Wish(wish.clone()).bytes());
@@ -102,8 +102,8 @@ fn ask(frame: &Frame, key: &Settings, to: ReplicaId, wish: &Wish) -> Outcome<()>
     }
 }
 
-/// Waits until all who stay are in a membership without these. Another change that all agreed to
-/// first may have ended this one: then it is asked for again.
+/// Waits until all remaining members have a membership without these. Another change that all
+/// agreed to first may have cancelled this one: then the request is repeated.
 fn wait(
     frame: &Frame,
     most: Duration,
@@ -134,7 +134,7 @@ fn wait(
     }
 }
 
-/// Why it takes so long.
+/// Returns the reason of a delay.
 fn late(change: Option<Change>, is_so: bool) -> String {
     let waits = change.map(|change| change.waits_for).unwrap_or_default();
     let whom = match (waits.is_empty(), is_so) {

@@ -1,4 +1,4 @@
-//! What a replica says of itself, for programs.
+//! Status of a replica, for programs.
 
 use crate::remote::frame::Frame;
 use crate::remote::{Outcome, Trouble};
@@ -7,7 +7,7 @@ use replica::service::ReplicaId;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Of `status.json`, what is needed here.
+/// The required fields of `status.json`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Report {
     pub(super) kind: Kind,
@@ -19,14 +19,14 @@ pub(super) struct Report {
     pub(super) members: Vec<Member>,
 }
 
-/// A change of the members that is under way.
+/// A membership change in progress.
 #[derive(Debug, Deserialize)]
 pub(super) struct Change {
     pub(super) waits_for: Vec<ReplicaId>,
     pub(super) clash: Option<String>,
 }
 
-/// One of the members.
+/// A member.
 #[derive(Debug, Deserialize)]
 pub(super) struct Member {
     pub(super) replica: ReplicaId,
@@ -34,7 +34,7 @@ pub(super) struct Member {
 }
 
 impl Report {
-    /// Reads it.
+    /// Reads the status.
     pub(super) fn read(frame: &Frame) -> Outcome<Report> {
         let text = frame.client.read_file("/status.json")?;
         serde_json::from_slice(&text).map_err(|error| {
@@ -42,7 +42,7 @@ impl Report {
         })
     }
 
-    /// The members, and where they are.
+    /// Returns the members and their addresses.
     pub(super) fn places(&self) -> BTreeMap<ReplicaId, String> {
         self.members.iter().map(|member| (member.replica, member.address.clone())).collect()
     }

@@ -1,4 +1,4 @@
-//! `upcall replica import` and `export`: sheets from files and into files, CSV and XLSX.
+//! `upcall replica import` and `export`: sheets from and to CSV and XLSX files.
 
 use super::report::Report;
 use super::talk::{Talk, place};
@@ -15,10 +15,10 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// How long each operation may take, seconds.
+/// Timeout of each operation, seconds.
 const WAIT: f64 = 30.0;
 
-/// How many notes of what is not as it was are shown.
+/// Maximum number of notes about changed contents.
 const NOTES_MAX: usize = 10;
 
 /// What is read.
@@ -55,10 +55,10 @@ pub(crate) struct Export {
     file: PathBuf,
 }
 
-/// Largest file that is imported, bytes.
+/// Maximum size of an imported file, bytes.
 const FILE_MAX: u64 = 256 << 20;
 
-/// Types everything that is in a file into a sheet.
+/// Enters the contents of a file into a sheet.
 pub(crate) fn import(import: &Import) -> ExitCode {
     frame::run(&place(&import.at, &import.service, WAIT), false, |frame| {
         let path = &import.file;
@@ -90,7 +90,7 @@ pub(crate) fn import(import: &Import) -> ExitCode {
     })
 }
 
-/// Writes what is in a sheet into a file.
+/// Writes the contents of a sheet to a file.
 pub(crate) fn export(export: &Export) -> ExitCode {
     frame::run(&place(&export.at, &export.service, WAIT), false, |frame| {
         let (path, form) = (&export.file, extension(&export.file)?);
@@ -105,7 +105,7 @@ pub(crate) fn export(export: &Export) -> ExitCode {
     })
 }
 
-/// Refuses services of other types, with a line that they take.
+/// Refuses services of other types, naming an operation that they support.
 fn require_sheet(frame: &Frame, service: &str) -> Outcome<()> {
     let kind = Report::read(frame)?.kind;
     if kind == Kind::Sheet {
@@ -119,7 +119,7 @@ fn require_sheet(frame: &Frame, service: &str) -> Outcome<()> {
     )))
 }
 
-/// The file that everything in a sheet makes, and how many cells it has.
+/// Returns a file with the contents of a sheet, and the number of cells.
 fn whole(frame: &Frame, form: &Form) -> Outcome<(Vec<u8>, u64)> {
     let mut talk = Talk::open(frame)?;
     let used = talk.value(&json!({ "op": "used" }))?;
@@ -139,7 +139,7 @@ fn whole(frame: &Frame, form: &Form) -> Outcome<(Vec<u8>, u64)> {
     Ok((bytes.map_err(|error| Trouble::Host(error.to_string()))?, region.area()))
 }
 
-/// All rows of a region, as many at once as an answer has.
+/// Reads all rows of a region, as many at once as a reply holds.
 fn rows(talk: &mut Talk, what: &str, region: Region) -> Outcome<Vec<Vec<Scalar>>> {
     let at_once = u32::try_from(CELLS_MAX).unwrap_or(u32::MAX) / region.columns().max(1);
     let (mut rows, mut row) = (Vec::new(), region.first().row());
@@ -160,7 +160,7 @@ fn rows(talk: &mut Talk, what: &str, region: Region) -> Outcome<Vec<Vec<Scalar>>
     Ok(rows)
 }
 
-/// What a file is, by its name.
+/// Format of a file, by its name.
 enum Form {
     Csv,
     Xlsx,

@@ -1,4 +1,4 @@
-//! `upcall replica status`: how far the replicas of a service are.
+//! `upcall replica status`: progress of the replicas of a service.
 
 use super::talk::no_service;
 use crate::remote::frame;
@@ -7,7 +7,7 @@ use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long a server may say nothing.
+/// Timeout of a server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Of what.
@@ -25,7 +25,7 @@ pub(crate) struct Status {
     json: bool,
 }
 
-/// Shows it.
+/// Shows the status.
 pub(crate) fn run(status: &Status) -> ExitCode {
     let server = status.at.server(PATIENCE).inside("/services");
     frame::run(&server, false, |frame| {

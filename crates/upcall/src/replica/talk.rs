@@ -1,4 +1,4 @@
-//! A service's file `ops`, as a client uses it.
+//! A client's session on the file `ops` of a service.
 
 use crate::remote::frame::Frame;
 use crate::remote::{At, Outcome, Server, Trouble};
@@ -7,20 +7,20 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a server may say nothing, beside the time that it was given.
+/// Timeout of a server beyond that of the operation.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The longest time that servers give.
+/// Maximum timeout accepted by servers.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Where a service is, for who waits so many seconds for its answers.
+/// Returns the server of a service, with a timeout of its replies in seconds.
 pub(super) fn place(at: &At, service: &str, wait: f64) -> Server {
     let patience = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
     let server = at.server(patience.min(WAIT_MAX) + PATIENCE);
     server.inside(&format!("/services/{service}")).or_say(no_service(service))
 }
 
-/// What is said if a server does not have a service.
+/// Returns the message for a missing service.
 pub(super) fn no_service(name: &str) -> String {
     format!("the server has no service '{name}': 'upcall replica status' shows those that it has")
 }
@@ -41,7 +41,7 @@ impl Talk {
         Ok(Talk { file, written: 0, said: Vec::new() })
     }
 
-    /// Asks one thing; the answer as it was said, and what it says.
+    /// Sends one operation; returns the reply as text, and parsed.
     pub(super) fn ask(&mut self, question: &Value) -> Outcome<(String, Value)> {
         let line = format!("{question}\n");
         let mut rest = line.as_bytes();
@@ -57,10 +57,10 @@ impl Talk {
         Ok((answer, parsed))
     }
 
-    /// The value that is the answer to one operation.
+    /// Returns the value of one operation.
     ///
     /// # Errors
-    /// Also what the service says that is wrong.
+    /// Includes errors reported by the service.
     pub(super) fn value(&mut self, question: &Value) -> Outcome<Value> {
         let (_, mut answer) = self.ask(question)?;
         match answer.get("error").and_then(Value::as_str) {
@@ -69,7 +69,7 @@ impl Talk {
         }
     }
 
-    /// The next line.
+    /// Reads the next line.
     fn answer(&mut self) -> Outcome<String> {
         let mut piece = vec![0; 64 << 10];
         loop {

@@ -1,8 +1,8 @@
-//! `upcall volume check`: reads everything and says what is damaged, by the names of files.
+//! `upcall volume check`: reads everything and reports damage by the names of files.
 //!
-//! Nothing is repaired. What the journal has is put into place first, as opening the volume would
-//! do it; that too can be forbidden. Of a volume that is served the newest checkpoint is checked,
-//! and again if the next one came before all of it was read.
+//! Nothing is repaired. The journal is applied first, as when opening the volume; that can be
+//! disabled. For a volume in use the newest checkpoint is checked, and again if the next one came
+//! before all of it was read.
 
 mod ahead;
 
@@ -46,22 +46,21 @@ pub(crate) struct Check {
     read_only: bool,
 }
 
-/// What is said in the end.
+/// Final report.
 #[derive(Debug, Serialize)]
 struct Report {
     path: String,
-    /// The process that has the volume, if one has; then a checkpoint was checked without the
-    /// journal.
+    /// The process that uses the volume, if any; then a checkpoint was checked without the journal.
     served: Option<Served>,
-    /// The checkpoint that was checked.
+    /// Epoch of the checkpoint that was checked.
     epoch: u64,
     clean: bool,
-    /// Everything was checked: no transaction was left in the journal, and nothing was replaced
-    /// before it was read.
+    /// Whether everything was checked: no transaction was left in the journal, and nothing was
+    /// replaced before it was read.
     is_whole: bool,
     findings: Vec<Said>,
     lost_bytes: u64,
-    /// What was done, or could not be done, before.
+    /// Actions before the check, and their failures.
     notes: Vec<String>,
     pages: u64,
     data_blocks: u64,
@@ -71,30 +70,30 @@ struct Report {
     seconds: f64,
 }
 
-/// Something that is wrong.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Said {
-    /// Of which file, if of one; else `volume`.
+    /// Path of the file concerned; otherwise `volume`.
     path: String,
     what: String,
 }
 
-/// Looks on for the file tree, and shows how far it is. Of a replica only what the store says of it
-/// is looked at.
+/// Verifies the file tree, and shows progress. For a replica only the store's own records are
+/// verified.
 struct Looker<'a> {
     is_replica: bool,
     verifier: Verifier,
     progress: &'a mut Progress,
     block: u64,
     quick: bool,
-    /// The checkpoint that is checked, if another process has the volume.
+    /// The checkpoint being checked, if another process uses the volume.
     newest: Option<&'a mut Newest>,
 }
 
 impl Watcher for Looker<'_> {
     fn entry(&mut self, table: Table, key: &[u8], value: Content<'_>) {
         self.is_replica |= services::is_mark(table, key);
-        // The store's own tables are the store's to check.
+        // The store verifies its own tables.
         if table.0 >= OWN_TABLES && !self.is_replica {
             self.verifier.entry(table, key, value);
         }
@@ -155,15 +154,15 @@ pub(crate) fn run(check: &Check) -> Result<ExitCode, String> {
 
 /// Result of applying the journal.
 enum Recovered {
-    /// It was empty.
+    /// The journal was empty.
     Nothing,
-    /// It was applied; for people.
+    /// The journal was applied; with a description.
     Applied(String),
-    /// It could not be applied; why.
+    /// The journal could not be applied; with the reason.
     Failed(String),
 }
 
-/// Applies the journal, if there is something in it.
+/// Applies the journal, if it is not empty.
 fn recover(disk: &mut FileDisk, superblock: &Superblock, how: &How<'_>) -> Recovered {
     let config = Config::for_memory(how.memory, &superblock.layout);
     let opened = disk.head().map_err(Error::of_disk);
@@ -188,7 +187,7 @@ struct Pass {
     findings: Vec<Said>,
 }
 
-/// Checks a volume that nobody else has.
+/// Checks a volume that no other process uses.
 fn examine(check: &Check, disk: &mut FileDisk, recovered: Recovered) -> Result<Report, String> {
     let (superblock, head) = file::superblock(&check.file, &disk.file)?;
     let (mut notes, failed) = match recovered {
@@ -209,8 +208,8 @@ fn examine(check: &Check, disk: &mut FileDisk, recovered: Recovered) -> Result<R
     Ok(Report::new(check, &superblock, None, pass, notes, &progress))
 }
 
-/// Checks the newest checkpoint of a volume that another process has, until one was read as a whole
-/// before it was replaced.
+/// Checks the newest checkpoint of a volume in use by another process, until one was read
+/// completely before it was replaced.
 fn examine_served(check: &Check, served: Served) -> Result<Report, String> {
     let (mut progress, mut verified) = (Progress::start(), Verified::default());
     let mut passes = 0;
@@ -242,7 +241,7 @@ fn examine_served(check: &Check, served: Served) -> Result<Report, String> {
     }
 }
 
-/// Reads everything that a superblock leads to, once.
+/// Reads everything reachable from a superblock, once.
 fn pass(
     check: &Check,
     disk: &mut FileDisk,
@@ -264,7 +263,7 @@ fn pass(
     let checked = checked.map_err(|error| file::explain(&check.file, error))?;
     looker.progress.clear();
     let mut findings = tell(&checked, &looker, block);
-    // What was not read cannot contradict the rest.
+    // Unread parts cannot contradict the rest.
     if !looker.is_replica && checked.outdated == 0 {
         let of_files = looker.verifier.finish().into_iter();
         findings.extend(of_files.map(|found| Said { path: found.path, what: found.what }));
@@ -272,7 +271,7 @@ fn pass(
     Ok(Pass { checked, findings })
 }
 
-/// What the store found, by the names of files.
+/// Returns the store's findings by the names of files.
 fn tell(checked: &Checked, looker: &Looker<'_>, block: u64) -> Vec<Said> {
     let verifier = &looker.verifier;
     let volume = |what: String| Said { path: "volume".to_string(), what };
@@ -342,7 +341,7 @@ fn tell(checked: &Checked, looker: &Looker<'_>, block: u64) -> Vec<Said> {
     said
 }
 
-/// Which block of which file's contents a key with an index is.
+/// Returns the file and block of contents of a key with an index.
 fn place(key: &[u8], index: u64) -> (u64, u64) {
     let number = |at: usize| {
         let bytes = key.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
@@ -351,7 +350,7 @@ fn place(key: &[u8], index: u64) -> (u64, u64) {
     (number(0), number(8).saturating_add(index))
 }
 
-/// What a damaged page takes with it.
+/// Describes the loss of a damaged page.
 fn page(at: u64, from: &[u8], to: Option<&[u8]>, verifier: &Verifier) -> String {
     let place = |key: &[u8]| {
         let (table, rest) = key.split_first_chunk::<4>()?;
@@ -367,7 +366,7 @@ fn page(at: u64, from: &[u8], to: Option<&[u8]>, verifier: &Verifier) -> String 
     format!("the page at block {at} is damaged; lost is what is from {from} to before {to}")
 }
 
-/// What is in a table, for people.
+/// Describes the contents of a table.
 fn table_name(table: Table) -> &'static str {
     let [settings, inodes, entries, attrs, orphans, quotas] = RECORDS;
     match table {

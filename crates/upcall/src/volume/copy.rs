@@ -1,8 +1,8 @@
 //! `upcall volume copy`: copies a tree of files into a volume, or out of it.
 //!
-//! A second run goes on where the first one ended: a file is complete when its size and its date
-//! are those of the original, because the date is set last. What is under way when it is
-//! interrupted is taken away again.
+//! A second run continues where the first one ended: a file is complete when its size and its
+//! modification time are those of the original, because the time is set last. An incomplete file is
+//! removed after an interrupt.
 
 mod host;
 mod inside;
@@ -41,7 +41,7 @@ pub(crate) struct Copy {
     json: bool,
 }
 
-/// One of the two ends.
+/// Source or target.
 #[derive(Debug)]
 enum End<'a> {
     Host(&'a Path),
@@ -49,7 +49,8 @@ enum End<'a> {
 }
 
 impl End<'_> {
-    /// A path is in a volume if it is written so and what is in front is a volume's file.
+    /// Parses a path, which is in a volume if it has the form and its first part is a volume's
+    /// file.
     fn of(path: &Path) -> Result<End<'_>, String> {
         let bytes = path.as_os_str().as_bytes();
         let Some((file, inside)) = split(bytes) else { return Ok(End::Host(path)) };
@@ -69,7 +70,7 @@ impl End<'_> {
     }
 }
 
-/// `FILE:/PATH` taken apart.
+/// Splits `FILE:/PATH`.
 fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = bytes.windows(2).position(|pair| pair == b":/")?;
     (colon > 0).then(|| (&bytes[..colon], &bytes[colon + 1..]))
@@ -111,12 +112,12 @@ fn shown(file: &Path, names: &[Name]) -> String {
     format!("{}:{}", file.display(), if names.is_empty() { "/" } else { &path })
 }
 
-/// Whether a path says by its last byte that it is a directory.
+/// Returns whether a path has a trailing slash.
 fn ends_with_slash(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b"/")
 }
 
-/// The error for a target with a slash at its end that is no directory.
+/// Returns the error for a target with a trailing slash that is not a directory.
 fn no_directory(to: &Path, exists: bool) -> String {
     let to = to.display();
     match exists {
@@ -179,13 +180,13 @@ fn copy_out(copy: &Copy, file: &Path, from: &[Name], to: &Path) -> Result<ExitCo
         format!("cannot copy to {}: {error}; copy into a directory that exists", to.display())
     };
     if stat.kind != Kind::Directory && ends_with_slash(to) && !to.is_dir() {
-        // Without its slash: the path of a file that has one is not found.
+        // Without its slash: the path of a plain file with one is not found.
         return Err(no_directory(to, to.components().as_path().symlink_metadata().is_ok()));
     }
     let mut host = Host::new(root);
     let to = match Host::place(to) {
         Ok((dir, name)) => To { dir, name: Some(name) },
-        // `.`, `..` or `/`: a directory that is there in any case.
+        // `.`, `..` or `/`: always an existing directory.
         Err(rustix::io::Errno::ISDIR) => {
             let (dir, stat) = Host::node(to).map_err(refuse)?;
             assert_eq!(stat.kind, Kind::Directory);

@@ -1,8 +1,8 @@
-//! `upcall volume create`: an empty volume, there as a whole or not at all.
+//! `upcall volume create`: an empty volume, created completely or not at all.
 //!
-//! The journal is zeroed, the maps are written, then the empty file tree is committed and the
-//! store closed: that writes the first superblock, as the last thing of all. A file is made under
-//! a temporary name and gets its own when all is durable.
+//! The journal is zeroed, the maps are written, then the empty file tree is committed and the store
+//! closed, which writes the first superblock last of all. A file is created under a temporary name
+//! and renamed when everything is durable.
 
 use super::file::{self, FileDisk, How};
 use crate::clock;
@@ -19,12 +19,12 @@ use std::process::ExitCode;
 use store::drive::{self, Disk as _};
 use store::{Config, Durability, Geometry, HEAD_BYTES, Output, Store, Ticket};
 
-/// The largest that a volume's file becomes if nobody says how large, bytes.
+/// Maximum default size of a volume, bytes.
 const SIZE_DEFAULT_MAX: u64 = 16 << 30;
-/// A default size is a multiple of this, bytes.
+/// Alignment of a default size, bytes.
 const SIZE_UNIT: u64 = 1 << 20;
-/// How much of a device has to be zeros for it to be empty, bytes. File systems and tables of
-/// partitions begin earlier.
+/// Part of a device that must be zero for it to count as empty, bytes. File systems and partition
+/// tables begin earlier.
 const LOOKED_AT: u64 = 1 << 20;
 
 /// What can be chosen.
@@ -79,8 +79,8 @@ fn owner(text: &str) -> Result<(u32, u32), String> {
 }
 
 impl Create {
-    /// What `upcall serve` makes where there is nothing. Clients of root's volumes act as nobody,
-    /// so that such a volume is nobody's, or they could do nothing with it.
+    /// Returns the options of a volume that `upcall serve` creates. Clients of root's volumes act
+    /// as nobody, so such a volume belongs to nobody, as they could not use it otherwise.
     pub(crate) fn usual(file: &Path) -> Create {
         Create {
             file: file.to_path_buf(),
@@ -96,7 +96,7 @@ impl Create {
         }
     }
 
-    /// What a replica is kept in.
+    /// Returns the options of a replica's volume.
     pub(crate) fn of_replica(
         file: &Path,
         size: Option<u64>,
@@ -105,7 +105,7 @@ impl Create {
         Create { size, replica: Some(settings), ..Create::usual(file) }
     }
 
-    /// Makes the volume; how large it became, bytes, and what else is to be said.
+    /// Creates the volume; returns its size, bytes, and a further message.
     pub(crate) fn make(&self) -> Result<(u64, Option<String>), String> {
         let kind = std::fs::symlink_metadata(&self.file).map(|_| ());
         let device =
@@ -147,7 +147,7 @@ impl Create {
         self.geometry(bytes)?;
         let temporary = beside(&self.file);
         let made = self.make_temporary(&temporary, bytes).and_then(|word| {
-            // A link does not replace what somebody else has made meanwhile.
+            // A link does not replace a file created by another process meanwhile.
             std::fs::hard_link(&temporary, &self.file)
                 .or_else(|error| match error.kind() {
                     io::ErrorKind::AlreadyExists => Err(error),
@@ -157,7 +157,7 @@ impl Create {
                 .map_err(|error| format!("cannot make {shown}: {error}; choose another name"))?;
             Ok(word)
         });
-        // Renamed away, or not needed any more; if it cannot be removed, it stays.
+        // Renamed away, or obsolete; if it cannot be removed, it stays.
         let _ = std::fs::remove_file(&temporary);
         made.map(|word| (bytes, word))
     }
@@ -210,7 +210,7 @@ impl Create {
         })
     }
 
-    /// Makes the volume in an open file. The superblock is written last.
+    /// Formats the volume in an open file. The superblock is written last.
     fn fill(&self, file: VolumeFile, bytes: u64) -> Result<(), String> {
         let geometry = self.geometry(bytes)?;
         let refuse = |error| file::explain(&self.file, error);
@@ -232,7 +232,7 @@ impl Create {
         commit(&mut disk, &head_with(superblock, geometry.block), &contents).map_err(refuse)
     }
 
-    /// An empty tree of files.
+    /// Returns an empty tree of files.
     fn files(&self, date: base::Time, seed: u64) -> Vec<store::Change> {
         let (uid, gid) = self.owner.unwrap_or_else(own);
         tree::volume::format(&tree::volume::Format {
@@ -247,15 +247,15 @@ impl Create {
     }
 }
 
-/// The user that owns nothing on a host.
+/// User id of nobody.
 const NOBODY: u32 = 65_534;
 
-/// Who makes the volume.
+/// Returns the user and group of this process.
 fn own() -> (u32, u32) {
     (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
-/// The beginning of a volume as it would be with this superblock, which stays unwritten.
+/// Returns the head of a volume with this superblock, which is not yet written.
 fn head_with((at, blocks): (u64, Vec<Block>), block: usize) -> Vec<u8> {
     let (mut head, place) = (vec![0; HEAD_BYTES], at as usize * block);
     for (bytes, block) in head[place..].chunks_mut(block).zip(&blocks) {
@@ -264,7 +264,7 @@ fn head_with((at, blocks): (u64, Vec<Block>), block: usize) -> Vec<u8> {
     head
 }
 
-/// Commits the first transaction, and closes the store: so the first superblock is written.
+/// Commits the first transaction, and closes the store, which writes the first superblock.
 fn commit(disk: &mut FileDisk, head: &[u8], changes: &[store::Change]) -> Result<(), store::Error> {
     let layout = store::Superblock::newest(head)?.layout;
     let mut store = file::open_store(disk, head, Config::for_memory(1 << 20, &layout))?;
@@ -279,7 +279,7 @@ fn commit(disk: &mut FileDisk, head: &[u8], changes: &[store::Change]) -> Result
     file::close_store(&mut store, disk)
 }
 
-/// Does what a store said is to be done.
+/// Performs the operations of a store.
 fn perform(store: &mut Store, disk: &mut FileDisk, mut said: Vec<Output>) {
     while let Some(output) = said.pop() {
         if let Output::Io(io) = output {
@@ -299,19 +299,19 @@ fn is_empty(file: &VolumeFile, all: u64) -> io::Result<bool> {
     Ok(blocks.iter().all(|block| block.iter().all(|byte| *byte == 0)))
 }
 
-/// The directory that a file is in.
+/// Opens the directory of a file.
 pub(crate) fn directory(path: &Path) -> io::Result<File> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))
 }
 
-/// A name beside a file that nobody else uses.
+/// Returns an unused name beside a file.
 pub(crate) fn beside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}.new", std::process::id()))
 }
 
-/// How large a volume becomes if nobody says: 16 GiB, or half of the free space.
+/// Returns the default size of a volume: 16 GiB, or half of the free space.
 fn default_size(path: &Path) -> Result<u64, String> {
     let refuse = |error: &dyn std::fmt::Display| {
         format!("cannot make {}: {error}; choose another directory", path.display())
@@ -322,7 +322,7 @@ fn default_size(path: &Path) -> Result<u64, String> {
     Ok((free / 2).min(SIZE_DEFAULT_MAX) / SIZE_UNIT * SIZE_UNIT)
 }
 
-/// Makes a volume and says so.
+/// Creates a volume and reports it.
 pub(crate) fn run(create: &Create) -> Result<ExitCode, String> {
     let (bytes, word) = create.make()?;
     println!("created {}, {}", create.file.display(), size::show(bytes));

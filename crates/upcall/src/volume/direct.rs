@@ -1,4 +1,4 @@
-//! A volume's file tree for straight-line code: every request is answered before `ask` returns.
+//! A volume's file tree for straight-line code: every request is completed before `ask` returns.
 
 use super::file::{FileDisk, Opened};
 use crate::clock::{self, Clock};
@@ -15,13 +15,13 @@ use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 const TREE: u16 = 0;
 const FILE: File = File(0);
 
-/// How many names a walk takes at once.
+/// Number of names of one walk.
 const NAMES_MAX: usize = 16;
 
-/// Where the directory of snapshots is shown.
+/// Path of the directory of snapshots.
 const SNAPSHOTS: [&[u8]; 2] = [b".upcall", b"snapshots"];
 
-/// A volume and the one who asks it.
+/// A volume and its single client.
 #[derive(Debug)]
 pub(crate) struct Direct {
     volume: Volume,
@@ -33,7 +33,7 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    /// For an open volume.
+    /// Creates one for an open volume.
     pub(crate) fn new(opened: Opened, read_only: bool) -> Direct {
         let Opened { disk, store } = opened;
         let clock = Clock::start();
@@ -43,7 +43,7 @@ impl Direct {
         Direct { volume, disk, clock, said, ops: VecDeque::new(), next: 0 }
     }
 
-    /// The root directory.
+    /// Returns the root directory.
     pub(crate) fn root(&self) -> NodeId {
         self.volume.root()
     }
@@ -52,7 +52,8 @@ impl Direct {
         self.volume.store()
     }
 
-    /// Asks as whoever has the volume in hand, who may do everything. Each request is a turn.
+    /// Performs a request with all permissions, those of the volume's holder. Each request is a
+    /// turn.
     pub(crate) fn ask(&mut self, ask: Ask) -> Result<Reply, Error> {
         let answer = self.answer(ask);
         self.tick();
@@ -89,7 +90,7 @@ impl Direct {
         self.volume.step(self.clock.now(), input, &mut self.said);
     }
 
-    /// Does one operation; whether there was one.
+    /// Performs one operation; returns whether there was one.
     fn operate(&mut self) -> bool {
         let Some(op) = self.ops.pop_front() else { return false };
         let (id, done) = perform(&self.disk.file, op);
@@ -101,7 +102,7 @@ impl Direct {
         self.volume.tick(self.clock.now(), &mut self.said);
     }
 
-    /// Does all that was asked of the disk.
+    /// Performs all pending disk operations.
     fn settle(&mut self) {
         loop {
             for output in self.said.drain(..) {
@@ -119,7 +120,7 @@ impl Direct {
         }
     }
 
-    /// Gives a reference to a file back.
+    /// Releases a reference to a file.
     pub(crate) fn release(&mut self, node: NodeId) {
         if node != self.volume.root() && node != self.volume.snapshots_root() {
             self.step(Input::Release(node));
@@ -131,7 +132,7 @@ impl Direct {
         self.step(Input::Close(open));
     }
 
-    /// One step from a directory.
+    /// Performs one step from a directory.
     pub(crate) fn find(&mut self, dir: NodeId, name: &Name) -> Result<(NodeId, Stat), Error> {
         let names = vec![name.clone()];
         match self.ask(Ask::Walk { from: dir, names })? {
@@ -140,7 +141,7 @@ impl Direct {
         }
     }
 
-    /// Finds a file by its path, in a snapshot too; links are not followed.
+    /// Looks up a file by its path, also in a snapshot; links are not followed.
     pub(crate) fn resolve(&mut self, path: &[Name]) -> Result<NodeId, Error> {
         let snapshots = path.len() >= 2
             && SNAPSHOTS.iter().zip(path).all(|(part, name)| *part == name.as_bytes());
@@ -159,7 +160,7 @@ impl Direct {
         Ok(here)
     }
 
-    /// The attributes of a file.
+    /// Returns the attributes of a file.
     pub(crate) fn stat(&mut self, node: NodeId) -> Result<Stat, Error> {
         match self.ask(Ask::Stat { node })? {
             Reply::Stat(stat) => Ok(stat),
@@ -167,7 +168,7 @@ impl Direct {
         }
     }
 
-    /// How full the volume is.
+    /// Returns the usage of the volume.
     pub(crate) fn stat_fs(&mut self) -> Result<StatFs, Error> {
         match self.ask(Ask::StatFs { node: self.root() })? {
             Reply::StatFs(full) => Ok(full),
@@ -189,7 +190,7 @@ impl Direct {
     /// Closes the volume.
     ///
     /// # Errors
-    /// What to do about it.
+    /// The next step.
     pub(crate) fn finish(mut self, path: &Path) -> Result<(), String> {
         self.volume.close(self.clock.now(), &mut self.said);
         loop {
@@ -205,14 +206,14 @@ impl Direct {
         }
     }
 
-    /// The open volume, for something else. Nothing was changed.
+    /// Returns the open volume, for another use. Nothing was changed.
     pub(crate) fn into_opened(mut self) -> Opened {
         self.settle();
         Opened { disk: self.disk, store: self.volume.into_store() }
     }
 }
 
-/// Does one operation of a volume.
+/// Performs one operation of a volume.
 fn perform(file: &VolumeFile, op: Op) -> (OpId, Done) {
     match op {
         Op::ReadBlocks { id, file: _, offset, count, size } => {

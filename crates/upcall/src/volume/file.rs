@@ -1,4 +1,4 @@
-//! Opening a volume's file with straight-line code, and what to do where that fails.
+//! Opening of a volume's file with straight-line code, and the next steps after a failure.
 
 use crate::clock::Clock;
 use crate::progress::{self, Progress};
@@ -15,10 +15,10 @@ use store::{Config, Error, HEAD_BYTES, Layout, Missing, Output, Store, Superbloc
 #[cfg(test)]
 mod tests;
 
-/// How the beginning is read before the size of a block is known, bytes.
+/// Unit of reading the head before the block size is known, bytes.
 const HEAD_UNIT: usize = 4096;
 
-/// Memory for a volume's blocks unless something else is said, MiB.
+/// Default memory for a volume's cached blocks, MiB.
 pub(crate) const CACHE_MIB: usize = 256;
 
 /// A volume's file as a disk.
@@ -38,7 +38,7 @@ impl FileDisk {
         FileDisk { file, block, read: 0, hidden: 0..0 }
     }
 
-    /// The same with an empty journal: the volume as its newest checkpoint has it.
+    /// Returns the disk with an empty journal: the volume at its newest checkpoint.
     pub(crate) fn without_journal(file: VolumeFile, layout: &Layout) -> FileDisk {
         let hidden = layout.journal_at..layout.journal_at + layout.journal;
         FileDisk { hidden, ..FileDisk::new(file, layout.block) }
@@ -68,33 +68,33 @@ impl Disk for FileDisk {
     }
 }
 
-/// The beginning of a volume.
+/// Reads the head of a volume.
 pub(crate) fn head(file: &VolumeFile) -> io::Result<Vec<u8>> {
     let blocks = file.read_blocks(0, HEAD_BYTES / HEAD_UNIT, HEAD_UNIT)?;
     Ok(blocks.iter().flat_map(|block| block.iter().copied()).collect())
 }
 
-/// How a volume is opened.
+/// Options of opening a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How<'a> {
     pub(crate) writable: bool,
-    /// Although the disk has lost acknowledged transactions.
+    /// Whether to open it although the disk has lost acknowledged transactions.
     pub(crate) accept_loss: bool,
-    /// Memory for its blocks, bytes.
+    /// Memory for cached blocks, bytes.
     pub(crate) memory: usize,
-    /// What to do if a server has it.
+    /// Next step if a server uses it.
     pub(crate) if_served: &'a str,
 }
 
 impl How<'static> {
-    /// To be written.
+    /// Options for writing.
     pub(crate) const WRITE: How<'static> = How {
         writable: true,
         accept_loss: false,
         memory: CACHE_MIB << 20,
         if_served: "look at /.upcall/ in the served tree, or end the server first",
     };
-    /// To be read only.
+    /// Options for reading only.
     pub(crate) const READ: How<'static> = How { writable: false, ..How::WRITE };
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Opened {
 /// Opens and locks a volume's file.
 ///
 /// # Errors
-/// The cause, and what to do.
+/// The cause, and the next step.
 pub(crate) fn open_file(path: &Path, how: &How<'_>) -> Result<VolumeFile, String> {
     VolumeFile::open_patiently(path, how.writable).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => format!(
@@ -120,7 +120,7 @@ pub(crate) fn open_file(path: &Path, how: &How<'_>) -> Result<VolumeFile, String
     })
 }
 
-/// Why a file was not opened, and what to do.
+/// Returns the reason why a file was not opened, and the next step.
 pub(crate) fn not_opened(path: &Path, error: &io::Error) -> String {
     let shown = path.display();
     match error.kind() {
@@ -137,20 +137,20 @@ pub(crate) fn not_opened(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// The newest superblock of a volume, and the bytes that it is in.
+/// Returns the newest superblock of a volume, and its head.
 ///
 /// # Errors
-/// The cause, and what to do.
+/// The cause, and the next step.
 pub(crate) fn superblock(path: &Path, file: &VolumeFile) -> Result<(Superblock, Vec<u8>), String> {
-    // What is too short is no volume either.
+    // A file that is too short is not a volume either.
     let head = head(file).unwrap_or_default();
     Ok((newest(path, file, &head)?, head))
 }
 
-/// The newest superblock in the beginning of a volume.
+/// Returns the newest superblock in the head of a volume.
 ///
 /// # Errors
-/// The cause, and what to do.
+/// The cause, and the next step.
 pub(crate) fn newest(path: &Path, file: &VolumeFile, head: &[u8]) -> Result<Superblock, String> {
     let superblock = Superblock::newest(head).map_err(|error| explain(path, error))?;
     if !superblock.fits(file.size().unwrap_or(0)) {
@@ -162,18 +162,18 @@ pub(crate) fn newest(path: &Path, file: &VolumeFile, head: &[u8]) -> Result<Supe
     Ok(superblock)
 }
 
-/// Opens a volume: recovers it if it was not closed.
+/// Opens a volume, recovering it if it was not closed.
 ///
 /// # Errors
-/// The cause, and what to do.
+/// The cause, and the next step.
 pub(crate) fn open(path: &Path, how: &How<'_>) -> Result<Opened, String> {
     open_locked(path, open_file(path, how)?, how)
 }
 
-/// Opens the volume in a file that is locked: recovers it if it was not closed.
+/// Opens the volume in a locked file, recovering it if it was not closed.
 ///
 /// # Errors
-/// The cause, and what to do.
+/// The cause, and the next step.
 pub(crate) fn open_locked(path: &Path, file: VolumeFile, how: &How<'_>) -> Result<Opened, String> {
     let (superblock, head) = superblock(path, &file)?;
     let layout = superblock.layout;
@@ -189,10 +189,10 @@ pub(crate) fn open_locked(path: &Path, file: VolumeFile, how: &How<'_>) -> Resul
     }
 }
 
-/// Opens the store that begins with `head`, and does what that takes.
+/// Opens the store with the given head, and performs its operations.
 ///
 /// # Errors
-/// As [`Store::open`], or what recovery found.
+/// Those of [`Store::open`], or of recovery.
 pub(crate) fn open_store(disk: &mut FileDisk, head: &[u8], config: Config) -> Result<Store, Error> {
     let (clock, mut progress, before) = (Clock::start(), Progress::start(), disk.read);
     let (mut said, mut to_do, mut opened) = (Vec::new(), VecDeque::new(), None);
@@ -220,14 +220,14 @@ pub(crate) fn open_store(disk: &mut FileDisk, head: &[u8], config: Config) -> Re
     Ok(store)
 }
 
-/// The time of commands that take none.
+/// Time of commands that do not measure any.
 pub(crate) const START: Instant = Instant(1);
 
-/// Performs what a store asks for until a request is committed, and then until no operation is
-/// outstanding; the result of the request.
+/// Performs a store's operations until a request is committed, and then until no operation is
+/// outstanding; returns the result of the request.
 ///
 /// # Errors
-/// As the request's.
+/// Those of the request.
 pub(crate) fn committed(
     store: &mut Store,
     disk: &mut impl Disk,
@@ -240,10 +240,10 @@ pub(crate) fn committed(
     })
 }
 
-/// Asks a store for a change of its snapshots, and closes the volume.
+/// Changes a store's snapshots, and closes the volume.
 ///
 /// # Errors
-/// As the change's, or `DiskFailed`.
+/// Those of the change, or `DiskFailed`.
 pub(crate) fn change_snapshots(
     opened: Opened,
     change: impl FnOnce(&mut Store, Ticket, &mut Vec<Output>),
@@ -256,7 +256,7 @@ pub(crate) fn change_snapshots(
     changed.and(closed).map(|()| disk)
 }
 
-/// Reads what a plan needs into memory.
+/// Fetches the pages that a plan requires.
 ///
 /// # Errors
 /// `DiskFailed` or `Damaged`.
@@ -273,8 +273,8 @@ pub(crate) fn fetched(
     })
 }
 
-/// Performs what a store asks for until it has said this, and then until no operation is
-/// outstanding: one that is never performed would keep the store from being closed.
+/// Performs a store's operations until the expected output, and then until no operation is
+/// outstanding: an unperformed one would prevent closing the store.
 fn answered(
     store: &mut Store,
     disk: &mut impl Disk,
@@ -299,10 +299,10 @@ fn answered(
     }
 }
 
-/// Closes a store, and does what that takes.
+/// Closes a store, and performs its operations.
 ///
 /// # Errors
-/// `DiskFailed` or `DiskFull`: nobody knows what is on the disk.
+/// `DiskFailed` or `DiskFull`: the state of the disk is unknown.
 pub(crate) fn close_store(store: &mut Store, disk: &mut impl Disk) -> Result<(), Error> {
     let (clock, mut said, mut more) = (Clock::start(), VecDeque::new(), Vec::new());
     store.close(clock.now(), Ticket(0), &mut more);
@@ -314,7 +314,7 @@ pub(crate) fn close_store(store: &mut Store, disk: &mut impl Disk) -> Result<(),
                 store.done(clock.now(), id, done, &mut more);
             }
             Some(Output::Closed(_, result)) => return result,
-            // Nobody waits for those any more.
+            // Nothing waits for those any more.
             Some(Output::Opened(_) | Output::Fetched(..)) => {}
             Some(Output::Committed(..) | Output::Placed(..)) => {}
             None => store.tick(clock.now(), &mut more),
@@ -322,7 +322,7 @@ pub(crate) fn close_store(store: &mut Store, disk: &mut impl Disk) -> Result<(),
     }
 }
 
-/// Whether a volume could be opened if lost transactions did not matter.
+/// Returns whether a volume could be opened if lost transactions were accepted.
 fn is_lossy(disk: &mut FileDisk, head: &[u8], config: Config) -> bool {
     let config = Config { read_only: true, accept_loss: true, ..config };
     open_store(disk, head, config).is_ok()
@@ -337,7 +337,7 @@ fn lost(path: &Path) -> String {
     )
 }
 
-/// What is the matter with a volume, and what to do.
+/// Returns the description of a volume's error, and the next step.
 pub(crate) fn explain(path: &Path, error: Error) -> String {
     let shown = path.display();
     match error {

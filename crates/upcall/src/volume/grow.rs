@@ -1,8 +1,8 @@
-//! `upcall volume grow`: more space for a volume.
+//! `upcall volume grow`: enlarges a volume.
 //!
-//! The file is made longer first, or the device was; then one checkpoint has the new size, which a
-//! server writes if it has the volume. A power failure leaves the old size or the new one, and the
-//! same command can be given again.
+//! The file is extended first, or the device was; then one checkpoint records the new size, written
+//! by the server if it uses the volume. A power failure leaves the old size or the new one, and the
+//! same command can be repeated.
 
 use super::file::{self, How};
 use super::served::{self, Served};
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use store::{Layout, Ticket};
 
-/// How long a server may say nothing: a growth waits for up to two checkpoints.
+/// Timeout of a server: a growth waits for up to two checkpoints.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Which volume, and how large it becomes.
@@ -79,7 +79,7 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
     };
     match (&served, &grow.at) {
         (None, None) => {
-            // Before the file changes: one that cannot be opened stays as it is.
+            // Before the file changes: one that cannot be opened stays unchanged.
             let opened = file::open_locked(path, file, &How::WRITE)?;
             extend(path, available..extended, |size| {
                 opened.disk.file.extend(size.start, size.end, taken.clone())?;
@@ -144,7 +144,7 @@ fn commit(path: &Path, mut opened: file::Opened, after: &Layout) -> Result<(), S
 }
 
 impl Grow {
-    /// New size of the volume, bytes; `device`: that of the device that it is on.
+    /// Returns the new size of the volume, bytes; `device` is that of its device.
     fn target(&self, before: &Layout, device: Option<u64>) -> Result<u64, String> {
         let shown = self.file.display();
         match (self.size, device) {
@@ -159,7 +159,7 @@ impl Grow {
     }
 }
 
-/// The layout of the larger volume.
+/// Returns the layout of the larger volume.
 fn plan(path: &Path, before: &Layout, bytes: u64) -> Result<Layout, String> {
     let (shown, block) = (path.display(), before.block as u64);
     let (has, blocks) = (before.blocks * block, bytes / block);
@@ -189,7 +189,7 @@ fn plan(path: &Path, before: &Layout, bytes: u64) -> Result<Layout, String> {
     })
 }
 
-/// Makes the file longer by `extend`, durably, if it is shorter than that.
+/// Extends the file durably with `extend`, if it is shorter.
 fn extend(
     path: &Path,
     size: Range<u64>,
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(target(None, Some(1 << 30)), Ok(1 << 30));
         let missing = "say how large /dev/sdx becomes, like 32G";
         assert_eq!(target(None, None), Err(missing.to_string()));
-        // Less than one block more is not larger either.
+        // Less than one additional block is not larger either.
         for all in [64 << 20, (64 << 20) + 4095] {
             let refused = target(None, Some(all)).expect_err("it is not larger");
             assert!(refused.ends_with(" MiB: make the device larger first"), "{refused}");

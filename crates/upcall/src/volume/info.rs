@@ -1,4 +1,4 @@
-//! `upcall volume info`: what a volume is and what is in it; changes nothing.
+//! `upcall volume info`: properties and contents of a volume; changes nothing.
 
 use super::direct::Direct;
 use super::file;
@@ -25,7 +25,7 @@ pub(crate) struct Info {
     json: bool,
 }
 
-/// A snapshot as people and programs see it.
+/// A snapshot in the output.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SnapshotFacts {
     pub(crate) name: String,
@@ -40,11 +40,11 @@ impl SnapshotFacts {
     }
 }
 
-/// All that is said.
+/// All properties.
 #[derive(Debug, Serialize)]
 pub(crate) struct Facts {
     path: String,
-    /// The process that has the volume, if one has; then all else is as of the newest checkpoint.
+    /// The process that uses the volume, if any; then all else is as of the newest checkpoint.
     served: Option<Served>,
     version: u32,
     id: String,
@@ -53,7 +53,7 @@ pub(crate) struct Facts {
     block_bytes: usize,
     bytes: u64,
     journal_bytes: u64,
-    /// Not known of a volume that another process has.
+    /// Unknown for a volume used by another process.
     journal_used_bytes: Option<u64>,
     segment_bytes: u64,
     space_bytes: u64,
@@ -66,10 +66,10 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Of an open volume.
+    /// Returns the properties of an open volume.
     ///
     /// # Errors
-    /// What to do about a damaged one.
+    /// The next step for a damaged one.
     pub(crate) fn of(path: &Path, direct: &mut Direct) -> Result<Facts, String> {
         let full = direct.stat_fs();
         let full = full.map_err(|_| file::explain(path, store::Error::Damaged))?;
@@ -100,7 +100,7 @@ impl Facts {
         })
     }
 
-    /// The line of a greeting.
+    /// Returns the line of a greeting.
     pub(crate) fn line(&self) -> String {
         let mut line = format!(
             "{}, {} used, {}, {}, epoch {}",
@@ -154,7 +154,7 @@ impl fmt::Display for Facts {
     }
 }
 
-/// Snapshots, a line each.
+/// Writes snapshots, one a line.
 pub(crate) fn list(f: &mut impl fmt::Write, all: &[SnapshotFacts], indent: &str) -> fmt::Result {
     let width = all.iter().map(|one| one.name.chars().count()).max().unwrap_or(0);
     for SnapshotFacts { name, date, epoch } in all {
@@ -163,7 +163,7 @@ pub(crate) fn list(f: &mut impl fmt::Write, all: &[SnapshotFacts], indent: &str)
     Ok(())
 }
 
-/// Says what there is to be said of a volume.
+/// Prints the properties of a volume.
 pub(crate) fn run(info: &Info) -> Result<ExitCode, String> {
     let facts = served::look(&info.file, |opened, served| {
         let facts = Facts::of(&info.file, &mut Direct::new(opened, true))?;

@@ -1,7 +1,7 @@
-//! `upcall volume rollback`: a volume becomes what it was when a snapshot was made.
+//! `upcall volume rollback`: restores the state of a snapshot.
 //!
-//! A snapshot of the present state is made first, and dropped again if the rollback is refused.
-//! Then one checkpoint has the other state: a power failure leaves the present one or that.
+//! A snapshot of the present state is created first, and dropped again if the rollback is refused.
+//! Then one checkpoint contains the other state: a power failure leaves the present one or that.
 
 use super::file::{self, FileDisk, How, Opened};
 use crate::clock;
@@ -37,13 +37,13 @@ pub(crate) struct Rollback {
 struct Report {
     path: String,
     snapshot: String,
-    /// The snapshot that has the state before.
+    /// Snapshot of the state before.
     before: String,
 }
 
 /// Cause of a rollback that failed.
 enum Failure {
-    /// The state is the one before.
+    /// The state is unchanged.
     Unchanged(String),
     /// The state may be either one.
     Unknown(String),
@@ -78,7 +78,7 @@ pub(crate) fn run(rollback: &Rollback) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A name for the present state that no snapshot has.
+/// Returns an unused snapshot name for the present state.
 fn free_name(opened: &Opened, name: &str) -> String {
     let date = clock::iso(clock::wall()).replace(':', "");
     // A name may have 255 bytes, and less in small blocks.
@@ -109,7 +109,7 @@ fn refuse_replica(path: &Path, opened: &mut Opened, name: &str) -> Result<(), St
     Ok(())
 }
 
-/// Whether a state of a volume is that of a replica.
+/// Returns whether a state of a volume is that of a replica.
 fn is_replica(opened: &mut Opened, view: View) -> Result<bool, Error> {
     let (table, key) = services::MARK;
     loop {
@@ -121,7 +121,7 @@ fn is_replica(opened: &mut Opened, view: View) -> Result<bool, Error> {
     }
 }
 
-/// Makes a snapshot of the present state, and closes the volume.
+/// Creates a snapshot of the present state, and closes the volume.
 fn snapshot_present(path: &Path, opened: Opened, before: &str) -> Result<FileDisk, String> {
     file::change_snapshots(opened, |store, ticket, said| {
         store.snapshot(file::START, ticket, before.as_bytes(), clock::wall(), said);
@@ -137,7 +137,7 @@ fn drop_snapshot(path: &Path, how: &How<'_>, before: &str) -> Result<(), String>
     dropped.map(drop).map_err(|error| file::explain(path, error))
 }
 
-/// Makes the present state of a closed volume that of a snapshot.
+/// Replaces the present state of a closed volume by that of a snapshot.
 fn roll_back(path: &Path, file: VolumeFile, how: &How<'_>, name: &str) -> Result<(), Failure> {
     let (file, plan) = plan(path, file, name).map_err(Failure::Unchanged)?;
     let opened = file::open_locked(path, file, how).map_err(Failure::Unchanged)?;

@@ -1,8 +1,8 @@
-//! Volumes that another process has: what can be known of them without the lock.
+//! Volumes in use by another process: the state readable without the lock.
 //!
-//! Nothing that the newest superblock leads to is ever overwritten. So what was read is the state
-//! of that checkpoint, if the superblock is still the newest afterwards. The journal behind it
-//! changes all the time and is not read.
+//! Blocks reachable from the newest superblock are never overwritten. So data read is the state of
+//! that checkpoint, if the superblock is still the newest afterwards. The journal behind it changes
+//! all the time and is not read.
 
 use super::file::{self, FileDisk, How, Opened};
 use reactor::VolumeFile;
@@ -21,7 +21,7 @@ const READINGS_MAX: u32 = 16;
 /// A volume in use by another process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Served {
-    /// Number of the process, if it is known.
+    /// Process id, if known.
     pub(crate) pid: Option<u32>,
     /// Name of its program.
     pub(crate) program: Option<String>,
@@ -29,23 +29,22 @@ pub(crate) struct Served {
     path: PathBuf,
 }
 
-/// The state of one checkpoint of a volume in use.
+/// State of one checkpoint of a volume in use.
 #[derive(Debug)]
 pub(crate) struct Newest {
     file: VolumeFile,
     path: PathBuf,
-    /// The superblocks as they were read.
+    /// The superblocks, as read.
     pub(crate) head: Vec<u8>,
     pub(crate) superblock: Superblock,
     /// Whether a later one was seen.
     is_replaced: bool,
 }
 
-/// Opens and locks a volume's file to look at it, or opens it without the lock that another process
-/// has.
+/// Opens and locks a volume's file for reading, or opens it without the lock of another process.
 ///
 /// # Errors
-/// The cause, and what to do.
+/// The cause, and the next step.
 pub(crate) fn open_file(
     path: &Path,
     how: &How<'_>,
@@ -55,7 +54,7 @@ pub(crate) fn open_file(
     let is_held = |opened: &io::Result<VolumeFile>| {
         opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     };
-    // A process that was killed holds its files a moment longer.
+    // A killed process holds its files a moment longer.
     if is_held(&opened) && holder(path).is_none() {
         opened = VolumeFile::open_patiently(path, how.writable);
     }
@@ -67,10 +66,10 @@ pub(crate) fn open_file(
     Ok((opened.map_err(refuse)?, None))
 }
 
-/// Looks at a volume: at all of it, or if another process has it at its newest checkpoint.
+/// Inspects a volume: all of it, or its newest checkpoint if another process uses it.
 ///
 /// # Errors
-/// The cause, and what to do.
+/// The cause, and the next step.
 pub(crate) fn look<T, F>(path: &Path, look: F) -> Result<T, String>
 where
     F: Fn(Opened, Option<&Served>) -> Result<T, String>,
@@ -90,15 +89,15 @@ where
 }
 
 impl Served {
-    /// The newest checkpoint.
+    /// Reads the newest checkpoint.
     ///
     /// # Errors
-    /// The cause, and what to do.
+    /// The cause, and the next step.
     pub(crate) fn newest(&self) -> Result<Newest, String> {
         let file = unlocked(&self.path)?;
         let mut head = file::head(&file).unwrap_or_default();
         for _ in 0..READINGS_MAX {
-            // A superblock that is being written may be read in part.
+            // A superblock may be read while it is being written.
             let again = file::head(&file).unwrap_or_default();
             if again == head {
                 break;
@@ -126,7 +125,7 @@ impl std::fmt::Display for Served {
 }
 
 impl Newest {
-    /// Whether it is still the newest.
+    /// Returns whether it is still the newest.
     pub(crate) fn is_current(&mut self) -> bool {
         if !self.is_replaced {
             let head = file::head(&self.file).unwrap_or_default();
@@ -136,10 +135,10 @@ impl Newest {
         !self.is_replaced
     }
 
-    /// The volume without its journal.
+    /// Returns the volume without its journal.
     ///
     /// # Errors
-    /// The cause, and what to do.
+    /// The cause, and the next step.
     pub(crate) fn disk(&self) -> Result<FileDisk, String> {
         Ok(FileDisk::without_journal(unlocked(&self.path)?, &self.superblock.layout))
     }
@@ -155,7 +154,7 @@ impl Newest {
     }
 }
 
-/// The living process that has a file locked, and its program, if the kernel tells.
+/// Returns the living process that has a file locked, and its program, if readable.
 fn holder(path: &Path) -> Option<(u32, Option<String>)> {
     let meta = std::fs::metadata(path).ok()?;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -164,13 +163,13 @@ fn holder(path: &Path) -> Option<(u32, Option<String>)> {
     let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
     let program = program.map(|name| name.trim_end().to_string());
     match std::fs::read_link(format!("/proc/{pid}/exe")) {
-        // One that was killed and is not yet gone has no program any more.
+        // A killed process that has not yet exited has no program.
         Err(error) if error.kind() != io::ErrorKind::PermissionDenied => None,
         Ok(_) | Err(_) => Some((pid, program)),
     }
 }
 
-/// The process that has a file locked, if a line of `/proc/locks` is about that file.
+/// Returns the process that has a file locked, from a line of `/proc/locks` about that file.
 fn locker(line: &str, (major, minor): (u32, u32), inode: u64) -> Option<u32> {
     // `1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF`
     let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");

@@ -1,4 +1,4 @@
-//! `upcall volume snapshot`: snapshots of a volume. Making and dropping them needs the lock.
+//! `upcall volume snapshot`: snapshots of a volume. Creating and dropping them requires the lock.
 
 use super::file::{self, How};
 use super::info::{self, SnapshotFacts};
@@ -41,7 +41,7 @@ enum What {
     },
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(snapshot: &Snapshot) -> Result<ExitCode, String> {
     let path = &snapshot.file;
     match &snapshot.what {
@@ -82,10 +82,10 @@ fn change(path: &Path, text: &str, make: bool) -> Result<(), String> {
 #[derive(Debug, Serialize)]
 struct List {
     path: String,
-    /// The process that has the volume, if one has; then these are the snapshots of the newest
+    /// The process that uses the volume, if any; then these are the snapshots of the newest
     /// checkpoint.
     served: Option<Served>,
-    /// The newest checkpoint.
+    /// Epoch of the newest checkpoint.
     epoch: u64,
     snapshots: Vec<SnapshotFacts>,
 }

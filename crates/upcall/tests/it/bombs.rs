@@ -1,7 +1,6 @@
-//! Modules that are made to be expensive to compile, byte by byte. `cargo xtask hostile` has this
-//! file from here.
+//! Modules that are expensive to compile, byte by byte. `cargo xtask hostile` includes this file.
 
-/// A number as WebAssembly has it.
+/// Encodes a number as LEB128.
 fn number(mut value: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value > 0x7F {
@@ -12,17 +11,17 @@ fn number(mut value: usize) -> Vec<u8> {
     bytes
 }
 
-/// Bytes behind their number.
+/// Prefixes bytes with their length.
 pub(crate) fn with_len(bytes: &[u8]) -> Vec<u8> {
     [&number(bytes.len())[..], bytes].concat()
 }
 
-/// A part of a module.
+/// Returns a section of a module.
 pub(crate) fn section(id: u8, contents: &[u8]) -> Vec<u8> {
     [&[id][..], &with_len(contents)].concat()
 }
 
-/// A program of these functions, the first of which it begins with.
+/// Returns a program of these functions, beginning with the first.
 pub(crate) fn program(bodies: &[Vec<u8>]) -> Vec<u8> {
     let count = number(bodies.len());
     let functions = [&count[..], &vec![0; bodies.len()]].concat();
@@ -38,12 +37,13 @@ pub(crate) fn program(bodies: &[Vec<u8>]) -> Vec<u8> {
     .concat()
 }
 
-/// A function that does nothing.
+/// Returns an empty function.
 pub(crate) fn empty() -> Vec<u8> {
     vec![0, 0x0B]
 }
 
-/// Many branches, each of which reads and sets some of many locals: values meet everywhere.
+/// Returns a function of many branches, each of which reads and sets some of many locals, so that
+/// values merge everywhere.
 pub(crate) fn branching(locals: usize, branches: usize) -> Vec<u8> {
     let mut body = [&[1][..], &number(locals), &[0x7F]].concat();
     for at in 0..branches {
@@ -60,7 +60,7 @@ pub(crate) fn branching(locals: usize, branches: usize) -> Vec<u8> {
     body
 }
 
-/// Loops inside of each other, and branches to all of them.
+/// Returns nested loops, and branches to all of them.
 fn looping(loops: usize, branches: usize) -> Vec<u8> {
     let mut body = [&[1, 1, 0x7F][..], &[0x03, 0x40].repeat(loops)].concat();
     for at in 0..branches {
@@ -71,7 +71,7 @@ fn looping(loops: usize, branches: usize) -> Vec<u8> {
     body
 }
 
-/// Valid modules, of a megabyte at most, that take a compiler half a minute or gigabytes.
+/// Returns valid modules, of a megabyte at most, that take a compiler half a minute or gigabytes.
 pub(crate) fn bombs() -> [(&'static str, Vec<u8>, &'static str); 4] {
     [
         ("meetings", program(&[branching(1000, 20_000)]), "meetings of locals and branches"),
@@ -81,7 +81,7 @@ pub(crate) fn bombs() -> [(&'static str, Vec<u8>, &'static str); 4] {
     ]
 }
 
-/// What the server would take, and what takes it seconds, more so where it is not optimised.
+/// Returns a module that the server accepts and compiles for seconds, longer in a debug build.
 pub(crate) fn slow() -> Vec<u8> {
     program(&vec![branching(100, 9_000); 60])
 }

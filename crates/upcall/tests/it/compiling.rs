@@ -1,4 +1,4 @@
-//! Compiling of modules by the real child, of modules that mean well and of those that do not.
+//! Compilation by the real child, of benign and malicious modules.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use super::bombs::{bombs, branching, empty, program, section, slow, with_len};
@@ -15,7 +15,7 @@ fn file(dir: &Scratch, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// What comes of modules, a line for each as they are answered.
+/// Compiles modules; returns a line for each result, in order of completion.
 fn compile(args: &[&str], files: &[&Path]) -> (Option<i32>, Vec<String>) {
     let mut command = Command::new(BINARY);
     let output = command.arg("compile-module").args(args).args(files).output().unwrap();
@@ -56,7 +56,7 @@ fn what_is_no_program_for_this_server_is_refused_with_its_reason() {
     let dir = Scratch::new("refusing");
     let mut import = program(&[empty()]);
     let name = [&with_len(b"env"), &with_len(b"system"), &[0, 0][..]].concat();
-    // Behind the types.
+    // After the types.
     import.splice(14..14, section(2, &[&[1][..], &name].concat()));
     let garbage: Vec<u8> = (0..40_000_u32).map(|at| ((at * at) >> 7) as u8).collect();
     let cases: [(&str, &[u8], &str); 4] = [
@@ -93,16 +93,16 @@ fn what_is_cancelled_ends_soon() {
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
-/// The child alone, given what the server would not have let through to it.
+/// Result of the child alone, given input that the server would have rejected.
 struct Fate {
     status: ExitStatus,
     said: String,
-    /// The most memory that it had at a time, as often as we looked, KiB.
+    /// Peak memory, as sampled, KiB.
     memory_kib: u64,
     output: u64,
 }
 
-/// Compiles plain or metered code with limits as a shell says them, below the child's own.
+/// Compiles plain or metered code with limits set by a shell, below the child's own.
 fn child(dir: &Scratch, name: &str, (wasm, code): (&[u8], u8), limits: &str) -> Fate {
     let name = format!("{name}-{code}");
     let input = file(dir, &name, &[&[7; 32], &[code][..], wasm].concat());
@@ -128,8 +128,8 @@ fn child(dir: &Scratch, name: &str, (wasm, code): (&[u8], u8), limits: &str) -> 
     Fate { status, said: std::fs::read_to_string(&outputs[1]).unwrap(), memory_kib, output }
 }
 
-/// Where nothing was looked at before: it compiles what it can, and its limits end it where it
-/// cannot. They are smaller than the server's, because this test has no minutes.
+/// Without the check in advance the child compiles what it can, and its limits end it otherwise.
+/// These limits are smaller than the server's, to keep this test short.
 #[test]
 fn a_child_keeps_its_limits_whatever_it_compiles() {
     let dir = &Scratch::new("limits");

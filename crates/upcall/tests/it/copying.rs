@@ -1,4 +1,4 @@
-//! Trees of files into a volume and out of it.
+//! Trees of files copied into a volume and out of it.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A tree with one of everything, as far as this user may make it.
+/// Creates a tree with every kind of file that this user may create.
 fn plant(top: &Path) {
     let make = |name: &str, bytes: &[u8]| std::fs::write(top.join(name), bytes).unwrap();
     std::fs::create_dir_all(top.join("sub/deep")).unwrap();
@@ -39,7 +39,7 @@ fn plant(top: &Path) {
     assert!(run(&dates).unwrap().success());
 }
 
-/// Everything that a copy keeps, a line a file.
+/// Describes everything that a copy keeps, a line a file.
 fn describe(top: &Path) -> String {
     fn visit(path: &Path, top: &Path, lines: &mut Vec<String>) {
         let meta = path.symlink_metadata().unwrap();
@@ -109,7 +109,7 @@ fn a_tree_that_went_in_comes_out_as_it_was() {
         let again = copy(&to, out.to_str().unwrap());
         assert!(again.starts_with("copied 0 files, 0 directories, 0 bytes"), "{again}");
 
-        // What has changed is copied again; the snapshot has what was.
+        // Changed files are copied again; the snapshot has the old contents.
         std::fs::write(Path::new(from).join("empty"), "not any more").unwrap();
         let text = copy(from, &to);
         assert!(text.starts_with("copied 1 file, 0 directories, 12 bytes"), "{text}");
@@ -210,7 +210,7 @@ fn an_interrupted_copy_goes_on_where_it_ended() {
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
-    // On a busy machine it may be over, or not have begun: then it ends without a word.
+    // On a busy machine it may have ended, or not have begun: then it exits without a message.
     let nothing = serde_json::json!({ "files": 0, "interrupted": false });
     let first = serde_json::from_slice(&output.stdout).unwrap_or(nothing);
     let (code, text, _) = volume(&["copy", from_text, &to, "--json"]);
@@ -228,7 +228,7 @@ fn an_interrupted_copy_goes_on_where_it_ended() {
     assert_eq!(volume(&["check", &path]).0, Some(0));
 }
 
-/// Eight tebibytes of holes around a few bytes, in and out: nothing reads them.
+/// Eight tebibytes of holes around a few bytes, in and out: holes are never read.
 #[test]
 fn a_hole_of_any_length_is_not_read() {
     let dir = Scratch::new("long-holes");

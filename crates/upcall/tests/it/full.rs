@@ -1,4 +1,4 @@
-//! A volume in a file on a disk that is full: a small file system, in a mount name space.
+//! A volume in a file on a full disk: a small file system in a mount namespace.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::server::{Scratch, get, put, volume};
@@ -7,10 +7,10 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-/// The file system of the process that has a mount name space of its own.
+/// Environment variable with the file system of the process in its own mount namespace.
 const INSIDE: &str = "UPCALL_TEST_FULL_DISK";
 
-/// Writes until there is no storage left.
+/// Writes until no storage is left.
 fn fill(path: &Path) {
     let mut file = std::fs::File::create(path).unwrap();
     let error = loop {
@@ -41,8 +41,8 @@ fn a_volume_on_a_full_disk_says_so_and_goes_on_when_there_is_room() {
     let mount = mount.args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"]).arg(mounted);
     assert!(mount.status().unwrap().success());
     let dir = Scratch::in_dir(mounted, "volume");
-    // Only root may listen at a unix socket: without one it would become a user that the user
-    // name space does not know.
+    // Only root may listen on a Unix socket: without one it would become a user unknown to the user
+    // namespace.
     let socket = format!("unix:{}/socket", dir.path().display());
     let serve = |path: &str| serve(path, &["--9p", &socket]);
     let path = made(&dir, &[]);

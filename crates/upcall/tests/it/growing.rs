@@ -1,4 +1,4 @@
-//! Volumes that get more space.
+//! Growth of volumes.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::remote::run;
@@ -65,7 +65,7 @@ fn a_served_volume_grows_and_takes_more() {
     let refused = put(server.http(), "/large", &large);
     assert!(!refused.is_some_and(|line| line.starts_with("HTTP/1.1 201 ")));
 
-    // Nobody else may grow it, and a refusal leaves the file as it is.
+    // No other user may grow it, and a refusal leaves the file unchanged.
     let over_tcp = ["grow", &path, "256M", "--at", server.ninep()];
     let (code, _, errors) = volume(&over_tcp);
     assert!(code == Some(1) && errors.contains("only root and the server's own user"), "{errors}");
@@ -80,7 +80,7 @@ fn a_served_volume_grows_and_takes_more() {
     let text = String::from_utf8_lossy(&shown.stdout);
     assert!(shown.status.success() && text.contains(" GiB"), "{text}");
 
-    // The same by hand, with a file that nobody has made longer; and of no such volume.
+    // The same by hand, with a file that was not extended; and for an unknown volume.
     let grow = |line: &str| {
         let output = run(&socket, "names", &[line]);
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())

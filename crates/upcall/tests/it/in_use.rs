@@ -1,4 +1,4 @@
-//! Volumes looked at and checked while a server has them.
+//! Volumes inspected and checked while a server uses them.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
@@ -27,7 +27,7 @@ fn a_served_volume_shows_its_newest_checkpoint_and_who_serves_it() {
         let facts = json(&text);
         assert_eq!(facts["served"]["pid"], server.pid());
         assert_eq!(facts["journal_used_bytes"], serde_json::Value::Null);
-        // The snapshot is in the journal: its checkpoint does not know it yet.
+        // The snapshot is in the journal, but not yet in a checkpoint.
         assert_eq!(facts["snapshots"], serde_json::json!([]), "{text}");
         let (code, text, errors) = volume(&["snapshot", &path, "list"]);
         assert_eq!((code, &text[..]), (Some(0), "no snapshots\n"), "{errors}");

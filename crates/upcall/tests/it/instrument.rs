@@ -1,4 +1,4 @@
-//! `upcall load` as a person meets it. What the machine does to its times is not judged here.
+//! End-to-end tests of `upcall load`. The effect of the machine on its times is not judged here.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
@@ -11,12 +11,12 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs `upcall load …`, leaving the processor to others.
+/// Runs `upcall load …`, which yields the processor to others.
 fn load(words: &[&str]) -> Output {
     Command::new(BINARY).arg("load").args(words).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Runs it, and it measures: its report as JSON. It ends with 0 or, where the machine was busy, 3.
+/// Runs it successfully; returns its report as JSON. It exits with 0 or, on a busy machine, 3.
 fn measures(words: &[&str]) -> Value {
     let output = load(&[words, &["--policy", "sleep", "--json"]].concat());
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -26,7 +26,7 @@ fn measures(words: &[&str]) -> Value {
     report
 }
 
-/// Runs it, and it refuses: why.
+/// Runs it unsuccessfully; returns the reason.
 fn refuses(words: &[&str]) -> String {
     let output = load(words);
     assert_eq!(output.status.code(), Some(2), "{words:?}");
@@ -34,7 +34,7 @@ fn refuses(words: &[&str]) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// How many I/Os there were of a kind, and that all were done.
+/// Returns the number of I/Os of a kind, all of which must have succeeded.
 fn count(report: &Value, kind: &str) -> u64 {
     assert_eq!(report["failed"], 0, "{report}");
     report["times"][kind]["service"]["count"].as_u64().unwrap_or(0)
@@ -102,7 +102,7 @@ fn a_file_is_made_and_not_written_again_without_leave() {
     }
 }
 
-/// A path that is mistyped in a run that only reads makes nothing, wherever it leads.
+/// A mistyped path in a run that only reads creates nothing, whatever the target.
 #[test]
 fn a_run_that_only_reads_makes_nothing_unless_it_is_told_to() {
     let dir = Scratch::new("load-mistyped");
@@ -147,7 +147,7 @@ fn a_run_that_only_reads_changes_nothing_in_a_volume() {
     assert!(std::fs::read(&path).unwrap() == before, "it was changed");
 }
 
-/// The status is the cause, and not the end of the connection that it brings about.
+/// The reported cause is the status, not the resulting end of the connection.
 #[test]
 fn a_server_that_takes_no_writes_is_named_as_the_cause() {
     let dir = Scratch::new("load-read-only");
@@ -185,7 +185,7 @@ fn what_makes_no_sense_is_refused_with_the_next_step() {
     }
 }
 
-/// A trace of 300 I/Os, 1 ms apart, in the form of MSR Cambridge.
+/// Writes a trace of 300 I/Os, 1 ms apart, in the format of MSR Cambridge.
 fn trace(path: &Path) {
     let mut text = String::new();
     for number in 0_u64..300 {
@@ -322,7 +322,7 @@ fn servers_and_volumes_are_loaded_as_files_are() {
     assert_eq!(server.end(), Some(0));
 }
 
-/// A bit of everything that a workload file can say, on files that come and go.
+/// Every kind of statement of a workload file, on files that are created and removed.
 const MAIL: &str = "
 [run]
 name = \"small\"
@@ -374,8 +374,7 @@ fn a_file_combines_workloads_without_programming() {
     assert!(why.contains("bad.toml") && why.contains("`colour`"), "{why}");
 }
 
-/// Stands in front of a server, and lets the first connection through; the others never hear
-/// anything.
+/// Relays the first connection to a server; the others never get a reply.
 fn silent_behind_the_first(server: &str) -> u16 {
     let server = server.to_string();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -402,7 +401,7 @@ fn an_interrupt_while_a_server_is_waited_for_ends_it_at_once() {
     let mut child = Command::new(BINARY);
     child.args(["load", "--target", &target, "--rate", "10"]).stdin(Stdio::null());
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It says what it will do when it listens to signals.
+    // It prints a message once it handles signals.
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     said.read_line(&mut line).unwrap();

@@ -66,7 +66,7 @@ fn modes_below_a_directory_are_set_without_following_links() {
     symlink("../other", at("tree/directory")).unwrap();
     symlink("../other/file", at("tree/link")).unwrap();
     symlink("tree", at("top")).unwrap();
-    // A link that leads to the directory is followed; one in place of what was in it is not.
+    // A link to the directory is followed; one that replaced an entry of it is not.
     client.set_mode_beneath("/top", "sub/file", 0o600).unwrap();
     assert_eq!(mode("tree/sub/file"), 0o600);
     for below in ["link", "directory/file", "directory", "sub/../link"] {

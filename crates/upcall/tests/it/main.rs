@@ -1,4 +1,4 @@
-//! The binary as a person meets it: what it prints, how it ends, what it refuses.
+//! End-to-end tests of the binary: its output, its exit codes, its refusals.
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
 mod bombs;

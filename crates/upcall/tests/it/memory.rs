@@ -10,14 +10,14 @@ use std::process::Command;
 /// Memory for all connections, MiB.
 const MEMORY_MAX: u64 = 64;
 
-/// Memory of the process without clients, and beyond the limit for each connection, KiB.
+/// Memory of the process without clients, and of each connection beyond the limit, KiB.
 const BESIDES: u64 = 96 << 10;
 const EACH: u64 = 128;
 
 /// Attackers, each with a connection of its own.
 const ATTACKERS: u64 = 400;
 
-/// Memory of the process, KiB.
+/// Returns the resident memory of the process, KiB.
 fn resident(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -32,13 +32,13 @@ fn start(dir: &Scratch) -> Server {
     Server::start(dir.path(), &["--memory-max", &memory])
 }
 
-/// Asserts that a newcomer gets the file.
+/// Asserts that a new client gets the file.
 fn expect_served(server: &Server) {
     let answer = get(server.http(), "/small");
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well\n"), "{answer}");
 }
 
-/// Whether the server has kept within its memory and serves others.
+/// Asserts that the server has stayed within its memory limit and serves others.
 fn judge(server: &Server) {
     expect_served(server);
     assert_eq!(Client::connect(server.ninep()).read("small").unwrap(), b"well\n");
@@ -47,7 +47,7 @@ fn judge(server: &Server) {
     assert!(has <= most, "{has} KiB in memory, {most} allowed");
 }
 
-/// Sends all of it, or as much as the server takes before it ends the connection.
+/// Sends as much as the server accepts before it closes the connection.
 fn push(stream: &mut TcpStream, bytes: &[u8]) {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -69,7 +69,7 @@ fn unfinished_messages_of_many_clients_stay_within_the_memory() {
     version.extend((1u32 << 20).to_le_bytes());
     version.extend([8, 0]);
     version.extend(b"9P2000.L");
-    // A Twrite of the largest size, of which the last byte never comes.
+    // A Twrite of maximum size, whose last byte never arrives.
     let mut write = (1u32 << 20).to_le_bytes().to_vec();
     write.push(118);
     write.resize((1 << 20) - 1, 7);
@@ -121,7 +121,8 @@ fn idle_connections_give_way_to_newcomers() {
     assert_eq!(server.end(), Some(0));
 }
 
-/// Of a client that has most places, connections at rest give way; one that has a file open stays.
+/// Idle connections of the client with most of them are closed for others; one with an open file
+/// stays.
 #[test]
 fn a_client_with_most_places_does_not_keep_others_out() {
     let dir = Scratch::new("crowd");
@@ -136,7 +137,7 @@ fn a_client_with_most_places_does_not_keep_others_out() {
     assert_eq!(server.end(), Some(0));
 }
 
-/// The same, also if all of its connections have a file open.
+/// Also if all of its connections have a file open.
 #[test]
 fn a_client_with_open_files_on_most_connections_does_not_keep_others_out() {
     let dir = Scratch::new("openers");
@@ -146,7 +147,7 @@ fn a_client_with_open_files_on_most_connections_does_not_keep_others_out() {
     for client in &mut crowd {
         assert_eq!(client.read("/small").unwrap(), b"well\n");
     }
-    // Each listener may accept one more when there is one place left.
+    // Each listener may accept one more when only one connection is left.
     let newcomers = [(); 3].map(|()| Client::connect(server.ninep()).read("/small"));
     assert!(newcomers.iter().all(|it| it.as_deref() == Ok(b"well\n")));
     expect_served(&server);
@@ -154,7 +155,7 @@ fn a_client_with_open_files_on_most_connections_does_not_keep_others_out() {
     assert_eq!(server.end(), Some(0));
 }
 
-/// Each connection may always hold 64 nodes and open files. Many of them could hold all.
+/// Each connection may always hold 64 nodes and open files. Many connections could hold all.
 #[test]
 fn handles_of_many_connections_give_way_to_newcomers() {
     let dir = Scratch::new("handles");
@@ -170,7 +171,7 @@ fn handles_of_many_connections_give_way_to_newcomers() {
     let mut crowd: Vec<Client> = (0..60).map(|_| Client::connect(server.ninep())).collect();
     let opened: usize = crowd.iter_mut().map(|it| it.hold("/small", 40)).sum();
     assert!(opened > 400, "{opened} files were opened: they do not use up anything");
-    // Whoever has opened files a moment ago keeps them for a second.
+    // Recently opened files are protected for a second.
     let newcomer = || Client::try_connect(server.ninep())?.read("/small");
     let read = std::iter::repeat_with(newcomer).find_map(Result::ok);
     assert_eq!(read.unwrap(), b"well\n");

@@ -1,4 +1,4 @@
-//! The client commands that move, copy and change files of a server, in both dialects.
+//! Client commands that move, copy and change files of a server, in both dialects.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::remote::{DIALECTS, described, fails, large, run, serve, works};
@@ -6,7 +6,7 @@ use crate::server::Scratch;
 use serde_json::Value;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-/// The words of a command that speaks this dialect.
+/// Returns the arguments of a command in this dialect.
 fn at<'a>(dialect: &'a str, words: &[&'a str]) -> Vec<&'a str> {
     [&["--protocol", dialect][..], words].concat()
 }
@@ -19,7 +19,7 @@ fn files_are_moved_and_renamed() {
         let there = |path: &str| dir.path().join(path).symlink_metadata().is_ok();
         assert_eq!(mv(&["/sub/tool", "/sub/tool2"]), "");
         assert!(there("sub/tool2") && !there("sub/tool"));
-        // A file that has the name is replaced.
+        // An existing file of that name is replaced.
         mv(&["/sub/tool2", "/sub/large"]);
         assert_eq!(std::fs::read(dir.path().join("sub/large")).unwrap(), b"#!/bin/sh\n");
         let error =
@@ -44,7 +44,7 @@ fn files_are_moved_and_renamed() {
     }
 }
 
-/// Whatever goes wrong: 9P2000 replaces nothing, so the file of the new name has to be removed.
+/// 9P2000 never replaces, so an existing target has to be removed; no failure may lose a file.
 #[test]
 fn no_file_is_lost_by_a_move_that_fails() {
     for dialect in DIALECTS {
@@ -91,7 +91,7 @@ fn files_and_trees_are_copied_on_the_server() {
         assert!(described(&path("new")) == described(&path("sub")), "{dialect}");
         let mode = |name: &str| path(name).metadata().unwrap().permissions().mode();
         assert_eq!((mode("new"), mode("new/deep")), (mode("sub"), mode("sub/deep")));
-        // Into a directory that is there, as cp(1) does it.
+        // Into an existing directory, like cp(1).
         cp(&["-r", "sub", "/empty"]);
         assert!(described(&path("empty/sub")) == described(&path("sub")), "{dialect}");
         for (words, cause) in [
@@ -129,7 +129,7 @@ fn a_tree_is_not_copied_into_itself_by_a_link() {
 fn modes_are_changed() {
     for dialect in DIALECTS {
         let (dir, server) = serve("chmod");
-        // Files of the client's user: others' modes are not to be changed.
+        // Files of the client's user: others' modes cannot be changed.
         std::fs::remove_dir_all(dir.path().join("sub")).unwrap();
         works(server.ninep(), "mkdir", &at(dialect, &["-p", "/sub/deep"]));
         let here = Scratch::new("chmod-here");
@@ -214,7 +214,7 @@ fn trees_keep_their_times_and_are_not_transferred_again() {
         }
         assert_eq!(time(&dir.path().join("sent/tool")), copy);
         assert_eq!((fetch(), send()), ([Some(0), Some(303)], [Some(0), Some(303)]));
-        // Another size, another time, and one that is missing.
+        // Another size, another time, and a missing file.
         std::fs::write(got.join("deep/5"), "other").unwrap();
         touch(&got.join("tool"), "2002-02-03");
         std::fs::remove_file(dir.path().join("sent/large")).unwrap();

@@ -1,4 +1,4 @@
-//! As much of a 9P2000.L client as these tests need.
+//! A minimal 9P2000.L client for these tests.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::io::{Read, Write};
@@ -6,10 +6,10 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Something that the server refused: its number.
+/// Error number of a refusal.
 pub(crate) type Refused = u32;
 
-/// What bytes go through, both ways.
+/// Byte stream in both directions.
 trait Stream: Read + Write {}
 
 impl<T: Read + Write> Stream for T {}
@@ -25,12 +25,12 @@ impl Client {
         Client::attach(Box::new(TcpStream::connect(address).unwrap()), "test", "")
     }
 
-    /// As who this process is, to a part of the tree.
+    /// Connects as the user of this process, to a part of the tree.
     pub(crate) fn connect_unix(socket: &Path, aname: &str) -> Client {
         Client::attach(Box::new(UnixStream::connect(socket).unwrap()), "", aname)
     }
 
-    /// The same, or the reason why the server refuses it.
+    /// Connects, or returns the server's refusal.
     pub(crate) fn try_connect(address: &str) -> Result<Client, Refused> {
         Client::try_attach(Box::new(TcpStream::connect(address).unwrap()), "test", "")
     }
@@ -48,7 +48,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Opens a file so many times, or until the server refuses it; how often it was opened.
+    /// Opens a file `times` times, or until the server refuses; returns the number of opens.
     pub(crate) fn hold(&mut self, path: &str, times: usize) -> usize {
         let mut open = || self.call_open(path);
         (0..times).take_while(|_| open().is_ok()).count()
@@ -60,7 +60,7 @@ impl Client {
         Ok(fid)
     }
 
-    /// One message and its answer without the header.
+    /// Sends one message; returns the reply without the header.
     fn call(&mut self, kind: u8, parts: &[&[u8]]) -> Result<Vec<u8>, Refused> {
         let body = parts.concat();
         let size = (7 + body.len() as u32).to_le_bytes();
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// A new fid for a path.
+    /// Walks to a path; returns the new fid.
     pub(crate) fn walk(&mut self, path: &str) -> Result<[u8; 4], Refused> {
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
         let fid = self.next.to_le_bytes();
@@ -101,7 +101,7 @@ impl Client {
         self.call(76, &[&fid, &text(name.as_bytes()), &0x200u32.to_le_bytes()]).map(|_| ())
     }
 
-    /// Makes an empty file with this mode.
+    /// Creates an empty file with this mode.
     pub(crate) fn create(&mut self, name: &str, mode: u32) -> Result<(), Refused> {
         let fid = self.walk("")?;
         let (flags, mode, gid) = (2u32.to_le_bytes(), mode.to_le_bytes(), 0u32.to_le_bytes());
@@ -145,7 +145,7 @@ impl Client {
         self.call(118, &[&fid, &[0; 8], &count, data]).map(|_| ())
     }
 
-    /// The first bytes of a file.
+    /// Reads the first bytes of a file.
     pub(crate) fn read(&mut self, path: &str) -> Result<Vec<u8>, Refused> {
         let fid = self.call_open(path)?;
         let answer = self.call(116, &[&fid, &[0; 8], &4096u32.to_le_bytes()])?;

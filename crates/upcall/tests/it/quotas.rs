@@ -60,7 +60,7 @@ fn a_directory_is_limited_while_it_is_served_and_df_shows_it() {
     let all = json(&text);
     assert_eq!(all.as_array().unwrap().len(), 1);
     assert_eq!((&all[0]["size_used"], &all[0]["files_used"]), (&(3 << 20).into(), &3.into()));
-    // A limit that is not named stays.
+    // A limit that is not given stays.
     let (code, text, _) = quota(&socket, &["/d", "--files", "none", "--json"]);
     let one = json(&text);
     assert_eq!((code, &one[0]["size_max"]), (Some(0), &(4 << 20).into()));

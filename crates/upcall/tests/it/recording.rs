@@ -1,4 +1,4 @@
-//! What a server records of itself: every I/O that clients asked of files, and nothing else.
+//! Recordings of a server: every file I/O of clients, and nothing else.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::server::{BINARY, Scratch, Server, get, put, upcall};
@@ -14,13 +14,13 @@ use std::time::Duration;
 
 const PORTS: [&str; 4] = ["--9p", "127.0.0.1:0", "--http", "127.0.0.1:0"];
 
-/// An I/O of a recording: what it was, and whose.
+/// An I/O of a recording, with its client.
 struct Io {
     what: String,
     stream: u32,
 }
 
-/// All of a recording; its times are in order, and everything took some.
+/// Reads a recording; checks that its times are in order, and that each I/O took some time.
 fn read(path: &Path) -> Vec<Io> {
     let mut reader = Reader::open(path, None, load::trace::Options::default()).unwrap();
     assert_eq!(reader.format(), Format::Recording);
@@ -42,7 +42,7 @@ fn client(server: &Server) -> Client {
     Client::connect(&server.ninep().parse().unwrap(), &Options::default()).unwrap()
 }
 
-/// Part of a file over HTTP.
+/// Gets a range of a file over HTTP.
 fn get_range(address: &str, path: &str, range: &str) {
     let mut client = TcpStream::connect(address).unwrap();
     let head = format!(
@@ -55,7 +55,7 @@ fn get_range(address: &str, path: &str, range: &str) {
     assert!(answer.starts_with("HTTP/1.1 206 "), "{answer}");
 }
 
-/// What is done to each server.
+/// Performs the same I/O on each server.
 fn exercise(server: &Server) {
     assert!(put(server.http(), "/hello", b"hello\n").unwrap().starts_with("HTTP/1.1 20"));
     assert!(get(server.http(), "/hello").ends_with("\r\n\r\nhello\n"));
@@ -93,7 +93,7 @@ const EXERCISE: [&str; 12] = [
     "trim /dir/new 0+4596",
 ];
 
-/// Ends it as a service is ended.
+/// Terminates it as a service manager would.
 fn terminate(mut server: Server) {
     let pid = server.pid().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -105,7 +105,7 @@ fn own_user() -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_string()
 }
 
-/// Serves this and records it, plays, ends the server; what is in the recording.
+/// Serves and records this tree, performs the I/O, stops the server; returns the recording.
 fn recorded(what: &str, file: &Path, args: &[&str]) -> Vec<Io> {
     let user = own_user();
     let record = ["--record", file.to_str().unwrap(), "--http-write", "--as", &user];
@@ -160,7 +160,7 @@ fn what_is_asked_on_every_thread_is_recorded_with_whose_it_is() {
     assert!(all.len() == 60 && all.iter().all(|io| io.what == "read /hello 1+3"));
     let streams: BTreeSet<u32> = all.iter().map(|io| io.stream).collect();
     assert_eq!(streams.len(), 60);
-    // The threads' numbers stand above those of their connections.
+    // The threads' numbers are in the bits above those of their connections.
     assert!(streams.iter().map(|stream| stream >> 24).collect::<BTreeSet<_>>().len() > 1);
 }
 
@@ -189,8 +189,8 @@ fn a_full_disk_ends_the_recording_and_not_the_server() {
     let (dir, file) = (scratch.path().join("served"), scratch.path().join("recording"));
     std::fs::create_dir(&dir).unwrap();
     std::fs::write(dir.join("hello"), "hello\n").unwrap();
-    // A limit of its files' sizes is a disk that is full, for whoever takes no signal of it: in
-    // blocks of 512 bytes, four times what is written at once.
+    // A limit on the size of its files acts as a full disk, when the signal is ignored: in blocks
+    // of 512 bytes, four times the size of one write.
     let script = "trap '' XFSZ; ulimit -f 512; exec \"$0\" \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-c", script, BINARY, "serve", dir.to_str().unwrap()]).args(PORTS);

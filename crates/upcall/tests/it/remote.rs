@@ -1,4 +1,4 @@
-//! The client commands, against a server of ours in both dialects.
+//! Client commands against a server of ours, in both dialects.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
@@ -18,7 +18,7 @@ pub(crate) fn run(server: &str, command: &str, words: &[&str]) -> Output {
     Command::new(BINARY).arg(command).arg(server).args(words).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Runs it, and it works: what it says.
+/// Runs it successfully; returns the output.
 pub(crate) fn works(server: &str, command: &str, words: &[&str]) -> String {
     let output = run(server, command, words);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -26,7 +26,7 @@ pub(crate) fn works(server: &str, command: &str, words: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs it, and it fails as an error: what it complains of.
+/// Runs it with an error; returns the error output.
 pub(crate) fn fails(server: &str, command: &str, words: &[&str]) -> String {
     let output = run(server, command, words);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -38,7 +38,7 @@ pub(crate) fn large() -> Vec<u8> {
     (0..5 << 20).map(|number: u32| (number / 11) as u8).collect()
 }
 
-/// A tree whose directories everybody may write.
+/// Creates a tree whose directories are writable for everybody.
 fn plant(top: &Path) {
     for dir in ["", "sub", "sub/deep", "empty"] {
         let dir = top.join(dir);
@@ -55,7 +55,7 @@ fn plant(top: &Path) {
     }
 }
 
-/// Names and contents of everything below, in order.
+/// Returns names and contents of everything below, in order.
 pub(crate) fn described(top: &Path) -> Vec<(String, Vec<u8>)> {
     fn visit(dir: &Path, top: &Path, all: &mut Vec<(String, Vec<u8>)>) {
         for entry in std::fs::read_dir(dir).unwrap() {
@@ -101,7 +101,7 @@ fn a_tree_comes_and_goes_as_it_is() {
         let got_text = got.to_str().unwrap();
         let as_dialect = ["--protocol", dialect];
         let words = |more: &[&'static str]| [&as_dialect[..], more].concat();
-        // Not what the server shows of itself.
+        // Excludes the server's own files.
         let from: Vec<&str> = [&words(&["-r", "--json", "/sub"])[..], &[got_text]].concat();
         let text = works(server.ninep(), "get", &from);
         let summary: Value = serde_json::from_str(&text).unwrap();
@@ -116,7 +116,7 @@ fn a_tree_comes_and_goes_as_it_is() {
             _linux => assert_eq!(output.status.code(), Some(0), "{text}"),
         }
         assert!(described(&got) == described(&sent), "{dialect}");
-        // Once more, over what is there.
+        // Once more, over existing files.
         assert!(run(server.ninep(), "put", &to).status.success());
         assert!(run(server.ninep(), "get", &from).status.success());
         assert!(described(&got) == described(&sent), "{dialect}");
@@ -201,7 +201,7 @@ fn what_cannot_be_done_is_said_with_cause_and_next_step() {
         assert!(error.contains("no name of its own"), "{error}");
         let error = no("mkdir", &["/sub"]);
         assert!(error.contains("/sub: ") && error.contains("exists"), "{error}");
-        // What can be done is done.
+        // The remaining paths are processed.
         let output = run(server.ninep(), "cat", &["--protocol", dialect, "/nothing", "/notes"]);
         assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b"notes\n"[..]));
     }
@@ -213,7 +213,7 @@ fn what_cannot_be_done_is_said_with_cause_and_next_step() {
     }
 }
 
-/// A server that takes what is written and says nothing: it never answers.
+/// Starts a server that accepts writes and never replies.
 fn mute() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -232,7 +232,7 @@ fn a_server_that_says_nothing_is_given_up() {
     assert!(started.elapsed() < Duration::from_secs(10));
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn until(mut so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !so() {
@@ -251,7 +251,7 @@ fn what_is_interrupted_leaves_nothing_half_done() {
     for dialect in DIALECTS {
         let dir = Scratch::new("interrupted");
         let server = Server::start(dir.path(), &[]);
-        // Standard input that does not end: it is under way for as long as is needed.
+        // Standard input without an end: the command runs as long as needed.
         let mut put = Command::new(BINARY)
             .args(["put", "--protocol", dialect, server.ninep(), "-", "/half"])
             .stdin(Stdio::piped())
@@ -321,7 +321,7 @@ fn only_what_is_written_in_place_is_left_half_written() {
     }
 }
 
-/// A directory that takes no new files is no reason to write over what is in it.
+/// A directory without room for new files does not permit overwriting its files.
 #[test]
 fn what_cannot_be_replaced_is_not_written_over() {
     let dir = Scratch::new("no-room");

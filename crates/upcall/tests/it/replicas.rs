@@ -1,4 +1,4 @@
-//! Replicas as a person meets them: made, filled, put into larger files.
+//! End-to-end tests of replicas: created, filled, moved to larger files.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::server::{BINARY, Scratch, Server};
@@ -9,14 +9,14 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs a command; whether it was well, and all that it says.
+/// Runs a command; returns whether it succeeded, and all of its output.
 fn say(args: &[&str]) -> (bool, String) {
     let output = Command::new(BINARY).args(args).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8(said).unwrap())
 }
 
-/// The files of the replicas of a new service.
+/// Creates the files of the replicas of a new service.
 fn made(dir: &Scratch, kind: &str, members: &[&str], size: &str) -> Vec<String> {
     let place = dir.path().to_str().unwrap();
     let args = ["replica", "init", "it", "--type", kind, "--members", &members.join(",")];
@@ -30,7 +30,7 @@ fn serve(dir: &Scratch, file: &str) -> Server {
     Server::start(dir.path(), &["--replica", file])
 }
 
-/// Does an operation at a server.
+/// Performs an operation at a server.
 fn op(server: &Server, words: &[&str]) -> (bool, String) {
     say(&[&["op", "--at", server.ninep(), "it"], words].concat())
 }
@@ -70,14 +70,14 @@ fn a_full_replica_goes_on_in_a_larger_file() {
     assert_eq!(names, ["it.1.replica", "it.key"]);
 }
 
-/// Serves a replica where the others look for it, on a socket beside its file.
+/// Serves a replica at the address known to its peers, on a socket beside its file.
 fn serve_at(dir: &Scratch, file: &str, address: &str) -> Server {
     let ports = ["--9p", address, "--http", "127.0.0.1:0"];
     Server::with(&[&[dir.path().to_str().unwrap()], &ports[..], &["--replica", file]].concat())
 }
 
-/// Its server was ended, and an older copy was put in the place of its file: the others have more
-/// of its operations than it has itself.
+/// After a stop, the file is replaced by an older copy: the others have more of its operations than
+/// it has itself.
 #[test]
 fn an_older_copy_of_a_replica_is_found_out() {
     let dir = Scratch::new("outdated");
@@ -92,23 +92,23 @@ fn an_older_copy_of_a_replica_is_found_out() {
     let copy = format!("{place}/copy");
     std::fs::copy(&files[0], &copy).unwrap();
     let first = serve_at(&dir, &files[0], members[0]);
-    // What is final is at the other one, too.
+    // Stable operations are at the other one, too.
     assert_eq!(op(&first, &["add", "1", "--strict"]), (true, "2\n".to_string()));
     assert_eq!(first.end(), Some(0));
     std::fs::rename(&copy, &files[0]).unwrap();
     let first = serve_at(&dir, &files[0], members[0]);
-    // It looks well until it hears of the other one.
+    // It works until it hears from the other one.
     let said = (0..1000).map(|_| op(&first, &["read"])).find(|(well, _)| !well);
     let (_, said) = said.expect("it is found out");
     assert!(said.contains("not done: this replica is an older copy of itself"), "{said}");
     assert!(said.contains("find its newest file"), "{said}");
     let (_, status) = say(&["replica", "status", "--at", first.ninep(), "it"]);
     assert!(status.contains("\nfailed   an older copy of itself\n"), "{status}");
-    // The other one goes on.
+    // The other one continues.
     assert!(op(&second, &["read"]).1.starts_with("2\n"));
 }
 
-/// Nothing is said to the killed member: its connection tells.
+/// No message is sent to the killed member: the end of its connection reveals it.
 #[test]
 fn a_member_that_was_killed_is_not_taken_for_one_that_is_idle() {
     let dir = Scratch::new("killed-member");
@@ -136,7 +136,7 @@ fn signal(server: &Server, name: &str) {
     assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
 }
 
-/// Waits until the status of a replica says this; the time that it took.
+/// Waits until the status of a replica contains this text; returns the duration.
 fn wait_for(server: &Server, what: &str) -> Duration {
     let begun = Instant::now();
     let status = || say(&["replica", "status", "--at", server.ninep(), "it"]).1;
@@ -147,7 +147,7 @@ fn wait_for(server: &Server, what: &str) -> Duration {
     begun.elapsed()
 }
 
-/// Its process stops; its kernel, and so its connections, stay.
+/// Its process is stopped; its kernel, and so its connections, stay.
 #[test]
 fn a_member_that_hangs_is_silent_until_it_goes_on() {
     let dir = Scratch::new("hung-member");
@@ -165,7 +165,7 @@ fn a_member_that_hangs_is_silent_until_it_goes_on() {
     };
     metric(1);
     signal(&second, "-STOP");
-    // What waits for it meanwhile does not hide that it hangs.
+    // Messages queued for it meanwhile do not hide that it hangs.
     assert!(op(&first, &["add", "1"]).0);
     let took = wait_for(&first, "  silent: no reply for 6 s, lacks 1");
     assert!((3.0..20.0).contains(&took.as_secs_f64()), "{took:?}");
@@ -176,7 +176,7 @@ fn a_member_that_hangs_is_silent_until_it_goes_on() {
     assert_eq!(op(&first, &["read", "--strict"]), (true, "2\n".to_string()));
 }
 
-/// The others go on without it; when it goes on itself, it is told so, and does nothing more.
+/// The others continue without it; when it continues itself, it is notified, and does nothing more.
 #[test]
 fn a_member_that_is_silent_for_too_long_is_removed() {
     let dir = Scratch::new("removed-member");
@@ -237,7 +237,7 @@ fn a_service_that_removes_members_says_what_it_needs() {
     }
 }
 
-/// Asks a service for these lines, and waits for the answers.
+/// Sends these lines to a service, and waits for the replies.
 fn ask(client: &Client, lines: &str) -> Vec<String> {
     let flags = OpenOptions::new().read(true).write(true);
     let mut ops = client.open_with("/services/it/ops", flags).unwrap();
@@ -248,8 +248,8 @@ fn ask(client: &Client, lines: &str) -> Vec<String> {
     BufReader::new(ops).lines().take(count).map(|line| line.unwrap()).collect()
 }
 
-/// A client asks for formulas that reach the limit of what one may take, each many milliseconds of
-/// work; another one reads a file meanwhile.
+/// A client requests formulas at the limit of cost, each many milliseconds of work; another one
+/// reads a file meanwhile.
 #[test]
 fn a_replica_at_work_delays_no_file() {
     let dir = Scratch::new("at-work");
@@ -282,7 +282,8 @@ fn a_replica_at_work_delays_no_file() {
     assert_eq!(server.end(), Some(0));
 }
 
-/// Does operations of lines at a server: exit code, standard output, standard error.
+/// Performs operations, one a line, at a server: returns exit code, standard output, standard
+/// error.
 fn op_lines(server: &Server, options: &[&str], lines: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(BINARY);
     command.args(["op", "--at", server.ninep(), "it"]).args(options);
@@ -297,7 +298,7 @@ fn op_lines(server: &Server, options: &[&str], lines: &str) -> (Option<i32>, Str
 #[test]
 fn values_go_to_standard_output_and_status_to_standard_error() {
     let dir = Scratch::new("bare");
-    // Without its peer nothing becomes final.
+    // Without its peer nothing becomes stable.
     let file = &made(&dir, "map", &["127.0.0.1:1", "127.0.0.1:2"], "16M")[0];
     let server = serve(&dir, file);
     let lines = "put a b\nget a\nget nothing\n";

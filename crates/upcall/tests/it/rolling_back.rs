@@ -1,4 +1,4 @@
-//! Volumes that are rolled back to snapshots.
+//! Rollback of volumes to snapshots.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
@@ -8,11 +8,11 @@ use crate::volumes::{check, json, made, serve};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Time after which a server is taken for hung, and pause between two looks at it.
+/// Timeout of a server, and polling interval.
 const LONG: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Names of a volume's snapshots.
+/// Returns the names of a volume's snapshots.
 fn snapshots(path: &str) -> Vec<String> {
     let (code, text, errors) = volume(&["info", path, "--json"]);
     assert_eq!(code, Some(0), "{errors}");
@@ -20,7 +20,8 @@ fn snapshots(path: &str) -> Vec<String> {
     json(&text)["snapshots"].as_array().unwrap().iter().map(name).collect()
 }
 
-/// Bytes that a served volume uses; of what files may have a 16th is kept for deletions.
+/// Returns the bytes used in a served volume; a 16th of the space for files is reserved for
+/// deletions.
 fn used(server: &Server) -> u64 {
     let metrics = get(server.http(), "/.upcall/metrics");
     let value = |family: &str| -> u64 {
@@ -31,7 +32,7 @@ fn used(server: &Server) -> u64 {
     (size - size / 16).saturating_sub(value("upcall_volume_free_bytes{"))
 }
 
-/// A number that `info` tells.
+/// Returns a number from `info`.
 fn fact(path: &str, name: &str) -> u64 {
     let (code, text, errors) = volume(&["info", path, "--json"]);
     assert_eq!(code, Some(0), "{errors}");
@@ -78,7 +79,7 @@ fn a_volume_is_rolled_back_and_the_state_before_is_kept() {
     assert_eq!(server.end(), Some(0));
     check(&path);
 
-    // Back to what was there before, which is a snapshot as any.
+    // Back to the state before, which is a snapshot like any other.
     let (code, text, errors) = volume(&["rollback", &path, &before, "--json"]);
     assert_eq!(code, Some(0), "{errors}");
     let third = json(&text)["before"].as_str().unwrap().to_string();
@@ -128,7 +129,7 @@ fn a_rollback_without_room_leaves_no_snapshot() {
         }
     }
     assert_eq!(server.end(), Some(0));
-    // Each snapshot takes some of what is kept for deletions.
+    // Each snapshot takes some of the space reserved for deletions.
     let mut names = Vec::new();
     while fact(&path, "free_bytes") > 50 * 4096 {
         let name = format!("s{}", names.len());
@@ -173,7 +174,7 @@ fn a_volume_grows_and_is_rolled_back_while_a_dropped_snapshot_is_worked_off() {
     assert_eq!(code, Some(2));
     assert!(errors.contains("is too long for the name of a snapshot there"), "{errors}");
 
-    // What a snapshot had is freed in steps, most of it when the volume is served again.
+    // Space of a snapshot is freed in steps, most of it when the volume is served again.
     let all = 300 * 8000;
     assert_eq!(volume(&["snapshot", &path, "drop", "dropped-0"]).0, Some(0));
     assert!(fact(&path, "used_bytes") > all, "{}", fact(&path, "used_bytes"));
@@ -188,7 +189,8 @@ fn a_volume_grows_and_is_rolled_back_while_a_dropped_snapshot_is_worked_off() {
 
     let server = serve(&path, &[]);
     assert!(get(server.http(), "/stays").ends_with("\r\n\r\none\n"));
-    // What was freed counts from the next checkpoint on; a snapshot does not wait for its time.
+    // Freed space counts from the next checkpoint on; a snapshot does not wait for its regular
+    // time.
     let (begun, mut client) = (Instant::now(), Client::connect(server.ninep()));
     for number in 0.. {
         if used(&server) <= all / 4 {

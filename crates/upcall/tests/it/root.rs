@@ -1,4 +1,4 @@
-//! A server that root starts, as in a container: as whom clients act, and what they cannot do.
+//! A server started by root, as in a container: identity and limits of its clients.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::ninep::Client;
@@ -7,13 +7,14 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-/// The directory of a process that is root in a user name space of its own.
+/// Environment variable with the directory of a process that is root in a user namespace of its
+/// own.
 const INSIDE: &str = "UPCALL_TEST_ROOT";
 
 /// `EPERM`.
 const NOT_PERMITTED: u32 = 1;
 
-/// Runs this test as root: in a user name space, if that is not so already.
+/// Runs this test as root: in a user namespace, unless it is root already.
 fn as_root(this: &str, test: fn(&Path)) {
     if let Some(dir) = std::env::var_os(INSIDE) {
         return test(Path::new(&dir));
@@ -42,11 +43,11 @@ fn clients_of_a_directory_of_root_are_its_owner_without_privileges() {
         let mut client = Client::connect(server.ninep());
         client.create("made", 0o644).unwrap();
         client.set("made", Some(0o600), None).unwrap();
-        // Whoever starts such a file is root.
+        // Executing such a file would give root's rights.
         assert_eq!(client.create("set-id", 0o4755), Err(NOT_PERMITTED));
         assert_eq!(client.set("made", Some(0o4755), None), Err(NOT_PERMITTED));
         assert_eq!(client.set("made", Some(0o2755), None), Err(NOT_PERMITTED));
-        // Only privileges of root give files away.
+        // Changing the owner requires root's privileges.
         assert_eq!(client.set("made", None, Some(1)), Err(NOT_PERMITTED));
         assert_eq!(dir.join("made").metadata().unwrap().mode() & 0o7777, 0o600);
         assert_eq!(server.end(), Some(0));
@@ -126,13 +127,13 @@ fn a_directory_that_its_clients_may_not_read_is_not_served() {
     });
 }
 
-/// Only root can make files of others.
+/// Only root can create files of other users.
 #[test]
 fn clients_of_a_directory_of_a_user_are_that_user() {
     if !rustix::process::geteuid().is_root() {
         return base::skip("only root can make a directory of another user");
     }
-    // A number that no host knows: whose group has the same one.
+    // A number unknown to the host: its group has the same number.
     let (uid, gid) = (54_321, 54_321);
     let (dir, kept) = (Scratch::new("user"), Scratch::new("kept"));
     chown(dir.path(), Some(uid), Some(gid)).unwrap();

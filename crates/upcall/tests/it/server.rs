@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_upcall");
 
-/// A directory that everybody may use, gone at the end.
+/// A directory accessible to everybody, removed at the end.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -56,13 +56,13 @@ impl Server {
         Server::with(&[&[dir][..], &ports, args].concat())
     }
 
-    /// Serves what `args` say; reads the greeting to its last line.
+    /// Runs `upcall serve` with `args`; reads the greeting to its last line.
     pub(crate) fn with(args: &[&str]) -> Server {
         let mut command = Command::new(BINARY);
         Server::run(command.arg("serve").args(args))
     }
 
-    /// The same, of a command that says how.
+    /// Runs a command that starts a server.
     pub(crate) fn run(command: &mut Command) -> Server {
         command.stdout(Stdio::piped()).stdin(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -86,7 +86,7 @@ impl Server {
         &self.ninep
     }
 
-    /// Ends it as a power failure would, as far as the process goes.
+    /// Kills it, as a power failure would end the process.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -105,12 +105,12 @@ impl Server {
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     }
 
-    /// Waits for its end; its exit code.
+    /// Waits for its end; returns its exit code.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 
-    /// Asks it to end and waits; its exit code.
+    /// Interrupts it and waits; returns its exit code.
     pub(crate) fn end(mut self) -> Option<i32> {
         self.interrupt();
         self.wait()
@@ -124,7 +124,7 @@ impl Drop for Server {
     }
 }
 
-/// The whole answer to a `GET`, head and body.
+/// Returns the whole response to a `GET`, head and body.
 pub(crate) fn get(address: &str, path: &str) -> String {
     let mut client = TcpStream::connect(address).unwrap();
     let text = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -134,12 +134,12 @@ pub(crate) fn get(address: &str, path: &str) -> String {
     answer
 }
 
-/// Puts a file there over HTTP: the first line of the answer, if there was one.
+/// Puts a file over HTTP; returns the first line of the response, if there was one.
 pub(crate) fn put(address: &str, path: &str, body: &[u8]) -> Option<String> {
     change(address, "PUT", path, body)
 }
 
-/// Deletes a file over HTTP: the first line of the answer, if there was one.
+/// Deletes a file over HTTP; returns the first line of the response, if there was one.
 pub(crate) fn delete(address: &str, path: &str) -> Option<String> {
     change(address, "DELETE", path, b"")
 }
@@ -157,14 +157,14 @@ fn change(address: &str, method: &str, path: &str, body: &[u8]) -> Option<String
     answer.lines().next().map(str::to_string)
 }
 
-/// Runs `upcall volume`: exit code, what it says, what it complains of.
+/// Runs `upcall volume`; returns exit code, output and error output.
 pub(crate) fn volume(args: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(BINARY).arg("volume").args(args).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// Runs `upcall serve` with arguments that it should refuse: exit code and what it says.
+/// Runs `upcall serve` with arguments that it should refuse; returns exit code and error output.
 pub(crate) fn upcall(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(BINARY).arg("serve").args(args).output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())

@@ -1,4 +1,4 @@
-//! Name spaces, and servers of several threads.
+//! Namespaces, and servers of several threads.
 
 use super::ninep;
 use super::server::{BINARY, Scratch, Server, get, put};
@@ -15,7 +15,7 @@ fn body(server: &Server, path: &str) -> String {
     if status == "200" { body.to_string() } else { status.to_string() }
 }
 
-/// Runs a client command; its exit code and all that it says.
+/// Runs a client command; returns its exit code and all of its output.
 fn client(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(BINARY).args(args).output().expect("it runs");
     let said = [output.stdout, output.stderr].concat();
@@ -78,7 +78,7 @@ fn a_server_that_is_lost_takes_its_own_files_only_and_comes_back() {
     let scratch = Scratch::new("lost");
     let dir = scratch.path();
     files(dir, &[("far/file", "far"), ("near/file", "near")]);
-    // No connection begins at this address, so the port is there again when it is needed again.
+    // No connection originates from this address, so the port is free when it is needed again.
     let far = dir.join("far");
     let far = far.to_str().expect("UTF-8");
     let serve_far = |at: &str| Server::with(&[far, "--9p", at, "--http", "127.1.0.1:0"]);
@@ -111,7 +111,7 @@ fn connections_are_spread_over_threads_and_all_see_the_same() {
         let server = Server::start(scratch.path(), &args);
         let many: Vec<_> = (0..200).map(|_| body(&server, "/file")).collect();
         assert!(many.iter().all(|text| text == "text"));
-        // What is shown is of all threads.
+        // The metrics cover all threads.
         let metrics = body(&server, "/.upcall/metrics");
         assert!(metrics.contains("\nupcall_accepted_total 201\n"), "{metrics}");
         let queues = body(&server, "/.upcall/queues");
@@ -138,7 +138,7 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains(&format!("{line}\n")), "{said}");
     assert_eq!(body(&server, "/far/two"), "b");
-    // What goes is named as one likes.
+    // Any name of a mounted source can be unmounted.
     let (code, said) = names(&[&format!("unmount 9p://{}/ //far/", far.ninep()), &line]);
     assert_eq!(code, Some(0), "{said}");
     let (code, said) = names(&["unmount /far", "bind /nowhere /far"]);
@@ -153,7 +153,7 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
     let (code, said) = client(&put);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(body(&server, "/far/two"), "b");
-    // Over TCP nobody knows who asks.
+    // Over TCP the client is unauthenticated.
     let (code, said) = client(&["names", server.ninep(), &line]);
     assert!(code == Some(1) && said.contains("ermission denied"), "{said}");
     assert!(said.contains("over the server's unix socket"), "{said}");
@@ -169,7 +169,7 @@ fn each_user_is_told_to_the_server_behind() {
     let file = dir.join("b/private");
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("it is the owner's");
     let own = file.metadata().expect("it is there").uid();
-    // Who is not root can only act for themselves.
+    // A user other than root can act only for itself.
     let owner = if own == 0 { 1234 } else { own };
     if own == 0 {
         chown(&file, Some(owner), Some(owner)).expect("root may");
@@ -199,7 +199,8 @@ fn nobody_commands_a_server_through_another_one() {
     let behind = Server::with(&[&[behind.to_str().expect("UTF-8")][..], &ports].concat());
     let source = format!("9p+{socket}");
     let words = format!("mount / host:{0}/a\nmount /x {source}\n", dir.display());
-    // With a unix socket of its own a server of root's keeps its rights: a tempting deputy.
+    // With a Unix socket of its own a server of root keeps its privileges: a potential confused
+    // deputy.
     let own = format!("unix:{}", dir.join("a.socket").display());
     let server = serve(&scratch, &words, &["--9p", &own]);
     assert_eq!(body(&server, "/x/y/in"), "in");
@@ -207,14 +208,14 @@ fn nobody_commands_a_server_through_another_one() {
     std::fs::write(&file, "private").expect("it is written");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&file, mode).expect("it is the owner's");
-    // Who asks by way of the first server has no more rights at the second than at the first.
+    // A client of the first server has no more rights at the second than at the first.
     let direct = body(&behind, "/private");
     assert_eq!(body(&server, "/x/private"), direct);
     let line = format!("mount /y host:{}/secret", dir.display());
     let (code, said) = client(&["names", "--aname", "/x", server.ninep(), &line]);
     assert!(code == Some(1) && said.contains("ermission denied"), "{said}");
     assert_eq!(body(&behind, "/y/in"), "in");
-    // Nor does who is known and only passes by.
+    // Nor does an authenticated client that comes through the first.
     let write = ["put", "--in-place", &socket, "/dev/null", "/.upcall/names"];
     let (code, said) = client(&write);
     assert!(code == Some(1) && said.contains("denied"), "{said}");
@@ -245,7 +246,7 @@ fn what_is_shown_is_a_names_file() {
     ];
     let (code, said) = client(&[&["names", &socket][..], &lines].concat());
     assert_eq!(code, Some(0), "{said}");
-    // The third line is not seen any more.
+    // The third line is covered.
     let shown = [&lines[..2], &lines[3..]].concat().join("\n") + "\n";
     let expected = format!("# at the root: {}/a\n{shown}", dir.display());
     assert_eq!(said, expected);
@@ -268,7 +269,7 @@ fn commands_are_as_long_as_they_are() {
     let socket = format!("unix:{}", dir.join("socket").display());
     let server =
         serve(&scratch, &format!("mount / host:{}/a\n", dir.display()), &["--9p", &socket]);
-    // More than goes into one message, of which each but the last ends in the middle of a line.
+    // More than fits one message; each but the last ends in the middle of a line.
     let comment = format!("#{}", "x".repeat(1000));
     let mut lines = vec![comment.as_str(); 1100];
     lines.push("bind /y /x");
@@ -281,7 +282,7 @@ fn commands_are_as_long_as_they_are() {
     let (code, said) = names(&lines);
     assert!(code == Some(1) && said.contains("cannot carry out all lines: line 1103: "), "{said}");
     assert_eq!(body(&server, "/x/in"), "in");
-    // Half a line of who is gone is no line.
+    // A partial line of a disconnected client is discarded.
     let mut cut = ninep::Client::connect_unix(&dir.join("socket"), "/.upcall");
     cut.write("/names", b"bind /y /x\nunmount /x").expect("it may");
     wait_until("it is bound", || body(&server, "/x/two") == "two");
@@ -289,7 +290,7 @@ fn commands_are_as_long_as_they_are() {
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(body(&server, "/x/two"), "two");
     assert_eq!(names(&["unmount /x"]).0, Some(0));
-    // A line whose end does not come is carried out at the close.
+    // A line without an end is executed at the close.
     let file = dir.join("commands");
     std::fs::write(&file, "bind /y /x").expect("it is written");
     let file = file.to_str().expect("UTF-8");
@@ -329,7 +330,7 @@ fn a_server_that_hangs_holds_no_change_up_for_long() {
     let (code, said) = names(&["bind /far/sub /y"]);
     assert!(code == Some(1) && said.contains("line 1: timed out; the server at"), "{said}");
     assert!(start.elapsed() > Duration::from_secs(8), "{:?}", start.elapsed());
-    // Who is gone leaves nothing behind that others would have to wait for.
+    // A disconnected client leaves nothing behind that would block others.
     let lines = ["bind /far/sub /y"; 100];
     let begin = || {
         let args = [&["names", socket.as_str()], &lines[..]].concat();
@@ -370,10 +371,10 @@ fn the_end_of_a_server_waits_for_nothing_that_is_being_opened() {
     let socket = format!("unix:{}", dir.join("socket").display());
     let words = format!("mount / host:{}/a\n", dir.display());
     for form in ["uring", "threads"] {
-        // A machine may be slow once.
+        // A slow run may be caused by the machine.
         let took = (0..3).map(|_| {
             let server = serve(&scratch, &words, &["--9p", &socket, "--reactor", form]);
-            // It is tried for two seconds to open what another process has.
+            // Opening a volume used by another process is retried for two seconds.
             let line = format!("mount /x volume:{path}");
             let mut names = Command::new(BINARY);
             let names = names.args(["names", &socket, &line]).stderr(Stdio::null());
@@ -392,7 +393,7 @@ fn the_end_of_a_server_waits_for_nothing_that_is_being_opened() {
     }
 }
 
-/// Whether nobody has the volume.
+/// Returns whether no process uses the volume.
 fn is_free(volume: &Path) -> bool {
     let (code, said) = client(&["volume", "info", volume.to_str().expect("UTF-8")]);
     code == Some(0) && !said.contains("\nserved ")
@@ -479,7 +480,7 @@ fn what_is_unmounted_ends_when_nobody_is_in_it() {
     let volume = dir.join("v.volume");
     let path = volume.to_str().expect("UTF-8");
     assert_eq!(client(&["volume", "create", path, "--size", "64M"]).0, Some(0));
-    // With something that is read ahead, and looked at when the volume is opened.
+    // With data that is read ahead, and checked when the volume is opened.
     std::fs::write(dir.join("large"), vec![7; 24 << 20]).expect("it is written");
     let large = dir.join("large");
     let to = format!("{path}:/large");
@@ -498,7 +499,7 @@ fn what_is_unmounted_ends_when_nobody_is_in_it() {
     assert!(!is_free(&volume), "somebody is in it");
     drop(inside);
     wait_until("the volume is given back", || is_free(&volume));
-    // It can be mounted again, as often as anybody likes.
+    // It can be mounted again, any number of times.
     for _ in 0..20 {
         let (code, said) = names(&[&format!("mount /x volume:{path}"), "unmount /x"]);
         assert_eq!(code, Some(0), "{said}");
@@ -531,7 +532,7 @@ fn what_cannot_be_mounted_is_refused_with_the_reason() {
         (format!("volume:{shown}/pipe"), "operation not supported; name a file or a block device"),
         ("9p://127.0.0.1:99999".into(), "is no port"),
         ("9p://127.0.0.1:564/.upcall".into(), "not for those whom this one serves"),
-        // No resolver asks anybody for a label of this length.
+        // No resolver sends a query for a label of this length.
         (format!("9p://{}:5640", "n".repeat(64)), "no host of that name"),
     ];
     for (source, why) in wrong {

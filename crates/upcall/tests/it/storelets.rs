@@ -1,4 +1,4 @@
-//! Programs beside the data as a person meets them: `upcall run`, `POST`, the list of them.
+//! End-to-end tests of programs beside the data: `upcall run`, `POST`, and their list.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take on a machine that has much to do.
+/// Timeout on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A server of a directory, and programs.
@@ -40,11 +40,11 @@ impl Lab {
         Lab { served, programs, server }
     }
 
-    /// A file with the program.
+    /// Returns a file with the program.
     fn file(&self, guest: &Guest) -> PathBuf {
         let dir = self.programs.path().join(guest.hash());
         let path = dir.join(format!("{}.wasm", guest.name));
-        // Others may be reading it.
+        // Other tests may be reading it.
         if !dir.exists() {
             std::fs::create_dir(&dir).unwrap();
             std::fs::write(&path, guest.wasm()).unwrap();
@@ -52,7 +52,7 @@ impl Lab {
         path
     }
 
-    /// `upcall run ADDR WORDS`.
+    /// Returns `upcall run ADDR WORDS`.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
         command.arg("run").arg(self.server.ninep()).args(words).stdin(Stdio::null());
@@ -74,12 +74,12 @@ impl Lab {
         Begun(self.command(&words).spawn().unwrap())
     }
 
-    /// What the list says of each storelet.
+    /// Returns the lines of the list, one for each storelet.
     fn running(&self) -> Vec<String> {
         self.running_at(self.server.ninep())
     }
 
-    /// The same, for who asks there.
+    /// Returns the list as seen at this address.
     fn running_at(&self, address: &str) -> Vec<String> {
         let mut command = Command::new(BINARY);
         command.args(["cat", address, "/.upcall/storelets/running"]);
@@ -88,7 +88,7 @@ impl Lab {
         ran.out.lines().skip(1).map(str::to_owned).collect()
     }
 
-    /// Waits until so many are in this state.
+    /// Waits until this number of storelets are in this state.
     fn await_state(&self, state: &str, count: usize) -> Vec<String> {
         self.await_client_state(self.server.ninep(), state, count)
     }
@@ -127,7 +127,7 @@ impl Lab {
     }
 }
 
-/// How a command ended, and what it said.
+/// End and output of a command.
 #[derive(Debug)]
 struct Ran {
     code: Option<i32>,
@@ -138,7 +138,7 @@ struct Ran {
 impl From<Output> for Ran {
     fn from(output: Output) -> Ran {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        // A busy machine compiles for so long that a message says so.
+        // A message about a long compilation on a busy machine is ignored.
         let is_wait = |line: &&str| line.starts_with("upcall: the server compiles");
         let err = text(output.stderr);
         let err = err.split_inclusive('\n').filter(|line| !is_wait(line)).collect();
@@ -146,7 +146,7 @@ impl From<Output> for Ran {
     }
 }
 
-/// A command under way; it does not outlive its test.
+/// A running command, killed at the end of its test.
 struct Begun(Child);
 
 impl Begun {
@@ -197,7 +197,7 @@ fn input_streams_in_while_output_streams_out() {
         output.read_line(&mut said).unwrap();
         assert_eq!(said, line);
     }
-    // More than anybody holds at a time.
+    // More than any buffer holds at a time.
     let large: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7) as u8).collect();
     let sent = large.clone();
     let sender = std::thread::spawn(move || input.write_all(&sent).unwrap());
@@ -218,7 +218,7 @@ fn a_program_that_the_server_has_is_run_by_its_hash() {
     assert_eq!(lab.run(&[], &guests::EXIT).code, Some(7));
     let ran: Ran = lab.command(&[&name]).output().unwrap().into();
     assert_eq!(ran.code, Some(7), "{ran:?}");
-    // What is no hash is told before anything is sent.
+    // An invalid hash is reported before anything is sent.
     let ran: Ran = lab.command(&["sha256:abc"]).output().unwrap().into();
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.contains("64 hexadecimal digits"), "{ran:?}");
@@ -292,7 +292,7 @@ fn a_program_over_its_budget_is_ended_and_the_reason_told() {
         assert!(ran.err.contains(reason), "{options:?}: {}", ran.err);
         assert!(ran.out.len() <= 10 << 10, "{} bytes", ran.out.len());
     }
-    // Memory is full before it is over.
+    // The memory limit is reached before the program ends.
     assert_eq!(lab.run(&["--memory", "8M"], &guests::GROW).code, Some(1));
     assert_eq!(lab.run(&["--memory", "32M"], &guests::GROW).code, Some(0));
     let ran = lab.run(&["--memory", "8M"], &guests::LARGE);
@@ -342,10 +342,10 @@ fn fuel_is_counted_if_that_is_wanted_and_is_the_same_each_time() {
     for run in &all {
         assert_eq!((&run["end"], run["fuel"].as_u64()), (&"exit".into(), Some(fuel)), "{run}");
     }
-    // Who does not begin uses nothing.
+    // A program that does not begin uses nothing.
     let none = report(&["--fuel", "1000", "--memory", "64K"], &guests::TOUR);
     assert_eq!((&none["end"], &none["fuel"]), (&"killed".into(), &0.into()), "{none}");
-    // It is told where it was ended, too.
+    // The report shows the fuel at its end, too.
     let spun = report(&["--fuel", "123456"], &guests::SPIN);
     assert_eq!((&spun["end"], &spun["fuel"]), (&"killed".into(), &123_456.into()), "{spun}");
     let spun = report(&["--fuel", "99000000000", "--cpu", "50ms"], &guests::SPIN);
@@ -385,7 +385,7 @@ fn who_is_interrupted_leaves_nothing_on_the_server() {
         assert_eq!(ran.code, Some(130), "{ran:?}");
         assert!(ran.err.contains("interrupted; the program was ended"), "{ran:?}");
     }
-    // As one that is killed, or a client whose power fails.
+    // Like a killed client, or one whose power fails.
     let begun = lab.start(&["--cpu", "10m"], &guests::SPIN);
     lab.await_state("running", 1);
     drop(begun);
@@ -432,7 +432,7 @@ fn files_are_served_while_programs_never_end() {
         assert!(crate::server::get(lab.server.http(), "/x").ends_with("x\n"));
     }
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
-    // One more has its turn.
+    // One more gets its turn.
     assert_eq!(lab.run(&["--memory", "1M"], &guests::EXIT).code, Some(7));
     drop(begun);
     lab.await_none();

@@ -1,4 +1,4 @@
-//! Client commands with a server whose answers make no sense.
+//! Client commands with a server whose replies make no sense.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::server::{BINARY, Scratch};
@@ -6,8 +6,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-/// A 9P2000.L server of one file, whatever its name: takes all writes, and has this to read, once
-/// for each time that it is opened.
+/// Runs a 9P2000.L server of one file of any name: it accepts all writes, and returns `contents`
+/// once for each open.
 fn serve(mut stream: TcpStream, contents: &[u8]) {
     let (mut head, mut left) = ([0; 7], Vec::new());
     while stream.read_exact(&mut head).is_ok() {
@@ -15,7 +15,7 @@ fn serve(mut stream: TcpStream, contents: &[u8]) {
         let mut body = vec![0; length - head.len()];
         stream.read_exact(&mut body).unwrap();
         let reply = match head[4] {
-            // Tversion: what was proposed; Tattach; Twalk; Tlopen; Tread; Twrite; Tclunk.
+            // Tversion: the proposed one; Tattach; Twalk; Tlopen; Tread; Twrite; Tclunk.
             100 => body,
             104 => vec![0; 13],
             110 => {

@@ -1,4 +1,4 @@
-//! Volumes as a person meets them: made, served, killed, checked.
+//! End-to-end tests of volumes: created, served, killed, checked.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const PORTS: [&str; 4] = ["--9p", "127.0.0.1:0", "--http", "127.0.0.1:0"];
 
-/// Makes a volume of 64 MiB; its path.
+/// Creates a volume of 64 MiB; returns its path.
 pub(crate) fn made(dir: &Scratch, args: &[&str]) -> String {
     let path = dir.path().join("v.volume").to_str().unwrap().to_string();
     let (code, text, errors) =
@@ -38,7 +38,7 @@ pub(crate) fn check(path: &str) {
     assert!(text.ends_with("nothing is wrong\n"), "{text}");
 }
 
-/// Changes one bit in every place behind the journal where these bytes stand.
+/// Flips one bit in every occurrence of these bytes behind the journal.
 pub(crate) fn flip(path: &str, bytes: &[u8]) -> usize {
     let all = std::fs::read(path).unwrap();
     let file = std::fs::File::options().write(true).open(path).unwrap();
@@ -173,7 +173,7 @@ fn contents(name: &str) -> String {
     format!("{name}\n").repeat(name.len() * 37)
 }
 
-/// Puts files until the server is gone: those that were acknowledged.
+/// Puts files until the server is gone; returns the acknowledged ones.
 fn write(address: &str, round: usize, writer: usize) -> Vec<String> {
     let mut done = Vec::new();
     for number in 0.. {
@@ -279,7 +279,7 @@ fn a_check_names_the_file_whose_contents_are_damaged() {
     let from = dir.path().join("sub");
     let (code, _, errors) = volume(&["copy", from.to_str().unwrap(), &format!("{path}:/sub")]);
     assert_eq!(code, Some(0), "{errors}");
-    // The 513th number of eight bytes stands in the second block.
+    // The 513th number of eight bytes is in the second block.
     assert_eq!(flip(&path, b"0000600\n"), 1);
     let (code, text, _) = volume(&["check", &path]);
     assert_eq!(code, Some(1), "{text}");
@@ -311,8 +311,8 @@ fn a_check_names_what_a_damaged_page_takes_with_it() {
     let (code, _, errors) = volume(&["copy", from.to_str().unwrap(), &format!("{path}:/from")]);
     assert_eq!(code, Some(0), "{errors}");
     check(&path);
-    // Which page a name is in nobody knows. One of them has the name of /from too, so that what is
-    // lost with that one has no path any more.
+    // The page of a name is unknown. One of them also contains the name of /from, so that entries
+    // lost with it have no path any more.
     let mut named = 0;
     for number in (0..500).step_by(50) {
         let name = format!("a-file-with-a-name-{number}");

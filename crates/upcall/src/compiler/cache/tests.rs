@@ -1,11 +1,11 @@
-//! A directory that others meddle with.
+//! A directory with foreign changes.
 
 use super::*;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use storelet::{Engine, Pace};
 
-/// A directory of the test's own, gone at the end.
+/// A directory of the test's own, removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -73,7 +73,7 @@ fn what_is_kept_is_found_by_whoever_opens_the_directory_next() {
         assert!(forge.0.load(&found).is_ok());
     }
     assert_eq!((mode(&scratch.0), mode(&scratch.0.join(KEY))), (0o700, 0o600));
-    // For another engine it is not there.
+    // For another engine it does not exist.
     let other = scratch.open().expect("it opens").find(Hash([3; 32]), Hash([1; 32]));
     assert!(other.is_none());
 }
@@ -95,7 +95,7 @@ fn what_was_changed_or_given_another_name_is_not_there_and_is_replaced() {
     assert!(forge.find(&cache, 3).is_some());
     std::fs::copy(&path, forge.path(&cache, 4)).expect("it is ours");
     assert!(forge.find(&cache, 4).is_none());
-    // What a link leads to may be anybody's.
+    // The target of a link may belong to anyone.
     std::fs::rename(&path, scratch.0.join("elsewhere")).expect("it is ours");
     std::os::unix::fs::symlink("elsewhere", &path).expect("it is ours");
     assert!(forge.find(&cache, 3).is_none());

@@ -1,10 +1,10 @@
-//! A directory that others meddle with.
+//! A directory with foreign changes.
 
 use super::*;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 
-/// A directory of the test's own, gone at the end.
+/// A directory of the test's own, removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {

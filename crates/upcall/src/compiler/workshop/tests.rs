@@ -1,4 +1,4 @@
-//! Children that are none: shells that wait, or end in each way that a child can.
+//! Fake children: shells that wait, or end in each way that a child can.
 #![allow(clippy::disallowed_methods, reason = "a test of real processes waits in real time")]
 
 use super::*;
@@ -6,7 +6,7 @@ use crate::compiler::inside::Order;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the shells that stand for children do.
+/// Returns a queue whose children run this shell script.
 fn workshop(script: &str) -> Workshop {
     let engines = Engines::compilers().expect("engines");
     let recipe = Recipe {
@@ -18,7 +18,7 @@ fn workshop(script: &str) -> Workshop {
     Workshop::new(Arc::new(engines), None, recipe)
 }
 
-/// A small program; each number makes another one.
+/// Returns a small program; each number gives a different one.
 fn program(number: u8) -> Vec<u8> {
     let mut wasm = b"\0asm\x01\0\0\0".to_vec();
     wasm.extend(b"\x01\x04\x01\x60\0\0\x03\x02\x01\0\x05\x03\x01\0\x01");
@@ -33,7 +33,7 @@ fn compile(ticket: u64, wasm: &[u8]) -> ToCompiler {
     ask(ticket, Module::Sent(vec![piece]), Code::Plain)
 }
 
-/// The same, for a client of a user.
+/// Returns a request of a client of a user.
 fn compile_for(user: u32, client: u32, ticket: u64, wasm: &[u8]) -> ToCompiler {
     let module = Module::Sent(vec![Buf::from(wasm)]);
     let account = Account { user, client };
@@ -45,13 +45,13 @@ fn ask(ticket: u64, module: Module, code: Code) -> ToCompiler {
     ToCompiler::Compile { ticket, module, code, account }
 }
 
-/// Whose results there are, and what they are.
+/// Returns the tickets of results, and the rejections.
 fn done(workshop: &mut Workshop) -> Vec<(u64, Option<Refused>)> {
     let done = workshop.take_done();
     done.into_iter().map(|compiled| (compiled.ticket, compiled.result.err())).collect()
 }
 
-/// What comes of a module whose child does that.
+/// Returns the result of a module whose child runs this script.
 fn outcome(script: &str) -> Option<Refused> {
     let mut workshop = workshop(script);
     workshop.take(Instant::default(), compile(7, &program(0)));
@@ -89,7 +89,7 @@ fn each_end_of_a_child_has_its_reason() {
     }
 }
 
-/// A directory of a test's own, gone at the end.
+/// A directory of a test's own, removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -120,7 +120,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Whether these bytes are anywhere in the memory of a process.
+/// Returns whether these bytes are anywhere in the memory of a process.
 fn is_in_memory(pid: i32, part: &[u8]) -> bool {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it is ours");
     let memory = std::fs::File::open(format!("/proc/{pid}/mem")).expect("it is ours");
@@ -141,8 +141,8 @@ fn is_in_memory(pid: i32, part: &[u8]) -> bool {
     })
 }
 
-/// The key of the cache is in the server. The child that compiles has its order, which names a
-/// module and says which code is wanted, and the module.
+/// The key of the cache stays in the server. The compiling child has its request, which names a
+/// module and the kind of code, and the module.
 #[test]
 fn a_child_gets_the_order_and_the_module_and_no_key() {
     let scratch = Scratch::new("key");
@@ -164,7 +164,7 @@ fn a_child_gets_the_order_and_the_module_and_no_key() {
     assert!(scratch.read("input") == [order.bytes(), prepared].concat(), "it got more");
     assert_eq!(scratch.read("cmdline"), format!("/bin/sh\0-c\0{script}\0").as_bytes());
     assert_eq!((scratch.read("environ"), scratch.read("pwd")), (Vec::new(), b"/\n".to_vec()));
-    // Whoever started the tests may have left more descriptors open, but none of the cache.
+    // The test may have inherited more descriptors, but none of the cache.
     let descriptors = String::from_utf8(scratch.read("fd")).expect("text");
     assert!(descriptors.contains("upcall-compile") && !descriptors.contains("/cache"));
     let pid = workshop.lanes[QUICK].as_ref().map(|(_, child)| child.pid()).expect("it runs");
@@ -172,15 +172,15 @@ fn a_child_gets_the_order_and_the_module_and_no_key() {
     assert!(!is_in_memory(pid, &key), "the child has the key");
 }
 
-/// A child that a module has taken over leaves what it likes. That counts for this module only,
-/// whatever else it says, and is kept only if it is code.
+/// A child taken over by a module may output anything. The output counts for this module only, and
+/// is kept only if it is code.
 #[test]
 fn what_a_child_leaves_counts_for_its_own_module_only() {
     let scratch = Scratch::new("taken");
     let engine = storelet::Engine::compiler(Code::Plain.pace()).expect("an engine");
     let of_other = engine.precompile(Hash::of(&program(1)), &program(1)).expect("it compiles");
     std::fs::write(scratch.0.join("code"), of_other.code()).expect("it is ours");
-    // Sealed for the other one, with the key that children were given once.
+    // Sealed for the other module, with the key that children once had.
     let mut sealed = of_other;
     let sealed = sealed.seal(&storelet::Key::new([7; 32])).to_vec();
     std::fs::write(scratch.0.join("sealed"), sealed).expect("it is ours");
@@ -205,7 +205,7 @@ fn what_a_child_leaves_counts_for_its_own_module_only() {
     assert_eq!((found(&program(0)), found(&program(1))), (None, None));
     assert_eq!(result("code"), Ok(Hash::of(&program(0))));
     assert_eq!((found(&program(0)), found(&program(1))), (Some(Hash::of(&program(0))), None));
-    // On disk it cannot be made that of another one, nor changed.
+    // On disk it can neither be assigned to another module nor be changed.
     let dir = scratch.0.join("cache");
     let files = || std::fs::read_dir(&dir).expect("it is ours").filter_map(Result::ok);
     let name = Hash::of(&program(0)).to_string();
@@ -234,7 +234,7 @@ fn what_is_asked_twice_is_compiled_once() {
     workshop.take(Instant::default(), ask(6, other, Code::Plain));
     assert_eq!(done(&mut workshop), [(6, Some(Refused::Unknown))]);
     assert_eq!(workshop.waiting.len(), 1);
-    // Other code of it is something else.
+    // Code of another kind is a different artifact.
     let piece = Buf::from(&program(1)[..]);
     workshop.take(Instant::default(), ask(8, Module::Sent(vec![piece]), Code::Metered));
     assert_eq!(workshop.waiting.len(), 2);
@@ -280,7 +280,7 @@ fn a_child_has_a_minute() {
     assert!(why.contains("after 60 s"), "{why}");
 }
 
-/// A small program of which there are many.
+/// Returns one of many small programs.
 fn numbered(number: u64) -> Vec<u8> {
     let mut wasm = program(number as u8);
     wasm.extend([0, 4, 1, b'n', number as u8, (number >> 8) as u8]);
@@ -302,18 +302,18 @@ fn clients_have_their_turns_and_none_takes_all_places() {
         ended.extend(done(&mut workshop).into_iter().map(|(ticket, _)| ticket));
     }
     assert_eq!(ended[..4], [0, 20, 21, 1], "not all of who asked first");
-    // What could not be compiled is not tried again.
+    // A rejected module is not retried.
     workshop.take(Instant::default(), compile_for(5, 1, 30, &numbered(21)));
     assert!(matches!(done(&mut workshop)[..], [(30, Some(Refused::Malformed(_)))]));
     assert!(!workshop.is_busy() && workshop.waiting.is_empty());
 }
 
-/// A program of so many bytes, about.
+/// Returns a program of about this many bytes.
 fn long(number: u8, bytes: usize) -> Vec<u8> {
     let mut wasm = b"\0asm\x01\0\0\0".to_vec();
     wasm.extend(b"\x01\x04\x01\x60\0\0\x03\x02\x01\0\x05\x03\x01\0\x01");
     wasm.extend(b"\x07\x13\x02\x06_start\0\0\x06memory\x02\0");
-    // One segment of data, whose lengths take three bytes each.
+    // One data segment, whose lengths take three bytes each.
     let part = |count: usize, at: u32| (count >> (7 * at)) as u8 & 0x7f;
     let length = |count: usize| [part(count, 0) | 0x80, part(count, 1) | 0x80, part(count, 2)];
     wasm.extend(b"\x0a\x07\x01\x05\0");
@@ -328,7 +328,7 @@ fn long(number: u8, bytes: usize) -> Vec<u8> {
 #[test]
 fn the_shortest_is_next_and_the_longest_is_not_passed_for_ever() {
     let mut workshop = workshop("sleep 100");
-    // One that is there keeps the lane.
+    // A running one keeps the lane.
     workshop.take(Instant::default(), compile_for(1, 9, 0, &numbered(0)));
     workshop.look(Instant::default());
     let large = long(1, 60_000);
@@ -347,10 +347,10 @@ fn the_shortest_is_next_and_the_longest_is_not_passed_for_ever() {
     assert_eq!(order[..3], [2, 3, 4]);
 }
 
-/// Eight modules that take for ever, and one that is done at once.
+/// Eight modules that never finish, and one that finishes at once.
 #[test]
 fn slow_modules_do_not_delay_a_small_one() {
-    // The module stands behind the order; the slow ones have this byte in it.
+    // The module follows the request; the slow ones contain this byte.
     let script = "if tail -c +34 | grep -aq '?'; then while :; do :; done; fi; \
                   echo no module >&2; exit 3";
     let mut workshop = workshop(script);
@@ -380,11 +380,11 @@ fn slow_modules_do_not_delay_a_small_one() {
     assert!(matches!(ended, (100, Some(Refused::Malformed(_)))), "{ended:?}");
     assert!(workshop.lanes.iter().flatten().count() <= 2);
     assert_eq!(workshop.waiting.len() + workshop.lanes.iter().flatten().count(), 8);
-    // Those that wait are charged for the first ones already: at most one more was begun.
+    // The waiting ones are already charged for the first ones: at most one more was started.
     assert!(workshop.waiting.iter().filter(|job| job.is_slow).count() <= 1);
 }
 
-/// On a machine that has no processor time for it: sleeping takes none.
+/// Simulates a machine without CPU time for it: sleeping uses none.
 #[test]
 fn one_that_keeps_others_waiting_leaves_the_quick_lane() {
     let mut workshop = workshop("sleep 100");
@@ -400,7 +400,7 @@ fn one_that_keeps_others_waiting_leaves_the_quick_lane() {
     workshop.take(start + PATIENCE * 2, compile_for(9, 2, 1, &numbered(1)));
     workshop.take(start + PATIENCE * 2, compile_for(9, 3, 2, &numbered(2)));
     workshop.look(start + PATIENCE * 2);
-    // The other lane is free: nothing is lost.
+    // The other lane is free: no work is lost.
     assert_eq!(tickets(&workshop), [Some(1), Some(0)]);
     workshop.look(start + PATIENCE * 3);
     assert_eq!(tickets(&workshop), [Some(1), Some(0)]);
@@ -427,7 +427,7 @@ fn no_more_than_so_many_wait() {
     assert!(matches!(done(&mut workshop)[..], [(99, Some(Refused::TooLarge(_)))]));
 }
 
-/// Twenty connections of one user that send all they can leave room for a hundred others.
+/// Twenty connections of one user with maximum load leave room for a hundred others.
 #[test]
 fn some_clients_of_a_user_do_not_lock_out_the_others() {
     let mut workshop = workshop("sleep 100");

@@ -7,8 +7,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Opens a directory of numbered files. What is not there is made; what is made by the workload
-/// is not.
+/// Opens a directory of numbered files. Missing ones are created, except those that the workload
+/// creates.
 pub(super) fn directory(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared, String> {
     let failed = |error: io::Error| format!("{}: {error}", path.display());
     let fresh = !path.exists();
@@ -41,12 +41,12 @@ pub(super) fn directory(flags: &Flags, path: &Path, wants: &Wants) -> Result<Pre
     Ok(Prepared { target: Box::new(target), span, notes: Vec::new() })
 }
 
-/// Files that are filled one behind the other, from one stream of bytes.
+/// Files filled consecutively from one stream of bytes.
 struct Filling<'a, M> {
     target: &'a Directory,
     /// Numbers and sizes, bytes.
     missing: M,
-    /// The file that is being filled, and how much it lacks, bytes.
+    /// The file being filled, and its missing bytes.
     open: Option<(File, u32)>,
 }
 

@@ -9,7 +9,7 @@ use std::io::{self, IoSliceMut, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A target that has no end offers so many bytes.
+/// Size of a target without an end, bytes.
 const ENDLESS: u64 = 1 << 40;
 
 pub(super) fn file(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared, String> {
@@ -31,7 +31,7 @@ pub(super) fn file(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared
     if engine == Engine::Uring && files.iter().any(|file| !reads_without_waiting(file)) {
         notes.push("the kernel starts a thread for each I/O: this file system waits".to_string());
     }
-    // Through the page cache nobody waits for the device's queue.
+    // I/O through the page cache does not block on the device's queue.
     let aside_from = files.first().filter(|file| flags.direct || is_device(file));
     let aside_from = aside_from.and_then(queue_of);
     let name = flags.target()?.to_string();
@@ -43,15 +43,15 @@ pub(super) fn file(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared
     Ok(Prepared { target, span, notes })
 }
 
-/// Which engine is best. A ring is, unless the kernel would start a thread for each I/O: those are
-/// slower than threads that are there, and write to a file one after the other.
+/// Returns the best engine. That is a ring, unless the kernel would start a thread for each I/O:
+/// those are slower than existing threads, and serialise writes to a file.
 fn engine(flags: &Flags, files: &[File], wants: &Wants) -> Engine {
     let cached_writes = wants.changes && !flags.direct && !files.iter().any(is_device);
     let waits = || files.iter().any(|file| !reads_without_waiting(file));
     if cached_writes || waits() { Engine::Threads } else { Engine::Uring }
 }
 
-/// Whether it is no plain file.
+/// Returns whether it is not a plain file.
 fn is_device(file: &File) -> bool {
     file.metadata().is_ok_and(|there| !there.is_file())
 }
@@ -100,7 +100,7 @@ fn one_file(
     let device = there.file_type().is_block_device();
     let mut custom = OFlags::empty();
     custom.set(OFlags::DIRECT, flags.direct);
-    // The kernel refuses a device that is mounted, or that somebody else has for himself.
+    // The kernel refuses a device that is mounted or opened exclusively.
     custom.set(OFlags::EXCL, device && wants.changes);
     let mut options = OpenOptions::new();
     options.read(true).write(wants.changes).custom_flags(custom.bits().cast_signed());
@@ -122,7 +122,7 @@ fn explain(path: &Path, error: &io::Error) -> String {
     format!("{}: {error}{step}", path.display())
 }
 
-/// The numbers of two errors.
+/// Numbers of two errors.
 mod libc_errno {
     pub(super) const EBUSY: i32 = 16;
     pub(super) const EINVAL: i32 = 22;
@@ -141,8 +141,8 @@ fn size_of(file: &File, there: &Metadata) -> io::Result<u64> {
     file.seek(SeekFrom::End(0))
 }
 
-/// Makes a file of random bytes: what was never written is not read from the disk. It is there as
-/// a whole or not at all; what an interrupt leaves has another name.
+/// Creates a file of random bytes: unwritten blocks are not read from the disk. It is complete or
+/// does not exist; an interrupted one has another name.
 fn make_file(path: &Path, bytes: u64) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot make {}: {error}", path.display());
     let mut part = path.as_os_str().to_os_string();
@@ -150,20 +150,20 @@ fn make_file(path: &Path, bytes: u64) -> Result<(), String> {
     let mut file = File::create_new(&part).map_err(failed)?;
     let made = fill(path, bytes, |_, piece| file.write_all(piece));
     let made = made.and_then(|()| file.sync_all());
-    // Nothing that came there meanwhile is replaced.
+    // A file created there meanwhile is not replaced.
     let made = made.and_then(|()| {
         let flags = rustix::fs::RenameFlags::NOREPLACE;
         Ok(rustix::fs::renameat_with(CWD, &part, CWD, path, flags)?)
     });
     made.map_err(|error| {
-        // If it cannot be removed it stays; nobody takes it for the whole.
+        // If it cannot be removed it stays, under its temporary name.
         let _ = std::fs::remove_file(&part);
         failed(error)
     })
 }
 
-/// Whether the kernel can read this file without waiting; where it cannot, a ring hands each read
-/// to a thread, and that of a real-time worker would never run.
+/// Returns whether the kernel supports non-blocking reads of this file; otherwise a ring hands each
+/// read to a thread, and that of a real-time worker would never run.
 fn reads_without_waiting(file: &File) -> bool {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
     let mut byte = vec![0; 4096];
@@ -172,7 +172,7 @@ fn reads_without_waiting(file: &File) -> bool {
     !matches!(read, Err(Errno::OPNOTSUPP))
 }
 
-/// How many I/Os the device behind a file takes before it makes others wait, less a few.
+/// Returns the number of I/Os that the device of a file accepts before it blocks, less a few.
 fn queue_of(file: &File) -> Option<usize> {
     let there = file.metadata().ok()?;
     let device = if there.file_type().is_block_device() { there.rdev() } else { there.dev() };

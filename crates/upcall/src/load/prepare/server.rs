@@ -1,4 +1,4 @@
-//! Servers: what is asked of them before a run.
+//! Servers: requests before a run.
 
 use super::{Prepared, Wants, fill, random, refuse, require_create, several};
 use crate::load::flags::Flags;
@@ -8,7 +8,7 @@ use load::driver::{Http, NineP, Troubles, Url};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Looks for the files of a 9P server, and makes those that are missing.
+/// Looks up the files of a 9P server, and creates missing ones.
 pub(super) fn ninep(
     flags: &Flags,
     server: &Server,
@@ -49,7 +49,7 @@ pub(super) fn ninep(
     Ok(Prepared { target: Box::new(target), span, notes })
 }
 
-/// Each worker has connections of its own.
+/// Notes that each worker has connections of its own.
 fn note(flags: &Flags) -> Vec<String> {
     let few = flags.connections == Some(1) && flags.workers != 1;
     let text = "there are 2 connections: each of 2 workers has one; --workers 1 makes only one";
@@ -81,14 +81,14 @@ fn make(client: &Client, path: &str, bytes: u64) -> Result<(), String> {
         Ok(())
     });
     filled.map_err(|error| {
-        // A file that is too short would be taken for a whole one.
+        // A short file would be mistaken for a complete one.
         let left = client.remove(path).err().map_or(String::new(), |why| format!(" ({why})"));
         format!("cannot fill {path}: {error}{left}")
     })?;
     made.close().map_err(|error| explain(&error))
 }
 
-/// Looks for the objects of an HTTP server, and makes those that are missing.
+/// Looks up the objects of an HTTP server, and creates missing ones.
 pub(super) fn http(flags: &Flags, url: &Url, wants: &Wants) -> Result<Prepared, String> {
     let text = |error: io::Error| error.to_string();
     let mut span = u64::MAX;

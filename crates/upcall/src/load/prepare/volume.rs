@@ -7,14 +7,14 @@ use load::driver::Store;
 use std::io;
 use std::path::Path;
 
-/// Opens a volume, or makes one, and fills what will be read.
+/// Opens or creates a volume, and fills the data to be read.
 pub(super) fn volume(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared, String> {
     let failed = |error: embed::Error| format!("{error}; {}", error.next_step());
     let fresh = !path.exists();
     if fresh {
         let made = format!("it, with files of {}", size::show(flags.file_size));
         require_create(flags, wants, &path.display().to_string(), &made)?;
-        // The store needs room for what replaces what is there.
+        // The store needs room for replacements of existing data.
         let bytes = flags.file_size.checked_mul(2 * u64::from(wants.files.max(1)));
         let bytes = bytes.and_then(|bytes| bytes.checked_add(256 << 20));
         let bytes = bytes.ok_or("a volume cannot be so large; choose a smaller --file-size")?;
@@ -23,7 +23,7 @@ pub(super) fn volume(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepar
     } else if !flags.destroy && wants.changes {
         return Err(refuse(&path.display().to_string()));
     }
-    // The volume's threads leave signals to whoever makes the run.
+    // The volume's threads block signals, which are for the run.
     reactor::hold_signals();
     let only_reads = !fresh && !flags.destroy && !wants.changes;
     let store = match only_reads {

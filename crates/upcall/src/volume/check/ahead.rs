@@ -1,4 +1,4 @@
-//! Reads a volume ahead: what was written together is looked at together, in small pieces.
+//! Read-ahead of a volume: data written together is read together, in small pieces.
 
 use crate::volume::file::FileDisk;
 use base::Block;
@@ -6,21 +6,21 @@ use base::op::BLOCKS_MAX;
 use std::collections::VecDeque;
 use store::drive::Disk as _;
 
-/// How far behind the end of an earlier read one may begin to go on with it, blocks.
+/// Maximum gap after an earlier read that still counts as sequential, blocks.
 const GAP_MAX: u64 = 64;
 
-/// How many places are read on from.
+/// Maximum number of sequential streams.
 const PLACES_MAX: usize = 8;
 
-/// A disk that is read ahead.
+/// A disk with read-ahead.
 #[derive(Debug)]
 pub(super) struct Ahead<'a> {
     disk: &'a mut FileDisk,
     /// Blocks of the volume.
     blocks: u64,
-    /// What was read ahead: from where, and what; the newest last.
+    /// Windows read ahead: first block, and blocks; the newest last.
     windows: VecDeque<(u64, Vec<Block>)>,
-    /// Where the last reads ended.
+    /// Ends of the last reads.
     ends: VecDeque<u64>,
 }
 
@@ -29,14 +29,14 @@ impl<'a> Ahead<'a> {
         Ahead { disk, blocks, windows: VecDeque::new(), ends: VecDeque::new() }
     }
 
-    /// So many blocks from one on; `None` if they cannot be read.
+    /// Reads blocks; `None` if they cannot be read.
     pub(super) fn read(&mut self, at: u64, count: u32) -> Option<Vec<Block>> {
         if let Some(blocks) = self.known(at, count as usize) {
             return Some(blocks);
         }
         let goes_on = self.ends.iter().any(|end| at.wrapping_sub(*end) < GAP_MAX);
         let ahead = self.blocks.saturating_sub(at).min(BLOCKS_MAX as u64) as u32;
-        // What cannot be read as a part of more is read by itself.
+        // Blocks that cannot be read as part of a window are read individually.
         let window = (goes_on && ahead > count).then(|| self.disk.read(at, ahead).ok()).flatten();
         let Some(window) = window else {
             keep(&mut self.ends, at + u64::from(count));
@@ -55,7 +55,7 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// Keeps the newest few.
+/// Adds an element, dropping the oldest.
 fn keep<T>(few: &mut VecDeque<T>, new: T) {
     if few.len() == PLACES_MAX {
         few.pop_front();

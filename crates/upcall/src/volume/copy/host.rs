@@ -1,4 +1,4 @@
-//! A directory of the host, as one side of a copy. Nothing follows a symbolic link.
+//! A directory of the host, as one side of a copy. Symbolic links are never followed.
 
 use super::side::{Attrs, Outcome, Part, Side, Trouble, keeps};
 use base::{Buf, Error, Kind, Name, Stat, Time};
@@ -9,22 +9,22 @@ use std::io::IoSlice;
 use std::path::Path;
 use std::rc::Rc;
 
-/// How much is read at once, bytes.
+/// Bytes of one read.
 const READ_MAX: u64 = 1 << 20;
 
-/// Most pieces that one call writes.
+/// Maximum number of pieces of one write.
 const PIECES_MAX: usize = 512;
 
-/// The host's files.
+/// Files of the host.
 #[derive(Debug)]
 pub(crate) struct Host {
-    /// Owners are kept, and what only root may have.
+    /// Whether owners are kept, and attributes reserved for root.
     root: bool,
-    /// Of the file system that is written to: what is made durable.
+    /// A file of the target's file system, for making it durable.
     written: Option<Rc<OwnedFd>>,
 }
 
-/// A file: where it is, and if it is a directory, that itself.
+/// A file: its directory and name, and for a directory its own descriptor.
 #[derive(Debug)]
 pub(crate) struct Node {
     dir: Rc<OwnedFd>,
@@ -37,7 +37,7 @@ impl Node {
         self.fd.as_ref().ok_or_else(|| Trouble::of(Error::NotDirectory))
     }
 
-    /// A path by which calls that know no directories find it, without following it.
+    /// Returns a path for calls without a directory descriptor; it must not be followed.
     fn path(&self) -> Vec<u8> {
         use rustix::fd::AsRawFd as _;
         let mut path = format!("/proc/self/fd/{}/", self.dir.as_raw_fd()).into_bytes();
@@ -63,8 +63,8 @@ impl Host {
         Host { root, written: None }
     }
 
-    /// A file or directory by its path, of which everything but the last name is followed; of
-    /// `.` and the like that too.
+    /// Returns a file or directory by its path, following all components except the last name; the
+    /// last one too for `.` and the like.
     pub(crate) fn node(path: &Path) -> Result<(Node, Stat), Errno> {
         use std::os::unix::ffi::OsStrExt as _;
         let last = path.file_name().and_then(|name| Name::new(name.as_bytes()).ok());
@@ -78,7 +78,7 @@ impl Host {
         look(&dir, &name)
     }
 
-    /// The directory in which a file of this path is or would be, and its name there.
+    /// Returns the directory of a path, existing or not, and the name in it.
     pub(crate) fn place(path: &Path) -> Result<(Node, Name), Errno> {
         use std::os::unix::ffi::OsStrExt as _;
         let name = path.file_name().ok_or(Errno::ISDIR)?;
@@ -109,7 +109,7 @@ impl Host {
     }
 }
 
-/// Calls something that fills a buffer, with a buffer that is large enough.
+/// Calls a function that fills a buffer, with a buffer of sufficient size.
 fn sized(
     size: impl Fn() -> Result<usize, Errno>,
     call: impl Fn(&mut Vec<u8>) -> Result<usize, Errno>,

@@ -5,10 +5,10 @@ use crate::volume::direct::Direct;
 use base::{Access, Buf, Error, Kind, Name, SetStat, SetTime, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
 
-/// How much is read at once, bytes.
+/// Bytes of one read.
 const READ_MAX: u32 = 1 << 20;
 
-/// Most bytes of names that are listed at once.
+/// Maximum number of bytes of names listed at once.
 const LIST_MAX: u32 = 1 << 18;
 
 const WRITE: Access =
@@ -18,7 +18,7 @@ const WRITE: Access =
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) direct: Direct,
-    /// Owners are kept, and what only root may have.
+    /// Whether owners are kept, and attributes reserved for root.
     root: bool,
 }
 
@@ -67,7 +67,7 @@ impl Inside {
         Ok(())
     }
 
-    /// The node of a file that was just made.
+    /// Returns the node of a new file.
     fn made(&mut self, dir: NodeId, name: &Name) -> Outcome<NodeId> {
         self.direct.find(dir, name).map(|(node, _)| node).map_err(Trouble::of)
     }
@@ -135,7 +135,7 @@ impl Side for Inside {
         if from >= stat.size {
             return Ok(None);
         }
-        // With fewer blocks than bytes, there are holes. They may be of any length.
+        // Fewer blocks than bytes indicate holes, of any length.
         let sparse = stat.blocks.saturating_mul(512) < stat.size;
         let from = match sparse {
             true => match self.ask(Ask::NextData { open: *open, from })? {
@@ -162,7 +162,7 @@ impl Side for Inside {
         let skipped = bytes.iter().take_while(|piece| zeros(piece)).count();
         let at = from + bytes.drain(..skipped).map(|piece| piece.len() as u64).sum::<u64>();
         match bytes.iter().position(zeros) {
-            // The part ends where a hole begins; that is read once more.
+            // The part ends where a hole begins; it is read once more.
             Some(data) => {
                 bytes.truncate(data);
                 let next = at + bytes.iter().map(|piece| piece.len() as u64).sum::<u64>();

@@ -9,13 +9,13 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// Most errors that are told one by one.
+/// Maximum number of errors listed one by one.
 const ERRORS_SHOWN: usize = 100;
 
-/// The exit code of who was interrupted, as shells have it.
+/// Exit code after an interrupt, by the convention of shells.
 const INTERRUPTED: u8 = 130;
 
-/// What is copied.
+/// Source of a copy.
 pub(crate) struct From<N> {
     pub(crate) node: N,
     pub(crate) stat: Stat,
@@ -23,51 +23,51 @@ pub(crate) struct From<N> {
     pub(crate) name: Option<Name>,
 }
 
-/// Where it goes.
+/// Target of a copy.
 pub(crate) struct To<N> {
     pub(crate) dir: N,
-    /// Its name there; `None`: a directory's contents go into that directory.
+    /// Name in the directory; `None`: a directory's contents are copied into that directory.
     pub(crate) name: Option<Name>,
 }
 
-/// What was done.
+/// Results.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
     files: u64,
     directories: u64,
     /// Symbolic links and special files.
     others: u64,
-    /// Further names of files.
+    /// Additional hard links.
     links: u64,
     bytes: u64,
-    /// Were there already.
+    /// Files that existed already.
     skipped: u64,
     seconds: f64,
     interrupted: bool,
     errors: Vec<Failed>,
 }
 
-/// What was not copied.
+/// A failed file.
 #[derive(Debug, Serialize)]
 struct Failed {
     path: String,
     cause: String,
 }
 
-/// Why a copy ends early.
+/// Reason for an early end.
 enum Stop {
     Interrupted,
     Over(String),
 }
 
-/// How much there is in all.
+/// Total amounts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     files: u64,
     bytes: u64,
 }
 
-/// A copy under way.
+/// A running copy.
 pub(crate) struct Work<'a, S: Side, D: Side> {
     src: &'a mut S,
     dst: &'a mut D,
@@ -76,12 +76,12 @@ pub(crate) struct Work<'a, S: Side, D: Side> {
     signals: Signals,
     progress: Progress,
     totals: Totals,
-    /// Bytes that were copied or skipped.
+    /// Files and bytes copied or skipped.
     passed: Totals,
     report: Report,
-    /// Where the first name of a file with several has been copied to.
+    /// Target path of the first name of each file with several.
     links: BTreeMap<(u64, u64), Vec<Name>>,
-    /// Where we are, from the top on.
+    /// Present path, from the top on.
     path: Vec<Name>,
 }
 
@@ -106,10 +106,10 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         })
     }
 
-    /// Copies, and makes it durable. A second signal ends the process at once.
+    /// Copies, and makes the copy durable. A second signal ends the process at once.
     ///
     /// # Errors
-    /// If nothing could be copied at all, or not be made durable.
+    /// If nothing could be copied, or the copy could not be made durable.
     pub(crate) fn copy(mut self, from: From<S::Node>, to: To<D::Node>) -> Result<Report, String> {
         let done = match self.progress.is_shown() && from.stat.kind == Kind::Directory {
             true => self.measure(&from.node),
@@ -152,7 +152,7 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         };
         let found = self.dst.find(&to.dir, name).map_err(over)?;
         match found {
-            // Into the directory, under its own name, as `cp` does it.
+            // Into the directory, under its own name, like `cp`.
             Some((dir, there)) if there.kind == Kind::Directory => {
                 let done = self.entry((&node, &stat), (&dir, &dir), &own, false);
                 self.dst.release(dir);
@@ -182,7 +182,7 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         done
     }
 
-    /// Finds or makes a directory; whether it is new.
+    /// Looks up or creates a directory; returns whether it is new.
     fn directory(&mut self, above: &D::Node, name: &Name, fresh: bool) -> Outcome<(D::Node, bool)> {
         let found = if fresh { None } else { self.dst.find(above, name)? };
         match found {
@@ -198,7 +198,7 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         }
     }
 
-    /// Copies what is in a directory. `top` is where the copy begins.
+    /// Copies the contents of a directory. `top` is the root of the copy.
     fn contents(
         &mut self,
         from: &S::Node,
@@ -266,14 +266,14 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         done
     }
 
-    /// Gives a directory its attributes, now that nothing more is made in it.
+    /// Sets the attributes of a directory, after its contents.
     fn dress(&mut self, node: &S::Node, stat: &Stat, dir: &D::Node) -> Result<(), Stop> {
         let attrs = self.src.attrs(node, stat);
         let done = attrs.and_then(|attrs| self.dst.dress(dir, stat, &attrs));
         done.or_else(|trouble| self.note(trouble))
     }
 
-    /// Copies what is no directory, unless it is there.
+    /// Copies anything except a directory, unless it exists.
     fn entry(
         &mut self,
         (node, stat): (&S::Node, &Stat),
@@ -306,7 +306,7 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         }
     }
 
-    /// The same, with what is there; `false`: interrupted.
+    /// Replaces an existing target; returns false after an interrupt.
     fn replace(
         &mut self,
         (node, stat): (&S::Node, &Stat),
@@ -341,7 +341,7 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         made
     }
 
-    /// Whether what is there is the copy already.
+    /// Returns whether the existing file is the copy already.
     fn is_same(
         &mut self,
         node: &S::Node,
@@ -361,7 +361,7 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         })
     }
 
-    /// Gives the copy of a file's first name one more.
+    /// Adds a hard link to the copy of a file's first name.
     fn link(
         &mut self,
         top: &D::Node,
@@ -385,7 +385,7 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         done.map(|()| true)
     }
 
-    /// Finds a file from the top of the copy on.
+    /// Looks up a file from the top of the copy on.
     fn walk(&mut self, top: &D::Node, path: &[Name]) -> Outcome<(D::Node, Stat)> {
         let mut here: Option<(D::Node, Stat)> = None;
         for name in path {
@@ -399,7 +399,7 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         here.ok_or_else(|| Trouble::File("its first name is gone meanwhile".to_string()))
     }
 
-    /// Makes the copy, which is not there; `false`: interrupted.
+    /// Creates the copy, which does not exist; returns false after an interrupt.
     fn make(&mut self, node: &S::Node, stat: &Stat, to: &D::Node, name: &Name) -> Outcome<bool> {
         let attrs = self.src.attrs(node, stat)?;
         let made = match stat.kind {
@@ -433,7 +433,7 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         dressed.map(|()| true)
     }
 
-    /// Copies the contents; `false`: interrupted.
+    /// Copies the contents; returns false after an interrupt.
     fn fill(
         &mut self,
         node: &S::Node,
@@ -455,8 +455,8 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         Ok(true)
     }
 
-    /// Copies all parts: where the last one ends, and how far the original was read. `None`:
-    /// interrupted.
+    /// Copies all parts; returns the end of the last one, and the length of the original as read.
+    /// `None` after an interrupt.
     fn parts(
         &mut self,
         from: &mut S::Open,
@@ -483,9 +483,9 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         Ok(Some((end, at)))
     }
 
-    /// Counts everything first, so that it can be said what is left.
+    /// Counts everything first, to estimate the remaining time.
     fn measure(&mut self, dir: &S::Node) -> Result<(), Stop> {
-        // What cannot be listed will be said when it is copied.
+        // Directories that cannot be listed are reported when they are copied.
         for name in self.src.list(dir).unwrap_or_default() {
             if self.signals.take() > 0 {
                 return Err(Stop::Interrupted);
@@ -511,7 +511,7 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         let (passed, totals, copied) = (self.passed, self.totals, self.report.bytes);
         self.progress.show(|elapsed| {
             let rate = progress::rate(copied, elapsed);
-            // Small files take their time too: as if each had 16 KiB more.
+            // The overhead of a small file counts as 16 KiB more.
             let weight = |Totals { files, bytes }: Totals| bytes + files * (16 << 10);
             let left = progress::left(weight(passed), weight(totals), elapsed);
             format!(
@@ -529,7 +529,7 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         if path.is_empty() { "/".to_string() } else { path }
     }
 
-    /// Notes what was not copied, and goes on if that makes sense.
+    /// Records an error, and continues unless it is fatal.
     fn note(&mut self, trouble: Trouble) -> Result<(), Stop> {
         match trouble {
             Trouble::File(cause) => {
@@ -541,14 +541,14 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
     }
 }
 
-/// Where a copy cannot begin it is over.
+/// Converts an error at the beginning of a copy, where any is fatal.
 fn over(trouble: Trouble) -> Stop {
     let (Trouble::File(cause) | Trouble::Over(cause)) = trouble;
     Stop::Over(cause)
 }
 
 impl Report {
-    /// Says what was done; the exit code.
+    /// Prints the results; returns the exit code.
     pub(crate) fn say(&self, json: bool) -> ExitCode {
         match json {
             true => println!("{}", crate::volume::json(self)),

@@ -19,7 +19,7 @@ const CONFIG: Config = Config {
 /// Last block of the larger volume.
 const LAST: u64 = 12_999;
 
-/// A disk that fails to read on request, all but [`LAST`].
+/// A disk whose reads can be made to fail, except of [`LAST`].
 struct Flaky {
     memory: Memory,
     fails: bool,
@@ -71,7 +71,7 @@ fn commit(store: &mut Store, disk: &mut impl Disk, change: impl Fn(u32) -> Chang
     }
 }
 
-/// A volume with a dropped snapshot whose dead list is long and not worked off.
+/// Returns a volume with a dropped snapshot whose long dead list is unprocessed.
 fn with_a_dropped_snapshot() -> (Flaky, Store) {
     let mut memory = Memory::new(512, 14_000);
     drive::create(&mut memory, &GEOMETRY, 1, Time::default()).unwrap();

@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 
-/// A program: what it is called, and what it does.
+/// A program: its name, and its body.
 pub(super) struct Guest {
     pub(super) name: &'static str,
     body: Cow<'static, str>,
@@ -14,12 +14,12 @@ impl Guest {
         Guest { name, body: Cow::Borrowed(body) }
     }
 
-    /// The module.
+    /// Returns the module.
     pub(super) fn wasm(&self) -> Vec<u8> {
         wat::parse_str(format!("(module {PRELUDE} {})", self.body)).unwrap()
     }
 
-    /// What a server calls it.
+    /// Returns the server's name of it.
     pub(super) fn hash(&self) -> String {
         let digest = Sha256::digest(self.wasm());
         let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -27,12 +27,12 @@ impl Guest {
     }
 }
 
-/// Errors, as WASI has them.
+/// Errors of WASI.
 pub(super) const NOENT: i32 = 44;
 pub(super) const ROFS: i32 = 69;
 pub(super) const NOTCAPABLE: i32 = 76;
 
-/// What all of them have; `say` writes bytes somewhere, to a file descriptor.
+/// Common prelude; `say` writes bytes to a file descriptor.
 const PRELUDE: &str = r#"
     (import "wasi_snapshot_preview1" "fd_write"
         (func $fd_write (param i32 i32 i32 i32) (result i32)))
@@ -62,7 +62,7 @@ const PRELUDE: &str = r#"
         (drop (call $fd_write (local.get $to) (i32.const 0) (i32.const 1) (i32.const 8))))
 "#;
 
-/// Says its arguments, and complains of its environment.
+/// Prints its arguments, and its environment to standard error.
 pub(super) const ARGS: Guest = Guest::new(
     "args",
     r#"(memory (export "memory") 1)
@@ -75,7 +75,7 @@ pub(super) const ARGS: Guest = Guest::new(
         (call $say (i32.const 2) (i32.const 2048) (i32.load (i32.const 20))))"#,
 );
 
-/// Says what it is told.
+/// Echoes its input.
 pub(super) const CAT: Guest = Guest::new(
     "cat",
     r#"(memory (export "memory") 1)
@@ -101,7 +101,7 @@ pub(super) const SPIN: Guest = Guest::new(
     r#"(memory (export "memory") 1) (func (export "_start") (loop $on (br $on)))"#,
 );
 
-/// Gives way all the time.
+/// Yields all the time.
 pub(super) const YIELD: Guest = Guest::new(
     "yield",
     r#"(memory (export "memory") 1)
@@ -111,8 +111,8 @@ pub(super) const YIELD: Guest = Guest::new(
 pub(super) const TRAP: Guest =
     Guest::new("trap", r#"(memory (export "memory") 1) (func (export "_start") (unreachable))"#);
 
-/// Says all files of its tree, and looks at each directory after it was listed; its entries fit in
-/// 64 KiB.
+/// Prints all files of its tree, and stats each directory after listing it; its entries fit in 64
+/// KiB.
 pub(super) const TOUR: Guest = Guest::new(
     "tour",
     r#"(memory (export "memory") 64) (data (i32.const 24) ".")
@@ -177,7 +177,7 @@ pub(super) const SLEEP: Guest = Guest::new(
             (i32.const 0) (i32.const 100) (i32.const 1) (i32.const 200))))"#,
 );
 
-/// Says something without end.
+/// Prints without end.
 pub(super) const FLOOD: Guest = Guest::new(
     "flood",
     r#"(memory (export "memory") 1)
@@ -185,7 +185,7 @@ pub(super) const FLOOD: Guest = Guest::new(
         (loop $on (call $say (i32.const 1) (i32.const 1024) (i32.const 1000)) (br $on)))"#,
 );
 
-/// Looks at a file without end.
+/// Stats a file without end.
 pub(super) const LOOK: Guest = Guest::new(
     "look",
     r#"(memory (export "memory") 1) (data (i32.const 1024) "x")
@@ -196,7 +196,7 @@ pub(super) const LOOK: Guest = Guest::new(
             (br $on)))"#,
 );
 
-/// Wants 16 MiB more; whether they are not there is its exit code.
+/// Grows by 16 MiB; its exit code tells whether that failed.
 pub(super) const GROW: Guest = Guest::new(
     "grow",
     r#"(memory (export "memory") 1)
@@ -208,22 +208,22 @@ pub(super) const GROW: Guest = Guest::new(
 pub(super) const LARGE: Guest =
     Guest::new("large", r#"(memory (export "memory") 256) (func (export "_start"))"#);
 
-/// Opens a file to read it; the error is its exit code.
+/// Opens a file for reading; its exit code is the error.
 pub(super) fn open(path: &str) -> Guest {
     opening("open", path, (0, 0), 2)
 }
 
-/// The same, also if a link stands there.
+/// Opens a file for reading, following a link.
 pub(super) fn open_through(path: &str) -> Guest {
     opening("open", path, (1, 0), 2)
 }
 
-/// The same, to write it.
+/// Opens a file for writing.
 pub(super) fn open_to_write(path: &str) -> Guest {
     opening("write", path, (0, 0), 2 | 64)
 }
 
-/// Makes a file.
+/// Creates a file.
 pub(super) fn create(path: &str) -> Guest {
     opening("create", path, (0, 1), 64)
 }

@@ -4,7 +4,7 @@ use super::{Lab, guests};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-/// The beginning of a request.
+/// Returns the head of a request.
 fn head(query: &str, fields: &str) -> String {
     format!(
         "POST /.upcall/storelets{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
@@ -12,7 +12,7 @@ fn head(query: &str, fields: &str) -> String {
     )
 }
 
-/// Posts something: the whole answer.
+/// Posts a body; returns the whole response.
 fn post(lab: &Lab, query: &str, body: &[u8]) -> String {
     let head = head(query, &format!("Content-Length: {}\r\n", body.len()));
     say(lab, &[head.as_bytes(), body].concat())
@@ -26,7 +26,7 @@ fn say(lab: &Lab, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// What was said in chunks.
+/// Decodes a chunked body.
 pub(super) fn body(answer: &str) -> String {
     let (head, mut rest) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains("Transfer-Encoding: chunked"), "{answer}");
@@ -81,7 +81,7 @@ fn metrics_count_storelets_that_have_ended() {
     assert_eq!(value("upcall_storelets_ended_total{end=\"exit\"}"), 4.0, "{metrics}");
     assert_eq!(value("upcall_storelets_ended_total{end=\"killed\"}"), 1.0, "{metrics}");
     assert_eq!(value("upcall_storelets_ended_total{end=\"trap\"}"), 1.0, "{metrics}");
-    // The budget of the one that spins is for both.
+    // The budget of the spinning one covers both.
     let cpu = |kind| value(&format!("upcall_storelet_cpu_seconds_total{{kind=\"{kind}\"}}"));
     assert!(cpu("own") > 0.0 && cpu("own") + cpu("server") >= 0.05, "{metrics}");
     assert!(cpu("compile") > 0.0, "{metrics}");
@@ -105,7 +105,7 @@ fn what_is_posted_to_a_known_program_is_its_input() {
     let chunked =
         head(&query, "Transfer-Encoding: chunked\r\n") + "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
     assert_eq!(body(&say(&lab, chunked.as_bytes())), "abcde");
-    // What is said is heard before all is told.
+    // Output arrives before all input is sent.
     let mut client = TcpStream::connect(lab.server.http()).unwrap();
     client.write_all(head(&query, "Transfer-Encoding: chunked\r\n").as_bytes()).unwrap();
     client.write_all(b"3\r\none\r\n").unwrap();

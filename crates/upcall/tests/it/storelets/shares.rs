@@ -58,18 +58,18 @@ fn an_order_beyond_the_maxima_is_refused_with_the_flag_that_says_so() {
         assert_eq!(ran.code, Some(2), "{ran:?}");
         assert!(ran.err.contains(said), "{ran:?}");
     }
-    // What is not said is within the maxima: this one would sleep for an hour.
+    // Defaults are within the maxima: this one would sleep for an hour.
     let begun = Instant::now();
     let ran = lab.run(&[], &guests::SLEEP);
     assert!(ran.code == Some(137) && ran.err.contains("its time is over"), "{ran:?}");
     assert!((5..60).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-    // What is as much as that is let through, in time or not.
+    // A request of exactly the maxima is accepted, in time or not.
     let ran = lab.run(&["--time", "5s", "--cpu", "2s", "--memory", "20M"], &guests::EXIT);
     assert_ne!(ran.code, Some(2), "{ran:?}");
 }
 
-/// Clients on the network are one user. One of them has all that a connection may have, and
-/// sleeps; another one waits for more than is left.
+/// Clients on the network are one user. One of them takes the maximum of a connection, and sleeps;
+/// another one waits for more than is left.
 #[test]
 fn a_client_that_sleeps_with_all_it_may_have_stops_no_other() {
     let lab = Lab::new(&[]);
@@ -80,7 +80,7 @@ fn a_client_that_sleeps_with_all_it_may_have_stops_no_other() {
     let waiter = lab.start(&["--memory", "500M", "--time", "1h"], &guests::SLEEP);
     lab.await_state("ready", 1);
     let begun = Instant::now();
-    // More than may pass one that waits where nobody knows when others end.
+    // More than may pass a waiting one when the ends of others are unknown.
     for number in 0..110 {
         let options: &[&str] = if number % 10 == 0 { &[] } else { &["--memory", "8M"] };
         let ran = lab.run(options, &guests::EXIT);
@@ -95,7 +95,7 @@ fn a_client_that_sleeps_with_all_it_may_have_stops_no_other() {
     lab.await_none();
 }
 
-/// Processor time of the threads of a server that run storelets, ns.
+/// Returns the CPU time of a server's threads that run storelets, ns.
 fn workers_time(lab: &Lab) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", lab.server.pid())).unwrap();
     let time = |task: std::io::Result<std::fs::DirEntry>| {
@@ -108,13 +108,13 @@ fn workers_time(lab: &Lab) -> u64 {
     tasks.map(time).sum()
 }
 
-/// The cost of one equals its charge, with turns and system calls between its slices.
+/// The cost of one equals its charge, including turns and system calls between its slices.
 #[test]
 fn a_program_that_gives_way_all_the_time_is_charged_what_it_costs() {
     let lab = Lab::new(&[]);
     let measure = |guest: &Guest| -> (u64, u64) {
         let before = workers_time(&lab);
-        // Storelets have the processors when nobody else wants them.
+        // Storelets have the lowest priority.
         let ran = lab.run(&["--json", "--cpu", "1s", "--time", "10m"], guest);
         let cost = workers_time(&lab) - before;
         let line = ran.err.lines().find(|line| line.starts_with('{')).unwrap();
@@ -126,7 +126,7 @@ fn a_program_that_gives_way_all_the_time_is_charged_what_it_costs() {
         let (charged, cost) = measure(guest);
         let part = charged as f64 / cost as f64;
         println!("{}: charged {charged} of {cost} ns: {part:.3}", guest.name);
-        // On a busy machine the thread also looks again and again whether it may go on.
+        // On a busy machine the thread also polls whether it may continue.
         assert!((0.85..1.05).contains(&part), "{}: {charged} of {cost} ns", guest.name);
     }
 }

@@ -1,4 +1,4 @@
-//! What is installed, as a person meets it: `upcall storelet`, `GET …?storelet=`, restarts.
+//! End-to-end tests of installed storelets: `upcall storelet`, `GET …?storelet=`, restarts.
 
 use super::guests::{self, Guest};
 use super::http::body;
@@ -9,13 +9,13 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A server that keeps what is installed, reached by a unix socket too.
+/// A server with a state store of installed storelets, also reachable by a Unix socket.
 pub(super) struct Shop {
     pub(super) lab: Lab,
     pub(super) state: Scratch,
 }
 
-/// A server of a directory that keeps its state there, with other options.
+/// Returns the arguments of a server with its state in that directory, with further options.
 fn args(state: &Path, more: &[&str]) -> Vec<String> {
     let (socket, http) = (state.join("9p.sock"), state.join("http.sock"));
     let kept = state.join("kept");
@@ -35,7 +35,7 @@ impl Shop {
         Shop { lab: Lab::new(&args), state }
     }
 
-    /// Ends the server as a power failure would, and starts another one in its place.
+    /// Kills the server as a power failure would, and starts another one in its place.
     pub(super) fn crash(self, more: &[&str]) -> Shop {
         let Shop { lab: Lab { served, programs, server }, state } = self;
         server.kill();
@@ -54,7 +54,7 @@ impl Shop {
         format!("unix:{}", self.state.path().join("9p.sock").display())
     }
 
-    /// `upcall storelet WORDS[0] SOCKET WORDS[1..]`.
+    /// Runs `upcall storelet WORDS[0] SOCKET WORDS[1..]`.
     pub(super) fn storelet(&self, words: &[&str]) -> Ran {
         let mut command = Command::new(BINARY);
         command.args(["storelet", words[0], &self.socket()]).args(&words[1..]);
@@ -66,7 +66,7 @@ impl Shop {
         self.storelet(&[&["install", name, file.to_str().unwrap()], options].concat())
     }
 
-    /// What `list` says of each name: the version in use, and how many are kept.
+    /// Returns from `list` for each name: the version in use, and the number of kept ones.
     fn list(&self) -> Vec<(String, u64, usize)> {
         let ran = self.storelet(&["list", "--json"]);
         let all: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
@@ -81,9 +81,9 @@ impl Shop {
         get(self.lab.server.http(), path)
     }
 
-    /// What a storelet says of a file.
+    /// Runs an installed storelet on a file.
     fn run(&self, name: &str, file: &str) -> Ran {
-        // Storelets have the processors when nobody else wants them.
+        // Storelets have the lowest priority.
         let words = ["--time", "10m", "--storelet", name, "--stdin", file];
         self.lab.command(&words).output().unwrap().into()
     }
@@ -119,7 +119,7 @@ fn what_is_installed_runs_with_a_file_for_whoever_may_read_it() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{path}: {answer}");
         assert!(answer.contains(why), "{path}: {answer}");
     }
-    // Others' files stay theirs, if there are others.
+    // Others' files stay protected, if there are other users.
     let own = shop.lab.served.path().join("own");
     std::fs::write(&own, "secret").unwrap();
     std::fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -172,7 +172,7 @@ fn a_chain_streams_and_fails_as_a_whole() {
     let url = format!("http://{}/large?storelet=cat%7Ccat%7Ccat", shop.lab.server.http());
     let said = Command::new("curl").args(["-sS", "-m", "100", &url]).output().unwrap();
     assert!(said.stdout == large.as_bytes(), "{} bytes", said.stdout.len());
-    // Who does not read holds those before it: what is under way is bounded.
+    // A slow reader blocks the stages before it: data in flight is bounded.
     let mut child = shop.lab.command(&["--storelet", "flood|sleep", "--stdin", "/x"]);
     let begun = super::Begun(child.spawn().unwrap());
     shop.lab.await_state("running", 1);
@@ -184,7 +184,7 @@ fn a_chain_streams_and_fails_as_a_whole() {
     assert!(kib < 600 << 10, "{peak}");
     drop(begun);
     shop.lab.await_none();
-    // The end of the last is the end of all; a mistake is that of all, with its name.
+    // The end of the last stage ends all; a trap ends all, and names the stage.
     let ran = shop.run("flood|exit", "/x");
     assert_eq!((ran.code, &ran.out[..]), (Some(7), ""), "{ran:?}");
     let ran = shop.run("cat|trap|cat", "/large");
@@ -214,7 +214,7 @@ fn versions_are_installed_used_and_removed() {
     assert_eq!(shop.run("it", "/x").code, Some(7));
     let ran = shop.storelet(&["use", "it@9"]);
     assert!(ran.code != Some(0) && ran.err.contains("no version 9"), "{ran:?}");
-    // Over HTTP, by who may.
+    // Over HTTP, by an authorised user.
     let curl = |words: &[&str]| {
         let mut curl = Command::new("curl");
         curl.args(["-s", "-m", "60", "--unix-socket"]).arg(shop.state.path().join("http.sock"));
@@ -247,7 +247,7 @@ fn who_may_not_command_the_server_installs_nothing() {
     let ran: Ran = command.output().unwrap().into();
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("over a unix socket"), "{ran:?}");
-    // Nor by HTTP where that does not write, nor a program that runs here.
+    // Nor over read-only HTTP, nor a program that runs on this host.
     let mut curl = Command::new("curl");
     curl.args(["-s", "-m", "60", "--unix-socket"]).arg(shop.state.path().join("http.sock"));
     curl.args(["--data-binary", "x", "http://localhost/.upcall/storelets/install?name=a"]);
@@ -292,7 +292,7 @@ fn what_makes_no_sense_is_not_installed() {
         let answer = say(said);
         assert!(answer.contains(why), "{:?}: {answer}", String::from_utf8_lossy(said));
     }
-    // Who leaves in the middle leaves nothing.
+    // A client that disconnects in the middle leaves nothing behind.
     let options = OpenOptions::new().read(true).write(true);
     let desk = client.open_with("/storelets/install", options).unwrap();
     desk.write_at(b"name a\nmodule 100\n\nabc", 0).unwrap();
@@ -313,7 +313,7 @@ fn what_was_told_survives_a_crash_and_what_others_left_is_told() {
     shop.storelet(&["use", "it@1"]);
     shop = shop.crash(&[]);
     assert_eq!(shop.run("it", "/x").code, Some(7));
-    // Without the cache of what was compiled: the module itself was kept.
+    // Without the cache of compiled modules: the module itself was kept.
     std::fs::remove_dir_all(shop.lab.programs.path().join("cache")).unwrap();
     std::fs::write(shop.state.path().join("kept/names/other"), "{\"format\":7}").unwrap();
     shop = shop.crash(&[]);

@@ -1,4 +1,4 @@
-//! Programs that look through a tree, whatever that is made of.
+//! Programs that search a tree, over every kind of tree.
 
 use super::guests::{self, NOTCAPABLE};
 use super::{Ran, Scratch, Server};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 const PORTS: [&str; 4] = ["--9p", "127.0.0.1:0", "--http", "127.0.0.1:0"];
 
-/// Forty directories in four, with three files each, of which the last have 20 KB.
+/// Creates forty directories in four, with three files each, the last of them of 20 KB.
 fn forest(dir: &Path) {
     for number in 0..40 {
         let below = dir.join(format!("{}/{number}", number % 4));
@@ -22,7 +22,7 @@ fn forest(dir: &Path) {
     std::fs::write(dir.join("empty"), "").unwrap();
 }
 
-/// How often each line is in all files together.
+/// Returns the number of occurrences of each line in all files.
 fn counted(dir: &Path) -> Vec<(String, usize)> {
     let mut all = Vec::new();
     for number in 0..40 {
@@ -36,7 +36,8 @@ fn counted(dir: &Path) -> Vec<(String, usize)> {
     all
 }
 
-/// What a program that says all files says, from this directory on; and how many requests it made.
+/// Runs a program that prints all files, from this directory on; returns its output, and the number
+/// of its requests.
 fn tour(server: &Server, programs: &Path, root: &str) -> (Vec<(String, usize)>, u64) {
     let file = programs.join("tour.wasm");
     std::fs::write(&file, guests::TOUR.wasm()).unwrap();
@@ -60,7 +61,7 @@ fn trees_of_every_kind_are_looked_through() {
     std::fs::create_dir(&forest_dir).unwrap();
     forest(&forest_dir);
     let wanted = counted(&forest_dir);
-    // A server of a volume that root starts is another user than one of a directory of root.
+    // A server of a volume started by root has another user than one of a directory of root.
     let caches = ["cache", "of-volumes"].map(|name| programs.path().join(name));
     let [cache, of_volumes] =
         caches.each_ref().map(|it| ["--storelet-cache", it.to_str().unwrap()]);
@@ -105,7 +106,7 @@ fn trees_of_every_kind_are_looked_through() {
         std::fs::remove_file(forest_dir.join(link)).unwrap();
     }
 
-    // All of them in one tree: what is mounted is what is seen, and what it hides is not.
+    // All of them in one tree: mounts are visible, and hide what they cover.
     let base = dir.join("base");
     for name in ["vol", "far", "host", "again"] {
         std::fs::create_dir_all(base.join(name)).unwrap();

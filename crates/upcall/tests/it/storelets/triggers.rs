@@ -1,4 +1,4 @@
-//! What runs although nobody asks for it: when it is time, and for new files.
+//! Storelets that run without a request: at their time, and for new files.
 
 use super::LONG;
 use super::guests;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 
 impl Shop {
-    /// What came of the runs of a storelet: why it ran, how it ended.
+    /// Returns the runs of a storelet: trigger and end of each.
     fn runs(&self, name: &str) -> Vec<(String, String)> {
         let ran = self.storelet(&["log", name, "--json"]);
         let all: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
@@ -15,7 +15,7 @@ impl Shop {
         all.iter().map(|it| (text(&it["run"]["trigger"]), text(&it["run"]["end"]))).collect()
     }
 
-    /// Waits until it has run so often.
+    /// Waits for this number of runs.
     fn await_runs(&self, name: &str, count: usize) -> Vec<(String, String)> {
         let begun = Instant::now();
         loop {
@@ -28,14 +28,14 @@ impl Shop {
         }
     }
 
-    /// What the list says that a storelet does by itself.
+    /// Returns the triggers of a storelet from the list.
     fn doing(&self, name: &str) -> Value {
         let ran = self.storelet(&["list", "--json"]);
         let all: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
         all.iter().find(|it| it["name"] == name).unwrap()["doing"].clone()
     }
 
-    /// The same, once this is true of it.
+    /// Waits until the triggers satisfy a condition; returns them.
     fn await_doing(&self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
@@ -53,7 +53,7 @@ impl Shop {
     }
 }
 
-/// Long enough for whatever should not happen.
+/// Long enough to detect unexpected events.
 const LOOKS: Duration = Duration::from_secs(4);
 
 #[test]
@@ -64,7 +64,7 @@ fn what_has_its_time_runs_then_and_once_after_a_pause() {
     shop.install("night", &guests::CAT, &["--at", "03:00"]);
     let runs = shop.await_runs("tick", 3);
     assert!(runs.iter().all(|run| *run == ("schedule".into(), "exit".into())), "{runs:?}");
-    // Who fails is run more and more seldom.
+    // The interval grows after failures.
     let doing = shop.await_doing("fail", |doing| doing["failures"].as_u64() >= Some(2));
     assert!(doing["next"].as_u64().is_some(), "{doing}");
     assert!(shop.runs("fail").len() < 5);
@@ -73,7 +73,7 @@ fn what_has_its_time_runs_then_and_once_after_a_pause() {
     assert!(shop.runs("night").is_empty());
     let ran = shop.storelet(&["list"]);
     assert!(ran.out.contains("    next 20") && ran.out.contains("failed "), "{ran:?}");
-    // What it did is known after a crash, and what it missed is done once.
+    // Its runs are remembered across a crash, and missed ones are made up for once.
     shop.install("slow", &guests::CAT, &["--every", "30s"]);
     let shop = shop.crash(&[]);
     assert!(shop.runs("tick").len() >= 3);
@@ -94,7 +94,7 @@ fn two_of_the_same_never_run_at_once_and_another_version_has_its_own_time() {
     assert!(shop.runs("long").is_empty());
     let running = || shop.lab.running_at(&shop.socket()).len();
     assert_eq!(running(), 1);
-    // What runs goes on; the version that is used now does not run by itself.
+    // A running one continues; the version in use now does not run by itself.
     shop.install("long", &guests::EXIT, &[]);
     assert_eq!(shop.doing("long"), Value::Null);
     assert_eq!(running(), 1);
@@ -105,7 +105,8 @@ fn two_of_the_same_never_run_at_once_and_another_version_has_its_own_time() {
 fn each_new_file_is_run_for_once() {
     let shop = Shop::new(&[]);
     shop.put("sub/old", "old");
-    // A file is new if its date may be that of the order: dates are as coarse as the kernel's tick.
+    // A file is new if its timestamp may be that of the installation: timestamps have the
+    // resolution of the kernel's tick.
     std::thread::sleep(Duration::from_millis(50));
     shop.install("see", &guests::ARGS, &["--on", "/sub"]);
     shop.install("all", &guests::CAT, &["--on", "/sub", "--existing"]);
@@ -120,7 +121,7 @@ fn each_new_file_is_run_for_once() {
     assert_eq!(sorted(shop.await_runs("see", 2)), new);
     let all = sorted(shop.await_runs("all", 4));
     assert_eq!(all[2..], ["file /sub/old: exit", "file /sub/y: exit"]);
-    // Its argument is its path: that and its name are what it said.
+    // Its argument is the path: its output is that and its name.
     let ran = shop.storelet(&["log", "see", "--json"]);
     let runs: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
     let said = |at: usize| runs[at]["run"]["output"].as_u64().unwrap() as usize;
@@ -129,7 +130,7 @@ fn each_new_file_is_run_for_once() {
     assert_eq!(lengths, ["see\0/sub/a\0".len(), "see\0/sub/deep/er/b c\0".len()]);
     let doing = shop.await_doing("see", |doing| doing["files"][1] == 0);
     assert_eq!(doing["files"], serde_json::json!([4, 0, 0]), "{doing}");
-    // Once, also after a crash, when that is on the disk; and what came meanwhile is not missed.
+    // Once, even after a crash, when that is on the disk; and files added meanwhile are not missed.
     let kept = shop.state.path().join("kept/files");
     let is_kept = |file: &std::io::Result<std::fs::DirEntry>| {
         let path = file.as_ref().unwrap().path();
@@ -166,7 +167,7 @@ fn a_file_that_cannot_be_done_is_given_up_and_named() {
     let shop = shop.crash(&[]);
     std::thread::sleep(LOOKS);
     assert_eq!(shop.runs("bad").len(), 4);
-    // A directory that is not there is told, and waited for.
+    // A missing directory is reported, and awaited.
     shop.install("far", &guests::CAT, &["--on", "/nowhere"]);
     let doing = shop.await_doing("far", |doing| !doing["trouble"].is_null());
     assert_eq!(doing["files"], serde_json::json!([0, 0, 0]), "{doing}");
