@@ -3,7 +3,7 @@
 
 use base::{Error, Kind, Stat, Time};
 
-/// Why a call failed.
+/// Error code of a WASI call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Errno {
@@ -43,7 +43,7 @@ pub(crate) enum Errno {
 }
 
 impl Errno {
-    /// It, in words, where somebody other than a guest is told of it.
+    /// Returns a description for users outside of a guest.
     pub(crate) fn plain(self) -> String {
         let known = [
             (Errno::Noent, "there is no such file"),
@@ -103,7 +103,7 @@ pub(crate) fn file_type(kind: Kind) -> u8 {
         Kind::File => 4,
         Kind::Socket => 6,
         Kind::Symlink => 7,
-        // Preview 1 has no name for it.
+        // Preview 1 has no value for it.
         Kind::Fifo => 0,
     }
 }
@@ -125,10 +125,10 @@ pub(crate) const TRUNC: u16 = 8;
 /// `lookupflags`: the last name may be a link.
 pub(crate) const SYMLINK_FOLLOW: u32 = 1;
 
-// `rights`, as far as they say how a file is opened.
+// `rights` that determine the access mode of an open file.
 pub(crate) const RIGHT_READ: u64 = 1 << 1;
 pub(crate) const RIGHT_WRITE: u64 = 1 << 6;
-/// All that preview 1 has, but for sockets.
+/// All rights of preview 1 except those of sockets.
 pub(crate) const RIGHTS: u64 = (1 << 29) - 1;
 
 // `fstflags`.
@@ -146,13 +146,13 @@ pub(crate) const WHENCE_END: u32 = 2;
 pub(crate) const REALTIME: u32 = 0;
 pub(crate) const CPU_TIME: u32 = 3;
 
-/// Nanoseconds since 1970, as WASI has times. Before that: zero.
+/// Converts a time to a WASI `timestamp`: nanoseconds since 1970, zero for earlier times.
 pub(crate) fn time(time: Time) -> u64 {
     let secs = u64::try_from(time.secs).unwrap_or(0);
     secs.saturating_mul(1_000_000_000).saturating_add(time.nanos.into())
 }
 
-/// The other way.
+/// Converts a WASI `timestamp` to a time.
 pub(crate) fn time_of(ns: u64) -> Time {
     Time { secs: (ns / 1_000_000_000).cast_signed(), nanos: (ns % 1_000_000_000) as u32 }
 }
@@ -182,7 +182,7 @@ pub(crate) fn fdstat(file_type: u8, flags: u16, rights: u64) -> [u8; 24] {
     bytes
 }
 
-/// The head of a `dirent`, 24 bytes; the name follows.
+/// Header of a `dirent`, 24 bytes; the name follows.
 pub(crate) fn dirent(next: u64, inode: u64, name_len: u32, file_type: u8) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes[0..8].copy_from_slice(&next.to_le_bytes());

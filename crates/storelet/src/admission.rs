@@ -1,46 +1,49 @@
-//! Who may begin: memory, places and what is certain of the processor and of file requests are
-//! given to users and to their clients by turns, not to whoever asks most.
+//! Admission control: memory, guest slots, reserved processor time and reserved file requests are
+//! shared among users and their clients in turn, not by demand.
 //!
-//! A storelet keeps what it was given until it ends, so what is free is all that can be shared.
-//! Next is the first in the queue of the client that holds the least memory, of the user that
-//! holds the least. Bounds keep one of them from taking all:
+//! A storelet keeps its allocation until it ends, so only free resources can be shared. Next is the
+//! first in the queue of the client with the least memory, of the user with the least memory.
+//! Bounds keep a user or client from taking all:
 //!
-//! - A client has no more memory than its maximum, and beyond its first storelet no more than
-//!   nobody holds (a dynamic threshold; Choudhury and Hahne, 1998), so N clients leave one part in
-//!   N + 1.
-//! - A user has no more than three quarters of anything but places; small storelets, of at most a
-//!   sixteenth of all memory, may use seven eighths.
+//! - A client has no more memory than its maximum, and beyond its first storelet no more than is
+//!   left free (a dynamic threshold; Choudhury and Hahne, 1998), so N clients leave one part in
+//!   N+1.
+//! - A user has, beyond its first storelet, no more than three quarters of any resource except
+//!   guest slots; with small storelets, of at most a sixteenth of all memory, it may use seven
+//!   eighths of the memory. A client likewise has no more than half of the reservations.
 //!
-//! If there is no room for a storelet, others may pass. Once [`PASSED_MAX`] have, they pass only if
-//! that does not delay it (EASY backfilling; Lifka, 1995): every storelet has a time at which it
-//! ends at the latest, so it is known when there will be room. So neither a storelet that sleeps
-//! for an hour nor one that waits for it to end stops those that need little or end soon.
+//! A storelet for which there is no room may be overtaken. After [`PASSED_MAX`] others have
+//! started, further ones overtake it only if that does not delay it (EASY backfilling; Lifka,
+//! 1995): every storelet has a latest end time, so the time at which there will be room is known.
+//! So neither a storelet that sleeps for an hour nor one that waits for it to end blocks those that
+//! need little or end soon.
 
 use crate::crossing::{Account, DomainId};
 use base::{Caller, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How many pass one for which there is no room, before they must not delay it.
+/// Number of storelets that may overtake one for which there is no room before they must not delay
+/// it.
 const PASSED_MAX: u32 = 100;
 
-/// The part of all memory, one in so many, up to which a storelet is small.
+/// Divisor of all memory that gives the largest small storelet.
 const SMALL: u64 = 16;
 
-/// What a storelet, or a chain of them, needs.
+/// Resources of a storelet, or of a chain of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
     /// Memory, bytes.
     pub(crate) memory: u64,
-    /// Guests.
+    /// Guest slots.
     pub(crate) places: usize,
-    /// What is certain of each second: processor time, ns, and file requests.
+    /// Reservation per second: processor time, ns, and file requests.
     pub(crate) processor: u64,
     pub(crate) requests: u64,
 }
 
 impl Need {
-    /// Both together.
+    /// Returns the sum of both.
     fn plus(self, other: Need) -> Need {
         Need {
             memory: self.memory.saturating_add(other.memory),
@@ -50,7 +53,7 @@ impl Need {
         }
     }
 
-    /// What is left without the other, which is a part of it.
+    /// Returns the remainder without `part`.
     fn without(self, part: Need) -> Need {
         Need {
             memory: self.memory - part.memory,
@@ -72,7 +75,7 @@ impl Need {
     }
 }
 
-/// The number of a user whose storelets share; the server's own are one of them.
+/// Returns the accounting number of a caller's user; the server counts as a user of its own.
 pub(crate) fn user_of(caller: &Caller) -> u32 {
     match caller {
         Caller::Server => u32::MAX,
@@ -80,16 +83,16 @@ pub(crate) fn user_of(caller: &Caller) -> u32 {
     }
 }
 
-/// All that can be given.
+/// Resources available for storelets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// To all together.
+    /// Total for all users.
     pub(crate) all: Need,
-    /// Memory, to one client, bytes.
+    /// Memory of one client, bytes.
     pub(crate) client_memory: u64,
 }
 
-/// Amounts given: to all, to a user, to a client.
+/// Allocations: in total, of a user, of a client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Given {
     all: Need,
@@ -97,19 +100,19 @@ struct Given {
     client: Need,
 }
 
-/// Why a storelet cannot begin.
+/// Reason why a storelet cannot start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
-    /// Its client holds as much as it may beside others.
+    /// The client holds its maximum, given the other clients.
     Client,
-    /// There is no memory or place, for its user or for anybody.
+    /// Not enough memory or guest slots, for the user or in total.
     Room,
-    /// There is room, but not so much can be certain.
+    /// There is room, but the reservation exceeds what is left.
     Certain,
 }
 
 impl Limits {
-    /// Resource that a storelet lacks where this was given; `None`: it can begin.
+    /// Returns the resource that a storelet lacks with these allocations; `None` if it can start.
     fn lack(&self, need: Need, given: Given) -> Option<Lack> {
         let Given { all, user, client } = given;
         let free = Need { memory: self.all.memory - all.memory, ..Need::default() };
@@ -145,93 +148,93 @@ impl Limits {
     }
 }
 
-/// A storelet that waits.
+/// A queued storelet.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     id: DomainId,
     need: Need,
-    /// How long it takes at most.
+    /// Maximum run time.
     time: Duration,
 }
 
-/// A storelet that has begun.
+/// An admitted storelet.
 #[derive(Debug)]
 struct Held {
     account: Account,
     need: Need,
-    /// When it ends at the latest.
+    /// Latest end time.
     ends: Instant,
 }
 
-/// Holdings and requests of a client.
+/// Allocations and queue of a client.
 #[derive(Debug, Default)]
 struct Client {
     queue: VecDeque<Waiting>,
     given: Need,
-    /// How many were admitted that were asked for after the first in the queue, for which there
-    /// was no room.
+    /// Number of storelets admitted before the first of the queue although they were enqueued
+    /// later, because there was no room for it.
     passed: u32,
 }
 
-/// Entries of a client's queue that could begin, and the lack of those before them.
+/// The startable entry of a client's queue, and the resources that those before it lack.
 #[derive(Debug)]
 struct Outlook {
     account: Account,
-    /// Memory that its user and the client hold, and the first in the queue: who is next.
+    /// Order of admission: memory of the user, memory of the client, id of the first in the queue.
     rank: (u64, u64, DomainId),
     place: Option<usize>,
-    /// There is no room for the next.
+    /// Whether there is no room for the next.
     lacks_room: bool,
-    /// There is room, but not so much can be certain: who wants nothing certain may pass.
+    /// Whether there is room but not the reservation: entries without a reservation may overtake.
     lacks_certain: bool,
 }
 
-/// Memory and places, and who waits for them.
+/// Allocations and queues.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// All that there is.
+    /// Total resources.
     limits: Limits,
     clients: BTreeMap<Account, Client>,
-    /// Amount given to each user that holds anything.
+    /// Allocation of each user that holds any.
     users: BTreeMap<u32, Need>,
     held: BTreeMap<DomainId, Held>,
     given: Need,
 }
 
 impl Admission {
-    /// Room for this.
+    /// Creates an admission controller for these resources.
     pub(crate) fn new(limits: Limits) -> Admission {
         let (clients, users, held) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Admission { limits, clients, users, held, given: Need::default() }
     }
 
-    /// Memory that was given, bytes.
+    /// Returns the allocated memory, bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.given.memory
     }
 
-    /// Whether this one was admitted and has not been released.
+    /// Returns whether this storelet is admitted and not yet released.
     pub(crate) fn holds(&self, id: DomainId) -> bool {
         self.held.contains_key(&id)
     }
 
-    /// Whether nobody was given anything.
+    /// Returns whether nothing is allocated.
     pub(crate) fn is_idle(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Whether somebody could be given this at all.
+    /// Returns whether this could be allocated on an idle server.
     pub(crate) fn could_fit(&self, need: Need) -> bool {
         need.fits(self.limits.all) && need.memory <= self.limits.client_memory
     }
 
-    /// A storelet of an account waits, which takes so long at most.
+    /// Enqueues a storelet of an account, which runs for at most `time`.
     pub(crate) fn enqueue(&mut self, id: DomainId, account: Account, need: Need, time: Duration) {
         let client = self.clients.entry(account).or_default();
         client.queue.push_back(Waiting { id, need, time });
     }
 
-    /// It does not wait any more.
+    /// Removes a storelet from the queue.
     pub(crate) fn dequeue(&mut self, id: DomainId) {
         for client in self.clients.values_mut() {
             if client.queue.front().is_some_and(|first| first.id == id) {
@@ -242,7 +245,7 @@ impl Admission {
         self.tidy();
     }
 
-    /// Amount given to an account.
+    /// Returns the allocations that count for an account.
     fn given_to(&self, account: Account) -> Given {
         let user = self.users.get(&account.user).copied().unwrap_or_default();
         let client = self.clients.get(&account).map(|client| client.given).unwrap_or_default();
@@ -273,7 +276,7 @@ impl Admission {
         Some(outlook)
     }
 
-    /// The next that may begin: it has what it needs until it is released.
+    /// Admits the next storelet that can start; it keeps its allocation until it is released.
     pub(crate) fn next(&mut self, now: Instant) -> Option<DomainId> {
         let look = |(account, client): (&Account, &Client)| self.outlook(*account, client);
         let mut waiting: Vec<Outlook> = self.clients.iter().filter_map(look).collect();
@@ -308,7 +311,7 @@ impl Admission {
         None
     }
 
-    /// Amount that an account has once all have ended that end until then.
+    /// Returns the allocations of an account after the end of all storelets that end by then.
     fn given_at(&self, account: Account, at: Instant) -> Given {
         let mut given = self.given_to(account);
         for held in self.held.values().filter(|held| held.ends <= at) {
@@ -323,7 +326,7 @@ impl Admission {
         given
     }
 
-    /// When there will be room for the first in a client's queue, at the latest.
+    /// Returns the latest time at which there will be room for the first in a client's queue.
     fn room_at(&self, account: Account) -> Instant {
         let need = self.clients[&account].queue[0].need;
         let mut ends: Vec<Instant> = self.held.values().map(|held| held.ends).collect();
@@ -333,8 +336,8 @@ impl Admission {
         ends.get(at).copied().unwrap_or(Instant(u64::MAX))
     }
 
-    /// Whether one that can begin does not delay the first in a client's queue, for which there
-    /// will be room at that time.
+    /// Returns whether a startable storelet does not delay the first in a client's queue, for which
+    /// there will be room at that time.
     fn may_pass(
         &self,
         (head, at): (Account, Instant),
@@ -371,7 +374,7 @@ impl Admission {
         id
     }
 
-    /// It has ended, if it had begun.
+    /// Releases the allocation of a storelet, if it was admitted.
     pub(crate) fn release(&mut self, id: DomainId) {
         let Some(Held { account, need, .. }) = self.held.remove(&id) else { return };
         let client = self.clients.get_mut(&account).expect("it holds it");
@@ -387,7 +390,7 @@ impl Admission {
         self.users.retain(|_, given| given.places > 0);
     }
 
-    /// Checks that sums are right, and that no client has more than it may.
+    /// Checks the sums, and that no client exceeds its maximum.
     pub(crate) fn check(&self) {
         let all = |needs: &mut dyn Iterator<Item = Need>| needs.fold(Need::default(), Need::plus);
         assert_eq!(all(&mut self.held.values().map(|held| held.need)), self.given);
@@ -399,7 +402,7 @@ impl Admission {
     }
 }
 
-/// When one ends at the latest that begins now.
+/// Returns the latest end time of a storelet that starts now.
 fn ends(now: Instant, time: Duration) -> Instant {
     let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     Instant(now.0.saturating_add(ns))

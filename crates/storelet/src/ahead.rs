@@ -1,4 +1,4 @@
-//! What is asked ahead for a guest: one request at a time, for which it does not wait.
+//! Prefetching for a guest: one request in flight at a time, which does not block the guest.
 //!
 #![doc = include_str!("ahead/states.md")]
 
@@ -9,51 +9,51 @@ use tree::{Ask, Reply};
 #[cfg(test)]
 mod tests;
 
-/// What can happen to it.
+/// Inputs of the machine.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// The guest will need the answer to this.
+    /// The guest is expected to need the reply to this request.
     Foreseen(Ask),
-    /// It is its turn to ask.
+    /// The request is admitted.
     Admitted,
-    /// The answer.
+    /// The reply.
     Answered(Result<Reply, Error>),
     /// The guest has ended.
     Leave,
 }
 
-/// What it can ask for.
+/// Outputs of the machine.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Ask the name space; [`Input::Answered`] follows.
+    /// Send a request to the name space; [`Input::Answered`] follows.
     Ask(Ask),
-    /// The answer is not wanted any more; it comes all the same.
+    /// Cancel the request; its reply comes nevertheless.
     Cancel,
-    /// Give the guest this answer.
+    /// Deliver this reply to the guest.
     Arrived(Result<Reply, Error>),
 }
 
 #[derive(Debug, Default)]
 enum State {
-    /// Nothing is asked.
+    /// No request outstanding.
     #[default]
     Free,
-    /// For its turn to ask.
+    /// Waiting for admission of the request.
     Queued(Box<Ask>),
-    /// For the answer.
+    /// Waiting for the reply.
     Asking,
-    /// For an answer that nobody wants any more.
+    /// Waiting for a reply to discard, after the end of the guest.
     Leaving,
 }
 
-/// The request that is asked ahead.
+/// The prefetch request of a guest.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     state: State,
 }
 
 impl Ahead {
-    /// What waits for its turn.
+    /// Returns the request that waits for admission.
     pub(crate) fn queued(&self) -> Option<&Ask> {
         match &self.state {
             State::Queued(ask) => Some(ask),
@@ -61,7 +61,7 @@ impl Ahead {
         }
     }
 
-    /// Whether it waits for nothing.
+    /// Returns whether no request is outstanding.
     pub(crate) fn is_free(&self) -> bool {
         matches!(self.state, State::Free)
     }
@@ -90,7 +90,7 @@ impl Automaton for Ahead {
             (State::Leaving, Input::Answered(_))
             | (State::Free | State::Queued(_), Input::Leave) => State::Free,
             (State::Leaving, Input::Leave) => State::Leaving,
-            // A guest asks ahead for one thing at a time.
+            // A guest has at most one prefetch request outstanding.
             (state, input @ (Input::Foreseen(_) | Input::Admitted | Input::Answered(_))) => {
                 unreachable!("{input:?} in {state:?}")
             }

@@ -1,10 +1,10 @@
-//! Compiled modules, and how it is known that they are what our compiler made.
+//! Compiled modules, and the proof that they come from this server's compiler.
 //!
-//! Machine code is run as it is, so nothing else may ever be taken for it. There are three ways to
-//! an [`Artifact`]: compiling in this process; the output of a child of it that was started to
-//! compile this one module; and bytes that were sealed with a [`Key`], which belongs to a cache
-//! that only the server reads and writes. The child has no key, so it can seal nothing.
-//! `docs/data-format.md` draws the bytes.
+//! Machine code is executed unchecked, so nothing else may ever pass for it. There are three ways
+//! to create an [`Artifact`]: compiling in this process; the output of a child process that was
+//! started to compile this one module; and bytes sealed with a [`Key`], from a cache that only the
+//! server reads and writes. The child has no key, so it cannot seal anything. `docs/data-format.md`
+//! describes the format.
 #![allow(unsafe_code)]
 
 use crate::compile::Hash;
@@ -16,22 +16,22 @@ use wasmtime::{Engine, Module, Precompiled};
 const MAGIC: &[u8; 8] = b"upcall\0M";
 const VERSION: u32 = 1;
 
-/// Where the parts of an artifact begin.
+/// Offsets of the parts of an artifact.
 const COMPATIBILITY: usize = 16;
 const NAME: usize = 48;
 const LENGTH: usize = 80;
 const MAC: usize = 88;
 const CODE: usize = 120;
 
-/// What artifacts are sealed with: secret, and never the same twice.
+/// Secret key that authenticates artifacts; never reused.
 #[derive(Clone)]
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// How long a key is, bytes.
+    /// Length of a key, bytes.
     pub const LEN: usize = 32;
 
-    /// A key of random bytes.
+    /// Creates a key from random bytes.
     pub fn new(bytes: [u8; Key::LEN]) -> Key {
         Key(bytes)
     }
@@ -50,7 +50,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// These bytes are none of ours, or somebody changed them.
+/// Error for bytes that are not an authentic artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
@@ -61,15 +61,15 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// Bytes before the code, which [`Artifact::of_child`] fills.
+    /// Size of the header that [`Artifact::of_child`] fills in, bytes.
     pub const HEADER: usize = CODE;
 
-    /// What this process has just compiled.
+    /// Creates an artifact from code that this process has just compiled.
     pub(crate) fn new(name: Hash, compatibility: Hash, code: &[u8]) -> Artifact {
         Artifact::behind_header(name, compatibility, [&[0; CODE], code].concat())
     }
 
-    /// An artifact of bytes with room for the header and the code behind it.
+    /// Creates an artifact from bytes with room for the header in front of the code.
     fn behind_header(name: Hash, compatibility: Hash, mut bytes: Vec<u8>) -> Artifact {
         let length = (bytes.len() - CODE) as u64;
         let (version, length) = (VERSION.to_le_bytes(), length.to_le_bytes());
@@ -80,14 +80,15 @@ impl Artifact {
         Artifact { bytes }
     }
 
-    /// Takes the output of a child of this process that was started to compile the module of this
-    /// name for engines like this one, and has ended well, behind [`Artifact::HEADER`] bytes.
+    /// Creates an artifact from the output of a child process that was started to compile the
+    /// module `name` for engines like this one and exited successfully. The output follows
+    /// [`Artifact::HEADER`] bytes of room for the header.
     ///
-    /// Nothing but that may be given here: what the child has written is going to be run, and the
-    /// name is the caller's word, not the child's.
+    /// No other bytes may be passed here: the child's output is going to be executed, and the name
+    /// is vouched for by the caller, not by the child.
     ///
     /// # Errors
-    /// If these bytes are no compiled module.
+    /// If these bytes are not a compiled module.
     pub fn of_child(
         name: Hash,
         engine: &crate::Engine,
@@ -102,22 +103,23 @@ impl Artifact {
         }
     }
 
-    /// Its machine code.
+    /// Returns the machine code.
     pub fn code(&self) -> &[u8] {
         &self.bytes[CODE..]
     }
 
-    /// Bytes that can be kept, and opened by whoever has the key.
+    /// Computes the authentication code and returns the bytes to store; [`Artifact::open`] accepts
+    /// them with the same key.
     pub fn seal(&mut self, key: &Key) -> &[u8] {
         let mac = key.mac(&self.bytes).finalize().into_bytes();
         self.bytes[MAC..CODE].copy_from_slice(&mac);
         &self.bytes
     }
 
-    /// Opens what was sealed with this key.
+    /// Opens bytes that were sealed with this key.
     ///
     /// # Errors
-    /// If it was not.
+    /// If they were not.
     pub fn open(bytes: Vec<u8>, key: &Key) -> Result<Artifact, Broken> {
         let Some((head, code)) = bytes.split_at_checked(CODE) else { return Err(Broken) };
         let length = (code.len() as u64).to_le_bytes();
@@ -129,12 +131,12 @@ impl Artifact {
         Ok(Artifact { bytes })
     }
 
-    /// Which module it was.
+    /// Returns the name of the source module.
     pub fn name(&self) -> Hash {
         self.hash(NAME)
     }
 
-    /// Which engines can load it.
+    /// Returns the compatibility hash of the engines that can load it.
     pub fn compatibility(&self) -> Hash {
         self.hash(COMPATIBILITY)
     }
@@ -143,20 +145,21 @@ impl Artifact {
         Hash(std::array::from_fn(|index| self.bytes[at + index]))
     }
 
-    /// Its code, bytes.
+    /// Returns the size of the code, bytes.
     pub fn code_len(&self) -> usize {
         self.bytes.len() - CODE
     }
 
-    /// Makes it a module.
+    /// Loads the code into an engine.
     ///
     /// # Errors
-    /// If the engine is another one than it was compiled for.
+    /// If it was compiled for another engine.
     pub(crate) fn load(&self, engine: &Engine) -> wasmtime::Result<Module> {
-        // SAFETY: `deserialize` wants the unchanged output of `precompile_module`. That is what an
-        // artifact holds: it was made of that in this process or read from a child that did
-        // nothing else, or its authentication code was made of such an artifact by this server,
-        // with a key that only the server has. The engine itself compares version and settings.
+        // SAFETY: `deserialize` requires the unchanged output of `precompile_module`. An artifact
+        // contains exactly that: it was created from it in this process or read from a child that
+        // did nothing else, or its authentication code was computed from such an artifact by this
+        // server, with a key that only the server has. The engine itself compares version and
+        // settings.
         unsafe { Module::deserialize(engine, &self.bytes[CODE..]) }
     }
 }
@@ -210,7 +213,7 @@ mod tests {
         engine.load(&taken).expect("it loads");
         let opened = Artifact::open(taken.seal(&key).to_vec(), &key).expect("its own key");
         assert_eq!(opened.name(), name);
-        // It says nothing of itself but its code.
+        // A child's output contains the code alone.
         for code in [made.seal(&key), b"", b"none", &[0; 4096]] {
             let bytes = [&[0; Artifact::HEADER], code].concat();
             assert_eq!(Artifact::of_child(name, &engine, bytes).err(), Some(Broken));
@@ -218,7 +221,7 @@ mod tests {
         assert_eq!(Artifact::of_child(name, &engine, b"none".to_vec()).err(), Some(Broken));
     }
 
-    /// What is on disk is read by later versions: `docs/data-format.md` says these bytes.
+    /// Later versions read stored artifacts: `docs/data-format.md` specifies these bytes.
     #[test]
     fn the_header_has_its_bytes() {
         let mut artifact = Artifact::new(Hash([2; 32]), Hash([1; 32]), b"code");
@@ -228,7 +231,7 @@ mod tests {
         head.extend(b"\x04\0\0\0\0\0\0\0");
         assert_eq!(sealed[..MAC], head);
         assert_eq!(&sealed[CODE..], b"code");
-        // HMAC-SHA256 of the rest, as another program computes it.
+        // HMAC-SHA256 of the rest, computed by an independent program.
         let mac = "d2c478d6b98286e5de33be866ed5cfa7bac7c0f67f6665657236fb0b0c9bc0a6";
         assert_eq!(Hash(sealed[MAC..CODE].try_into().expect("32 bytes")).to_string(), mac);
     }

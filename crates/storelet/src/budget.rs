@@ -1,26 +1,26 @@
-//! What a storelet may use, and what it has used. What the server does for it counts as its own.
+//! Resource limits and resource usage of a storelet, including the server's work for it.
 
 use crate::compile::Code;
 use serde::Serialize;
 use std::fmt;
 
-/// Memory of a storelet whose order says nothing: 256 MiB with what the server keeps for it.
+/// Default memory limit of a storelet: 256 MiB together with the server's overhead.
 const MEMORY: u64 = 250 << 20;
 
-/// What a storelet may use at most. `u64::MAX`: as much as it likes.
+/// Resource limits of a storelet; `u64::MAX` means unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Processor time, ns.
     pub cpu_ns: u64,
-    /// Fuel, for instructions and what the server's functions do in the place of many.
+    /// Fuel: instructions, and the equivalent work of server functions.
     pub fuel: u64,
-    /// From its start to its end, ns.
+    /// Wall-clock time from start to end, ns.
     pub time_ns: u64,
     /// Linear memory, bytes.
     pub memory: u64,
-    /// Elements of its tables.
+    /// Table elements.
     pub table: u64,
-    /// Requests to the file system.
+    /// File requests.
     pub operations: u64,
     /// Bytes read and written.
     pub bytes: u64,
@@ -46,20 +46,20 @@ impl Default for Budget {
     }
 }
 
-/// What a storelet has used.
+/// Resource usage of a storelet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Used {
-    /// Processor time of its own, ns.
+    /// Processor time of the guest, ns.
     pub cpu_ns: u64,
-    /// Processor time that the server spent for it, ns.
+    /// Processor time that the server spent on its behalf, ns.
     pub served_ns: u64,
-    /// Fuel. Only where it is counted; if it did not end by itself, of most of its last slice not.
+    /// Fuel, where it is metered; most of the last slice is missing if the guest was killed.
     pub fuel: u64,
-    /// The largest its memory was, bytes.
+    /// Largest size of the memory, bytes.
     pub memory: u64,
-    /// Requests to the file system.
+    /// File requests.
     pub operations: u64,
-    /// Of these those that walked names.
+    /// File requests that walked names.
     pub walks: u64,
     /// Bytes read from files.
     pub read: u64,
@@ -69,14 +69,14 @@ pub struct Used {
     pub output: u64,
     /// Bytes of input.
     pub input: u64,
-    /// Calls of the host.
+    /// Host calls.
     pub calls: u64,
-    /// Slices of time.
+    /// Time slices.
     pub slices: u64,
 }
 
 impl Used {
-    /// What both have used together.
+    /// Returns the sum of both.
     pub fn with(&self, other: &Used) -> Used {
         Used {
             cpu_ns: self.cpu_ns + other.cpu_ns,
@@ -95,30 +95,30 @@ impl Used {
     }
 }
 
-/// Why a storelet was ended before its own end.
+/// Reason for killing a storelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Its processor time is used up.
+    /// Processor time exhausted.
     Cpu,
-    /// Its fuel is used up.
+    /// Fuel exhausted.
     Fuel,
-    /// Its time is over.
+    /// Time limit exceeded.
     Time,
-    /// It wanted more memory than it may have, and could not go on without.
+    /// Memory limit exceeded, where the guest could not go on without.
     Memory,
-    /// Too many requests.
+    /// Too many file requests.
     Operations,
-    /// Too many bytes.
+    /// Too many bytes read and written.
     Bytes,
     /// Too much output.
     Output,
-    /// Whoever started it wanted it to end, or is gone.
+    /// Cancelled by its owner, or the owner is gone.
     Cancelled,
-    /// Who was to hear it has ended.
+    /// The reader of its output has ended.
     Unheard,
     /// Another storelet of its chain failed.
     Broken,
-    /// The server ends.
+    /// The server shuts down.
     Shutdown,
 }
 
@@ -141,7 +141,7 @@ impl fmt::Display for Reason {
 }
 
 impl Budget {
-    /// What both allow.
+    /// Returns the minimum of both for each resource.
     pub fn least(&self, other: &Budget) -> Budget {
         Budget {
             cpu_ns: self.cpu_ns.min(other.cpu_ns),
@@ -156,12 +156,12 @@ impl Budget {
         }
     }
 
-    /// What code a program has to be that is held to this.
+    /// Returns the kind of code that enforces this budget.
     pub fn code(&self) -> Code {
         if self.fuel == u64::MAX { Code::Plain } else { Code::Metered }
     }
 
-    /// Whether what was used is more than this; fuel is taken from who has none by the engine.
+    /// Returns the first limit that this usage exceeds. Fuel is enforced by the engine instead.
     pub fn exceeded(&self, used: &Used) -> Option<Reason> {
         let cpu = used.cpu_ns.saturating_add(used.served_ns);
         let bytes = used.read.saturating_add(used.written);

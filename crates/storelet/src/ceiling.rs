@@ -1,39 +1,39 @@
-//! How much of the processor storelets may have, by how late the file service is.
+//! Processor ceiling for all storelets, controlled by the wake-up delay of the file service.
 //!
-//! While storelets run, the node that has the files wants to be woken at certain times, and sees
-//! how much later it is. That is what a request waits too before anybody looks at it: for the
-//! processor, and for the requests before it. If half of the times in a window were late, storelets
-//! get less of each second; if not, they get a little more again (additive increase,
-//! multiplicative decrease). The kernel ranks the threads of storelets below those of the service;
-//! where it cannot (a container's share, a busy hypervisor), or where the server has more
-//! to do than it can, this is what keeps the service steady.
+//! While storelets run, the home node, which owns the files, schedules periodic wake-ups and
+//! measures how late they are. A request suffers the same delay before it is served: waiting for
+//! the processor, and for the requests before it. If more than half of the wake-ups in a window
+//! were late, the ceiling falls; otherwise it rises a little (additive increase, multiplicative
+//! decrease). The kernel ranks the threads of storelets below those of the service; where it cannot
+//! (the quota of a container, a busy hypervisor), or where the server is overloaded, the ceiling
+//! keeps latencies steady.
 
 use crate::schedule::SECOND;
 use base::Instant;
 use std::time::Duration;
 
-/// Between two looks, if it was late of late, and if it was not for long; how many looks are judged
-/// together.
+/// Shortest interval between wake-ups, used after a late one; longest interval, reached while none
+/// is late; number of wake-ups in a window.
 const PULSE: Duration = Duration::from_millis(10);
 const PULSE_MOST: Duration = Duration::from_millis(160);
 const WINDOW: usize = 10;
 
-/// Later than this is late.
+/// Delay above which a wake-up counts as late.
 const LATE: Duration = Duration::from_millis(1);
 
-/// The least of each second that is left to storelets, and what they get back, ns.
+/// Lowest ceiling, and additive increase, ns of each second.
 const LEAST: u64 = SECOND / 20;
 const STEP: u64 = SECOND / 20;
 
-/// The ceiling.
+/// The ceiling controller.
 #[derive(Debug)]
 pub(crate) struct Ceiling {
-    /// When it looks again; `None`: no storelets run.
+    /// Time of the next wake-up; `None` while no storelets run.
     due: Option<Instant>,
     pulse: Duration,
     looks: usize,
     late: usize,
-    /// How much of each second storelets may have, ns.
+    /// Ceiling, ns of each second.
     share: u64,
 }
 
@@ -44,13 +44,13 @@ impl Default for Ceiling {
 }
 
 impl Ceiling {
-    /// When it wants to look.
+    /// Returns the time of the next wake-up.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Looks, if it is time, whether storelets run or not: how much of each second they may have
-    /// from now on, ns, if that changes.
+    /// Evaluates a wake-up that is due, also when no storelets run any more. Returns the new
+    /// ceiling, ns of each second, if it changes.
     pub(crate) fn look(&mut self, now: Instant, is_needed: bool) -> Option<u64> {
         let Some(due) = self.due else {
             self.due = is_needed.then(|| now + self.pulse);
@@ -85,7 +85,7 @@ impl Ceiling {
 mod tests {
     use super::*;
 
-    /// Looks for some seconds, each time so much later; all that it has said.
+    /// Wakes up for some seconds, each time with this delay; returns all changes of the ceiling.
     fn looks(ceiling: &mut Ceiling, begin: Instant, seconds: u64, late: Duration) -> Vec<u64> {
         let (mut now, mut said) = (begin, Vec::new());
         while now < begin + Duration::from_secs(seconds) {

@@ -1,4 +1,4 @@
-//! Asking for files on behalf of a guest, and charging it for that.
+//! File requests on behalf of a guest, charged to its budget.
 
 use crate::budget::Budget;
 use crate::door::{Door, Given, Got, Stream, Want};
@@ -8,7 +8,7 @@ use base::op::{Entry, Listing};
 use base::{Access, Buf, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
 
-/// Asks on behalf of a guest.
+/// Sends requests on behalf of a guest.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) door: Door,
@@ -20,19 +20,19 @@ impl Client {
         Client { door: host.door.clone(), budget: host.budget }
     }
 
-    /// A guest that is over its budget does nothing more.
+    /// Fails if the guest is over its budget.
     fn must_go_on(&self) -> Result<(), Stop> {
         let over = self.budget.exceeded(&self.door.state().used);
         over.map_or(Ok(()), |reason| Err(Stop::Ended(reason)))
     }
 
-    /// Waits for what is wanted.
+    /// Waits for this event.
     pub(crate) async fn want(&self, want: Want) -> Result<Got, Stop> {
         self.must_go_on()?;
         Ok(self.door.want(want).await)
     }
 
-    /// Says something; waits only if there is no room for it.
+    /// Writes output; waits only if there is no room for it.
     pub(crate) async fn say(&self, stream: Stream, bytes: Vec<u8>) -> Result<(), Stop> {
         self.must_go_on()?;
         let roomy = {
@@ -53,7 +53,7 @@ impl Client {
         Ok(())
     }
 
-    /// Asks the file system.
+    /// Sends a request to the file system and waits for the reply.
     pub(crate) async fn ask(&self, ask: Ask) -> Result<Reply, Stop> {
         {
             let used = &mut self.door.state().used;
@@ -66,8 +66,8 @@ impl Client {
         }
     }
 
-    /// Asks ahead: the answer is taken up when it has come. The slice ends, so that it is asked now
-    /// and not when the slice would be over.
+    /// Starts a prefetch; its reply is taken up when it has arrived. Ends the slice, so that the
+    /// request is sent immediately and not at the regular end of the slice.
     pub(crate) async fn foresee(&self, ask: Ask) -> Result<(), Stop> {
         {
             let state = &mut *self.door.state();
@@ -88,8 +88,8 @@ impl Client {
         Ok((held, stats))
     }
 
-    /// Finds a plain file beneath a directory and reads how it begins; the open file, if there is
-    /// more. `None`: it is to be looked for step by step.
+    /// Looks up a plain file beneath a directory and reads its first bytes; returns the open file
+    /// if there is more. `None`: the path has to be resolved step by step.
     pub(crate) async fn fetch(
         &self,
         from: NodeId,
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// Lists directories and those beneath them. `None`: their tree does not know how.
+    /// Lists directories and their descendants. `None`: not supported by their tree.
     pub(crate) async fn list_all(
         &self,
         from: NodeId,
@@ -156,7 +156,7 @@ impl Client {
         Ok((node, open))
     }
 
-    /// Reads once: pieces of what is there, none at the end.
+    /// Reads once: returns the available data in pieces, none at the end of the file.
     pub(crate) async fn read(
         &self,
         open: OpenId,
@@ -175,7 +175,7 @@ impl Client {
         Ok(pieces)
     }
 
-    /// Writes once: how many bytes.
+    /// Writes once; returns the number of bytes written.
     pub(crate) async fn write(&self, open: OpenId, offset: u64, data: Buf) -> Result<u32, Stop> {
         let ask = Ask::Write { open, offset, data };
         let Reply::Written(count) = self.ask(ask).await? else { strange() };
@@ -183,7 +183,7 @@ impl Client {
         Ok(count)
     }
 
-    /// About so many bytes of entries behind a cookie; none: the end.
+    /// Returns about `bytes_max` bytes of entries after a cookie; none at the end.
     pub(crate) async fn list(
         &self,
         open: OpenId,
@@ -196,12 +196,12 @@ impl Client {
     }
 }
 
-/// An answer that does not fit its question is a mistake of this program.
+/// Panics on a reply of the wrong kind, which is a programming error.
 fn strange() -> ! {
     unreachable!("an answer to another question")
 }
 
-/// A reference to a node that is given back with it.
+/// A reference to a node that is released on drop.
 #[derive(Debug)]
 pub(crate) struct Held {
     door: Door,
@@ -213,7 +213,7 @@ impl Held {
         self.node.expect("it is there until it is kept")
     }
 
-    /// Somebody else gives it back.
+    /// Returns the node, which the caller releases from now on.
     pub(crate) fn keep(mut self) -> NodeId {
         self.node.take().expect("it is there until it is kept")
     }

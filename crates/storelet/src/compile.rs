@@ -1,8 +1,8 @@
-//! Compiling: what is asked of whoever compiles modules, and what comes of it.
+//! Compilation: requests to the compiler, and their results.
 //!
-//! Compiling is where a stranger's module can do most harm: valid ones of a megabyte take half a
-//! minute and gigabytes. So it is done elsewhere, in a process of its own with limits, and what it
-//! gives is kept under the module's hash.
+//! Compilation is where an untrusted module can do most harm: valid ones of a megabyte take half a
+//! minute and gigabytes. So modules are compiled in a separate process with limits, and the result
+//! is stored under the module's hash.
 
 use crate::Program;
 use crate::crossing::Account;
@@ -11,12 +11,12 @@ use sha2::{Digest as _, Sha256};
 use std::fmt;
 use std::str::FromStr;
 
-/// Names a module by what it contains: SHA-256 of its bytes.
+/// Content hash that identifies a module: SHA-256 of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hash(pub [u8; 32]);
 
 impl Hash {
-    /// The name of a module.
+    /// Computes the hash of a module.
     pub fn of(module: &[u8]) -> Hash {
         Hash(Sha256::digest(module).into())
     }
@@ -28,7 +28,7 @@ impl fmt::Display for Hash {
     }
 }
 
-/// A text is not the name of a module.
+/// Error for text that is not a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoHash;
 
@@ -49,65 +49,65 @@ impl FromStr for Hash {
     }
 }
 
-/// A module, as whoever wants to run it says it.
+/// A module to be run.
 #[derive(Debug)]
 pub enum Module {
-    /// It was compiled before.
+    /// Hash of a module that is expected to be present in compiled form.
     Known(Hash),
-    /// These are its bytes.
+    /// Its bytes.
     Sent(Vec<Buf>),
 }
 
-/// What code is made of a module.
+/// Kind of code to compile to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
-    /// Code that counts nothing.
+    /// Without metering.
     Plain,
-    /// Code that counts what it does, and takes longer.
+    /// Metered code, which counts fuel and is slower.
     Metered,
 }
 
-/// What whoever compiles is asked.
+/// Requests to the compiler.
 #[derive(Debug)]
 pub enum ToCompiler {
-    /// To compile a module, or to find it; exactly one [`Compiled`] with the ticket follows.
+    /// Compile a module, or look it up; exactly one [`Compiled`] with the ticket follows.
     Compile {
-        /// Comes back with the result.
+        /// Ticket, returned with the result.
         ticket: u64,
-        /// Which.
+        /// The module.
         module: Module,
-        /// What is to be made of it.
+        /// Kind of code.
         code: Code,
-        /// The account that it is for: compilations are queued fairly by account.
+        /// Account for fair queueing of compilations.
         account: Account,
     },
-    /// Nobody waits for this result any more; it comes all the same, and soon.
+    /// Cancel a request; its result comes nevertheless, and soon.
     Cancel(u64),
-    /// To end.
+    /// Terminate.
     End,
 }
 
-/// What came of it.
+/// Result of a compilation.
 #[derive(Debug)]
 pub struct Compiled {
-    /// Whose.
+    /// Ticket of the request.
     pub ticket: u64,
-    /// What.
+    /// The program, or the reason why there is none.
     pub result: Result<Fresh, Refused>,
 }
 
-/// A module that can be run.
+/// A module ready to run.
 #[derive(Clone)]
 pub struct Fresh {
-    /// Its name.
+    /// Hash of the module.
     pub hash: Hash,
-    /// What was made of it.
+    /// Kind of code.
     pub code: Code,
-    /// It, ready to be instantiated.
+    /// The program, ready to be instantiated.
     pub program: Program,
-    /// Whether it was there already, compiled.
+    /// Whether the compiled code was already present.
     pub was_there: bool,
-    /// Processor time that compiling took, ns.
+    /// Processor time of the compilation, ns.
     pub cpu_ns: u64,
 }
 
@@ -119,7 +119,7 @@ impl fmt::Debug for Fresh {
 
 #[cfg(test)]
 impl Fresh {
-    /// A program that does nothing, for tests.
+    /// A program without instructions, for tests.
     pub(crate) fn idle() -> Fresh {
         let engine = crate::Engine::new(crate::Pace::Fuel(1000)).expect("an engine");
         let wat = r#"(module (memory (export "memory") 1) (func (export "_start")))"#;
@@ -129,20 +129,20 @@ impl Fresh {
     }
 }
 
-/// Why a module cannot be run.
+/// Reason why a module cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No module of this name is here: send it.
+    /// No module with this hash is present: send it.
     Unknown,
-    /// It is none, or one for something else: why.
+    /// Invalid, or not a program: details.
     Malformed(String),
-    /// It is larger in some way than modules may be: in which.
+    /// Exceeds a size limit of modules: which.
     TooLarge(String),
-    /// Compiling it takes more time or memory than it may: which.
+    /// Compilation exceeds its limit of time or memory: which.
     TooExpensive(String),
-    /// The server could not: why.
+    /// Failure of the server: details.
     Failed(String),
-    /// Nobody wanted it any more.
+    /// The request was cancelled.
     Cancelled,
 }
 

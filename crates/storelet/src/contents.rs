@@ -1,9 +1,9 @@
-//! Small files that were read ahead for a guest, each as a whole.
+//! Prefetch cache of small files, each as a whole.
 //!
-//! Programs that search a tree open one file after the other, as they stand in its directories or
-//! by name.
-//! Once they do, the next files are read together ([`tree::Ask::ReadAll`]): more each time, if
-//! what was read is taken. What was read ahead is believed for a moment, as everything is.
+//! Programs that search a tree open one file after the other, in directory order or by name. After
+//! that pattern is detected, the next files are read together ([`tree::Ask::ReadAll`]), and more
+//! each time as long as prefetched files are used. Prefetched data is valid for a moment, like
+//! everything in the cache.
 
 use crate::listings::{Listings, Seen};
 use base::op::Content;
@@ -11,40 +11,40 @@ use base::{Buf, Stat};
 use std::collections::VecDeque;
 use std::mem;
 
-/// Largest file that is read ahead, bytes; and most bytes and files that are read together.
+/// Largest file that is prefetched, bytes; most bytes of a batch; least and most files of a batch.
 const SIZE_MAX: u32 = 256 << 10;
 const BYTES_MAX: u32 = 1 << 20;
 const FILES: (usize, usize) = (4, 64);
 
-/// Files to be read together.
+/// A batch of files to be read together.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Batch {
-    /// Which.
+    /// Paths from the guest's root.
     pub(crate) paths: Vec<Vec<u8>>,
-    /// The largest of them, bytes.
+    /// Size of the largest file to include, bytes.
     pub(crate) size_max: u32,
-    /// At most so many bytes.
+    /// Maximum size of the batch, bytes.
     pub(crate) bytes_max: u32,
 }
 
-/// A file, or `None`: it was left out.
+/// A file, or `None` if the batch left it out.
 type Whole = Option<(Stat, Buf)>;
 
-/// What was read ahead.
+/// Prefetched files.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
-    /// In the order in which they are expected to be opened.
+    /// Files in the order in which they are expected to be opened.
     files: VecDeque<(Vec<u8>, Whole, Seen)>,
-    /// How many to read together; none: nobody goes from file to file.
+    /// Size of the next batch, files; zero while no sequential pattern is detected.
     many: usize,
-    /// The file that was opened last.
+    /// Path of the file that was opened last.
     last: Vec<u8>,
-    /// The tree does not know how.
+    /// Whether the tree does not support batch reads.
     pub(crate) unsupported: bool,
 }
 
 impl Contents {
-    /// Takes a file that was read ahead. What was expected before it is not wanted any more.
+    /// Takes a prefetched file and drops those that were expected before it.
     pub(crate) fn take(
         &mut self,
         path: &[u8],
@@ -66,7 +66,7 @@ impl Contents {
         Some((stat, data, seen))
     }
 
-    /// A file was opened: what to read while the guest is at it.
+    /// Returns the batch to prefetch after this file was opened.
     pub(crate) fn foreseen(&mut self, path: &[u8], listings: &mut Listings) -> Option<Batch> {
         if self.unsupported || self.many == 0 || self.files.len() > self.many {
             return None;
@@ -77,12 +77,12 @@ impl Contents {
         (!batch.paths.is_empty()).then_some(batch)
     }
 
-    /// Takes up what was read of the files that were asked for.
+    /// Stores the files of a completed batch.
     pub(crate) fn add(&mut self, asked: Batch, read: Vec<Content>, seen: Seen) {
         let bytes: u64 = read.iter().map(|content| content.data.len() as u64).sum();
         let mut read = read.into_iter().peekable();
         for path in asked.paths {
-            // Behind the last one that fitted nobody has looked.
+            // Files after the last one that fitted were not examined.
             if read.peek().is_none()
                 && bytes + u64::from(asked.size_max) > u64::from(asked.bytes_max)
             {
@@ -101,7 +101,7 @@ mod tests {
     use base::op::{Entry, Listing};
     use base::{Kind, Name};
 
-    /// A directory of plain files, seen now.
+    /// A directory of plain files, just listed.
     fn listed(names: &[String]) -> Listings {
         let entry = |name: &String| Entry {
             cookie: 1,

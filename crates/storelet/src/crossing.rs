@@ -1,4 +1,4 @@
-//! What the node that has the name space and a worker say to each other about storelets.
+//! Messages between the home node, which has the name space, and the workers.
 
 use crate::budget::Reason;
 use crate::compile::Fresh;
@@ -12,20 +12,20 @@ use std::fmt;
 use tree::RequestId;
 use tree::{OpenId, Reply, Request};
 
-/// Names a storelet that was started: no two of a server have the same.
+/// Identifier of a storelet: unique within a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DomainId(pub u64);
 
-/// Where in the name of a storelet of a chain its place stands.
+/// Bit offset of the chain position in a [`DomainId`].
 const STAGE_BITS: u32 = 48;
 
 impl DomainId {
-    /// The storelet at this place of the chain that this one begins.
+    /// Returns the identifier of the storelet at this position of the chain that this one begins.
     pub fn stage(self, place: usize) -> DomainId {
         DomainId(self.0 | (place as u64) << STAGE_BITS)
     }
 
-    /// The first of its chain, and its place there.
+    /// Returns the first storelet of the chain, and the position in it.
     pub fn first(self) -> (DomainId, usize) {
         (DomainId(self.0 & ((1 << STAGE_BITS) - 1)), (self.0 >> STAGE_BITS) as usize)
     }
@@ -37,109 +37,110 @@ impl fmt::Display for DomainId {
     }
 }
 
-/// The account that a storelet is charged to: a user, and one of the user's clients.
+/// Account that a storelet is charged to: a user, and one of the user's clients.
 ///
-/// Ordered by user, so the clients of a user stand together.
+/// Ordered by user, so that the clients of a user are adjacent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Account {
     /// The user's number.
     pub user: u32,
-    /// The connection, as [`RequestId::asker`] names it; of what runs by itself [`Account::OWN`].
+    /// Connection, as in [`RequestId::asker`]; [`Account::OWN`] for runs that the server starts
+    /// itself.
     pub client: u32,
 }
 
 impl Account {
-    /// The client of all that the server begins by itself: no connection has this number.
+    /// Client of all runs that the server starts itself: not the number of a connection.
     pub const OWN: u32 = u32::MAX;
 }
 
-/// Names a request of a storelet, which has at most two under way: one it waits for, and one that
-/// it asks ahead.
+/// Identifier of a request of a storelet, which has at most two in flight: a blocking one and a
+/// prefetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AskId {
-    /// Whose.
+    /// The storelet.
     pub domain: DomainId,
-    /// Whether it is asked ahead.
+    /// Whether it is a prefetch.
     pub ahead: bool,
 }
 
 impl AskId {
-    /// It as a number that no other request of a worker has.
+    /// Encodes it as a number, unique among the requests of a worker.
     pub fn number(self) -> u64 {
         self.domain.0 << 1 | u64::from(self.ahead)
     }
 
-    /// The request with this number.
+    /// Decodes the number of a request.
     pub fn of(number: u64) -> AskId {
         AskId { domain: DomainId(number >> 1), ahead: number & 1 == 1 }
     }
 }
 
-/// What a worker is told.
+/// Messages to a worker.
 #[derive(Debug)]
 pub enum ToWorker {
-    /// To run a storelet; exactly one [`ToHome::Ended`] follows.
+    /// Run a storelet; exactly one [`ToHome::Ended`] follows.
     Begin(DomainId, Box<Begin>),
-    /// Some of a storelet's input; nothing: its end.
+    /// Input of a storelet; empty at the end of the stream.
     Input(DomainId, Vec<u8>),
-    /// Whoever reads what a storelet says has taken so many bytes of it.
+    /// Number of bytes of a storelet's output that its reader has consumed.
     Taken(DomainId, usize),
-    /// To end a storelet where it stands.
+    /// Kill a storelet.
     Kill(DomainId, Reason),
-    /// Of each second storelets may have so much of the processor, ns.
+    /// Processor ceiling for all storelets of the worker, ns of each second.
     Ceiling(u64),
 }
 
-/// How a storelet is begun.
+/// Parameters for starting a storelet.
 #[derive(Debug)]
 pub struct Begin {
-    /// What to run.
+    /// The program.
     pub program: Fresh,
-    /// How.
+    /// Its order.
     pub order: Order,
-    /// On whose behalf.
+    /// Identity for file requests.
     pub caller: Caller,
-    /// The account that it is charged to.
+    /// Account that is charged.
     pub account: Account,
-    /// Where its random numbers begin.
+    /// Seed of its random numbers.
     pub seed: [u8; 32],
 }
 
-/// What a worker tells.
+/// Messages from a worker.
 #[derive(Debug)]
 pub enum ToHome {
-    /// A storelet says this.
+    /// Output of a storelet.
     Said(DomainId, Stream, Vec<u8>),
-    /// It has taken so many bytes of its input.
+    /// Number of bytes of its input that it has consumed.
     Eaten(DomainId, usize),
-    /// It has ended.
+    /// The storelet has ended.
     Ended(DomainId, Box<Report>),
 }
 
-/// What crosses from one thread to another: what a node's mailbox takes.
+/// Messages between threads, as received by a node's mailbox.
 #[derive(Debug)]
 pub enum Crossing {
     /// To a worker.
     Worker(ToWorker),
     /// From a worker.
     Home(ToHome),
-    /// From whoever compiles.
+    /// From the compiler.
     Compiled(crate::compile::Compiled),
-    /// From whoever keeps what is installed.
+    /// From the state store.
     Kept(crate::standing::Kept),
-    /// The server asks on its own behalf or that of who installed something; one
+    /// Request of the server on its own behalf or that of the user who installed a storelet; one
     /// [`Crossing::Answered`] with the number follows.
     Ask(u64, Request),
-    /// It does not want that any more.
+    /// Cancel the request.
     Cancel(u64),
-    /// It gives an open file back.
+    /// Close an open file.
     Close(OpenId),
-    /// It is answered.
+    /// Reply to a request.
     Answered(u64, Result<Reply, Error>),
 }
 
 impl Crossing {
-    /// It, to be posted.
+    /// Wraps the message for posting.
     pub fn parcel(self) -> Parcel {
         Parcel(Box::new(self))
     }

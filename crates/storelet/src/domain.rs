@@ -1,11 +1,10 @@
-//! A domain: one storelet as whoever started it sees it, from its order to its report.
+//! A domain: one storelet from the view of its owner, from order to report.
 //!
-//! Its owner writes an order, the module if the server does not have it, and input; and reads what
-//! the storelet says. Where it runs is a worker's business (the [life](crate::life) of a storelet
-//! there is a machine of its own).
+//! The owner writes an order, the module if the server does not have it, and input; and reads the
+//! storelet's output. The execution on a worker is a machine of its own ([`life`](crate::life)).
 //!
-//! What is installed can be named instead of a module, several to be a [chain](pipe): then this is
-//! all of the chain, which begins and ends as one.
+//! An order can name installed storelets instead of a module, and several of them form a
+//! [chain](pipe): the domain then is the whole chain, which starts and ends as one.
 //!
 #![doc = include_str!("domain/states.md")]
 
@@ -27,111 +26,112 @@ use std::time::Duration;
 use talk::Talk;
 use tree::{Reply, RequestId};
 
-/// Room for a module that comes in, bytes; none is touched before the module is there.
+/// Initial allocation for a module being received, bytes; untouched pages cost no memory.
 const MODULE_ROOM: u64 = 4 << 20;
 
-/// How long its owner may take for order and module.
+/// Time limit for the owner to send order and module.
 pub(crate) const ORDER_TIME: Duration = Duration::from_secs(120);
 
-/// How much of what it complains of is kept, bytes.
+/// Maximum retained prefix of standard error, bytes.
 pub(crate) const COMPLAINT_MAX: usize = 1 << 10;
 
-/// One storelet of a chain that is to run.
+/// One storelet of a chain to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
-    /// What it is called.
+    /// Name for reports.
     pub(crate) called: String,
-    /// What is to be run, and how: no names in it.
+    /// The resolved order: without names of installed storelets.
     pub(crate) order: Order,
 }
 
-/// What can happen to a domain.
+/// Inputs of a domain.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// Its owner writes.
+    /// Write by the owner.
     Write(RequestId, Buf),
-    /// Its owner reads: at most so many bytes, with room in front of them.
+    /// Read by the owner: maximum number of bytes, and headroom in front of them.
     Read(RequestId, u32, u32),
-    /// A request is not waited for any more.
+    /// Cancellation of a request.
     Cancel(RequestId),
-    /// What is installed under the names that its order says, or why it cannot be run.
+    /// The installed storelets that the order names, or the reason why they cannot run.
     Resolved(Result<Vec<Stage>, String>),
-    /// Its owner is the server, which has made its chain and hears nothing but the end.
+    /// Start of a chain by the server, as an owner without a stream.
     Begin(Vec<Stage>),
-    /// Its module is compiled, or not.
+    /// Result of a compilation.
     Compiled(Result<Fresh, Refused>),
-    /// There is memory for it: it runs from now on.
+    /// Memory is allocated: start running.
     Admitted,
-    /// There never will be: why.
+    /// The chain can never be admitted: reason.
     Refused(String),
-    /// The storelet at this place of the chain says something.
+    /// Output of the storelet at this position of the chain.
     Said(usize, Stream, Vec<u8>),
-    /// It has taken so much of its input.
+    /// Number of input bytes that the storelet at this position has consumed.
     Eaten(usize, usize),
-    /// It has ended.
+    /// End of the storelet at this position.
     Ended(usize, Box<Report>),
-    /// It is to end.
+    /// Kill the chain.
     Kill(Reason),
-    /// Its owner is gone.
+    /// The owner has closed the file.
     Gone,
 }
 
-/// What a domain can ask for.
+/// Outputs of a domain.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// The answer to its owner.
+    /// Reply to the owner.
     Reply(RequestId, Result<Reply, Error>),
-    /// Say what is installed under these names; [`Input::Resolved`] follows.
+    /// Look up the installed storelets of this order; [`Input::Resolved`] follows.
     Resolve(Box<Order>),
-    /// Make such code of this; [`Input::Compiled`] follows.
+    /// Compile a module to this kind of code; [`Input::Compiled`] follows.
     Compile(Module, Code),
-    /// It need not be compiled any more.
+    /// Cancel the compilation.
     CancelCompile,
-    /// Let it run when there is memory; [`Input::Admitted`] follows, unless it leaves the queue.
+    /// Enqueue it for admission; [`Input::Admitted`] follows unless it is dequeued.
     Enqueue,
-    /// Take it out of the queue.
+    /// Remove it from the admission queue.
     Dequeue,
     /// Run the chain; [`Input::Ended`] follows for each of its storelets.
     Begin(Vec<(Order, Fresh)>),
-    /// Give the one at this place input; nothing: the end.
+    /// Feed input to the storelet at this position; empty at the end of the stream.
     Feed(usize, Vec<u8>),
-    /// So much of what it said was read.
+    /// Number of output bytes that were consumed, of the storelet at this position.
     Taken(usize, usize),
-    /// End it.
+    /// Kill the storelet at this position.
     Kill(usize, Reason),
-    /// All of it has ended like this, and complained of that.
+    /// The domain has ended: report, and the beginning of standard error.
     Over(Box<Report>, Vec<u8>),
 }
 
-/// A chain whose modules are compiled one after the other.
+/// A chain being compiled, one module after the other.
 #[derive(Debug)]
 struct Chain {
     stages: Vec<Stage>,
     fresh: Vec<Fresh>,
 }
 
-/// What it waits for.
+/// State of a domain.
 #[derive(Debug)]
 enum State {
-    /// For the rest of its order.
+    /// Waiting for the rest of the order.
     Received(Vec<u8>),
-    /// For what is installed under the names in its order.
+    /// Waiting for the lookup of the installed storelets that the order names.
     Naming,
-    /// For so many more bytes of its module.
+    /// Waiting for this many more bytes of the module.
     Filling(Box<Order>, Vec<u8>, u64),
-    /// For its next module to be compiled; if it is to end then: why.
+    /// Waiting for the compilation of the next module; with a reason, if the chain is killed
+    /// already.
     Compiling(Chain, Option<Reason>),
-    /// For memory.
+    /// Waiting for memory.
     Ready(Chain),
-    /// For its end; it runs and waits on a worker.
+    /// Waiting for the end of the chain, which runs on workers.
     Running(Pipe),
-    /// For somebody to read its report.
+    /// Waiting for the owner to read the report and close the file.
     Ended,
-    /// For a module that nobody wants any more.
+    /// Waiting for a compilation that was cancelled.
     Dropping,
-    /// For its end, which its owner does not want to know of.
+    /// Waiting for the end of the chain, after the owner has closed the file.
     Leaving(Pipe),
-    /// For nothing.
+    /// Finished.
     Over,
 }
 
@@ -140,24 +140,24 @@ enum State {
 pub(crate) struct Domain {
     state: State,
     talk: Talk,
-    /// The most that each of its storelets is given.
+    /// Maximum budget of each storelet.
     maxima: Maxima,
-    /// When it was begun, and until it ran: how long it had to wait for that, ns.
+    /// Start of the domain, and time until it ran, ns.
     since: Instant,
     waited_ns: u64,
-    /// How large the module is that was sent and is not compiled yet, bytes.
+    /// Size of a received module that is not compiled yet, bytes.
     sent: usize,
-    /// Its module, if it has one only, and processor time that compiling took, ns.
+    /// Hash of the module, if there is only one, and processor time of compilations, ns.
     module: Option<crate::compile::Hash>,
     compile_ns: u64,
-    /// Only whether it could be run is wanted.
+    /// Whether it ends before running: the order only checks whether it could run.
     check: bool,
-    /// What it complained of first.
+    /// Beginning of standard error.
     complaint: Vec<u8>,
 }
 
 impl Domain {
-    /// A domain that has got nothing yet, of a server that gives no more than this.
+    /// Creates a domain that has received nothing, with these maxima.
     pub(crate) fn new(now: Instant, maxima: Maxima) -> Domain {
         let (state, talk) = (State::Received(Vec::new()), Talk::default());
         let (module, compile_ns, complaint) = (None, 0, Vec::new());
@@ -176,7 +176,7 @@ impl Domain {
         }
     }
 
-    /// How much of a module it keeps, bytes.
+    /// Returns the size of the module received so far, bytes.
     pub(crate) fn module_bytes(&self) -> usize {
         match &self.state {
             State::Filling(_, module, _) => module.len(),
@@ -192,33 +192,33 @@ impl Domain {
         }
     }
 
-    /// Until when its owner must have said what is to be run.
+    /// Returns the deadline for the owner to complete order and module.
     pub(crate) fn due(&self) -> Option<Instant> {
         let speaks = matches!(self.state, State::Received(_) | State::Filling(..));
         speaks.then(|| self.since + ORDER_TIME)
     }
 
-    /// Whether so much input waits that more is not taken.
+    /// Returns whether the buffered input is at its limit.
     pub(crate) fn is_full(&self) -> bool {
         self.talk.is_full()
     }
 
-    /// Whether this request of its owner waits.
+    /// Returns whether this request of the owner is pending.
     pub(crate) fn is_asked(&self, id: RequestId) -> bool {
         self.talk.is_asked(id)
     }
 
-    /// Whether it can be forgotten.
+    /// Returns whether it can be dropped.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// Whether it has ended, as far as others are concerned.
+    /// Returns whether it has ended from the view of others.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, State::Ended | State::Over)
     }
 
-    /// Of one that waits to be admitted: how each of its storelets is to be run.
+    /// Returns the orders of all stages, if the domain waits for admission.
     pub(crate) fn wanted(&self) -> Option<Vec<&Order>> {
         match &self.state {
             State::Ready(chain) => Some(chain.stages.iter().map(|stage| &stage.order).collect()),
@@ -234,7 +234,7 @@ impl Domain {
         }
     }
 
-    /// The state in one word.
+    /// Returns the state as one word.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.state {
             State::Received(_) | State::Naming | State::Filling(..) => "received",
@@ -247,7 +247,7 @@ impl Domain {
         }
     }
 
-    /// More came from its owner: goes on as far as that leads.
+    /// Processes data written by the owner as far as possible.
     fn wrote(&mut self, state: State, data: Buf, out: &mut Vec<Output>) -> State {
         match state {
             State::Received(mut text) => {
@@ -273,7 +273,7 @@ impl Domain {
                 let count = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
                 assert!(left > 0, "something of the module is still to come");
                 if module.capacity() - module.len() < count {
-                    // All of most modules at once: many that grow leave holes in memory.
+                    // Most modules fit at once: repeated growth would leave holes in memory.
                     let more = left.min(MODULE_ROOM.max(module.len() as u64));
                     let more = usize::try_from(more).map_or(count, |more| more.max(count));
                     if module.try_reserve_exact(more).is_err() {
@@ -302,7 +302,7 @@ impl Domain {
                 }
                 state
             }
-            // Who has ended takes nothing any more.
+            // Discard what comes after the end.
             state @ (State::Ended | State::Dropping | State::Leaving(_) | State::Over) => state,
         }
     }
@@ -321,7 +321,7 @@ impl Domain {
         self.wrote(state, rest, out)
     }
 
-    /// Compiles a module that was named or sent by its owner.
+    /// Compiles a module that the owner named or sent.
     fn compile_own(&mut self, order: Box<Order>, module: Module, out: &mut Vec<Output>) -> State {
         self.talk.tell_state("compiling", out);
         out.push(Output::Compile(module, order.budget.code()));
@@ -329,7 +329,7 @@ impl Domain {
         State::Compiling(Chain { stages, fresh: Vec::new() }, None)
     }
 
-    /// Compiles the next module of a chain; when all are there, waits for memory.
+    /// Compiles the next module of a chain; after the last one, waits for memory.
     fn go_on(&mut self, chain: Chain, out: &mut Vec<Output>) -> State {
         assert!(chain.fresh.len() <= chain.stages.len(), "each module is compiled once");
         match chain.stages.get(chain.fresh.len()) {
@@ -366,14 +366,14 @@ impl Domain {
         self.end(Report::refused(why), out)
     }
 
-    /// Nothing more will be said but how it ended.
+    /// Closes the output with the report.
     fn end(&mut self, report: Report, out: &mut Vec<Output>) -> State {
         let report = self.complete(report, out);
         self.talk.close(&report, out);
         State::Ended
     }
 
-    /// The report of its end, which is told to those who keep it.
+    /// Completes the report and publishes it to the run history.
     fn complete(&mut self, mut report: Report, out: &mut Vec<Output>) -> Report {
         (report.waited_ns, report.compile_ns) = (self.waited_ns, self.compile_ns);
         report.module = self.module.map(|hash| hash.to_string());
@@ -440,7 +440,7 @@ impl Domain {
         }
     }
 
-    /// The storelet at this place has taken so much of its input.
+    /// Accounts for input that the storelet at this position has consumed.
     fn eaten(&mut self, stage: usize, count: usize, out: &mut Vec<Output>) {
         match stage.checked_sub(1) {
             Some(before) => out.push(Output::Taken(before, count)),
@@ -448,7 +448,7 @@ impl Domain {
         }
     }
 
-    /// Somebody wants it to end.
+    /// Kills the chain.
     fn kill(&mut self, state: State, reason: Reason, out: &mut Vec<Output>) -> State {
         match state {
             State::Received(_) | State::Filling(..) => self.end(Report::killed(reason), out),
@@ -469,7 +469,7 @@ impl Domain {
         }
     }
 
-    /// Its owner is gone: nobody wants to know what comes of it.
+    /// Handles the close of the file by the owner: the result is discarded.
     fn leave(&mut self, state: State, out: &mut Vec<Output>) -> State {
         self.talk.cancel_all(out);
         self.talk.mute();
@@ -569,7 +569,7 @@ impl Automaton for Domain {
             (state @ (State::Leaving(_) | State::Ended), Input::Said(..) | Input::Eaten(..)) => {
                 state
             }
-            // Each question is answered once, and who is gone does nothing more.
+            // Each request has one reply, and finished domains make none.
             (
                 state,
                 input @ (Input::Resolved(_)

@@ -1,4 +1,4 @@
-//! The door between a guest and whoever drives it: what it wants, and what it gets.
+//! Channel between a guest and its driver: requests of the guest, and their results.
 
 use crate::budget::Used;
 use base::Error;
@@ -7,42 +7,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use tree::{Ask, NodeId, OpenId, Reply};
 
-/// A stream of output.
+/// An output stream of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// What it says.
+    /// Standard output.
     Output,
-    /// What it complains of.
+    /// Standard error.
     Error,
 }
 
-/// What a guest waits for.
+/// Event that a guest waits for.
 #[derive(Debug)]
 pub enum Want {
-    /// The answer to a file request.
+    /// The reply to a file request.
     File(Ask),
-    /// At most so many bytes of its input.
+    /// Input, at most this number of bytes.
     Input(u32),
-    /// That this is taken.
+    /// Room for this output.
     Output(Stream, Vec<u8>),
-    /// That so much time passes, ns.
+    /// The end of a delay, ns; zero yields.
     Sleep(u64),
-    /// What was asked ahead.
+    /// The reply to the prefetch request.
     Ahead,
 }
 
-/// What it gets.
+/// Result of a wait.
 #[derive(Debug)]
 pub enum Got {
-    /// The answer.
+    /// The reply.
     File(Result<Reply, Error>),
-    /// Some of its input; none: the end.
+    /// Some input; empty at the end of the stream.
     Input(Vec<u8>),
-    /// It is done.
+    /// The event has happened.
     Done,
 }
 
-/// What it gives back, for which nobody waits.
+/// Resource that a guest releases without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
     /// A reference to a node.
@@ -51,12 +51,12 @@ pub enum Given {
     Open(OpenId),
 }
 
-/// The time, as a guest may know it, ns.
+/// Clocks as visible to a guest, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Since 1970.
+    /// Time since 1970.
     pub wall: u64,
-    /// Since some time.
+    /// Monotonic time, from an arbitrary origin.
     pub monotonic: u64,
 }
 
@@ -64,20 +64,20 @@ pub struct Times {
 pub(crate) struct State {
     want: Option<Want>,
     got: Option<Got>,
-    /// What it asks ahead, and what has come of that.
+    /// Prefetch request to send, and prefetch reply to process.
     pub(crate) foreseen: Option<Ask>,
     pub(crate) arrived: Option<Result<Reply, Error>>,
-    /// It has waited in its present call.
+    /// Whether the guest has waited in its present call.
     pub(crate) has_waited: bool,
     pub(crate) given: Vec<Given>,
-    /// How much it may say without waiting, bytes; and what it has said so.
+    /// Output that may be written without waiting, bytes; and output written that way.
     pub(crate) room: usize,
     pub(crate) output: Vec<(Stream, Vec<u8>)>,
     pub(crate) used: Used,
     pub(crate) times: Times,
 }
 
-/// Both sides have one; only one of them is at it at a time.
+/// One side of the channel; only one side uses it at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Door(Arc<Mutex<State>>);
 
@@ -86,12 +86,12 @@ impl Door {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for something.
+    /// Waits for an event.
     pub(crate) fn want(&self, want: Want) -> Waiting<'_> {
         Waiting { door: self, want: Some(want) }
     }
 
-    /// What the guest waits for, if it began to.
+    /// Takes the event that the guest has begun to wait for.
     pub(crate) fn take_want(&self) -> Option<Want> {
         self.state().want.take()
     }
@@ -101,7 +101,7 @@ impl Door {
     }
 }
 
-/// A guest waits.
+/// A pending wait of the guest.
 pub(crate) struct Waiting<'a> {
     door: &'a Door,
     want: Option<Want>,

@@ -1,4 +1,4 @@
-//! What compiles modules and makes guests of them.
+//! Engines, which compile modules and instantiate guests.
 
 use crate::artifact::Artifact;
 use crate::compile::{Code, Hash};
@@ -14,79 +14,79 @@ use wasmtime::{
     Strategy, bail,
 };
 
-/// Stack of a guest, and of its fiber with what host calls need, bytes.
+/// Stack of a guest; stack of its fiber, which host calls use too, bytes.
 const STACK: usize = 512 << 10;
 const FIBER: usize = STACK + (512 << 10);
 
-/// Most guests at a time, by time slices: so much address space is reserved.
+/// Maximum number of guests paced by ticks; address space for all of them is reserved.
 pub const GUESTS_MAX: u32 = 1000;
 
-/// Memory of a guest's place that is kept for the next one there, bytes: making it zero costs
-/// less than giving it back to the kernel and taking it again.
+/// Memory, stack and tables of a guest slot that stay mapped for its next guest, bytes: zeroing
+/// them costs less than returning them to the kernel and faulting them in again.
 const MEMORY_KEPT: usize = 128 << 10;
 const STACK_KEPT: usize = 32 << 10;
 const TABLE_KEPT: usize = 16 << 10;
 
-/// Most bytes of what the engine keeps of an instance, as functions that can be referred to.
+/// Maximum size of the engine's record of an instance, such as function references, bytes.
 const INSTANCE_MAX: usize = 4 << 20;
 
-/// What ends a slice.
+/// Trigger that ends a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Time: whoever drives the guests calls [`Engine::tick`].
+    /// Time: the driver of the guests calls [`Engine::tick`].
     Ticks,
-    /// The same, and instructions are counted.
+    /// Time as in `Ticks`, with metered instructions.
     Metered,
-    /// So many instructions, about: the same each time.
+    /// Number of instructions, approximately: deterministic.
     Fuel(u64),
 }
 
 impl Pace {
-    /// Whether slices are of time.
+    /// Returns whether slices are limited by time.
     pub(crate) fn is_by_time(self) -> bool {
         matches!(self, Pace::Ticks | Pace::Metered)
     }
 
-    /// Whether instructions are counted.
+    /// Returns whether instructions are metered.
     pub(crate) fn counts(self) -> bool {
         matches!(self, Pace::Metered | Pace::Fuel(_))
     }
 }
 
-/// Compiles modules, and knows the functions that guests may call.
+/// Compiles modules and links them to the host functions.
 pub struct Engine {
     engine: wasmtime::Engine,
     linker: Linker<Host>,
     pace: Pace,
 }
 
-/// A compiled module, bound to the functions it calls.
+/// A compiled module, linked to the functions that it imports.
 #[derive(Clone)]
 pub struct Program {
     pub(crate) instance: Arc<InstancePre<Host>>,
     pub(crate) pace: Pace,
 }
 
-/// A program that is there as long as others have it.
+/// A weak reference to a program.
 pub struct WeakProgram {
     instance: Weak<InstancePre<Host>>,
     pace: Pace,
 }
 
 impl WeakProgram {
-    /// The program, if anybody has it.
+    /// Returns the program, if it is still in use.
     pub fn upgrade(&self) -> Option<Program> {
         Some(Program { instance: self.instance.upgrade()?, pace: self.pace })
     }
 }
 
 impl Program {
-    /// The same without keeping it.
+    /// Creates a weak reference to the program.
     pub fn downgrade(&self) -> WeakProgram {
         WeakProgram { instance: Arc::downgrade(&self.instance), pace: self.pace }
     }
 
-    /// Size of the compiled image, code and initial data, bytes.
+    /// Returns the size of the compiled image, code and initial data, bytes.
     pub fn bytes(&self) -> usize {
         let image = self.instance.module().image_range();
         image.end.addr() - image.start.addr()
@@ -94,11 +94,11 @@ impl Program {
 }
 
 impl Engine {
-    /// An engine. By ticks, it reserves room for [`GUESTS_MAX`] guests: address space, not memory.
-    /// Others make room for each when it begins.
+    /// Creates an engine. Paced by ticks, it reserves address space, but no memory, for
+    /// [`GUESTS_MAX`] guests. Other engines allocate each guest on demand.
     ///
     /// # Errors
-    /// If this processor or system cannot do it.
+    /// If the processor or the system lacks support.
     pub fn new(pace: Pace) -> wasmtime::Result<Engine> {
         let mut config = config(pace);
         if pace == Pace::Ticks {
@@ -107,10 +107,11 @@ impl Engine {
         Engine::with(&config, pace)
     }
 
-    /// An engine that compiles for [`Engine::new`]'s, and reserves no room for guests.
+    /// Creates an engine that compiles for those of [`Engine::new`] and reserves nothing for
+    /// guests.
     ///
     /// # Errors
-    /// If this processor or system cannot do it.
+    /// If the processor or the system lacks support.
     pub fn compiler(pace: Pace) -> wasmtime::Result<Engine> {
         Engine::with(&config(pace), pace)
     }
@@ -122,27 +123,27 @@ impl Engine {
         Ok(Engine { engine, linker, pace })
     }
 
-    /// Names what this engine can load: what another one of the same name has compiled.
+    /// Returns the compatibility hash: an engine loads artifacts of all engines with the same one.
     pub fn compatibility(&self) -> Hash {
         let mut digest = Digest(Sha256::new());
         self.engine.precompile_compatibility_hash().hash(&mut digest);
         Hash(digest.0.finalize().into())
     }
 
-    /// Compiles what [`crate::module::prepare`] gave of the module of this name, for
-    /// [`Engine::load`]; in this process and for as long as it takes.
+    /// Compiles the output of [`crate::module::prepare`] for the module of this name, for
+    /// [`Engine::load`]; in this process and without a time limit.
     ///
     /// # Errors
-    /// If it is no module, or uses what is not there.
+    /// If it is no module, or uses unsupported features.
     pub fn precompile(&self, name: Hash, prepared: &[u8]) -> wasmtime::Result<Artifact> {
         let code = self.engine.precompile_module(prepared)?;
         Ok(Artifact::new(name, self.compatibility(), &code))
     }
 
-    /// Binds what was compiled to the functions it calls.
+    /// Loads an artifact and links it to the host functions.
     ///
     /// # Errors
-    /// If it was compiled for another engine, or asks for functions that nobody gives.
+    /// If it was compiled for another engine, or imports functions that do not exist.
     pub fn load(&self, artifact: &Artifact) -> wasmtime::Result<Program> {
         if artifact.compatibility() != self.compatibility() {
             bail!("it was compiled for another engine");
@@ -151,48 +152,48 @@ impl Engine {
         Ok(Program { instance: Arc::new(instance), pace: self.pace })
     }
 
-    /// Compiles a module, in this process and for as long as it takes: modules of strangers are
-    /// compiled elsewhere.
+    /// Compiles a module, in this process and without a time limit: untrusted modules are compiled
+    /// elsewhere.
     ///
     /// # Errors
-    /// If it is no module, uses what is not there, or asks for functions that nobody gives.
+    /// If it is no module, uses unsupported features, or imports functions that do not exist.
     pub fn compile(&self, wasm: &[u8]) -> wasmtime::Result<Program> {
         let module = Module::new(&self.engine, wasm)?;
         let instance = self.linker.instantiate_pre(&module)?;
         Ok(Program { instance: Arc::new(instance), pace: self.pace })
     }
 
-    /// Ends the present slice of all guests, where slices are of time.
+    /// Ends the present slice of all guests, where slices are limited by time.
     pub fn tick(&self) {
         self.engine.increment_epoch();
     }
 }
 
-/// The engines of a server, one for each kind of code.
+/// Engines of a server, one for each kind of code.
 pub struct Engines {
     plain: Engine,
     metered: Engine,
 }
 
 impl Engines {
-    /// Both.
+    /// Creates both engines.
     ///
     /// # Errors
-    /// If this processor or system cannot do it.
+    /// If the processor or the system lacks support.
     pub fn new() -> wasmtime::Result<Engines> {
         Ok(Engines { plain: Engine::new(Pace::Ticks)?, metered: Engine::new(Pace::Metered)? })
     }
 
-    /// The same, that reserve no room for guests.
+    /// Creates both engines without reserving anything for guests.
     ///
     /// # Errors
-    /// If this processor or system cannot do it.
+    /// If the processor or the system lacks support.
     pub fn compilers() -> wasmtime::Result<Engines> {
         let of = |code: Code| Engine::compiler(code.pace());
         Ok(Engines { plain: of(Code::Plain)?, metered: of(Code::Metered)? })
     }
 
-    /// The one that runs such code.
+    /// Returns the engine for this kind of code.
     pub fn of(&self, code: Code) -> &Engine {
         match code {
             Code::Plain => &self.plain,
@@ -208,7 +209,7 @@ impl Engines {
 }
 
 impl Code {
-    /// How it is paced in a server.
+    /// Returns the pace of this kind of code in a server.
     pub fn pace(self) -> Pace {
         match self {
             Code::Plain => Pace::Ticks,
@@ -217,7 +218,7 @@ impl Code {
     }
 }
 
-/// What is the same for engines that compile and engines that run.
+/// Returns the configuration common to engines that compile and engines that run.
 fn config(pace: Pace) -> Config {
     let mut config = Config::new();
     config
@@ -237,7 +238,7 @@ fn config(pace: Pace) -> Config {
     config
 }
 
-/// Room for guests.
+/// Returns the configuration of the guest pool.
 fn pool() -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_core_instances(GUESTS_MAX)
@@ -255,7 +256,7 @@ fn pool() -> PoolingAllocationConfig {
     pool
 }
 
-/// Takes what is hashed into a digest, so that the result is the same in each process.
+/// Hasher that feeds a digest, so that the result is the same in every process.
 struct Digest(Sha256);
 
 impl Hasher for Digest {

@@ -1,4 +1,5 @@
-//! What a guest's host has seen ahead, what is coming, and what to ask for next.
+//! Prefetch state of a guest: cached results, the request in flight, and the choice of the next
+//! one.
 
 use crate::contents::{Batch, Contents};
 use crate::door::State as Door;
@@ -6,25 +7,25 @@ use crate::listings::{Listings, Seen};
 use base::{Buf, Error, Stat};
 use tree::{Ask, NodeId, Reply};
 
-/// What a guest's host has asked for ahead.
+/// A prefetch in flight.
 #[derive(Debug)]
 enum Coming {
     Listings(Seen),
     Contents(Batch, Seen),
 }
 
-/// What a guest's host has seen ahead, and what is coming.
+/// Prefetched data, and the prefetch in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Foresight {
-    /// Directories that were listed.
+    /// Prefetched directories.
     pub(crate) listings: Listings,
-    /// Files that were read.
+    /// Prefetched files.
     contents: Contents,
     coming: Option<Coming>,
 }
 
 impl Foresight {
-    /// Takes up what has come.
+    /// Stores the reply of a prefetch, if it has arrived.
     pub(crate) fn absorb(&mut self, door: &mut Door) {
         let Some(reply) = door.arrived.take() else { return };
         match (self.coming.take(), reply) {
@@ -44,12 +45,12 @@ impl Foresight {
         }
     }
 
-    /// Takes a file that was read ahead.
+    /// Takes a prefetched file.
     pub(crate) fn take_file(&mut self, path: &[u8], now: Seen) -> Option<(Stat, Buf, Seen)> {
         self.contents.take(path, now, &mut self.listings)
     }
 
-    /// Whether this file is among those that are coming.
+    /// Returns whether this file is being prefetched.
     pub(crate) fn is_file_coming(&self, path: &[u8]) -> bool {
         match &self.coming {
             Some(Coming::Contents(asked, _)) => asked.paths.iter().any(|other| other == path),
@@ -57,12 +58,12 @@ impl Foresight {
         }
     }
 
-    /// Whether listings are coming.
+    /// Returns whether directories are being prefetched.
     pub(crate) fn are_listings_coming(&self) -> bool {
         matches!(self.coming, Some(Coming::Listings(_)))
     }
 
-    /// The guest lists directories: what to ask for meanwhile.
+    /// Returns the prefetch request for a guest that lists directories.
     pub(crate) fn see_directories(&mut self, root: NodeId, now: Seen) -> Option<Ask> {
         if self.coming.is_some() {
             return None;
@@ -72,7 +73,7 @@ impl Foresight {
         Some(Ask::ListAll { from: root, paths, bytes_max })
     }
 
-    /// The guest opens a file, and may read so many bytes more: what to ask for meanwhile.
+    /// Returns the prefetch request for a guest that opens files and may read `left` more bytes.
     pub(crate) fn see_files(
         &mut self,
         path: &[u8],
@@ -84,7 +85,7 @@ impl Foresight {
             return None;
         }
         let mut batch = self.contents.foreseen(path, &mut self.listings)?;
-        // What nobody has asked for must not be what ends a guest.
+        // A prefetch must not exhaust the guest's budget.
         batch.bytes_max = u32::try_from(left / 2).unwrap_or(u32::MAX).min(batch.bytes_max);
         let Batch { ref paths, size_max, bytes_max } = batch;
         let ask = Ask::ReadAll { from: root, paths: paths.clone(), size_max, bytes_max };

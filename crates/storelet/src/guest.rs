@@ -1,4 +1,4 @@
-//! A guest: a program that runs, as a coroutine.
+//! A guest: a running program, as a coroutine.
 
 use crate::budget::{Budget, Reason, Used};
 use crate::door::{Door, Given, Got, Stream, Times, Want};
@@ -12,61 +12,61 @@ use std::task::{Context, Poll, Waker};
 use tree::{Ask, NodeId, Reply};
 use wasmtime::{Store, Trap, UpdateDeadline};
 
-/// How the end of a guest begins whose input cannot be opened.
+/// Prefix of the reason for guests whose input cannot be opened.
 pub(crate) const NO_INPUT: &str = "its input cannot be read";
 
-/// Most fuel of a slice, where fuel is counted and slices are of time: about so much is not known
-/// of a guest that is killed.
+/// Maximum fuel of a slice, where fuel is metered and slices are limited by time: up to this amount
+/// is missing in the report of a killed guest.
 const FUEL_SLICE: u64 = 1_000_000;
 
-/// Size of a page of memory, bytes.
+/// Size of a page of WebAssembly memory, bytes.
 const PAGE: u64 = 64 << 10;
 
-/// How a program is started.
+/// Parameters for starting a program.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// Its arguments; the first is its name.
+    /// Arguments, beginning with the program name.
     pub args: Vec<Vec<u8>>,
-    /// Its environment: `NAME=value`.
+    /// Environment variables: `NAME=value`.
     pub env: Vec<Vec<u8>>,
-    /// The directory that it sees as `/`. The guest gives this reference back.
+    /// Directory visible as `/`. The guest releases this reference.
     pub root: NodeId,
-    /// The file that is its input: a directory of which it gives nothing back, and the way from
-    /// there. `None`: its input is fed to it.
+    /// File that serves as standard input: a directory that the guest does not release, a path from
+    /// there, and whether links are refused on the path. `None`: input is fed.
     pub stdin: Option<(NodeId, Vec<u8>, bool)>,
-    /// Whether it may change anything.
+    /// Whether the guest may change files.
     pub writes: bool,
-    /// Where its random numbers begin: what nobody can guess.
+    /// Seed of its random numbers; unpredictable.
     pub seed: [u8; 32],
-    /// What it may use.
+    /// Resource limits.
     pub budget: Budget,
 }
 
-/// How a guest has ended.
+/// Outcome of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By itself, with this code.
+    /// Exit with this code.
     Exit(u32),
-    /// By a mistake of its own.
+    /// Trap.
     Trap(String),
-    /// By us.
+    /// Killed by the server.
     Killed(Reason),
-    /// Before its first instruction, for this cause.
+    /// Failed before its first instruction, for this reason.
     Refused(String),
 }
 
-/// Why a guest does not run on.
+/// Reason why a guest is paused.
 #[derive(Debug)]
 pub enum Pause {
-    /// Its slice is over.
+    /// End of the slice.
     Slice,
-    /// It waits for this.
+    /// Waiting for this event.
     Wants(Want),
-    /// It has ended.
+    /// End of the guest.
     Ended(Ended),
 }
 
-/// What ends a guest from within a call.
+/// Trap that a host call raises to end the guest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Exit {
     Own(u32),
@@ -84,13 +84,13 @@ impl fmt::Display for Exit {
 
 impl std::error::Error for Exit {}
 
-/// A program that runs.
+/// A running program.
 pub struct Guest {
     door: Door,
     budget: Budget,
-    /// `None`: it has ended.
+    /// The coroutine; `None` after the end.
     run: Option<Pin<Box<dyn Future<Output = Ended> + Send>>>,
-    /// It waits for something.
+    /// Whether the guest waits for an event.
     waits: bool,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Debug for Guest {
 }
 
 impl Guest {
-    /// A guest that has not begun.
+    /// Creates a guest that has not begun.
     pub fn new(program: &Program, start: &Start) -> Guest {
         let door = Door::default();
         let host = Host::new(start, door.clone(), program.pace);
@@ -110,14 +110,14 @@ impl Guest {
         Guest { door, budget: start.budget, run, waits: false }
     }
 
-    /// Runs on until the slice is over, it wants something, or has ended.
+    /// Runs until the end of the slice, the next wait, or the end of the guest.
     ///
     /// # Panics
-    /// If it waits and gets nothing, gets something and does not wait, or has ended.
+    /// If it waits and receives nothing, receives something without waiting, or has ended.
     pub fn resume(&mut self, got: Option<Got>, times: Times) -> Pause {
         assert_eq!(got.is_some(), self.waits, "who waits gets something");
         self.waits = false;
-        // What was done for it meanwhile may have been too much.
+        // Work on its behalf meanwhile may have exceeded the budget.
         if let Some(reason) = self.budget.exceeded(&self.used()) {
             if let Some(Got::File(Ok(reply))) = &got {
                 self.disclaim(reply);
@@ -150,12 +150,12 @@ impl Guest {
         }
     }
 
-    /// What it asks ahead.
+    /// Takes the prefetch request to send.
     pub fn take_foreseen(&self) -> Option<Ask> {
         self.door.state().foreseen.take()
     }
 
-    /// What it asked ahead has come; bytes are charged whether it takes them or not.
+    /// Delivers the reply to a prefetch; the bytes are charged whether they are used or not.
     pub fn arrive(&self, reply: Result<Reply, Error>) {
         let state = &mut *self.door.state();
         if let Ok(Reply::Contents(contents, _)) = &reply {
@@ -164,15 +164,14 @@ impl Guest {
         state.arrived = Some(reply);
     }
 
-    /// Ends it where it stands. What it waited for still comes, and is given to
-    /// [`Guest::disclaim`].
+    /// Kills the guest at its present point. The reply to its outstanding request is passed to
+    /// [`Guest::disclaim`] when it arrives.
     pub fn kill(&mut self, reason: Reason) -> Ended {
         self.run = None;
         Ended::Killed(reason)
     }
 
-    /// What becomes of a pause when the slice before it was charged: nobody goes on whose budget
-    /// that was too much for.
+    /// Replaces a pause by the end of the guest if the slice charged before exceeded the budget.
     pub(crate) fn settle(&mut self, pause: Pause) -> Pause {
         match (pause, self.budget.exceeded(&self.used())) {
             (Pause::Slice | Pause::Wants(_), Some(reason)) => Pause::Ended(self.kill(reason)),
@@ -180,17 +179,17 @@ impl Guest {
         }
     }
 
-    /// Ends it where it stands, without a word.
+    /// Ends the guest at its present point, without a reason.
     pub fn stop(&mut self) {
         self.run = None;
     }
 
-    /// It may say so much more, bytes, before it has to wait.
+    /// Grants room for this many more bytes of output.
     pub fn allow(&self, bytes: usize) {
         self.door.state().room += bytes;
     }
 
-    /// Takes this much of what it may say, if there is so much.
+    /// Takes this amount of room for output, if available.
     pub fn spend(&self, bytes: usize) -> bool {
         let room = &mut self.door.state().room;
         let enough = *room >= bytes;
@@ -198,37 +197,37 @@ impl Guest {
         enough
     }
 
-    /// What it has said without having to wait.
+    /// Takes the output written without waiting.
     pub fn take_output(&self) -> Vec<(Stream, Vec<u8>)> {
         std::mem::take(&mut self.door.state().output)
     }
 
-    /// The fuel it has used so far, where it runs by fuel.
+    /// Returns the fuel used so far, where fuel is metered.
     pub fn fuel(&self) -> u64 {
         self.door.state().used.fuel
     }
 
-    /// Whether it has ended.
+    /// Returns whether the guest has ended.
     pub fn is_over(&self) -> bool {
         self.run.is_none()
     }
 
-    /// An answer has come for which it does not wait any more: what that hands out is given back.
+    /// Discards a late reply: the resources it contains are released.
     pub fn disclaim(&self, reply: &Reply) {
         self.door.state().given.extend(crate::wasi::handed_out(reply));
     }
 
-    /// What it has given back since the last call.
+    /// Takes the resources released since the last call.
     pub fn take_given(&self) -> Vec<Given> {
         std::mem::take(&mut self.door.state().given)
     }
 
-    /// What it has used so far.
+    /// Returns the usage so far.
     pub fn used(&self) -> Used {
         self.door.state().used
     }
 
-    /// Charges it with processor time, ns: its own, and that of others for it.
+    /// Charges processor time, ns: the guest's own, and that of others on its behalf.
     pub fn charge(&self, own_ns: u64, served_ns: u64) {
         let used = &mut self.door.state().used;
         used.cpu_ns += own_ns;
@@ -252,7 +251,7 @@ async fn run(program: Program, mut host: Host, stdin: Option<(NodeId, Vec<u8>, b
     }
 }
 
-/// A store that writes down how much fuel was used when it goes, however it does.
+/// A store that records the fuel used when it is dropped, for whatever reason.
 struct Counted(Store<Host>);
 
 impl Drop for Counted {
@@ -288,20 +287,20 @@ async fn perform(program: &Program, Counted(store): &mut Counted) -> wasmtime::R
     start.call_async(&mut *store, ()).await
 }
 
-/// Ends slices by time.
+/// Configures slices limited by time.
 fn by_ticks(store: &mut Store<Host>) {
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Yield(1)));
 }
 
-/// Whether what a program begins with is within its budget.
+/// Returns whether the initial memory and tables of a program are within its budget.
 fn fits(program: &Program, budget: &Budget) -> bool {
     let needs = program.instance.module().resources_required();
     let memory = needs.max_initial_memory_size.unwrap_or(0).saturating_mul(PAGE);
     memory <= budget.memory && needs.max_initial_table_size.unwrap_or(0) <= budget.table
 }
 
-/// How it ended, from what the engine says.
+/// Converts an error of the engine to the outcome of the guest.
 fn how(error: &wasmtime::Error) -> Ended {
     match (error.downcast_ref::<Exit>(), error.downcast_ref::<Trap>()) {
         (Some(Exit::Own(code)), _) => Ended::Exit(*code),

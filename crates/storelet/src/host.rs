@@ -1,4 +1,4 @@
-//! What the host keeps for one guest.
+//! Host state of one guest.
 
 use crate::abi::{self, Errno};
 use crate::budget::{Budget, Reason};
@@ -13,19 +13,19 @@ use rand_chacha::rand_core::SeedableRng as _;
 use tree::{NodeId, OpenId};
 use wasmtime::{Memory, ResourceLimiter};
 
-/// How much may be read ahead for a guest, over all its files, bytes.
+/// Maximum amount of data read ahead for a guest, over all its files, bytes.
 const WINDOWS_MAX: usize = 2 << 20;
 
-/// Who may make fewer requests than this, or read fewer bytes, asks for nothing ahead.
+/// Remaining file requests and bytes below which a guest prefetches nothing.
 const ASKS_LEFT: u64 = 8;
 const BYTES_LEFT: u64 = 128 << 10;
 
-/// Why a call does not return to the guest with success.
+/// Reason why a host call fails.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The guest is told.
+    /// Error returned to the guest.
     Errno(Errno),
-    /// The guest is ended.
+    /// End of the guest.
     Ended(Reason),
 }
 
@@ -52,16 +52,16 @@ pub(crate) enum Slot {
 
 #[derive(Debug)]
 pub(crate) struct OpenFile {
-    /// `None`: nobody has asked for it yet; it is found by its path from the guest's root.
+    /// The node; `None` until it is needed, when it is resolved by path from the guest's root.
     pub(crate) node: Option<NodeId>,
     pub(crate) path: Vec<u8>,
-    /// `None`: all of it was read at once.
+    /// The open file; `None` if its contents were read completely at open.
     pub(crate) open: Option<OpenId>,
-    /// Its attributes as they were seen.
+    /// Cached attributes.
     pub(crate) stat: Option<(Stat, Seen)>,
-    /// It may be written: then nothing is read ahead.
+    /// Whether it is open for writing, which disables read-ahead.
     pub(crate) writes: bool,
-    /// What was read ahead, if it is only read.
+    /// Data read ahead, if it is open for reading only.
     pub(crate) window: Option<Box<Window>>,
     pub(crate) offset: u64,
     pub(crate) append: bool,
@@ -70,34 +70,34 @@ pub(crate) struct OpenFile {
 
 #[derive(Debug, Default)]
 pub(crate) struct OpenDir {
-    /// `None`: nobody has asked for it yet; it is found by its path.
+    /// The node; `None` until it is needed, when it is resolved by path.
     pub(crate) node: Option<NodeId>,
-    /// Its path from the guest's root, if that goes straight down.
+    /// Path from the guest's root, if it has no `..` and no links.
     pub(crate) path: Option<Vec<u8>>,
-    /// Once it was listed by itself.
+    /// The open directory, once it was listed on its own.
     pub(crate) open: Option<OpenId>,
-    /// Under which name the guest finds it there.
+    /// Name of a preopened directory.
     pub(crate) preopen: Option<&'static [u8]>,
-    /// Entries that were got in one piece, behind the cookie `from`; whether those are all.
+    /// Complete run of entries after the cookie `from`; `is_all` if it extends to the end.
     pub(crate) from: u64,
     pub(crate) entries: Entries,
     pub(crate) is_all: bool,
-    /// A cookie that was given out, and the place behind it.
+    /// A cookie handed out last, and the index behind it.
     pub(crate) place: (u64, usize),
 }
 
 impl OpenDir {
-    /// A directory that was found, perhaps straight down this path.
+    /// A directory that was resolved, with its path if that has no `..` and no links.
     pub(crate) fn found(node: NodeId, path: Option<Vec<u8>>) -> OpenDir {
         OpenDir { node: Some(node), path, ..OpenDir::default() }
     }
 
-    /// A directory that stands in a listing, and that nobody has asked for.
+    /// A directory known from a listing only, without a request.
     pub(crate) fn listed(path: Vec<u8>) -> OpenDir {
         OpenDir { path: Some(path), ..OpenDir::default() }
     }
 
-    /// The place behind a cookie among the entries that were got.
+    /// Returns the index behind a cookie among the cached entries.
     pub(crate) fn place_behind(&self, cookie: u64) -> Option<usize> {
         match cookie {
             cookie if cookie == self.from && !self.entries.is_empty() => Some(0),
@@ -107,7 +107,7 @@ impl OpenDir {
     }
 }
 
-/// Descriptors by their numbers.
+/// Descriptor table.
 #[derive(Debug)]
 pub(crate) struct Files {
     slots: Vec<Option<Slot>>,
@@ -116,7 +116,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The streams, and the root as a directory that is there.
+    /// Creates a table with the streams and the root as a preopened directory.
     fn new(root: NodeId, open_max: u64) -> Files {
         let root = OpenDir { preopen: Some(b"/"), ..OpenDir::found(root, Some(Vec::new())) };
         let slots = vec![
@@ -128,7 +128,7 @@ impl Files {
         Files { slots, open: 0, open_max }
     }
 
-    /// A file is the input.
+    /// Makes a file the standard input.
     pub(crate) fn set_input(&mut self, file: OpenFile) {
         self.open += 1;
         self.slots[0] = Some(Slot::File(file));
@@ -153,12 +153,12 @@ impl Files {
         }
     }
 
-    /// Whether there is room for one more.
+    /// Returns whether there is room for one more.
     pub(crate) fn has_room(&self) -> bool {
         self.open < self.open_max
     }
 
-    /// Gives the lowest free number.
+    /// Adds a descriptor under the lowest free number.
     pub(crate) fn add(&mut self, slot: Slot) -> u32 {
         self.open += 1;
         let free = self.slots.iter().position(Option::is_none);
@@ -178,7 +178,7 @@ impl Files {
         Ok(slot)
     }
 
-    /// Moves a descriptor to another number, whose own is given back.
+    /// Moves a descriptor to another number and returns the replaced one.
     pub(crate) fn renumber(&mut self, from: u32, to: u32) -> Result<Option<Slot>, Errno> {
         if from == to {
             return self.get(from).map(|_| None);
@@ -191,25 +191,25 @@ impl Files {
     }
 }
 
-/// What the host keeps for one guest.
+/// Host state of one guest.
 pub(crate) struct Host {
     pub(crate) door: Door,
-    /// The guest's memory, once it is there.
+    /// The guest's memory, once instantiated.
     pub(crate) memory: Option<Memory>,
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) env: Vec<Vec<u8>>,
     pub(crate) files: Files,
-    /// What it sees as `/`.
+    /// Directory visible as `/`.
     pub(crate) root: NodeId,
-    /// What was seen ahead.
+    /// Prefetch state.
     pub(crate) foresight: Foresight,
-    /// When it has heard or waited for something last: what was not there may be there since.
+    /// Time of its last input or wait: absent files may exist since.
     pub(crate) heard: Option<u64>,
-    /// How often it has changed something: what was seen before is not believed any more.
+    /// Number of changes that the guest has made; cached data from before is stale.
     pub(crate) changes: u64,
-    /// Whether it may change anything.
+    /// Whether the guest may change files.
     pub(crate) writes: bool,
-    /// What ends its slices, and whether what it does is counted.
+    /// Trigger of slice ends, and whether fuel is metered.
     pub(crate) pace: Pace,
     pub(crate) random: ChaCha20Rng,
     pub(crate) budget: Budget,
@@ -234,7 +234,7 @@ impl Host {
         }
     }
 
-    /// Gives back what a descriptor held; the root is kept to the end.
+    /// Releases the resources of a descriptor; the root is retained until the end.
     pub(crate) fn close(&self, slot: &Slot) {
         let (open, node) = match slot {
             Slot::File(file) => (file.open, file.node),
@@ -246,17 +246,17 @@ impl Host {
         state.given.extend(node.map(Given::Node));
     }
 
-    /// It has heard or waited for something.
+    /// Records that the guest has received input or waited.
     pub(crate) fn hear(&mut self) {
         self.heard = Some(self.door.state().times.monotonic);
     }
 
-    /// What is seen now.
+    /// Returns the cache stamp of data seen now.
     pub(crate) fn seen(&self) -> Seen {
         Seen { at: self.door.state().times.monotonic, changes: self.changes }
     }
 
-    /// How many bytes it may read still; `None`: it may hardly ask for anything.
+    /// Returns the bytes that the guest may still read; `None` if it is close to its limits.
     pub(crate) fn left_to_ask(&self) -> Option<u64> {
         let used = self.door.state().used;
         let operations = self.budget.operations.saturating_sub(used.operations);
@@ -264,19 +264,19 @@ impl Host {
         (operations > ASKS_LEFT && bytes > BYTES_LEFT).then_some(bytes)
     }
 
-    /// Takes up what was asked ahead and has come.
+    /// Stores the reply of a prefetch, if it has arrived.
     pub(crate) fn absorb(&mut self) {
         self.foresight.absorb(&mut self.door.state());
     }
 
-    /// Adds what was opened, perhaps with what was read ahead.
+    /// Adds an opened file or directory, possibly with data read ahead.
     pub(crate) fn add(&mut self, slot: Slot) -> u32 {
         let fd = self.files.add(slot);
         self.shrink();
         fd
     }
 
-    /// Forgets what was read ahead, of all files, if that is too much.
+    /// Drops the data read ahead, of all files, if it exceeds the limit.
     pub(crate) fn shrink(&mut self) {
         let windows = || {
             self.files.slots.iter().flatten().filter_map(|slot| match slot {
@@ -341,7 +341,7 @@ impl ResourceLimiter for Host {
     }
 }
 
-/// The flags that a file was opened with.
+/// Flags of an open file.
 impl OpenFile {
     pub(crate) fn flags(&self) -> u16 {
         if self.append { abi::APPEND } else { 0 }

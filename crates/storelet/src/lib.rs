@@ -4,8 +4,8 @@
 //! requests that every client of the server makes, under the same permissions. Nothing of the host
 //! is opened for it.
 //!
-//! A [`Guest`] is a coroutine: it runs for a slice of time, then it wants something ([`Want`]),
-//! has had its slice, or has ended. Whoever drives it gives it what it wanted ([`Got`]).
+//! A [`Guest`] is a coroutine: it runs for a slice of time, until it waits for an event ([`Want`]),
+//! its slice is over, or it has ended. Its driver delivers the result of the event ([`Got`]).
 
 mod abi;
 mod admission;
@@ -47,7 +47,7 @@ pub use report::Report;
 pub use storelets::{DOMAINS_MAX, OPENS_MAX, OVERHEAD, Settings, Storelets, Totals};
 pub use worker::{Ran, Slice, Worker};
 
-// What integration tests use is used by the tests within, under the same name.
+// Integration tests and unit tests share the support module, under the same crate name.
 #[cfg(test)]
 extern crate self as storelet;
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The life of a storelet on a worker: running, and waiting for this or that.
+//! Execution of a storelet on a worker.
 //!
-//! The guest itself is not in here: whoever has this machine has it, and runs it for a slice when
-//! the machine says [`Output::Resume`]. At any moment between two slices it can be killed; an
-//! answer that is on its way then is waited for, because what it hands out has to be given back.
+//! The guest itself is not in this machine: its owner has the guest too, and runs it for a slice on
+//! [`Output::Resume`]. The guest can be killed between any two slices; an outstanding reply is then
+//! waited for, because the resources it contains have to be released.
 //!
 #![doc = include_str!("life/states.md")]
 
@@ -16,109 +16,109 @@ use tree::{Ask, NodeId, Reply};
 #[cfg(test)]
 mod tests;
 
-/// Most names of one walk.
+/// Maximum number of names in a walk.
 const NAMES_MAX: usize = 16;
 
-/// What can happen to a storelet.
+/// Inputs of an execution.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// It is to find the directory that it sees as its root: names from here.
+    /// Start: the root directory is resolved from this node.
     Begin(NodeId),
-    /// It is its turn to run.
+    /// The storelet is scheduled.
     Turn,
-    /// Its slice is over.
+    /// The slice has ended.
     Paused(Pause),
-    /// It is its turn to ask for files.
+    /// Its file request is admitted.
     Admitted,
-    /// The answer to what it asked.
+    /// The reply to its file request.
     Answered(Result<Reply, Error>),
-    /// What it asked ahead has come.
+    /// A prefetch has completed.
     Arrived,
-    /// Some of its input; nothing: the end.
+    /// Input; empty at the end of the stream.
     Fed(Vec<u8>),
-    /// What it says is taken.
+    /// Its output is accepted.
     Heard,
     /// Time has passed.
     Tick,
-    /// It is to end.
+    /// Kill the guest.
     Kill(Reason),
 }
 
-/// What a storelet can ask for.
+/// Outputs of an execution.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Ask the name space; [`Input::Answered`] follows.
+    /// Send a request to the name space; [`Input::Answered`] follows.
     Ask(Ask),
-    /// The answer is not wanted any more; it comes all the same.
+    /// Cancel the request; its reply comes nevertheless.
     Cancel,
-    /// Make the guest, which sees this directory as its root.
+    /// Create the guest, with this directory as its root.
     Make(NodeId),
-    /// Run the guest for a slice; it gets this.
+    /// Run the guest for a slice, with this result of its wait.
     Resume(Option<Got>),
-    /// Feed it when there is input, at most so many bytes.
+    /// Feed the guest when there is input, at most this number of bytes.
     Hungry(u32),
-    /// Take what it says.
+    /// Accept output.
     Say(Stream, Vec<u8>),
-    /// Drop the guest where it stands.
+    /// Drop the guest at its present point.
     Drop,
-    /// Give back what this answer hands out.
+    /// Release the resources of this reply.
     Disclaim(Reply),
-    /// Give back this file, which was on the way or is no directory.
+    /// Release this node, which was an intermediate directory or is not a directory.
     Release(NodeId),
-    /// It has ended, like this.
+    /// The guest has ended.
     Ended(Ended),
 }
 
-/// A directory on the way to the root, to be given back when the walk from it has ended.
+/// An intermediate directory, to be released after the walk from it.
 type Via = Option<NodeId>;
 
-/// What it waits for.
+/// State of an execution.
 #[derive(Debug)]
 enum State {
-    /// To be begun, with the names of its root.
+    /// Waiting for the start, with the path of the root.
     New(Vec<Name>),
-    /// For a walk from here; the names behind that are to be walked then.
+    /// Waiting for a walk; the remaining names are walked next.
     Finding(Via, Vec<Name>),
-    /// For its turn; then it gets this.
+    /// Waiting for a slice, with the result of the last wait.
     Ready(Option<Got>),
-    /// For the end of its slice.
+    /// Waiting for the end of the slice.
     Running,
-    /// For its turn to ask for this.
+    /// Waiting for admission of a file request.
     Queued(Box<Ask>),
-    /// For an answer.
+    /// Waiting for a reply.
     Asking,
-    /// For the answer to what it asked ahead.
+    /// Waiting for the reply to a prefetch.
     Awaiting,
-    /// For input.
+    /// Waiting for input.
     Hungry,
-    /// For somebody to take what it said.
+    /// Waiting for room for output.
     Saying,
-    /// For a time.
+    /// Waiting for a point in time.
     Sleeping(Instant),
-    /// For an answer that nobody wants any more.
+    /// Waiting for a reply to discard, after the end.
     Leaving(Via),
-    /// For nothing.
+    /// Finished.
     Over,
 }
 
-/// The life of one storelet.
+/// Execution of one storelet.
 #[derive(Debug)]
 pub(crate) struct Life {
     state: State,
 }
 
 impl Life {
-    /// A storelet that has not begun; its root is at the end of these names.
+    /// Creates an execution that has not begun, with the path of its root.
     pub(crate) fn new(root: Vec<Name>) -> Life {
         Life { state: State::New(root) }
     }
 
-    /// Whether it waits for its turn to run.
+    /// Returns whether it waits for a slice.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready(_))
     }
 
-    /// What it waits its turn to ask for.
+    /// Returns the file request that waits for admission.
     pub(crate) fn queued(&self) -> Option<&Ask> {
         match &self.state {
             State::Queued(ask) => Some(ask),
@@ -136,22 +136,22 @@ impl Life {
         }
     }
 
-    /// Whether it waits for input or for its listener: for people.
+    /// Returns whether it waits for input, output or time: its buffered output is flushed then.
     pub(crate) fn is_talking(&self) -> bool {
         matches!(self.state, State::Hungry | State::Saying | State::Sleeping(_))
     }
 
-    /// Whether it has ended, as far as others are concerned.
+    /// Returns whether it has ended from the view of others.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, State::Leaving(_) | State::Over)
     }
 
-    /// Whether it waits for nothing any more.
+    /// Returns whether nothing is outstanding any more.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// The state in one word.
+    /// Returns the state in a few words.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.state {
             State::New(_) | State::Finding(..) => "finding its root",
@@ -167,14 +167,14 @@ impl Life {
         }
     }
 
-    /// Asks for the directory at the end of some names, as many at once as can be.
+    /// Walks to the directory at the end of the names, as many at once as possible.
     fn find(from: NodeId, via: Via, mut names: Vec<Name>, out: &mut Vec<Output>) -> State {
         let rest = names.split_off(names.len().min(NAMES_MAX));
         out.push(Output::Ask(Ask::Walk { from, names }));
         State::Finding(via, rest)
     }
 
-    /// The names were walked, or not.
+    /// Handles the reply to a walk.
     fn found(rest: Vec<Name>, reply: Result<Reply, Error>, out: &mut Vec<Output>) -> State {
         match reply {
             Ok(Reply::Walked(way, Some(node))) if rest.is_empty() => {
@@ -201,7 +201,7 @@ impl Life {
         State::Over
     }
 
-    /// Its slice is over.
+    /// Handles the end of a slice.
     fn paused(now: Instant, pause: Pause, out: &mut Vec<Output>) -> State {
         match pause {
             Pause::Slice => State::Ready(None),
@@ -223,7 +223,7 @@ impl Life {
         }
     }
 
-    /// It is to end. An answer that is on its way is waited for, and one that has come given back.
+    /// Kills the guest. An outstanding reply is waited for, one that has arrived is released.
     fn killed(state: State, reason: Reason, out: &mut Vec<Output>) -> State {
         let next = match state {
             state @ (State::New(_) | State::Leaving(_) | State::Over) => return state,
@@ -283,7 +283,7 @@ impl Automaton for Life {
             }
             (state, Input::Kill(reason)) => Life::killed(state, reason, out),
             (state, Input::Tick | Input::Arrived) => state,
-            // A slice is run at once; who waits for one thing does not get another.
+            // A slice is synchronous, and a wait has exactly one kind of result.
             (
                 state,
                 input @ (Input::Begin(_)

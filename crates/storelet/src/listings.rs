@@ -1,10 +1,10 @@
-//! Directories that were listed ahead for a guest.
+//! Prefetch cache of directory listings.
 //!
-//! Programs that look through a tree list one directory after the other. The first of them brings
-//! those behind it along ([`tree::Ask::ListAll`]), so that the others need no request. What was
-//! listed ahead is believed for a moment, like what an NFS client has seen, and not after the guest
-//! itself has changed something. What is old still tells what a guest will ask for next: it goes
-//! through each directory as that is listed, or by name.
+//! Programs that search a tree list one directory after the other. The first request brings the
+//! following directories along ([`tree::Ask::ListAll`]), so that those need no request. Cached
+//! listings are valid for a moment, as in an NFS client, and not after a change by the guest
+//! itself. Stale ones still predict the guest's next requests: it visits each directory in listing
+//! order, or by name.
 
 mod sequence;
 #[cfg(test)]
@@ -17,28 +17,28 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// For so long what was seen is believed, ns.
+/// Validity of cached data, ns.
 pub(crate) const BELIEVED_NS: u64 = 1_000_000_000;
 
-/// How much is listed at once, at first and at most: bytes of names and 24 for each.
+/// Initial and maximum size of a batch, bytes: names, and 24 for each entry.
 const FIRST: u32 = 32 << 10;
 const MOST: u32 = 128 << 10;
 
-/// Most directories asked for at once.
+/// Maximum number of directories in a batch.
 const ASKED_MAX: usize = 256;
 
-/// Most that is kept, bytes of the server's memory; and what a directory takes without its entries.
+/// Maximum size of the cache, bytes of memory; and overhead of a directory without its entries.
 const BYTES_MAX: usize = 4 << 20;
 const LISTED: usize = 256;
 
-/// Most entries that are looked at to find the files that come next, and how deep.
+/// Maximum number of entries examined to find the next files, and maximum depth.
 const LOOKED_MAX: usize = 512;
 const DEPTH_MAX: usize = 64;
 
-/// A directory's entries.
+/// Entries of a directory.
 pub(crate) type Entries = Arc<Vec<Entry>>;
 
-/// When something was seen: the time, and how much the guest had changed by then.
+/// Cache stamp: time, and number of changes that the guest had made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) at: u64,
@@ -46,53 +46,53 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Whether it is still believed.
+    /// Returns whether data with this stamp is valid.
     pub(crate) fn is_fresh(self, now: Seen) -> bool {
         self.changes == now.changes && now.at.saturating_sub(self.at) < BELIEVED_NS
     }
 }
 
-/// A directory that was listed.
+/// A cached directory.
 #[derive(Debug)]
 struct Listed {
     sequence: Sequence,
     seen: Seen,
-    /// The guest has listed it.
+    /// Whether the guest has listed it.
     is_visited: bool,
-    /// When it was of use last, as a number that grows.
+    /// Time of its last use, on a logical clock.
     used: u64,
-    /// What it takes, bytes.
+    /// Size in memory, bytes.
     bytes: usize,
 }
 
-/// What was listed, by paths from the guest's root.
+/// Cached directories by their paths from the guest's root.
 #[derive(Debug, Default)]
 pub(crate) struct Listings {
     by_path: BTreeMap<Vec<u8>, Listed>,
     bytes: usize,
-    /// The guest goes through directories by name.
+    /// Whether the guest visits entries by name.
     by_name: bool,
     clock: u64,
-    /// How many directories the guest has listed, and how many stand ready for it.
+    /// Number of directories listed by the guest, and of cached ones it has not listed yet.
     visits: u64,
     unvisited: usize,
-    /// How many came at once, and the last of them.
+    /// Size of the last batch, directories, and path of its last one.
     batch: usize,
     last: Option<Vec<u8>>,
-    /// How much was asked for at once.
+    /// Size limit of the last batch, bytes.
     asked: u32,
-    /// The tree does not know how.
+    /// Whether the tree does not support batch listings.
     pub(crate) unsupported: bool,
 }
 
 impl Listings {
-    /// The entries of a directory, if they are known.
+    /// Returns the entries of a directory, if cached and valid.
     pub(crate) fn get(&self, path: &[u8], now: Seen) -> Option<&Entries> {
         let listed = self.by_path.get(path)?;
         listed.seen.is_fresh(now).then(|| listed.sequence.entries())
     }
 
-    /// The same, for a guest that lists it.
+    /// Returns the same for a guest that lists the directory.
     pub(crate) fn visit(&mut self, path: &[u8], now: Seen) -> Option<Entries> {
         self.visits += 1;
         self.use_above(path);
@@ -102,7 +102,7 @@ impl Listings {
         Some(Arc::clone(listed.sequence.entries()))
     }
 
-    /// Directories above one that is visited are of use: the guest comes back to them.
+    /// Marks the directories above one that is visited as used: the guest returns to them.
     fn use_above(&mut self, path: &[u8]) {
         self.clock += 1;
         let mut at = path;
@@ -114,19 +114,19 @@ impl Listings {
         }
     }
 
-    /// What stands at a path, if the directory it is in is known.
+    /// Returns the kind of the file at a path, if its directory is cached and valid.
     pub(crate) fn kind(&mut self, path: &[u8], now: Seen) -> Option<Kind> {
         let (sequence, place) = self.place(path)?;
         self.get(parted(path).0, now).and(sequence.behind(place).next()).map(|entry| entry.kind)
     }
 
-    /// Whether nothing stands at a path: the directory it is in was listed after the guest has
-    /// heard of anything last, is still believed, and has no such name, nor one that some file
-    /// systems take for the same. Programs look for much that is not there.
+    /// Returns whether a path is known not to exist: its directory was listed after the guest's
+    /// last input or wait, is still valid, and has no such name, nor one that is equivalent on some
+    /// file systems. Programs look up many files that do not exist.
     pub(crate) fn is_absent(&self, path: &[u8], now: Seen, heard: Option<u64>) -> bool {
         let (dir, name) = parted(path);
-        // Not all that is there is listed: what a tree keeps to itself in its root, and what some
-        // file systems have of their past in every directory.
+        // Listings are incomplete: a tree may hide files of its root, and some file systems have a
+        // hidden snapshot directory in every directory.
         let is_hidden = (dir.is_empty() && name.starts_with(b".")) || name.starts_with(b".snap");
         if name.is_empty() || is_hidden || !name.is_ascii() || name.contains(&b'~') {
             return false;
@@ -142,8 +142,8 @@ impl Listings {
         listed.is_some_and(|listed| listed.sequence.entries().iter().all(is_other))
     }
 
-    /// What the guest goes through in the directory in which a path ends, perhaps as it was, and
-    /// the path's place there.
+    /// Returns the sequence of the directory of a path, possibly stale, and the position of the
+    /// path in it.
     fn place(&mut self, path: &[u8]) -> Option<(Sequence, usize)> {
         let (dir, name) = parted(path);
         self.clock += 1;
@@ -153,16 +153,16 @@ impl Listings {
         Some((listed.sequence.clone(), place))
     }
 
-    /// Which directories to ask for where one is needed: it, and those that whoever goes into each
-    /// directory as soon as he meets it comes to behind it, as far as they are known of.
+    /// Returns the directories to request where one is needed: that one, and those that follow it
+    /// in a depth-first traversal, as far as they are known.
     pub(crate) fn wanted(&mut self, path: &[u8], now: Seen) -> (Vec<Vec<u8>>, u32) {
         let mut wanted = vec![path.to_vec()];
         self.add_behind(path, now, &mut wanted);
         (wanted, self.how_much())
     }
 
-    /// Which directories to ask for before they are needed; none: there are enough, or nobody seems
-    /// to look through a tree.
+    /// Returns the directories to prefetch; `None` if enough are cached, or the guest does not seem
+    /// to traverse a tree.
     pub(crate) fn foreseen(&mut self, now: Seen) -> Option<(Vec<Vec<u8>>, u32)> {
         if self.unsupported || self.visits < 2 || self.unvisited > self.batch * 3 / 2 {
             return None;
@@ -183,7 +183,8 @@ impl Listings {
         self.asked
     }
 
-    /// What is asked for next is as much as can be: a directory did not fit. Whether that is more.
+    /// Raises the size of the next batch to the maximum, because a directory did not fit. Returns
+    /// whether that is an increase.
     pub(crate) fn ask_most(&mut self) -> bool {
         std::mem::replace(&mut self.asked, MOST) < MOST
     }
@@ -199,7 +200,7 @@ impl Listings {
         }
     }
 
-    /// Adds the directories from a place on that are not known.
+    /// Adds the directories from a position on that are not cached.
     fn add_unknown(
         &self,
         dir: &[u8],
@@ -214,8 +215,8 @@ impl Listings {
         paths.extend(below.filter(|path| self.get(path, now).is_none()).take(room));
     }
 
-    /// Whether a guest that was at one file comes to the other next: the way it goes, or the other
-    /// way, which it is then believed to go.
+    /// Returns whether `path` is the next file after `last` in the guest's order, or in the other
+    /// order, which is then adopted.
     pub(crate) fn is_next(&mut self, last: &[u8], path: &[u8]) -> bool {
         for _ in 0..2 {
             if self.files_behind(last, 1) == [path] {
@@ -226,8 +227,8 @@ impl Listings {
         false
     }
 
-    /// Which plain files whoever goes into each directory as soon as he meets it comes to behind
-    /// this one, as far as directories are known.
+    /// Returns the plain files that follow a path in a depth-first traversal, as far as directories
+    /// are known.
     pub(crate) fn files_behind(&mut self, path: &[u8], most: usize) -> Vec<Vec<u8>> {
         let mut search = Search { found: Vec::new(), most, looked: 0 };
         let mut at = path;
@@ -243,7 +244,7 @@ impl Listings {
         search.found
     }
 
-    /// Searches a directory from a place on.
+    /// Searches a directory from a position on.
     fn gather(
         &mut self,
         dir: &[u8],
@@ -276,7 +277,7 @@ impl Listings {
         ControlFlow::Continue(())
     }
 
-    /// Takes up what was listed.
+    /// Stores a batch.
     pub(crate) fn add(&mut self, listings: Vec<Listing>, seen: Seen) {
         self.batch = listings.len();
         self.last = listings.last().map(|listing| listing.path.clone());
@@ -301,7 +302,7 @@ impl Listings {
         }
     }
 
-    /// Forgets what was not of use for the longest time, if there is too much.
+    /// Evicts directories if the cache is too large: visited ones first, least recently used first.
     fn shrink(&mut self) {
         if self.bytes <= BYTES_MAX {
             return;
@@ -327,12 +328,12 @@ struct Search {
     looked: usize,
 }
 
-/// What an entry takes, with its place in the order of names, bytes.
+/// Returns the memory of an entry with its index by name, bytes.
 fn taken(entry: &Entry) -> usize {
     size_of::<Entry>() + entry.name.as_bytes().len() + 16 + size_of::<u32>()
 }
 
-/// A path's directory, and its last name.
+/// Splits a path into directory and last name.
 fn parted(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
@@ -340,7 +341,7 @@ fn parted(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// A path of a directory and a name or path in it.
+/// Joins a directory and a name or path in it.
 pub(crate) fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
     match (dir, name) {
         (b"", name) => name.to_vec(),
@@ -349,7 +350,7 @@ pub(crate) fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A path without empty parts and dots. `None`: it goes up, or begins with a slash.
+/// Normalizes a path without empty components and `.`. `None`: it has `..` or is absolute.
 pub(crate) fn plain(path: &[u8]) -> Option<Vec<u8>> {
     if path.first() == Some(&b'/') {
         return None;

@@ -1,18 +1,18 @@
-//! The most that one storelet is given, whatever its order says.
+//! Maximum resources of one storelet, independent of its order.
 //!
-//! Fields missing in an order have the default, or the maximum if that is less. An order that says
-//! more is refused. What is installed was checked then; if the maxima have become smaller since,
-//! it has as much as they are.
+//! Limits missing in an order have their defaults, or the maximum if that is less. An order that
+//! exceeds a maximum is refused. Installed storelets were checked at installation; if the maxima
+//! have become smaller since, their limits are cut.
 
 use crate::budget::Budget;
 use crate::order::Order;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The most that a server gives to one storelet.
+/// Maximum resources that a server grants to one storelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Maxima {
-    /// From its start to its end, ns.
+    /// Wall-clock time from start to end, ns.
     pub time_ns: u64,
     /// Processor time, ns.
     pub cpu_ns: u64,
@@ -24,7 +24,7 @@ impl Maxima {
     /// No maxima.
     pub const NONE: Maxima = Maxima { time_ns: u64::MAX, cpu_ns: u64::MAX, memory: u64::MAX };
 
-    /// Returns as much of a budget as is within the maxima.
+    /// Returns the budget, cut to the maxima.
     pub fn within(&self, budget: Budget) -> Budget {
         Budget {
             time_ns: budget.time_ns.min(self.time_ns),
@@ -34,11 +34,10 @@ impl Maxima {
         }
     }
 
-    /// Checks what an order says.
+    /// Checks the budget of an order.
     ///
     /// # Errors
-    /// If that is more than the server gives: of what, how much there is, and which flag of the
-    /// server says so.
+    /// If it exceeds a maximum: of which resource, the maximum, and the server flag that raises it.
     pub(crate) fn check(&self, order: &Order) -> Result<(), String> {
         let Budget { time_ns, cpu_ns, memory, .. } = order.budget;
         let of = |what: &str, most: String, flag: &str| {

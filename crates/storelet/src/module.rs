@@ -1,10 +1,10 @@
-//! Looking at a module before it is compiled: whether it is valid and a program, and whether it
-//! keeps limits that all real programs keep.
+//! Checks of a module before compilation: whether it is valid and a program, and whether it is
+//! within limits that all real programs keep.
 //!
-//! Compiling takes time and memory that grow faster than the module: with the loops inside of
-//! loops, and with locals times branches. What grows so has a limit here, far above what compilers
-//! make of real programs, so that a module that is made to be expensive is refused in
-//! milliseconds. The process that compiles has limits of its own, for what nobody thought of.
+//! Compilation takes time and memory that grow faster than the module: with nested loops, and with
+//! locals times branches. Such quantities have limits here, far above those of real compilers'
+//! output, so that a module built to be expensive is rejected in milliseconds. The compiling
+//! process has resource limits of its own for everything else.
 
 mod body;
 
@@ -20,7 +20,7 @@ use wasmparser::{
     TypeSectionReader, ValidPayload, Validator, ValidatorResources, WasmFeatures,
 };
 
-/// What a module may use: WebAssembly 2.0 and constant expressions that add.
+/// Permitted features: WebAssembly 2.0 and extended constant expressions.
 pub(crate) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::SATURATING_FLOAT_TO_INT)
     .union(WasmFeatures::SIGN_EXTENSION)
@@ -33,7 +33,7 @@ pub(crate) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::FLOATS)
     .union(WasmFeatures::EXTENDED_CONST);
 
-/// Largest module, as it is sent, bytes.
+/// Largest module as received, bytes.
 pub const SENT_MAX: usize = 32 << 20;
 
 /// Largest module without names and debug information, bytes.
@@ -42,13 +42,13 @@ pub const KEPT_MAX: usize = 16 << 20;
 /// Largest memory of a guest, bytes.
 pub const MEMORY_MAX: usize = 1 << 30;
 
-/// Most tables of a module, and entries of each.
+/// Maximum number of tables in a module, and of entries in each.
 pub const TABLES_MAX: u32 = 4;
 /// See [`TABLES_MAX`].
 pub const ENTRIES_MAX: u32 = 200_000;
 
-// Most of what else can be counted. Beside each: what the real program with the most of it has,
-// among ripgrep, coreutils, SQLite, gojq and a hello of Go's.
+// Further limits. Beside each: the maximum among ripgrep, coreutils, SQLite, gojq and a Go
+// hello-world.
 const TYPES_MAX: u32 = 5_000; // 81
 const PARAMS_MAX: usize = 128; // 24
 const IMPORTS_MAX: u32 = 500; // 25
@@ -60,26 +60,26 @@ const DATA_MAX: u32 = 100_000; // 71,906
 
 const PAGE: u64 = 64 << 10;
 
-/// Where functions of the host come from.
+/// Modules of the host functions.
 const WASI: &str = "wasi_snapshot_preview1";
 const UPCALL: &str = "upcall";
 
-/// What is done about most of what can be wrong.
+/// Advice for most kinds of errors.
 const BUILD: &str = "build it for wasm32-wasip1 (GOOS=wasip1 with Go), without threads, \
                      exceptions, tail calls, 64-bit memory and relaxed SIMD";
 
-/// Checks a module, and gives what of it has to be compiled: all but names, debug information, and
-/// what else is of no consequence.
+/// Checks a module and returns the part that has to be compiled: all but names, debug information
+/// and other custom sections.
 ///
 /// # Errors
-/// `Malformed` or `TooLarge`: what is wrong with it, and what to do.
+/// `Malformed` or `TooLarge`: the problem and its remedy.
 pub fn prepare(wasm: &[u8]) -> Result<Vec<u8>, Refused> {
     let (kept, types) = inspect(wasm)?;
     program(&types)?;
     Ok(kept)
 }
 
-/// Checks all but whether it is a program.
+/// Checks everything except whether the module is a program.
 fn inspect(wasm: &[u8]) -> Result<(Vec<u8>, Types), Refused> {
     limit("bytes as it is sent", wasm.len(), SENT_MAX, "strip it")?;
     if !wasm.starts_with(b"\0asm") {
@@ -108,19 +108,19 @@ fn inspect(wasm: &[u8]) -> Result<(Vec<u8>, Types), Refused> {
     }
 }
 
-/// A module, as far as it was looked at.
+/// A module during inspection.
 struct Inspection<'a> {
     wasm: &'a [u8],
     kept: Vec<u8>,
     validator: Validator,
     allocations: FuncValidatorAllocations,
     look: Look,
-    /// Of tables, in all element segments.
+    /// Entries of all element segments.
     entries: usize,
 }
 
 impl Inspection<'_> {
-    /// Takes the next piece; at the end its types are known.
+    /// Processes a part of the module; returns the types at the end.
     fn take(&mut self, payload: &Payload<'_>) -> Result<Option<Types>, Refused> {
         if matches!(payload, Payload::CustomSection(_)) {
             return Ok(None);
@@ -140,11 +140,11 @@ impl Inspection<'_> {
         Ok(None)
     }
 
-    /// Keeps a section for the compiler.
+    /// Copies a section for the compiler.
     fn keep(&mut self, id: u8, range: Range<usize>) -> Result<(), Refused> {
         let advice = "without names and debug information; leave out what it does not need";
         limit("bytes", self.kept.len() + range.len(), KEPT_MAX, advice)?;
-        // A section that says to be longer than the module is.
+        // The section claims to be longer than the module.
         let Some(contents) = self.wasm.get(range) else {
             return malformed("it ends early: send all of it");
         };
@@ -167,7 +167,7 @@ impl Inspection<'_> {
         let index = function.index;
         let allocations = std::mem::take(&mut self.allocations);
         let mut validator = function.into_validator(allocations);
-        // Before it has read the others, its locals are the parameters.
+        // Before the declarations are read, the locals are the parameters.
         let params = validator.len_locals() as usize;
         self.look.function(index, params, body)?;
         validator.validate(body).map_err(invalid)?;
@@ -186,7 +186,7 @@ impl Inspection<'_> {
     }
 }
 
-/// What sections say about themselves: that is limited before anybody works through them.
+/// Limits the counts that sections declare, before anything iterates over them.
 fn counts(payload: &Payload<'_>) -> Result<(), Refused> {
     let few = "use fewer";
     let count = |what, count: u32, max: u32| limit(what, count as usize, max as usize, few);
@@ -279,7 +279,7 @@ fn data(section: &DataSectionReader<'_>) -> Result<(), Refused> {
     limit("data segments", section.count() as usize, DATA_MAX as usize, "use fewer")
 }
 
-/// Whether it can be started.
+/// Checks that the module is a program that can be started.
 fn program(types: &Types) -> Result<(), Refused> {
     let types = types.as_ref();
     let exported = |wanted: &str| {
@@ -301,7 +301,7 @@ fn program(types: &Types) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A name that a stranger chose, for an error.
+/// Formats an untrusted name for an error message.
 fn shown(name: &str) -> String {
     let mut shown: String = name.chars().take(40).flat_map(char::escape_default).collect();
     if name.chars().nth(40).is_some() {
@@ -330,7 +330,7 @@ fn shown_error(message: &str) -> String {
     message.chars().take(200).flat_map(char::escape_default).collect()
 }
 
-/// The functions of WASI preview 1; a test compares them with what the engine gives.
+/// Functions of WASI preview 1; a test compares them with those of the linker.
 const FUNCTIONS: [&str; 46] = [
     "args_get",
     "args_sizes_get",

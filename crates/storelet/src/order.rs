@@ -1,4 +1,4 @@
-//! An order: what whoever starts a storelet says about it, in lines of text.
+//! An order: the parameters of a storelet, as lines of text from its owner.
 //!
 //! ```text
 //! module sha256:9f86d081884c7d65…      or: module 48213, whose bytes follow the order
@@ -10,12 +10,12 @@
 //!                                      an empty line ends it
 //! ```
 //!
-//! Bytes that have no place in a line are written as in a URL, `%0A`.
+//! Bytes that have no place in a line are percent-encoded, as in a URL: `%0A`.
 //!
-//! In the place of `module`, `standing wc` or `standing wc@2` names a storelet that is installed:
-//! it brings its module, arguments, environment and budget, and what is said here can only add
-//! arguments and take from the budget. Several such lines are a chain: what one says is the
-//! input of the next. `stdin /logs/x` makes a file the input of the first.
+//! In the place of `module`, `standing wc` or `standing wc@2` names an installed storelet: module,
+//! arguments, environment and budget come from its installation, and the order can only add
+//! arguments and reduce the budget. Several such lines are a chain: the output of one is the input
+//! of the next. `stdin /logs/x` makes a file the input of the first.
 
 mod label;
 mod units;
@@ -30,89 +30,89 @@ pub use label::{Label, Pick};
 use percent_encoding::percent_decode;
 use units::{duration, share};
 
-/// The longest order, bytes.
+/// Maximum size of an order, bytes.
 pub const ORDER_MAX: usize = 256 << 10;
 
-/// The largest reservation of one storelet, ns of each second.
+/// Maximum processor reservation of one storelet, ns of each second.
 const RESERVED_MAX: u64 = 100_000_000;
 
-/// The same of file requests, in each second.
+/// Maximum reservation of file requests of one storelet, per second.
 const REQUESTS_MAX: u64 = 1000;
 
-/// Most files that a storelet may have open.
+/// Maximum number of open files of a storelet.
 const FILES_MAX: u64 = 1024;
 
-/// The largest module, bytes.
+/// Maximum size of a module, bytes.
 pub const MODULE_MAX: u64 = 32 << 20;
 
-/// Most storelets of a chain.
+/// Maximum number of storelets in a chain.
 pub const STAGES_MAX: usize = 8;
 
-/// Where a module's bytes are.
+/// Source of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// With the server, under this name.
+    /// Stored by the server, under this hash.
     Known(Hash),
-    /// They follow the order: so many.
+    /// Sent after the order: number of bytes.
     Follows(u64),
-    /// With the server, as a storelet that is installed.
+    /// An installed storelet.
     Standing(Pick),
 }
 
-/// What is to be run, and how.
+/// Parameters for running a storelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// What.
+    /// The module.
     pub module: Wanted,
-    /// Its arguments; the first is its name.
+    /// Arguments, beginning with the program name.
     pub args: Vec<Vec<u8>>,
-    /// Its environment: `NAME=value`.
+    /// Environment variables: `NAME=value`.
     pub env: Vec<Vec<u8>>,
-    /// The directory that it sees as `/`: names from the root of what is served.
+    /// Directory visible as `/`: names from the served root.
     pub root: Vec<Name>,
-    /// Whether it may change files.
+    /// Whether the storelet may change files.
     pub writes: bool,
-    /// The file that is its input: its path from the root of what is served.
+    /// File that serves as standard input: path from the served root.
     pub stdin: Option<Vec<u8>>,
-    /// Whether that was found there, and is not to be another one behind a link.
+    /// Whether links on that path are refused, because the file was found there by a watch.
     pub stdin_straight: bool,
-    /// Whether its input follows, in frames; else it has none.
+    /// Whether input follows in frames; otherwise standard input is empty.
     pub input: bool,
-    /// Whether what it says is told in frames, with a report at the end; else it is what is read.
+    /// Whether output is framed, with a report at the end; otherwise it is plain.
     pub frames: bool,
-    /// What it may use.
+    /// Resource limits.
     pub budget: Budget,
-    /// Its part of the processor, and of file requests.
+    /// Processor share; its weight counts for file requests, too.
     pub terms: Terms,
-    /// So many file requests per second are certain.
+    /// Reserved file requests per second.
     pub io_reserve: u64,
-    /// File requests per second it may make at most.
+    /// Maximum number of file requests per second.
     pub io_limit: u64,
-    /// Nothing is run: what is wanted to know is whether it could be.
+    /// Whether to check only if it could run.
     pub check: bool,
-    /// The storelets that follow it in a chain.
+    /// Subsequent storelets of the chain.
     pub then: Vec<Order>,
 }
 
-/// The lines of an order and what follows the empty line behind them, once that has come.
+/// Splits off an order at its terminating empty line, if that has arrived: the lines, and the rest.
 pub(crate) fn parted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.windows(2).position(|two| two == b"\n\n")?;
     Some((&text[..=end], &text[end + 2..]))
 }
 
 impl Order {
-    /// Understands an order, without the empty line.
+    /// Parses an order, without the empty line.
     ///
     /// # Errors
-    /// Which line is wrong, and what to write instead.
+    /// The incorrect line, and a correction.
     pub fn parse(text: &[u8]) -> Result<Order, String> {
         Order::parse_within(text, &Maxima::NONE)
     }
 
-    /// Understands an order of a server that gives no more than this.
+    /// Parses an order for a server with these maxima.
     ///
     /// # Errors
-    /// Which line is wrong, and what to write instead; or of what it wants more.
+    /// The incorrect line, and a correction; or the resource that exceeds its maximum.
     pub fn parse_within(text: &[u8], maxima: &Maxima) -> Result<Order, String> {
         let text = str::from_utf8(text).map_err(|_| "an order is UTF-8 text".to_string())?;
         let (mut order, mut then) = (Order::plain(), Vec::new());
@@ -150,7 +150,7 @@ impl Order {
         Ok(order)
     }
 
-    /// An order that says nothing.
+    /// Creates an order with the defaults.
     fn plain() -> Order {
         Order {
             module: Wanted::Follows(0),
@@ -171,7 +171,7 @@ impl Order {
         }
     }
 
-    /// An order for what is installed, which takes nothing from what that may.
+    /// Creates an order for an installed storelet, without limits of its own.
     fn standing(pick: Pick) -> Order {
         let all = u64::MAX;
         let budget = Budget {
@@ -194,7 +194,7 @@ impl Order {
         matches!(self.module, Wanted::Standing(_))
     }
 
-    /// What is installed comes next: the first, or the next of a chain.
+    /// Adds an installed storelet: the first, or the next of a chain.
     fn next(&mut self, then: &mut Vec<Order>, value: &[u8], maxima: &Maxima) -> Result<(), String> {
         let pick = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
         let stage = Order::standing(pick.ok_or_else(|| label::SAY.to_string())?);
@@ -221,10 +221,11 @@ impl Order {
         Ok(())
     }
 
-    /// Takes what was installed in the place of its name: it may what both say it may.
+    /// Replaces the name of an installed storelet by its installation; limits are the minimum of
+    /// both.
     ///
     /// # Panics
-    /// If it is no order for what is installed.
+    /// If the order names no installed storelet.
     pub fn resolve(&mut self, installed: &Order) {
         assert!(self.is_standing(), "what is asked for by its name");
         self.module = installed.module.clone();
@@ -239,8 +240,8 @@ impl Order {
         self.io_limit = self.io_limit.min(installed.io_limit);
     }
 
-    /// Whether a text, perhaps not an order, wants what is said told in frames: so is what is wrong
-    /// with it.
+    /// Returns whether a text, not necessarily a valid order, requests framed output: errors are
+    /// framed then, too.
     pub fn wants_frames(text: &[u8]) -> bool {
         text.split(|byte| *byte == b'\n').any(|line| line.trim_ascii_end() == b"frames")
     }
@@ -272,7 +273,7 @@ impl Order {
             "input" => self.input = true,
             "frames" => self.frames = true,
             "cpu" => self.budget.cpu_ns = duration(rest)?,
-            // As much as there is would be: not counted.
+            // The maximum would mean unmetered.
             "fuel" => self.budget.fuel = count(rest)?.min(u64::MAX - 1),
             "time" => self.budget.time_ns = duration(rest)?,
             "memory" => self.budget.memory = size::parse(rest)?,
@@ -296,7 +297,7 @@ impl Order {
     }
 }
 
-/// What both allow.
+/// Returns the minimum of both shares.
 fn least(one: Terms, other: Terms) -> Terms {
     Terms {
         reservation: one.reservation.min(other.reservation),
@@ -305,25 +306,25 @@ fn least(one: Terms, other: Terms) -> Terms {
     }
 }
 
-/// What cannot be said of what is installed.
+/// Words that are not allowed for installed storelets.
 const FIXED: [&str; 4] = ["module", "env", "root", "write"];
 
-/// Whether a word is about a chain as a whole.
+/// Returns whether a word applies to a chain as a whole.
 fn is_for_all(word: &str) -> bool {
     ["stdin", "input", "frames", "check"].contains(&word)
 }
 
-/// The path of a directory, from the root, as it stands in a line.
+/// Parses the path of a directory, from the root, as it is written in a line.
 pub(crate) fn dir(text: &str) -> Result<Vec<Name>, String> {
     path(&decoded(text))
 }
 
-/// How long something takes, ns.
+/// Parses a duration, ns.
 pub(crate) fn time(text: &str) -> Result<u64, String> {
     duration(text)
 }
 
-/// The path of a file, from the root.
+/// Parses the path of a file, from the root.
 fn file(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let names = path(bytes)?;
     let names: Vec<&[u8]> = names.iter().map(Name::as_bytes).collect();
@@ -360,7 +361,7 @@ fn path(bytes: &[u8]) -> Result<Vec<Name>, String> {
     parts.map(name).collect()
 }
 
-/// At most a tenth of a processor: what is certain to one is taken from all others.
+/// Parses a reservation of at most a tenth of a processor: it is taken from all others.
 fn reservation(text: &str) -> Result<u64, String> {
     let ns = share(text)?;
     match ns <= RESERVED_MAX {
@@ -369,7 +370,7 @@ fn reservation(text: &str) -> Result<u64, String> {
     }
 }
 
-/// File requests per second that can be certain.
+/// Parses a reservation of file requests per second.
 fn requests(text: &str) -> Result<u64, String> {
     let count = count(text).ok().filter(|count| *count <= REQUESTS_MAX);
     count.ok_or_else(|| format!("at most {REQUESTS_MAX} requests a second can be certain"))
@@ -435,7 +436,7 @@ mod tests {
         }
         let most = b"module 1\ntime 50s\ncpu 2s\nmemory 64M";
         Order::parse_within(most, &maxima).expect("it is no more");
-        // What is installed only takes less.
+        // A limit on an installed storelet only reduces it.
         let named = Order::parse_within(b"standing a\ntime 99h", &maxima).expect("it is one");
         assert_eq!(named.budget.memory, u64::MAX);
     }

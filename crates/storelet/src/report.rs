@@ -1,40 +1,40 @@
-//! The report: how a storelet ended, and what it has used.
+//! Report on the outcome and the resource usage of a storelet.
 
 use crate::budget::{Reason, Used};
 use crate::compile::Refused;
 use crate::guest::Ended;
 use serde::Serialize;
 
-/// How a storelet ended, and what it has used. Times are in ns.
+/// Outcome and resource usage of a storelet. Times are in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// `exit`, `trap`, `killed`, `refused`, `checked`, or `unknown`: the module has to be sent.
+    /// `exit`, `trap`, `killed`, `refused`, `checked`, or `unknown` if the module has to be sent.
     pub end: &'static str,
-    /// The code that it exited with.
+    /// Exit code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit: Option<u32>,
-    /// Of a chain that failed: the storelet that did.
+    /// Name of the failed storelet, for chains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// Why it did not end by itself.
+    /// Reason, unless it exited by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The name of its module.
+    /// Hash of the module.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
-    /// From its order to its first instruction: compiling, waiting for memory.
+    /// From the start of the domain to the first instruction: order, compilation, admission.
     pub waited_ns: u64,
-    /// Processor time that compiling its module took.
+    /// Processor time of compiling the module.
     pub compile_ns: u64,
-    /// From its first instruction to its end.
+    /// From the first instruction to the end.
     pub time_ns: u64,
-    /// What it has used.
+    /// Resource usage.
     #[serde(flatten)]
     pub used: Used,
 }
 
 impl Report {
-    /// The report of a storelet that ended like this.
+    /// Creates the report for this outcome.
     pub fn new(ended: &Ended, used: Used, time_ns: u64) -> Report {
         let (end, exit, reason) = match ended {
             Ended::Exit(code) => ("exit", Some(*code), None),
@@ -47,23 +47,23 @@ impl Report {
         Report { end, exit, stage, reason, module, waited_ns, compile_ns, time_ns, used }
     }
 
-    /// The report of a storelet that was ended before it began.
+    /// Creates the report of a storelet that was killed before its start.
     pub fn killed(reason: Reason) -> Report {
         Report::new(&Ended::Killed(reason), Used::default(), 0)
     }
 
-    /// The report of a storelet that cannot be begun: why.
+    /// Creates the report of a storelet that cannot start, with the reason.
     pub fn refused(why: String) -> Report {
         let report = Report::killed(Reason::Cancelled);
         Report { end: "refused", reason: Some(why), ..report }
     }
 
-    /// The report of a storelet that could be run, and was not to be.
+    /// Creates the report of a successful check.
     pub fn checked() -> Report {
         Report { end: "checked", ..Report::refused(String::new()) }.without_reason()
     }
 
-    /// The report of a storelet that is not installed: why.
+    /// Creates the report of a storelet that is not installed, with the reason.
     pub fn unknown(why: String) -> Report {
         Report { end: "unknown", ..Report::refused(why) }
     }
@@ -72,19 +72,19 @@ impl Report {
         Report { reason: None, ..self }
     }
 
-    /// Whether it went its way to the end, whatever it said there.
+    /// Returns whether it exited by itself, with any code.
     pub fn is_exit(&self) -> bool {
         self.end == "exit"
     }
 
-    /// The report of a storelet whose module cannot be run.
+    /// Creates the report of a storelet whose module cannot be run.
     pub fn of_refusal(refused: &Refused) -> Report {
         let report = Report::refused(refused.to_string());
         let end = if *refused == Refused::Unknown { "unknown" } else { report.end };
         Report { end, ..report }
     }
 
-    /// It, for programs: JSON in one line.
+    /// Returns the report as one line of JSON.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("numbers and texts")
     }

@@ -1,11 +1,10 @@
-//! Whose turn it is: processor time by reservation, weight and limit.
+//! Scheduler of processor time by reservation, weight and limit.
 //!
-//! Weights are hierarchical: first among users, then among the clients (connections) of each,
-//! then among the storelets of each, by stride scheduling (Waldspurger and Weihl, 1995): whatever
-//! has used least of its share is next. Above that
-//! stand the tags of mClock (Gulati et al., OSDI 2010, §3): who has a reservation and is behind it
-//! comes first, and who is at its limit waits. What was used is charged afterwards, as long as it
-//! was: who runs longer than its slice waits longer for the next.
+//! Weights are hierarchical: first among users, then among the clients (connections) of each, then
+//! among the storelets of each, by stride scheduling (Waldspurger and Weihl, 1995): the one that
+//! has used least of its share is next. The tags of mClock (Gulati et al., OSDI 2010, §3) take
+//! precedence: a storelet behind its reservation runs first, and one at its limit waits. Time is
+//! charged afterwards, as measured: a storelet that overruns its slice waits longer for the next.
 
 use crate::crossing::Account;
 use slab::Slab;
@@ -14,23 +13,23 @@ use std::collections::BTreeMap;
 /// A second, ns.
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
-/// The largest weight.
+/// Maximum weight.
 pub const WEIGHT_MAX: u32 = 10_000;
 
-/// The weight of a client beside the others of its user.
+/// Weight of a client among those of its user.
 const CLIENT_WEIGHT: u32 = 100;
 
-/// What one unit of weight costs for each nanosecond.
+/// Stride of weight 1 per nanosecond.
 const UNIT: u128 = WEIGHT_MAX as u128;
 
-/// What somebody may have of the processor.
+/// Processor share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// So much of each second is certain, ns.
+    /// Reserved time, ns of each second.
     pub reservation: u64,
-    /// The share of what is left, as a number beside the others'; 1 to [`WEIGHT_MAX`].
+    /// Weight relative to the others for the rest; 1 to [`WEIGHT_MAX`].
     pub weight: u32,
-    /// More than this of each second is never given, ns.
+    /// Maximum time, ns of each second.
     pub limit: u64,
 }
 
@@ -40,22 +39,22 @@ impl Default for Terms {
     }
 }
 
-/// Names a storelet here.
+/// Key of a storelet in the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(usize);
 
-/// Whose turn it is.
+/// Scheduling decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// This one's.
+    /// Run this storelet.
     Of(Key),
-    /// Nobody's before then, because of limits; ns.
+    /// None before this time, ns, because of limits.
     From(u64),
-    /// Nobody is ready.
+    /// None is ready.
     Nobody,
 }
 
-/// What somebody has used of its share, in units of its weight.
+/// Weight and usage, as the pass value of stride scheduling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Share {
     weight: u32,
@@ -68,13 +67,13 @@ impl Share {
     }
 }
 
-/// A user, or one of a user's clients: what it has used, and what is below it.
+/// A user, or one of a user's clients, with the usage of its members.
 #[derive(Debug)]
 struct Group {
     share: Share,
-    /// Storelets below it that are ready.
+    /// Number of its ready storelets.
     ready: usize,
-    /// Storelets below it.
+    /// Number of its storelets.
     all: usize,
     /// Pass of the ready member of this group that has used least.
     floor: u128,
@@ -85,7 +84,7 @@ impl Group {
         Group { share: Share { weight, pass }, ready: 0, all: 0, floor: 0 }
     }
 
-    /// Counts one more ready storelet; a group without any has saved nothing up meanwhile.
+    /// Counts one more ready storelet; idle time earns a group no credit.
     fn add_ready(&mut self, floor: u128) {
         if self.ready == 0 {
             self.share.pass = self.share.pass.max(floor);
@@ -100,28 +99,28 @@ struct Place {
     terms: Terms,
     share: Share,
     ready: bool,
-    /// mClock's tags: when its reservation wants it to run, and its limit lets it, ns.
+    /// mClock's tags: times from which the reservation and the limit let it run, ns.
     reserved_at: u64,
     allowed_at: u64,
 }
 
-/// Gives turns.
+/// The scheduler.
 #[derive(Debug, Default)]
 pub struct Schedule {
     users: BTreeMap<u32, Group>,
     clients: BTreeMap<Account, Group>,
     places: Slab<Place>,
-    /// What the ready user who has used least has used.
+    /// Pass of the ready user that has used least.
     floor: u128,
-    /// The present turn is one of a reservation.
+    /// Whether the present turn is due to a reservation.
     reserved: bool,
 }
 
 const KNOWN: &str = "a storelet has a user and a client";
 
 impl Schedule {
-    /// Takes up a storelet of an account, which is not ready. A user's weight is that of the
-    /// latest; the clients of a user have equal shares of the user's.
+    /// Adds a storelet of an account, not ready. The weight of a user is the most recent one; the
+    /// clients of a user have equal shares.
     ///
     /// # Panics
     /// If a weight is out of its range.
@@ -142,7 +141,7 @@ impl Schedule {
         Key(self.places.insert(place))
     }
 
-    /// Forgets a storelet.
+    /// Removes a storelet.
     ///
     /// # Panics
     /// If it is not there.
@@ -163,7 +162,7 @@ impl Schedule {
         }
     }
 
-    /// Says whether a storelet can run. Who could not has saved nothing up meanwhile.
+    /// Sets whether a storelet is ready. Idle time earns no credit.
     ///
     /// # Panics
     /// If it is not there.
@@ -188,7 +187,7 @@ impl Schedule {
         place.allowed_at = place.allowed_at.max(now);
     }
 
-    /// Whose turn it is.
+    /// Selects the storelet to run.
     pub fn next(&mut self, now: u64) -> Turn {
         let ready = || self.places.iter().filter(|(_, place)| place.ready);
         let behind = |place: &Place| place.terms.reservation > 0 && place.reserved_at <= now;
@@ -215,7 +214,7 @@ impl Schedule {
         ready().map(|(_, place)| place.allowed_at).min().map_or(Turn::Nobody, Turn::From)
     }
 
-    /// When somebody's turn may be at the earliest; a time that is over: now.
+    /// Returns the earliest time at which a storelet may run; a time in the past means now.
     pub fn peek(&self) -> Option<u64> {
         let ready = self.places.iter().filter(|(_, place)| place.ready);
         let when = |place: &Place| match place.terms.reservation {
@@ -225,7 +224,7 @@ impl Schedule {
         ready.map(|(_, place)| when(place)).min()
     }
 
-    /// Asserts that storelets are counted for their users and clients.
+    /// Asserts that the counts of users and clients are right.
     pub fn check(&self) {
         let mut clients: BTreeMap<Account, (usize, usize)> = BTreeMap::new();
         let mut users: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
@@ -246,7 +245,7 @@ impl Schedule {
         assert!(known.eq(users), "storelets of users are counted");
     }
 
-    /// Charges a storelet with what it has used in its turn, ns, or what others did for it.
+    /// Charges a storelet for time used in its turn, ns, or spent on its behalf.
     ///
     /// # Panics
     /// If it is not there.
@@ -259,7 +258,7 @@ impl Schedule {
             u64::try_from(spaced).unwrap_or(u64::MAX)
         };
         if self.reserved && place.terms.reservation > 0 {
-            // A reservation that was not used in time is not made up for beyond one second.
+            // An unused reservation is made up for by at most one second.
             let from = place.reserved_at.max(now.saturating_sub(SECOND));
             place.reserved_at = from.saturating_add(spaced(place.terms.reservation));
         }
@@ -270,8 +269,8 @@ impl Schedule {
         self.charge_account(account, ns);
     }
 
-    /// Charges a user and a client, if they are there, with what was done for a storelet that is
-    /// not there any more, ns.
+    /// Charges a user and a client, if present, for time spent on behalf of a storelet that has
+    /// been removed, ns.
     pub fn charge_account(&mut self, account: Account, ns: u64) {
         let groups = [self.users.get_mut(&account.user), self.clients.get_mut(&account)];
         groups.into_iter().flatten().for_each(|group| group.share.charge(ns));
@@ -284,7 +283,7 @@ mod tests {
 
     const SLICE: u64 = 1_000_000;
 
-    /// Gives turns for some seconds to storelets that always want to run, for `slice` at a time;
+    /// Schedules storelets that are always ready for some seconds, for `slice` at a time; returns
     /// the share of each.
     fn shares(
         schedule: &mut Schedule,
@@ -314,7 +313,7 @@ mod tests {
         assert!((share - wanted).abs() < 0.02 * wanted, "{share} is not {wanted}");
     }
 
-    /// The only client of a user.
+    /// Account of the only client of a user.
     fn of(user: u32) -> Account {
         Account { user, client: 1 }
     }

@@ -1,9 +1,9 @@
-//! Standing storelets: installed under a name, and run by that name.
+//! Installed ("standing") storelets, which are run by name.
 //!
-//! Whoever may command the server says at a [desk] what is to be installed. The [shelf] knows all
-//! that is installed, and has it kept by somebody who may wait for a disk ([`ToKeeper`]) before it
-//! says so. What came of the last runs stands in a [book]. What runs although nobody asks
-//! is a [duty], or [watches](watch) a directory.
+//! Administrators install storelets in a [session](desk). The [registry](shelf) of installed
+//! storelets has each change made durable by the state store, on a thread that may block
+//! ([`ToKeeper`]), before it acknowledges it. Recent runs are recorded in a [run history](book).
+//! Storelets can also run on a [schedule](duty), or for new files of a [watched](watch) directory.
 
 pub(crate) mod book;
 pub(crate) mod deed;
@@ -20,64 +20,64 @@ use crate::compile::Hash;
 use crate::order::Label;
 use std::collections::BTreeSet;
 
-/// What is kept, each under a name of its own.
+/// Key of an item in the state store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// What is installed under a name.
+    /// An entry of the registry.
     Name(Label),
-    /// A module.
+    /// The bytes of a module.
     Module(Hash),
-    /// What came of its last runs.
+    /// The run history of a storelet.
     Book(Label),
-    /// For which files of its directory it has run.
+    /// Files that the watch of a storelet has processed.
     Files(Label),
 }
 
-/// Something that is to be kept from now on, in the place of what was there; nothing: not any more.
+/// Replacement of an item in the state store; without contents, its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What.
+    /// The item.
     pub key: Key,
-    /// Its contents.
+    /// New contents; `None` deletes the item.
     pub bytes: Option<Vec<u8>>,
 }
 
-/// What whoever keeps is asked: to make changes durable, in this order. Exactly one [`Kept`] with
-/// the ticket follows.
+/// Request to the state store: make changes durable, in this order. Exactly one [`Kept`] with the
+/// ticket follows.
 #[derive(Debug)]
 pub struct ToKeeper {
-    /// Comes back with the result.
+    /// Ticket, returned with the result.
     pub ticket: u64,
-    /// Each is there or not, never half, whatever happens; if one is, those before it are.
+    /// The changes. Each is atomic, also in a crash, and is durable only after those before it.
     pub changes: Vec<Change>,
 }
 
-/// What came of it.
+/// Result of a request to the state store.
 #[derive(Debug)]
 pub struct Kept {
-    /// Whose.
+    /// Ticket of the request.
     pub ticket: u64,
-    /// Whether all is durable; else why not.
+    /// Whether all changes are durable; else the reason.
     pub result: Result<(), String>,
 }
 
-/// What was kept when the server began.
+/// Contents of the state store at the start of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Stock {
-    /// What is installed, and what came of the last runs: by name, as it was kept.
+    /// Registry entries by name, as stored.
     pub names: Vec<(Label, Vec<u8>)>,
-    /// The same.
+    /// Run histories by name, as stored.
     pub books: Vec<(Label, Vec<u8>)>,
-    /// For which files of their directories they have run.
+    /// Processed files of watches by name, as stored.
     pub files: Vec<(Label, Vec<u8>)>,
-    /// The modules.
+    /// Modules present.
     pub modules: BTreeSet<Hash>,
-    /// Why nothing can be kept, if that is so.
+    /// Reason why nothing can be stored, if so.
     pub closed: Option<String>,
 }
 
 impl Stock {
-    /// Takes something that was kept; of a module its name is enough.
+    /// Adds a stored item; the contents of modules are not needed.
     pub fn take(&mut self, key: Key, bytes: Vec<u8>) {
         match key {
             Key::Name(label) => self.names.push((label, bytes)),

@@ -1,13 +1,12 @@
 //! The tree of storelets: `/.upcall/storelets/`.
 //!
-//! Opening `new` begins one: what is written to that open file is its [order](crate::order), its
-//! module and its input, and what is read from it is what it says. Whoever closes the file ends
-//! the storelet. So every client that can open a file can run programs here, and nothing is left
-//! behind by one that is gone. `running` lists those that are there; writing `kill 17` to it ends
-//! one.
+//! Opening `new` begins a storelet: its [order](crate::order), module and input are written to the
+//! open file, and its output is read from it. Closing the file ends the storelet. So every client
+//! that can open a file can run programs here, and a client that disconnects leaves nothing behind.
+//! `running` lists the present storelets; writing `kill 17` to it ends one.
 //!
-//! Whoever starts a storelet has it run as himself. Memory is admitted here: the sum of what the
-//! storelets that run may have stays below a limit, and users get it in turn.
+//! A storelet runs as the user who started it. This module admits storelets: the sum of their
+//! memory limits stays below a bound, and users are served in turn.
 
 mod desks;
 mod files;
@@ -40,90 +39,89 @@ use tree::flat::ROOT;
 use tree::{Input, NodeId, Output, Reply};
 use watches::Watched;
 
-/// Most storelets at once, running or not.
+/// Maximum number of storelets, running or not.
 pub const DOMAINS_MAX: usize = 1024;
 
-/// Most that run: there are no more places for guests.
+/// Maximum number of running storelets, limited by the guest slots.
 const RUNNING_MAX: usize = crate::engine::GUESTS_MAX as usize - 1;
 
-/// Most of them that one user has begun.
+/// Maximum number of storelets of one user.
 const DOMAINS_OF_ONE: usize = DOMAINS_MAX / 4 * 3;
 
-/// Most files open at once.
+/// Maximum number of open files.
 pub const OPENS_MAX: usize = DOMAINS_MAX + 256;
 
-/// How much modules may take that come in or wait to be compiled, bytes.
+/// Maximum size of modules being received or compiled, bytes.
 const MODULES_BYTES_MAX: usize = 256 << 20;
 
-/// Most programs that are kept ready, most code of all of them, and of one, bytes.
+/// Program cache: maximum number of programs, size of their code, and size of one, bytes.
 const PROGRAMS_MAX: usize = 32;
 const PROGRAMS_BYTES_MAX: usize = 128 << 20;
 const PROGRAM_BYTES_MAX: usize = PROGRAMS_BYTES_MAX / 4;
 
-/// What the server keeps for each storelet beside its memory, bytes.
+/// Server memory for each storelet beside its own, bytes.
 pub const OVERHEAD: u64 = 6 << 20;
 
-/// The device number of these files; no host has it.
+/// Device number of these files, which no host uses.
 pub(crate) const DEVICE: u64 = u64::MAX - 2;
 
-/// What is settled before the first storelet.
+/// Configuration of storelets.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The numbers of the nodes that run storelets.
+    /// Numbers of the nodes that run storelets.
     pub workers: Vec<usize>,
-    /// The number of the node that has the name space.
+    /// Number of the home node, which has the name space.
     pub home: usize,
-    /// The number of whoever compiles.
+    /// Number of the mailbox of the compiler and state store.
     pub compiler: usize,
-    /// How much memory all storelets may have, bytes.
+    /// Memory of all storelets, bytes.
     pub memory: u64,
-    /// How much memory the storelets of one client may have, with what the server keeps for each,
-    /// bytes.
+    /// Memory of the storelets of one client, including the server's overhead, bytes.
     pub client_memory: u64,
-    /// The most that one storelet is given.
+    /// Maximum resources of one storelet.
     pub maxima: Maxima,
-    /// Whether storelets may change files at all.
+    /// Whether storelets may change files.
     pub writes: bool,
-    /// Where random numbers begin: what nobody can guess.
+    /// Seed of random numbers; unpredictable.
     pub seed: [u8; 32],
-    /// What is installed.
+    /// Contents of the state store.
     pub standing: Stock,
 }
 
-/// A storelet.
+/// A storelet or chain.
 #[derive(Debug)]
 struct Here {
     domain: Domain,
     caller: Caller,
     account: Account,
     since: Instant,
-    /// Where the storelets of its chain run, and with how much memory altogether.
+    /// Workers of the storelets of its chain, and their total memory.
     runs: Option<(Vec<usize>, u64)>,
-    /// What it was started as.
+    /// Name for listings.
     name: String,
-    /// What is installed of it, if it was named.
+    /// The installed storelets in it, if any.
     named: Option<Named>,
 }
 
-/// Storelets that are run because they were named.
+/// A run of installed storelets.
 #[derive(Debug)]
 struct Named {
-    /// What they are called, and of which version they are.
+    /// Names and versions.
     all: Vec<(Label, u32)>,
-    /// When that was, seconds since 1970, and why.
+    /// Start, seconds since 1970, and trigger.
     at: i64,
     trigger: String,
     why: Why,
 }
 
-/// Why something that is installed is run.
+/// Reason of a run of an installed storelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// Somebody named it.
+    /// A request.
     Asked,
-    /// It is time.
+    /// A schedule.
     Time,
-    /// A file is new; the watch of this number has found it.
+    /// A new file, found by the watch with this number.
     File(u64),
 }
 
@@ -131,24 +129,24 @@ enum Why {
 enum Opened {
     Directory,
     Text(Vec<u8>),
-    /// A storelet of this open file.
+    /// A storelet, by the open file.
     Domain(DomainId),
-    /// A desk of this open file.
+    /// An install session, by the open file.
     Desk(DomainId),
-    /// Whoever has it may end storelets: his own, or all.
+    /// The control file, and the caller who may kill storelets.
     Control(Caller),
 }
 
-/// Sums over all storelets that have ended.
+/// Totals over all finished storelets.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Storelets, or chains of them, by how they ended: [`Report::end`](crate::Report).
+    /// Storelets or chains by outcome: [`Report::end`](crate::Report).
     pub ended: BTreeMap<&'static str, u64>,
-    /// Resources of all together.
+    /// Resource usage.
     pub used: Used,
-    /// From their orders to their first instructions: compiling and waiting for memory, ns.
+    /// Time from start to first instruction: order, compilation and admission, ns.
     pub waited_ns: u64,
-    /// Processor time that compiling their modules took, ns.
+    /// Processor time of compilations, ns.
     pub compile_ns: u64,
 }
 
@@ -172,30 +170,30 @@ pub struct Storelets {
     opens: Slab<Opened>,
     here: BTreeMap<DomainId, Here>,
     next: u64,
-    /// Programs that were run of late, the last one at the end.
+    /// Recently run programs, the latest at the end.
     programs: VecDeque<Fresh>,
-    /// Who runs, and who waits for memory.
+    /// Admission queue and allocations.
     admission: Admission,
-    /// How much of the processor they may have.
+    /// Processor ceiling.
     ceiling: Ceiling,
-    /// What is installed, and the desks where more can be.
+    /// Registry of installed storelets, and install sessions.
     shelf: Shelf,
     desks: BTreeMap<DomainId, AtDesk>,
-    /// What runs when it is time, and what waits for files; whether those were begun.
+    /// Schedules and watches; whether they were started.
     duties: BTreeMap<Label, Duty>,
     watches: BTreeMap<u64, Watched>,
     is_settled: bool,
     totals: Totals,
-    /// What the operator may want to know.
+    /// Messages for the operator.
     news: VecDeque<String>,
     closing: bool,
-    /// Whoever compiles and keeps was told to end.
+    /// Whether the compiler and state store were told to terminate.
     is_over: bool,
 }
 
 impl Storelets {
-    /// Number `index` among the node's trees; its files bear the date `started`, and belong to
-    /// `owner`.
+    /// Creates the tree with number `index` among the node's trees; its files have the date
+    /// `started`, and belong to `owner`.
     pub fn new(index: u16, started: Time, owner: u32, mut settings: Settings) -> Storelets {
         let (mut told, limits) = (Vec::new(), limits(&settings));
         let shelf = Shelf::new(mem::take(&mut settings.standing), &mut told);
@@ -227,22 +225,22 @@ impl Storelets {
         }
     }
 
-    /// The root.
+    /// Returns the root.
     pub fn root(&self) -> NodeId {
         NodeId::new(self.index, ROOT)
     }
 
-    /// Its attributes.
+    /// Returns the attributes of the root.
     pub fn root_stat(&self) -> Stat {
         self.stat(ROOT)
     }
 
-    /// How many files are open.
+    /// Returns the number of open files.
     pub fn opens(&self) -> usize {
         self.opens.len()
     }
 
-    /// How many storelets are in which state, in words.
+    /// Returns the number of storelets in each state.
     pub fn states(&self) -> Vec<(&'static str, usize)> {
         let mut counts = BTreeMap::new();
         for here in self.here.values() {
@@ -251,17 +249,17 @@ impl Storelets {
         counts.into_iter().collect()
     }
 
-    /// Memory that storelets have been given, and how much there is for them, bytes.
+    /// Returns the memory allocated to storelets, and its limit, bytes.
     pub fn memory(&self) -> (u64, u64) {
         (self.admission.memory(), self.settings.memory)
     }
 
-    /// Sums over those that have ended.
+    /// Returns the totals over finished storelets.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// Ends all storelets, for the end of the server.
+    /// Ends all storelets at shutdown.
     pub fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         if mem::replace(&mut self.closing, true) {
             return;
@@ -278,7 +276,7 @@ impl Storelets {
         self.end(out);
     }
 
-    /// Tells whoever compiles and keeps to end, once nothing of that is under way.
+    /// Terminates the compiler and state store once nothing is outstanding.
     fn end(&mut self, out: &mut Vec<Output>) {
         let ended = self.here.values().all(|here| here.domain.has_ended());
         let filed = self.shelf.is_quiet() && self.desks.values().all(|it| !it.desk.waits());
@@ -288,12 +286,12 @@ impl Storelets {
         }
     }
 
-    /// Whether nothing is under way any more.
+    /// Returns whether everything has ended.
     pub fn is_closed(&self) -> bool {
         self.is_over
     }
 
-    /// The next thing that the operator may want to know.
+    /// Takes the next message for the operator.
     pub fn next_news(&mut self) -> Option<String> {
         self.news.pop_front()
     }
@@ -325,7 +323,7 @@ impl Automaton for Storelets {
                     self.step_desk(now, desk, desk::Input::Cancel(id), out);
                 }
             }
-            // Nodes are numbers here: there is nothing to free.
+            // Nodes are plain numbers here: nothing to release.
             Input::Release(_) => {}
             Input::Close(open) | Input::Abandon(open) => self.take_back(now, open, out),
             Input::Done(_, Done::Parcel(parcel)) => {
@@ -370,8 +368,8 @@ impl Automaton for Storelets {
 
 /// Storelets.
 impl Storelets {
-    /// Begins one, for whoever opens `new`. A client has no more than are left to its user, so
-    /// that others of that user find a place.
+    /// Begins a storelet, on an open of `new`. A client has no more storelets than its user has
+    /// left, so that other clients of the user find room.
     fn begin(&mut self, now: Instant, caller: Caller, client: u32) -> Result<Reply, Error> {
         let caller = humble(caller);
         let account = Account { user: user_of(&caller), client };
@@ -451,7 +449,7 @@ impl Storelets {
         }
     }
 
-    /// Has the storelets of a chain run.
+    /// Runs the storelets of a chain on their workers.
     fn begin_chain(&mut self, id: DomainId, chain: Vec<(Order, Fresh)>, out: &mut Vec<Output>) {
         let here = self.here.get_mut(&id).expect("it is stepped");
         let (workers, _) = here.runs.clone().expect("it was admitted");
@@ -468,8 +466,8 @@ impl Storelets {
         }
     }
 
-    /// Whether what is written to a storelet cannot be kept: modules that come in, or its input.
-    /// Beyond one module a client has no more than nobody has.
+    /// Returns whether written data exceeds the limits: of buffered input, or of modules being
+    /// received. Beyond one module a client has no more than is left free.
     fn has_no_room(&self, id: DomainId) -> bool {
         let Here { domain, account, .. } = &self.here[&id];
         if domain.is_full() || domain.due().is_none() {
@@ -482,7 +480,7 @@ impl Storelets {
         all > MODULES_BYTES_MAX || (others > 0 && others > MODULES_BYTES_MAX - all)
     }
 
-    /// Ends those whose owners have not said in time what is to be run.
+    /// Ends those whose owners missed the deadline for order and module.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         let late = |here: &Here| here.domain.due().is_some_and(|due| due <= now);
         let ids = self.here.iter().filter(|(_, here)| late(here)).map(|(id, _)| *id);
@@ -498,7 +496,7 @@ impl Storelets {
         self.look_how_late(now, out);
     }
 
-    /// Whether a program was run of late; it is the last one then.
+    /// Returns whether a program is cached, and marks it as the latest.
     fn has(&mut self, hash: Hash, code: Code) -> bool {
         let mut programs = self.programs.iter();
         let place = programs.position(|fresh| (fresh.hash, fresh.code) == (hash, code));
@@ -508,7 +506,7 @@ impl Storelets {
         true
     }
 
-    /// Keeps a program for the next who wants it.
+    /// Adds a program to the cache.
     fn keep(&mut self, fresh: &Fresh) {
         let is_small = fresh.program.bytes() <= PROGRAM_BYTES_MAX;
         if is_small && !self.has(fresh.hash, fresh.code) {
@@ -522,14 +520,14 @@ impl Storelets {
         assert!(self.programs.len() <= PROGRAMS_MAX, "few programs are kept");
     }
 
-    /// Tells the worker of a storelet of a chain that has one.
+    /// Sends a message to the worker of a storelet of a chain, if it has one.
     fn tell_its(&self, id: DomainId, stage: usize, told: ToWorker, out: &mut Vec<Output>) {
         if let Some((workers, _)) = &self.here[&id].runs {
             self.tell(workers[stage], told, out);
         }
     }
 
-    /// Takes memory back from one that has ended, and forgets it if it is over.
+    /// Releases the allocation of an ended storelet, and drops a finished one.
     fn settle(&mut self, id: DomainId) {
         let Some(here) = self.here.get_mut(&id) else { return };
         if here.domain.has_ended() && here.runs.take().is_some() {
@@ -540,7 +538,7 @@ impl Storelets {
         }
     }
 
-    /// What a storelet, or its chain, needs that waits to be admitted.
+    /// Returns the resources of a storelet or chain that waits for admission.
     fn need(&self, id: DomainId) -> Need {
         let orders = self.here[&id].domain.wanted().expect("it waits to be admitted");
         let memory = orders.iter().map(|order| order.budget.memory).fold(0, more);
@@ -579,7 +577,7 @@ impl Storelets {
         self.step_domain(now, id, domain::Input::Refused(why), out);
     }
 
-    /// Lets those run for which there is memory.
+    /// Admits and starts storelets for which there is room.
     fn admit(&mut self, now: Instant, out: &mut Vec<Output>) {
         while !self.closing
             && let Some(id) = self.admission.next(now)
@@ -591,7 +589,7 @@ impl Storelets {
         }
     }
 
-    /// Tells the workers how much of the processor there is for storelets, if that has changed.
+    /// Sends a changed processor ceiling to the workers.
     fn look_how_late(&mut self, now: Instant, out: &mut Vec<Output>) {
         let is_needed = !self.admission.is_idle() && !self.closing;
         if let Some(share) = self.ceiling.look(now, is_needed) {
@@ -601,7 +599,7 @@ impl Storelets {
         }
     }
 
-    /// For each of so many storelets, the worker that has the fewest then.
+    /// Assigns each of `count` storelets to the least loaded worker.
     fn idlest(&self, count: usize) -> Vec<usize> {
         let runs = self.here.values().filter_map(|here| here.runs.as_ref());
         let mut busy: Vec<usize> = runs.flat_map(|(workers, _)| workers).copied().collect();
@@ -649,20 +647,20 @@ impl Storelets {
     }
 }
 
-/// Resources of storelets. Of what is certain to some the others get nothing: no more than half of
-/// one processor, and about as many requests as that makes.
+/// Returns the resources available for storelets. Reservations reduce what the others get: they are
+/// limited to half of one processor, and about as many requests as half a processor serves.
 fn limits(settings: &Settings) -> Limits {
     let Settings { memory, client_memory, .. } = *settings;
     let all = Need { memory, places: RUNNING_MAX, processor: 500_000_000, requests: 2000 };
     Limits { all, client_memory }
 }
 
-/// With the memory of one more storelet, and what the server keeps for it.
+/// Adds the memory of one more storelet, including the server's overhead.
 fn more(sum: u64, memory: u64) -> u64 {
     sum.saturating_add(memory).saturating_add(OVERHEAD)
 }
 
-/// A caller whose programs command nothing: a mount that they ask for could lead to the host.
+/// Removes administrative rights from a caller: a program could mount a directory of the host.
 fn humble(caller: Caller) -> Caller {
     match &caller {
         Caller::User(user) if user.commands => {

@@ -6,14 +6,14 @@ use crate::{Budget, Ended, Engine, Pace, Reason, Used, abi};
 use base::Kind;
 use std::collections::BTreeSet;
 
-/// What came of a run.
+/// Result of a run.
 struct Run {
     ended: Ended,
     output: String,
     used: Used,
 }
 
-/// Runs a module to its end, or to so many slices.
+/// Runs a module to its end, or for this many slices.
 fn run(ram: &mut Ram, wat: &str, budget: Budget, slices_max: u64) -> Run {
     let program = drive::program(&drive::by_fuel(), wat);
     let session = Session { budget, slices_max, ..Session::new(&["guest"]) };
@@ -21,7 +21,7 @@ fn run(ram: &mut Ram, wat: &str, budget: Budget, slices_max: u64) -> Run {
     Run { ended: run.ended.clone(), output: run.text(), used: run.used }
 }
 
-/// Imports that the modules below use.
+/// Imports of the modules below.
 const IMPORTS: &str = r#"
   (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_read" (func $fd_read (param i32 i32 i32 i32) (result i32)))
@@ -33,7 +33,7 @@ const IMPORTS: &str = r#"
   (memory (export "memory") 1)
 "#;
 
-/// Those of one that makes directories.
+/// Imports of modules that create directories.
 const IMPORTS_OF_MAKERS: &str = r#"
   (import "wasi_snapshot_preview1" "fd_readdir"
     (func $fd_readdir (param i32 i32 i32 i64 i32) (result i32)))
@@ -43,7 +43,8 @@ const IMPORTS_OF_MAKERS: &str = r#"
   (memory (export "memory") 1)
 "#;
 
-/// A module that opens a path, and says what is in it; its exit code is the first errno.
+/// A module that opens a path and writes its contents to its output; its exit code is the first
+/// errno.
 fn cat(path: &str) -> String {
     format!(
         r#"(module {IMPORTS}
@@ -209,12 +210,12 @@ fn fuel_is_exact_whatever_ends_slices() {
     };
     let used = run(Pace::Metered, u64::MAX - 1).used;
     assert!(used.fuel > 3_000_000, "{used:?}");
-    // A slice takes at most a million.
+    // A slice consumes at most a million.
     assert!(used.slices >= used.fuel / 1_000_000, "{used:?}");
     for pace in [Pace::Metered, Pace::Fuel(777)] {
         let enough = run(pace, used.fuel);
         assert_eq!((enough.ended, enough.used.fuel), (Ended::Exit(0), used.fuel));
-        // It is looked at where a loop begins anew.
+        // Fuel is checked at loop heads.
         let short = run(pace, used.fuel - 20);
         assert_eq!(short.ended, Ended::Killed(Reason::Fuel), "{pace:?}");
         assert_eq!(short.used.fuel, used.fuel - 20);

@@ -1,8 +1,7 @@
-//! The 46 functions of WASI preview 1, over file requests.
+//! The 46 functions of WASI preview 1, on top of file requests.
 //!
-//! Each is a method of [`Call`] that gives an errno or stops the guest. Those that wait are
-//! `async`; while they wait the guest costs no thread. What is not there (sockets, signals, other
-//! processes) is refused.
+//! Each is a method of [`Call`] that returns an errno or ends the guest. Blocking ones are `async`;
+//! a waiting guest occupies no thread. Sockets, signals and other processes are unsupported.
 
 mod directories;
 mod files;
@@ -23,17 +22,17 @@ use crate::host::{Host, Stop};
 use std::mem;
 use wasmtime::{AsContextMut as _, Caller, Extern, Linker};
 
-/// A module's name for them.
+/// Name of the import module.
 const MODULE: &str = "wasi_snapshot_preview1";
 
-/// Most pieces of one read or write, and most bytes of them.
+/// Maximum number of pieces and bytes of one read or write.
 const PIECES_MAX: u32 = 1024;
 const BYTES_MAX: u32 = 256 << 10;
 
-/// One call of a guest.
+/// A host call of a guest.
 pub(crate) struct Call<'a>(Caller<'a, Host>);
 
-/// A piece of guest memory.
+/// A range of guest memory.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     at: u32,
@@ -49,7 +48,7 @@ impl Call<'_> {
         Client::of(self.0.data())
     }
 
-    /// A guest that had to wait goes on with a whole slice.
+    /// Grants a guest that had to wait a whole slice.
     fn renew_slice(&mut self) {
         let host = self.0.data();
         if host.pace.is_by_time() && mem::take(&mut host.door.state().has_waited) {
@@ -57,11 +56,11 @@ impl Call<'_> {
         }
     }
 
-    /// All of the guest's memory.
+    /// Returns the guest's memory.
     fn memory(&mut self) -> Result<&mut [u8], Errno> {
         let memory = match self.0.data().memory {
             Some(memory) => memory,
-            // It calls while it is made.
+            // Calls during instantiation.
             None => {
                 self.0.get_export("memory").and_then(Extern::into_memory).ok_or(Errno::Fault)?
             }
@@ -69,7 +68,7 @@ impl Call<'_> {
         Ok(memory.data_mut(&mut self.0))
     }
 
-    /// Some of it.
+    /// Returns a range of the guest's memory.
     fn bytes(&mut self, at: u32, len: u32) -> Result<&mut [u8], Errno> {
         let end = (at as usize).checked_add(len as usize).ok_or(Errno::Fault)?;
         self.memory()?.get_mut(at as usize..end).ok_or(Errno::Fault)
@@ -105,7 +104,7 @@ impl Call<'_> {
         self.bytes(at, len).map(|bytes| bytes.to_vec())
     }
 
-    /// The pieces of a read or write, as far as they are moved at once.
+    /// Returns the pieces of a read or write, up to the maximum size.
     fn pieces(&mut self, at: u32, count: u32) -> Result<Vec<Piece>, Errno> {
         if count > PIECES_MAX {
             return Err(Errno::Inval);
@@ -113,7 +112,7 @@ impl Call<'_> {
         let (mut pieces, mut room) = (Vec::new(), BYTES_MAX);
         for index in 0..count {
             let place = at.checked_add(8 * index).ok_or(Errno::Fault)?;
-            // Both at once: behind the last address comes none.
+            // One read of eight bytes: an address behind the last one is not computed.
             let piece = self.get_u64(place)?;
             let (at, len) = (piece as u32, (piece >> 32) as u32);
             let len = len.min(room);
@@ -126,7 +125,7 @@ impl Call<'_> {
         Ok(pieces)
     }
 
-    /// Puts bytes into pieces, one after the other, at most so many: how many.
+    /// Copies at most `most` bytes into consecutive pieces. Returns their number.
     fn scatter_all<'a>(
         &mut self,
         pieces: &[Piece],
@@ -161,7 +160,7 @@ impl Call<'_> {
         Ok(bytes)
     }
 
-    /// Refused, where nothing may be changed. What was seen before is not believed any more.
+    /// Fails unless the guest may change files. Invalidates cached data.
     fn must_write(&mut self) -> Result<(), Errno> {
         let host = self.host();
         if !host.writes {
@@ -176,7 +175,7 @@ fn len_of(pieces: &[Piece]) -> u32 {
     pieces.iter().map(|piece| piece.len).sum()
 }
 
-/// Pieces without their first bytes.
+/// Returns the pieces without their first bytes.
 fn behind(pieces: &[Piece], mut count: u32) -> Vec<Piece> {
     let mut rest = Vec::with_capacity(pieces.len());
     for Piece { at, len } in pieces.iter().copied() {
@@ -187,7 +186,7 @@ fn behind(pieces: &[Piece], mut count: u32) -> Vec<Piece> {
     rest
 }
 
-/// What the guest gets of a call.
+/// Converts the result of a call for the guest.
 fn ended(result: Result<(), Stop>) -> wasmtime::Result<i32> {
     match result {
         Ok(()) => Ok(0),
@@ -227,7 +226,7 @@ macro_rules! link_at_once {
     )*};
 }
 
-/// Gives all of them to modules.
+/// Registers all functions with the linker.
 pub(crate) fn link(linker: &mut Linker<Host>) -> wasmtime::Result<()> {
     link_at_once!(
         linker,

@@ -1,13 +1,12 @@
-//! A part of a file that was read ahead for a guest.
+//! Read-ahead window of a file.
 //!
-//! Small reads one behind the other are answered from here, without a switch to whoever has the
-//! file. What was read ahead is believed for a moment, and not after the guest itself has changed
-//! something.
+//! Small sequential reads are served from here, without a switch to the owner of the file. Data is
+//! valid for a moment, and not after a change by the guest itself.
 
 use crate::listings::Seen;
 use base::Buf;
 
-/// How much is read ahead at first and at most, bytes.
+/// Initial and maximum amount of read-ahead, bytes.
 const FIRST: u32 = 64 << 10;
 const MOST: u32 = 256 << 10;
 
@@ -16,24 +15,24 @@ const MOST: u32 = 256 << 10;
 pub(crate) struct Window {
     from: u64,
     pieces: Vec<Buf>,
-    /// The file ends behind it, as far as is known.
+    /// Whether the file ends behind it, as far as known.
     is_last: bool,
     seen: Seen,
-    /// Where a reader goes on who reads one piece behind the other.
+    /// Offset at which a sequential reader continues.
     next: u64,
-    /// How much is read ahead then.
+    /// Amount of read-ahead, bytes.
     ahead: u32,
 }
 
 impl Window {
-    /// The first part of a file of this size.
+    /// Creates the first window of a file of this size.
     pub(crate) fn first(data: Buf, size: u64, seen: Seen) -> Window {
         let mut window = Window { next: 0, ahead: FIRST, ..Window::default() };
         window.fill(0, vec![data], Some(size), seen);
         window
     }
 
-    /// How much of the host's memory it takes, bytes.
+    /// Returns the size in host memory, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.pieces.iter().map(|piece| piece.len()).sum()
     }
@@ -42,13 +41,13 @@ impl Window {
         self.from + self.bytes() as u64
     }
 
-    /// Whether it answers a read from here.
+    /// Returns whether it can serve a read at this offset.
     pub(crate) fn has(&self, offset: u64, now: Seen) -> bool {
         let inside = (self.from..self.end()).contains(&offset);
         (inside || (self.is_last && offset >= self.end())) && self.seen.is_fresh(now)
     }
 
-    /// The bytes from an offset on, in pieces.
+    /// Returns the bytes from an offset on, in pieces.
     pub(crate) fn behind(&self, offset: u64) -> impl Iterator<Item = &[u8]> {
         assert!(offset >= self.from, "what is before it was not read");
         let mut skip = usize::try_from(offset - self.from).unwrap_or(usize::MAX);
@@ -59,7 +58,7 @@ impl Window {
         })
     }
 
-    /// How much to read where so much is wanted from here.
+    /// Returns the number of bytes to read for a request of `count` bytes.
     pub(crate) fn wanted(&mut self, offset: u64, count: u32) -> u32 {
         if offset != self.next {
             self.ahead = 0;
@@ -69,13 +68,13 @@ impl Window {
         count.max(self.ahead)
     }
 
-    /// Takes what was read, of a file of this size if that is known.
+    /// Stores data, of a file of this size if known.
     pub(crate) fn fill(&mut self, from: u64, pieces: Vec<Buf>, size: Option<u64>, seen: Seen) {
         (self.from, self.pieces, self.seen) = (from, pieces, seen);
         self.is_last = size.is_some_and(|size| size <= self.end());
     }
 
-    /// So much was taken from here.
+    /// Records a read.
     pub(crate) fn moved(&mut self, offset: u64, count: u32) {
         self.next = offset + u64::from(count);
     }

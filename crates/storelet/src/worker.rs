@@ -1,11 +1,10 @@
-//! A worker: the storelets of one thread, and whose turn it is.
+//! A worker: the storelets of one thread, and their schedulers.
 //!
-//! An automaton like all others: it does not run guests itself. [`Worker::take_slice`] gives the
-//! guest whose turn it is to whoever has the thread, and [`Worker::ran`] takes it back with what
-//! came of it and the processor time that was used. Waiting costs no thread: guests that wait lie
-//! in here.
+//! An automaton like all others: it does not run guests itself. [`Worker::take_slice`] hands the
+//! scheduled guest to the owner of the thread, and [`Worker::ran`] takes it back with its pause and
+//! the processor time used. Waiting guests occupy no thread: they are stored in here.
 //!
-//! Two schedules give turns: one of the processor, one of file requests, each with reservation,
+//! There are two schedulers: one of the processor, one of file requests, each with reservation,
 //! weight and limit.
 
 mod domain;
@@ -26,51 +25,51 @@ use std::mem;
 use std::time::Duration;
 use tree::{Ask, NodeId, OpenId, Reply, Request};
 
-/// Most file requests under way for all storelets of a worker: the others wait for their turn.
+/// Maximum number of file requests in flight for all storelets of a worker; others are queued.
 pub const ASKED_MAX: usize = 32;
 
 /// Bytes that cost as much as one more file request.
 const BYTES_PER_COST: u64 = 64 << 10;
 
-/// How much a storelet may say before somebody has taken it, bytes.
+/// Maximum unconsumed output of a storelet, bytes.
 pub const SAID_MAX: usize = 256 << 10;
 
-/// What is said is passed on when it is so much, or so old.
+/// Size and age at which buffered output is sent.
 const SAID_BYTES: usize = 32 << 10;
 const SAID_TIME: Duration = Duration::from_millis(2);
 
-/// A user's weight beside other users.
+/// Weight of a user relative to others.
 const USER_WEIGHT: u32 = 100;
 
-/// What can happen to a worker.
+/// Inputs of a worker.
 #[derive(Debug)]
 pub enum Input {
-    /// Home tells it something.
+    /// A message from home.
     Told(ToWorker),
-    /// The answer to a storelet's file request, and what that cost home, ns.
+    /// The reply to a storelet's file request, and its cost at home, ns.
     Answered(AskId, Result<Reply, Error>, u64),
     /// Time has passed.
     Tick,
-    /// It is to end: every storelet is killed.
+    /// Shut down: every storelet is killed.
     Drain,
 }
 
-/// What a worker can ask for.
+/// Outputs of a worker.
 #[derive(Debug)]
 pub enum Output {
-    /// Ask the name space on behalf of a storelet.
+    /// Send a file request to the name space on behalf of a storelet.
     Ask(AskId, Request),
-    /// The answer is not wanted any more.
+    /// Cancel a request.
     Cancel(AskId),
-    /// Give a node back.
+    /// Release a node.
     Release(NodeId),
-    /// Give an open file back.
+    /// Close an open file.
     Close(OpenId),
-    /// Tell home.
+    /// Send a message to home.
     Tell(ToHome),
 }
 
-/// A guest whose turn it is, outside of its worker.
+/// A scheduled guest, outside of its worker.
 #[derive(Debug)]
 pub struct Slice {
     id: DomainId,
@@ -80,7 +79,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// The storelet.
+    /// Returns the storelet.
     pub fn id(&self) -> DomainId {
         self.id
     }
@@ -92,7 +91,7 @@ impl Slice {
     }
 }
 
-/// What came of a slice.
+/// Result of a slice.
 #[derive(Debug)]
 pub struct Ran {
     id: DomainId,
@@ -101,7 +100,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// The fuel that was used so far, where guests run by fuel.
+    /// Returns the fuel used so far, where fuel is metered.
     pub fn fuel(&self) -> u64 {
         self.guest.fuel()
     }
@@ -110,9 +109,9 @@ impl Ran {
 /// The worker automaton.
 #[derive(Debug)]
 pub struct Worker {
-    /// The root of what is served.
+    /// Root of the served tree.
     root: NodeId,
-    /// When the worker began.
+    /// Wall-clock time at [`Instant`] zero.
     wall: Time,
     domains: BTreeMap<DomainId, Domain>,
     cpu: Schedule,
@@ -120,20 +119,21 @@ pub struct Worker {
     by_cpu: BTreeMap<Key, DomainId>,
     by_io: BTreeMap<Key, DomainId>,
     alarms: BTreeSet<(Instant, DomainId)>,
-    /// File requests under way.
+    /// Number of file requests in flight.
     asked: usize,
-    /// How much of each second may be used, ns; and since when it may be used again.
+    /// Processor ceiling, ns of each second; and time from which it permits the next slice.
     ceiling: u64,
     open_from: Instant,
-    /// Storelets that this thread has worked for since it was charged last, beside their slices.
+    /// Storelets that this thread has worked for since the last charge, beside their slices.
     bearers: Vec<(DomainId, Account)>,
-    /// Time spent since for none of them, ns.
+    /// Time spent since then on behalf of none of them, ns.
     unborne_ns: u64,
     draining: bool,
 }
 
 impl Worker {
-    /// A worker without storelets, of a server with this root, which began at this time.
+    /// Creates a worker without storelets, with the served root and the wall-clock time at
+    /// [`Instant`] zero.
     pub fn new(root: NodeId, wall: Time) -> Worker {
         Worker {
             root,
@@ -153,17 +153,17 @@ impl Worker {
         }
     }
 
-    /// How many storelets are in which state, in words.
+    /// Returns the state of each storelet, in words.
     pub fn states(&self) -> Vec<&'static str> {
         self.domains.values().map(|domain| domain.life.state_name()).collect()
     }
 
-    /// Whether there are no storelets.
+    /// Returns whether there are no storelets.
     pub fn is_idle(&self) -> bool {
         self.domains.is_empty()
     }
 
-    /// The guest whose turn it is. The worker must get it back before anything else happens.
+    /// Returns the scheduled guest. The worker must get it back before anything else happens.
     pub fn take_slice(&mut self, now: Instant, out: &mut Vec<Output>) -> Option<Slice> {
         if self.open_from > now {
             return None;
@@ -178,21 +178,21 @@ impl Worker {
         Some(Slice { id, guest, got, times: Times { wall, monotonic: now.0 } })
     }
 
-    /// Counts a storelet among those that bear what the thread does now.
+    /// Counts a storelet among those that share the present work of the thread.
     fn bear(&mut self, id: DomainId) {
         if let Some(domain) = self.domains.get(&id) {
             self.bearers.push((id, domain.begin.account));
         }
     }
 
-    /// Charges what the thread has done since the last call, or since the last slice ended, to the
-    /// storelets that it was for, in equal parts: letters from and to home, whose turn it is, what
-    /// followed a slice. What was for none is borne by the one that runs next. Users and clients
-    /// bear what was done for a storelet that has ended. Returns the part that storelets have in
-    /// their reports, ns.
+    /// Charges the thread's work since the last call, or since the end of the last slice, in equal
+    /// parts to the storelets that it was for: messages from and to home, scheduling, the aftermath
+    /// of a slice. Work for none is charged to the one that runs next. Users and clients are
+    /// charged for a storelet that has ended. Returns the part that appears in the reports of
+    /// storelets, ns.
     pub fn charge(&mut self, now: Instant, spent_ns: u64) -> u64 {
         if self.bearers.is_empty() {
-            // If it was for one whose turn comes, that one bears it then, and keeps its turn.
+            // If it was for a storelet about to run, that one is charged, and keeps its turn.
             self.unborne_ns += if self.cpu.peek().is_some() { spent_ns } else { 0 };
             return 0;
         }
@@ -200,7 +200,7 @@ impl Worker {
         let count = bearers.len() as u64;
         let (mut left, mut reported) = (spent_ns, 0);
         for (at, (id, account)) in (0..).zip(bearers) {
-            // The last ones have what does not divide.
+            // The last ones get the remainder of the division.
             let part = left / (count - at);
             left -= part;
             match self.domains.get_mut(&id) {
@@ -218,7 +218,7 @@ impl Worker {
         reported
     }
 
-    /// Spaces what storelets use, if there is a ceiling.
+    /// Delays the next slice according to the ceiling.
     fn hold_back(&mut self, now: Instant, ns: u64) {
         if self.ceiling < SECOND {
             let spaced = u128::from(ns) * u128::from(SECOND) / u128::from(self.ceiling.max(1));
@@ -227,8 +227,8 @@ impl Worker {
         }
     }
 
-    /// Takes a guest back, which has used so much processor time, ns. What follows is borne by it,
-    /// too.
+    /// Takes a guest back, with the processor time of its slice, ns. The work that follows is
+    /// charged to it, too.
     pub fn ran(&mut self, now: Instant, ran: Ran, cpu_ns: u64, out: &mut Vec<Output>) {
         let Ran { id, mut guest, pause } = ran;
         let unborne_ns = mem::take(&mut self.unborne_ns);
@@ -251,7 +251,7 @@ impl Worker {
         self.admit(now, out);
     }
 
-    /// What a storelet said is passed on, if it is much, old, or the last for now.
+    /// Sends buffered output if it is large or old, or if the guest waits.
     fn pass_on(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
         let Some(domain) = self.domains.get_mut(&id) else { return };
         let old = domain.said_since.is_some_and(|since| since + SAID_TIME <= now);
@@ -260,12 +260,12 @@ impl Worker {
         }
     }
 
-    /// Steps a storelet's life, and does what it asks for.
+    /// Steps the execution of a storelet and performs its outputs.
     fn live(&mut self, now: Instant, id: DomainId, input: life::Input, out: &mut Vec<Output>) {
         let Some(domain) = self.domains.get_mut(&id) else { return };
         let mut asks = Vec::new();
         domain.life.step(now, input, &mut asks);
-        // Home hears that nobody bears the costs of a request before it hears of the end.
+        // Home must know that a request has no payer before it learns of the end.
         if self.domains.get(&id).is_some_and(|domain| domain.life.has_ended()) {
             self.foresee(now, id, ahead::Input::Leave, out);
         }
@@ -275,7 +275,7 @@ impl Worker {
         self.settle(now, id);
     }
 
-    /// Steps what a storelet asks ahead, and does what that asks for.
+    /// Steps the prefetch of a storelet and performs its outputs.
     fn foresee(&mut self, now: Instant, id: DomainId, input: ahead::Input, out: &mut Vec<Output>) {
         let Some(domain) = self.domains.get_mut(&id) else { return };
         let mut asks = Vec::new();
@@ -323,7 +323,7 @@ impl Worker {
         }
     }
 
-    /// Gives a storelet that waits for input what there is.
+    /// Feeds available input to a storelet that waits for it.
     fn feed(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
         let Some(domain) = self.domains.get_mut(&id).filter(|it| !it.life.has_ended()) else {
             return;
@@ -335,7 +335,7 @@ impl Worker {
         self.live(now, id, life::Input::Fed(bytes), out);
     }
 
-    /// Takes what a storelet says, if there is room.
+    /// Accepts the output of a storelet, if there is room.
     fn hear(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
         let Some(domain) = self.domains.get_mut(&id).filter(|it| !it.life.has_ended()) else {
             return;
@@ -345,7 +345,7 @@ impl Worker {
         }
     }
 
-    /// Tells the schedules what a storelet waits for, or forgets it.
+    /// Updates the schedulers with the state of a storelet, or drops it.
     fn settle(&mut self, now: Instant, id: DomainId) {
         let Some(domain) = self.domains.get_mut(&id) else { return };
         self.cpu.set_ready(domain.cpu, domain.life.is_ready(), now.0);
@@ -366,7 +366,7 @@ impl Worker {
         }
     }
 
-    /// Lets storelets ask for files, as many at once as may.
+    /// Sends file requests, up to the maximum number in flight.
     fn admit(&mut self, now: Instant, out: &mut Vec<Output>) {
         while self.asked < ASKED_MAX
             && let Turn::Of(key) = self.io.next(now.0)
@@ -497,7 +497,7 @@ impl Automaton for Worker {
         assert!(self.alarms.len() <= self.domains.len());
         let alarmed = self.domains.values().filter(|domain| domain.alarm.is_some());
         assert_eq!(alarmed.count(), self.alarms.len());
-        // What a storelet begins with is asked for at once.
+        // The request at the start of a storelet needs no admission.
         assert!(self.asked <= ASKED_MAX + self.domains.len(), "few requests are under way");
         for (id, domain) in &self.domains {
             assert_eq!(
@@ -515,7 +515,7 @@ impl Automaton for Worker {
     }
 }
 
-/// What a file request costs, in requests.
+/// Returns the cost of a file request, in requests.
 fn cost(ask: &Ask) -> u64 {
     let bytes = if let Ask::Read { count, .. }
     | Ask::List { bytes_max: count, .. }
@@ -532,12 +532,12 @@ fn cost(ask: &Ask) -> u64 {
     1 + bytes / BYTES_PER_COST
 }
 
-/// What a large job took of a processor besides, ns.
+/// Returns the additional processor time of a batch request, ns.
 fn job_ns(reply: &Reply) -> u64 {
     if let Reply::Listings(_, ns) | Reply::Contents(_, ns) = reply { *ns } else { 0 }
 }
 
-/// Gives back what a guest does not hold any more.
+/// Releases the resources that a guest has given back.
 fn give_back(guest: &Guest, out: &mut Vec<Output>) {
     give_all(&guest.take_given(), out);
 }

@@ -1,9 +1,10 @@
-//! A guest that calls every function of WASI with what nobody expects, thousands of times.
+//! A guest that calls every WASI function with unexpected arguments, thousands of times.
 //!
-//! It is a small interpreter: its input is a list of calls, each a number and nine values, made
-//! from a seed. Numbers near boundaries, descriptors that are there and not, paths that lead out,
-//! pieces that lie outside. The tree answers with errors now and then, or less than was asked for.
-//! Whatever happens, the host does not panic, and everything is given back.
+//! The guest is a small interpreter: its input is a list of calls, each a number and nine values,
+//! generated from a seed. Numbers near boundaries, valid and invalid descriptors, paths that lead
+//! out of the root, pieces outside of memory. The tree replies with errors now and then, or with
+//! less than was requested. In all cases the host must not panic, and every resource must be
+//! released.
 
 mod support;
 
@@ -15,8 +16,8 @@ use support::drive::{self, Session};
 use support::ram::Ram;
 use tree::{Ask, Reply};
 
-/// Functions and what they take: a descriptor, a path with its length, a list of pieces with its
-/// length, memory with its length, an address of a result, flags, a long number.
+/// Functions and their parameters: a descriptor, a path with its length, a list of pieces with its
+/// length, memory with its length, the address of a result, flags, a long number.
 const CALLS: &[(&str, &str)] = &[
     ("args_get", "o o"),
     ("args_sizes_get", "o o"),
@@ -65,17 +66,17 @@ const CALLS: &[(&str, &str)] = &[
     ("sock_shutdown", "f x"),
 ];
 
-/// Values of one call: no function takes more.
+/// Number of values of a call: the maximum of all functions.
 const VALUES: usize = 9;
-/// Size of one call in the list, bytes.
+/// Size of a call in the list, bytes.
 const CALL: usize = 8 * (VALUES + 1);
-/// Where the list is, where paths and pieces are, and how much memory there is, bytes.
+/// Address of the list, addresses of paths and pieces, and size of memory, bytes.
 const LIST: u32 = 1 << 20;
 const PATHS: u32 = 0x8000;
 const PIECES: u32 = 0x4000;
 const MEMORY: u32 = 2 << 20;
 
-/// So many kinds of requests a guest can make a tree do.
+/// Number of request kinds that a guest can cause.
 const ASKS: usize = 17;
 
 const PATHS_TOLD: &[&str] = &[
@@ -103,7 +104,7 @@ const PATHS_TOLD: &[&str] = &[
     "made",
 ];
 
-/// The types of a function's values.
+/// Returns the types of a function's values.
 fn types(takes: &str) -> Vec<&'static str> {
     let of = |word: &str| match word {
         "q" => vec!["i64"],
@@ -113,7 +114,7 @@ fn types(takes: &str) -> Vec<&'static str> {
     takes.split_whitespace().flat_map(of).collect()
 }
 
-/// The interpreter.
+/// Builds the interpreter.
 fn interpreter() -> String {
     let (mut imports, mut arms) = (String::new(), String::new());
     for (name, takes) in CALLS {
@@ -160,7 +161,7 @@ fn interpreter() -> String {
     .replace(&format!("{LIST} + 65536"), &(LIST + 65536).to_string())
 }
 
-/// What the first 64 KiB of memory hold: paths, pieces, noise.
+/// Contents of the first 64 KiB of memory: paths, pieces, noise.
 fn image(random: &mut Rng) -> Vec<u8> {
     let mut image: Vec<u8> = (0..65536).map(|_| random.u8(..) & random.u8(..)).collect();
     let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
@@ -176,7 +177,7 @@ fn image(random: &mut Rng) -> Vec<u8> {
     image
 }
 
-/// A number where mistakes are made.
+/// A number near a boundary.
 fn edge(random: &mut Rng) -> u32 {
     let base = [0, 1, 0x8000, 65536, MEMORY, 1 << 31, u32::MAX];
     let base = random.choice(base).expect("there are some");
@@ -192,10 +193,10 @@ fn long(random: &mut Rng) -> u64 {
     }
 }
 
-/// One call, as it stands in the list.
+/// A call, as encoded in the list.
 fn call(random: &mut Rng) -> Vec<u8> {
     let mut number = random.usize(0..CALLS.len());
-    // Nothing much happens to who has nothing left.
+    // Closing everything early would make the remaining calls uninteresting.
     if matches!(CALLS[number].0, "fd_close" | "fd_renumber") && random.u8(0..8) > 0 {
         number = random.usize(0..CALLS.len());
     }
@@ -223,7 +224,7 @@ fn call(random: &mut Rng) -> Vec<u8> {
             "m" => values.extend([some(random, u64::from(LIST)), some(random, 9000)]),
             "o" => values.push(some(random, u64::from(PIECES))),
             "x" => values.push(some(random, 20)),
-            // Most begin at the beginning.
+            // Most listings start at the beginning.
             "q" if CALLS[number].0 == "fd_readdir" && random.bool() => values.push(0),
             _ => values.push(long(random)),
         }
@@ -232,7 +233,7 @@ fn call(random: &mut Rng) -> Vec<u8> {
     values.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-/// Opens something as a program would.
+/// An open as programs do it.
 fn open(random: &mut Rng) -> Vec<u8> {
     let number = CALLS.iter().position(|(name, _)| *name == "path_open").expect("it is there");
     let path = random.usize(0..8);
@@ -304,7 +305,7 @@ fn any_call_with_any_values_harms_only_the_guest() {
     let mut asked = BTreeSet::new();
     let (mut whole, runs) = (0, if first.is_some() { 1 } else { 300 });
     for seed in first.unwrap_or(0)..first.unwrap_or(0) + runs {
-        // Shown only if it fails: `SEED=… cargo test` does it again.
+        // Visible only on failure: `SEED=… cargo test` reproduces it.
         println!("seed {seed}");
         whole += u64::from(one_run(&program, seed, &mut asked) == Ended::Exit(0));
     }

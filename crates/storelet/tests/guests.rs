@@ -1,7 +1,7 @@
-//! Programs that nobody wrote for us, over a tree in memory: what `cargo xtask guests` built.
+//! Real programs, over a tree in memory, as built by `cargo xtask guests`.
 //!
-//! With `UPCALL_GUESTS` set to the directory of the modules, each must be there. Without, there is
-//! nothing to run: these tests are skipped where nobody has built them.
+//! With `UPCALL_GUESTS` set to the directory of the modules, each must be there. Without it these
+//! tests are skipped.
 
 mod support;
 
@@ -13,7 +13,7 @@ use storelet::{Ended, Engine, Pace, Program};
 use support::drive::{self, Run, Session};
 use support::ram::Ram;
 
-/// Fuel of a slice: real programs have much to do.
+/// Fuel of a slice: large enough for real programs.
 const SLICE_FUEL: u64 = 1_000_000;
 
 fn engine() -> &'static Engine {
@@ -24,7 +24,7 @@ fn engine() -> &'static Engine {
 /// Compiled programs by name, each compiled once.
 static PROGRAMS: Mutex<BTreeMap<String, Arc<OnceLock<Program>>>> = Mutex::new(BTreeMap::new());
 
-/// Runs a program of this name; `None`: guests are not built here.
+/// Runs a program by name; `None` if the guests have not been built.
 fn run(ram: &mut Ram, name: &str, session: &Session) -> Option<Run> {
     let Some(dir) = std::env::var_os("UPCALL_GUESTS").map(PathBuf::from) else {
         base::skip("UPCALL_GUESTS is not set: cargo xtask guests builds them");
@@ -44,7 +44,7 @@ fn run(ram: &mut Ram, name: &str, session: &Session) -> Option<Run> {
     Some(run)
 }
 
-/// Runs it with these arguments; it must end well.
+/// Runs it with these arguments; it must succeed.
 fn output(ram: &mut Ram, args: &[&str], input: &str) -> Option<String> {
     let session = Session { input: input.as_bytes().to_vec(), writes: true, ..Session::new(args) };
     let run = run(ram, args[0], &session)?;
@@ -143,7 +143,7 @@ fn sqlite_makes_a_database_and_reads_it_again() {
     let undone = "begin; delete from t; rollback; select count(*) from t;";
     let said = output(&mut ram, &["sql", "/data.db", undone], "").expect("it is there");
     assert_eq!(said, "5000\n");
-    // Who may only read still can, and is told when it cannot write.
+    // A read-only guest can still read, and gets an error on writes.
     let reads = Session::new(&["sql", "/data.db", "select count(*) from t; delete from t;"]);
     let run = run(&mut ram, "sql", &reads).expect("it is there");
     assert_eq!((run.ended, run.output), (Ended::Exit(1), b"5000\n".to_vec()));

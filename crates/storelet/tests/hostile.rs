@@ -1,7 +1,8 @@
-//! Modules that want to do harm, each against small budgets.
+//! Hostile modules, each with a small budget.
 //!
-//! What they are and how each has to end is in `hostile/corpus.rs`. After each, every node and open
-//! file is back, and memory, requests and output were within the budget: the driver looks at that.
+//! `hostile/corpus.rs` describes them and the required outcomes. After each, every node and open
+//! file must be released, and memory, requests and output within the budget: the driver checks
+//! that.
 
 #[path = "hostile/corpus.rs"]
 mod corpus;
@@ -49,7 +50,7 @@ fn module(case: &Case) -> Vec<u8> {
     wat::parse_str(&case.text).unwrap_or_else(|error| panic!("{}: {error}", case.name))
 }
 
-/// Whether a run has ended as it must.
+/// Returns whether a run has the required outcome.
 fn is_right(case: &Case, run: Option<&Run>) -> bool {
     let Some(run) = run else { return End::Refused.is(&case.must, "") };
     let end = match &run.ended {
@@ -78,7 +79,7 @@ fn cases() -> Vec<Case> {
     corpus::cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile"))
 }
 
-/// Complains of all that did not end as they must.
+/// Fails if any outcome is wrong.
 fn assert_right(wrong: &[String]) {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
@@ -153,7 +154,7 @@ fn all_may_be_cancelled_at_any_time() {
     }
 }
 
-/// Bytes of a module, changed in a few places, cut off, or doubled in part.
+/// Returns the bytes of a module, changed in a few places, truncated, or partially duplicated.
 fn spoilt(random: &mut fastrand::Rng, module: &[u8]) -> Vec<u8> {
     let mut bytes = module.to_vec();
     for _ in 0..random.usize(1..4) {

@@ -3,7 +3,7 @@ use super::*;
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Room for this, of which any client may have all.
+/// Creates an admission controller in which a client may hold everything.
 fn rooms(all: Need) -> Admission {
     Admission::new(Limits { all, client_memory: all.memory })
 }
@@ -16,12 +16,12 @@ fn needs(memory: u64) -> Need {
     Need { memory, places: 1, ..Need::default() }
 }
 
-/// A storelet of a client of its own waits.
+/// Enqueues a storelet of a client of its own.
 fn ask(admission: &mut Admission, id: u64, user: u32, memory: u64) {
     ask_for(admission, id, (user, id as u32), memory, MINUTE);
 }
 
-/// A storelet of this user and client waits.
+/// Enqueues a storelet of this user and client.
 fn ask_for(
     admission: &mut Admission,
     id: u64,
@@ -32,7 +32,7 @@ fn ask_for(
     admission.enqueue(DomainId(id), Account { user, client }, needs(memory), time);
 }
 
-/// All that are admitted, each at the same time.
+/// Returns all storelets admitted at this time.
 fn admitted_at(admission: &mut Admission, now: Instant) -> Vec<u64> {
     let admitted = std::iter::from_fn(|| admission.next(now).map(|id| id.0)).collect();
     admission.check();
@@ -62,8 +62,8 @@ fn who_holds_the_least_is_next_and_nobody_overtakes_him() {
     assert_eq!(admitted(&mut room), [13, 14], "of those who hold nothing the first to ask");
 }
 
-/// One that sleeps for an hour holds most of what its user may have, and one of another client
-/// waits for that to end: those that need little begin all the same, whoever they belong to.
+/// A storelet that sleeps for an hour holds most of its user's memory, and one of another client
+/// waits for it to end: small storelets of any user start nevertheless.
 #[test]
 fn one_that_sleeps_and_one_that_waits_stop_nobody_who_needs_little() {
     let all = Need { memory: 1024, places: 100_000, ..Need::default() };
@@ -72,7 +72,7 @@ fn one_that_sleeps_and_one_that_waits_stop_nobody_who_needs_little() {
     ask_for(&mut room, 1, (7, 1), 512, HOUR);
     ask_for(&mut room, 2, (7, 2), 500, HOUR);
     assert_eq!(admitted(&mut room), [1]);
-    // Those that come and go, for ever, of clients of their own.
+    // A long sequence of short storelets, of clients of their own.
     for id in 1000..5000 {
         ask(&mut room, id, 7, if id % 2 == 0 { 50 } else { 256 });
         assert_eq!(admitted_at(&mut room, Instant(id)), [id], "{id} is stopped");
@@ -88,7 +88,7 @@ fn what_is_large_is_passed_but_not_for_ever() {
     ask_for(&mut room, 1, (7, 1), 50, HOUR);
     assert_eq!(admitted(&mut room), [1]);
     ask(&mut room, 2, 9, 90);
-    // There would never be room if one always ran.
+    // Continuous overtaking would leave no room for the first one for ever.
     let mut now = Instant(0);
     let mut begun = Vec::new();
     for id in 1000..1200 {
@@ -104,7 +104,7 @@ fn what_is_large_is_passed_but_not_for_ever() {
     assert!(!begun.contains(&2) && begun.len() > PASSED_MAX as usize, "{begun:?}");
     (1000..1200).for_each(|id| room.dequeue(DomainId(id)));
     begun.into_iter().for_each(|id| room.release(DomainId(id)));
-    // What ends before there is room, and what would not be in the way, goes on passing.
+    // Storelets that end before there is room, or leave enough of it, keep overtaking.
     now = Instant(0) + (HOUR - MINUTE * 2);
     ask(&mut room, 2001, 8, 20);
     assert_eq!(admitted_at(&mut room, now), [2001]);
@@ -130,7 +130,7 @@ fn one_that_is_larger_than_a_users_part_runs_alone_of_his() {
     assert_eq!(admitted(&mut room), [2]);
 }
 
-/// With N clients that take all they may, one part in N + 1 stays free.
+/// With N clients at their limits, one part in N+1 stays free.
 #[test]
 fn a_client_holds_no_more_than_nobody_holds() {
     let mut room = rooms(Need { memory: 1600, places: 10_000, ..Need::default() });
@@ -185,7 +185,7 @@ fn what_is_certain_to_all_together_is_bounded_and_shared() {
     room.release(DomainId(1));
     assert_eq!(admitted(&mut room), [4]);
     assert!(!room.could_fit(Need { processor: 501, ..certain }));
-    // Who waits for that stops nobody who does not want it.
+    // Waiting for a reservation does not block storelets without one.
     wait(&mut room, 30, 10, Need { requests: 1500, ..many });
     assert_eq!(admitted(&mut room), [0; 0], "a thousand are left");
     (1000..1900).for_each(|id| ask(&mut room, id, 10 + id as u32 % 3, 0));

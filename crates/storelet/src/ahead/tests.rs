@@ -6,7 +6,7 @@ fn ask() -> Ask {
     Ask::ListAll { from: NodeId(1), paths: vec![Vec::new()], bytes_max: 1 }
 }
 
-/// An input with its name, made as often as it is needed.
+/// Name and constructor of an input.
 type Sample = (&'static str, fn() -> Input);
 
 const INPUTS: [Sample; 4] = [
@@ -28,7 +28,7 @@ fn states_md_is_fresh() {
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/ahead/states.md"));
 }
 
-/// Whenever the guest ends, what was asked is answered once and given to nobody.
+/// At whatever point the guest ends, a request has one reply, and it is not delivered.
 #[test]
 fn nothing_arrives_for_a_guest_that_has_ended() {
     for leaves_at in 0..4 {

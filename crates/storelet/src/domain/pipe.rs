@@ -1,29 +1,29 @@
-//! A chain that runs: what one of its storelets says is the input of the next.
+//! A running chain: the output of each storelet is the input of the next.
 //!
-//! One that reads no further ends those before it, as in a shell. One that fails by a mistake or is
-//! ended takes all others with it: what follows would take a part for the whole. One that merely
-//! exits with another code than zero lets the others finish; the code is that of the chain then.
+//! A storelet that closes its input early ends those before it, as in a shell. One that traps or is
+//! killed ends all others: those behind it would take a part for the whole. One that merely exits
+//! with a code other than zero lets the others finish; its code becomes the chain's.
 
 use super::Output;
 use crate::budget::Reason;
 use crate::report::Report;
 
-/// A chain that runs; most are of one storelet.
+/// A running chain; most have one storelet.
 #[derive(Debug)]
 pub(super) struct Pipe {
-    /// What its storelets are called, and how they have ended.
+    /// Names of the storelets, and their reports once they have ended.
     stages: Vec<(String, Option<Report>)>,
-    /// The one that failed first.
+    /// Position of the storelet that failed first.
     failed: Option<usize>,
 }
 
 impl Pipe {
-    /// A chain of storelets that are called like this.
+    /// Creates a running chain of storelets with these names.
     pub(super) fn new(names: impl Iterator<Item = String>) -> Pipe {
         Pipe { stages: names.map(|name| (name, None)).collect(), failed: None }
     }
 
-    /// How many of its storelets run.
+    /// Returns the number of running storelets.
     fn running(&self) -> usize {
         self.stages.iter().filter(|(_, end)| end.is_none()).count()
     }
@@ -32,26 +32,26 @@ impl Pipe {
         self.stages.get(stage).is_some_and(|(_, end)| end.is_none())
     }
 
-    /// Whether it is the last of the chain.
+    /// Returns whether this is the last position of the chain.
     pub(super) fn is_last(&self, stage: usize) -> bool {
         stage + 1 == self.stages.len()
     }
 
-    /// One says something to the next.
+    /// Feeds output to the next storelet.
     pub(super) fn pass_on(&self, stage: usize, bytes: Vec<u8>, out: &mut Vec<Output>) {
-        // Who has ended takes nothing, and who speaks to it is ended soon.
+        // An ended storelet receives nothing, and its writer is killed soon.
         if self.runs(stage + 1) {
             out.push(Output::Feed(stage + 1, bytes));
         }
     }
 
-    /// Ends all that run.
+    /// Kills all that still run.
     pub(super) fn kill(&self, reason: Reason, out: &mut Vec<Output>) {
         let all = (0..self.stages.len()).filter(|stage| self.runs(*stage));
         out.extend(all.map(|stage| Output::Kill(stage, reason)));
     }
 
-    /// One has ended. How the chain has, if that was the last that ran.
+    /// Records the end of a storelet. Returns the report of the chain when the last one has ended.
     pub(super) fn ended(
         &mut self,
         stage: usize,
@@ -74,7 +74,7 @@ impl Pipe {
         (self.running() == 0).then(|| self.report())
     }
 
-    /// How it has ended, with what all have used.
+    /// Builds the report of the chain, with the sum of all usage.
     fn report(&self) -> Report {
         let ends = || self.stages.iter().filter_map(|(_, end)| end.as_ref());
         let complains = |end: &Report| end.is_exit() && end.exit != Some(0);
@@ -92,7 +92,7 @@ impl Pipe {
     }
 }
 
-/// Whether it was ended because nobody listened to it.
+/// Returns whether it was killed because its reader had ended.
 fn is_unheard(report: &Report) -> bool {
     report.end == "killed" && report.reason == Some(Reason::Unheard.to_string())
 }

@@ -1,4 +1,4 @@
-//! What a storelet and its owner say to each other, and how much of it may wait.
+//! Buffers between a storelet and its owner, with flow control.
 
 use super::Output;
 use crate::door::Stream;
@@ -11,54 +11,55 @@ use std::mem;
 use tree::{Reply, RequestId};
 use wire::storelet::Frame;
 
-/// How much input may wait before its writer has to, bytes.
+/// Buffered input above which writers wait, bytes.
 const INPUT_MAX: usize = 256 << 10;
 
-/// How much more several writers at once may bring, bytes.
+/// Additional input that pipelined writes may bring, bytes.
 const PIPELINED_MAX: usize = 4 << 20;
 
-/// How much a storelet's output is read before it hears of that, bytes.
+/// Consumed output after which the storelet is notified, bytes.
 const TAKEN: usize = SAID_MAX / 4;
 
-/// Something that was said and not read yet.
+/// A piece of output that was not read completely.
 #[derive(Debug)]
 struct Said {
     bytes: Vec<u8>,
-    /// So much of it was read.
+    /// Number of bytes read.
     read: usize,
-    /// So much of it is the storelet's own, which is the one at this place of its chain.
+    /// Number of bytes that count for the storelet, whose position in the chain is `stage`; framing
+    /// is excluded.
     own: usize,
     stage: usize,
 }
 
-/// How much of an input frame is still to come.
+/// State of the parser of input frames.
 #[derive(Clone, Copy, Debug)]
 enum Gap {
     Head([u8; 4], usize),
     Body(usize),
-    /// The last frame has come.
+    /// The last frame was received.
     End,
 }
 
-/// What is on its way either way.
+/// Buffered data and pending requests of both directions.
 #[derive(Debug)]
 pub(crate) struct Talk {
     frames: bool,
     input: bool,
     gap: Gap,
-    /// Input that came before the storelet ran.
+    /// Input received before the storelet ran.
     held: Vec<Vec<u8>>,
-    /// Input that the storelet has not taken.
+    /// Input not yet consumed by the storelet, bytes.
     uneaten: usize,
-    /// Writers that wait for it to take some.
+    /// Pending writes, waiting for the storelet to consume input.
     writes: VecDeque<(RequestId, u32)>,
     said: VecDeque<Said>,
-    /// What was read and the storelets of the chain have not heard of.
+    /// Output consumed by the reader and not yet reported to the storelets of the chain, bytes.
     taken: [usize; STAGES_MAX],
-    /// Readers that wait for something to be said.
+    /// Pending reads, waiting for output.
     reads: VecDeque<(RequestId, u32, u32)>,
     closed: bool,
-    /// Nobody hears it: what is said goes nowhere.
+    /// Whether output is discarded, for lack of a reader.
     mute: bool,
 }
 
@@ -81,18 +82,18 @@ impl Default for Talk {
 }
 
 impl Talk {
-    /// How it is talked from now on.
+    /// Sets the modes of output (with frames or without) and input (accepted or not).
     pub(crate) fn begin(&mut self, frames: bool, input: bool) {
         (self.frames, self.input) = (frames, input);
     }
 
-    /// Nobody hears what is said from now on.
+    /// Discards all further output.
     pub(crate) fn mute(&mut self) {
         self.mute = true;
     }
 
-    /// Input in frames: their contents; an empty one is the end. What comes behind the end, or
-    /// where no input is taken, goes nowhere.
+    /// Decodes input frames and returns their contents; an empty one is the end of the stream. Data
+    /// after the end is discarded, as is everything if the storelet has no input.
     pub(crate) fn take_input(&mut self, mut bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut fed: Vec<Vec<u8>> = Vec::new();
         while self.input && !bytes.is_empty() {
@@ -124,7 +125,7 @@ impl Talk {
         fed
     }
 
-    /// Keeps input for a storelet that does not run yet.
+    /// Buffers input of a storelet that does not run yet.
     pub(crate) fn hold(&mut self, fed: Vec<Vec<u8>>) {
         for bytes in fed {
             match bytes.is_empty() {
@@ -134,17 +135,17 @@ impl Talk {
         }
     }
 
-    /// Whether so much input waits that more is not taken: whoever writes has not waited.
+    /// Returns whether the buffered input is at its limit: the writer has ignored flow control.
     pub(crate) fn is_full(&self) -> bool {
         self.uneaten > INPUT_MAX + PIPELINED_MAX
     }
 
-    /// What was kept.
+    /// Takes the buffered input.
     pub(crate) fn held(&mut self) -> Vec<Vec<u8>> {
         mem::take(&mut self.held)
     }
 
-    /// Answers a writer, or lets it wait until the storelet has taken what there is.
+    /// Replies to a write, at once or when the storelet has consumed enough.
     pub(crate) fn written(&mut self, id: RequestId, count: u32, out: &mut Vec<Output>) {
         self.writes.push_back((id, count));
         self.let_write(out);
@@ -157,14 +158,14 @@ impl Talk {
         }
     }
 
-    /// The storelet has taken so much.
+    /// Accounts for input that the storelet has consumed.
     pub(crate) fn eaten(&mut self, count: usize, out: &mut Vec<Output>) {
         assert!(count <= self.uneaten, "no more is taken than was given");
         self.uneaten -= count;
         self.let_write(out);
     }
 
-    /// The storelet says something.
+    /// Appends output of a storelet.
     pub(crate) fn say(
         &mut self,
         stage: usize,
@@ -184,7 +185,7 @@ impl Talk {
         self.let_read(out);
     }
 
-    /// Tells what the storelet waits for, to those who can tell that from its output.
+    /// Appends a state frame, if output is framed.
     pub(crate) fn tell_state(&mut self, state: &str, out: &mut Vec<Output>) {
         if self.frames {
             self.push(Frame::State, state.as_bytes().to_vec(), (0, 0));
@@ -192,7 +193,7 @@ impl Talk {
         }
     }
 
-    /// Says the last: how the storelet ended.
+    /// Appends the report and closes the output.
     pub(crate) fn close(&mut self, report: &Report, out: &mut Vec<Output>) {
         let stage = report.stage.iter().map(|stage| format!("{stage}: ")).collect::<String>();
         let reason = report.reason.as_ref();
@@ -200,7 +201,7 @@ impl Talk {
         self.close_with(report.to_json(), &text.unwrap_or_default(), out);
     }
 
-    /// Says the last, as JSON to those who take frames, as text to others.
+    /// Closes the output with a report: as JSON where output is framed, else as text.
     pub(crate) fn close_with(&mut self, json: Vec<u8>, text: &str, out: &mut Vec<Output>) {
         if self.frames {
             self.push(Frame::Report, json, (0, 0));
@@ -217,7 +218,7 @@ impl Talk {
         self.said.push_back(Said { bytes, read: 0, own, stage });
     }
 
-    /// Somebody reads.
+    /// Enqueues a read.
     pub(crate) fn read(&mut self, id: RequestId, count: u32, room: u32, out: &mut Vec<Output>) {
         self.reads.push_back((id, count, room));
         self.let_read(out);
@@ -254,13 +255,13 @@ impl Talk {
         data
     }
 
-    /// Whether this request waits.
+    /// Returns whether this request is pending.
     pub(crate) fn is_asked(&self, id: RequestId) -> bool {
         let reads = self.reads.iter().map(|(read, ..)| *read);
         reads.chain(self.writes.iter().map(|(write, _)| *write)).any(|other| other == id)
     }
 
-    /// A request is not waited for any more.
+    /// Cancels a request.
     pub(crate) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
         let count = self.reads.len() + self.writes.len();
         self.reads.retain(|(read, ..)| *read != id);
@@ -270,7 +271,7 @@ impl Talk {
         }
     }
 
-    /// Nobody waits for anything any more.
+    /// Cancels all pending requests.
     pub(crate) fn cancel_all(&mut self, out: &mut Vec<Output>) {
         let reads = self.reads.drain(..).map(|(id, ..)| id);
         let writes = self.writes.drain(..).map(|(id, _)| id);
@@ -285,7 +286,7 @@ impl Talk {
     }
 }
 
-/// Adds input behind what there is; many small frames become one.
+/// Appends input, merging small frames.
 fn add(fed: &mut Vec<Vec<u8>>, bytes: &[u8]) {
     match fed.last_mut() {
         Some(last) if !last.is_empty() && last.len() < INPUT_MAX => last.extend_from_slice(bytes),

@@ -74,7 +74,7 @@ fn states_md_is_fresh() {
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/domain/states.md"));
 }
 
-/// What was said so far by whoever reads in frames: kinds and contents.
+/// Decodes framed output: kinds and contents.
 fn frames(mut bytes: &[u8]) -> Vec<(Frame, String)> {
     let mut frames = Vec::new();
     while let Ok(Some((frame, body))) = Frame::decode(bytes) {
@@ -92,7 +92,7 @@ fn read(domain: &mut Domain, out: &mut Vec<Output>) -> Vec<u8> {
     data.to_vec()
 }
 
-/// Input is sent when the storelet runs, and that may be all it says until then.
+/// Clients send input once the storelet runs, so until then state frames may be the only output.
 #[test]
 fn who_reads_already_hears_at_once_what_is_waited_for() {
     let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
@@ -196,7 +196,7 @@ fn what_is_read_is_told_in_time() {
     assert!(matches!(out[2], Output::Taken(0, 11)), "{out:?}");
 }
 
-/// A chain that runs, of so many storelets.
+/// A running chain of this many storelets.
 fn chain(count: usize) -> Domain {
     let mut domain = Domain::new(Instant(0), Maxima::NONE);
     domain.talk.begin(true, false);
@@ -204,7 +204,7 @@ fn chain(count: usize) -> Domain {
     domain
 }
 
-/// What comes of an input, but for what is read.
+/// Steps a domain and returns its outputs except replies to reads.
 fn come_of(domain: &mut Domain, input: Input) -> Vec<String> {
     let mut out = Vec::new();
     domain.step(Instant(9), input, &mut out);
@@ -242,7 +242,7 @@ fn what_one_of_a_chain_says_the_next_one_reads_as_fast_as_it_can() {
 
 #[test]
 fn a_chain_fails_where_one_of_it_does() {
-    // Who makes a mistake takes the others along.
+    // A trap ends the other stages.
     let mut domain = chain(3);
     let trap = Report::new(&Ended::Trap("unreachable".to_string()), Used::default(), 1);
     let asked = come_of(&mut domain, Input::Ended(1, Box::new(trap)));
@@ -251,7 +251,7 @@ fn a_chain_fails_where_one_of_it_does() {
     come_of(&mut domain, Input::Ended(0, killed(Reason::Broken)));
     let report = last_report(&mut domain);
     assert_eq!((&report["end"], &report["stage"]), (&"trap".into(), &"s1@1".into()), "{report}");
-    // Who only complains does not, and is named all the same.
+    // An exit code does not, but it names the stage in the report.
     let mut domain = chain(2);
     assert_eq!(come_of(&mut domain, Input::Ended(0, exit(3))), ["Feed(1, [])"]);
     come_of(&mut domain, Input::Ended(1, exit(0)));
@@ -267,7 +267,7 @@ fn who_has_read_enough_of_a_chain_ends_it_well() {
         ["Kill(1, Unheard)"],
         "the one before it first"
     );
-    // What is said meanwhile goes nowhere.
+    // Output after that is discarded.
     assert!(come_of(&mut domain, Input::Said(1, Stream::Output, vec![1])).is_empty());
     let asked = come_of(&mut domain, Input::Ended(1, killed(Reason::Unheard)));
     assert_eq!(asked, ["Kill(0, Unheard)"]);

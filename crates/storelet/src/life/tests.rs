@@ -19,7 +19,7 @@ fn states() -> Vec<State> {
     ]
 }
 
-/// An input with its name, made as often as it is needed.
+/// Name and constructor of an input.
 type Sample = (&'static str, fn() -> Input);
 
 fn inputs() -> Vec<Sample> {
@@ -56,7 +56,7 @@ fn states_md_is_fresh() {
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/life/states.md"));
 }
 
-/// A long way to the root is walked in pieces, and the nodes on the way are given back.
+/// A long path to the root is walked in pieces, and the intermediate nodes are released.
 #[test]
 fn a_deep_root_is_found_in_pieces() {
     let names = vec![Name::new(b"a").expect("a name"); 20];
@@ -78,7 +78,7 @@ fn a_deep_root_is_found_in_pieces() {
     assert!(life.is_ready());
 }
 
-/// Whatever happens, it ends once, and each question is answered or thrown away once.
+/// In random order, an execution ends once, and each reply is used or discarded once.
 #[test]
 fn it_ends_once_whenever_it_is_killed() {
     for seed in 0..2000 {

@@ -1,32 +1,32 @@
-//! A directory's entries in the order in which a guest goes through them.
+//! Entries of a directory in the order in which a guest visits them.
 
 use super::Entries;
 use base::op::Entry;
 use std::sync::Arc;
 
-/// The entries; as they were listed, or by name.
+/// Entries in listing order or by name.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
     entries: Entries,
-    /// Their places by their names' bytes, once that was needed; and whether it is that order.
+    /// Indices sorted by the bytes of the names, once needed; and whether that order is in use.
     sorted: Option<Arc<[u32]>>,
     by_name: bool,
-    /// Where a name was found last as it was listed: the next one is often behind it.
+    /// Index of the last match in listing order: the next one is often behind it.
     last: usize,
 }
 
 impl Sequence {
-    /// A directory that was listed.
+    /// Creates the sequence of a directory in listing order.
     pub(super) fn new(entries: Vec<Entry>) -> Sequence {
         Sequence { entries: Arc::new(entries), sorted: None, by_name: false, last: 0 }
     }
 
-    /// The entries as they were listed.
+    /// Returns the entries in listing order.
     pub(super) fn entries(&self) -> &Entries {
         &self.entries
     }
 
-    /// The place of a name, from now on in this order.
+    /// Switches to this order and returns the position of a name.
     pub(super) fn find(&mut self, name: &[u8], by_name: bool) -> Option<usize> {
         self.go(by_name);
         if let Some(sorted) = self.sorted.as_ref().filter(|_| by_name) {
@@ -39,7 +39,7 @@ impl Sequence {
         Some(place)
     }
 
-    /// All of it, from now on in this order.
+    /// Switches to this order and returns a copy of the sequence.
     pub(super) fn all(&mut self, by_name: bool) -> Sequence {
         self.go(by_name);
         self.clone()
@@ -55,7 +55,7 @@ impl Sequence {
         }
     }
 
-    /// The entries from a place on.
+    /// Returns the entries from a position on.
     pub(super) fn behind(&self, place: usize) -> impl Iterator<Item = &Entry> {
         let sorted = self.sorted.as_ref().filter(|_| self.by_name);
         (place..self.entries.len()).map(move |at| match sorted {

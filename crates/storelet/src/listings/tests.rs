@@ -1,4 +1,4 @@
-//! What is foreseen of a tree.
+//! Prediction of directories and files in a tree.
 
 use super::*;
 use base::Name;

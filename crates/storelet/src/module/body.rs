@@ -1,16 +1,16 @@
-//! Looking at one function: how much work it makes a compiler.
+//! Inspection of one function: the effort of compiling it.
 //!
-//! A compiler that brings code into SSA form invents values where branches meet: one for each local
-//! that is read in another block than it was set in, at each such place. So it is the product of
-//! such locals and blocks that takes memory, not the size of the function. Finding loops inside of
-//! loops, and what can be moved out of them, takes time that grows with the square of how deep
-//! they are.
+//! A compiler that converts code into SSA form inserts values where branches join: one for each
+//! local that is read in another block than it was set in, at each such join. So memory grows with
+//! the product of such locals and blocks, not with the size of the function. Detecting nested
+//! loops, and hoisting invariants out of them, takes time that grows with the square of the nesting
+//! depth.
 
 use super::{invalid, limit};
 use crate::compile::Refused;
 use wasmparser::{FunctionBody, Operator};
 
-// Most of each. Beside it: what the real program with the most of it has.
+// Limits. Beside each: the real program with the maximum.
 const BODY_MAX: usize = 1 << 20; // 228,073: gojq; Go's tables of Unicode
 const LOCALS_MAX: usize = 20_000; // 9,746: SQLite without optimisation; 466 with
 const NESTING_MAX: usize = 10_000; // 2,402: gojq
@@ -19,20 +19,20 @@ const BLOCKS_MAX: usize = 50_000; // 4,479: gojq
 const TARGETS_MAX: usize = 1_000_000; // 157,128: gojq
 const MEETINGS_MAX: usize = 4_000_000; // 346,819: coreutils
 
-/// What was seen so far, with memory that is used again for each function.
+/// Running totals, and scratch memory reused for each function.
 #[derive(Default)]
 pub(super) struct Look {
-    /// Targets of branch tables, in all functions.
+    /// Targets of branch tables, over all functions.
     targets: usize,
-    /// For each local, in which block it was set last.
+    /// Block in which each local was set last.
     set: Vec<u32>,
-    /// For each local, whether it is read in another block.
+    /// Whether each local is read in another block.
     wanders: Vec<bool>,
-    /// For each open block, whether it is a loop.
+    /// Whether each open block is a loop.
     open: Vec<bool>,
 }
 
-/// How much of what can be expensive a function has.
+/// Compilation effort of a function.
 #[derive(Clone, Copy, Default)]
 struct Measure {
     loops: usize,
@@ -43,7 +43,7 @@ struct Measure {
 }
 
 impl Look {
-    /// Looks at a function. What is not valid in it is found by somebody else.
+    /// Inspects a function. Validation is left to the validator.
     pub(super) fn function(
         &mut self,
         index: u32,

@@ -1,10 +1,10 @@
-//! Modules that are refused, and modules that nobody wrote.
+//! Rejected modules, and randomly generated ones.
 
 use super::*;
 use crate::compile::Hash;
 use crate::{Engine, Pace};
 
-/// A program of these parts, and what every program has.
+/// Builds a program from these parts and the mandatory exports.
 fn program_with(parts: &str) -> Vec<u8> {
     let text = format!(r#"(module {parts} (memory (export "memory") 1) (func (export "_start")))"#);
     wat::parse_str(text).expect("a module")
@@ -111,8 +111,8 @@ fn what_is_too_large_is_said() {
     assert!(error.contains("33554433 bytes as it is sent, at most 33554432: strip it"), "{error}");
 }
 
-/// Locals that are set in one place and read in another are values to invent wherever branches
-/// meet; those that are read where they were set are not.
+/// Locals that are set in one block and read in another need values wherever branches join; those
+/// that are read in the block where they were set do not.
 #[test]
 fn locals_count_where_they_are_read_elsewhere() {
     let body = |step: fn(usize) -> String| {
@@ -141,13 +141,13 @@ fn the_functions_that_may_be_imported_are_those_that_the_engine_gives() {
     let wasi = FUNCTIONS.map(|name| (WASI, name));
     for (module, name) in wasi.into_iter().chain(INTRINSICS.map(|name| (UPCALL, name))) {
         let wasm = program_with(&format!(r#"(import "{module}" "{name}" (func))"#));
-        // The type is wrong; that is noticed of functions that are there.
+        // The type is wrong, which is reported only for functions that exist.
         let error = engine.compile(&wasm).err().expect("wrong type").to_string();
         assert!(error.contains("incompatible import type"), "{error}");
     }
 }
 
-/// Modules that somebody broke: they are refused, or they compile.
+/// Corrupted modules are rejected, or they compile.
 #[test]
 fn a_module_with_changed_bytes_is_refused_or_compiles() {
     let engine = Engine::compiler(Pace::Ticks).expect("an engine");
@@ -184,7 +184,7 @@ fn a_module_with_changed_bytes_is_refused_or_compiles() {
         }
         if let Ok(prepared) = prepare(&broken) {
             passed += 1;
-            // Compiling all of them takes long; wrong ones are wrong at once.
+            // Compiling all of them takes long; invalid ones fail early.
             if passed % 8 == 0 {
                 engine.precompile(Hash::of(&broken), &prepared).expect("it compiles");
             }
@@ -193,7 +193,7 @@ fn a_module_with_changed_bytes_is_refused_or_compiles() {
     assert!(passed > 200, "{passed}");
 }
 
-/// Modules that nobody wrote, all of them valid: they are refused for a reason, or they compile.
+/// Random valid modules are rejected for a reason, or they compile.
 #[test]
 fn a_module_of_random_instructions_is_refused_or_compiles() {
     let engine = Engine::compiler(Pace::Ticks).expect("an engine");
@@ -202,7 +202,7 @@ fn a_module_of_random_instructions_is_refused_or_compiles() {
     for _ in 0..300 {
         let bytes: Vec<u8> = (0..2_000).map(|_| random.u8(..)).collect();
         let wasm = smith(&bytes);
-        // It is no program; so much is wrong with it at most, if it uses what may be used.
+        // A random module is no program; with permitted features, that is its only defect.
         match inspect(&wasm) {
             Ok((prepared, _)) => {
                 engine.precompile(Hash::of(&wasm), &prepared).expect("it compiles");

@@ -1,21 +1,21 @@
-//! The names of storelets that are installed.
+//! Names of installed storelets.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest name, bytes.
+/// Maximum length of a name, bytes.
 const LABEL_MAX: usize = 64;
 
-/// What to write where a name is none.
+/// Error message for an invalid name.
 pub(super) const SAY: &str = "write NAME or NAME@VERSION: a name has at most 64 letters, digits, \
                               '-', '_' and '.', and begins with a letter or a digit";
 
-/// The name of a storelet that is installed. It is a good name for a file, too.
+/// Name of an installed storelet; also valid as a file name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label(String);
 
 impl Label {
-    /// It, as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -27,7 +27,7 @@ impl fmt::Display for Label {
     }
 }
 
-/// A text is no name.
+/// Error for text that is not a valid name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoLabel;
 
@@ -48,12 +48,12 @@ impl FromStr for Label {
     }
 }
 
-/// One that is installed: the version that is in use, or a certain one.
+/// Reference to an installed storelet: to its current version, or a specific one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pick {
-    /// Its name.
+    /// The name.
     pub label: Label,
-    /// Which of its versions.
+    /// The version; `None`: the current one.
     pub version: Option<u32>,
 }
 

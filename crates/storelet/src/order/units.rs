@@ -1,13 +1,13 @@
-//! Times and shares of processors in an order.
+//! Parsers of durations and processor shares in orders.
 
-/// Reads a time that is not zero, ns.
+/// Parses a duration that is not zero, ns.
 pub(super) fn duration(text: &str) -> Result<u64, String> {
     let time = base::units::time(text)?;
     let ns = u64::try_from(time.as_nanos()).ok().filter(|ns| *ns > 0);
     ns.ok_or_else(|| "write a time from 1ns to 500 years, like 500ms, 10s or 2m".to_string())
 }
 
-/// Reads a share of one processor's time, ns of each second.
+/// Parses a share of one processor, ns of each second.
 pub(super) fn share(text: &str) -> Result<u64, String> {
     let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<f64>().ok());
     let percent = percent.filter(|percent| (0.0..=100_000.0).contains(percent));

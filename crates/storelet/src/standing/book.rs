@@ -1,44 +1,44 @@
-//! What came of the last runs of a storelet that is installed.
+//! Run history of an installed storelet.
 
 use crate::report::Report;
 use base::Caller;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// How many runs of a storelet are remembered.
+/// Maximum number of runs in a history.
 const RUNS_MAX: usize = 32;
 
-/// The longest text about a run, bytes.
+/// Maximum length of a text in a history, bytes.
 const TEXT_MAX: usize = 300;
 
-/// What came of a run.
+/// Record of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Run {
-    /// When it was begun, seconds since 1970.
+    /// Start of the run, seconds since 1970.
     pub(crate) at: i64,
     pub(crate) version: u32,
-    /// For whom; `None`: the server.
+    /// User of the run; `None`: the server.
     pub(crate) uid: Option<u32>,
-    /// Why it was run: `request`, and with which file.
+    /// Trigger: `request`, schedule, or the new file.
     pub(crate) trigger: String,
-    /// How it ended, as a report says it.
+    /// Outcome, as in a report.
     pub(crate) end: String,
     pub(crate) exit: Option<u32>,
     pub(crate) reason: Option<String>,
     pub(crate) time_ns: u64,
     pub(crate) cpu_ns: u64,
-    /// None: it was not counted.
+    /// Fuel used; zero if not metered.
     #[serde(default)]
     pub(crate) fuel: u64,
     pub(crate) read: u64,
     pub(crate) written: u64,
     pub(crate) output: u64,
-    /// What it complained of first.
+    /// Beginning of standard error.
     pub(crate) complaint: String,
 }
 
 impl Run {
-    /// A run that has ended like this.
+    /// Creates the record of a finished run.
     pub(crate) fn new(
         (at, version, trigger): (i64, u32, &str),
         caller: &Caller,
@@ -71,22 +71,22 @@ impl Run {
     }
 }
 
-/// The last runs.
+/// Recent runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Book {
-    /// The oldest first.
+    /// Runs, oldest first.
     pub(crate) runs: VecDeque<Run>,
-    /// When it was last run because it was time, ns since 1970; and how often that has failed since
-    /// it last did not.
+    /// Time of the last scheduled run, ns since 1970, and number of failures since its last
+    /// success.
     #[serde(default)]
     pub(crate) past: Option<(i64, u32)>,
 }
 
 impl Book {
-    /// Reads what was kept.
+    /// Decodes a stored history.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the problem.
     pub(crate) fn read(bytes: &[u8]) -> Result<Book, String> {
         let mut book: Book = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let excess = book.runs.len().saturating_sub(RUNS_MAX);
@@ -94,12 +94,12 @@ impl Book {
         Ok(book)
     }
 
-    /// It, to be kept.
+    /// Encodes the history for the state store.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("numbers and texts")
     }
 
-    /// Adds a run.
+    /// Appends a run; drops the oldest one if there are too many.
     pub(crate) fn add(&mut self, run: Run) {
         assert!(self.runs.len() <= RUNS_MAX, "the oldest has gone");
         if self.runs.len() == RUNS_MAX {

@@ -1,4 +1,4 @@
-//! What is said at a desk: a storelet is installed, another version is used, or it is removed.
+//! Change requests of install sessions: install a storelet, select another version, or remove it.
 //!
 //! ```text
 //! name wc                      or: use wc@2          or: remove wc
@@ -14,47 +14,47 @@ use crate::order::{self, Label, Order, Pick, Wanted};
 use base::Name;
 use std::fmt::Write as _;
 
-/// What is to be done.
+/// A change request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    /// To install a storelet, as its next version.
+    /// Install a storelet as its next version.
     Install(Box<Plan>),
-    /// To use another version of it.
+    /// Select another version.
     Use(Label, u32),
-    /// To remove it.
+    /// Remove a storelet.
     Remove(Label),
 }
 
-/// A storelet as it is installed.
+/// An installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) label: Label,
-    /// How it is run.
+    /// Parameters of its runs.
     pub(crate) order: Order,
-    /// What was said of it, without its name and its module.
+    /// Text of the request, without name and module.
     pub(crate) text: String,
-    /// When it runs although nobody asks for it.
+    /// Schedule of its automatic runs.
     pub(crate) when: Option<When>,
-    /// The directory for whose files it runs.
+    /// Directory to watch.
     pub(crate) on: Option<On>,
 }
 
-/// A directory for whose files something runs.
+/// A directory to watch for new files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct On {
     pub(crate) dir: Vec<Name>,
-    /// Those that are there already count as new.
+    /// Whether existing files count as new.
     pub(crate) existing: bool,
 }
 
-/// What is said of a run, not of what is installed.
+/// Words that are allowed for runs only, not for installations.
 const OF_RUNS: [&str; 5] = ["standing", "stdin", "input", "check", "read-only"];
 
 impl Deed {
-    /// Understands a text, without the empty line, of a server that gives no more than this.
+    /// Parses a request, without the empty line, for a server with these maxima.
     ///
     /// # Errors
-    /// Which line is wrong, and what to write instead; or of what it wants more.
+    /// The incorrect line, and a correction; or the resource that exceeds its maximum.
     pub(crate) fn parse(text: &[u8], maxima: &Maxima) -> Result<Deed, String> {
         let text = str::from_utf8(text).map_err(|_| "what is said is UTF-8 text".to_string())?;
         let (mut label, mut module, mut rest, mut lines) = (None, None, String::new(), 0);
@@ -96,7 +96,7 @@ impl Deed {
 }
 
 impl Plan {
-    /// Understands what is said of a storelet with this name and this line about its module.
+    /// Parses an installation from its name, the line about its module, and the rest of the text.
     pub(crate) fn parse(
         label: Label,
         module: &str,
@@ -128,7 +128,7 @@ impl Plan {
         Ok(Plan { label, order, text, when, on })
     }
 
-    /// Where its module is.
+    /// Returns the source of its module.
     pub(crate) fn module(&self) -> &Wanted {
         &self.order.module
     }

@@ -1,7 +1,7 @@
-//! A desk: where somebody who may command the server says what is to be installed.
+//! An install session, in which an administrator changes the registry.
 //!
-//! It is an open file, as a storelet is. What is said is written to it, with the module behind it;
-//! what came of that can be read.
+//! A session is an open file, like a storelet. The request is written to it, followed by the
+//! module; the result can be read.
 //!
 #![doc = include_str!("desk/states.md")]
 
@@ -15,94 +15,95 @@ use base::{Automaton, Buf, Error, Instant};
 use std::mem;
 use tree::{Reply, RequestId};
 
-/// What can happen to a desk.
+/// Inputs of a session.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// Its owner writes.
+    /// Write by the owner.
     Write(RequestId, Buf),
-    /// Its owner reads: at most so many bytes, with room in front of them.
+    /// Read by the owner: maximum number of bytes, and headroom in front of them.
     Read(RequestId, u32, u32),
-    /// A request is not waited for any more.
+    /// Cancellation of a request.
     Cancel(RequestId),
-    /// The module is compiled, or not.
+    /// Result of the compilation.
     Compiled(Result<Fresh, Refused>),
-    /// What was said is done, or not.
+    /// Result of the change.
     Filed(Filed),
-    /// It takes too long, or the server ends.
+    /// Timeout of the request, or shutdown of the server.
     Late,
-    /// Its owner is gone.
+    /// The owner has closed the file.
     Gone,
 }
 
-/// What a desk can ask for.
+/// Outputs of a session.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// The answer to its owner.
+    /// Reply to the owner.
     Reply(RequestId, Result<Reply, Error>),
-    /// Make such code of this; [`Input::Compiled`] follows.
+    /// Compile the module to this kind of code; [`Input::Compiled`] follows.
     Compile(Module, Code),
-    /// It need not be compiled any more.
+    /// Cancel the compilation.
     CancelCompile,
-    /// Do this, with this module and its bytes if they were sent; [`Input::Filed`] follows.
+    /// Apply the change, with the module and, if they were sent, its bytes; [`Input::Filed`]
+    /// follows.
     File(Deed, Option<(Hash, Option<Vec<u8>>)>),
 }
 
-/// What it waits for.
+/// State of a session.
 #[derive(Debug)]
 enum State {
-    /// For the rest of what is said.
+    /// Waiting for the rest of the request.
     Received(Vec<u8>),
-    /// For so many more bytes of the module.
+    /// Waiting for this many more bytes of the module.
     Filling(Box<Plan>, Vec<u8>, u64),
-    /// For the module to be compiled; these are its bytes.
+    /// Waiting for the compilation of the module; with its bytes.
     Compiling(Box<Plan>, Option<Vec<u8>>),
-    /// For what was said to be done.
+    /// Waiting for the change to be durable.
     Filing,
-    /// For somebody to read what came of it.
+    /// Waiting for the owner to read the result and close the file.
     Told,
-    /// For an answer that nobody wants to know of.
+    /// Waiting for a result to discard, after the owner has closed the file.
     Leaving,
-    /// For nothing.
+    /// Finished.
     Over,
 }
 
-/// The desk automaton.
+/// The session automaton.
 #[derive(Debug)]
 pub(crate) struct Desk {
     state: State,
     talk: Talk,
-    /// The most that a storelet is given.
+    /// Maximum budget of a storelet.
     maxima: Maxima,
 }
 
 impl Desk {
-    /// A desk where nothing was said, of a server that gives no more than this.
+    /// Creates a session that has received nothing, with these maxima.
     pub(crate) fn new(maxima: Maxima) -> Desk {
         Desk { state: State::Received(Vec::new()), talk: Talk::default(), maxima }
     }
 
-    /// Whether it waits for its owner to say something.
+    /// Returns whether it waits for data from its owner.
     pub(crate) fn is_spoken_to(&self) -> bool {
         matches!(self.state, State::Received(_) | State::Filling(..))
     }
 
-    /// The state in one word.
+    /// Returns the state as one word.
     #[cfg(test)]
     pub(crate) fn state_name(&self) -> String {
         base::drawing::variant(&self.state)
     }
 
-    /// Whether it can be forgotten.
+    /// Returns whether it can be dropped.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// Whether somebody else owes it an answer.
+    /// Returns whether a compilation or a change is outstanding.
     pub(crate) fn waits(&self) -> bool {
         matches!(self.state, State::Compiling(..) | State::Filing | State::Leaving)
     }
 
-    /// Whether this request of its owner waits.
+    /// Returns whether this request of the owner is pending.
     pub(crate) fn is_asked(&self, id: RequestId) -> bool {
         self.talk.is_asked(id)
     }
@@ -140,7 +141,7 @@ impl Desk {
                     left => State::Filling(plan, module, left),
                 }
             }
-            // What is said behind the end goes nowhere.
+            // Data after the end is discarded.
             state @ (State::Compiling(..)
             | State::Filing
             | State::Told
@@ -200,7 +201,7 @@ impl Desk {
         }
     }
 
-    /// Says what came of it.
+    /// Publishes the result.
     fn tell(&mut self, filed: &Filed, out: &mut Vec<Output>) -> State {
         let json = serde_json::to_vec(filed).expect("texts");
         let text = match (&filed.reason, &filed.name, filed.version) {
@@ -227,7 +228,7 @@ impl Desk {
     }
 }
 
-/// What the talk answers.
+/// Forwards the replies of the stream.
 fn pass_on(talked: Vec<domain::Output>, out: &mut Vec<Output>) {
     out.extend(talked.into_iter().map(|said| {
         let domain::Output::Reply(id, reply) = said else {
@@ -248,7 +249,7 @@ impl Automaton for Desk {
             (state, Input::Write(id, data)) => {
                 let count = u32::try_from(data.len()).expect("one message");
                 let state = self.wrote(state, data, out);
-                // What was refused is told to whoever reads.
+                // The reader receives the reason of a refusal.
                 self.talk.written(id, count, &mut talked);
                 state
             }
@@ -280,7 +281,7 @@ impl Automaton for Desk {
                 Desk::leave(state, out)
             }
             (State::Leaving, Input::Compiled(_) | Input::Filed(_)) => State::Over,
-            // Each question is answered once.
+            // Each request has one reply.
             (state, input @ (Input::Compiled(_) | Input::Filed(_))) => {
                 unreachable!("{input:?} in {state:?}")
             }

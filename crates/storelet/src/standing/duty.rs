@@ -1,7 +1,7 @@
-//! A duty: a storelet that runs at its time, never twice at once.
+//! A schedule: periodic runs of an installed storelet, never two at once.
 //!
-//! What was missed while the server was down is done once when it is back. Who fails is run less
-//! and less often, until it does not fail any more. Times are those of the wall, ns since 1970.
+//! Runs missed while the server was down are made up for by one run after its start. After failures
+//! the period grows exponentially, until a run succeeds. Times are wall-clock times, ns since 1970.
 //!
 #![doc = include_str!("duty/states.md")]
 
@@ -11,33 +11,33 @@ use std::mem;
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND;
 
-/// The shortest and the longest period, ns.
+/// Range of periods, ns.
 const PERIODS: std::ops::Range<u64> = 1_000_000_000..1 << 56;
 
-/// How often a period is doubled at most, for one that fails.
+/// Maximum number of doublings of the period after failures.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// How soon one is tried again that could not be begun, ns.
+/// Delay before the next try if a run could not start, ns.
 const BUSY: i64 = 10 * SECOND;
 
-/// When something runs.
+/// Time of the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// So long after it ran last, ns.
+    /// Period, ns.
     Every(i64),
-    /// So long after midnight (UTC), ns.
+    /// Time of day (UTC), ns since midnight.
     At(i64),
 }
 
 impl When {
-    /// Understands a period.
+    /// Parses a period.
     pub(crate) fn every(text: &str) -> Result<When, String> {
         let ns = crate::order::time(text).ok().filter(|ns| PERIODS.contains(ns));
         let why = || "write a time of at least 1s, such as 5m".to_string();
         ns.map(|ns| When::Every(ns.cast_signed())).ok_or_else(why)
     }
 
-    /// Understands a time of the day.
+    /// Parses a time of day.
     pub(crate) fn at(text: &str) -> Result<When, String> {
         let number = |digits: &str, most: i64| {
             let plain = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -50,7 +50,8 @@ impl When {
         both.ok_or_else(|| "write a time of the day (UTC), such as 03:00".to_string())
     }
 
-    /// When it is to run after this time, if it has failed so often since it last did not.
+    /// Returns the time of the next run, given the last one and the number of failures since the
+    /// last success.
     fn after(self, last: i64, failures: u32) -> i64 {
         match self {
             When::Every(period) => {
@@ -64,51 +65,52 @@ impl When {
     }
 }
 
-/// What can happen to a duty.
+/// Inputs of a schedule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Input {
-    /// It is so late now.
+    /// The current time.
     Tick(i64),
-    /// It could not be begun now: the server is busy.
+    /// The run could not start now, because the server is busy.
     Busy(i64),
-    /// It has ended, well or not.
+    /// The run has ended; whether it succeeded.
     Ended(bool),
 }
 
-/// What a duty can ask for.
+/// Outputs of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Run it; [`Input::Ended`] or [`Input::Busy`] follows.
+    /// Start a run; [`Input::Ended`] or [`Input::Busy`] follows.
     Run,
 }
 
-/// What it waits for.
+/// State of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// For its time.
+    /// Waiting for the time of the next run.
     Waiting(i64),
-    /// For its end; it was begun then.
+    /// Waiting for the end of the run that started at this time.
     Running(i64),
 }
 
-/// The duty automaton.
+/// The schedule automaton.
 #[derive(Clone, Debug)]
 pub(crate) struct Duty {
     state: State,
     when: When,
-    /// When it was begun last, or installed.
+    /// Start of the last run, or time of the installation.
     last: i64,
     failures: u32,
 }
 
 impl Duty {
-    /// A duty that was begun last, or installed, at this time, and has failed so often since it
-    /// last did not.
+    /// Creates a schedule from the start of the last run, or the time of the installation, and the
+    /// number of failures since the last success.
     pub(crate) fn new(when: When, last: i64, failures: u32) -> Duty {
         Duty { state: State::Waiting(when.after(last, failures)), when, last, failures }
     }
 
-    /// Another version, installed then, has another time, or no past.
+    /// Adopts the schedule of a version installed at `since`; failures of older versions do not
+    /// count.
     pub(crate) fn set(&mut self, when: When, since: i64) {
         if self.when == when && (self.failures == 0 || since <= self.last) {
             return;
@@ -120,7 +122,7 @@ impl Duty {
         };
     }
 
-    /// When it is to be looked at; not while it runs.
+    /// Returns the time of the next run; `None` during a run.
     pub(crate) fn due(&self) -> Option<i64> {
         match self.state {
             State::Waiting(due) => Some(due),
@@ -128,7 +130,8 @@ impl Duty {
         }
     }
 
-    /// When it was begun last, or installed; and how often it has failed since it last did not.
+    /// Returns the start of the last run, or the time of the installation; and the number of
+    /// failures since the last success.
     pub(crate) fn past(&self) -> (i64, u32) {
         (self.last, self.failures)
     }
@@ -152,7 +155,7 @@ impl Automaton for Duty {
                 self.last = since;
                 State::Waiting(self.when.after(since, self.failures))
             }
-            // What was not begun does not end.
+            // Only a started run can end or be rejected.
             (State::Waiting(_), Input::Busy(_) | Input::Ended(_)) => {
                 unreachable!("{input:?} in {state:?}")
             }
@@ -193,7 +196,7 @@ mod tests {
     #[test]
     fn what_was_missed_is_done_once_and_who_fails_is_run_less_often() {
         let hour = 3600 * SECOND;
-        // Down for ten hours.
+        // After a downtime of ten hours.
         let mut duty = Duty::new(When::Every(hour), 0, 0);
         assert!(
             step(&mut duty, Input::Tick(10 * hour)) && !step(&mut duty, Input::Tick(11 * hour))

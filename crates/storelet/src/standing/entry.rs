@@ -1,4 +1,4 @@
-//! What is installed under a name: its last versions, and which of them is in use.
+//! Registry entry: recent versions of an installed storelet, and the selection of one.
 
 use super::deed::Plan;
 use crate::compile::Hash;
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How many versions of a storelet are kept.
+/// Maximum number of versions retained of a storelet.
 pub(crate) const VERSIONS_MAX: usize = 8;
 
-/// The form in which this is kept.
+/// Version of the stored format.
 const FORMAT: u32 = 1;
 
-/// Who installed something, and as whom it runs when nobody asks for it.
+/// User who installed a version, and identity of its automatic runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct By {
     pub(crate) uid: u32,
@@ -24,56 +24,56 @@ pub(crate) struct By {
 }
 
 impl By {
-    /// `None`: it is nobody in particular.
+    /// Returns the user of a caller; `None` for the server.
     pub(crate) fn of(caller: &Caller) -> Option<By> {
         let Caller::User(user) = caller else { return None };
         Some(By { uid: user.uid, gid: user.gid, groups: user.groups.clone() })
     }
 
-    /// Them, who ask; they command nothing.
+    /// Returns the user as a caller, without administrative rights.
     pub(crate) fn caller(&self) -> Caller {
         let By { uid, gid, groups } = self.clone();
         Caller::User(Arc::new(User { uid, gid, groups, commands: false }))
     }
 }
 
-/// A version, as it is kept.
+/// A version, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Version {
     pub(crate) version: u32,
-    /// The name of its module.
+    /// Hash of its module.
     pub(crate) module: String,
-    /// What was said of it.
+    /// Text of its installation.
     pub(crate) order: String,
     pub(crate) by: By,
-    /// When it was installed, ns since 1970.
+    /// Time of the installation, ns since 1970.
     pub(crate) at: i64,
 }
 
-/// All of it, as it is kept.
+/// An entry, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     format: u32,
     pub(crate) name: String,
-    /// The number of the version in use.
+    /// Number of the version in use.
     pub(crate) current: u32,
-    /// The number that the next version gets: no number is used twice.
+    /// Number of the next version: numbers are never reused.
     next: u32,
-    /// The oldest first.
+    /// Versions, oldest first.
     pub(crate) versions: Vec<Version>,
 }
 
 impl Entry {
-    /// A name under which nothing is installed.
+    /// Creates an entry without versions.
     pub(crate) fn new(label: &Label) -> Entry {
         let (name, versions) = (label.to_string(), Vec::new());
         Entry { format: FORMAT, name, current: 0, next: 1, versions }
     }
 
-    /// Reads what was kept under a name.
+    /// Decodes a stored entry.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the problem.
     pub(crate) fn read(label: &Label, bytes: &[u8]) -> Result<Entry, String> {
         let entry: Entry = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if entry.format != FORMAT {
@@ -88,10 +88,10 @@ impl Entry {
         Ok(entry)
     }
 
-    /// It, with those versions whose modules are there.
+    /// Returns the entry without the versions whose modules are missing.
     ///
     /// # Errors
-    /// If that of the version in use is not.
+    /// If the module of the version in use is missing.
     pub(crate) fn with_modules(mut self, modules: &BTreeSet<Hash>) -> Result<Entry, String> {
         let is_there = |version: &Version| {
             version.module.parse().is_ok_and(|hash: Hash| modules.contains(&hash))
@@ -102,12 +102,12 @@ impl Entry {
         Ok(self)
     }
 
-    /// It, to be kept.
+    /// Encodes the entry for the state store.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("numbers and texts")
     }
 
-    /// The version in use.
+    /// Returns the version in use.
     pub(crate) fn current(&self) -> Option<&Version> {
         self.version(self.current)
     }
@@ -116,7 +116,7 @@ impl Entry {
         self.versions.iter().find(|version| version.version == number)
     }
 
-    /// Adds a version and uses it; the oldest goes if there are too many.
+    /// Adds a version and selects it; drops the oldest one if there are too many.
     pub(crate) fn install(&mut self, plan: &Plan, module: Hash, by: By, at: i64) -> u32 {
         let version = self.next;
         let (module, order) = (module.to_string(), plan.text.clone());
@@ -128,17 +128,17 @@ impl Entry {
         version
     }
 
-    /// The modules of all versions.
+    /// Returns the modules of all versions.
     pub(crate) fn modules(&self) -> impl Iterator<Item = Hash> {
         self.versions.iter().filter_map(|version| version.module.parse().ok())
     }
 }
 
 impl Version {
-    /// How it is run.
+    /// Parses the installation.
     ///
     /// # Errors
-    /// If that makes no sense: another server has kept it.
+    /// If it is invalid for this server, because another one has stored it.
     pub(crate) fn plan(&self, label: &Label) -> Result<Plan, String> {
         let module = format!("module sha256:{}", self.module);
         let plan = Plan::parse(label.clone(), &module, self.order.clone(), &Maxima::NONE)?;

@@ -1,4 +1,4 @@
-//! What is installed and what came of its runs, for people and for programs.
+//! Listings of installed storelets and their run histories, as text and as JSON.
 
 use super::book::Run;
 use super::shelf::Shelf;
@@ -8,27 +8,27 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// What one does that runs by itself.
+/// State of the automatic runs of a storelet.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Doing {
-    /// When it runs next, seconds since 1970; none: it runs now.
+    /// Time of the next run, seconds since 1970; `null` during a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<Option<i64>>,
-    /// How often it has failed since it last did not.
+    /// Number of failures since the last success.
     pub(crate) failures: u32,
-    /// For how many files it has run, how many are to come, for how many it was given up.
+    /// Numbers of files processed, pending, and given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) files: Option<[usize; 3]>,
-    /// Why its directory cannot be looked through.
+    /// Reason why the directory cannot be scanned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trouble: Option<String>,
-    /// Files for which it was given up.
+    /// Files given up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) failed: Vec<String>,
 }
 
 impl Doing {
-    /// What of it is told: names of files are for those alone who may know of it.
+    /// Returns the part that the reader may see: file names are visible only with permission.
     fn told(&self, is_theirs: bool) -> Doing {
         match is_theirs {
             true => self.clone(),
@@ -36,7 +36,7 @@ impl Doing {
         }
     }
 
-    /// It, in words.
+    /// Returns a description.
     fn words(&self) -> String {
         let mut words = Vec::new();
         match self.next {
@@ -56,15 +56,15 @@ impl Doing {
     }
 }
 
-/// Whether whoever reads this may know of what is this user's; none: the server's.
+/// Permission check: whether the reader may see data of this user; `None`: of the server.
 pub(crate) type May<'a> = &'a dyn Fn(Option<u32>) -> bool;
 
-/// The lines of an order; what stands in its environment may be a secret.
+/// Returns the lines of an order; the environment may contain secrets.
 fn lines_for(order: &str, is_theirs: bool) -> Vec<&str> {
     order.lines().filter(|line| is_theirs || !line.starts_with("env ")).collect()
 }
 
-/// A line for each that is installed, and one for what it does by itself.
+/// Lists installed storelets, one line each, and another one for automatic runs.
 pub(crate) fn installed(shelf: &Shelf, doings: &BTreeMap<Label, Doing>, may: May<'_>) -> Vec<u8> {
     let mut text = "name                 version kept user  last    program\n".to_string();
     for (label, entry) in shelf.entries() {
@@ -87,7 +87,7 @@ pub(crate) fn installed(shelf: &Shelf, doings: &BTreeMap<Label, Doing>, may: May
     text.into_bytes()
 }
 
-/// The same as JSON.
+/// Lists installed storelets as JSON.
 pub(crate) fn installed_json(
     shelf: &Shelf,
     doings: &BTreeMap<Label, Doing>,
@@ -116,7 +116,7 @@ pub(crate) fn installed_json(
     lines(&Value::Array(all.collect()))
 }
 
-/// What came of the last runs that somebody may know of, a line each.
+/// Lists the runs that the reader may see, one line each.
 pub(crate) fn log(shelf: &Shelf, may: May<'_>) -> Vec<u8> {
     let mut text =
         "date                 storelet             user   end     cpu-ms why\n".to_string();
@@ -141,7 +141,7 @@ pub(crate) fn log(shelf: &Shelf, may: May<'_>) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The same as JSON.
+/// Lists the runs as JSON.
 pub(crate) fn log_json(shelf: &Shelf, may: May<'_>) -> Vec<u8> {
     let runs = shelf.books().flat_map(|(label, book)| {
         let theirs = book.runs.iter().filter(|run| may(run.uid));
@@ -150,7 +150,7 @@ pub(crate) fn log_json(shelf: &Shelf, may: May<'_>) -> Vec<u8> {
     lines(&Value::Array(runs.collect()))
 }
 
-/// How a run ended, in a word.
+/// Returns the outcome of a run in a word.
 fn ended(run: &Run) -> String {
     match (run.end.as_str(), run.exit) {
         ("exit", Some(code)) => format!("exit {code}"),
@@ -158,7 +158,7 @@ fn ended(run: &Run) -> String {
     }
 }
 
-/// What strangers said, in one line.
+/// Replaces control characters of untrusted text.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -169,7 +169,7 @@ fn lines(value: &Value) -> Vec<u8> {
     text
 }
 
-/// A date, as `2026-11-22T04:01:35Z`.
+/// Formats a date as `2026-11-22T04:01:35Z`.
 pub(crate) fn utc(secs: i64) -> String {
     let (days, of_day) = (secs.div_euclid(86_400), secs.rem_euclid(86_400));
     // Days to a date, after Howard Hinnant's `civil_from_days`: years begin in March.

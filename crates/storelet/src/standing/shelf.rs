@@ -1,7 +1,7 @@
-//! The shelf: all that is installed, and what came of its last runs.
+//! The registry of installed storelets, and their run histories.
 //!
-//! One thing after the other is changed, and each is kept before it counts: who was told that
-//! something is installed finds it there after any crash.
+//! Changes are made one at a time, and each is durable before it takes effect: an acknowledged
+//! installation survives any crash.
 
 use super::book::{Book, Run};
 use super::deed::{Deed, Plan};
@@ -15,25 +15,25 @@ use base::{Automaton, Caller, Instant};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Most names.
+/// Maximum number of entries.
 const NAMES_MAX: usize = 256;
 
-/// The longest text about a storelet, bytes.
+/// Maximum length of the text of an installation, bytes.
 const TEXT_MAX: usize = 16 << 10;
 
-/// What is to be changed, at which desk that was said, and by whom.
+/// A change request, with its session and its author.
 #[derive(Debug)]
 pub(crate) struct Filing {
     pub(crate) desk: DomainId,
     pub(crate) deed: Deed,
-    /// Of what is to be installed: its module, and the bytes of that if they were sent.
+    /// Module to be installed, and its bytes if they were sent.
     pub(crate) module: Option<(Hash, Option<Vec<u8>>)>,
     pub(crate) caller: Caller,
-    /// When, ns since 1970.
+    /// Time of the request, ns since 1970.
     pub(crate) at: i64,
 }
 
-/// What came of it, for those at the desk.
+/// Result of a change, as reported in the session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Filed {
     /// `installed`, `used`, `removed`, `refused`, `unknown` or `failed`.
@@ -51,60 +51,61 @@ impl Filed {
         Filed { end, name: Some(label.to_string()), version, reason: None }
     }
 
-    /// Nothing came of it: why.
+    /// Creates the result of a change that was not made, with the reason.
     pub(crate) fn not(end: &'static str, why: String) -> Filed {
         Filed { end, name: None, version: None, reason: Some(why) }
     }
 }
 
-/// Why a storelet has run.
+/// Trigger of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Somebody asked for it.
+    /// A request.
     Asked,
-    /// It was time; when that was, ns since 1970, and how often it has failed since it did not.
+    /// A schedule: start of the last run, ns since 1970, and number of failures since its last
+    /// success.
     Time(i64, u32),
-    /// A file was new.
+    /// A new file.
     File,
 }
 
-/// What can happen to the shelf.
+/// Inputs of the registry.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// Something is to be changed.
+    /// A change request.
     File(Box<Filing>),
-    /// It is kept, or not.
+    /// A reply of the state store.
     Kept(Kept),
-    /// A storelet has run. If nobody had asked for it, that is to survive a crash.
+    /// A finished run. Records of automatic runs are made durable.
     Ran(Label, Run, Cause),
-    /// For which files one has run.
+    /// Files processed by the watch of a storelet.
     Files(Label, Vec<u8>),
 }
 
-/// What the shelf can ask for.
+/// Outputs of the registry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// Make this durable; [`Input::Kept`] follows.
     Keep(u64, Vec<Change>),
-    /// What came of what was said at a desk.
+    /// Report the result of a change to its session.
     Filed(DomainId, Filed),
-    /// For which files one has run is kept, or cannot be.
+    /// The processed files of a watch were stored, or could not be.
     Saved(Label),
-    /// The operator may want to know.
+    /// Notify the operator.
     Tell(String),
 }
 
-/// What it waits for.
+/// State of the registry.
 #[derive(Debug)]
 enum State {
-    /// For something to change.
+    /// Waiting for a change request.
     Idle,
-    /// For that to be kept, under this ticket.
+    /// Waiting for the change with this ticket to be durable.
     Keeping(u64, DomainId, Box<Kind>),
 }
 
 impl State {
-    /// Whether this one is being removed.
+    /// Returns whether this storelet is being removed.
     fn is_going(&self, label: &Label) -> bool {
         match self {
             State::Keeping(_, _, kind) => kind.entry.is_none() && kind.label == *label,
@@ -113,42 +114,41 @@ impl State {
     }
 }
 
-/// A change that is being kept.
+/// A change that is being made durable.
 #[derive(Debug)]
 struct Kind {
     label: Label,
-    /// What is there then; `None`: nothing.
+    /// New entry; `None`: removed.
     entry: Option<Entry>,
-    /// A module that is there then, and those that are not.
+    /// Module added, and modules deleted.
     comes: Option<Hash>,
     goes: Vec<Hash>,
     filed: Filed,
 }
 
-/// The shelf automaton.
+/// The registry automaton.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     state: State,
     entries: BTreeMap<Label, Entry>,
     books: BTreeMap<Label, Book>,
     modules: BTreeSet<Hash>,
-    /// What is to be changed next. At most one for each desk.
+    /// Queued change requests; at most one for each session.
     queue: VecDeque<Box<Filing>>,
-    /// Books that are being kept, and for which files one has run.
+    /// Outstanding writes: of a run history (`None`), or of the processed files of a watch.
     saving: BTreeMap<u64, Option<Label>>,
-    /// Books in which more is written than is kept.
+    /// Run histories that are newer than their stored copies.
     stale: BTreeSet<Label>,
-    /// For which files they had run when the server began, or looked last, until somebody wants to
-    /// know.
+    /// Stored processed files of watches that have not started, or have stopped.
     files: BTreeMap<Label, Vec<u8>>,
     next_ticket: u64,
-    /// Something was left out: its modules are not thrown away.
+    /// Whether modules are never deleted, because an unreadable entry may refer to them.
     spares: bool,
     closed: Option<String>,
 }
 
 impl Shelf {
-    /// A shelf with what was kept. What makes no sense is told, and left alone.
+    /// Creates a registry from stored data. Unreadable entries are reported and left alone.
     pub(crate) fn new(stock: Stock, out: &mut Vec<Output>) -> Shelf {
         let Stock { names, books, files, modules, closed } = stock;
         let mut shelf = Shelf {
@@ -186,42 +186,42 @@ impl Shelf {
         shelf
     }
 
-    /// All that is installed.
+    /// Returns all entries.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&Label, &Entry)> {
         self.entries.iter()
     }
 
-    /// What came of the last runs of each.
+    /// Returns the run histories.
     pub(crate) fn books(&self) -> impl Iterator<Item = (&Label, &Book)> {
         self.books.iter()
     }
 
-    /// Whether the bytes of a module are kept.
+    /// Returns whether the bytes of a module are stored.
     pub(crate) fn has(&self, module: Hash) -> bool {
         self.modules.contains(&module)
     }
 
-    /// Whether nothing is being kept.
+    /// Returns whether no write is outstanding.
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(self.state, State::Idle) && self.saving.is_empty()
     }
 
-    /// For which files one had run when the server began; the first who asks is told.
+    /// Takes the stored processed files of a watch.
     pub(crate) fn take_files(&mut self, label: &Label) -> Option<Vec<u8>> {
         self.files.remove(label)
     }
 
-    /// For which files one has run that does not look for files any more; it may do so again.
+    /// Returns the processed files of a watch that has stopped; it may start again.
     pub(crate) fn give_files(&mut self, label: &Label, bytes: Vec<u8>) {
         if self.entries.contains_key(label) {
             self.files.insert(label.clone(), bytes);
         }
     }
 
-    /// What is installed under the names of an order, to be run as that says.
+    /// Looks up the installed storelets of an order and combines them with it.
     ///
     /// # Errors
-    /// Which of them is not there, and what is.
+    /// The name that is missing, and those that exist.
     pub(crate) fn resolve(&self, order: &Order) -> Result<Vec<Stage>, String> {
         let stages = [order].into_iter().chain(&order.then);
         stages.map(|stage| self.stage(stage)).collect()
@@ -237,7 +237,7 @@ impl Shelf {
         Ok(Stage { called, order })
     }
 
-    /// What is installed under a name, and what that version is called.
+    /// Looks up an installed storelet: its name with version, and its installation.
     pub(crate) fn plan(&self, pick: &Pick) -> Result<(String, Plan), String> {
         let Some(entry) = self.entries.get(&pick.label) else {
             let why = format!("no storelet '{}' is installed here: {}", pick.label, self.known());
@@ -267,7 +267,7 @@ impl Shelf {
         self.next_ticket
     }
 
-    /// Begins with the next change that can be made.
+    /// Starts the next valid change.
     fn go_on(&mut self, out: &mut Vec<Output>) -> State {
         while let Some(filing) = self.queue.pop_front() {
             let desk = filing.desk;
@@ -283,7 +283,7 @@ impl Shelf {
         State::Idle
     }
 
-    /// What a deed comes to, and what has to be kept for it.
+    /// Computes a change: the new entry, and the items to store.
     fn change(&self, filing: Filing) -> Result<(Kind, Vec<Change>), Filed> {
         if let Some(why) = &self.closed {
             return Err(Filed::not("failed", why.clone()));
@@ -318,7 +318,7 @@ impl Shelf {
         let version = entry.install(plan, module, by, at);
         assert!(entry.versions.len() <= VERSIONS_MAX, "the oldest has gone");
         let mut changes = Vec::new();
-        // What was sent is kept anew: what is kept may have become unreadable.
+        // Modules that were sent are stored again, in case the stored copy is unreadable.
         match sent {
             Some(bytes) => changes.push(Change { key: Key::Module(module), bytes: Some(bytes) }),
             None if self.has(module) => {}
@@ -359,7 +359,7 @@ impl Shelf {
         Ok((Kind { label, entry: None, comes: None, goes, filed }, changes))
     }
 
-    /// The modules that nobody needs any more when this is what is installed under a name.
+    /// Returns the modules that nothing refers to after this change.
     fn unused(&self, label: &Label, then: Option<&Entry>) -> Vec<Hash> {
         if self.spares {
             return Vec::new();
@@ -370,7 +370,7 @@ impl Shelf {
         self.modules.difference(&used).copied().collect()
     }
 
-    /// A change is durable: it counts from now on.
+    /// Applies a durable change.
     fn settle(&mut self, kind: Kind) -> Filed {
         let Kind { label, entry, comes, goes, filed } = kind;
         match entry {
@@ -401,7 +401,7 @@ impl Shelf {
         self.save_books(out);
     }
 
-    /// Keeps the book of one that has run, one at a time: meanwhile more is written in it.
+    /// Stores one updated run history at a time; further runs accumulate meanwhile.
     fn save_books(&mut self, out: &mut Vec<Output>) {
         if self.saving.values().any(Option::is_none) {
             return;
@@ -420,7 +420,7 @@ impl Shelf {
         out.push(Output::Keep(ticket, vec![change]));
     }
 
-    /// Keeps for which files one has run, if it is still installed.
+    /// Stores the processed files of a watch, if the storelet is still installed.
     fn files(&mut self, label: Label, bytes: Vec<u8>, out: &mut Vec<Output>) {
         if !self.entries.contains_key(&label) {
             return out.push(Output::Saved(label));
@@ -449,7 +449,7 @@ impl Automaton for Shelf {
                 self.queue.push_back(filing);
                 state
             }
-            // What comes of one that is being removed goes with it.
+            // Discard results of a storelet that is being removed.
             (state, Input::Ran(label, ..)) if state.is_going(&label) => state,
             (state, Input::Files(label, _)) if state.is_going(&label) => {
                 out.push(Output::Saved(label));

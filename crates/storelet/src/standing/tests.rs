@@ -1,4 +1,4 @@
-//! Desks and the shelf.
+//! Install sessions and the registry.
 
 use super::book::Run;
 use super::deed::Deed;
@@ -63,7 +63,7 @@ fn caller() -> Caller {
     Caller::User(Arc::new(User { uid: 5, gid: 6, groups: vec![7], commands: true }))
 }
 
-/// A shelf, and somebody who keeps.
+/// A registry with a simulated state store.
 struct Lab {
     shelf: Shelf,
     disk: BTreeMap<Key, Vec<u8>>,
@@ -71,7 +71,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// With what is on a disk.
+    /// Creates a registry from the contents of a disk.
     fn new(disk: BTreeMap<Key, Vec<u8>>) -> Lab {
         let mut told = Vec::new();
         let shelf = Shelf::new(stock(&disk), &mut told);
@@ -95,7 +95,7 @@ impl Lab {
         self.step(Input::File(Box::new(filing)))
     }
 
-    /// Keeps what is to be kept; what was told then.
+    /// Performs or fails the writes; returns the results reported.
     fn keep(&mut self, asked: Vec<Output>, works: bool) -> Vec<Filed> {
         let mut told = Vec::new();
         for output in asked {
@@ -117,7 +117,7 @@ impl Lab {
         told
     }
 
-    /// Says something, and has it kept.
+    /// Sends a request and makes its change durable.
     fn done(&mut self, text: &str, module: Option<u8>) -> Filed {
         let asked = self.say(text, module);
         let mut told = self.keep(asked, true);
@@ -173,7 +173,7 @@ fn versions_come_are_used_and_go() {
     assert_eq!(lab.done("remove wc", None).end, "unknown");
 }
 
-/// Whatever is on the disk when a server ends, the next one has a shelf of it that was there.
+/// From every state of the disk at a crash, the next server restores a registry that existed.
 #[test]
 fn a_crash_leaves_what_was_told_and_nothing_in_half() {
     let mut lab = Lab::new(BTreeMap::new());
@@ -197,7 +197,7 @@ fn what_is_not_kept_is_not_there() {
     let told = lab.keep(asked, false);
     assert!(told[0].reason.as_ref().is_some_and(|why| why.contains("disk is full")), "{told:?}");
     assert!(lab.resolve("standing wc").is_err());
-    // Two at once are done one after the other.
+    // Concurrent requests are executed one after the other.
     let first = lab.say("name wc\nmodule 1", Some(1));
     assert!(lab.say("name wc\nmodule 1", Some(2)).is_empty());
     let versions: Vec<_> = lab.keep(first, true).iter().map(|filed| filed.version).collect();
@@ -227,7 +227,7 @@ fn what_makes_no_sense_is_told_and_left_alone() {
         let mut shelf = Shelf::new(stock(&disk), &mut told);
         assert!(matches!(&told[..], [Output::Tell(text)] if text.contains("'wc'")), "{told:?}");
         assert!(shelf.plan(&"other".parse::<Pick>().expect("a name")).is_ok());
-        // Nothing of it is thrown away.
+        // Nothing of it is deleted.
         let (deed, module) = (Deed::parse(b"remove other", &Maxima::NONE).expect("one"), None);
         let filing = Filing { desk: DomainId(1), deed, module, caller: caller(), at: 0 };
         let mut out = Vec::new();

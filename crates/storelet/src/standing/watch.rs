@@ -1,11 +1,11 @@
-//! A watch: a storelet runs for each new file beneath a directory.
+//! A watch: runs a storelet for each new file beneath a directory.
 //!
-//! The directory is looked through now and again, a request at a time, and the longer that takes
-//! the more seldom. A file counts once two looks in a row have found it the same, so that one that
-//! is still being written does not; if it has changed after its run, it counts again. For which
-//! files it has run is kept, the more seldom the more they are, so a crash can only bring a run
-//! twice that was under way or had just ended. One file comes after the other. One for which it
-//! fails is tried again, and given up after some time.
+//! The directory is scanned periodically, one request at a time; the interval grows with the
+//! duration of a scan. A file is eligible after two consecutive scans have found it unchanged, so
+//! that files still being written are skipped; a file that has changed after its run is eligible
+//! again. The set of processed files is stored, at intervals that grow with its size: a crash can
+//! only repeat runs in progress or just finished. Files are processed one after the other. After
+//! failures a file is retried, and finally given up.
 //!
 #![doc = include_str!("watch/states.md")]
 
@@ -22,86 +22,86 @@ use std::mem;
 use std::time::Duration;
 use tree::{Ask, OpenId, Reply};
 
-/// How long after a look the next one begins, at least; and in looks. So for what is kept.
+/// Minimum interval between scans; minimum ratio of interval and scan duration.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_LOOKS: u32 = 10;
 
-/// How long after a look that failed.
+/// Interval after a failed scan.
 const PAUSE_FAILED: Duration = Duration::from_secs(10);
 
-/// Most files, and how deep they may lie.
+/// Maximum number of files, and maximum depth.
 pub(crate) const FILES_MAX: usize = 20_000;
 const DEPTH_MAX: usize = 32;
 
-/// Most directories of one look.
+/// Maximum number of directories in a scan.
 const DIRS_MAX: usize = 10_000;
 
-/// How much of a directory is listed at once, bytes.
+/// Size of a listing request, bytes.
 const LIST: u32 = 64 << 10;
 
-/// How often a file is tried, and how long after it failed.
+/// Number of attempts for a file, and delay after a failure.
 pub(crate) const TRIES_MAX: u32 = 4;
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
-/// How long after something was kept the next is, for each of its bytes: a second for 2 MB, which
-/// most files that there may be take.
+/// Minimum interval between writes of the processed files, per byte: a second for 2 MB, about the
+/// size of the largest set.
 const KEEP_TIME: Duration = Duration::from_nanos(500);
 
 /// Names from the root.
 type Path = Vec<Name>;
 
-/// What can happen to a watch.
+/// Inputs of a watch.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// Time has passed.
     Tick,
-    /// The answer to what it asked.
+    /// Reply to its request.
     Answered(Result<Reply, Error>),
-    /// The run for the file has ended, well or not; or it could not be begun now.
+    /// End of the run for a file, with its success; `None`: the run could not start.
     Ran(Option<bool>),
-    /// What it wanted kept is, or not.
+    /// The processed files were stored, or could not be.
     Kept,
-    /// It is not wanted any more.
+    /// Stop the watch.
     Leave,
 }
 
-/// What a watch can ask for.
+/// Outputs of a watch.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Ask the name space; [`Input::Answered`] follows.
+    /// Send a request to the name space; [`Input::Answered`] follows.
     Ask(Ask),
-    /// The answer is not wanted any more; it comes all the same.
+    /// Cancel the request; its reply comes nevertheless.
     Cancel,
-    /// Give this open directory back.
+    /// Close this open directory.
     Close(OpenId),
-    /// Run for this file; [`Input::Ran`] follows.
+    /// Run the storelet for this file; [`Input::Ran`] follows.
     Run(Path),
-    /// Keep for which files it has run; [`Input::Kept`] follows.
+    /// Store the processed files; [`Input::Kept`] follows.
     Keep(Vec<u8>),
 }
 
-/// A look under way.
+/// A scan in progress.
 #[derive(Debug, Default)]
 struct Look {
     since: Instant,
-    /// Directories that are still to be looked at.
+    /// Directories still to be scanned.
     todo: Vec<Path>,
     dirs: usize,
     found: BTreeMap<Path, (Mark, Time)>,
 }
 
-/// What it waits for.
+/// State of a watch.
 #[derive(Debug)]
 enum State {
-    /// For the time of the next look.
+    /// Waiting for the time of the next scan.
     Waiting(Instant),
-    /// For this directory to be opened.
+    /// Waiting for the open of this directory.
     Opening(Look, Path),
-    /// For more of what is in it.
+    /// Waiting for entries of this directory.
     Listing(Look, Path, OpenId),
-    /// For an answer that nobody wants any more.
+    /// Waiting for a reply to discard, after the stop.
     Leaving(Option<OpenId>),
-    /// For nothing.
+    /// Finished.
     Over,
 }
 
@@ -111,22 +111,22 @@ pub(crate) struct Watch {
     state: State,
     dir: Path,
     files: Files,
-    /// The program may change files: what changes while it runs is its own doing.
+    /// Whether the program may change files: changes during its run are attributed to it.
     writes: bool,
-    /// The file for which it runs.
+    /// File being processed.
     running: Option<Path>,
-    /// No file is run for before then.
+    /// Time before which no run starts.
     held_until: Instant,
-    /// Since when something is being kept; it is kept again then.
+    /// Start of the outstanding write of the processed files, and earliest time of the next one.
     keeping: Option<Instant>,
     keep_from: Instant,
-    /// Why the last look failed.
+    /// Reason why the last scan failed.
     trouble: Option<String>,
 }
 
 impl Watch {
-    /// A watch over a directory, by a program that may change files or not, with what was kept of
-    /// that directory.
+    /// Creates a watch of a directory, with whether its program may change files, and the stored
+    /// processed files.
     pub(crate) fn new(now: Instant, (dir, writes): (Path, bool), files: Files) -> Watch {
         let state = State::Waiting(now);
         Watch {
@@ -142,38 +142,38 @@ impl Watch {
         }
     }
 
-    /// Its directory.
+    /// Returns the directory.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether its program may change files.
+    /// Returns whether the program may change files.
     pub(crate) fn writes(&self) -> bool {
         self.writes
     }
 
-    /// For which files it has run, to be kept.
+    /// Encodes the processed files for the state store.
     pub(crate) fn kept(&self) -> Vec<u8> {
         self.files.bytes()
     }
 
-    /// Whether it can be forgotten.
+    /// Returns whether it can be dropped.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// How many files it has run for, how many are to come, for how many it was given up; and why
-    /// the directory cannot be looked through.
+    /// Returns the numbers of files processed, pending and given up; and the reason if the
+    /// directory cannot be scanned.
     pub(crate) fn counts(&self) -> ([usize; 3], Option<&str>) {
         (self.files.counts(), self.trouble.as_deref())
     }
 
-    /// Files for which it was given up.
+    /// Returns files that were given up.
     pub(crate) fn failed(&self) -> Vec<String> {
         self.files.failed()
     }
 
-    /// Asks for the next directory; at the end of a look, waits for the next one.
+    /// Opens the next directory; at the end of a scan, waits for the next one.
     fn go_on(&mut self, now: Instant, mut look: Look, out: &mut Vec<Output>) -> State {
         let Some(dir) = look.todo.pop() else {
             let own = self.running.as_deref().filter(|_| self.writes);
@@ -192,7 +192,7 @@ impl Watch {
         State::Waiting(now + PAUSE_FAILED)
     }
 
-    /// A directory is open, or not.
+    /// Handles the reply to an open.
     fn opened(
         &mut self,
         now: Instant,
@@ -215,13 +215,13 @@ impl Watch {
                 }
             }
             Ok(other) => unreachable!("{other:?} answers no fetch"),
-            // One beneath it is gone meanwhile, or not for the user it runs as.
+            // A directory below was removed meanwhile, or the user lacks permission.
             Err(_) if !is_first => self.go_on(now, look, out),
             Err(error) => self.fail(now, error.to_string()),
         }
     }
 
-    /// Some of what is in a directory.
+    /// Handles entries of a directory.
     fn listed(
         &mut self,
         now: Instant,
@@ -256,8 +256,8 @@ impl Watch {
         }
     }
 
-    /// Runs for the next file, and has kept what is to be: when it is time, and not as soon as
-    /// the last run has ended, for that may be within this one's beginning.
+    /// Starts the next run and the next write that are due; on a tick only, since the end of the
+    /// last run may arrive while its start is still being processed.
     fn act(&mut self, now: Instant, out: &mut Vec<Output>) {
         if matches!(self.state, State::Leaving(_) | State::Over) {
             return;
@@ -278,7 +278,7 @@ impl Watch {
     }
 
     fn ran(&mut self, now: Instant, well: Option<bool>) {
-        // Who is not wanted any more is told of its last run as well.
+        // The end of the last run arrives after the stop, too.
         let Some(path) = self.running.take() else { return };
         match well {
             Some(well) => self.files.ran(&path, well, self.writes, now, now + TRY_AGAIN),
@@ -303,7 +303,7 @@ impl Watch {
 }
 
 impl Look {
-    /// Takes what stands in a directory.
+    /// Records an entry of a directory.
     fn take(&mut self, dir: &Path, entry: Entry) {
         let Entry { kind, name, stat, .. } = entry;
         let path = || dir.iter().cloned().chain([name.clone()]).collect::<Path>();
@@ -312,7 +312,7 @@ impl Look {
             (Kind::File, Some(stat)) => {
                 self.found.insert(path(), (Mark::of(&stat), stat.changed));
             }
-            // What has no attributes is looked at the next time.
+            // Files without attributes are left to the next scan.
             (
                 Kind::Directory
                 | Kind::File
@@ -327,7 +327,7 @@ impl Look {
     }
 }
 
-/// Asks for what is in an open directory, behind a cookie.
+/// Lists an open directory from a cookie on.
 fn list(open: OpenId, cookie: u64, out: &mut Vec<Output>) {
     out.push(Output::Ask(Ask::List { open, cookie, bytes_max: LIST, with_stat: true }));
 }
@@ -369,7 +369,7 @@ impl Automaton for Watch {
                 state
             }
             (state, Input::Leave) => Watch::leave(state, out),
-            // Who has asked for nothing gets no answer.
+            // Replies follow requests.
             (state @ (State::Waiting(_) | State::Over), Input::Answered(reply)) => {
                 unreachable!("{reply:?} in {state:?}")
             }
@@ -401,7 +401,7 @@ impl Automaton for Watch {
     }
 }
 
-/// What stands for a path, from the root.
+/// Formats a path from the root.
 pub(crate) fn shown(path: &[Name]) -> Vec<u8> {
     let mut text = Vec::new();
     for name in path {
@@ -411,7 +411,7 @@ pub(crate) fn shown(path: &[Name]) -> Vec<u8> {
     text
 }
 
-/// For those who know only that a file was read.
+/// Formats a path as the input of an order: without the leading slash.
 pub(crate) fn stdin(path: &[Name]) -> Vec<u8> {
     shown(path).split_off(1)
 }

@@ -1,4 +1,4 @@
-//! Desks, the shelf, and what is run by its name.
+//! Install sessions, the registry, and runs of installed storelets.
 
 use super::{Here, Named, ORDER_TIME, Opened, Storelets, Why, files};
 use crate::admission::user_of;
@@ -15,19 +15,19 @@ use base::op::Parcel;
 use base::{Automaton as _, Caller, Error, Instant};
 use tree::{Output, Reply};
 
-/// Most desks at once: a module of each may have to be kept.
+/// Maximum number of sessions: each may buffer a module.
 const DESKS_MAX: usize = 16;
 
 /// A second, ns.
 pub(super) const SECOND: i64 = 1_000_000_000;
 
-/// How far the dates of files may lie behind the clock, ns: a tick of the kernel.
+/// Tolerance of file timestamps against the clock, ns: a tick of the kernel.
 const COARSE: i64 = 10_000_000;
 
-/// Most news that wait to be told.
+/// Maximum number of queued messages for the operator.
 const NEWS_MAX: usize = 64;
 
-/// Who sits at a desk.
+/// An install session with its owner.
 #[derive(Debug)]
 pub(super) struct AtDesk {
     pub(super) desk: Desk,
@@ -37,20 +37,20 @@ pub(super) struct AtDesk {
 }
 
 impl AtDesk {
-    /// Until when something must have been said.
+    /// Returns the deadline for the request.
     pub(super) fn due(&self) -> Option<Instant> {
         self.desk.is_spoken_to().then(|| self.since + ORDER_TIME)
     }
 }
 
 impl Storelets {
-    /// The time on the wall, ns since 1970.
+    /// Returns the wall-clock time, ns since 1970.
     pub(super) fn wall(&self, now: Instant) -> i64 {
         self.started.as_nanos().saturating_add_unsigned(now.0)
     }
 
-    /// Lets somebody say what is to be installed: root or the server's own user, and of them only
-    /// who the kernel knows and who asked for it.
+    /// Opens an install session, for root or the server's own user, and only with an identity that
+    /// the kernel has verified and administrative rights that the client has asked for.
     pub(super) fn sit_down(
         &mut self,
         now: Instant,
@@ -100,7 +100,7 @@ impl Storelets {
         match ask {
             desk::Output::Reply(id, reply) => out.push(Output::Reply(id, reply)),
             desk::Output::Compile(Module::Known(hash), _) if !self.shelf.has(hash) => {
-                // Compiled it may be, but its bytes could not be kept.
+                // It may be compiled, but its bytes could not be stored.
                 let unknown = Err(crate::compile::Refused::Unknown);
                 self.step_desk(now, id, desk::Input::Compiled(unknown), out);
             }
@@ -114,7 +114,7 @@ impl Storelets {
             }
             desk::Output::File(deed, module) => {
                 let AtDesk { caller, since, .. } = &self.desks[&id];
-                // What is new is what comes from here on, by the dates that the kernel gives.
+                // The baseline of new files, in timestamps of the kernel.
                 let (caller, at) = (caller.clone(), self.wall(*since) - COARSE);
                 let filing = Filing { desk: id, deed, module, caller, at };
                 self.step_shelf(now, shelf::Input::File(Box::new(filing)), out);
@@ -148,7 +148,7 @@ impl Storelets {
         }
     }
 
-    /// What is installed under the names of an order; from now on it is known by them.
+    /// Looks up the installed storelets of an order and records them for the run history.
     pub(super) fn resolve(
         &mut self,
         now: Instant,
@@ -166,7 +166,7 @@ impl Storelets {
         Ok(stages)
     }
 
-    /// Writes down how storelets have ended that were named.
+    /// Records the outcome of installed storelets.
     pub(super) fn write_down(
         &mut self,
         now: Instant,

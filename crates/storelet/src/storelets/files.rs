@@ -1,4 +1,4 @@
-//! The files of the tree of storelets.
+//! Files of the tree of storelets.
 
 use super::{DEVICE, OPENS_MAX, Opened, Storelets, listing};
 use crate::budget::Reason;
@@ -9,7 +9,7 @@ use base::{Buf, Caller, Error, Instant, Name, Stat};
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, OpenId, Output, Reply, Request, RequestId};
 
-/// The files, with their numbers and modes.
+/// Files, with their numbers and modes.
 pub(super) const NEW: usize = 1;
 const RUNNING: usize = 2;
 pub(super) const INSTALL: usize = 3;
@@ -77,7 +77,7 @@ impl Storelets {
                 Opened::Directory => Err(Error::IsDirectory),
             },
             Ask::Fetch { path, headroom, .. } => self.fetch(now, &caller, &path, headroom),
-            // Who writes a file anew makes it empty first: nothing is kept here.
+            // Truncation before a write has no effect: nothing is stored here.
             Ask::SetStat { node, set, .. } if node.local() != ROOT && set.size.is_some() => {
                 Ok(Reply::Done)
             }
@@ -94,7 +94,7 @@ impl Storelets {
         Ok(OpenId::new(self.index, self.opens.insert(opened)))
     }
 
-    /// Opens what can only be looked at.
+    /// Opens a file or directory for reading.
     fn look(&mut self, now: Instant, caller: &Caller, node: usize) -> Result<Reply, Error> {
         if node == ROOT {
             let open = self.open(Opened::Directory)?;
@@ -136,7 +136,7 @@ impl Storelets {
         }
     }
 
-    /// Carries out lines such as `kill 17`.
+    /// Executes lines such as `kill 17`.
     fn control(
         &mut self,
         now: Instant,
@@ -159,7 +159,7 @@ impl Storelets {
         Ok(Reply::Written(u32::try_from(data.len()).expect("one message")))
     }
 
-    /// Whether somebody may look at and end what another has started.
+    /// Returns whether a caller may see and kill the storelets of another.
     fn may(&self, caller: &Caller, other: &Caller) -> bool {
         match caller {
             Caller::Server => *other == Caller::Server,
@@ -173,7 +173,7 @@ impl Storelets {
         }
     }
 
-    /// What a file says, to somebody.
+    /// Returns the contents of a file, as visible to the caller.
     fn text(&self, now: Instant, caller: &Caller, node: usize) -> Vec<u8> {
         let may = |uid: Option<u32>| self.may_know(caller, uid);
         match node {
@@ -188,7 +188,7 @@ impl Storelets {
         }
     }
 
-    /// Whether somebody may know of a run for this user; none: for the server.
+    /// Returns whether a caller may see runs of this user; `None`: of the server.
     fn may_know(&self, caller: &Caller, uid: Option<u32>) -> bool {
         match caller {
             Caller::Server => uid.is_none(),

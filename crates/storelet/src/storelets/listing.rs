@@ -1,14 +1,14 @@
-//! What storelets there are, for people.
+//! Listing of present storelets, as text.
 
 use super::Here;
 use crate::crossing::DomainId;
 use base::{Caller, Instant};
 use std::fmt::Write as _;
 
-/// Longest name that is shown, bytes.
+/// Maximum length of a displayed name, characters.
 const NAME_MAX: usize = 60;
 
-/// What a storelet is called: its arguments, as far as they fit and can be shown.
+/// Returns the display name of a storelet: its arguments, truncated, without control characters.
 pub(super) fn name(args: &[Vec<u8>]) -> String {
     let texts: Vec<_> = args.iter().map(|arg| String::from_utf8_lossy(arg)).collect();
     let all = texts.join(" ");
@@ -16,7 +16,7 @@ pub(super) fn name(args: &[Vec<u8>]) -> String {
     shown.take(NAME_MAX).collect()
 }
 
-/// A line for each.
+/// Returns one line for each storelet.
 pub(super) fn text<'a>(
     now: Instant,
     all: impl Iterator<Item = (&'a DomainId, &'a Here)>,

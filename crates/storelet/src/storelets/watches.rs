@@ -1,4 +1,4 @@
-//! What runs although nobody asks for it: when it is time, and for new files.
+//! Automatic runs: on schedules, and for new files.
 
 use super::desks::SECOND;
 use super::{DOMAINS_MAX, Here, Named, Storelets, Why};
@@ -17,19 +17,19 @@ use base::{Automaton as _, Caller, Instant, Name};
 use std::collections::BTreeMap;
 use tree::{Output, Request};
 
-/// A watch, and whose it is.
+/// A watch, with its storelet and its identity.
 #[derive(Debug)]
 pub(super) struct Watched {
     label: Label,
     pub(super) watch: Watch,
-    /// As whom it looks.
+    /// Identity for file requests.
     caller: Caller,
-    /// It is not wanted any more.
+    /// Whether it is stopping.
     leaves: bool,
 }
 
 impl Storelets {
-    /// When what runs by itself wants to be looked at.
+    /// Returns when automatic runs have to be checked next.
     pub(super) fn watch_deadline(&self) -> Option<Instant> {
         if self.closing {
             return None;
@@ -44,7 +44,7 @@ impl Storelets {
         watches.chain(duties).min()
     }
 
-    /// Looks at what time has brought about.
+    /// Advances schedules and watches to the current time.
     pub(super) fn look_around(&mut self, now: Instant, out: &mut Vec<Output>) {
         if self.closing {
             return;
@@ -64,7 +64,7 @@ impl Storelets {
         }
     }
 
-    /// Begins and ends duties and watches as what is installed wants it.
+    /// Starts and stops schedules and watches according to the registry.
     fn settle_all(&mut self, now: Instant, out: &mut Vec<Output>) {
         let plans = self.shelf.entries().filter_map(|(label, entry)| {
             let version = entry.current()?;
@@ -123,7 +123,7 @@ impl Storelets {
         }
     }
 
-    /// Ends all watches, for the end of the server.
+    /// Stops all watches at shutdown.
     pub(super) fn leave_all(&mut self, now: Instant, out: &mut Vec<Output>) {
         for id in self.watches.keys().copied().collect::<Vec<u64>>() {
             self.leave_watch(now, id, out);
@@ -185,7 +185,7 @@ impl Storelets {
         self.end(out);
     }
 
-    /// For which files one has run is kept.
+    /// Notifies the watch of a storelet that its processed files were stored.
     pub(super) fn saved(&mut self, now: Instant, label: &Label, out: &mut Vec<Output>) {
         let its = self.watches.iter().find(|(_, it)| it.label == *label && !it.leaves);
         if let Some(id) = its.map(|(id, _)| *id) {
@@ -193,7 +193,7 @@ impl Storelets {
         }
     }
 
-    /// Begins a storelet on the server's own account; false if that cannot be done now.
+    /// Starts a storelet on the server's own account. Returns `false` if it cannot start now.
     fn begin_own(
         &mut self,
         now: Instant,
@@ -235,7 +235,7 @@ impl Storelets {
         true
     }
 
-    /// What a run comes to that has ended, well or not; nothing, if only the server's end ended it.
+    /// Returns the record of a finished run; `None` if the shutdown ended it.
     pub(super) fn cause(
         &mut self,
         now: Instant,
@@ -249,7 +249,7 @@ impl Storelets {
             Why::File(_) => Some(Cause::File),
             Why::Time => {
                 let duty = self.duties.get_mut(label)?;
-                // Installed anew while it ran.
+                // Reinstalled during the run.
                 duty.due().is_none().then_some(())?;
                 duty.step(now, duty::Input::Ended(well), &mut Vec::new());
                 let (last, failures) = duty.past();
@@ -258,7 +258,7 @@ impl Storelets {
         }
     }
 
-    /// Tells who had it run, and forgets what nobody else waits for.
+    /// Notifies the source of a finished run, and drops a storelet without owner.
     pub(super) fn done_for(
         &mut self,
         now: Instant,
@@ -278,7 +278,7 @@ impl Storelets {
         self.step_domain(now, id, domain::Input::Gone, out);
     }
 
-    /// What all do that run by themselves.
+    /// Returns the state of all automatic runs.
     pub(super) fn doings(&self) -> BTreeMap<Label, Doing> {
         let mut doings: BTreeMap<Label, Doing> = BTreeMap::new();
         for (label, duty) in &self.duties {

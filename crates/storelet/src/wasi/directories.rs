@@ -1,4 +1,4 @@
-//! Paths: finding, making, moving and removing files, and listing directories.
+//! Paths: opening, creating, renaming and removing files; listing directories.
 #![expect(clippy::too_many_arguments, reason = "they are those of WASI")]
 
 use super::path::{Found, find, parent};
@@ -12,14 +12,14 @@ use base::{Access, Buf, Kind, Stat};
 use std::sync::Arc;
 use tree::{Ask, NodeId, OpenId, Reply};
 
-/// About so many bytes of entries are got at once.
+/// Approximate size of a listing request, bytes.
 const LIST: u32 = 64 << 10;
 
-/// How much of a file is read as it is opened, bytes.
+/// Number of bytes read on open.
 const FETCH: u32 = 64 << 10;
 
 impl Call<'_> {
-    /// The directory and the path that a call names.
+    /// Returns the directory and the path of a call.
     async fn place(&mut self, fd: u32, at: u32, len: u32) -> Result<(NodeId, Vec<u8>), Stop> {
         self.host().files.dir(fd)?;
         let path = self.path(at, len)?;
@@ -45,7 +45,7 @@ impl Call<'_> {
         if !self.host().files.has_room() {
             return Err(Errno::Mfile.into());
         }
-        // What is opened must not be lost because its number cannot be told.
+        // The open file must not be lost because its number cannot be stored.
         self.bytes(out, 4)?;
         if way.changes() {
             self.must_write()?;
@@ -62,7 +62,7 @@ impl Call<'_> {
         Ok(self.put_u32(out, fd)?)
     }
 
-    /// Opens step by step, and makes what is to be made.
+    /// Opens step by step, and creates if requested.
     async fn open_at(&mut self, fd: u32, path: &[u8], way: &Way) -> Result<Slot, Stop> {
         let base = self.node(fd).await?.ok_or(Errno::Notdir)?;
         let (client, access) = (self.client(), way.access);
@@ -91,20 +91,21 @@ impl Call<'_> {
                 let open = client.open(held.node(), access).await?;
                 Ok(Slot::File(way.opened(held.keep(), open)))
             }
-            // Those may wait for ever, or do what nobody expects of a file.
+            // Those may block forever, or behave unlike files.
             Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
                 Err(Errno::Notsup.into())
             }
         }
     }
 
-    /// A path from the guest's root, if it goes straight down as far as is known.
+    /// Returns the path from the guest's root, if neither it nor the known path of the directory
+    /// has `..`.
     fn straight(&mut self, fd: u32, path: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
         let above = self.host().files.dir(fd)?.path.clone();
         Ok(above.zip(plain(path)).map(|(above, path)| joined(&above, &path)))
     }
 
-    /// Opens what a listing knows, or what can be fetched as a whole, with at most one request.
+    /// Opens from cached listings, or by fetching the whole file, with at most one request.
     async fn open_ahead(&mut self, fd: u32, path: &[u8], way: &Way) -> Result<Option<Slot>, Stop> {
         let directory = way.has(abi::DIRECTORY);
         let straight = self.straight(fd, path)?;
@@ -133,7 +134,7 @@ impl Call<'_> {
         Ok(found.map(|found| Slot::File(way.fetched(path, found, seen))))
     }
 
-    /// A file that was read ahead; and those behind it are.
+    /// Takes a prefetched file, and prefetches those behind it.
     async fn content(&mut self, path: &[u8]) -> Result<Option<(Stat, Buf, Seen)>, Stop> {
         self.host().absorb();
         if self.host().foresight.is_file_coming(path) {
@@ -185,10 +186,10 @@ impl Call<'_> {
         Ok(self.put_u32(out, done)?)
     }
 
-    /// Entries of which those from a place on are behind a cookie; none there: the end.
+    /// Returns entries and the index of the first one after a cookie; none there at the end.
     async fn entries_behind(&mut self, fd: u32, cookie: u64) -> Result<(Entries, usize), Stop> {
         if cookie == 0 {
-            // From the beginning: as the directory is now, not as it was.
+            // Reading from the start shows the directory as it is now.
             self.list_ahead(fd).await?;
         }
         let dir = self.host().files.dir(fd)?;
@@ -208,7 +209,7 @@ impl Call<'_> {
         Ok((entries, 0))
     }
 
-    /// A directory, open.
+    /// Opens a directory.
     async fn open_dir(&mut self, fd: u32) -> Result<OpenId, Stop> {
         if let Some(open) = self.host().files.dir(fd)?.open {
             return Ok(open);
@@ -219,8 +220,8 @@ impl Call<'_> {
         Ok(open)
     }
 
-    /// Gets all entries of a directory from those that were listed ahead, or lists ahead from here,
-    /// if its tree can do that.
+    /// Obtains all entries of a directory from the prefetch cache, or prefetches from here if its
+    /// tree supports that.
     async fn list_ahead(&mut self, fd: u32) -> Result<(), Stop> {
         let host = self.host();
         let (seen, root) = (host.seen(), host.root);
@@ -384,7 +385,7 @@ impl Call<'_> {
         let ((base, path), client) = (self.place(fd, at, len).await?, self.client());
         let target = self.path(target, target_len)?;
         if target.is_empty() || target[0] == b'/' {
-            // It would lead out of what the guest may see, for others too.
+            // It would lead out of the guest's root, for other clients too.
             return Err(Errno::Notcapable.into());
         }
         let (dir, name) = parent(&client, base, &path).await?;
@@ -412,7 +413,7 @@ impl Call<'_> {
     }
 }
 
-/// What an answer hands out that comes when nobody waits for it any more.
+/// Returns the resources of a reply that nothing waits for any more.
 pub(crate) fn handed_out(reply: &Reply) -> Vec<Given> {
     match reply {
         Reply::Walked(_, node) => node.iter().map(|node| Given::Node(*node)).collect(),

@@ -1,4 +1,4 @@
-//! Descriptors: reading, writing, their state.
+//! Descriptors: reading, writing, attributes.
 
 use super::path::find;
 use super::{Call, Piece, behind, len_of};
@@ -7,14 +7,14 @@ use crate::host::{OpenDir, OpenFile, Slot, Stop};
 use base::{Access, Buf, SetStat, SetTime, Stat};
 use tree::{Ask, NodeId, OpenId};
 
-/// The largest offset that a file can have: trees know no others.
+/// Maximum offset in a file, as in the trees.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Size of a `prestat`, bytes.
 const PRESTAT: usize = 8;
 
 impl Call<'_> {
-    /// The node of a descriptor; `None`: it is a stream.
+    /// Returns the node of a descriptor; `None` for streams.
     pub(super) async fn node(&mut self, fd: u32) -> Result<Option<NodeId>, Stop> {
         let path = match self.host().files.get(fd)? {
             Slot::File(OpenFile { node: Some(node), .. })
@@ -33,12 +33,12 @@ impl Call<'_> {
         Ok(Some(node))
     }
 
-    /// The node of a file or directory.
+    /// Returns the node of a file or directory.
     async fn some_node(&mut self, fd: u32) -> Result<NodeId, Stop> {
         Ok(self.node(fd).await?.ok_or(Errno::Inval)?)
     }
 
-    /// A file, to be read or synced: open.
+    /// Opens a file for reading or syncing.
     async fn open(&mut self, fd: u32) -> Result<OpenId, Stop> {
         if let Some(open) = self.host().files.file(fd)?.open {
             return Ok(open);
@@ -53,7 +53,7 @@ impl Call<'_> {
         self.client().stat(node).await
     }
 
-    /// The attributes of an open file or directory, as they were seen a moment ago or are now.
+    /// Returns the attributes of an open file or directory, possibly cached.
     async fn seen_stat(&mut self, fd: u32) -> Result<Stat, Stop> {
         let now = self.host().seen();
         if let Slot::File(OpenFile { stat: Some((stat, seen)), .. }) = self.host().files.get(fd)?
@@ -79,14 +79,14 @@ impl Call<'_> {
         self.client().ask(Ask::SetStat { node, open, set }).await.map(drop)
     }
 
-    /// Reads from a file into pieces: how many bytes.
+    /// Reads from a file into pieces. Returns the number of bytes.
     async fn read_at(&mut self, fd: u32, offset: u64, pieces: &[Piece]) -> Result<u32, Stop> {
         if offset > OFFSET_MAX {
             return Err(Errno::Inval.into());
         }
         let count = u64::from(len_of(pieces)).min(OFFSET_MAX - offset) as u32;
         let mut moved = self.read_some(fd, offset, pieces, count).await?;
-        // Who is counted gets as much each time, whatever was read ahead.
+        // Metered guests get the same amount each time, independent of read-ahead.
         while self.host().pace.counts() && (1..count).contains(&moved) {
             let rest = behind(pieces, moved);
             let at = offset + u64::from(moved);
@@ -99,7 +99,7 @@ impl Call<'_> {
         Ok(moved)
     }
 
-    /// Reads some of it.
+    /// Reads part of it.
     async fn read_some(
         &mut self,
         fd: u32,
@@ -256,12 +256,12 @@ impl Call<'_> {
         self.sync(fd, true).await
     }
 
-    /// A promise that is not needed.
+    /// Ignores the hint.
     pub(super) fn fd_advise(&mut self, fd: u32, _: u64, _: u64, _: u32) -> Result<(), Stop> {
         Ok(self.host().files.file(fd).map(drop)?)
     }
 
-    /// Makes a file at least so long.
+    /// Extends a file to at least this size.
     pub(super) async fn fd_allocate(&mut self, fd: u32, offset: u64, len: u64) -> Result<(), Stop> {
         self.host().files.file(fd)?;
         self.must_write()?;
@@ -301,7 +301,7 @@ impl Call<'_> {
         Ok(self.put(out, &stat)?)
     }
 
-    /// Only what would change nothing.
+    /// Accepts only flags that change nothing.
     pub(super) fn fd_fdstat_set_flags(&mut self, fd: u32, flags: u32) -> Result<(), Stop> {
         match self.host().files.get(fd)? {
             Slot::File(file) if u32::from(file.flags()) == flags => Ok(()),
@@ -364,7 +364,7 @@ impl Call<'_> {
     }
 }
 
-/// What `fstflags` say of two times.
+/// Decodes `fstflags` with two times.
 pub(super) fn times(atim: u64, mtim: u64, flags: u32) -> Result<SetStat, Errno> {
     let flags = u16::try_from(flags).map_err(|_| Errno::Inval)?;
     let one = |at, own: u16, now: u16| match (flags & own != 0, flags & now != 0) {

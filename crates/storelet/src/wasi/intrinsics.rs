@@ -1,9 +1,8 @@
-//! What the server does for guests faster than they can: finding bytes, and hashing.
+//! Accelerated functions for guests: searching bytes, and hashing.
 //!
-//! The functions of the module `upcall`. They look at the guest's memory where it is, with the
-//! processor's widest vectors; who gives an address outside of it is ended, as by any instruction.
-//! They work in pieces, between which others have their turns; and take fuel as many instructions
-//! do, where that is counted.
+//! The functions of the module `upcall`. They work on guest memory in place, with the processor's
+//! widest vectors; an address outside of it traps, as in any instruction. They work in pieces and
+//! yield between them; where fuel is metered, they consume as much as the equivalent instructions.
 
 use super::Call;
 use crate::door::Want;
@@ -12,44 +11,44 @@ use memchr::memmem::Finder;
 use sha2::digest::generic_array::GenericArray;
 use wasmtime::{Caller, Linker, Trap, bail};
 
-/// A module's name for them.
+/// Name of the import module.
 const MODULE: &str = "upcall";
 
-/// The functions.
+/// Names of the functions.
 pub(crate) const FUNCTIONS: [&str; 6] =
     ["count_byte", "crc32", "find", "find_byte", "find_byte_last", "sha256_blocks"];
 
-/// What some of them cost.
+/// Cost of a function.
 pub(super) struct Cost {
-    /// How much is done between two turns, bytes: a fraction of a millisecond, also where the
-    /// processor has no instructions for it.
+    /// Bytes between two yields: a fraction of a millisecond, also on processors without
+    /// instructions for it.
     piece: u32,
-    /// How much is done for one of fuel, bytes: about as long as an instruction of a guest takes.
+    /// Bytes per unit of fuel: about the duration of one instruction of a guest.
     per_fuel: u32,
 }
 
 pub(super) const SCANNED: Cost = Cost { piece: 1 << 20, per_fuel: 16 };
 const HASHED: Cost = Cost { piece: 64 << 10, per_fuel: 1 };
 
-/// Longest text that is looked for, bytes.
+/// Maximum length of a search text, bytes.
 const NEEDLE_MAX: u32 = 64 << 10;
 
-/// What stands for a place that is not there.
+/// Result for a text that is not found.
 const NOWHERE: u32 = u32::MAX;
 
-/// A block of SHA-256, bytes; and how many are given to it at once.
+/// Size of a SHA-256 block, bytes; and maximum number of blocks hashed at once.
 const BLOCK: usize = 64;
 const BLOCKS: usize = 32;
 
 type Outcome<T> = wasmtime::Result<T>;
 
 impl Call<'_> {
-    /// Some of the guest's memory.
+    /// Returns a range of guest memory.
     fn span(&mut self, at: u32, len: u32) -> Outcome<&mut [u8]> {
         self.bytes(at, len).map_err(|_| Trap::MemoryOutOfBounds.into())
     }
 
-    /// Lets others have their turn before the next piece.
+    /// Yields before the next piece.
     async fn give_way(&mut self) -> Outcome<()> {
         match self.client().want(Want::Sleep(0)).await {
             Ok(_) => Ok(()),
@@ -58,7 +57,7 @@ impl Call<'_> {
         }
     }
 
-    /// Takes fuel for what was done with so many bytes, where that is counted.
+    /// Consumes fuel for this many bytes, if metered.
     pub(super) fn burn(&mut self, cost: &Cost, bytes: u32) -> Outcome<()> {
         let Ok(left) = self.0.get_fuel() else { return Ok(()) };
         let fuel = bytes.div_ceil(cost.per_fuel);
@@ -66,8 +65,8 @@ impl Call<'_> {
         if left < fuel.into() { Err(Trap::OutOfFuel.into()) } else { Ok(()) }
     }
 
-    /// Goes through memory in pieces of which each is looked at with `more` bytes of the next,
-    /// until something is found: its place.
+    /// Scans memory in pieces, each with `more` bytes of the next one, until there is a match.
+    /// Returns its offset.
     async fn through(
         &mut self,
         (at, len): (u32, u32),
@@ -197,7 +196,7 @@ macro_rules! link {
     (@type $arg:ident) => { u32 };
 }
 
-/// Gives all of them to modules.
+/// Registers all functions with the linker.
 pub(super) fn link(linker: &mut Linker<Host>) -> Outcome<()> {
     link!(
         linker,

@@ -1,5 +1,5 @@
-//! From paths to nodes. A path begins at a directory that the guest has, and never leads above it:
-//! neither by `..` nor by a link.
+//! Resolution of paths to nodes. A path starts at a directory that the guest has, and never leads
+//! above it: neither by `..` nor by a link.
 
 use crate::abi::Errno;
 use crate::client::{Client, Held};
@@ -9,11 +9,11 @@ use base::{Kind, Name, Stat};
 use std::collections::VecDeque;
 use tree::NodeId;
 
-/// Most names of one walk, and most links on a way.
+/// Maximum number of names in a walk, and of links on a path.
 const NAMES_MAX: usize = 16;
 const LINKS_MAX: usize = 40;
 
-/// Longest path, bytes.
+/// Maximum length of a path, bytes.
 pub(super) const PATH_MAX: u32 = 4096;
 
 enum Step {
@@ -33,22 +33,22 @@ fn steps(path: &[u8]) -> Result<VecDeque<Step>, Errno> {
     steps.map(step).collect()
 }
 
-/// What stands at the end of some names.
+/// Result of a walk.
 enum Looked {
     There(Held, Stat),
-    /// One of the names, by its place, is that of a link.
+    /// A link, with its position among the names.
     Link(usize, Held),
 }
 
-/// A file that was found.
+/// A resolved file.
 pub(super) struct Found {
     pub(super) held: Held,
     pub(super) stat: Stat,
-    /// The way there goes through no link and never up.
+    /// Whether its path has neither links nor `..`.
     pub(super) straight: bool,
 }
 
-/// Finds a file. With `follow` the last name may be a link.
+/// Resolves a path. With `follow` the last name may be a link.
 pub(super) async fn find(
     client: &Client,
     base: NodeId,
@@ -61,7 +61,7 @@ pub(super) async fn find(
     let must_be_dir = matches!(path.last(), Some(b'/')) || path.ends_with(b"/.");
     let (mut todo, mut way, mut links) = (steps(path)?, Vec::new(), 0);
     let goes_up = todo.iter().any(|step| matches!(step, Step::Up));
-    // So many names of the way are known to be directories.
+    // Number of leading names that are known to be directories.
     let mut sure = 0;
     loop {
         let up = match todo.pop_front() {
@@ -107,7 +107,7 @@ pub(super) async fn find(
     }
 }
 
-/// Walks; of the last name a link is told only if it is to be followed.
+/// Walks a path; a link as the last name is reported only with `follow`.
 async fn look(client: &Client, base: NodeId, way: &[Name], follow: bool) -> Result<Looked, Stop> {
     if way.is_empty() {
         let (held, _) = client.walk(base, &[]).await?;
@@ -134,7 +134,7 @@ async fn look(client: &Client, base: NodeId, way: &[Name], follow: bool) -> Resu
                 }
             };
         };
-        // A guest starts no others: they would have budgets of their own.
+        // A guest starts no storelets: they would have budgets of their own.
         if stat.device == DEVICE {
             return Err(Errno::Notcapable.into());
         }
@@ -149,7 +149,7 @@ async fn look(client: &Client, base: NodeId, way: &[Name], follow: bool) -> Resu
     unreachable!("the last chunk has the last name")
 }
 
-/// The directory in which the last name of a path stands, and that name.
+/// Returns the directory of the last name of a path, and that name.
 pub(super) async fn parent(
     client: &Client,
     base: NodeId,

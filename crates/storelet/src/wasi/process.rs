@@ -1,4 +1,4 @@
-//! Arguments, environment, clocks, random numbers; and what there is not.
+//! Arguments, environment, clocks, random numbers; and unsupported calls.
 
 use super::Call;
 use super::intrinsics::SCANNED;
@@ -8,13 +8,13 @@ use crate::door::{Times, Want};
 use crate::host::Stop;
 use rand_chacha::rand_core::RngCore as _;
 
-/// A guest's clocks go in steps of this, ns: fine clocks tell of others.
+/// Resolution of a guest's clocks, ns: finer ones would be a side channel.
 const RESOLUTION_NS: u64 = 1_000_000;
 
-/// So many random bytes are made at once; after that it is somebody else's turn.
+/// Maximum number of random bytes generated between two yields.
 const RANDOM_MAX: u32 = 64 << 10;
 
-/// Most subscriptions of one poll.
+/// Maximum number of subscriptions of a poll.
 const POLL_MAX: u32 = 256;
 
 /// Sizes of a `subscription` and an `event`, bytes.
@@ -80,7 +80,7 @@ impl Call<'_> {
             clock if clock < abi::CPU_TIME => monotonic,
             _ => return Err(Errno::Inval.into()),
         };
-        // Go takes zero for a clock that does not go.
+        // Go takes zero for a clock that does not run.
         let coarse = (now / RESOLUTION_NS).max(1) * RESOLUTION_NS;
         Ok(self.put_u64(out, coarse)?)
     }
@@ -102,7 +102,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Waits until the first of some times; files and streams are always ready.
+    /// Waits until the earliest of the times; files and streams are always ready.
     pub(super) async fn poll_oneoff(
         &mut self,
         subscriptions: u32,
@@ -141,7 +141,7 @@ impl Call<'_> {
             event[..8].copy_from_slice(&user.to_le_bytes());
             event[10] = *kind;
             if *kind != CLOCK {
-                // How many bytes there are is not known: some.
+                // The number of available bytes is unknown: at least one.
                 event[16] = 1;
             }
             self.put(events.checked_add(EVENT * told).ok_or(Errno::Fault)?, &event)?;

@@ -10,9 +10,9 @@ use crate::host::{Host, Stop};
 use base::{Access, Kind};
 use tree::NodeId;
 
-/// Makes a file the guest's input: one that is found from here, before the guest begins. A
-/// `straight` way there has no links: who puts one into the place of a file that was found does
-/// not have another one read in somebody else's name.
+/// Opens a file as the guest's standard input before it starts. A `straight` path must have no
+/// links: replacing a file that was found by a link does not redirect a run to a file that its
+/// author cannot read.
 pub(crate) async fn open_input(
     host: &mut Host,
     base: NodeId,
@@ -27,7 +27,7 @@ pub(crate) async fn open_input(
     match found.stat.kind {
         Kind::File => {}
         Kind::Directory => return Err(Errno::Isdir.into()),
-        // Those may wait for ever, or do what nobody expects of a file.
+        // Those may block forever, or behave unlike files.
         Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
             return Err(Errno::Notsup.into());
         }

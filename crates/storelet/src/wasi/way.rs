@@ -1,4 +1,4 @@
-//! How a guest opens something, and what it has then.
+//! Parameters of an open, and the open file that results.
 
 use crate::abi::{self, Errno};
 use crate::host::OpenFile;
@@ -7,7 +7,7 @@ use crate::window::Window;
 use base::{Access, Buf, Stat};
 use tree::{NodeId, OpenId};
 
-/// How something is opened.
+/// Parameters of an open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) access: Access,
@@ -18,7 +18,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// What `lookupflags`, `oflags`, `rights` and `fdflags` say.
+    /// Decodes `lookupflags`, `oflags`, `rights` and `fdflags`.
     pub(super) fn new(flags: u32, oflags: u16, rights: u64, fdflags: u16) -> Result<Way, Errno> {
         let access = Access {
             read: rights & abi::RIGHT_READ != 0 || rights & abi::RIGHT_WRITE == 0,
@@ -34,17 +34,17 @@ impl Way {
         }
     }
 
-    /// Whether one of the `oflags` is there.
+    /// Returns whether one of these `oflags` is set.
     pub(super) fn has(&self, flag: u16) -> bool {
         self.oflags & flag != 0
     }
 
-    /// Whether it could change anything.
+    /// Returns whether it could change anything.
     pub(super) fn changes(&self) -> bool {
         self.access.changes() || self.has(abi::CREAT)
     }
 
-    /// A file that was opened like this.
+    /// Creates a file that was opened with these parameters.
     pub(super) fn opened(&self, node: NodeId, open: OpenId) -> OpenFile {
         OpenFile {
             node: Some(node),
@@ -59,8 +59,8 @@ impl Way {
         }
     }
 
-    /// A file that was fetched at this path: its attributes, how it begins, and the open file if
-    /// there is more.
+    /// Creates a file that was fetched at this path, from its attributes, its first bytes, and the
+    /// open file if there is more.
     pub(super) fn fetched(
         &self,
         path: Vec<u8>,

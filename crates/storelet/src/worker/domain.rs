@@ -1,4 +1,4 @@
-//! One storelet of a worker: its life, its guest, and what goes in and out.
+//! One storelet of a worker: its execution, its guest, and its buffers.
 
 use super::{Output, SAID_MAX, SAID_TIME, give_back};
 use crate::ahead::Ahead;
@@ -20,32 +20,32 @@ pub(super) struct Domain {
     pub(super) begin: Box<Begin>,
     pub(super) life: Life,
     pub(super) ahead: Ahead,
-    /// Its turns of the processor, and of file requests.
+    /// Keys in the schedulers of the processor and of file requests.
     pub(super) cpu: Key,
     pub(super) io: Key,
-    /// `None`: it is not made yet, is being run, or has ended.
+    /// The guest; `None` before it is created, during a slice, and after the end.
     pub(super) guest: Option<Box<Guest>>,
-    /// What it gets when it is run.
+    /// Result to deliver at the next slice.
     pub(super) resumes: Option<Option<Got>>,
-    /// When its first instruction was due, and when it is to end.
+    /// Start of the execution, and latest end.
     since: Instant,
     pub(super) until: Instant,
-    /// When it is looked at.
+    /// Time of the registered alarm.
     pub(super) alarm: Option<Instant>,
-    /// Input that it has not taken; whether that is all.
+    /// Input not yet consumed; whether it is complete.
     input: VecDeque<Vec<u8>>,
     input_ended: bool,
-    /// It waits for input, at most so many bytes.
+    /// Pending wait for input, with the maximum number of bytes.
     pub(super) hungry: Option<u32>,
-    /// What it says and nobody has room for.
+    /// Pending output, waiting for room.
     pub(super) pending: Option<(Stream, Vec<u8>)>,
-    /// What it said and home has not heard.
+    /// Output not yet sent to home.
     said: Vec<(Stream, Vec<u8>)>,
     pub(super) said_bytes: usize,
     pub(super) said_since: Option<Instant>,
-    /// How much more it may say.
+    /// Room for output, granted before there is a guest, bytes.
     room: usize,
-    /// Time spent for it before it had a guest, ns.
+    /// Time spent on its behalf before there is a guest, ns.
     owed_ns: u64,
 }
 
@@ -77,7 +77,7 @@ impl Domain {
         }
     }
 
-    /// Makes its guest, which sees this directory of what is served as its root.
+    /// Creates the guest, with this directory of the served tree as its root.
     pub(super) fn make(&mut self, served: NodeId, root: NodeId, now: Instant) {
         let order = &mut self.begin.order;
         let start = Start {
@@ -96,9 +96,9 @@ impl Domain {
         self.guest = Some(Box::new(guest));
     }
 
-    /// When it is to be looked at next.
+    /// Returns the time of the next alarm.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        // Who has ended only waits for an answer: its time cannot be over once more.
+        // An ended storelet only waits for a reply: its time limit must not expire again.
         if self.life.has_ended() {
             return None;
         }
@@ -106,7 +106,7 @@ impl Domain {
         [Some(self.until), self.life.deadline(), said].into_iter().flatten().min()
     }
 
-    /// Charges it with what home or its worker did for it, ns.
+    /// Charges time that home or the worker spent on its behalf, ns.
     pub(super) fn served(&mut self, served_ns: u64) {
         match &self.guest {
             Some(guest) => guest.charge(0, served_ns),
@@ -114,7 +114,7 @@ impl Domain {
         }
     }
 
-    /// What waits for its turn to be asked.
+    /// Returns the request that waits for admission.
     pub(super) fn queued(&self) -> Option<&Ask> {
         self.life.queued().or_else(|| self.ahead.queued())
     }
@@ -126,7 +126,7 @@ impl Domain {
         }
     }
 
-    /// What it gets, if it waits for input and there is some, or none any more.
+    /// Returns the result of a wait for input, if there is some or the stream has ended.
     pub(super) fn next_input(&mut self) -> Option<Vec<u8>> {
         let count = self.hungry? as usize;
         let next = match self.input.pop_front() {
@@ -143,7 +143,7 @@ impl Domain {
         Some(next)
     }
 
-    /// Home has taken so much of what it said.
+    /// Grants room for output after its consumption at home.
     pub(super) fn allow(&mut self, bytes: usize) {
         match &self.guest {
             Some(guest) => guest.allow(bytes),
@@ -151,7 +151,7 @@ impl Domain {
         }
     }
 
-    /// Takes what it says, if there is room for some of it.
+    /// Accepts pending output, if there is room.
     pub(super) fn take_pending(&mut self, now: Instant) -> bool {
         let Some((stream, bytes)) = self.pending.take() else { return false };
         let guest = self.guest.as_ref().expect("who says something is there");
@@ -163,7 +163,7 @@ impl Domain {
         true
     }
 
-    /// Keeps what it said until it is passed on.
+    /// Buffers output until it is sent.
     pub(super) fn gather(&mut self, now: Instant, said: Vec<(Stream, Vec<u8>)>) {
         for (stream, bytes) in said {
             self.said_bytes += bytes.len();
@@ -175,7 +175,7 @@ impl Domain {
         }
     }
 
-    /// Passes on what it said.
+    /// Sends the buffered output.
     pub(super) fn say(&mut self, id: DomainId, out: &mut Vec<Output>) {
         let said = mem::take(&mut self.said);
         let tell = |(stream, bytes)| Output::Tell(ToHome::Said(id, stream, bytes));
@@ -183,7 +183,7 @@ impl Domain {
         (self.said_bytes, self.said_since) = (0, None);
     }
 
-    /// Drops its guest where it stands.
+    /// Drops the guest at its present point.
     pub(super) fn drop_guest(&mut self, out: &mut Vec<Output>) {
         if let Some(guest) = &mut self.guest {
             guest.stop();
@@ -191,7 +191,7 @@ impl Domain {
         }
     }
 
-    /// Reports its end.
+    /// Reports the end.
     pub(super) fn end(&mut self, id: DomainId, now: Instant, ended: &Ended, out: &mut Vec<Output>) {
         self.say(id, out);
         let unmade = Used { served_ns: self.owed_ns, ..Used::default() };

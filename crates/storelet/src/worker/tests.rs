@@ -4,7 +4,7 @@ use crate::order::Order;
 use crate::{Engine, Pace};
 use base::Caller;
 
-/// What a worker is told to run: a module's start function, with an order's lines.
+/// A message to run a module with this start function and these order lines.
 fn begin(body: &str, lines: &str) -> Box<Begin> {
     let engine = Engine::new(Pace::Fuel(10_000)).expect("an engine");
     let wat = format!(
@@ -32,13 +32,13 @@ fn begin(body: &str, lines: &str) -> Box<Begin> {
     Box::new(Begin { program, order, caller: Caller::Server, account, seed: [0; 32] })
 }
 
-/// A worker beside a home that answers walks alone.
+/// A worker with a home that replies to walks only.
 struct Rig {
     worker: Worker,
     now: Instant,
     out: Vec<Output>,
     ran: BTreeMap<DomainId, u64>,
-    /// How long slices take, ns.
+    /// Duration of a slice, ns.
     slice: u64,
 }
 
@@ -67,7 +67,7 @@ impl Rig {
         }
     }
 
-    /// Runs slices until so much time is over, ns.
+    /// Runs slices until this time, ns.
     fn run_until(&mut self, until: u64) {
         while self.now.0 < until {
             if self.worker.deadline().is_some_and(|at| at <= self.now) {
@@ -117,8 +117,8 @@ fn weights_are_met_within_two_percent() {
     }
 }
 
-/// One that gives way at once, again and again, beside one that counts: what the thread does for
-/// each of them is borne by it, to the nanosecond, and counts when turns are given.
+/// A guest that yields in a loop, beside one that computes: the thread's work is charged to the
+/// guest that it is for, to the nanosecond, and counts in scheduling.
 #[test]
 fn all_that_the_thread_does_is_charged_to_whoever_it_was_for() {
     let mut rig = Rig::new();
@@ -128,7 +128,7 @@ fn all_that_the_thread_does_is_charged_to_whoever_it_was_for() {
         begin.account.client = number;
         rig.step(Input::Told(ToWorker::Begin(DomainId(number.into()), begin)));
     }
-    // To be begun costs, and both bear it.
+    // Both are charged for their start.
     let mut spent = rig.worker.charge(rig.now, 1001);
     assert_eq!(spent, 1001);
     let mut of = BTreeMap::new();
@@ -169,14 +169,14 @@ fn all_that_the_thread_does_is_charged_to_whoever_it_was_for() {
     let (one, two) = (used(1).cpu_ns + used(1).served_ns, used(2).cpu_ns + used(2).served_ns);
     let share = one as f64 / (one + two) as f64;
     assert!((0.48..0.52).contains(&share), "{share}");
-    // What is done for one that has ended is no part of its report, and of no other.
+    // Work for an ended storelet appears in no report, neither its own nor another.
     rig.step(Input::Told(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
     let before = used_of(&rig, 2).served_ns;
     assert_eq!(rig.worker.charge(rig.now, 700), 0);
     assert_eq!(used_of(&rig, 2).served_ns, before);
 }
 
-/// One connection of a user with many storelets does not take the turns of another one.
+/// A connection with many storelets takes no turns from another connection of the same user.
 #[test]
 fn a_client_with_many_storelets_has_no_more_turns_than_one_with_one() {
     let mut rig = Rig::new();
@@ -190,7 +190,7 @@ fn a_client_with_many_storelets_has_no_more_turns_than_one_with_one() {
     assert!((0.49..0.51).contains(&share), "{share}");
 }
 
-/// One request in a millisecond is answered; many more are wanted.
+/// One request per millisecond is served; many more are queued.
 #[test]
 fn requests_that_are_certain_are_made_and_no_more_than_may_be() {
     let mut rig = Rig { slice: 1000, ..Rig::new() };
@@ -238,7 +238,7 @@ fn who_says_much_waits_for_its_listener() {
     assert!(said(&rig) > SAID_MAX + 990, "{}", said(&rig));
 }
 
-/// A request that hangs does not keep a storelet beyond its time, nor the worker busy.
+/// A request that hangs delays neither the end of its storelet nor the worker.
 #[test]
 fn a_request_that_hangs_is_left_behind() {
     let mut rig = Rig::new();
@@ -269,7 +269,7 @@ fn the_ceiling_is_kept() {
     assert!((0.245..0.255).contains(&share), "{share}");
 }
 
-/// What comes too late for a storelet that has ended, and stays only for what it asked ahead.
+/// Late messages for a storelet that has ended and remains only for its prefetch.
 #[test]
 fn nothing_reaches_one_that_has_ended_and_waits_for_what_it_asked_ahead() {
     let says = "(loop $on (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1)
@@ -301,13 +301,13 @@ fn nothing_reaches_one_that_has_ended_and_waits_for_what_it_asked_ahead() {
     }
 }
 
-/// A storelet begins with a request, however many others wait for theirs.
+/// The first request of a storelet is sent however many other requests are queued.
 #[test]
 fn more_storelets_may_begin_than_requests_are_made_at_once() {
     let mut rig = Rig::new();
     for number in 1..=40 {
         let told = ToWorker::Begin(DomainId(number), begin(FOREVER, "time 1s"));
-        // Nobody answers.
+        // No request is answered.
         rig.worker.step(rig.now, Input::Told(told), &mut rig.out);
         rig.worker.check();
     }

@@ -1,23 +1,23 @@
-//! What is known of the modules beside this file: budgets, how each must end, what they find.
+//! The corpus of hostile modules beside this file: budgets, required outcomes, and their tree.
 //!
-//! `*.wat` begin with what they try. Then come, in the same comment: `with:`, budgets other than
-//! the usual ones, and `writes`; `pace: ticks`, it is run by time too; `must:`, how it has to end;
-//! and `served:`, how at a server of a directory, if otherwise: that looks at modules before, and
-//! a directory of the host has its own opinion of cookies and of links to nothing. The tests of
-//! this crate run them in a process of their own; `cargo xtask hostile` runs them against a server,
-//! and has this file from here.
+//! `*.wat` files begin with a description. In the same comment follow: `with:`, budgets that differ
+//! from the defaults, and `writes`; `pace: ticks`, to run it with time slices, too; `must:`, the
+//! required outcome; and `served:`, the required outcome at a server of a directory, if different:
+//! a server inspects modules before, and a directory of the host treats cookies and dangling links
+//! differently. The tests of this crate run them in a process of their own; `cargo xtask hostile`
+//! runs them against a server, and includes this file.
 
 use std::path::Path;
 
-/// A module and what it says of itself.
+/// A module with its annotations.
 pub(crate) struct Case {
     pub(crate) name: String,
-    /// The module.
+    /// Text of the module.
     pub(crate) text: String,
-    /// How it must end, in a word and what belongs to it.
+    /// Required outcome: a word and its details.
     #[allow(dead_code, reason = "at a server another line counts")]
     pub(crate) must: String,
-    /// How it must end at a server of a directory.
+    /// Required outcome at a server of a directory.
     #[allow(dead_code, reason = "not every reader has a server")]
     pub(crate) served: String,
     pub(crate) limits: Limits,
@@ -26,7 +26,7 @@ pub(crate) struct Case {
     pub(crate) by_ticks: bool,
 }
 
-/// What it may use: times in ns, sizes in bytes.
+/// Limits: times in ns, sizes in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) cpu_ns: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Limits {
     pub(crate) files: u64,
 }
 
-/// What modules get that ask for nothing else.
+/// Default limits.
 pub(crate) const TIGHT: Limits = Limits {
     cpu_ns: 20_000_000,
     time_ns: 10_000_000_000,
@@ -52,20 +52,20 @@ pub(crate) const TIGHT: Limits = Limits {
     files: 16,
 };
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// It is no program.
+    /// Rejected.
     Refused,
-    /// With a code.
+    /// Exit with this code.
     Exit(u32),
-    /// By its own mistake: which.
+    /// Trap, with its text.
     Trap(String),
-    /// For this budget: `cpu`, `time`, `memory`, `operations`, `bytes`, `output`.
+    /// Killed for this limit: `cpu`, `time`, `memory`, `operations`, `bytes`, `output`.
     Killed(String),
 }
 
-/// What there is in the tree that they find.
+/// Kind of a file in the tree of the modules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     File,
@@ -94,7 +94,7 @@ impl Case {
 }
 
 impl End {
-    /// Whether this is how it must be, having said that.
+    /// Returns whether this is the required outcome, given the output.
     pub(crate) fn is(&self, must: &str, said: &str) -> bool {
         let (word, rest) = must.split_once(' ').unwrap_or((must, ""));
         match (word, self) {
@@ -137,7 +137,7 @@ fn number(text: &str) -> u64 {
     digits.parse::<u64>().expect("a number") * unit
 }
 
-/// What they find: paths, what is there, and what that contains or leads to.
+/// Tree of the modules: paths, kinds, and contents or targets.
 pub(crate) fn tree() -> Vec<(String, What, String)> {
     let mut tree = Vec::new();
     let mut put =
@@ -159,7 +159,7 @@ pub(crate) fn tree() -> Vec<(String, What, String)> {
     tree
 }
 
-/// All of them, by name.
+/// Returns all modules by name.
 pub(crate) fn cases(dir: &Path) -> Vec<Case> {
     let mut cases: Vec<_> = std::fs::read_dir(dir)
         .expect("they are there")

@@ -7,26 +7,26 @@ use storelet::{
 };
 use tree::{Ask, Reply};
 
-/// Fuel of one slice, and the processor time that a slice is charged with, ns: so that the end
-/// of a run by fuel does not depend on the machine.
+/// Fuel of a slice, and processor time charged for it, ns: the end of a run by fuel does not depend
+/// on the machine.
 pub(crate) const SLICE_FUEL: u64 = 10_000;
 const SLICE_NS: u64 = 10_000;
 
-/// What a guest is run with.
+/// Parameters of a run.
 pub(crate) struct Session {
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) input: Vec<u8>,
     pub(crate) writes: bool,
     pub(crate) budget: Budget,
     pub(crate) seed: [u8; 32],
-    /// It is cancelled in this slice.
+    /// Number of slices after which the guest is cancelled.
     pub(crate) slices_max: u64,
-    /// Measures processor time; without, every slice counts as much.
+    /// Clock of processor time; without it every slice counts the same.
     pub(crate) clock: Option<fn() -> u64>,
 }
 
 impl Session {
-    /// One with these arguments, that writes nothing.
+    /// A session with these arguments, read-only.
     pub(crate) fn new(args: &[&str]) -> Session {
         Session {
             args: args.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
@@ -40,7 +40,7 @@ impl Session {
     }
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) ended: Ended,
@@ -55,12 +55,12 @@ impl Run {
     }
 }
 
-/// An engine whose slices are always the same.
+/// An engine with deterministic slices.
 pub(crate) fn by_fuel() -> Engine {
     Engine::new(storelet::Pace::Fuel(SLICE_FUEL)).expect("an engine")
 }
 
-/// A program from the text of a module, or its bytes.
+/// Compiles a program from the text or the bytes of a module.
 pub(crate) fn program(engine: &Engine, module: impl AsRef<[u8]>) -> Program {
     let bytes = wat::parse_bytes(module.as_ref()).expect("it is a module");
     engine.compile(&bytes).expect("it compiles")
@@ -71,7 +71,7 @@ pub(crate) fn run(ram: &mut Ram, program: &Program, session: &Session) -> Run {
     run_with(ram, program, session, &mut Ram::answer)
 }
 
-/// The same, but somebody else answers requests.
+/// Runs a program with another server of requests.
 pub(crate) fn run_with(
     ram: &mut Ram,
     program: &Program,
@@ -121,7 +121,7 @@ pub(crate) fn run_with(
             Pause::Wants(want) => Some(world.give(want)),
             Pause::Slice | Pause::Ended(_) => None,
         };
-        // What is asked ahead comes at some time or other.
+        // Prefetches complete at arbitrary times.
         if guest.used().slices.is_multiple_of(3) {
             coming.take().into_iter().for_each(|reply| guest.arrive(reply));
         }
@@ -143,7 +143,7 @@ pub(crate) fn run_with(
     Run { ended, output, error, used }
 }
 
-/// The answer comes when nobody waits for it any more.
+/// Replies to a request after the end of the guest.
 fn late(
     ram: &mut Ram,
     guest: &Guest,
@@ -157,7 +157,7 @@ fn late(
     }
 }
 
-/// What a guest sees but for files.
+/// Environment of a guest except files.
 struct World {
     now: u64,
     input: Vec<u8>,

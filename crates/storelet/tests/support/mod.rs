@@ -1,4 +1,4 @@
-//! What drives guests in tests: a tree in memory, and a driver without threads or clocks.
+//! Test support for guests: a tree in memory, and a driver without threads and clocks.
 #![allow(dead_code, reason = "each test uses another part")]
 
 pub(crate) mod drive;

@@ -1,4 +1,4 @@
-//! A tree in memory that does all that a guest can ask for, and counts what it has handed out.
+//! A tree in memory that supports all requests of guests, and tracks the resources handed out.
 
 use base::op::{Content, Entry, Listing};
 use base::{Access, Buf, Error, Kind, Name, SetStat, SetTime, Stat, Time};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use storelet::Given;
 use tree::{Ask, NodeId, OpenId, Reply};
 
-/// Largest file, bytes: a guest that makes a huge one does not take the memory of the tests.
+/// Maximum size of a file, bytes: protects the memory of the tests against huge ones.
 const FILE_MAX: u64 = 64 << 20;
 
 const ROOT: u64 = 1;
@@ -30,27 +30,28 @@ pub(crate) struct Ram {
     files: BTreeMap<u64, File>,
     nodes: BTreeMap<u64, u64>,
     opens: BTreeMap<u64, (u64, Access)>,
-    /// Numbers of files, nodes, open files and cookies.
+    /// Next number of a file, node, open file or cookie.
     next: u64,
-    /// Most entries of one answer.
+    /// Maximum number of entries in a reply.
     pub(crate) entries_max: usize,
-    /// Most bytes of one read or write.
+    /// Maximum number of bytes in a read or write.
     pub(crate) transfer_max: usize,
-    /// Whether it answers reads in pieces.
+    /// Whether reads are answered in pieces.
     pub(crate) in_pieces: bool,
-    /// Whether it knows the requests by which is read and listed ahead.
+    /// Whether batch requests for prefetching are supported.
     pub(crate) ahead: bool,
-    /// How many requests there were.
+    /// Number of requests served.
     pub(crate) requests: u64,
 }
 
-/// A name; text in tests is one.
+/// Converts a text to a name.
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("a name")
 }
 
 impl Ram {
-    /// With these files: path, kind, and contents or target. Directories are made as needed.
+    /// Creates a tree with these files: path, kind, and contents or target. Directories are created
+    /// as needed.
     pub(crate) fn new(files: &[(&str, Kind, &str)]) -> Ram {
         let mut ram = Ram {
             files: BTreeMap::new(),
@@ -72,7 +73,7 @@ impl Ram {
         ram
     }
 
-    /// Puts a file somewhere.
+    /// Creates a file with its directories.
     pub(crate) fn put(&mut self, path: &str, kind: Kind, contents: &[u8]) {
         let (mut dir, mut names) = (ROOT, path.split('/').map(name).peekable());
         while let Some(name) = names.next() {
@@ -88,7 +89,7 @@ impl Ram {
         }
     }
 
-    /// What is in a file.
+    /// Returns the contents of a file.
     pub(crate) fn contents(&self, path: &str) -> Option<&[u8]> {
         let mut file = ROOT;
         for part in path.split('/') {
@@ -100,17 +101,17 @@ impl Ram {
         }
     }
 
-    /// The root, to be given to a guest.
+    /// Returns a reference to the root, for a guest.
     pub(crate) fn root(&mut self) -> NodeId {
         self.hand_out(ROOT)
     }
 
-    /// How many nodes and open files are not given back.
+    /// Returns the number of nodes and open files not yet released.
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.nodes.len(), self.opens.len())
     }
 
-    /// Something is given back.
+    /// Takes a resource back.
     pub(crate) fn take_back(&mut self, given: Given) {
         match given {
             Given::Node(node) => assert!(self.nodes.remove(&node.0).is_some(), "given once"),
@@ -118,7 +119,7 @@ impl Ram {
         }
     }
 
-    /// Answers a request.
+    /// Replies to a request.
     pub(crate) fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
         self.requests += 1;
         #[allow(clippy::wildcard_enum_match_arm, reason = "guests cannot ask for the rest")]
@@ -150,7 +151,7 @@ impl Ram {
         }
     }
 
-    /// A plain file, straight down.
+    /// Looks up a plain file without following links.
     fn fetch(&mut self, root: u64, path: &[Name], read_max: u32) -> Result<Reply, Error> {
         let found = path.iter().try_fold(root, |dir, name| self.child(dir, name))?;
         if !self.ahead || !matches!(self.files[&found].body, Body::File(_)) {
@@ -223,7 +224,7 @@ impl Ram {
         Reply::Listings(listings, 0)
     }
 
-    /// The requests that change something.
+    /// Executes requests that change something.
     fn change(&mut self, ask: Ask) -> Result<Reply, Error> {
         #[allow(clippy::wildcard_enum_match_arm, reason = "guests cannot ask for the rest")]
         match ask {
@@ -371,7 +372,7 @@ impl Ram {
         Ok(Reply::Written(data.len() as u32))
     }
 
-    /// A date after all others.
+    /// A timestamp after all others.
     fn later(&mut self) -> Time {
         Time { secs: 1_700_000_000, nanos: self.next() as u32 % 1_000_000_000 }
     }
@@ -421,7 +422,7 @@ impl Ram {
     ) -> Result<Reply, Error> {
         let file = match self.child(dir, &name) {
             Ok(_) if exclusive => return Err(Error::Exists),
-            // A link is not followed, wherever it leads.
+            // Links are not followed.
             Ok(file) if self.kind(file) == Kind::Symlink => return Err(Error::Exists),
             Ok(file) => file,
             Err(Error::NotFound) => self.make(dir, name, Kind::File, b"")?,
@@ -499,7 +500,7 @@ impl Ram {
         Ok(Reply::Done)
     }
 
-    /// Whether a directory is another one or lies beneath it.
+    /// Returns whether a directory is another one or lies beneath it.
     fn is_beneath(&self, dir: u64, above: u64) -> bool {
         let beneath = |entries: &BTreeMap<Name, (u64, u64)>| {
             entries.values().any(|(file, _)| self.is_beneath(dir, *file))

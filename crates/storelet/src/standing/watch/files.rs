@@ -1,4 +1,4 @@
-//! The files of a directory: which are new, which were run for, and what is kept of that.
+//! Files of a watched directory: new ones, processed ones, and the stored state.
 
 use super::{FILES_MAX, Path, TRIES_MAX, shown};
 use base::{Instant, Name, Stat, Time};
@@ -6,10 +6,10 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode, percent_encode};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most files for which it was given up that are named.
+/// Maximum number of given-up files that are listed.
 const NAMED_MAX: usize = 20;
 
-/// What tells a file from what was in its place before.
+/// Identity of a file version: distinguishes it from earlier contents of the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     inode: u64,
@@ -25,23 +25,23 @@ impl Mark {
     }
 }
 
-/// How far a file is.
+/// Progress of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It was found once.
+    /// Found by one scan.
     Found,
-    /// It is to be run for, for so many times in vain, not before this time.
+    /// Eligible from this time on, after this number of failures.
     Due(u32, Instant),
-    /// It was run for.
+    /// Processed.
     Done,
-    /// The same, at this time, and what it is like at the first look from then on is its program's
-    /// doing.
+    /// Processed at this time; the state found by the first scan begun after it is attributed to
+    /// the program.
     Taken(Instant),
-    /// It was given up.
+    /// Given up.
     Failed,
 }
 
-/// What is kept of a file that was run for.
+/// A processed file, as stored.
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
     path: String,
@@ -49,36 +49,36 @@ struct Line {
     failed: bool,
 }
 
-/// What is kept.
+/// Stored state of a watch.
 #[derive(Debug, Serialize, Deserialize)]
 struct Sheet {
-    /// The directory, and since when it is looked after, ns since 1970.
+    /// The directory, and the start of the watch, ns since 1970.
     dir: String,
     since: i64,
     all: Vec<Line>,
 }
 
-/// The files.
+/// Files of a watched directory.
 #[derive(Debug)]
 pub(crate) struct Files {
     dir: String,
-    /// What has not changed since then, ns since 1970, is not new.
+    /// Start of the watch, ns since 1970: files unchanged since then are not new.
     since: i64,
     all: BTreeMap<Path, (Mark, Fate)>,
-    /// Those that are due, by their times.
+    /// Eligible files by time.
     due: BTreeSet<(Instant, Path)>,
-    /// What is to be kept is other than what is.
+    /// Whether the stored state is out of date.
     changed: bool,
 }
 
 impl Files {
-    /// The files of a directory that is looked after since this time.
+    /// Creates an empty set for a directory that is watched since this time.
     pub(crate) fn new(dir: &[Name], since: i64) -> Files {
         let dir = String::from_utf8_lossy(&shown(dir)).into_owned();
         Files { dir, since, all: BTreeMap::new(), due: BTreeSet::new(), changed: true }
     }
 
-    /// The same, with what was kept of it; that of another directory does not count.
+    /// Decodes the stored state; that of another directory is ignored.
     pub(crate) fn read(dir: &[Name], since: i64, bytes: &[u8]) -> Files {
         let mut files = Files::new(dir, since);
         let Ok(sheet) = serde_json::from_slice::<Sheet>(bytes) else { return files };
@@ -98,7 +98,7 @@ impl Files {
         files
     }
 
-    /// What is to be kept.
+    /// Encodes the state.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let all = self.all.iter().filter_map(|(path, (mark, fate))| {
             let failed = match fate {
@@ -114,18 +114,18 @@ impl Files {
         serde_json::to_vec(&sheet).expect("texts and numbers")
     }
 
-    /// Whether something is to be kept.
+    /// Returns whether the stored state is out of date.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed
     }
 
-    /// Whether something is to be kept since the last call.
+    /// Returns whether the state has changed since the last call.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// A look that began then has found these, and no others. What has changed of its `own` file is
-    /// what the program that runs does to it.
+    /// Records the result of a scan that began at this time and was complete. Changes of the `own`
+    /// file are attributed to the running program.
     pub(crate) fn seen(
         &mut self,
         began: Instant,
@@ -149,7 +149,7 @@ impl Files {
                 }
                 Some((_, taken @ Fate::Taken(_))) => taken,
                 Some((last, fate)) if last == mark || own == Some(&path[..]) => fate,
-                // It has changed: as one that was found now.
+                // A changed file counts as newly found.
                 Some((_, Fate::Found | Fate::Due(..) | Fate::Done | Fate::Failed)) => Fate::Found,
             };
             self.all.insert(path, (mark, fate));
@@ -165,18 +165,18 @@ impl Files {
         changed.as_nanos() < self.since
     }
 
-    /// The next that is to be run for.
+    /// Returns the next eligible file.
     pub(crate) fn next(&self, now: Instant) -> Option<Path> {
         let next = self.due.first().filter(|(at, _)| *at <= now);
         next.map(|(_, path)| path.clone())
     }
 
-    /// When the next is to be run for.
+    /// Returns the time at which the next file is eligible.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// It was run for a file, well or not; if not, it is tried again then.
+    /// Records a run for a file; after a failure it is retried at `again`.
     pub(crate) fn ran(
         &mut self,
         path: &[Name],
@@ -185,7 +185,7 @@ impl Files {
         now: Instant,
         again: Instant,
     ) {
-        // It may be gone, or another one, meanwhile.
+        // The file may have been removed or replaced meanwhile.
         let Some((_, fate)) = self.all.get_mut(path) else { return };
         let Fate::Due(tries, at) = fate else { return };
         self.due.remove(&(*at, path.to_vec()));
@@ -201,7 +201,7 @@ impl Files {
         self.changed = true;
     }
 
-    /// How many were run for, are to come, and were given up.
+    /// Returns the numbers of files processed, pending and given up.
     pub(crate) fn counts(&self) -> [usize; 3] {
         let mut counts = [0; 3];
         for (_, fate) in self.all.values() {
@@ -215,7 +215,7 @@ impl Files {
         counts
     }
 
-    /// Those that were given up.
+    /// Returns files that were given up.
     pub(crate) fn failed(&self) -> Vec<String> {
         let failed = self.all.iter().filter(|(_, (_, fate))| *fate == Fate::Failed);
         let text = |path: &Path| String::from_utf8_lossy(&shown(path)).into_owned();

@@ -1,4 +1,4 @@
-//! A directory and what is done for its files.
+//! Watches of a simulated directory.
 
 use super::*;
 use base::Stat;
@@ -16,7 +16,7 @@ fn path(text: &str) -> Path {
     text.split('/').map(name).collect()
 }
 
-/// A watch over `in` since the hundredth second, of a program that changes nothing.
+/// A watch of `in` since second 100, for a program that changes no files.
 fn watch() -> Watch {
     let files = Files::new(&path("in"), 100_000_000_000);
     Watch::new(Instant(0), (path("in"), false), files)
@@ -41,7 +41,7 @@ fn entries(all: Vec<Entry>) -> Input {
     Input::Answered(Ok(Reply::Entries(all)))
 }
 
-/// A look at its first directory.
+/// A scan in its first directory.
 fn look() -> Look {
     Look { dirs: 1, ..Look::default() }
 }
@@ -80,7 +80,7 @@ fn states_md_is_fresh() {
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/standing/watch/states.md"));
 }
 
-/// A watch, and somebody who answers it.
+/// A watch with a simulated directory.
 struct Lab {
     watch: Watch,
     now: Instant,
@@ -95,7 +95,7 @@ impl Lab {
         Lab { watch, now: Instant(0), there, kept, runs }
     }
 
-    /// Steps it, and again for what is due then.
+    /// Steps the watch, and again for everything due at that time.
     fn step(&mut self, input: Input) -> Vec<Ask> {
         let mut asks = self.step_once(input);
         while self.watch.deadline().is_some_and(|at| at <= self.now) {
@@ -123,14 +123,14 @@ impl Lab {
         asks
     }
 
-    /// Waits for its next look, and answers that: what is run for then.
+    /// Advances to the next scan and serves it; returns the files run.
     fn look(&mut self) -> Vec<String> {
         let mut asks = Vec::new();
         while asks.is_empty() {
             self.now = self.watch.deadline().expect("it waits").max(self.now);
             asks = self.step(Input::Tick);
             if asks.is_empty() && !self.runs.is_empty() {
-                // It was a file's time, and not that of a look.
+                // The deadline was that of a file, not of a scan.
                 return std::mem::take(&mut self.runs);
             }
         }
@@ -166,7 +166,7 @@ fn a_file_counts_once_it_has_not_changed_for_two_looks_and_then_once() {
     lab.step(Input::Ran(Some(true)));
     assert!(lab.look().is_empty() && lab.look().is_empty());
     assert_eq!(lab.watch.counts(), ([3, 0, 0], None));
-    // Who was there before comes again as another one.
+    // A file known from before is new again after its replacement.
     lab.there[0] = entry("old", 4, 103);
     assert!(lab.look().is_empty());
     assert_eq!(lab.look(), ["/in/old"]);
@@ -180,13 +180,13 @@ fn what_was_done_is_known_after_a_crash_and_what_was_not_is_done_again() {
     assert_eq!(lab.look(), ["/in/a"]);
     lab.step(Input::Ran(Some(true)));
     assert_eq!(std::mem::take(&mut lab.runs), ["/in/b"]);
-    // It crashes before the second has ended; then that is run again, and nothing else.
+    // After a crash before the end of the second run, that one is repeated, and nothing else.
     let files = Files::read(&path("in"), 900_000_000_000, &lab.kept);
     let mut after = Lab::new(Watch::new(Instant(0), (path("in"), false), files));
     after.there = lab.there.clone();
     assert!(after.look().is_empty());
     assert_eq!(after.look(), ["/in/b"]);
-    // What was kept of another directory does not count, nor what makes no sense.
+    // State of another directory and corrupted state are ignored.
     for bytes in [&lab.kept[..], b"{", b""] {
         let files = Files::read(&path("other"), 0, bytes);
         assert_eq!(files.counts(), [0, 0, 0]);
@@ -207,10 +207,10 @@ fn who_fails_is_tried_again_and_given_up() {
     }
     assert_eq!(tries, TRIES_MAX);
     assert_eq!((lab.watch.counts(), lab.watch.failed()), (([0, 0, 1], None), vec!["/in/a".into()]));
-    // That is kept too.
+    // Given-up files are stored, too.
     let files = Files::read(&path("in"), 0, &lab.kept);
     assert_eq!(files.counts(), [0, 0, 1]);
-    // Who could not be begun has not failed.
+    // A run that could not start is no failure.
     lab.there = vec![entry("a", 2, 201)];
     lab.look();
     assert_eq!(lab.look(), ["/in/a"]);

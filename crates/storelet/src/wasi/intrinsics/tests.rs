@@ -4,7 +4,7 @@ use crate::support::ram::Ram;
 use crate::{Budget, Ended, Reason};
 use sha2::{Digest as _, Sha256};
 
-/// Runs a guest that has text at an address and says eight words.
+/// Runs a guest that has text at an address and writes eight words.
 fn run(data: &str, pages: u32, body: &str, fuel: u64) -> drive::Run {
     let imports: String = FUNCTIONS
         .iter()
@@ -30,7 +30,7 @@ fn run(data: &str, pages: u32, body: &str, fuel: u64) -> drive::Run {
     drive::run(&mut Ram::new(&[]), &program, &session)
 }
 
-/// What they are.
+/// Returns these words.
 fn words(data: &str, pages: u32, body: &str) -> Result<Vec<u32>, String> {
     let run = run(data, pages, body, u64::MAX);
     match run.ended {
@@ -51,7 +51,7 @@ fn store(place: u32, call: &str) -> String {
 
 #[test]
 fn bytes_and_texts_are_found_also_where_pieces_meet() {
-    // Three mebibytes from 65536 on; the needle lies across the end of the first.
+    // Three mebibytes from 65536 on; the needle straddles the end of the first one.
     let across = 65536 + (1 << 20) - 3;
     let data = format!(r#"(data (i32.const {across}) "needle") (data (i32.const 100) "needle")"#);
     let at = "(i32.const 65536) (i32.const 3145728)";
@@ -127,7 +127,7 @@ fn they_take_fuel_by_how_much_they_have_done() {
     let plain = took("(i32.const 0)");
     let of = |call: &str| took(call) - plain;
     let at = "(i32.const 65536) (i32.const 3145728)";
-    // Some of it is for the call itself.
+    // Part of the fuel is for the call itself.
     let call = of("(call $count_byte (i32.const 65536) (i32.const 0) (i32.const 0))");
     assert!(call < 10);
     let scanned = |bytes: u64| call + bytes.div_ceil(16);
@@ -137,7 +137,7 @@ fn they_take_fuel_by_how_much_they_have_done() {
     assert_eq!(of(&format!("(call $find_byte {at} (i32.const 121))")), scanned(5));
     assert_eq!(of(&format!("(call $find_byte_last {at} (i32.const 121))")), scanned(three - 4));
     assert_eq!(of(&format!("(call $crc32 (i32.const 0) {at})")), call + three);
-    // In the middle of it, too.
+    // Fuel can run out in the middle, too.
     let half = run(data, 64, &store(0, &format!("(call $crc32 (i32.const 0) {at})")), three / 2);
     assert_eq!((half.ended, half.used.fuel), (Ended::Killed(Reason::Fuel), three / 2));
 }
