@@ -1,26 +1,25 @@
 //! Memory and connections, shared out among the clients of a node.
 //!
-//! *Memory.* Every byte that a connection holds is counted: received, asked for, said and not yet
-//! sent. A connection may hold as much as nobody holds ([`Room`]). A connection that wants more
-//! waits in the order of its coming. Those that wait have their turns, one at a time, to go on
-//! whatever is left, so that somebody always does; and every connection may have one small request
-//! outstanding. Memory that a client keeps by not sending the rest of a message,
-//! or by not taking what is sent, is taken back while others wait for it: such connections end,
-//! the largest first.
+//! *Memory.* Every byte that a connection holds is counted: received, requested, queued and not yet
+//! sent. A connection may hold as much as is free ([`Room`]). One that wants more is queued. Queued
+//! connections take turns to proceed although no memory is left, one at a time, which guarantees
+//! progress; and every connection may have one small request outstanding. Memory that a client
+//! occupies by not sending the rest of a message, or by not receiving responses, is reclaimed while
+//! others wait for it: such connections are closed, the largest first.
 //!
-//! *Files.* Nodes and open files are shared out in the same way; each client may hold a few
-//! whatever others hold.
+//! *Files.* Nodes and open files are shared in the same way; each client may hold a few in any
+//! case.
 //!
-//! *Connections.* When there are as many as there may be, some of those end that lose nothing by it
-//! and that nothing came on for a second. If there is none, nor may be in a second, and one client
-//! (an address, a network of IPv6, this host, or a user of it) has at least a 16th of all, those of
-//! its connections end that owe the rest of a request, then those without open files, and at last
-//! any that nothing came on for a second. Some places are kept for local clients, so that the
-//! operator always gets in.
+//! *Connections.* At the maximum number of connections, some are closed that lose nothing by it and
+//! that have received nothing for a second. If there is none, nor will be within a second, and one
+//! client (an address, an IPv6 network, this host, or a user of it) has at least a 16th of all, its
+//! connections are closed: first those that owe the rest of a request, then those without open
+//! files, and finally any that has received nothing for a second. Some places are reserved for
+//! local clients, so that the operator can always connect.
 //!
-//! *Nodes and open files.* A connection may hold a multiple of what nobody holds, and a few
-//! whatever is left, so that many connections can use up all. Then those of the client that has
-//! most end, the largest first.
+//! *Nodes and open files.* A connection may hold a multiple of the free ones, and a few in any
+//! case, so that many connections can exhaust them. Then connections of the client with the most
+//! are closed, the largest first.
 
 use base::Instant;
 use front::{Room, SMALL_MAX};
@@ -28,82 +27,82 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 
-/// How long a client may owe bytes, or room for them, before its connection may be ended for
-/// others, and how fast it must pay then, bytes a second.
+/// Time that a client may owe bytes, or leave responses unreceived, before its connection may be
+/// closed for others; and minimum rate of its transfer then, bytes per second.
 const OWING_TIME: Duration = Duration::from_millis(500);
 const OWING_RATE: u128 = 128 << 10;
 
-/// How often connections are looked through while others wait.
+/// Interval of searches for connections to close while others wait.
 pub(crate) const LOOK_TIME: Duration = Duration::from_millis(50);
 
-/// How long a connection may have its turn while others wait for theirs.
+/// Maximum length of a connection's turn while others wait for theirs.
 const TURN_TIME: Duration = Duration::from_millis(500);
 
-/// A connection that holds less is not ended for its memory, bytes.
+/// Memory below which a connection is not closed to reclaim it, bytes.
 const CUT_MIN: usize = 16 << 10;
 
-/// Most connections that are told of memory in one turn.
+/// Maximum number of connections notified of free memory in one turn.
 const FED_MAX: usize = 64;
 
-/// A connection that something came on more recently does not end for another one.
+/// Minimum idle time of a connection that is closed for another one.
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(1);
 
-/// A connection that holds no more nodes and open files does not end for others.
+/// Number of nodes and open files up to which a connection is not closed for others.
 pub(crate) const HANDLES_FEW: usize = 8;
 
-/// Messages of clients that are begun in a turn, and of each client at least.
+/// Number of client messages started in a turn, and minimum for each client.
 const MESSAGES_MAX: usize = 128;
 const MESSAGES_MIN: usize = 2;
 
-/// Messages that are begun before the time is looked at: each may take a millisecond or two.
+/// Number of messages started between two looks at the time: each may take a millisecond or two.
 const PART_MAX: usize = 8;
 
-/// Bytes of files that all connections with large answers send at once: what the kernel copies
-/// before anybody else's turn, about a millisecond for each 4 MiB.
+/// Total size of the pieces that all connections with large responses send at once, bytes: the
+/// kernel copies them before anything else runs, at about a millisecond for each 4 MiB.
 const PIECES_BYTES: usize = 8 << 20;
 
-/// Size of a piece however many connections have large answers, bytes: 1,000 of them share twice the
-/// rate of pieces of 16 KiB, and wait no longer for each other.
+/// Minimum size of a piece, however many connections have large responses, bytes: 1,000 of them
+/// reach twice the total rate of pieces of 16 KiB, without longer waits for each other.
 const PIECE_MIN: usize = 128 << 10;
 
-/// A connection that holds as much, or sends as much at once, has a large answer, bytes.
+/// Held or sent bytes from which a connection counts as having a large response.
 const LARGE: usize = 16 << 10;
 
 /// Length of a period of [`Senders`].
 const SENDERS_PERIOD: Duration = Duration::from_millis(200);
 
-/// Places beyond the limit that are kept for clients on unix sockets.
+/// Number of places beyond the limit that are reserved for clients on Unix sockets.
 pub(crate) const LOCAL_PLACES: usize = 16;
 
-/// The books.
+/// Accounting of memory and handles.
 #[derive(Debug)]
 pub(crate) struct Admission {
     bytes_max: usize,
-    /// Held by all connections.
+    /// Bytes held by all connections.
     bytes: usize,
-    /// Nodes and open files that clients may hold, and do.
+    /// Maximum number of nodes and open files of clients, and present number.
     handles_max: usize,
     handles: usize,
-    /// Connections that wait for memory, in the order of their coming.
+    /// Connections waiting for memory, in order of arrival.
     waiting: BTreeMap<u64, usize>,
     numbers: BTreeMap<usize, u64>,
     next: u64,
-    /// The connection whose turn it was last. No other one has its turn until this one holds
-    /// little, or has had it for [`TURN_TIME`].
+    /// Connection that had the last turn. No other one gets a turn until this one holds little, or
+    /// has had it for [`TURN_TIME`].
     turn: Option<usize>,
     /// The end of that turn.
     turn_until: Option<Instant>,
-    /// Bytes held when connections were told of memory last.
+    /// Bytes held when connections were last notified of free memory.
     fed_at: usize,
-    /// When to look for connections that keep memory from others.
+    /// Time of the next search for connections that keep memory from others.
     look_at: Option<Instant>,
-    /// Search for connections that end for others.
+    /// Search for connections to close for their handles.
     pub(crate) for_handles: Search,
-    /// Connections ended for others since the start.
+    /// Number of connections closed for others since the start.
     ended: u64,
-    /// Messages that a connection may begin in each part of its turn.
+    /// Number of messages that a connection may start in each part of its turn.
     messages: usize,
-    /// Parts of a turn.
+    /// Number of parts of a turn.
     parts: usize,
     senders: Senders,
 }
@@ -131,61 +130,62 @@ impl Admission {
         }
     }
 
-    /// Bytes held by all connections.
+    /// Returns the bytes held by all connections.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Sets how many nodes and open files clients may hold together.
+    /// Sets the maximum number of nodes and open files of all clients.
     pub(crate) fn set_handles_max(&mut self, most: usize) {
         self.handles_max = most;
     }
 
-    /// Nodes and open files that clients hold.
+    /// Returns the number of nodes and open files held by clients.
     pub(crate) fn handles(&self) -> usize {
         self.handles
     }
 
-    /// Whether only those nodes and open files are left that are kept for requests in progress.
+    /// Returns whether the only free nodes and open files are those reserved for requests in
+    /// progress.
     pub(crate) fn lacks_handles(&self) -> bool {
         self.handles >= self.handles_max
     }
 
-    /// A connection holds so many nodes and open files now.
+    /// Updates the number of nodes and open files of a connection.
     pub(crate) fn count_handles(&mut self, before: usize, after: usize) {
         assert!(before <= self.handles, "what a connection holds is counted");
         self.handles = self.handles - before + after;
     }
 
-    /// Connections that wait for memory.
+    /// Returns the number of connections that wait for memory.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Connections ended for others since the start.
+    /// Returns the number of connections closed for others since the start.
     pub(crate) fn ended(&self) -> u64 {
         self.ended
     }
 
-    /// Begins a turn in which so many connections wait to be served. One may fill a turn if it is
-    /// alone; many have a few messages each, so that a newcomer waits for few.
+    /// Begins a turn in which this many connections wait for service. A single one may fill the
+    /// turn; many have a few messages each, so that a newcomer waits for few.
     pub(crate) fn begin_turn(&mut self, connections: usize) {
         let messages = (MESSAGES_MAX / connections.max(1)).max(MESSAGES_MIN);
         self.parts = messages.div_ceil(PART_MAX);
         self.messages = messages.div_ceil(self.parts);
     }
 
-    /// Messages that a part of a turn begins.
+    /// Returns the number of messages started in a part of a turn.
     pub(crate) fn messages(&self) -> usize {
         self.messages
     }
 
-    /// Parts of a turn; the time is looked at between two of them.
+    /// Returns the number of parts of a turn; the time is checked between two of them.
     pub(crate) fn parts(&self) -> usize {
         self.parts
     }
 
-    /// Memory left for a connection.
+    /// Returns the memory and handles left for a connection.
     pub(crate) fn room(&self, slot: usize) -> Room {
         let first = self.waiting.first_key_value().map(|(_, first)| *first);
         Room {
@@ -198,7 +198,7 @@ impl Admission {
         }
     }
 
-    /// A connection holds so many bytes now.
+    /// Updates the number of bytes held by a connection.
     pub(crate) fn count(&mut self, slot: usize, before: usize, after: usize) {
         assert!(before <= self.bytes, "what a connection holds is counted");
         self.bytes = self.bytes - before + after;
@@ -207,8 +207,8 @@ impl Admission {
         }
     }
 
-    /// A connection that holds so many bytes waits for more, or does not (any more). One that goes
-    /// on with little has not needed a turn.
+    /// Queues a connection that needs more memory, or removes it. One that proceeds with few bytes
+    /// held has not needed a turn.
     pub(crate) fn set_waiting(&mut self, slot: usize, waits: bool, bytes: usize) {
         match (self.numbers.get(&slot).copied(), waits) {
             (None, true) => {
@@ -232,7 +232,7 @@ impl Admission {
         }
     }
 
-    /// A connection has begun to send so many bytes.
+    /// Records that a connection has begun to send this many bytes.
     pub(crate) fn note_send(&mut self, now: Instant, slot: usize, bytes: usize) {
         if bytes >= LARGE {
             self.senders.note(now, slot);
@@ -244,7 +244,7 @@ impl Admission {
         self.fed_at = usize::MAX;
     }
 
-    /// Connections to be told that there may be memory for them.
+    /// Returns the connections to notify of free memory.
     pub(crate) fn feed(&mut self) -> Vec<usize> {
         if self.waiting.is_empty() || self.bytes >= self.fed_at {
             return Vec::new();
@@ -268,19 +268,20 @@ impl Admission {
         }
     }
 
-    /// When to look for connections that keep memory from others.
+    /// Returns the time of the next search for connections that keep memory from others, or of the
+    /// next notification.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let fed = self.fed_at == usize::MAX && !self.waiting.is_empty();
         let turn = self.turn_until.filter(|_| !self.waiting.is_empty());
         if fed { Some(Instant(0)) } else { self.look_at.into_iter().chain(turn).min() }
     }
 
-    /// When to look for connections that hold handles, if none are left.
+    /// Returns the time of the next search for connections that hold handles, if none are left.
     pub(crate) fn handles_at(&self) -> Option<Instant> {
         self.lacks_handles().then_some(self.for_handles.at)
     }
 
-    /// Whether it is time to look for them.
+    /// Returns whether the search for memory is due.
     pub(crate) fn is_time(&mut self, now: Instant) -> bool {
         let due = self.look_at.is_some_and(|at| at <= now);
         if due {
@@ -289,8 +290,8 @@ impl Admission {
         due
     }
 
-    /// Chooses who ends: of connections that owe, with what they hold, the largest, until as much
-    /// would be free as is kept for small requests, and as much for others.
+    /// Selects the connections to close: the largest of those that owe, until as much memory would
+    /// be free as is reserved for small requests, and as much again.
     pub(crate) fn choose(&mut self, mut owing: Vec<(usize, usize)>) -> Vec<usize> {
         owing.sort_unstable_by(|one, other| other.cmp(one));
         let mut missing = (self.bytes + self.bytes_max / 4).saturating_sub(self.bytes_max);
@@ -306,7 +307,7 @@ impl Admission {
         chosen
     }
 
-    /// Connections end to make places for others.
+    /// Records that connections were closed for others.
     pub(crate) fn note_ended(&mut self, count: usize) {
         self.ended += count as u64;
     }
@@ -325,17 +326,17 @@ impl Admission {
     }
 }
 
-/// Number of connections that have begun large sends of late: one whose client takes nothing begins
-/// no other, so that it does not make the pieces of others smaller for long.
+/// Counts connections that have recently begun large sends. One whose client receives nothing
+/// begins no further send, so it does not reduce the pieces of others for long.
 #[derive(Debug, Default)]
 struct Senders {
     /// Number of the present period.
     period: u64,
-    /// Connections that have begun a send in it.
+    /// Number of connections that have begun a send in it.
     present: usize,
-    /// The same of the period before.
+    /// The same for the previous period.
     past: usize,
-    /// Period in which each connection counted last, plus one.
+    /// Period in which each connection was counted last, plus one.
     counted: Vec<u64>,
 }
 
@@ -363,16 +364,15 @@ impl Senders {
     }
 }
 
-/// A search for connections that end for others. It looks through all of them, so it is made from
-/// time to time.
+/// A search for connections to close for others. It examines all of them, so it is rate-limited.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
-    /// Time of the next one.
+    /// Time of the next search.
     pub(crate) at: Instant,
 }
 
 impl Search {
-    /// Whether it is time for the next one, which then is made.
+    /// Returns whether the next search is due, and schedules the one after it.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let due = self.at <= now;
         if due {
@@ -381,21 +381,21 @@ impl Search {
         due
     }
 
-    /// Nothing was found: the next one is later.
+    /// Delays the next search, because this one found nothing.
     pub(crate) fn put_off(&mut self, now: Instant) {
         self.at = now + IDLE_TIME;
     }
 }
 
-/// The rest of a message that a client has begun, or bytes that it does not take.
+/// Debt of a client: the rest of a message, or responses that it does not receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debt {
-    /// Since when, and how many bytes have moved since.
+    /// Start of the debt, and number of bytes transferred since.
     since: Option<(Instant, usize)>,
 }
 
 impl Debt {
-    /// The client owes something now, or nothing.
+    /// Starts or ends the debt.
     pub(crate) fn set(&mut self, now: Instant, owes: bool) {
         self.since = match self.since {
             Some(since) if owes => Some(since),
@@ -403,15 +403,15 @@ impl Debt {
         };
     }
 
-    /// Bytes have moved.
+    /// Records a transfer.
     pub(crate) fn pay(&mut self, bytes: usize) {
         if let Some((_, moved)) = &mut self.since {
             *moved = moved.saturating_add(bytes);
         }
     }
 
-    /// Whether the client pays too slowly for others to wait for it, if so many bytes more may
-    /// have moved unheard.
+    /// Returns whether the client is too slow for others to wait for it, given the bytes that may
+    /// have been transferred without a completion.
     pub(crate) fn is_overdue(&self, now: Instant, unheard: usize) -> bool {
         self.since.is_some_and(|(since, moved)| {
             let (time, moved) = (now.since(since), moved.saturating_add(unheard));
@@ -444,7 +444,7 @@ mod tests {
         books.set_waiting(2, false, ALL / 4);
         books.end_turn(at(0));
         assert!(!books.room(1).is_first, "one at a time");
-        // Whatever it goes on holding, its turn ends.
+        // Its turn ends although it keeps its memory.
         books.end_turn(at(600));
         assert!(books.room(1).is_first);
         assert_eq!(books.feed(), [1]);
@@ -468,12 +468,13 @@ mod tests {
         assert_eq!(whole, PIECES_BYTES);
         (0..40).for_each(|slot| books.note_send(at(0), slot, LARGE));
         assert_eq!(books.room(0).piece, whole / 40);
-        // One that sends little or receives much does not count, and one that sends again once.
+        // A connection that sends little or receives much does not count, and one that sends again
+        // counts once.
         books.count(100, 0, 4 * LARGE);
         books.note_send(at(0), 0, 4 * LARGE);
         books.note_send(at(0), 101, LARGE - 1);
         assert_eq!(books.room(100).piece, whole / 40);
-        // All hold as much as before, but only some take it.
+        // All hold as much as before, but only some clients receive it.
         (0..10).for_each(|slot| books.note_send(at(200), slot, LARGE));
         assert_eq!(books.room(0).piece, whole / 40);
         (0..10).for_each(|slot| books.note_send(at(400), slot, LARGE));
@@ -492,7 +493,8 @@ mod tests {
         let (half, most, some) = (ALL / 2, ALL * 9 / 10, ALL * 6 / 10);
         assert_eq!(books.choose(vec![(half, 1), (most, 2), (some, 3)]), [2, 3]);
         assert!(books.choose(vec![(100, 1)]).is_empty(), "that would free nothing");
-        // Where only the reserve is left, and a little, a large request of another one still waits.
+        // When hardly more than the reserve is left, a large request of another connection still
+        // waits.
         let little = 4 * ALL - ALL / 2 - ALL / 4;
         books.count(9, 4 * ALL, little);
         assert!(!books.room(1).fits(0, ALL / 2));

@@ -1,29 +1,31 @@
-//! What home spends on behalf of storelets: they are charged for it (ActiveStorage, §3.3).
+//! Accounting of home's time spent on behalf of storelets, which are charged for it (ActiveStorage,
+//! §3.3).
 //!
-//! A turn's time is shared by what happened in it: the requests of storelets that came and were
-//! answered bear their parts of it. Large jobs of the pool tell what they took with their answers.
+//! The time of a turn is divided among its events: requests of storelets that arrived or were
+//! answered in it are charged their parts. Large jobs of the pool report their own time with their
+//! replies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tree::RequestId;
 
-/// A request of a storelet: of which node, and by which id.
+/// A storelet's request: worker node, and request id.
 type Asked = (usize, RequestId);
 
-/// Who bears what.
+/// Accounting of one turn and of outstanding charges.
 #[derive(Debug, Default)]
 pub(crate) struct Bill {
-    /// How much happened in this turn, and on whose behalf.
+    /// Number of events in this turn, and requests to charge for it.
     happened: usize,
     bearers: Vec<Asked>,
-    /// What was spent since a storelet's last answer, ns.
+    /// Time spent since a storelet's last reply, ns.
     owed: BTreeMap<Asked, u64>,
-    /// Requests under way; whether their storelets have ended, so that nobody bears them.
+    /// Requests in flight; whether their storelets have ended, so that they are not charged.
     under_way: BTreeMap<Asked, bool>,
 }
 
 impl Bill {
-    /// A turn begins, in which so many events are looked at.
+    /// Begins a turn with this many events.
     pub(crate) fn begin(&mut self, events: usize) {
         self.happened = events;
         self.bearers.clear();
@@ -39,22 +41,22 @@ impl Bill {
         self.happened += count;
     }
 
-    /// A storelet asks.
+    /// Records the arrival of a storelet's request.
     pub(crate) fn asked(&mut self, node: usize, id: RequestId) {
         self.bearers.push((node, id));
         let before = self.under_way.insert((node, id), false);
         assert!(before.is_none(), "a request has a number of its own");
     }
 
-    /// A storelet ends that has a request under way.
+    /// Records the end of a storelet with a request in flight.
     pub(crate) fn leave(&mut self, node: usize, id: RequestId) {
-        // The answer may be on its way already.
+        // The reply may have been sent already.
         if let Some(left) = self.under_way.get_mut(&(node, id)) {
             *left = true;
         }
     }
 
-    /// What has been spent on a storelet's behalf and it has not heard of, as it is answered.
+    /// Ends a request and returns the time to charge with its reply, ns.
     pub(crate) fn settle(&mut self, node: usize, id: RequestId) -> u64 {
         let asked = (node, id);
         if self.under_way.remove(&asked) == Some(false) {
@@ -63,12 +65,12 @@ impl Bill {
         self.owed.remove(&asked).unwrap_or(0)
     }
 
-    /// Whether somebody bears a part of this turn.
+    /// Returns whether any request is charged for this turn.
     pub(crate) fn is_open(&self) -> bool {
         !self.bearers.is_empty()
     }
 
-    /// The turn has taken so long.
+    /// Divides the time of the turn.
     pub(crate) fn share(&mut self, time: Duration) {
         let parts = self.happened.max(self.bearers.len()).max(1) as u128;
         let part = u64::try_from(time.as_nanos() / parts).unwrap_or(u64::MAX);
@@ -77,7 +79,7 @@ impl Bill {
         }
     }
 
-    /// A storelet has ended: nobody bears what was spent last.
+    /// Drops the charges of a storelet that has ended.
     pub(crate) fn close(&mut self, id: RequestId) {
         self.bearers.retain(|(_, other)| *other != id);
         self.owed.retain(|(_, other), _| *other != id);

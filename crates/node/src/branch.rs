@@ -1,4 +1,4 @@
-//! A tree of a node, of whatever kind.
+//! A tree of a node, of any kind.
 
 use super::letters::{self, Letter};
 use super::log::{Level, News};
@@ -16,51 +16,51 @@ use tree::skeleton::Skeleton;
 use tree::volume::Volume;
 use tree::{Input, NodeId, Output, RequestId};
 
-/// The upper bits of the device numbers of other servers' files; no host has them.
+/// Upper bits of the device numbers of remote files, which no host uses.
 const REMOTE_DEVICES: u64 = 0xfffe << 48;
 
-/// The tree.
+/// A tree.
 #[derive(Debug)]
 pub(crate) enum Branch {
-    /// A directory, and its attributes.
+    /// A directory of the host, and its attributes.
     Host(Box<Host>, Box<Stat>),
     Volume(Box<Volume>),
     /// The server's own state.
     Service(Box<Service>),
-    /// Places for others.
+    /// Empty directories as mount points.
     Skeleton(Box<Skeleton>),
-    /// What another server serves.
+    /// The files of another server.
     Remote(Box<Remote>),
     /// Programs of clients.
     Storelets(Box<Storelets>),
     /// A replica of a service.
     Replica(Box<Hosted>),
-    /// One that another node of this process has.
+    /// A tree that another node of this process has.
     Relay(Box<Relay>),
 }
 
-/// How much of everything a tree has, whichever it is.
+/// Statistics of a tree of any kind.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) nodes: usize,
     pub(crate) opens: usize,
     pub(crate) locks: (usize, usize),
     pub(crate) errands: Vec<(&'static str, usize)>,
-    /// Storelets, by state; memory that they have been given, and how much there is, bytes.
+    /// Number of storelets in each state; memory allocated to them, and its limit, bytes.
     pub(crate) domains: Vec<(&'static str, usize)>,
     pub(crate) memory: Option<(u64, u64)>,
-    /// Of a replica: bytes that its open files hold, and the most they may hold.
+    /// Bytes held by a replica's open files, and their limit.
     pub(crate) held: Option<(usize, usize)>,
-    /// Of a server: what the link to it is doing.
+    /// State of the link to a remote server.
     pub(crate) link: Option<&'static str>,
-    /// Of a volume: its store, and its reaper with how many inodes wait for that.
+    /// Store of a volume, and its reaper with the number of queued inodes.
     pub(crate) volume: Option<(store::Space, store::Counts, (&'static str, usize))>,
-    /// State of the machine that counts files for quotas, and the quotas.
+    /// State of the machine that counts files for quotas, and the quotas of a volume.
     pub(crate) quotas: Option<(&'static str, Vec<tree::volume::Limited>)>,
 }
 
 impl Branch {
-    /// What is served, as the tree with this number; a volume has recovered.
+    /// Creates the tree with this number; a volume has recovered already.
     pub(crate) fn opened(index: u16, served: Served, config: &Config) -> Branch {
         let mut out = Vec::new();
         let branch = Branch::new(index, served, config, Instant(0), &mut out);
@@ -68,7 +68,7 @@ impl Branch {
         branch
     }
 
-    /// What is served, as the tree with this number; a volume may begin to recover.
+    /// Creates the tree with this number; a volume may begin to recover.
     pub(crate) fn new(
         index: u16,
         served: Served,
@@ -106,7 +106,7 @@ impl Branch {
         }
     }
 
-    /// The tree of storelets, with this number.
+    /// Creates the tree of storelets with this number.
     pub(crate) fn storelets(index: u16, settings: Settings, config: &Config) -> Branch {
         let Config { wall, owner, .. } = *config;
         Branch::Storelets(Box::new(Storelets::new(index, wall, owner, settings)))
@@ -125,7 +125,7 @@ impl Branch {
         }
     }
 
-    /// The attributes of its root, as far as they say which file that is.
+    /// Returns the attributes that identify its root.
     pub(crate) fn root_stat(&self) -> Stat {
         match self {
             Branch::Host(_, stat) => (**stat).clone(),
@@ -164,24 +164,25 @@ impl Branch {
         volume.grow(now, bytes, out);
     }
 
-    /// The result of a volume's last growth, once, when it is known.
+    /// Takes the result of a volume's last growth, when it is known.
     pub(crate) fn take_grown(&mut self) -> Option<Result<(), store::Error>> {
         let Branch::Volume(volume) = self else { unreachable!("only volumes grow") };
         volume.take_grown()
     }
 
-    /// Whether it can be used, or why it never can; others than volumes always can.
+    /// Returns whether it can be used, or the reason why it never can; trees other than volumes
+    /// always can.
     pub(crate) fn recovered(&self) -> Option<Result<(), base::Error>> {
         self.volume().map_or(Some(Ok(())), Volume::is_open)
     }
 
-    /// Whether nobody has anything of it, and nothing is under way.
+    /// Returns whether it has no nodes and open files, and nothing is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         let counts = self.counts();
         counts.nodes + counts.opens == 0 && counts.errands.is_empty()
     }
 
-    /// The file to close when it is not needed any more.
+    /// Returns the file to close when it is no longer needed.
     pub(crate) fn file(&self) -> Option<File> {
         match self {
             Branch::Host(host, _) => Some(host.root_file()),
@@ -195,28 +196,29 @@ impl Branch {
         }
     }
 
-    /// Whether it answers who users are.
+    /// Returns whether it resolves the identities of users.
     pub(crate) fn identifies(&self) -> bool {
         matches!(self, Branch::Host(..) | Branch::Volume(_))
     }
 
-    /// The directory of snapshots, if it has one.
+    /// Returns the directory of snapshots, if it has one.
     pub(crate) fn snapshots(&self) -> Option<NodeId> {
         self.volume().map(Volume::snapshots_root)
     }
 
-    /// The directory of snapshots, as it is in the root if this is not the first tree.
+    /// Returns the directory of snapshots as a hidden entry of its root, for trees other than the
+    /// first one.
     pub(crate) fn hidden_snapshots(&self) -> Option<Mount> {
         let name = Name::new(b".snapshots").expect("a plain name");
         self.snapshots().map(|root| Mount { at: self.root(), name, root })
     }
 
-    /// Whether its nodes are files of the process.
+    /// Returns whether its nodes are files of the process.
     pub(crate) fn is_host(&self) -> bool {
         matches!(self, Branch::Host(..))
     }
 
-    /// Whether people use it, and not only who looks at the server.
+    /// Returns whether it holds users' files, rather than the server's state.
     pub(crate) fn has_files(&self) -> bool {
         match self {
             Branch::Host(..)
@@ -228,7 +230,7 @@ impl Branch {
         }
     }
 
-    /// How many nodes and open files it has.
+    /// Returns the number of its nodes and open files.
     pub(crate) fn handles(&self) -> usize {
         match self {
             Branch::Host(host, _) => host.handles(),
@@ -245,7 +247,7 @@ impl Branch {
         }
     }
 
-    /// How many nodes and open files there may be, where they are not files of the process.
+    /// Returns the maximum number of nodes and open files, where they are not files of the process.
     pub(crate) fn own_handles_max(&self) -> Option<usize> {
         match self {
             Branch::Host(..) => None,
@@ -258,7 +260,7 @@ impl Branch {
         }
     }
 
-    /// Sets how many nodes and open files there may be, where those are files of the process.
+    /// Sets the maximum number of nodes and open files, where they are files of the process.
     pub(crate) fn set_handles_max(&mut self, most: usize) {
         match self {
             Branch::Host(host, _) => host.set_handles_max(most),
@@ -272,7 +274,7 @@ impl Branch {
         }
     }
 
-    /// Does what is due at the end of a turn.
+    /// Performs the work due at the end of a turn.
     pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
             Branch::Service(_) | Branch::Skeleton(_) | Branch::Relay(_) => {}
@@ -284,7 +286,7 @@ impl Branch {
         }
     }
 
-    /// Units of work that a replica has done so far.
+    /// Returns the units of work that a replica has done so far.
     pub(crate) fn worked(&self) -> u64 {
         match self {
             Branch::Replica(replica) => replica.worked_ever(),
@@ -298,8 +300,7 @@ impl Branch {
         }
     }
 
-    /// Counts of a replica.
-    /// Of the tree of storelets: what those that have ended have used.
+    /// Returns the usage of finished storelets, for the tree of storelets.
     pub(crate) fn storelet_totals(&self) -> Option<&storelet::Totals> {
         match self {
             Branch::Storelets(storelets) => Some(storelets.totals()),
@@ -326,7 +327,7 @@ impl Branch {
         }
     }
 
-    /// Name of a mounted server, and whether it is connected.
+    /// Returns the name of a mounted server, and whether it is connected.
     pub(crate) fn server(&self) -> Option<(String, bool)> {
         match self {
             Branch::Remote(remote) => Some((remote.name().to_string(), remote.is_connected())),
@@ -364,7 +365,7 @@ impl Branch {
         Some(News { level, target, text })
     }
 
-    /// The server ends: nobody is to wait for what does not come.
+    /// Prepares for the shutdown: requests that would wait indefinitely are ended.
     pub(crate) fn drain(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
             Branch::Replica(replica) => replica.drain(now, out),
@@ -378,7 +379,7 @@ impl Branch {
         }
     }
 
-    /// Makes everything durable, for the end of the node.
+    /// Makes everything durable at the end of the node.
     pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
             Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => {}
@@ -457,7 +458,7 @@ impl Branch {
     }
 }
 
-/// Something happens to a stand-in; what it asks for leaves by letter.
+/// Steps a stand-in; its outputs leave as messages to the other node.
 pub(crate) fn pass(relay: &mut Relay, now: Instant, input: relay::Input, out: &mut Vec<Output>) {
     let (mut asked, mut posts) = (Vec::new(), Vec::new());
     relay.step(now, input, &mut asked);
@@ -490,7 +491,7 @@ impl Automaton for Branch {
             Branch::Relay(relay) => match input {
                 Input::Ask(id, request) => pass(relay, now, relay::Input::Ask(id, request), out),
                 Input::Cancel(id) => pass(relay, now, relay::Input::Cancel(id), out),
-                // Nodes of a replica's tree are numbers: there is nothing to free.
+                // Nodes of a replica's tree are plain numbers: nothing to release.
                 Input::Release(_) => {}
                 Input::Close(open) => pass(relay, now, relay::Input::Close(open), out),
                 Input::Abandon(open) => pass(relay, now, relay::Input::Abandon(open), out),

@@ -1,12 +1,12 @@
-//! Changes of the name space: those it is put together with, and those that are commanded later.
+//! Changes of the name space: those at its construction, and later commands.
 //!
-//! One is made after the other, because a bind may need what the mount before it brought. A command
-//! of several lines ends with the first that fails. A mount opens its source first, which the
-//! reactor does; a volume recovers before anybody sees it; then the mux does the rest.
+//! Changes are made one after the other, because a bind may depend on the mount before it. A
+//! command of several lines ends at the first that fails. A mount opens its source first, in the
+//! reactor; a volume recovers before it is visible; then the mux does the rest.
 //!
-//! A server or a host that does not answer delays the next change by [`PATIENCE`] at most: then
-//! the change has failed. What is opened later is closed again. A volume may recover, and grow, as
-//! long as it takes.
+//! A server or host that does not answer delays the next change by [`PATIENCE`] at most: then the
+//! change fails. A source that is opened later is closed again. Recovery and growth of a volume
+//! have no time limit.
 //!
 #![doc = include_str!("changes/states.md")]
 
@@ -23,42 +23,41 @@ use tree::{NodeId, Refusal};
 #[cfg(test)]
 mod tests;
 
-/// Most changes that wait.
+/// Maximum number of queued changes.
 const WAITING_MAX: usize = 65_536;
 
-/// How long a change waits for those that it asks.
+/// Timeout of a change.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Most openings that nobody waits for any more and that have not ended; with so many nothing is
-/// opened.
+/// Maximum number of abandoned opens that have not ended; at the limit nothing is opened.
 const LATE_MAX: usize = 64;
 
-/// What can happen to the changes.
+/// Inputs of the machine.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// Somebody wrote lines to the service file, the first of them with this number;
-    /// [`Output::Commanded`] follows.
+    /// Lines written to the service file, with the number of the first one; [`Output::Commanded`]
+    /// follows.
     Command(u64, usize, Vec<u8>),
-    /// Whoever wrote this does not wait for its end any more; that comes all the same. What waits
-    /// of it is dropped, what is under way ends at once.
+    /// Cancel a command; its result comes nevertheless. Its queued changes are dropped, and one in
+    /// progress ends at once.
     Cancel(u64),
-    /// The node ends: the same for all changes, and for those that come.
+    /// Shutdown of the node: cancels all changes, present and future.
     Drain,
-    /// [`Changes::deadline`] has come.
+    /// [`Changes::deadline`] has passed.
     Late,
-    /// What was to be opened for the change with this number was, or could not be.
+    /// Result of the open for the change with this number.
     Opened(u32, Result<PathDone, Error>),
-    /// What was to be planted is a tree with this number now; `None`: there are too many.
+    /// The planted tree has this number; `None`: there are too many.
     Planted(Option<u16>),
-    /// The tree that was planted can be used, with this root, or never can.
+    /// Recovery of the planted tree: its root, or its failure.
     Recovered(Result<(NodeId, Stat), Error>),
-    /// The mux has made the change, or could not.
+    /// Result of the change in the mux.
     Changed(Result<(), Error>),
-    /// The volume has grown, or why not.
+    /// Result of the growth of a volume.
     Grown(Result<(), Refusal>),
 }
 
-/// What the change under way hears.
+/// An input of the change in progress.
 #[derive(Debug)]
 enum News {
     Opened(Result<PathDone, Error>),
@@ -68,47 +67,47 @@ enum News {
     Grown(Result<(), Refusal>),
 }
 
-/// What the changes can ask for.
+/// Outputs of the machine.
 #[derive(Debug)]
 pub(crate) enum Output {
     /// Open a source for the change with this number; [`Input::Opened`] with it follows.
     Open(u32, PathOp),
-    /// Try to end that early; what it answers is not waited for.
+    /// Cancel that open; its result is not waited for.
     CancelOpen(u32),
-    /// Make a tree of it; [`Input::Planted`] follows before anything else, and some time later
-    /// [`Input::Recovered`].
+    /// Create a tree; [`Input::Planted`] follows before anything else, and [`Input::Recovered`]
+    /// some time later.
     Plant(Served),
-    /// Let the mux make the change with this number; [`Input::Changed`] follows.
+    /// Make the change with this number in the mux; [`Input::Changed`] follows.
     Make(u32, Wish),
-    /// Let the mux give that up; [`Input::Changed`] follows soon.
+    /// Cancel that change; [`Input::Changed`] follows soon.
     CancelMake(u32),
-    /// Grow the volume in this file to so many bytes; [`Input::Grown`] follows.
+    /// Grow the volume in this file to this size, bytes; [`Input::Grown`] follows.
     Grow(String, u64),
-    /// A tree was planted in vain.
+    /// Remove a tree that is not needed.
     Leave(u16),
-    /// A file was opened in vain.
+    /// Close a file that is not needed.
     Close(File),
-    /// A command was carried out, or not.
+    /// Result of a command.
     Commanded(u64, Result<(), Refusal>),
 }
 
-/// Why a change is made.
+/// Origin of a change.
 #[derive(Clone, Copy, Debug)]
 enum Cause {
-    /// The node was made with it; its place among those.
+    /// Configuration of the node; position among its joins.
     Start(usize),
-    /// Somebody wrote it to the service file: the number of that, and its line.
+    /// A command in the service file: its number, and the line.
     Command(u64, usize),
 }
 
-/// A change that waits.
+/// A queued change.
 #[derive(Debug)]
 enum Change {
-    /// One that the mux can make.
+    /// A change that the mux can make.
     Ready(Wish),
-    /// A mount of what is not open yet.
+    /// A mount of a source that is not open yet.
     Mount(Mount),
-    /// A volume, by its file, that is to have so many bytes.
+    /// Growth of a volume, by its file, to this size, bytes.
     Grow(String, u64),
 }
 
@@ -121,57 +120,59 @@ struct Mount {
     create: bool,
 }
 
-/// How far a change has come.
+/// State of a change.
 #[derive(Debug)]
 enum Step {
-    /// Its source is being opened.
+    /// Waiting for the open of its source.
     Opening(Mount),
-    /// It is being given a tree; the file that was opened for it.
+    /// Waiting for its tree; with the file opened for it.
     Planting(Mount, Option<File>),
-    /// Its tree recovers.
+    /// Waiting for the recovery of its tree.
     Recovering(Mount, u16),
-    /// The same, but it is not wanted any more, for this reason.
+    /// Waiting for the recovery, after a cancellation for this reason.
     Leaving(Mount, u16, Error),
-    /// The mux makes it; the tree that was planted for it.
+    /// Waiting for the mux; with the tree planted for it.
     Making(Option<u16>),
-    /// The mux was told to end it, for this reason, and may have made it before.
+    /// Waiting for the mux after a cancellation for this reason; the change may have been made
+    /// before.
     Stopping(Option<u16>, Error),
-    /// A volume grows, which nothing can end; the reason if it is not wanted any more.
+    /// Waiting for the growth of a volume, which cannot be cancelled; with the reason of a
+    /// cancellation.
     Growing(Option<Error>),
 }
 
-/// What a change does next, nothing if it is made; or why it is not made.
+/// Next state of a change, `None` if it is made; or the reason of its failure.
 type Done = Result<Option<Step>, Refusal>;
 
-/// The change under way.
+/// The change in progress.
 #[derive(Debug)]
 struct Current {
     cause: Cause,
     step: Step,
-    /// So long it waits for others.
+    /// Deadline.
     until: Instant,
 }
 
-/// What is still to be changed, and what could not be.
+/// Queued changes, and failures.
 #[derive(Debug)]
 pub(crate) struct Changes {
     settings: Settings,
     waiting: VecDeque<(Cause, Change)>,
     current: Option<Current>,
-    /// The number of the one that was begun last.
+    /// Number of the change started last.
     number: u32,
-    /// Those for which something is still being opened that nobody waits for any more.
+    /// Changes whose abandoned opens have not ended.
     late: BTreeSet<u32>,
-    /// The node ends, and nothing is changed any more.
+    /// Whether the node is shutting down, so that no changes are made.
     draining: bool,
-    /// What the node was made with and could not be joined.
+    /// Joins of the configuration that failed.
     failed: Vec<(usize, Error)>,
-    /// What was wrong with the last command, if anything.
+    /// Error of the last command, if it failed.
     complaint: Option<String>,
 }
 
 impl Changes {
-    /// Nothing to change.
+    /// Creates an empty queue.
     pub(crate) fn new(settings: Settings) -> Changes {
         Changes {
             settings,
@@ -185,32 +186,32 @@ impl Changes {
         }
     }
 
-    /// One of the changes that the node begins with, with its place among those.
+    /// Adds a join of the configuration, with its position.
     pub(crate) fn add(&mut self, number: usize, wish: Wish) {
         self.waiting.push_back((Cause::Start(number), Change::Ready(wish)));
     }
 
-    /// One of those failed before it could be tried.
+    /// Records the failure of a join that could not be started.
     pub(crate) fn fail(&mut self, number: usize, error: Error) {
         self.failed.push((number, error));
     }
 
-    /// Those of them that failed.
+    /// Returns the joins that failed.
     pub(crate) fn failed(&self) -> &[(usize, Error)] {
         &self.failed
     }
 
-    /// Whether there is nothing to be changed.
+    /// Returns whether no change is queued or in progress.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.current.is_none()
     }
 
-    /// Whether the reactor has something to do for a change.
+    /// Returns whether an open is outstanding in the reactor.
     pub(crate) fn is_opening(&self) -> bool {
         !self.late.is_empty() || matches!(self.step_now(), Some(Step::Opening(_)))
     }
 
-    /// Until when the change under way waits for others.
+    /// Returns the deadline of the change in progress.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let current = self.current.as_ref()?;
         match current.step {
@@ -223,7 +224,7 @@ impl Changes {
         }
     }
 
-    /// The tree that is recovering.
+    /// Returns the tree that is recovering.
     pub(crate) fn recovering(&self) -> Option<u16> {
         match self.step_now()? {
             Step::Recovering(_, tree) | Step::Leaving(_, tree, _) => Some(*tree),
@@ -239,7 +240,7 @@ impl Changes {
         self.current.as_ref().map(|current| &current.step)
     }
 
-    /// One word for `/.upcall/`.
+    /// Returns the state as one word, for `/.upcall/`.
     pub(crate) fn name(&self) -> &'static str {
         self.step_now().map_or("idle", |step| match step {
             Step::Opening(_) => "opening",
@@ -252,12 +253,12 @@ impl Changes {
         })
     }
 
-    /// What was wrong with the last command, if anything.
+    /// Returns the error of the last command, if it failed.
     pub(crate) fn complaint(&self) -> Option<&str> {
         self.complaint.as_deref()
     }
 
-    /// Begins the next change, if none is under way.
+    /// Starts the next change, if none is in progress.
     pub(crate) fn begin(&mut self, now: Instant, out: &mut Vec<Output>) {
         if self.current.is_some() {
             return;
@@ -296,7 +297,7 @@ impl Changes {
         }
     }
 
-    /// Takes what has happened.
+    /// Handles an input.
     pub(crate) fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         match input {
             Input::Command(ticket, line, text) => self.command(ticket, line, &text, out),
@@ -314,18 +315,18 @@ impl Changes {
         }
     }
 
-    /// Lets the change under way hear something.
+    /// Handles an input of the change in progress.
     fn hear(&mut self, now: Instant, news: News, out: &mut Vec<Output>) {
         let Some(Current { cause, step, until }) = self.current.take() else {
             unreachable!("nothing is under way: {news:?}")
         };
-        // How long a volume recovers is not the fault of who is asked next.
+        // The duration of a recovery does not count.
         let until = if matches!(news, News::Recovered(_)) { now + PATIENCE } else { until };
         let done = self.advance(step, news, out);
         self.go_on(cause, until, done, out);
     }
 
-    /// Ends the change under way, for this reason, as soon as that can be.
+    /// Ends the change in progress for this reason, as soon as possible.
     fn stop(&mut self, error: Error, out: &mut Vec<Output>) {
         let Current { cause, step, until } = self.current.take().expect("a change is under way");
         let done = self.leave(step, error, out).map(Some);
@@ -341,7 +342,7 @@ impl Changes {
         }
     }
 
-    /// Takes the change under way one step further; `None`: it is made.
+    /// Advances the change in progress; `None`: it is made.
     fn advance(&self, step: Step, news: News, out: &mut Vec<Output>) -> Done {
         match (step, news) {
             (Step::Opening(mount), News::Opened(result)) => self.opened(mount, result, out),
@@ -382,7 +383,7 @@ impl Changes {
             (Step::Growing(Some(error)), News::Grown(result)) => {
                 result.and_then(|()| Err(made_in_part(error)))
             }
-            // Nobody answers what he was not asked.
+            // Results follow requests.
             (
                 step @ Step::Opening(_),
                 news @ (News::Planted(_) | News::Recovered(_) | News::Changed(_) | News::Grown(_)),
@@ -406,7 +407,7 @@ impl Changes {
         }
     }
 
-    /// Has a tree made of what was opened for a mount.
+    /// Creates a tree from the source opened for a mount.
     fn opened(&self, mount: Mount, result: Result<PathDone, Error>, out: &mut Vec<Output>) -> Done {
         match sources::opened(&mount.source, result, self.settings) {
             Ok(served) => Ok(Some(plant(mount, served, out))),
@@ -417,7 +418,7 @@ impl Changes {
         }
     }
 
-    /// Takes the change under way to its end, for this reason.
+    /// Cancels the change in progress, for this reason.
     fn leave(&mut self, step: Step, error: Error, out: &mut Vec<Output>) -> Result<Step, Refusal> {
         match step {
             Step::Opening(mount) => {
@@ -441,7 +442,7 @@ impl Changes {
         }
     }
 
-    /// Drops what waits of a command, and ends what is under way of it.
+    /// Drops the queued changes of a command, and ends the one in progress.
     fn cancel(&mut self, ticket: u64, out: &mut Vec<Output>) {
         let waited = self.drop_rest(ticket);
         if self.current.as_ref().is_some_and(|current| is_of(current.cause, ticket)) {
@@ -451,14 +452,14 @@ impl Changes {
         }
     }
 
-    /// Drops what waits of a command; whether anything did.
+    /// Drops the queued changes of a command; returns whether there were any.
     fn drop_rest(&mut self, ticket: u64) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|(cause, _)| !is_of(*cause, ticket));
         self.waiting.len() < before
     }
 
-    /// Drops everything that waits, and ends what is under way.
+    /// Drops all queued changes, and ends the one in progress.
     fn drain(&mut self, out: &mut Vec<Output>) {
         self.draining = true;
         let tickets = self.waiting.drain(..).filter_map(|(cause, _)| match cause {
@@ -476,7 +477,7 @@ impl Changes {
     fn end(&mut self, cause: Cause, result: Result<(), Refusal>, out: &mut Vec<Output>) {
         assert!(self.current.is_none(), "one change after the other");
         match (cause, result) {
-            // Who was told to end has not failed.
+            // A change cancelled by the shutdown is not a failure.
             (Cause::Start(_), Err(_)) if self.draining => {}
             (Cause::Start(number), Err(refusal)) => self.failed.push((number, refusal.error)),
             (Cause::Start(_), Ok(())) => {}
@@ -523,8 +524,7 @@ impl Changes {
         }
     }
 
-    /// The lines of a command, the first of which has this number; none of them, if one cannot be
-    /// understood.
+    /// Parses the lines of a command, the first of which has this number; fails if any is invalid.
     fn understand(&self, first: usize, text: &[u8]) -> Result<Vec<(usize, Line)>, Refusal> {
         let refusal = |error, why| Refusal { error, why };
         let text = std::str::from_utf8(text)
@@ -541,25 +541,26 @@ impl Changes {
     }
 }
 
-/// The refusal of the rest of a command after a line that was carried out all the same.
+/// Returns the refusal of the rest of a command, after a line that was completed in spite of its
+/// cancellation.
 fn made_in_part(error: Error) -> Refusal {
     Refusal { error, why: format!("{error}; it was made, but nothing behind it") }
 }
 
-/// The end of a command for which nobody waits.
+/// Returns the result of a cancelled command.
 fn given_up(ticket: u64) -> Output {
     let error = Error::Cancelled;
     Output::Commanded(ticket, Err(Refusal { error, why: error.to_string() }))
 }
 
-/// Has a tree made of what is to be mounted.
+/// Creates a tree for a mount.
 fn plant(mount: Mount, served: Served, out: &mut Vec<Output>) -> Step {
     let file = served.file();
     out.push(Output::Plant(served));
     Step::Planting(mount, file)
 }
 
-/// What to do about a place or a bind that the mux refuses.
+/// Returns a suggestion for a mount point or bind that the mux refuses.
 pub fn advice(error: Error) -> &'static str {
     if error == Error::NotFound {
         "there is no such directory in the name space so far"
@@ -584,7 +585,7 @@ fn is_of(cause: Cause, ticket: u64) -> bool {
     matches!(cause, Cause::Command(of, _) if of == ticket)
 }
 
-/// What a line wants.
+/// Converts a line to a change.
 fn wanted(line: Line) -> Change {
     match line {
         Line::Mount { at, source, order, create } => {

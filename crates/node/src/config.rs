@@ -1,4 +1,4 @@
-//! What a node is made with: what it serves, where, to whom, and within which limits.
+//! Configuration of a node: its trees, ports, clients and limits.
 
 use base::op::{Address, File};
 use base::{Name, Stat, Time};
@@ -7,81 +7,81 @@ use names::Order;
 use std::sync::Arc;
 use store::Store;
 
-/// What a node serves, where, to whom, and within which limits.
+/// Configuration of a node.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Nothing may be changed.
+    /// Whether all changes are refused.
     pub read_only: bool,
-    /// Changes are durable before they are answered.
+    /// Whether changes are durable before their replies.
     pub write_through: bool,
-    /// The server's own state is shown under `/.upcall/`.
+    /// Whether the server's own state is visible under `/.upcall/`.
     pub service: bool,
     /// Settings of HTTP.
     pub web: Web,
-    /// The number of the server's own user.
+    /// User number of the server.
     pub owner: u32,
-    /// Where to listen, and for which protocol.
+    /// Listening sockets with their protocols.
     pub ports: Vec<Port>,
-    /// The date on the wall when the reactor's clock stood at zero.
+    /// Wall-clock time at the reactor's time zero.
     pub wall: Time,
     /// Limits of each connection.
     pub limits: Limits,
-    /// Most connections at once.
+    /// Maximum number of connections.
     pub connections_max: usize,
-    /// Most bytes asked for or unsent, over all connections.
+    /// Maximum number of bytes requested or unsent, over all connections.
     pub bytes_max: usize,
-    /// Most files that the process may have open: connections, and files that clients know.
+    /// Maximum number of open files of the process: connections, and files held by clients.
     pub files_max: usize,
-    /// Nodes of this process that have connections. Each may give its clients the same part of the
-    /// nodes and open files that trees have.
+    /// Number of nodes of this process with connections. Each may give its clients an equal part of
+    /// the trees' nodes and open files.
     pub sharers: usize,
-    /// Memory for the blocks of each volume that is mounted while the node serves, bytes.
+    /// Memory for the blocks of each volume that is mounted at run time, bytes.
     pub volume_cache: usize,
-    /// Who runs storelets, if they are run.
+    /// Settings of storelets, if they are enabled.
     pub storelets: Option<storelet::Settings>,
 }
 
-/// What a node serves.
+/// A tree to serve.
 #[derive(Debug)]
 pub enum Served {
     /// A directory of the host.
     Directory {
-        /// A handle of the reactor's.
+        /// Handle of the directory.
         root: File,
-        /// Its attributes.
+        /// Attributes of the directory.
         stat: Stat,
-        /// Its path on the host.
+        /// Path on the host.
         path: Vec<u8>,
     },
-    /// What another 9P server serves.
+    /// The files of another 9P server.
     Remote {
-        /// Where it listens.
+        /// Addresses of the server.
         to: Vec<Address>,
-        /// What is attached to there; may be empty.
+        /// Tree to attach to; may be empty.
         aname: Vec<u8>,
-        /// What it is called here.
+        /// Name of the tree here.
         path: Vec<u8>,
     },
-    /// Empty directories, for others to be mounted at.
+    /// Empty directories as mount points.
     Skeleton {
-        /// Their paths.
+        /// Paths of the directories.
         paths: Vec<Vec<Name>>,
     },
     /// A volume.
     Volume {
-        /// Its file, as the reactor knows it.
+        /// Open file of the volume.
         file: File,
-        /// Its store, which may still be recovering.
+        /// Store in it, which may still be recovering.
         store: Box<Store>,
-        /// What the store said when it was opened.
+        /// Outputs of the store at its opening.
         said: Vec<store::Output>,
-        /// The path of the file on the host.
+        /// Path of the file on the host.
         path: Vec<u8>,
     },
 }
 
 impl Served {
-    /// The file that was opened for it.
+    /// Returns the file that was opened for it.
     pub(crate) fn file(&self) -> Option<File> {
         match self {
             Served::Directory { root: file, .. } | Served::Volume { file, .. } => Some(*file),
@@ -90,59 +90,59 @@ impl Served {
     }
 }
 
-/// Something that is put at a place of the name space, or taken away, before anybody is let in.
+/// A mount, bind or unmount at the construction of the name space.
 #[derive(Debug)]
 pub struct Join {
-    /// What.
+    /// Source.
     pub what: Joined,
-    /// Where.
+    /// Mount point.
     pub at: Vec<Name>,
-    /// Where among what is there.
+    /// Order in the union.
     pub order: Order,
-    /// New files may be made in it.
+    /// Whether files may be created in it.
     pub create: bool,
-    /// The same in the words of whoever wants it, for those who list the name space.
+    /// The same as text, for listings of the name space.
     pub said: Arc<str>,
 }
 
-/// What is put at a place.
+/// Source of a join.
 #[derive(Debug)]
 pub enum Joined {
-    /// A tree of its own: a mount.
+    /// A tree: a mount.
     Tree(Served),
     /// A directory of the name space: a bind.
     Path(Vec<Name>),
-    /// Nothing: what was put there goes, or only what was said so. An unmount.
+    /// Nothing: an unmount of everything at the mount point, or only of the join with this text.
     Gone(Option<Arc<str>>),
 }
 
-/// As whom the clients of a port act.
+/// Identities of the clients of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Clients {
-    /// All act like this.
+    /// The same rule for all.
     All(Identity),
-    /// Each as whom the kernel says it is. For unix sockets only.
+    /// The identity verified by the kernel. For Unix sockets only.
     Themselves,
-    /// Each as whom the kernel says it is; but these users are believed whom they speak for: a
-    /// mount by the kernel comes from root. For unix sockets only.
+    /// The identity verified by the kernel, but these users may claim any: a mount by the kernel
+    /// comes from root. For Unix sockets only.
     Spokesmen(Vec<u32>),
 }
 
-/// A listening socket and what it is for.
+/// A listening socket and its purpose.
 #[derive(Clone, Debug)]
 pub struct Port {
-    /// The reactor's name for it.
+    /// Identifier of the socket in the reactor.
     pub listener: base::op::Listener,
-    /// What is spoken there.
+    /// Protocol.
     pub protocol: Protocol,
-    /// Only this host can reach it: loopback, or a unix socket.
+    /// Whether only this host can reach it: loopback, or a Unix socket.
     pub local: bool,
-    /// As whom its clients act.
+    /// Identities of its clients.
     pub clients: Clients,
 }
 
 impl Port {
-    /// Whether the kernel says who its clients are: a unix socket.
+    /// Returns whether the kernel verifies the identities of its clients: a Unix socket.
     pub(crate) fn is_told(&self) -> bool {
         matches!(self.clients, Clients::Themselves | Clients::Spokesmen(_))
     }
@@ -150,7 +150,7 @@ impl Port {
 
 #[cfg(test)]
 impl Config {
-    /// A node without listeners and services.
+    /// Configuration without listeners and services.
     pub(crate) fn of_tests() -> Config {
         Config {
             read_only: false,

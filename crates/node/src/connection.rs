@@ -1,8 +1,8 @@
 //! A connection: a session, and the bytes between it and its client.
 //!
-//! What the session says gathers while a send is under way, so a slow client makes sends larger
-//! and not more. At most one receive and one send are under way; the socket is closed when both
-//! have come back and the session is over.
+//! Output of the session gathers while a send is in flight, so a slow client causes larger sends,
+//! not more. At most one receive and one send are in flight; the socket is closed when both have
+//! completed and the session is over.
 //!
 #![doc = include_str!("connection/states.md")]
 
@@ -21,94 +21,94 @@ use tree::{NodeId, OpenId, Reply, Request};
 mod tests;
 
 /// Maximum number of buffers in one send, as many as the kernel takes at once. None is added to
-/// [`UNSENT_MAX`] bytes, so that a slow client is seen to take some.
+/// [`UNSENT_MAX`] bytes, so that the progress of a slow client is visible.
 const SEND_MAX: usize = 1024;
 
-/// How long a client may say nothing at all before it is given up.
+/// Timeout of the first bytes from a client.
 pub const SILENCE_TIME: Duration = Duration::from_secs(75);
 
-/// How long a client may take nothing of what is sent to it before it is given up.
+/// Timeout of a send without progress.
 pub const STALL_TIME: Duration = Duration::from_secs(300);
 
-/// What can happen to a connection.
+/// Inputs of a connection.
 #[derive(Debug)]
 pub enum Input {
-    /// It was just accepted.
+    /// The connection was accepted.
     Begin,
-    /// A receive ended.
+    /// Completion of a receive.
     Received(Result<Buf, Error>),
-    /// A send ended.
+    /// Completion of a send.
     Sent(Result<(), Error>),
-    /// The name space answered a call.
+    /// Reply of the name space to a call.
     Answered(CallId, Result<Reply, Error>),
-    /// A deadline passed, or there is more allowance.
+    /// A deadline has passed, or the limits have changed.
     Tick,
-    /// The server ends.
+    /// Shutdown of the server.
     Drain,
-    /// The server has waited long enough.
+    /// Abort, at the end of the grace period or to make room for others.
     Abort,
 }
 
-/// What a connection can ask for.
+/// Outputs of a connection.
 #[derive(Debug)]
 pub enum Output {
-    /// An operation of the reactor.
+    /// Operation of the reactor.
     Do(Op),
-    /// Ask the name space.
+    /// Request to the name space.
     Ask(CallId, Request),
-    /// An answer is no longer wanted.
+    /// Cancellation of a request.
     Cancel(CallId),
-    /// Give a node back.
+    /// Release of a node.
     Release(NodeId),
-    /// Give an open file back.
+    /// Close of an open file.
     Close(OpenId),
-    /// The same, and what was begun with it is not finished.
+    /// Close of an open file whose use is incomplete.
     Abandon(OpenId),
-    /// A stage of a request took so long.
+    /// Duration of a stage of a request.
     Staged(Stage, Duration),
-    /// A 9P message is answered by one of this type.
+    /// Type of the reply to a 9P message.
     Replied(u8),
-    /// An HTTP request has ended.
+    /// End of an HTTP request.
     Account(Account),
 }
 
-/// How far the connection's life is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// For bytes either way.
+    /// Waiting for bytes in either direction.
     Talking,
-    /// For the last bytes to be sent; the session has hung up.
+    /// Waiting for the last bytes to be sent; the session has hung up.
     Parting,
-    /// For what is under way to come back; the socket is dead.
+    /// Waiting for outstanding operations; the socket is dead.
     Ending,
 }
 
-/// Whether a send is under way, how large, and since when.
+/// Size and start of the send in flight, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
     No,
     Yes { bytes: usize, since: Instant },
 }
 
-/// Whether the client is told that nothing more will be said.
+/// Shutdown of the sending direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finish {
     No,
-    /// When everything is sent.
+    /// Requested, after everything is sent.
     Wanted,
     Done,
 }
 
-/// The client that a connection counts for.
+/// Client that a connection is accounted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
-    /// An address of the network; of IPv6 the network of 64 bits, which one host may have whole.
+    /// Network address; for IPv6, the 64-bit network, which may belong to a single host.
     Network(IpAddr),
-    /// This host, by its loopback addresses.
+    /// This host, through loopback.
     Loopback,
-    /// An address that is none of IP.
+    /// An address that is not IP.
     Unknown,
-    /// A user of this host, by a unix socket.
+    /// A user of this host, through a Unix socket.
     User(u32),
 }
 
@@ -142,23 +142,23 @@ pub struct Connection {
     session: Session,
     receiving: bool,
     sending: Sending,
-    /// Said by the session and not yet given to a send. Bounded: the session stops at its limits.
+    /// Output of the session that is not yet being sent. Bounded: the session stops at its limits.
     unsent: Vec<Buf>,
-    /// When it must have said something, if it has not.
+    /// Deadline of the first bytes from the client, until they arrive.
     silent_until: Option<Instant>,
     debt: Debt,
-    /// When the last bytes came; when which call was asked.
+    /// Time of the last received bytes; time of the request of each call.
     received: Instant,
     asked: Vec<Instant>,
     from_session: Vec<SessionOutput>,
-    /// When the node is going to look at this connection.
+    /// Time of the node's next look at this connection.
     pub(crate) alarm: Option<Instant>,
-    /// The node has it on its list for the end of the turn.
+    /// Whether it is on the node's list for the end of the turn.
     pub(crate) is_marked: bool,
 }
 
 impl Connection {
-    /// A connection just accepted; its operations bear `id`.
+    /// Creates an accepted connection, whose operations have the id `id`.
     pub(crate) fn new(id: OpId, socket: Socket, peer: Peer, session: Session) -> Connection {
         let origin = Origin::of(&peer);
         Connection {
@@ -182,22 +182,22 @@ impl Connection {
         }
     }
 
-    /// The reactor's name for it.
+    /// Returns the socket.
     pub fn socket(&self) -> Socket {
         self.socket
     }
 
-    /// The client, as the kernel tells.
+    /// Returns the client as identified by the kernel.
     pub(crate) fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Its session.
+    /// Returns the session.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Number of bytes that are being sent.
+    /// Returns the number of bytes being sent.
     pub(crate) fn sending(&self) -> usize {
         match self.sending {
             Sending::Yes { bytes, .. } => bytes,
@@ -205,12 +205,12 @@ impl Connection {
         }
     }
 
-    /// Bytes that it holds.
+    /// Returns the number of bytes held.
     pub fn bytes(&self) -> usize {
         self.session.bytes()
     }
 
-    /// Nodes and open files held for its client.
+    /// Returns the number of nodes and open files held for the client.
     pub fn handles(&self) -> usize {
         self.session.handles()
     }
@@ -228,9 +228,9 @@ impl Connection {
         self.session.set_room(room);
     }
 
-    /// Whether the client keeps memory that others wait for.
+    /// Returns whether the client keeps memory that others wait for.
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        // A send of one larger message ends when most of it has been taken.
+        // The send of a single larger message completes when most of it has been received.
         let unheard = match self.sending {
             Sending::No => 0,
             Sending::Yes { bytes, .. } => bytes.saturating_sub(UNSENT_MAX),
@@ -238,27 +238,30 @@ impl Connection {
         self.state != State::Ending && self.debt.is_overdue(now, unheard)
     }
 
-    /// Whether the session has requests for its next turn.
+    /// Returns whether the session has requests for its next turn.
     pub(crate) fn has_requests_left(&self) -> bool {
         self.session.deadline() == Some(Instant(0))
     }
 
-    /// When something came last, if nothing is lost for the client when the connection ends.
+    /// Returns the time of the last activity, if closing the connection loses nothing for the
+    /// client.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         (self.is_quiet() && self.session.is_idle()).then_some(self.received)
     }
 
-    /// When something came last, if the client has no file open and has begun nothing.
+    /// Returns the time of the last activity, if the client has no file open and nothing is in
+    /// progress.
     pub(crate) fn resting_since(&self) -> Option<Instant> {
         (self.is_quiet() && self.session.is_resting()).then_some(self.received)
     }
 
-    /// When something came last, if nothing that the client has begun is pending.
+    /// Returns the time of the last activity, if nothing is in progress for the client.
     pub(crate) fn quiet_since(&self) -> Option<Instant> {
         (self.is_quiet() && !self.session.has_begun()).then_some(self.received)
     }
 
-    /// When something came last, if the client owes the rest of a request, and is owed nothing.
+    /// Returns the time of the last activity, if the client owes the rest of a request, and is owed
+    /// nothing.
     pub(crate) fn owing_since(&self) -> Option<Instant> {
         let owes = self.receiving && self.session.owes_bytes();
         (self.is_quiet() && owes).then_some(self.received)
@@ -268,24 +271,24 @@ impl Connection {
         self.state == State::Talking && self.sending == Sending::No && self.unsent.is_empty()
     }
 
-    /// The client that it counts for.
+    /// Returns the client that it is accounted to.
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Whether it has ended, and gives back what it holds.
+    /// Returns whether it has ended and is releasing its resources.
     pub(crate) fn is_ending(&self) -> bool {
         self.state == State::Ending
     }
 
-    /// Whether the socket can be closed and the connection forgotten.
+    /// Returns whether the socket can be closed and the connection dropped.
     pub fn is_over(&self) -> bool {
         let quiet = !self.receiving && self.sending == Sending::No;
         self.state == State::Ending && quiet && self.session.is_over()
     }
 
-    /// Asks the reactor for what is wanted at the end of a turn; whether memory is lacking for
-    /// more.
+    /// Submits operations at the end of a turn; returns whether memory is lacking for more
+    /// requests.
     pub fn leave(&mut self, now: Instant, room: Room, ops: &mut Vec<Op>) -> bool {
         let all_sent = self.unsent.is_empty() && self.sending == Sending::No;
         if self.state == State::Talking && self.finish == Finish::Wanted && all_sent {
@@ -356,7 +359,7 @@ impl Connection {
         out.push(Output::Staged(Stage::Made, now.since(self.received)));
     }
 
-    /// The client is gone: nothing more can be said.
+    /// Handles the loss of the client: nothing more can be sent.
     fn lose(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.state = State::Ending;
         self.unsent.clear();

@@ -2,22 +2,20 @@
 //! *Start-time Fair Queuing*, SIGCOMM 1996, §2), with processor time as the cost, and with a
 //! quantum, as in deficit round robin (Shreedhar and Varghese, SIGCOMM 1995).
 //!
-//! Bytes that came for a connection, completions of operations for its requests, deadlines, and
-//! requests left over from its last turn wait here. Each turn of a connection has a start tag: the
-//! end of its last turn, or the present virtual time less some credit if that is later. The least
-//! sum of a start tag and the cost of the connection's last turn is next, and its start tag is the
-//! virtual time from then on; a turn ends at its start tag plus what it has cost, a quantum at
-//! least. A turn that costs less than a quantum, took few bytes and left nothing to do is a small
-//! one, and counts a quarter: clients that send one small request at a time are served one after
-//! the other, whatever theirs cost, and before those that always have something to do, however many
-//! these are, up to four requests for each turn of theirs. Completions wait with the tag of the
-//! turn that began their request: a request waits once, not for each of its operations, until it
-//! has cost a quantum; then they wait like new input.
-//! Completions of volumes, of other servers and of sends, and requests of storelets, do not wait
-//! here.
-//!
-//! Requests of connections of [fronts](crate::letters) wait for their turns in home, each
-//! connection with a flow of its own like those of home. Replies are completions in the front.
+//! Received bytes of a connection, completions of operations for its requests, deadlines, and
+//! requests left over from its last turn are queued here. Each turn of a connection has a start
+//! tag: the end of its last turn, or the present virtual time less some credit if that is later.
+//! The connection with the least sum of start tag and cost of its last turn is next, and its start
+//! tag becomes the virtual time; a turn ends at its start tag plus its cost, a quantum at least. A
+//! turn that costs less than a quantum, received few bytes and left nothing to do is a small one,
+//! and counts a quarter: clients that send one small request at a time are served one after the
+//! other, whatever their cost, and before those with continuous requests, however many these are,
+//! up to four requests for each turn of theirs. Completions are queued with the tag of the turn
+//! that began their request: a request waits once, not for each of its operations, until it has
+//! cost a quantum; then they are queued like new input. Completions of volumes, of other servers
+//! and of sends, and requests of storelets, are not queued here.
+//! Requests of connections of [fronts](crate::letters) are queued in home, each connection with a
+//! flow of its own like those of home. Replies are completions in the front.
 
 mod inbox;
 #[cfg(test)]
@@ -36,16 +34,16 @@ use std::mem;
 use std::time::Duration;
 use tree::{Reply, RequestId};
 
-/// Cost after which the node ends its turn, so that newly arrived input of a connection that has
-/// cost little soon comes first. Each waiting connection adds to it: serving many in one turn costs
-/// less for each, while their input is in the processor's cache.
+/// Cost after which the node ends its turn, so that new input of a connection with little usage is
+/// served soon. Each queued connection adds to it: serving many in one turn costs less for each,
+/// while their input is in the processor's cache.
 const SERVING_TIME: Duration = Duration::from_micros(120);
 const SERVING_MORE: Duration = Duration::from_nanos(1500);
 
 /// Estimated cost of a reactor operation, which is performed after the turn.
 const OPERATION_COST: Duration = Duration::from_micros(10);
 
-/// Bytes of answers that are read and sent in a nanosecond: two copies, after the turn.
+/// Response bytes read and sent per nanosecond: two copies, after the turn.
 const BYTES_PER_NS: u64 = 2;
 
 /// Minimum cost charged for a turn with the completions of its requests, ns, and cost charged for a
@@ -56,13 +54,13 @@ const SMALL: u64 = QUANTUM / 4;
 /// Maximum number of received bytes of a small turn: a write of 4 KiB with its header.
 const SMALL_BYTES: usize = 6 << 10;
 
-/// Maximum cost charged for a turn: a longer one was interrupted by the host. Nobody is interrupted
-/// always: the maximum doubles with each longer turn, up to 2⁷ times, until shorter ones have cost
-/// what was not charged.
+/// Maximum cost charged for a turn: a longer one was interrupted by the host. Interruptions are not
+/// permanent: the maximum doubles with each longer turn, up to 2⁷ times, until shorter ones have
+/// cost the amount that was not charged.
 const COST_MAX: Duration = Duration::from_millis(1);
 const DOUBLINGS_MAX: u32 = 7;
 
-/// Time after which a turn begins no further part of its messages.
+/// Time after which a turn starts no further part of its messages.
 const PARTS_TIME: Duration = Duration::from_micros(300);
 
 /// Credit of a connection that has cost less than its share, ns of virtual time.
@@ -89,14 +87,14 @@ impl Client {
     }
 }
 
-/// Connections that wait for their turns.
+/// Queue of connections that wait for their turns.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: BTreeSet<(Tag, Client)>,
     arrivals: u64,
     /// By node and slot.
     flows: Vec<Vec<Flow>>,
-    /// Virtual time, ns, and the end of the turn before: where new connections begin.
+    /// Virtual time, ns, and the end of the previous turn: the start of new connections.
     time: u64,
     end: u64,
 }
@@ -113,11 +111,11 @@ pub(crate) enum Completion {
 /// Order of the turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Tag {
-    /// Start tag, virtual time, plus the cost charged for the turn before: among connections with
+    /// Start tag, virtual time, plus the cost charged for the previous turn: among connections with
     /// the same start tags those that cost less are first.
     finish: u64,
-    /// Whether the input was left over from the turn before: at the same time, a connection that
-    /// had nothing to do is first.
+    /// Whether the input was left over from the previous turn: at the same time, a connection that
+    /// was idle is first.
     is_left: bool,
     /// Number in the order of arrival.
     arrival: u64,
@@ -128,10 +126,9 @@ struct Tag {
 /// Queued input of a connection, with its tags.
 #[derive(Debug, Default)]
 struct Flow {
-    /// Tag, if it waits.
+    /// Tag, while queued.
     tag: Option<Tag>,
-    /// Tag of the last turn that began something, and its cost with that of the completions since,
-    /// ns.
+    /// Tag of the last turn that began requests, and its cost with that of later completions, ns.
     begun: Tag,
     cost: u64,
     /// Whether that turn was a small one, as far as is known.
@@ -163,7 +160,7 @@ impl Flow {
         done.is_empty() && received.is_none() && !ticks && inbox.is_empty()
     }
 
-    /// Cost charged for a turn, ns.
+    /// Returns the cost charged for a turn, ns.
     fn charge(&mut self, cost: Duration) -> u64 {
         let most = COST_MAX * (1 << self.doublings);
         let charged = u64::try_from(cost.min(most).as_nanos()).expect("some ms").max(1);
@@ -180,43 +177,43 @@ impl Flow {
         charged
     }
 
-    /// Whether it waits with completions of a turn that has cost no more than a quantum: those of a
-    /// long answer wait like new input.
+    /// Returns whether it is queued with completions of a turn that has cost no more than a
+    /// quantum: those of a long response are queued like new input.
     fn goes_on(&self) -> bool {
         !self.done.is_empty() && self.cost <= QUANTUM
     }
 }
 
 impl Queue {
-    /// Connections that wait.
+    /// Returns the number of queued connections.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none waits.
+    /// Returns whether none is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether input is queued for a connection.
+    /// Returns whether input is queued for a connection.
     pub(crate) fn has_input(&self, client: Client) -> bool {
         self.known(client).is_some_and(|flow| !flow.is_empty())
     }
 
-    /// Whether a tick is queued for a connection.
+    /// Returns whether a tick is queued for a connection.
     pub(crate) fn has_tick(&self, client: Client) -> bool {
         self.known(client).is_some_and(|flow| flow.ticks)
     }
 
-    /// Adds the end of a receive.
+    /// Adds the completion of a receive.
     pub(crate) fn receive(&mut self, client: Client, result: Result<Buf, Error>) {
         let before = self.flow(client).received.replace(result);
         assert!(before.is_none(), "a connection has one receive at a time");
         self.join(client, false);
     }
 
-    /// Adds a message of a connection of a front; returns it if it need not wait. A handle given
-    /// back waits for nothing but requests before it, because its front counts it as free already.
+    /// Adds a message of a connection of a front; returns it if it need not wait. A release only
+    /// waits for earlier requests, because the front already counts the handle as free.
     pub(crate) fn add(&mut self, client: Client, input: names::Input) -> Option<names::Input> {
         assert!(client.node != HOME, "connections of this node are at hand");
         let flow = self.flow(client);
@@ -229,7 +226,7 @@ impl Queue {
         None
     }
 
-    /// Notes that a connection of a front has closed.
+    /// Records the close of a connection of a front.
     pub(crate) fn close(&mut self, client: Client) {
         let flow = self.flow(client);
         if flow.is_empty() {
@@ -239,8 +236,8 @@ impl Queue {
         self.join(client, false);
     }
 
-    /// Removes a pending request of a connection of a front, if there is such. Adds the give-backs
-    /// that waited for it to `freed`.
+    /// Removes a queued request of a connection of a front, if it is there. Adds the releases that
+    /// waited for it to `freed`.
     pub(crate) fn withdraw(
         &mut self,
         client: Client,
@@ -256,7 +253,7 @@ impl Queue {
         is_withdrawn
     }
 
-    /// Takes a connection without input out of the queue.
+    /// Removes a connection without input from the queue.
     fn rest(&mut self, client: Client) {
         let flow = self.flow(client);
         flow.inbox.shrink(DONE_KEPT);
@@ -275,13 +272,13 @@ impl Queue {
             && flow.goes_on()
             && let Some(tag) = flow.tag.take()
         {
-            // It is that of new input.
+            // The tag is that of new input.
             self.waiting.remove(&(tag, client));
         }
         self.join(client, false);
     }
 
-    /// Adds that a deadline has passed, or that requests are left.
+    /// Adds a tick, for a deadline or for requests left over.
     pub(crate) fn tick(&mut self, client: Client) {
         let flow = self.flow(client);
         flow.ticks = true;
@@ -304,14 +301,14 @@ impl Queue {
         &mut flows[slot]
     }
 
-    /// Lets a connection with input wait for its turn.
+    /// Queues a connection with input.
     fn join(&mut self, client: Client, is_left: bool) {
         let flow = &mut self.flows[client.node][client.slot];
         if flow.tag.is_some() {
             return;
         }
-        // A new connection comes behind those that were served, though not behind all that one of
-        // them has cost: otherwise clients that connect for each request would always be first.
+        // A new connection starts behind those that were served, though not behind the whole cost
+        // of one of them: otherwise clients that reconnect for each request would always be first.
         let is_new = flow.end == 0;
         let start = match is_new {
             true => self.end.clamp(self.time, self.time.saturating_add(QUANTUM)),
@@ -341,8 +338,8 @@ impl Queue {
         Some(client)
     }
 
-    /// Ends a turn that has cost so much, and has left requests or not; the connection waits again
-    /// if input is left.
+    /// Ends a turn with its cost; `is_left` tells whether requests are left over. The connection is
+    /// queued again if input is left.
     fn end(&mut self, client: Client, cost: Duration, is_left: bool) {
         let flow = &mut self.flows[client.node][client.slot];
         let cost = flow.charge(cost);
@@ -353,7 +350,7 @@ impl Queue {
         flow.end = flow.end.max(flow.begun.start.saturating_add(flow.charged));
         self.end = flow.end;
         if mem::take(&mut flow.has_closed) {
-            // The next one in its slot owes nothing.
+            // The next connection in the slot owes nothing.
             assert!(flow.done.is_empty(), "completions come before messages");
             *flow = Flow { inbox: mem::take(&mut flow.inbox), ..Flow::default() };
         }
@@ -379,7 +376,7 @@ impl Queue {
         }
     }
 
-    /// Removes the messages of connections of a front that has ended; returns the give-backs.
+    /// Removes the messages of connections of a front that has ended; returns the releases.
     pub(crate) fn forget_node(&mut self, node: usize) -> Vec<names::Input> {
         let mut freed = Vec::new();
         for slot in 0..self.flows.get(node).map_or(0, Vec::len) {
@@ -425,8 +422,8 @@ impl Node {
             let (before, unsent) = (ops.len(), self.unsent(client));
             let parts_until = begun + PARTS_TIME;
             let inputs = self.serve_one(now, client, &|| clock() < parts_until, ops);
-            // Most inputs lead to a response, which is sent at the end of the node's turn. Other
-            // nodes bear the cost of what is posted to them.
+            // Most inputs lead to a response, which is sent at the end of the node's turn. Messages
+            // to other nodes are charged there.
             let posted = ops[before..].iter().filter(|op| matches!(op, Op::Post { .. })).count();
             let operations = ops.len() - before - posted + inputs;
             let operations = u32::try_from(operations).unwrap_or(u32::MAX);
@@ -440,19 +437,19 @@ impl Node {
         }
     }
 
-    /// The connection of a client, if this node has it.
+    /// Returns the connection of a client, if it is on this node.
     fn own(&self, Client { node, slot }: Client) -> Option<&Connection> {
         self.connections.get(slot).filter(|_| node == HOME)
     }
 
-    /// Bytes said to a client and not yet sent.
+    /// Returns the number of queued and unsent bytes of a client.
     fn unsent(&self, client: Client) -> usize {
         self.own(client).map_or(0, |it| it.session().unsent())
     }
 
     /// Delivers completions of a connection, or else its new input; returns the number of inputs,
-    /// where all messages that came together are one. Of many messages it begins a few at a time,
-    /// while `may_go_on`.
+    /// where all messages received together count as one. Starts a few messages at a time, while
+    /// `may_go_on`.
     fn serve_one(
         &mut self,
         now: Instant,
@@ -500,7 +497,7 @@ impl Node {
         inputs
     }
 
-    /// Delivers messages of a connection of a front, as many as of one of this node.
+    /// Delivers messages of a connection of a front, as many as of a local one.
     fn serve_front(
         &mut self,
         now: Instant,

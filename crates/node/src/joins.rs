@@ -1,4 +1,4 @@
-//! Trees that come and go: what changes of the name space bring, and what nobody needs any more.
+//! Trees that are added by changes of the name space, and removed when no longer used.
 
 use super::branch::Branch;
 use super::changes;
@@ -10,17 +10,17 @@ use std::mem;
 use tree::volume::Volume;
 use tree::{Input as TreeInput, Refusal, RequestId};
 
-/// The id of a change of the name space; no connection has it.
+/// Returns the id of a change of the name space, which is that of no connection's request.
 fn change(number: u32) -> RequestId {
     RequestId(1 << 63 | u64::from(number))
 }
 
-/// The id of the operation that opens what is to be mounted.
+/// Returns the id of the operation that opens a source.
 fn opening(number: u32) -> OpId {
     OpId(u64::from(OPENING) << 48 | u64::from(number))
 }
 
-/// The refusal of a growth, with what to do.
+/// Returns the refusal of a growth, with a suggestion.
 fn not_grown(volume: &Volume, failure: store::Error) -> Refusal {
     let (layout, name) = (volume.store().layout(), volume.name());
     let bytes = |blocks: u64| blocks * layout.block as u64;
@@ -48,7 +48,7 @@ fn not_grown(volume: &Volume, failure: store::Error) -> Refusal {
 }
 
 impl Node {
-    /// Goes on with changes of the name space as far as that takes no waiting.
+    /// Advances changes of the name space as far as possible without waiting.
     pub(crate) fn change(&mut self, now: Instant, ops: &mut Vec<Op>) {
         loop {
             if let Some(tree) = self.changes.recovering()
@@ -150,7 +150,7 @@ impl Node {
         self.scratch.trees = out;
     }
 
-    /// The result of the growth under way, if there is one and it has ended.
+    /// Takes the result of the growth in progress, if it has ended.
     fn take_grown(&mut self) -> Option<Result<(), Refusal>> {
         let tree = self.growing?;
         let result = self.trees[tree].take_grown()?;
@@ -184,14 +184,14 @@ impl Node {
         }
     }
 
-    /// Tells trees that the server ends.
+    /// Notifies trees of the shutdown.
     pub(crate) fn drain_trees(&mut self, now: Instant, ops: &mut Vec<Op>) {
         for tree in self.trees.numbers() {
             self.drain_tree(now, tree, ops);
         }
     }
 
-    /// Tells a tree that the server ends.
+    /// Notifies a tree of the shutdown.
     pub(crate) fn drain_tree(&mut self, now: Instant, tree: u16, ops: &mut Vec<Op>) {
         let mut out = mem::take(&mut self.scratch.trees);
         self.trees[tree].drain(now, &mut out);
@@ -200,7 +200,7 @@ impl Node {
         self.scratch.trees = out;
     }
 
-    /// Tells a tree to close.
+    /// Closes a tree.
     pub(crate) fn close_tree(&mut self, now: Instant, tree: u16, ops: &mut Vec<Op>) {
         if self.trees[tree].is_closed() || !self.trees.begin_to_close(tree) {
             return;
@@ -212,8 +212,7 @@ impl Node {
         self.scratch.trees = out;
     }
 
-    /// Closes a tree that is mounted nowhere as soon as nobody has anything of it, and takes it
-    /// away when it is closed.
+    /// Closes an unmounted tree as soon as it is idle, and removes it when it is closed.
     pub(crate) fn see_off(&mut self, now: Instant, tree: u16, ops: &mut Vec<Op>) {
         if !self.trees[tree].is_idle() {
             return;

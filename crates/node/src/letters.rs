@@ -1,13 +1,13 @@
 //! Messages between the nodes of one process.
 //!
 //! One node, *home*, has the name space and all trees of files. *Fronts* have connections, each on
-//! a thread and a reactor of its own, and send what their sessions ask home, where it is a request
-//! like every other; the answer comes back the same way. So a file has one owner, and a front needs
-//! no lock and no copy of anything but the name of the root.
+//! a thread and a reactor of its own, and send their sessions' requests to home, where they are
+//! requests like all others; replies return the same way. So a file has one owner, and a front
+//! needs no locks and no copy of anything but the id of the root.
 //!
-//! Replicas of services are trees that take much time for their work, so another node has them
-//! ([`super::replicas`]). In home each has a stand-in ([`super::relay`]), which forwards what
-//! happens to it.
+//! Replicas of services are trees with long computations, so another node has them
+//! ([`super::replicas`]). In home each has a stand-in ([`super::relay`]), which forwards its
+//! inputs.
 
 use super::connection;
 use super::fairness::{Client, Completion};
@@ -23,75 +23,76 @@ use std::collections::BTreeSet;
 use storelet::{AskId, Crossing, worker};
 use tree::{Input as TreeInput, Reply, RequestId};
 
-/// The number of the node that has the name space.
+/// Number of the node that has the name space.
 pub const HOME: usize = 0;
 
-/// Where in a request's id the number of the node stands that asks.
+/// Bit offset of the requesting node's number in a request id.
 const NODE_BITS: u32 = 56;
 
-/// Who asks where the tree of storelets does: no node has this number.
+/// Number in request ids of the tree of storelets; not a node's number.
 const OWN: usize = 0xff;
 
-/// Most letters read in a turn. A node that has worked for a while sends many at once, and clients
-/// of this one are not to wait for all of them.
+/// Maximum number of messages processed in a turn. A busy node sends many at once, and clients of
+/// this one must not wait for all of them.
 const LETTERS_AT_ONCE: usize = 8;
 
-/// Most nodes of a process.
+/// Maximum number of nodes in a process.
 pub const NODES_MAX: usize = 127;
 
-/// A letter between a front and home about a connection of the front; it waits for the
+/// A message between a front and home about a connection of the front; it waits for the
 /// connection's turn.
 #[derive(Debug)]
 pub(crate) enum ClientLetter {
-    /// The connection sends a request, cancels one, or gives back a node or an open file. Exactly
-    /// one [`ClientLetter::Reply`] follows each request.
+    /// Request of the connection, cancellation of one, or release of a node or an open file.
+    /// Exactly one [`ClientLetter::Reply`] follows each request.
     Names(Client, names::Input),
-    /// The connection has closed; all that it held was given back.
+    /// The connection has closed, and all its handles were released.
     Closed(Client),
-    /// The reply of home.
+    /// Reply of home.
     Reply(RequestId, Result<Reply, Error>),
 }
 
-/// A letter about anything else.
+/// A message about anything else.
 #[derive(Debug)]
 pub(crate) enum Letter {
-    /// A storelet of the worker with this number sends a request, cancels one, or gives something
-    /// back. Exactly one [`Letter::Reply`] follows each request.
+    /// Request of a storelet of the worker with this number, cancellation of one, or release of a
+    /// handle. Exactly one [`Letter::Reply`] follows each request.
     Names(usize, names::Input),
-    /// The reply of home to a storelet, and the cost of it since the last reply, ns.
+    /// Reply of home to a storelet, and the cost of it since the last reply, ns.
     Reply(RequestId, Result<Reply, Error>, u64),
-    /// Home asks for what a front counts; one [`Letter::Reported`] follows, unless the front ends.
+    /// Home requests the counters of a node; one [`Letter::Reported`] follows, unless the node
+    /// ends.
     Report(usize),
-    /// A front tells it.
+    /// Counters of a node.
     Reported(usize, usize, Box<Report>),
-    /// Home tells a front to end.
+    /// Home shuts a front down.
     Drain,
     /// A front has ended.
     Over(usize),
-    /// Something happens to a replica: a request, a cancellation, an open file given back.
+    /// Input of a replica: a request, a cancellation, or the release of an open file.
     Forward(u16, TreeInput),
-    /// The server ends: for a replica.
+    /// Shutdown of the server, for a replica.
     DrainTree(u16),
-    /// A replica is to be closed.
+    /// Close a replica.
     CloseTree(u16),
-    /// The reply of a replica to a request that was forwarded.
+    /// Reply of a replica to a forwarded request.
     Replied(u16, RequestId, Result<Reply, Error>),
-    /// A replica is closed; nothing more comes from it.
+    /// A replica is closed, and sends nothing more.
     Closed(u16),
-    /// News for the operator.
+    /// Message for the operator.
     News(News),
     /// All file systems of the host that do not respond to a node.
     Unresponsive(usize, Vec<Unresponsive>),
 }
 
-/// What a node is among those of its process.
+/// Role of a node in its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It has the name space; these fronts have not ended.
+    /// Has the name space; with the fronts and workers that have not ended.
     Home(BTreeSet<usize>),
-    /// It has connections only.
+    /// Has connections only.
     Front(usize),
-    /// It has the replicas of services, of which these are not closed.
+    /// Has the replicas of services; with those that are not closed.
     Replicas(usize, BTreeSet<u16>),
 }
 
@@ -103,19 +104,19 @@ pub(crate) fn post_client(to: usize, letter: ClientLetter, ops: &mut Vec<Op>) {
     ops.push(Op::Post { to, parcel: Parcel(Box::new(letter)) });
 }
 
-/// The id by which home knows a request of a front.
+/// Returns home's id of a request of another node.
 fn at_home(front: usize, id: RequestId) -> RequestId {
     assert!(id.0 >> NODE_BITS == 0, "the upper bits say which node asks");
     RequestId((front as u64) << NODE_BITS | id.0)
 }
 
-/// Which node asked, and by which id it knows the request.
+/// Returns the requesting node, and its own id of the request.
 fn asked_by(id: RequestId) -> (usize, RequestId) {
     ((id.0 >> NODE_BITS) as usize, RequestId(id.0 & ((1 << NODE_BITS) - 1)))
 }
 
 impl Node {
-    /// Its number among the nodes of its process.
+    /// Returns the node's number in its process.
     pub(crate) fn number(&self) -> usize {
         match self.role {
             Role::Home(_) => HOME,
@@ -123,12 +124,12 @@ impl Node {
         }
     }
 
-    /// The id by which home knows a request of its own tree of storelets.
+    /// Returns home's id of a request of its own tree of storelets.
     pub(crate) fn of_storelets(id: RequestId) -> RequestId {
         at_home(OWN, id)
     }
 
-    /// Gives an answer to whoever asked, here or in another node.
+    /// Delivers a reply to the requester, here or in another node.
     pub(crate) fn answer(&mut self, id: RequestId, reply: Result<Reply, Error>, ops: &mut Vec<Op>) {
         match asked_by(id) {
             (HOME, id) => self.answer_here(id, reply),
@@ -143,7 +144,7 @@ impl Node {
         }
     }
 
-    /// An answer to a storelet has come from home.
+    /// Handles a reply of home to a storelet.
     fn answered(
         &mut self,
         now: Instant,
@@ -169,8 +170,8 @@ impl Node {
         self.messages.push_back(Message::Connection(slot, input));
     }
 
-    /// Receives a letter of another node: what is of a connection waits for its turn, the rest in
-    /// the order of arrival. A request that waits and is cancelled is not begun.
+    /// Receives a message of another node: those of a connection wait for its turn, the rest are
+    /// processed in order of arrival. A queued request that is cancelled is not started.
     pub(crate) fn receive(&mut self, parcel: Parcel, ops: &mut Vec<Op>) {
         let letter = match parcel.0.downcast::<ClientLetter>() {
             Ok(letter) => *letter,
@@ -204,7 +205,7 @@ impl Node {
         }
     }
 
-    /// Reads letters of other nodes that are not of a connection, a few in a turn.
+    /// Processes messages of other nodes that are not of a connection, a few in a turn.
     pub(crate) fn read_mail(&mut self, now: Instant, ops: &mut Vec<Op>) {
         for _ in 0..LETTERS_AT_ONCE {
             let Some(parcel) = self.mail.pop_front() else { return };
@@ -228,7 +229,7 @@ impl Node {
             Letter::Reported(front, key, report) => self.reported(now, front, key, *report),
             Letter::Drain => self.stop(now, ops),
             Letter::Over(front) => {
-                // Give-backs of its clients come before trees are closed.
+                // Releases of its clients precede the closing of trees.
                 for input in self.queue.forget_node(front) {
                     self.forward(front, input);
                 }
@@ -244,7 +245,7 @@ impl Node {
                 self.step_relay(now, tree, relay::Input::Replied(id, reply), ops);
             }
             Letter::Closed(tree) => self.step_relay(now, tree, relay::Input::Finished, ops),
-            // What happens to others while this server ends is not news.
+            // Events during the shutdown are not reported.
             Letter::News(_) if !matches!(self.phase, Phase::Joining | Phase::Running) => {}
             Letter::News(news) => self.add_news(news),
             Letter::Unresponsive(node, all) => self.report_unresponsive(now, node, all),
@@ -255,7 +256,7 @@ impl Node {
     fn forward_storelet(&mut self, worker: usize, input: names::Input) {
         match &input {
             names::Input::Ask(id, _) => self.bill.asked(worker, *id),
-            // It does not want its answer any more because it has ended.
+            // A storelet only cancels when it has ended.
             names::Input::Cancel(id) => self.bill.leave(worker, *id),
             names::Input::Release(_) | names::Input::Close(_) | names::Input::Abandon(_) => {}
             names::Input::Answered(..) | names::Input::Change(..) => {
@@ -280,19 +281,19 @@ impl Node {
         self.messages.push_back(Message::Names(input));
     }
 
-    /// Tells home what this node counts.
+    /// Sends the counters of this node to home.
     fn report(&self, key: usize, ops: &mut Vec<Op>) {
         post(HOME, Letter::Reported(self.number(), key, Box::new(Report::of(self))), ops);
     }
 
-    /// Tells the fronts to end.
+    /// Shuts the fronts down.
     pub(crate) fn stop_fronts(&self, ops: &mut Vec<Op>) {
         if let Role::Home(fronts) = &self.role {
             fronts.iter().for_each(|front| post(*front, Letter::Drain, ops));
         }
     }
 
-    /// Whether no other node can ask for anything any more.
+    /// Returns whether no other node can send requests any more.
     pub(crate) fn is_last(&self) -> bool {
         !matches!(&self.role, Role::Home(fronts) if !fronts.is_empty())
     }
@@ -302,7 +303,7 @@ impl Node {
         matches!(self.role, Role::Home(_))
     }
 
-    /// Says that this front has ended, if it has.
+    /// Notifies home of the end of this front, when it has ended.
     pub(crate) fn take_leave(&self, before: Phase, ops: &mut Vec<Op>) {
         match self.role {
             Role::Front(front) if before != Phase::Over && self.is_over() => {
@@ -345,7 +346,7 @@ mod tests {
         names(slot, names::Input::Ask(id, Request { caller: Caller::Server, ask }))
     }
 
-    /// A turn, by a clock that shows 20 us more each time; returns the replies.
+    /// Runs a turn by a clock that advances by 20 us per reading; returns the replies.
     fn turn(home: &mut Node, mut events: Vec<Event>) -> Vec<(RequestId, Result<Reply, Error>)> {
         let (mut ops, now) = (Vec::new(), Instant(1));
         home.turn(now, &crate::ticking(now), &mut events, &mut ops);
@@ -359,7 +360,7 @@ mod tests {
         replies.collect()
     }
 
-    /// Turns until nothing waits; returns the replies.
+    /// Runs turns until nothing is queued; returns the replies.
     fn turns(home: &mut Node, events: Vec<Event>) -> Vec<(RequestId, Result<Reply, Error>)> {
         let mut replies = turn(home, events);
         while home.deadline() == Some(Instant(0)) {
@@ -368,7 +369,7 @@ mod tests {
         replies
     }
 
-    /// Opens the root, as the only file that is open.
+    /// Opens the root, as the only open file.
     fn open(home: &mut Node) -> OpenId {
         let ask = Ask::Open { node: home.export().root, access: Access::READ };
         let request = Request { caller: Caller::Server, ask };
@@ -390,7 +391,8 @@ mod tests {
         events.push(stat(&home, 2, 0));
         let mut replies = turn(&mut home, events);
         assert!(replies.len() < 801, "a turn of home is limited: {}", replies.len());
-        // What comes later waits for a turn of each of the others, not for all that they sent.
+        // A later request waits for one turn of each other connection, not for all of their
+        // requests.
         let late = stat(&home, 3, 0);
         replies.extend(turns(&mut home, vec![late]));
         let ids: BTreeSet<RequestId> = replies.iter().map(|(id, _)| *id).collect();
@@ -399,7 +401,7 @@ mod tests {
             let before = replies.iter().position(|(id, _)| id.asker() == slot).unwrap();
             assert!(before <= 500, "connection {slot} waited for {before} requests of others");
         }
-        // Those of one connection are begun in order.
+        // Requests of one connection are started in order.
         let of_first = replies.iter().map(|(id, _)| *id).filter(|id| id.asker() == 0);
         assert!(of_first.is_sorted());
     }

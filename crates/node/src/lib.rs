@@ -1,9 +1,9 @@
-//! The node: every automaton of one server, and who sends what to whom.
+//! The node: all automata of one server, and the routing between them.
 //!
-//! A composition of automata is an automaton. Its input is a *turn*: the completions that the
-//! reactor brought; its outputs are operations. Within a turn messages are routed by a `match`
-//! until none is left, and what the sessions said in a turn leaves together, so that a burst of
-//! requests is answered by one system call.
+//! A composition of automata is an automaton. Its input is a *turn*: the completions from the
+//! reactor; its outputs are operations. Within a turn messages are routed by a `match` until none
+//! is left, and the sessions' output of a turn is sent together, so that a burst of requests is
+//! answered by one system call.
 //!
 //! ```text
 //!   reactor ──events──▶ listener, connection(session) ──requests──▶ names ──▶ tree, service
@@ -12,8 +12,8 @@
 //!      └────────operations───────────┴──────────────────────────────────────────-─┘
 //! ```
 //!
-//! Admission happens here, once: so many connections, so many bytes. At a limit sockets are not
-//! read, and TCP pushes back.
+//! Admission control happens here, once, for connections and bytes. At a limit sockets are not
+//! read, and TCP exerts backpressure.
 
 mod admission;
 mod bill;
@@ -84,41 +84,41 @@ use tree::service::Service;
 use tree::volume::Volume;
 use trees::Trees;
 
-/// How long a node that was asked to end waits for what is under way.
+/// Grace period of a shutdown for requests in progress.
 pub const DRAIN_TIME: Duration = Duration::from_secs(10);
 
-/// How long it waits, after that, for what hangs.
+/// Additional time for requests that hang.
 pub const CUT_TIME: Duration = Duration::from_secs(2);
 
-/// Files that the process needs for itself: reactor, libraries, files fetched a moment ago.
+/// Number of files reserved for the process itself: reactor, libraries, recently fetched files.
 const FILES_KEPT: usize = 512;
 
-/// Most news that wait to be told; the oldest are dropped.
+/// Maximum number of queued messages for the operator; the oldest are dropped.
 const NEWS_MAX: usize = 256;
 
-/// How far the node's life is.
+/// Phase of a node's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Puts its name space together; nobody is let in yet.
+    /// Constructing the name space; clients are not accepted yet.
     Joining,
     /// Serving.
     Running,
-    /// Asked to end: answers what is under way, at most until the given time.
+    /// Shutting down: requests in progress are completed, at most until the given time.
     Draining(Instant),
-    /// Nobody is connected any more: the volume is being closed, at most until the given time.
+    /// All clients are disconnected: volumes are being closed, at most until the given time.
     Closing(Instant),
-    /// Waited long enough: connections are cut, and what they still have under way is waited for,
-    /// at most until the given time.
+    /// End of the grace period: connections are closed, and their outstanding requests are waited
+    /// for, at most until the given time.
     Cutting(Instant),
     /// Ended: the process may exit.
     Over,
 }
 
-/// The trees of a node, by number.
+/// Numbers of the fixed trees.
 const MAIN: u16 = 0;
 const SERVICE: u16 = 1;
 
-/// How long closing a volume may take.
+/// Timeout of closing a volume.
 pub const CLOSE_TIME: Duration = Duration::from_secs(30);
 
 /// One server.
@@ -129,44 +129,44 @@ pub struct Node {
     config: Config,
     export: Export,
     listeners: Vec<Listener>,
-    /// Those that wait for room, or for a better time.
+    /// Listeners that wait for room, or for the end of a pause.
     waiting: BTreeSet<usize>,
     connections: Slab<Connection>,
     places: Places,
     names: Names,
     trees: Trees,
-    /// Messages on their way from one automaton to another. Empty between turns.
+    /// Messages between automata. Empty between turns.
     messages: VecDeque<Message>,
-    /// Connections that have something to send or to ask of the reactor at the end of the turn.
+    /// Connections that have operations to submit at the end of the turn.
     busy: Vec<usize>,
-    /// Unread letters of other nodes, in order of arrival: bounded by the requests of storelets and
-    /// of replicas in flight.
+    /// Unprocessed messages of other nodes, in order of arrival: bounded by the requests of
+    /// storelets and of replicas in flight.
     mail: VecDeque<Parcel>,
     /// Connections with input, in the order in which they are served.
     queue: fairness::Queue,
-    /// When to look at which connection. A connection's true deadline may be later, never earlier.
+    /// Alarms of connections. A connection's true deadline may be later, never earlier.
     alarms: BTreeSet<(Instant, usize)>,
-    /// Memory and places, shared out among the connections.
+    /// Admission control of memory and connections.
     admission: Admission,
     stages: Stages,
     traffic: Traffic,
     changes: Changes,
-    /// The volume that is growing for a change.
+    /// Volume that is growing for a change.
     growing: Option<u16>,
     surveys: Surveys,
-    /// If what clients ask of files is to be written down.
+    /// Recorder of file I/O, if enabled.
     recorder: Option<Box<Recorder>>,
-    /// What is spent on behalf of storelets.
+    /// Accounting of the time spent on behalf of storelets.
     bill: Bill,
-    /// If it runs storelets.
+    /// Worker, if this node runs storelets.
     worker: Option<Box<Worker>>,
     /// File systems of the host that do not respond.
     unresponsive: unresponsive::ByNode,
-    /// Number of the node that has the replicas of services, if there are any: of home only.
+    /// Number of the node that has the replicas of services, if there are any; in home only.
     replicas: Option<usize>,
     /// Messages for the operator. At most [`NEWS_MAX`].
     news: VecDeque<News>,
-    /// Entries of the access log. Those of one turn.
+    /// Access log entries of the present turn.
     accesses: Vec<Access>,
     scratch: Scratch,
 }
@@ -180,8 +180,8 @@ struct Scratch {
 }
 
 impl Node {
-    /// A node that begins with its first turn, which should be empty, and lets clients in when
-    /// all `joins` are made or have failed, one after the other.
+    /// Creates a node that starts with its first turn, which should be empty, and accepts clients
+    /// when all `joins` are made or have failed, one after the other.
     pub fn new(config: Config, served: Served, joins: Vec<Join>) -> Node {
         let path = match &served {
             Served::Directory { path, .. } | Served::Volume { path, .. } => path.clone(),
@@ -250,27 +250,27 @@ impl Node {
         }
     }
 
-    /// Whether the node has ended.
+    /// Returns whether the node has ended.
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
-    /// A node that has connections, and sends what they ask to another one of this process, whose
-    /// [`Node::export`] this is.
+    /// Creates a node with connections, which sends their requests to another node of this process,
+    /// whose [`Node::export`] this is.
     ///
     /// # Panics
     /// If there are more nodes than [`NODES_MAX`].
     pub fn front(number: usize, config: Config, export: Export) -> Node {
         assert!(number != HOME && number <= NODES_MAX, "node {number}");
-        // Home has the tree of storelets, with all that is installed: there is one.
+        // Only home has the tree of storelets, with its registry.
         let config = Config { storelets: None, ..config };
         let mut node = Node::new(config, Served::Skeleton { paths: Vec::new() }, Vec::new());
         (node.role, node.export) = (Role::Front(number), export);
         node
     }
 
-    /// Fronts and workers with these numbers send requests here from now on. If this node is ending
-    /// already, `ops` tell them.
+    /// Sets the numbers of the fronts and workers that will send requests. If this node is already
+    /// ending, `ops` shut them down.
     pub fn set_fronts(&mut self, numbers: RangeInclusive<usize>, ops: &mut Vec<Op>) {
         self.role = Role::Home(numbers.collect());
         if !self.is_running() {
@@ -278,47 +278,47 @@ impl Node {
         }
     }
 
-    /// Whether clients are let in, and nobody has asked the node to end.
+    /// Returns whether clients are accepted and no shutdown has begun.
     pub fn is_running(&self) -> bool {
         self.phase == Phase::Running
     }
 
-    /// What sessions need to know of what is served.
+    /// Returns the properties of this server that sessions need.
     pub fn export(&self) -> Export {
         self.export.clone()
     }
 
-    /// Whether the name space is put together; then, what could not be joined and why, each with
-    /// its place among what the node was made with.
+    /// Returns the failed joins, each with its position in the configuration, once the name space
+    /// is constructed.
     pub fn joined(&self) -> Option<&[(usize, Error)]> {
         (self.phase != Phase::Joining).then_some(self.changes.failed())
     }
 
-    /// How many nodes and open files of each tree somebody holds; last, of how many nodes the mux
-    /// keeps places, and how many unions are open.
+    /// Returns the numbers of nodes and open files held of each tree; last, the numbers of nodes
+    /// tracked by the mux and of open unions.
     pub fn held(&self) -> Vec<(usize, usize)> {
         let counts = self.trees.iter().map(Branch::counts);
         let trees = counts.map(|tree| (tree.nodes, tree.opens));
         trees.chain([self.names.counts()]).collect()
     }
 
-    /// Why a volume could not be written to its end, if one could not.
+    /// Returns the write failure of a volume, if there was one.
     pub fn failure(&self) -> Option<String> {
         self.trees.iter().filter_map(Branch::volume).find_map(Volume::failure)
     }
 
-    /// Whether nothing is under way any more; false if the node was ended before.
+    /// Returns whether nothing is outstanding; `false` if the node was stopped before.
     pub fn is_quiet(&self) -> bool {
         let opening = self.changes.is_opening();
         !opening && self.connections.is_empty() && self.trees.iter().all(Branch::is_closed)
     }
 
-    /// The volume, if one is served at the root.
+    /// Returns the volume, if one is served at the root.
     pub fn volume(&self) -> Option<&Volume> {
         self.trees[MAIN].volume()
     }
 
-    /// Asserts that nothing of a turn is left.
+    /// Asserts that the state of a turn is empty.
     fn check_turn(&self) {
         let Scratch { connections, names, trees } = &self.scratch;
         assert!(connections.is_empty() && names.is_empty() && trees.is_empty(), "all was heard");
@@ -335,7 +335,7 @@ impl Node {
         );
     }
 
-    /// Asserts that each connection is looked at when it wants to be.
+    /// Asserts that each connection has an alarm no later than its deadline.
     fn check_alarms(&self) {
         let alarms = self.connections.iter().filter_map(|(slot, it)| Some((it.alarm?, slot)));
         assert_eq!(self.alarms, alarms.collect(), "alarms are those of connections");
@@ -351,16 +351,16 @@ impl Node {
         }
     }
 
-    /// How many files of the host clients may know. A part of the process's files is for
-    /// connections, whether or not they are there, so that one client's files do not shut others
-    /// out.
+    /// Returns the number of host files that clients may hold. A part of the process's files is
+    /// reserved for connections, present or not, so that one client's files do not lock others out.
     fn files_shared(&self) -> usize {
         let kept = self.connections.len().max(self.config.files_max / 8) + FILES_KEPT;
         self.config.files_max.saturating_sub(kept)
     }
 
-    /// Nodes and open files that clients of this node may hold together: its part of what the
-    /// smallest tree can have, a sixteenth being kept for requests in progress.
+    /// Returns the number of nodes and open files that clients of this node may hold together: its
+    /// share of the smallest tree's limit, less a sixteenth that is reserved for requests in
+    /// progress.
     fn handles_share(&self) -> usize {
         self.export.limits.handles.min(self.files_shared()) / 16 * 15 / self.config.sharers.max(1)
     }
@@ -431,19 +431,19 @@ impl Automaton for Node {
     }
 }
 
-/// Limits of each connection: one client leaves some of each tree to the others.
+/// Returns the limits of each connection: one client leaves some of each tree to the others.
 fn limits(config: &Config, trees: &Trees) -> Limits {
     let most = trees.least_handles_max(config.files_max);
     let (fids, handles) = (config.limits.fids.min(most / 8 * 5), config.limits.handles.min(most));
     Limits { fids, handles, ..config.limits }
 }
 
-/// The name that the program itself writes.
+/// Creates a name from a literal.
 fn plain(name: &str) -> Name {
     Name::new(name.as_bytes()).expect("a plain name")
 }
 
-/// The trees of the server itself, and where they are hidden in the first tree.
+/// Creates the trees of the server itself, and their hidden mounts in the first tree.
 fn hidden(main: &Branch, config: &Config) -> (Service, Option<Branch>, Vec<Mount>) {
     let snapshots = main.snapshots();
     let settings = config.storelets.clone().filter(|_| config.service);
@@ -464,7 +464,7 @@ fn hidden(main: &Branch, config: &Config) -> (Service, Option<Branch>, Vec<Mount
     (service, storelets, hidden)
 }
 
-/// The changes that a node begins with; their trees are added to `trees`.
+/// Creates the queue of initial changes; their trees are added to `trees`.
 fn begin(joins: Vec<Join>, trees: &mut Trees, config: &Config) -> Changes {
     let Config { read_only, volume_cache, .. } = *config;
     let mut changes = Changes::new(sources::Settings { read_only, volume_cache });
@@ -490,13 +490,13 @@ fn begin(joins: Vec<Join>, trees: &mut Trees, config: &Config) -> Changes {
     changes
 }
 
-/// Lets a node put its name space together, before it serves.
+/// Runs a node until its name space is constructed.
 pub fn set_up(node: &mut Node, reactor: &mut impl Reactor) {
     run_while(node, reactor, |node| node.phase == Phase::Joining);
 }
 
-/// The whole event loop of a server. Messages for the operator go to `log`, what is recorded to
-/// `keep`. Neither may wait for anything.
+/// Runs the event loop of a server. Messages for the operator go to `log`, recorded I/O to `keep`.
+/// Neither may block.
 pub fn run(
     node: &mut Node,
     reactor: &mut impl Reactor,

@@ -1,7 +1,7 @@
-//! A listener: accepts connections, some at a time, while there is room for them.
+//! A listener: accepts connections, a few at a time, while there is room for them.
 //!
-//! When the host has no file descriptor left, it waits a moment and tries again: connections
-//! that end make room.
+//! When the host has no file descriptor left, it pauses and retries: connections that end make
+//! room.
 //!
 #![doc = include_str!("listener/states.md")]
 
@@ -12,52 +12,52 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// How long to wait when accepting failed.
+/// Pause after a failed accept.
 pub const PAUSE: Duration = Duration::from_millis(50);
 
-/// Maximum number of connections accepted at once. Others wait meanwhile: with eight, beside
-/// clients that connect again and again, connections that are kept waited longer.
+/// Maximum number of connections accepted at once. Others wait meanwhile: with eight, clients that
+/// reconnect continuously delayed established connections more.
 pub(crate) const ACCEPTED_MAX: usize = 2;
 
-/// What can happen to a listener.
+/// Inputs of a listener.
 #[derive(Clone, Copy, Debug)]
 pub enum Input {
-    /// Number of connections that there is room for, at least one; said every turn to those that
-    /// wait for it.
+    /// Number of connections that there is room for, at least one; sent every turn to listeners
+    /// that wait for it.
     Room(usize),
     /// There is no room.
     Full,
-    /// Connections came.
+    /// Connections were accepted.
     Accepted,
-    /// Accepting failed.
+    /// The accept failed.
     Failed(Error),
-    /// No more connections are wanted.
+    /// Stop accepting.
     Close,
 }
 
-/// What a listener can ask for.
+/// Outputs of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Accept connections, with the maximum number.
+    /// Accept connections, at most this number.
     Accept(Port, usize),
-    /// Stop accepting.
+    /// Cancel the accept.
     Cancel,
-    /// Refuse who tries to connect.
+    /// Refuse further connections.
     Close(Port),
 }
 
-/// What a listener waits for.
+/// State of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// For room.
+    /// Waiting for room.
     Idle,
-    /// For a connection.
+    /// Waiting for a connection.
     Accepting,
-    /// For a better time.
+    /// Waiting for the end of a pause.
     Pausing(Instant),
-    /// For the end of the last accept.
+    /// Waiting for the end of the last accept.
     Closing,
-    /// For nothing.
+    /// Finished.
     Closed,
 }
 
@@ -69,22 +69,22 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// A listener that has not begun to accept.
+    /// Creates a listener that has not begun to accept.
     pub fn new(port: Port) -> Listener {
         Listener { port, state: State::Idle }
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// Whether it waits for room, or for a better time.
+    /// Returns whether it waits for room, or for the end of a pause.
     pub fn is_waiting(&self) -> bool {
         matches!(self.state, State::Idle | State::Pausing(_))
     }
 
-    /// The state in one word.
+    /// Returns the state as one word.
     pub fn state_name(&self) -> &'static str {
         match self.state {
             State::Idle => "full",
@@ -107,7 +107,7 @@ impl Automaton for Listener {
                 State::Accepting
             }
             (State::Accepting, Input::Accepted) => State::Idle,
-            // Who has gone before being taken in says nothing about who comes next.
+            // A client that has disconnected before the accept is no sign of a shortage.
             (State::Accepting, Input::Failed(Error::Cancelled | Error::Disconnected)) => {
                 State::Idle
             }
@@ -116,7 +116,7 @@ impl Automaton for Listener {
                 out.push(Output::Accept(self.port, room.min(ACCEPTED_MAX)));
                 State::Accepting
             }
-            // There is nothing to wake up for: that there is room again will be said.
+            // No alarm is needed: the next room is announced.
             (State::Pausing(until), Input::Full) if until <= now => State::Idle,
             (State::Accepting, Input::Close) => {
                 out.push(Output::Cancel);
@@ -136,7 +136,7 @@ impl Automaton for Listener {
             )
             | (state, Input::Full)
             | (state @ (State::Closing | State::Closed), Input::Close) => state,
-            // Only the one accept that is under way completes.
+            // Only the accept in flight completes.
             (
                 state @ (State::Idle | State::Pausing(_) | State::Closed),
                 input @ (Input::Accepted | Input::Failed(_)),

@@ -9,9 +9,9 @@ pub use front::{Account, Entry};
 pub enum Level {
     /// Something was lost, or does not work any more.
     Error,
-    /// Something may have to be looked after.
+    /// A condition may need attention.
     Warn,
-    /// Something has changed.
+    /// A change.
     Info,
 }
 
@@ -20,13 +20,13 @@ pub enum Level {
 pub struct News {
     /// Severity.
     pub level: Level,
-    /// Part of the server that it is about.
+    /// Component of the server.
     pub target: &'static str,
     /// The message.
     pub text: String,
 }
 
-/// An HTTP request that has ended, with its client.
+/// A finished HTTP request, with its client.
 #[derive(Debug)]
 pub struct Access {
     /// The client.
@@ -35,7 +35,7 @@ pub struct Access {
     pub account: Account,
 }
 
-/// Receiver of messages and of the access log. It does not wait for anything.
+/// Receiver of messages and of the access log. It must not block.
 pub trait Log {
     /// Takes a message for the operator.
     fn news(&mut self, news: News);
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// Gives what has gathered to the log.
+    /// Writes everything queued to the log.
     pub(crate) fn write_log(&mut self, log: &mut dyn Log) {
         while let Some(news) = self.next_news() {
             log.news(news);

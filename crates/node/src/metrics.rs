@@ -14,7 +14,7 @@ use tree::volume::Limited;
 /// Exponents of the upper bounds of the buckets of a histogram: from 4 us to 17 s.
 const BOUNDS: RangeInclusive<u32> = 12..=34;
 
-/// Families of metrics, as they are written.
+/// A page of metric families.
 #[derive(Default)]
 struct Page {
     text: String,
@@ -25,7 +25,8 @@ impl Page {
         writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string");
     }
 
-    /// Writes a family with a value for each set of labels, in braces; without any, it is left out.
+    /// Writes a family with a value for each set of labels, in braces; without values, it is left
+    /// out.
     fn rows<V: Display>(
         &mut self,
         name: &str,
@@ -47,12 +48,12 @@ impl Page {
     }
 }
 
-/// A value as it stands between the quotes of a label.
+/// Escapes a label value.
 pub(crate) fn quoted(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// The page.
+/// Returns the page.
 pub(crate) fn text(node: &Node, report: &Report, now: Instant) -> String {
     let mut page = Page::default();
     let uptime = now.0 as f64 / 1e9;
@@ -152,7 +153,7 @@ fn quotas(page: &mut Page, report: &Report) {
     };
     let mut family = |name: &str, help: &str, value: &dyn Fn(&Limited) -> u64| {
         let rows = report.quotas.iter().map(|(tree, of)| (label(*tree, of), value(of)));
-        // What has no limit has none here.
+        // An unlimited quota has no limit metric.
         page.rows(name, ("gauge", help), rows.filter(|(_, value)| *value != u64::MAX));
     };
     let help = "Space in use by an owner or a directory with a quota.";
@@ -259,7 +260,7 @@ fn stages(page: &mut Page, stages: &Stages) {
     }
 }
 
-/// Each bound with the number of times up to it.
+/// Returns each bound with the cumulative count up to it.
 fn buckets(histogram: &Histogram) -> impl Iterator<Item = (Duration, u64)> {
     let mut edges = histogram.edges().peekable();
     let mut below = 0;

@@ -1,9 +1,9 @@
-//! Places for new connections: if all are taken, some of the idle ones end.
+//! Places for new connections: at the maximum, idle connections are closed.
 //!
-//! A hand goes round the connections, some at each turn, as far as it takes to find a few that may
-//! end: looking through all of them would take milliseconds in which nobody is served. After a
-//! round that found none of those that lose nothing, and a second to let newcomers become idle, the
-//! next one takes others.
+//! A clock hand advances over the connections, some at each turn, until it has found a few to
+//! close: examining all of them would take milliseconds in which nothing is served. After a round
+//! without connections that lose nothing by closing, and a second in which newcomers may become
+//! idle, the next round takes others.
 
 use crate::Node;
 use crate::admission::IDLE_TIME;
@@ -14,47 +14,47 @@ use base::op::Op;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Most connections that are looked at, and that end, in one turn.
+/// Maximum number of connections examined and closed in one turn.
 const LOOKED_AT_MAX: usize = 256;
 const ENDED_MAX: usize = 16;
 
-/// Pause after connections were ended: they go when what is pending for them has come back.
+/// Pause after connections were closed: they end when their outstanding operations have completed.
 const ENDED_PAUSE: Duration = Duration::from_millis(1);
 
-/// Classes of connections, in the order in which they are ended.
+/// Classes of connections, in the order in which they are closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Class {
-    /// Idle ones that have begun nothing.
+    /// Idle ones with nothing in progress.
     #[default]
     Idle,
-    /// Of the client that has many of the places: those that owe the rest of a request.
+    /// Of the client with many connections: those that owe the rest of a request.
     Owing,
     /// Of the same client: those without open files.
     Resting,
-    /// Of the same client: all that nothing came on for a while.
+    /// Of the same client: all that have received nothing for a while.
     Quiet,
 }
 
-/// Search for connections to end.
+/// Search for connections to close.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// Slot looked at last.
+    /// Slot examined last.
     hand: usize,
     class: Class,
-    /// Slots left in this round, and whether the round has found no connection to end.
+    /// Slots left in this round, and whether the round has found no connection to close.
     left: usize,
     found_none: bool,
-    /// Last activity of the connection that becomes idle first, and whether the search has waited
-    /// for one already.
+    /// Last activity of the connection that becomes idle first, and whether the search has already
+    /// waited for one.
     young: Option<Instant>,
     has_waited: bool,
-    /// Begin of the last round of [`Class::Idle`].
+    /// Start of the last round of [`Class::Idle`].
     begun: Instant,
-    /// The client whose connections end in this round, unless all may.
+    /// Client whose connections are closed in this round, unless all are eligible.
     crowd: Option<Origin>,
-    /// Time of the next look.
+    /// Time of the next search.
     at: Instant,
-    /// Connections of each client.
+    /// Number of connections of each client.
     held: BTreeMap<Origin, usize>,
 }
 
@@ -64,7 +64,7 @@ impl Places {
         *self.held.entry(*origin).or_default() += 1;
     }
 
-    /// Counts one less.
+    /// Uncounts a connection.
     pub(crate) fn remove(&mut self, origin: &Origin) {
         let held = self.held.get_mut(origin).expect("it was added");
         *held -= 1;
@@ -73,7 +73,7 @@ impl Places {
         }
     }
 
-    /// Connections that are counted.
+    /// Returns the number of connections.
     pub(crate) fn count(&self) -> usize {
         self.held.values().sum()
     }
@@ -111,7 +111,8 @@ impl Places {
         (self.left, self.found_none, self.young) = (slots, true, None);
     }
 
-    /// Whether a connection may end in this round; remembers which one may soon.
+    /// Returns whether a connection may be closed in this round; records the one that is eligible
+    /// first otherwise.
     fn may_end(&mut self, now: Instant, connection: &Connection) -> bool {
         let of_crowd = || self.crowd.as_ref() == Some(connection.origin());
         let since = match self.class {
@@ -135,13 +136,13 @@ pub(crate) fn crowd(held: &BTreeMap<Origin, usize>, all: usize) -> Option<Origin
 }
 
 impl Node {
-    /// When to look for connections that may end, if there are no more places.
+    /// Returns the time of the next search, if there are no more places.
     pub(crate) fn places_at(&self) -> Option<Instant> {
         let full = self.connections.len() >= self.config.connections_max;
         (full && self.is_running()).then_some(self.places.at)
     }
 
-    /// Ends connections for newcomers, if there are no more places.
+    /// Closes connections for newcomers, if there are no more places.
     pub(crate) fn make_places(&mut self, now: Instant, ops: &mut Vec<Op>) {
         if self.places_at().is_none_or(|at| at > now) {
             return;

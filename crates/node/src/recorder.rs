@@ -1,8 +1,8 @@
-//! The recorder: notes every I/O that clients ask of files, for whoever writes it down.
+//! The recorder: captures the file I/O of clients.
 //!
-//! It looks at what goes into the name space and what comes out, where the requests of all
-//! sessions of all nodes pass, and never changes anything. What it notes it hands out in batches,
-//! which the node's driver gives to whoever writes them down and must not keep it waiting.
+//! It observes the inputs and outputs of the name space, which the requests of all sessions of all
+//! nodes pass, and never changes anything. Records are handed out in batches, which the node's
+//! driver passes to a writer that must not block it.
 //!
 //! ```text
 //!   sessions ──asked──▶ names ──▶ trees         Books: which node has which path,
@@ -12,17 +12,17 @@
 //!            pending ───▶ done in this turn ──end of turn──▶ batch ──▶ the driver
 //! ```
 //!
-//! **What is noted** is what was done: a read that met the end of the file is as long as what it
-//! got, and one that got nothing is not noted, nor is what failed. What is asked of directories,
-//! attributes and the server's own files is no I/O of files. A length is at most `u32::MAX`.
+//! **Contents.** Records describe completed I/O: a read that met the end of the file has the length
+//! of its data; empty reads and failures are not recorded. Requests on directories, attributes and
+//! the server's own files are no file I/O. A length is at most `u32::MAX`.
 //!
-//! **Times**: an I/O begins with the turn that brought it, and takes until the end of the turn
-//! that answered it, when all answers leave. Of another node's requests these are the turns of the
-//! node that has the files.
+//! **Times.** An I/O begins with the turn that received it, and ends with the turn that answered
+//! it, when all responses are sent. For another node's requests these are the turns of the node
+//! that has the files.
 //!
-//! **Files** are paths: a file that is renamed is another one when it is found again, and who has
-//! it open still does I/O to the first. Its number is new when it was not used for long: the path
-//! says which it is.
+//! **Files** are identified by paths: a renamed file is another one when it is looked up again, and
+//! I/O on existing open files still counts for the old one. A file that was not used for long gets
+//! a new number: the path identifies it.
 
 mod books;
 #[cfg(test)]
@@ -37,91 +37,91 @@ use std::sync::Arc;
 use std::time::Duration;
 use tree::{Ask, NodeId, OpenId, Reply, RequestId};
 
-/// About how many I/Os a batch has at most: as many as are answered in one turn may be more.
+/// Approximate maximum number of I/Os in a batch: a turn with more completions may exceed it.
 pub const BATCH: usize = 1024;
 
-/// How long an I/O waits for others of its batch.
+/// Maximum time that an I/O waits for others of its batch.
 pub const BATCH_TIME: Duration = Duration::from_millis(100);
 
-/// What was done to a file.
+/// Kind of an I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Bytes were read.
+    /// Read.
     Read,
-    /// Bytes were written.
+    /// Write.
     Write,
-    /// What was written was made durable.
+    /// Sync: earlier writes are durable.
     Sync,
-    /// Bytes were cut off its end.
+    /// Truncation.
     Trim,
-    /// It was made.
+    /// Creation.
     Create,
-    /// It was removed.
+    /// Removal.
     Remove,
 }
 
-/// One I/O that a client asked for, and that was done.
+/// A completed I/O of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// When it was asked for.
+    /// Time of the request.
     pub at: Instant,
-    /// When it was answered.
+    /// Time of the response.
     pub until: Instant,
-    /// What.
+    /// Kind.
     pub act: Act,
-    /// The number of the file; another file may get it after 2³² others.
+    /// Number of the file; it may be reused after 2³² others.
     pub file: u32,
     /// The file's path in the name space.
     pub path: Arc<str>,
-    /// Where, bytes.
+    /// Offset, bytes.
     pub offset: u64,
-    /// How much, bytes.
+    /// Length, bytes.
     pub len: u32,
-    /// Whose it is: the place of a connection, which another one may take when it has ended.
+    /// Slot of the connection, which may be reused after its end.
     pub stream: u32,
 }
 
-/// What became of a batch.
+/// Fate of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// It is going to be written down.
+    /// Accepted for writing.
     Taken,
-    /// It is lost: there was no room for it.
+    /// Dropped, for lack of room.
     Lost,
-    /// Nothing can be written down any more: the recording has ended.
+    /// The recording has ended: nothing can be written any more.
     Ended,
 }
 
-/// How many I/Os became what.
+/// Counters of recorded I/Os.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Given to be written down.
+    /// I/Os accepted for writing.
     pub taken: u64,
-    /// Lost, because there was no room.
+    /// I/Os dropped, for lack of room.
     pub lost: u64,
 }
 
-/// What is known of a request that is under way.
+/// Properties of a request in flight.
 #[derive(Debug)]
 enum Asked {
-    /// A walk to this path.
+    /// Walk to this path.
     Walk(Arc<str>),
-    /// An open of what has this path, which may cut all of it off.
+    /// Open of the file at this path, perhaps with truncation.
     Open(Arc<str>, base::Access),
-    /// The same, and it is made if it is not there.
+    /// Open of the file at this path, perhaps with truncation, or its creation.
     Create(Arc<str>, base::Access),
-    /// A file that will take this name, whatever bears it now.
+    /// New file under this path, which replaces any existing one.
     CreateAnew(Arc<str>, base::Access),
-    /// A plain file is made here.
+    /// Creation of a plain file.
     Make(Arc<str>),
-    /// What has this path is found and opened, and its first bytes are read.
+    /// Fetch of the file at this path, with its first bytes.
     Fetch(Arc<str>),
-    /// A read from here.
+    /// Read at this offset.
     Read(Rc<File>, u64),
-    /// A write to here.
+    /// Write at this offset.
     Write(Open, u64),
     Sync(Rc<File>),
-    /// It becomes so long.
+    /// Change of the size to this value, bytes.
     Size(Rc<File>, u64),
     Remove(Rc<File>),
 }
@@ -130,19 +130,20 @@ enum Asked {
 #[derive(Debug)]
 pub(crate) struct Recorder {
     books: Books,
-    /// Requests that may become I/O, and when they were asked. Bounded: the node admits so many.
+    /// Requests that may become I/O, with their times. Bounded by the node's admission control.
     pending: BTreeMap<RequestId, (Instant, Asked)>,
-    /// Noted and not yet handed out; those from `fresh` on were answered in this turn.
+    /// Records not yet handed out; those from `fresh` on were answered in this turn.
     batch: Vec<Recorded>,
     fresh: usize,
-    /// Whether the batch is to be handed out.
+    /// Whether the batch is due.
     ripe: bool,
     tally: Tally,
     ended: bool,
 }
 
 impl Recorder {
-    /// Knows the root of the name space; with `service`, the server's own files are in it.
+    /// Creates a recorder for the name space with this root; with `service`, it contains the
+    /// server's own files.
     pub(crate) fn new(root: NodeId, service: bool) -> Recorder {
         Recorder {
             books: Books::new(root, service),
@@ -155,11 +156,11 @@ impl Recorder {
         }
     }
 
-    /// Something goes into the name space.
+    /// Observes an input of the name space.
     pub(crate) fn see(&mut self, now: Instant, input: &names::Input) {
         use names::Input;
         if self.ended {
-            // The books are closed, also for what is given back that stood in them.
+            // The recording has ended; releases of handles need no tracking either.
             return;
         }
         match input {
@@ -170,14 +171,14 @@ impl Recorder {
         }
     }
 
-    /// A client asks.
+    /// Records a request.
     fn asked(&mut self, now: Instant, id: RequestId, ask: &Ask) {
         if let Some(asked) = self.books.understand(ask) {
             self.pending.insert(id, (now, asked));
         }
     }
 
-    /// It is answered.
+    /// Records a reply.
     pub(crate) fn answered(&mut self, id: RequestId, reply: &Result<Reply, Error>) {
         let Some((at, asked)) = self.pending.remove(&id) else { return };
         if let Ok(reply) = reply {
@@ -234,7 +235,7 @@ impl Recorder {
                 self.push(whose, Act::Remove, &file, 0, 0);
                 self.books.forget(&file);
             }
-            // A walk that did not come to its end. No tree gives another answer.
+            // An incomplete walk. Other replies do not occur.
             (_asked, _reply) => {}
         }
     }
@@ -263,14 +264,14 @@ impl Recorder {
         }
     }
 
-    /// The file becomes so long.
+    /// Records a change of a file's size.
     fn cut(&mut self, whose: Whose, file: &Rc<File>, size: u64) {
         let gone = file.size().saturating_sub(size);
         file.set_size(size);
         self.note(whose, Act::Trim, file, size, usize::try_from(gone).unwrap_or(usize::MAX));
     }
 
-    /// Notes what went over, if anything did.
+    /// Records a transfer, if it was not empty.
     fn note(&mut self, whose: Whose, act: Act, file: &Rc<File>, offset: u64, len: usize) {
         if len > 0 {
             self.push(whose, act, file, offset, u32::try_from(len).unwrap_or(u32::MAX));
@@ -284,7 +285,7 @@ impl Recorder {
         self.batch.push(Recorded { at, until, act, file: number, path, offset, len, stream });
     }
 
-    /// A turn ends now: what was answered in it is.
+    /// Ends a turn, which is the time of its responses.
     pub(crate) fn end_turn(&mut self, now: Instant) {
         for recorded in &mut self.batch[self.fresh..] {
             recorded.until = now;
@@ -294,12 +295,12 @@ impl Recorder {
         self.ripe = due || self.fresh >= BATCH;
     }
 
-    /// When the batch is to be handed out although it is not full.
+    /// Returns the time at which an incomplete batch is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.batch.first().map(|first| first.until + BATCH_TIME)
     }
 
-    /// What is to be handed out now; with `all`, whatever there is.
+    /// Takes the batch that is due; with `all`, whatever there is.
     pub(crate) fn take(&mut self, all: bool) -> Option<Vec<Recorded>> {
         if self.batch.is_empty() || !(all || self.ripe) {
             return None;
@@ -308,7 +309,7 @@ impl Recorder {
         Some(mem::take(&mut self.batch))
     }
 
-    /// So many I/Os that were handed out became this.
+    /// Counts I/Os by the fate of their batch.
     pub(crate) fn kept(&mut self, count: usize, kept: Kept) {
         match kept {
             Kept::Taken => self.tally.taken += count as u64,
@@ -323,17 +324,17 @@ impl Recorder {
         }
     }
 
-    /// How many I/Os became what.
+    /// Returns the counters.
     pub(crate) fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// What it is doing, for those who look.
+    /// Returns the state as one word.
     pub(crate) fn state_name(&self) -> &'static str {
         if self.ended { "Ended" } else { "Recording" }
     }
 
-    /// Whether nobody has anything of what it knows, as is so when all sessions have ended.
+    /// Returns whether no node or open file is tracked, as after the end of all sessions.
     pub(crate) fn is_idle(&self) -> bool {
         self.ended || (self.pending.is_empty() && self.books.is_idle())
     }
@@ -345,7 +346,7 @@ impl Recorder {
     }
 }
 
-/// When something was asked, and by whom.
+/// Time and originator of a request.
 #[derive(Clone, Copy, Debug)]
 struct Whose {
     at: Instant,

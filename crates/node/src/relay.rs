@@ -1,15 +1,15 @@
-//! The stand-in of a tree that another node of this process has: a replica of a service.
+//! Stand-in of a tree on another node of this process: a replica of a service.
 //!
-//! It has the tree's number, and forwards requests, cancellations and open files that are given
-//! back, in letters ([`super::letters`]). Letters between two nodes arrive in order, so a
-//! cancellation never meets another request with the same number, and the other node knows every
-//! open file that is given back. Each request is answered exactly once: by the other node, or here
-//! when that has closed the tree.
+//! It has the tree's number, and forwards requests, cancellations and closes of open files in
+//! messages ([`super::letters`]). Messages between two nodes arrive in order, so a cancellation
+//! never meets another request with the same number, and the other node knows every open file that
+//! is closed. Each request is answered exactly once: by the other node, or here after that has
+//! closed the tree.
 //!
-//! **Bound.** A letter is a request that is outstanding, a cancellation of one, or an open file
-//! given back, of which the other node has handed out one each. Requests outstanding are bounded,
-//! in number and bytes, where connections are admitted (`admission.rs`), and for storelets by how
-//! many of them run. So nothing more is bounded here.
+//! **Bound.** A message is an outstanding request, a cancellation of one, or the close of an open
+//! file that the other node has handed out. Outstanding requests are bounded, in number and bytes,
+//! by the admission of connections (`admission.rs`), and for storelets by the number of running
+//! ones. So no further bound is needed here.
 //!
 #![doc = include_str!("relay/states.md")]
 
@@ -26,17 +26,17 @@ mod tests;
 pub(crate) enum Input {
     /// A request; exactly one [`Output::Reply`] follows.
     Ask(RequestId, Request),
-    /// The reply is no longer wanted.
+    /// Cancellation of a request.
     Cancel(RequestId),
-    /// An open file is given back.
+    /// Close of an open file.
     Close(OpenId),
-    /// The same, and what was begun with it is not finished.
+    /// Close of an open file whose use is incomplete.
     Abandon(OpenId),
-    /// The other node has answered a request.
+    /// Reply of the other node.
     Replied(RequestId, Result<Reply, Error>),
-    /// The server ends.
+    /// Shutdown of the server.
     Drain,
-    /// The tree is to be closed.
+    /// Close of the tree.
     Finish,
     /// The other node has closed the tree, and sends nothing more.
     Finished,
@@ -47,15 +47,15 @@ pub(crate) enum Input {
 pub(crate) enum Output {
     /// An input of the tree.
     Forward(TreeInput),
-    /// The server ends: for the tree.
+    /// Shutdown of the server, for the tree.
     Drain,
-    /// The tree is to be closed.
+    /// Close of the tree.
     Finish,
     /// The reply to a request.
     Reply(RequestId, Result<Reply, Error>),
 }
 
-/// Requests outstanding, and whether each is cancelled.
+/// Outstanding requests, and whether each is cancelled.
 type Pending = BTreeMap<RequestId, bool>;
 
 /// State of a stand-in.
@@ -65,7 +65,7 @@ enum State {
     Open(Pending),
     /// Waiting for the other node to close the tree, and for replies until then.
     Closing(Pending),
-    /// Waiting for nothing: requests are refused.
+    /// Finished: requests are refused.
     Closed,
 }
 
@@ -77,37 +77,37 @@ pub(crate) struct Relay {
     node: usize,
     root: NodeId,
     root_stat: Stat,
-    /// Open files that were handed out and not given back.
+    /// Number of open files that clients hold.
     opens: usize,
 }
 
 impl Relay {
-    /// A stand-in for a tree of this node, with this root.
+    /// Creates a stand-in for a tree of this node, with this root.
     pub(crate) fn new(node: usize, root: NodeId, root_stat: Stat) -> Relay {
         Relay { state: State::Open(Pending::new()), node, root, root_stat, opens: 0 }
     }
 
-    /// Number of the node that has the tree.
+    /// Returns the number of the node that has the tree.
     pub(crate) fn node(&self) -> usize {
         self.node
     }
 
-    /// The root.
+    /// Returns the root.
     pub(crate) fn root(&self) -> NodeId {
         self.root
     }
 
-    /// Attributes of the root.
+    /// Returns the attributes of the root.
     pub(crate) fn root_stat(&self) -> &Stat {
         &self.root_stat
     }
 
-    /// Number of open files that were handed out and not given back.
+    /// Returns the number of open files that clients hold.
     pub(crate) fn opens(&self) -> usize {
         self.opens
     }
 
-    /// Number of requests forwarded and not answered.
+    /// Returns the number of outstanding requests.
     pub(crate) fn pending(&self) -> usize {
         match &self.state {
             State::Open(pending) | State::Closing(pending) => pending.len(),
@@ -115,12 +115,12 @@ impl Relay {
         }
     }
 
-    /// Whether the other node has closed the tree.
+    /// Returns whether the other node has closed the tree.
     pub(crate) fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// Counts an open file that its client has given back.
+    /// Uncounts an open file that its client has closed.
     fn give_back(&mut self) {
         assert!(self.opens > 0, "an open file is given back once");
         self.opens -= 1;
@@ -131,7 +131,7 @@ impl Relay {
         out.push(Output::Forward(TreeInput::Ask(id, request)));
     }
 
-    /// Cancels a request whose reply is not here yet.
+    /// Cancels an outstanding request.
     fn cancel(pending: &mut Pending, id: RequestId, out: &mut Vec<Output>) {
         if pending.get_mut(&id).is_some_and(|it| !mem::replace(it, true)) {
             out.push(Output::Forward(TreeInput::Cancel(id)));
@@ -151,7 +151,7 @@ impl Relay {
     }
 }
 
-/// Whether an open file comes with a reply.
+/// Returns whether a reply contains an open file.
 fn hands_out(reply: &Result<Reply, Error>) -> bool {
     let opened = matches!(reply, Ok(Reply::Opened(..) | Reply::Created(..)));
     opened || matches!(reply, Ok(Reply::Fetched(_, _, Some(_))))
@@ -215,14 +215,14 @@ impl Automaton for Relay {
                 State::Closing(pending)
             }
             (State::Closing(pending), Input::Finished) => {
-                // Requests that came too late for the tree.
+                // Requests that arrived too late for the tree.
                 let late = pending.into_keys();
                 out.extend(late.map(|id| Output::Reply(id, Err(Error::Disconnected))));
                 State::Closed
             }
             (State::Closing(pending), Input::Finish) => State::Closing(pending),
             (State::Closed, Input::Cancel(_) | Input::Drain | Input::Finish) => State::Closed,
-            // The other node closes a tree once, when it is told to, and sends nothing then.
+            // The other node closes a tree once, on request, and sends nothing afterwards.
             (state @ (State::Open(_) | State::Closed), input @ Input::Finished)
             | (state @ State::Closed, input @ Input::Replied(..)) => {
                 unreachable!("{input:?} in {state:?}")

@@ -1,9 +1,9 @@
 //! Replicas of services: each is a tree, at `/services/NAME`.
 //!
-//! Requests to them can take long (formulas of a sheet, a snapshot), so a node without
-//! connections has them, on a thread and a reactor of its own; home has a [stand-in](super::relay)
+//! Requests to them can take long (formulas of a sheet, a snapshot), so they belong to a node
+//! without connections, on a thread and a reactor of its own; home has a [stand-in](super::relay)
 //! for each. Their journals and their connections to other replicas are in that node as well. It
-//! ends when home has closed all stand-ins, which home does last.
+//! ends when home has closed all stand-ins, which is home's last step.
 
 #[cfg(test)]
 mod tests;
@@ -22,29 +22,29 @@ use store::Store;
 use tree::skeleton::Skeleton;
 use tree::{Input as TreeInput, Reply, RequestId};
 
-/// The number of the node that has the replicas of services, where there are any: it is there
-/// before the name space is put together, and so before fronts.
+/// Number of the node that has the replicas of services, if there are any: it exists before the
+/// name space is constructed, and so before fronts.
 pub const REPLICAS: usize = HOME + 1;
 
-/// A replica that is kept in an open store.
+/// A replica in an open store.
 #[derive(Debug)]
 pub struct Replicated {
-    /// The file that the store is in.
+    /// File of the store.
     pub file: File,
-    /// The store, which has recovered.
+    /// Store, which has recovered.
     pub store: Box<Store>,
-    /// What is in it.
+    /// Stored state of the replica.
     pub kept: Kept,
-    /// What the replica needs of the server.
+    /// Options of the replica from the server's configuration.
     pub options: Options,
 }
 
 impl Node {
-    /// Has replicas of these services, before anybody is let in: node [`REPLICAS`] has them, with
-    /// these numbers of trees.
+    /// Mounts replicas of these services before any client connects. Node [`REPLICAS`] has them;
+    /// returns the numbers of their trees.
     ///
     /// # Panics
-    /// If two services have one name, or one cannot be that of a file.
+    /// If two services have the same name, or a name is invalid for a file.
     pub fn host(&mut self, services: &[String]) -> Vec<u16> {
         if services.is_empty() {
             return Vec::new();
@@ -73,7 +73,7 @@ impl Node {
         trees
     }
 
-    /// The node that has replicas, each with the number that [`Node::host`] gave its tree.
+    /// Creates the node that has the replicas, each with the tree number from [`Node::host`].
     pub fn replicas(config: Config, replicas: Vec<(u16, Replicated)>) -> Node {
         let config = Config { ports: Vec::new(), storelets: None, service: false, ..config };
         let mut node = Node::new(config, Served::Skeleton { paths: Vec::new() }, Vec::new());
@@ -86,30 +86,30 @@ impl Node {
         node
     }
 
-    /// Counts of the replicas of this node.
+    /// Returns the counters of the replicas of this node.
     pub fn replica_counts(&self) -> Vec<services::Counts> {
         self.trees.iter().filter_map(Branch::replica_counts).collect()
     }
 
-    /// Units of work that replicas of this node have done so far.
+    /// Returns the units of work that replicas of this node have done so far.
     pub fn worked(&self) -> u64 {
         self.trees.iter().map(Branch::worked).sum()
     }
 
-    /// Whether this node has a replica that is not closed, as a tree with this number.
+    /// Returns whether this node has an open replica with this tree number.
     fn has_replica(&self, tree: u16) -> bool {
         matches!(&self.role, Role::Replicas(_, open) if open.contains(&tree))
     }
 
-    /// Takes what happens to a replica.
+    /// Handles an input of a replica.
     pub(crate) fn forwarded(&mut self, tree: u16, input: TreeInput) {
-        // Home answers what comes too late for a tree that is closed.
+        // Home answers late requests to a closed tree.
         if self.has_replica(tree) {
             self.messages.push_back(Message::Tree(tree, input));
         }
     }
 
-    /// Gives home the reply of a replica.
+    /// Sends the reply of a replica to home.
     pub(crate) fn reply_home(
         &self,
         tree: u16,
@@ -122,7 +122,7 @@ impl Node {
         }
     }
 
-    /// Something comes from the node that has the replicas.
+    /// Handles a message from the node that has the replicas.
     pub(crate) fn step_relay(
         &mut self,
         now: Instant,
@@ -138,7 +138,7 @@ impl Node {
         self.deliver_trees(now, tree, &mut out, ops);
     }
 
-    /// Tells home which replicas are closed. When all are, this node has ended.
+    /// Notifies home of closed replicas. When all are closed, this node ends.
     pub(crate) fn end_replicas(&mut self, ops: &mut Vec<Op>) {
         let Role::Replicas(_, open) = &mut self.role else { return };
         let trees = &self.trees;

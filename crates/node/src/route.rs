@@ -1,8 +1,8 @@
-//! Who sends what to whom.
+//! Routing of messages between automata.
 //!
-//! Ids carry the way back: an operation's id says in its upper sixteen bits which kind of automaton
-//! asked for it (trees come first, by their number) and below which one; a request's id says
-//! which connection asked, and which of its calls.
+//! Ids contain the return path: the upper sixteen bits of an operation's id are the kind of the
+//! automaton that submitted it (trees come first, by number), the others identify the automaton; a
+//! request's id contains the connection and its call.
 
 use super::admission;
 use super::branch::Branch;
@@ -22,15 +22,15 @@ use std::sync::Arc;
 use storelet::worker;
 use tree::{Input as TreeInput, Output as TreeOutput, RequestId};
 
-/// The upper bits of the ids of a listener's operations.
+/// Kind in the ids of a listener's operations.
 const LISTENER: u16 = 0xfff0;
-/// The upper bits of the ids of a connection's operations.
+/// Kind in the ids of a connection's operations.
 const CONNECTION: u16 = 0xfff1;
 
-/// The upper bits of the ids of operations that open what is to be mounted.
+/// Kind in the ids of operations that open a mount source.
 pub(crate) const OPENING: u16 = 0xfff2;
 
-/// Something on its way from one automaton to another.
+/// A message between automata.
 #[derive(Debug)]
 pub(crate) enum Message {
     Connection(usize, connection::Input),
@@ -40,8 +40,8 @@ pub(crate) enum Message {
 }
 
 impl Node {
-    /// Takes the events of one turn; leaves `events` empty. The clock shows what the turn costs;
-    /// for everything else it is `now`.
+    /// Processes the events of one turn and empties `events`. The clock measures the cost of the
+    /// turn; for everything else the time is `now`.
     pub fn turn(
         &mut self,
         now: Instant,
@@ -69,13 +69,13 @@ impl Node {
         self.take_leave(before, ops);
     }
 
-    /// Takes the completion of a tree's operation.
+    /// Routes the completion of a tree's operation.
     pub(crate) fn complete(&mut self, Event { id, done }: Event) {
         let (tree, _) = of(id);
         self.messages.push_back(Message::Tree(tree, TreeInput::Done(id, done)));
     }
 
-    /// Lets trees begin what has gathered in this turn.
+    /// Lets trees start the work gathered in this turn.
     fn settle(&mut self, now: Instant, ops: &mut Vec<Op>) {
         while let Some(tree) = self.trees.pop_busy() {
             let mut out = mem::take(&mut self.scratch.trees);
@@ -85,7 +85,7 @@ impl Node {
             self.deliver_trees(now, tree, &mut out, ops);
             self.scratch.trees = out;
             self.route(now, ops);
-            // Before the tree may be gone: its growth may have ended in this turn.
+            // Before the tree may be removed: its growth may have ended in this turn.
             self.change(now, ops);
             if self.trees.is_leaving(tree) {
                 self.see_off(now, tree, ops);
@@ -93,14 +93,15 @@ impl Node {
         }
     }
 
-    /// What happens to servers while this one ends is not news.
+    /// Collects messages for the operator. Events of other servers during the shutdown are not
+    /// reported.
     fn gather_news(&mut self, tree: u16, ops: &mut Vec<Op>) {
         while let Some(news) = self.trees[tree].next_news() {
             let ends = !matches!(self.phase, Phase::Joining | Phase::Running);
             match &self.role {
                 Role::Home(_) if ends && self.trees[tree].volume().is_none() => {}
                 Role::Home(_) | Role::Front(_) => self.add_news(news),
-                // Home knows whether the server ends.
+                // Home knows whether the server is shutting down.
                 Role::Replicas(..) => letters::post(HOME, Letter::News(news), ops),
             }
         }
@@ -151,12 +152,12 @@ impl Node {
                 let number = u32::try_from(index).expect("it was made of one");
                 self.messages.push_back(Message::Changes(changes::Input::Opened(number, result)));
             }
-            // The reactor completes every operation with its own shape.
+            // Every operation completes with its own kind of result.
             (kind, done) => unreachable!("{done:?} for {kind:#x}"),
         }
     }
 
-    /// Delivers messages until none is left.
+    /// Routes messages until none is left.
     pub(crate) fn route(&mut self, now: Instant, ops: &mut Vec<Op>) {
         while let Some(message) = self.messages.pop_front() {
             match message {
@@ -211,7 +212,7 @@ impl Node {
         self.scratch.trees = out;
     }
 
-    /// Delivers what a tree has said.
+    /// Performs the outputs of a tree.
     pub(crate) fn deliver_trees(
         &mut self,
         now: Instant,
@@ -301,7 +302,7 @@ impl Node {
         }
     }
 
-    /// Takes a new connection in, or turns it away while draining.
+    /// Admits a new connection, or rejects it during a shutdown.
     fn admit(&mut self, index: usize, socket: Socket, peer: Peer, ops: &mut Vec<Op>) {
         if self.phase != Phase::Running {
             return ops.push(Op::CloseSocket { socket });
@@ -354,8 +355,8 @@ impl Node {
         }));
     }
 
-    /// Tells the listeners that wait for it whether there is room; at the end of a turn, because a
-    /// connection that ends makes some.
+    /// Announces room to the listeners that wait for it; at the end of a turn, because a connection
+    /// that ends makes room.
     fn listen_all(&mut self, now: Instant, ops: &mut Vec<Op>) {
         if self.phase == Phase::Joining {
             return;
@@ -368,7 +369,7 @@ impl Node {
         }
         let waiting: Vec<usize> = self.waiting.iter().copied().collect();
         for index in waiting {
-            // Clients of this host get in when nobody else does.
+            // Local clients can connect when others cannot.
             let is_local = self.config.ports[index].is_told();
             let kept = if is_local { admission::LOCAL_PLACES } else { 0 };
             let max = self.config.connections_max + kept;
@@ -380,7 +381,7 @@ impl Node {
         }
     }
 
-    /// Looks at what time has brought about.
+    /// Advances all automata to the current time.
     fn tick(&mut self, now: Instant, ops: &mut Vec<Op>) {
         while let Some(&(at, slot)) = self.alarms.first().filter(|(at, _)| *at <= now) {
             self.alarms.remove(&(at, slot));
@@ -391,7 +392,7 @@ impl Node {
         self.phase = match self.phase {
             Phase::Draining(until) if until <= now => {
                 self.tell_all(&|| connection::Input::Abort);
-                // What a server that hangs still owes is not waited for.
+                // Requests to a hanging server are not waited for.
                 self.close_trees(now, ops, &|tree| matches!(tree, Branch::Remote(_)));
                 Phase::Cutting(now + if self.is_last() { CUT_TIME } else { 2 * CUT_TIME })
             }
@@ -419,7 +420,7 @@ impl Node {
         self.route(now, ops);
     }
 
-    /// Looks again at connections that waited for bytes.
+    /// Ticks connections that waited for memory, and closes some that keep it from others.
     fn feed(&mut self, now: Instant, ops: &mut Vec<Op>) {
         for slot in self.admission.feed() {
             self.queue.tick(Client::of_slot(slot));
@@ -432,7 +433,7 @@ impl Node {
         }
     }
 
-    /// Ends connections for others.
+    /// Aborts connections for others.
     fn cut(&mut self, now: Instant, slots: Vec<usize>, ops: &mut Vec<Op>) {
         for slot in slots {
             self.messages.push_back(Message::Connection(slot, connection::Input::Abort));
@@ -440,10 +441,10 @@ impl Node {
         self.route(now, ops);
     }
 
-    /// Ends connections of a client that has many of the nodes and open files, if only those are
-    /// left that are kept for requests in progress, until an eighth is free: the largest first, of
-    /// those that nothing came on for a while, then of the others. Those that hold few stay, and of
-    /// the others those that hold no more than each may always have.
+    /// Closes connections of a client with many nodes and open files, if the only free ones are
+    /// those reserved for requests in progress, until an eighth is free: the largest first, among
+    /// those that have received nothing for a while, then among the others. Exempt are the former
+    /// if they hold few, and the latter if they hold no more than each may always have.
     fn make_handles(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let full = self.admission.lacks_handles();
         if !full || !self.is_running() || !self.admission.for_handles.is_due(now) {
@@ -485,14 +486,14 @@ impl Node {
         self.give_way(now, chosen, ops);
     }
 
-    /// Ends connections for newcomers.
+    /// Closes connections for newcomers.
     pub(crate) fn give_way(&mut self, now: Instant, slots: Vec<usize>, ops: &mut Vec<Op>) {
         assert!(slots.iter().all(|slot| self.connections.contains(*slot)), "they are there");
         self.admission.note_ended(slots.len());
         self.cut(now, slots, ops);
     }
 
-    /// Lets every connection that has changed ask what it needs of the reactor.
+    /// Lets every connection that has changed submit its operations.
     fn leave(&mut self, now: Instant, ops: &mut Vec<Op>) {
         for slot in mem::take(&mut self.busy) {
             let connection = &mut self.connections[slot];
@@ -510,7 +511,7 @@ impl Node {
         }
     }
 
-    /// Makes sure that the connection is looked at no later than it wants.
+    /// Sets the alarm of a connection to no later than its deadline.
     fn alarm(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
         let Some(at) = connection.deadline() else { return };
@@ -542,7 +543,7 @@ impl Node {
         ops.push(Op::CloseSocket { socket: connection.socket() });
     }
 
-    /// The first time: begins to drain. The second: ends at once.
+    /// The first call begins the shutdown, the second ends the node at once.
     pub(crate) fn stop(&mut self, now: Instant, ops: &mut Vec<Op>) {
         self.phase = match self.phase {
             Phase::Joining | Phase::Running => Phase::Draining(now + DRAIN_TIME),
@@ -550,7 +551,7 @@ impl Node {
         };
         self.stop_fronts(ops);
         self.step_worker(now, worker::Input::Drain, ops);
-        // A worker that has nothing to do ends soon: none may be told of another storelet.
+        // An idle worker ends soon: none may be assigned another storelet.
         self.close_trees(now, ops, &|tree| matches!(tree, Branch::Storelets(_)));
         self.messages.push_back(Message::Changes(changes::Input::Drain));
         self.tell_all(&|| connection::Input::Drain);
@@ -559,7 +560,7 @@ impl Node {
         self.log_draining();
     }
 
-    /// Logs what the end of this node waits for.
+    /// Logs the connections that delay the end of this node.
     fn log_draining(&mut self) {
         if !matches!(self.phase, Phase::Draining(_)) {
             return;
@@ -582,7 +583,7 @@ impl Node {
         self.messages.extend(slots);
     }
 
-    /// When all connections have ended, closes the tree, and then ends.
+    /// Closes the trees when all connections have ended, and then ends the node.
     fn end(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let closed = self.listeners.iter().all(super::Listener::is_closed);
         let idle = self.worker.as_ref().is_none_or(|worker| worker.is_idle());
@@ -606,13 +607,14 @@ impl Node {
     }
 }
 
-/// The id of an operation of the `index`th automaton of a kind.
+/// Returns the id of an operation of the `index`th automaton of a kind.
 fn op_id(kind: u16, index: usize) -> OpId {
     assert!(index < 1 << 48, "the upper bits say what it is");
     OpId(u64::from(kind) << 48 | index as u64)
 }
 
-/// Which kind of automaton asked for an operation, and which of them; a tree has ids of its own.
+/// Returns the kind and the index of the automaton that submitted an operation; a tree has ids of
+/// its own.
 fn of(id: OpId) -> (u16, usize) {
     ((id.0 >> 48) as u16, (id.0 & ((1 << 48) - 1)) as usize)
 }

@@ -1,5 +1,5 @@
-//! A front that is no node: for simulations, which ask home what they like without sessions, and
-//! look at what nodes say to each other.
+//! A simulated front, which sends arbitrary requests to home without sessions, and inspects the
+//! messages between nodes.
 
 use super::fairness::Client;
 use super::letters::{self, ClientLetter, Letter};
@@ -9,14 +9,14 @@ use base::op::{Op, Parcel};
 use storelet::Crossing;
 use tree::{Reply, RequestId};
 
-/// What home tells a front.
+/// A message from home to a front.
 #[derive(Debug)]
 pub enum Heard {
-    /// The answer to a request.
+    /// Reply to a request.
     Reply(RequestId, Result<Reply, Error>),
-    /// To end.
+    /// Shutdown.
     Drain,
-    /// Something that is of no concern.
+    /// Irrelevant message.
     Other,
 }
 
@@ -25,32 +25,32 @@ pub enum Heard {
 pub struct Shadow(usize);
 
 impl Shadow {
-    /// A front that takes a node's place.
+    /// Creates a front in the place of a node.
     ///
     /// # Panics
-    /// If no front can have this number.
+    /// If the number is invalid for a front.
     pub fn new(number: usize) -> Shadow {
         assert!(number != HOME && number <= NODES_MAX, "node {number}");
         Shadow(number)
     }
 
-    /// The operation that sends this home, as a message of one connection: what it gives back is
-    /// behind its requests, whichever of its parts they are of.
+    /// Returns the operation that sends a message of one connection to home: its releases follow
+    /// its requests, whatever their simulated clients.
     pub fn tell(self, input: names::Input) -> Op {
         let (client, mut ops) = (Client { node: self.0, slot: 0 }, Vec::new());
         letters::post_client(HOME, ClientLetter::Names(client, input), &mut ops);
         ops.pop().expect("it is one letter")
     }
 
-    /// What tells home that this front has ended, and asks for nothing more.
+    /// Returns the operation that notifies home of the end of this front, after its last request.
     pub fn leave(self) -> Op {
         Op::Post { to: HOME, parcel: Parcel(Box::new(Letter::Over(self.0))) }
     }
 
-    /// What home has told.
+    /// Decodes a message from home.
     ///
     /// # Panics
-    /// If it is not for fronts.
+    /// If the message is not for fronts.
     pub fn hear(self, parcel: Parcel) -> Heard {
         match parcel.0.downcast::<ClientLetter>() {
             Ok(letter) => match *letter {
@@ -76,7 +76,7 @@ impl Shadow {
     }
 }
 
-/// What a parcel is, for a trace.
+/// Returns a label of a message, for traces.
 pub fn label(parcel: &Parcel) -> String {
     if let Some(crossing) = parcel.0.downcast_ref::<Crossing>() {
         return format!("{crossing:?}");
@@ -90,7 +90,7 @@ pub fn label(parcel: &Parcel) -> String {
     }
 }
 
-/// Another letter that gives the same node back, for canaries.
+/// Returns a duplicate of a message that releases a node, for canaries.
 pub fn duplicate(parcel: &Parcel) -> Option<Parcel> {
     if let Some(ClientLetter::Names(client, names::Input::Release(node))) = parcel.0.downcast_ref()
     {

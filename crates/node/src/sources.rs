@@ -1,4 +1,4 @@
-//! What is mounted while the node serves: how each source is opened, and the tree in it.
+//! Sources of mounts at run time: how each is opened, and the tree in it.
 
 use super::Served;
 use base::Error;
@@ -7,29 +7,29 @@ use names::script::{self, Source};
 use store::{HEAD_BYTES, Store, Superblock};
 use tree::Refusal;
 
-/// What it takes to know what is served.
+/// First step of a mount.
 pub(crate) enum Opening {
-    /// Nothing.
+    /// None: the tree is known.
     Known(Served),
-    /// This, of the reactor.
+    /// This operation of the reactor.
     Ask(PathOp),
 }
 
-/// How sources are opened.
+/// Options for opening sources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// Nothing may be changed.
+    /// Whether all changes are refused.
     pub(crate) read_only: bool,
     /// Memory for the blocks of each volume, bytes.
     pub(crate) volume_cache: usize,
 }
 
-/// Why a source cannot be mounted.
+/// Returns the refusal of a mount.
 pub(crate) fn refusal(source: &Source, error: Error, advice: &str) -> Refusal {
     Refusal { error, why: format!("{source}: {error}; {advice}") }
 }
 
-/// How a source is opened.
+/// Returns the operation that opens a source.
 pub(crate) fn open(source: &Source, settings: Settings) -> Opening {
     match source {
         Source::Host(path) => Opening::Ask(PathOp::OpenRoot { path: path.as_bytes().to_vec() }),
@@ -48,7 +48,7 @@ pub(crate) fn open(source: &Source, settings: Settings) -> Opening {
     }
 }
 
-/// What is in what was opened; else why it cannot be mounted, and what is to be closed.
+/// Returns the tree in an opened source; else the refusal, and the file to close.
 pub(crate) fn opened(
     source: &Source,
     result: Result<PathDone, Error>,
@@ -73,7 +73,7 @@ pub(crate) fn opened(
     }
 }
 
-/// The file in what was opened, if there is one.
+/// Returns the file in an opened source, if there is one.
 pub(crate) fn file(done: PathDone) -> Option<File> {
     if let PathDone::Root(file, _) | PathDone::Volume(file, ..) = done { Some(file) } else { None }
 }
@@ -83,10 +83,10 @@ fn remote(source: &Source, to: Vec<Address>, aname: &str) -> Served {
     Served::Remote { to, aname: aname.as_bytes().to_vec(), path }
 }
 
-/// A store, and what it said when it was opened.
+/// A store, and its outputs at opening.
 type Opened = (Box<Store>, Vec<store::Output>);
 
-/// The store in the file of a volume, or what is wrong with it and what looks at that.
+/// Opens the store in a volume's file; else returns the error and the command that examines it.
 fn store(head: &[u8], size: u64, settings: Settings) -> Result<Opened, (Error, &'static str)> {
     let no_volume = (Error::Invalid, "it is no volume of this version: upcall volume create");
     let damaged = (Error::Io, "it is damaged: upcall volume check");
@@ -102,7 +102,7 @@ fn store(head: &[u8], size: u64, settings: Settings) -> Result<Opened, (Error, &
     Ok((Box::new(store), said))
 }
 
-/// What to do about a source that cannot be opened.
+/// Returns a suggestion for a source that cannot be opened.
 fn advice(source: &Source, error: Error) -> &'static str {
     match (source, error) {
         (Source::Host(_), Error::NotFound) => "name a directory of the server's host",

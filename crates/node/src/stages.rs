@@ -1,31 +1,31 @@
-//! How long each stage of a request takes (the BUDS paper's micro-benchmark, §5.2.2).
+//! Durations of the stages of a request (the BUDS paper's micro-benchmark, §5.2.2).
 //!
-//! What happens in the node is timed by turns: whatever waits for its thread waits for the next
-//! turn. What happens in the reactor is timed there ([`base::op::Span`]).
+//! Stages within the node are measured in turns: anything that waits for its thread waits for the
+//! next turn. Stages within the reactor are measured there ([`base::op::Span`]).
 
 use base::Instant;
 use base::histogram::Histogram;
 use base::op::Span;
 use std::time::Duration;
 
-/// A stage of a request's life.
+/// A stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// From its bytes' arrival until the request is made.
+    /// From the arrival of its bytes until the request is made.
     Made,
-    /// From an operation's submission until the work on it begins.
+    /// From the submission of an operation until its start.
     Started,
-    /// From then until the work is done.
+    /// From the start until the end of the work.
     Finished,
-    /// From then until the node takes the completion.
+    /// From the end of the work until the node processes the completion.
     Posted,
-    /// From the making of a request until its answer, whatever that takes.
+    /// From the creation of a request until its reply, with everything between.
     Answered,
-    /// From the answer's sending until the client's host has it.
+    /// From the start of a response's send until the client's host has received it.
     Sent,
 }
 
-/// A histogram for each stage, and counts since the start.
+/// A histogram for each stage, and counters since the start.
 #[derive(Clone, Debug, Default)]
 pub struct Stages {
     made: Histogram,
@@ -34,7 +34,7 @@ pub struct Stages {
     posted: Histogram,
     answered: Histogram,
     sent: Histogram,
-    /// Connections accepted.
+    /// Number of accepted connections.
     pub accepted: u64,
 }
 
@@ -51,14 +51,14 @@ impl Stages {
         }
     }
 
-    /// Counts the stages of an operation that the node learns of now.
+    /// Counts the stages of an operation whose span is reported now.
     pub fn record_span(&mut self, now: Instant, span: Span) {
         self.record(Stage::Started, span.started.since(span.submitted));
         self.record(Stage::Finished, span.finished.since(span.started));
         self.record(Stage::Posted, now.since(span.finished));
     }
 
-    /// Counts all that another node has counted.
+    /// Adds the histograms of another node.
     pub fn add(&mut self, other: &Stages) {
         let Stages { made, started, finished, posted, answered, sent, accepted } = other;
         self.made.add(made);
@@ -70,7 +70,7 @@ impl Stages {
         self.accepted += accepted;
     }
 
-    /// Each stage with its name and histogram, in the order of a request's life.
+    /// Returns each stage with its name and histogram, in the order of a request's life.
     pub fn all(&self) -> [(&'static str, &Histogram); 6] {
         [
             ("made", &self.made),

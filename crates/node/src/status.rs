@@ -1,6 +1,6 @@
 //! The state of the nodes of a process as text: the files under `/.upcall/`.
 //!
-//! Home asks its fronts for a [`Report`] each, and adds them to its own.
+//! Home requests a [`Report`] from each front, and adds them to its own.
 
 use super::branch::{Branch, Counts};
 use super::letters::Role;
@@ -13,12 +13,12 @@ use std::fmt::Write as _;
 use tree::Topic;
 use tree::volume::Limited;
 
-/// What a node counts.
+/// Statistics of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// Automata by kind and state.
     pub(crate) machines: BTreeMap<(&'static str, &'static str), usize>,
-    /// Every queue: its name, its length, its limit; those of several volumes are one.
+    /// Every queue, with its name, length and limit; those of several volumes are summed.
     pub(crate) queues: Vec<(&'static str, usize, usize)>,
     pub(crate) stages: Stages,
     pub(crate) traffic: Traffic,
@@ -27,14 +27,14 @@ pub(crate) struct Report {
     /// Quotas, by the numbers of the trees of their volumes.
     pub(crate) quotas: Vec<(usize, Limited)>,
     pub(crate) replicas: Vec<services::Counts>,
-    /// Servers that are mounted, by name: whether they are connected.
+    /// Mounted servers by name, with their connection state.
     pub(crate) servers: Vec<(String, bool)>,
-    /// Connections ended to give memory or a place to others.
+    /// Number of connections closed to give memory or a place to others.
     pub(crate) ended: u64,
 }
 
 impl Report {
-    /// What is so now.
+    /// Creates the report of a node.
     pub(crate) fn of(node: &Node) -> Report {
         let ended = node.admission.ended();
         let (stages, traffic) = (node.stages.clone(), node.traffic.clone());
@@ -44,7 +44,7 @@ impl Report {
         report
     }
 
-    /// Adds what a front counts.
+    /// Adds the report of another node.
     pub(crate) fn add(&mut self, front: Report) {
         for ((kind, state), n) in front.machines {
             self.count(kind, state, n);
@@ -117,7 +117,7 @@ impl Report {
     }
 
     fn count_queues(&mut self, node: &Node) {
-        // A worker has neither connections nor what is theirs.
+        // A worker has neither connections nor their queues.
         if node.worker.is_some() {
             return;
         }
@@ -156,7 +156,7 @@ impl Report {
     }
 }
 
-/// The contents of a service file.
+/// Returns the contents of a service file.
 pub(crate) fn render(node: &Node, report: &Report, now: Instant, topic: Topic) -> String {
     match topic {
         Topic::Machines => machines_text(report),

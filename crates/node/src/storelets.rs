@@ -1,8 +1,8 @@
-//! Storelets in a node: what crosses between the tree that has them, the workers that run them,
-//! and whoever compiles.
+//! Storelets in a node: messages between the tree of storelets, the workers that run them, and the
+//! compiler.
 //!
-//! A worker is a node without ports: it asks home for files as a front does, on behalf of its
-//! storelets. What home spends on that it says with each answer.
+//! A worker is a node without ports: it sends file requests to home as a front does, on behalf of
+//! its storelets. Home reports its time spent on them with each reply.
 
 use super::letters::{self, HOME, Letter, Role};
 use super::{Config, Export, Node};
@@ -12,11 +12,11 @@ use base::{Automaton as _, Error, Instant};
 use storelet::{AskId, Crossing, Ran, Slice, ToHome, Worker, worker};
 use tree::{Input as TreeInput, Reply, RequestId};
 
-/// The tree of storelets, where there is one.
+/// Number of the tree of storelets, if there is one.
 pub(crate) const STORELETS: u16 = super::SERVICE + 1;
 
 impl Node {
-    /// A node that runs storelets, of a server whose [`Node::export`] this is.
+    /// Creates a node that runs storelets, for the server whose [`Node::export`] this is.
     ///
     /// # Panics
     /// If there are more nodes than [`super::NODES_MAX`].
@@ -28,12 +28,12 @@ impl Node {
         node
     }
 
-    /// Whether that node runs storelets.
+    /// Returns whether that node runs storelets.
     pub(crate) fn is_worker(&self, node: usize) -> bool {
         self.config.storelets.as_ref().is_some_and(|it| it.workers.contains(&node))
     }
 
-    /// Takes what crosses from one thread to another.
+    /// Handles a message of another thread.
     pub(crate) fn cross(&mut self, now: Instant, crossing: Crossing, ops: &mut Vec<Op>) {
         if let Crossing::Worker(told) = crossing {
             return self.step_worker(now, worker::Input::Told(told), ops);
@@ -66,7 +66,7 @@ impl Node {
         self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNASKED, done)));
     }
 
-    /// Gives the tree of storelets the answer to what it asked.
+    /// Delivers a reply to the tree of storelets.
     pub(crate) fn answer_storelets(&mut self, id: RequestId, reply: Result<Reply, Error>) {
         let done = Done::Parcel(Crossing::Answered(id.0, reply).parcel());
         self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNASKED, done)));
@@ -99,7 +99,7 @@ impl Node {
         }
     }
 
-    /// The storelet whose turn it is to run here. It must be given back before the next turn.
+    /// Takes the storelet that is scheduled to run here. It must be returned before the next turn.
     pub fn take_slice(&mut self, now: Instant, ops: &mut Vec<Op>) -> Option<Slice> {
         let mut out = Vec::new();
         let slice = self.worker.as_mut()?.take_slice(now, &mut out);
@@ -107,13 +107,13 @@ impl Node {
         slice
     }
 
-    /// Charges what this worker's thread has spent since the last call to the storelets that it
-    /// was for, ns; gives the part that stands in their reports.
+    /// Charges the time that this worker's thread has spent since the last call, ns, to the
+    /// storelets that it was for; returns the part that appears in their reports.
     pub fn charge(&mut self, now: Instant, spent_ns: u64) -> u64 {
         self.worker.as_mut().map_or(0, |worker| worker.charge(now, spent_ns))
     }
 
-    /// Takes a storelet back that has used so much processor time, ns.
+    /// Returns a storelet after its slice, with its processor time, ns.
     pub fn ran(&mut self, now: Instant, ran: Ran, cpu_ns: u64, ops: &mut Vec<Op>) {
         let mut out = Vec::new();
         if let Some(worker) = &mut self.worker {

@@ -1,5 +1,5 @@
-//! Status of several nodes in `/.upcall/`: home asks each of the others for a report, and waits
-//! for all.
+//! Status of several nodes in `/.upcall/`: home requests a report from each of the others, and
+//! waits for all.
 
 use super::letters::{Letter, Role, post};
 use super::status::{self, Report};
@@ -11,32 +11,32 @@ use slab::Slab;
 use std::collections::BTreeSet;
 use tree::{Input as TreeInput, Topic};
 
-/// A service file whose contents are being made.
+/// A service file being rendered.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    /// By which the tree of service files knows it.
+    /// Ticket of the tree of service files.
     ticket: u64,
     topic: Topic,
-    /// Nodes that have not reported yet.
+    /// Nodes with outstanding reports.
     awaited: BTreeSet<usize>,
     report: Report,
 }
 
 impl Survey {
-    /// Nodes that have not reported yet.
+    /// Returns the nodes with outstanding reports.
     pub(crate) fn awaited(&self) -> &BTreeSet<usize> {
         &self.awaited
     }
 }
 
-/// All of them. Bounded: the tree of service files has so many.
+/// All surveys. Bounded by the tree of service files.
 pub(crate) type Surveys = Slab<Survey>;
 
 impl Node {
-    /// Begins to make the contents of a service file.
+    /// Starts to render a service file.
     pub(crate) fn survey(&mut self, now: Instant, ticket: u64, topic: Topic, ops: &mut Vec<Op>) {
         let (report, awaited) = match (&self.role, topic) {
-            // Nothing is counted for it, and fronts have no name space.
+            // It has no counters, and fronts have no name space.
             (_, Topic::Names) => (Report::default(), BTreeSet::new()),
             (Role::Front(_) | Role::Replicas(..), _) => (Report::of(self), BTreeSet::new()),
             (Role::Home(fronts), _) => {
@@ -52,7 +52,7 @@ impl Node {
         self.finish_survey(now, key);
     }
 
-    /// Takes a front's report.
+    /// Adds the report of a node.
     pub(crate) fn reported(&mut self, now: Instant, front: usize, key: usize, report: Report) {
         let survey = &mut self.surveys[key];
         let awaited = survey.awaited.remove(&front);
@@ -61,7 +61,7 @@ impl Node {
         self.finish_survey(now, key);
     }
 
-    /// Does not wait for a front that has ended.
+    /// Stops waiting for a front that has ended.
     pub(crate) fn survey_without(&mut self, now: Instant, front: usize) {
         let keys: Vec<usize> = self.surveys.iter().map(|(key, _)| key).collect();
         for key in keys {

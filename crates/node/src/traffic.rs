@@ -1,4 +1,4 @@
-//! Counters of what clients send and are answered, by protocol.
+//! Counters of clients' requests and responses, by protocol.
 
 use front::{Account, Protocol};
 use std::collections::BTreeMap;
@@ -9,13 +9,13 @@ use wire::ninep::Rmessage;
 pub(crate) struct Traffic {
     ninep: Bytes,
     http: Bytes,
-    /// Replies of 9P by type.
+    /// 9P replies by type.
     replies: BTreeMap<u8, u64>,
-    /// Responses of HTTP by method and status.
+    /// HTTP responses by method and status.
     responses: BTreeMap<(&'static str, u16), u64>,
-    /// Bytes of the contents of HTTP responses.
+    /// Content bytes of HTTP responses.
     contents: u64,
-    /// Commands to the name space that were carried out, and that failed.
+    /// Name space commands that succeeded, and that failed.
     commands: (u64, u64),
 }
 
@@ -55,13 +55,13 @@ impl Traffic {
         self.contents += account.bytes;
     }
 
-    /// Counts a command to the name space.
+    /// Counts a name space command.
     pub(crate) fn command(&mut self, is_done: bool) {
         self.commands.0 += u64::from(is_done);
         self.commands.1 += u64::from(!is_done);
     }
 
-    /// Adds what another node has counted.
+    /// Adds the counters of another node.
     pub(crate) fn add(&mut self, other: &Traffic) {
         let Traffic { ninep, http, replies, responses, contents, commands } = other;
         for (sum, of) in [(&mut self.ninep, ninep), (&mut self.http, http)] {
@@ -79,28 +79,28 @@ impl Traffic {
         self.commands.1 += commands.1;
     }
 
-    /// Received and sent bytes of each protocol.
+    /// Returns the received and sent bytes of each protocol.
     pub(crate) fn by_protocol(&self) -> [(&'static str, u64, u64); 2] {
         let row = |name, bytes: Bytes| (name, bytes.received, bytes.sent);
         [row("9p", self.ninep), row("http", self.http)]
     }
 
-    /// 9P replies by type.
+    /// Returns the 9P replies by type.
     pub(crate) fn replies(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.replies.iter().filter_map(|(kind, count)| Some((Rmessage::name_of(*kind)?, *count)))
     }
 
-    /// HTTP responses by method and status.
+    /// Returns the HTTP responses by method and status.
     pub(crate) fn responses(&self) -> impl Iterator<Item = (&'static str, u16, u64)> {
         self.responses.iter().map(|((method, status), count)| (*method, *status, *count))
     }
 
-    /// Bytes of the contents of HTTP responses.
+    /// Returns the content bytes of HTTP responses.
     pub(crate) fn contents(&self) -> u64 {
         self.contents
     }
 
-    /// Commands to the name space, by whether they were carried out.
+    /// Returns the name space commands by success.
     pub(crate) fn commands(&self) -> [(bool, u64); 2] {
         [(true, self.commands.0), (false, self.commands.1)]
     }

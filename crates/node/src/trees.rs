@@ -1,4 +1,4 @@
-//! The trees of a node, each with its number, and when to look at which.
+//! The trees of a node, by number, with their alarms.
 
 use super::branch::Branch;
 use base::{Automaton, Instant};
@@ -7,33 +7,33 @@ use std::mem;
 use std::ops::{Index, IndexMut};
 use tree::{Input as TreeInput, Output as TreeOutput};
 
-/// Most numbers of trees. Those of trees that have ended are used again when all others were, so
-/// that what a client remembers of one is not soon taken for another's.
+/// Maximum number of trees. Numbers of removed trees are reused only after all others, so that a
+/// client's stale reference to one is not soon taken for another's.
 const NUMBERS: usize = 60_000;
 
 /// The trees.
 #[derive(Debug, Default)]
 pub(crate) struct Trees {
-    /// By number; `None`: it has ended.
+    /// Trees by number; `None`: removed.
     slots: Vec<Option<Slot>>,
-    /// Numbers of trees that have ended, the first of them first.
+    /// Numbers of removed trees, the oldest first.
     free: VecDeque<u16>,
-    /// Those that may have something to do at the end of the turn.
+    /// Trees that may have work at the end of the turn.
     busy: BTreeSet<u16>,
-    /// When to look at which.
+    /// Alarms of trees.
     alarms: BTreeSet<(Instant, u16)>,
-    /// How many trees there are whose nodes are files of the process, how many of these files they
-    /// have, and how many they may have altogether.
+    /// Number of host trees, whose nodes are files of the process; number of these files in use,
+    /// and their limit.
     hosts: usize,
     held: usize,
     files: usize,
-    /// Those that are mounted nowhere any more.
+    /// Trees that are no longer mounted.
     leaving: BTreeSet<u16>,
-    /// Those that were told to close.
+    /// Trees that are closing.
     closing: BTreeSet<u16>,
 }
 
-/// One of them.
+/// A tree with its alarm.
 #[derive(Debug)]
 struct Slot {
     branch: Branch,
@@ -41,7 +41,8 @@ struct Slot {
 }
 
 impl Trees {
-    /// Adds what `make` makes for a number; gives the number, or `None` if there is no more.
+    /// Adds a tree, created by `make` for its number; returns the number, or `None` if all are
+    /// used.
     pub(crate) fn plant(&mut self, make: impl FnOnce(u16) -> Branch) -> Option<u16> {
         let number = match u16::try_from(self.slots.len()) {
             Ok(next) if self.slots.len() < NUMBERS => {
@@ -60,7 +61,7 @@ impl Trees {
         Some(number)
     }
 
-    /// Adds a tree that has this number, which no other has.
+    /// Adds a tree under this number, which must be unused.
     pub(crate) fn plant_as(&mut self, number: u16, branch: Branch) {
         let least = usize::from(number) + 1;
         if self.slots.len() < least {
@@ -71,17 +72,17 @@ impl Trees {
         self.busy.insert(number);
     }
 
-    /// Whether there is a tree with this number.
+    /// Returns whether there is a tree with this number.
     pub(crate) fn contains(&self, number: u16) -> bool {
         self.slots.get(usize::from(number)).is_some_and(Option::is_some)
     }
 
-    /// All trees.
+    /// Returns all trees.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Branch> {
         self.slots.iter().flatten().map(|slot| &slot.branch)
     }
 
-    /// The numbers of all trees.
+    /// Returns the numbers of all trees.
     pub(crate) fn numbers(&self) -> Vec<u16> {
         (0..)
             .zip(&self.slots)
@@ -90,7 +91,7 @@ impl Trees {
             .collect()
     }
 
-    /// Takes a tree away, which has nothing under way.
+    /// Removes an idle tree.
     pub(crate) fn remove(&mut self, number: u16) {
         let slot = self.slots[usize::from(number)].take().expect("a tree ends once");
         if let Some(at) = slot.alarm {
@@ -108,43 +109,43 @@ impl Trees {
         self.free.push_back(number);
     }
 
-    /// A tree is mounted nowhere any more: it ends when nobody has anything of it.
+    /// Marks a tree as unmounted: it is closed when it is idle.
     pub(crate) fn leave(&mut self, number: u16) {
         self.leaving.insert(number);
         self.busy.insert(number);
     }
 
-    /// Whether a tree is mounted nowhere any more.
+    /// Returns whether a tree is no longer mounted.
     pub(crate) fn is_leaving(&self, number: u16) -> bool {
         self.leaving.contains(&number)
     }
 
-    /// Whether a tree was told to close.
+    /// Returns whether a tree is closing.
     pub(crate) fn is_closing(&self, number: u16) -> bool {
         self.closing.contains(&number)
     }
 
-    /// A tree is about to be told to close; false if it was before.
+    /// Marks a tree as closing; returns `false` if it was already.
     pub(crate) fn begin_to_close(&mut self, number: u16) -> bool {
         self.closing.insert(number)
     }
 
-    /// A tree may have something to do at the end of the turn.
+    /// Marks a tree as having work at the end of the turn.
     fn mark(&mut self, number: u16) {
         self.busy.insert(number);
     }
 
-    /// A tree that may have something to do, which is not marked any more.
+    /// Takes a tree that may have work.
     pub(crate) fn pop_busy(&mut self) -> Option<u16> {
         self.busy.pop_first()
     }
 
-    /// When the first tree wants to be looked at.
+    /// Returns the time of the next alarm.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.alarms.first().map(|(at, _)| *at)
     }
 
-    /// Marks the trees whose time has come.
+    /// Marks the trees whose alarms are due.
     pub(crate) fn wake(&mut self, now: Instant) {
         while let Some(&(at, number)) = self.alarms.first().filter(|(at, _)| *at <= now) {
             self.alarms.remove(&(at, number));
@@ -153,7 +154,7 @@ impl Trees {
         }
     }
 
-    /// Makes sure that the tree is looked at when it wants to be.
+    /// Sets the alarm of a tree to its deadline.
     pub(crate) fn set_alarm(&mut self, number: u16) {
         let slot = self.slot(number);
         let wanted = slot.branch.deadline();
@@ -164,13 +165,12 @@ impl Trees {
         }
     }
 
-    /// Lets directories of the host share so many files of the process: what the others do not
-    /// have open each of them may.
+    /// Sets the number of files that host trees share: each may use what the others leave.
     pub(crate) fn share_files(&mut self, files: usize) {
         self.files = files;
     }
 
-    /// Something happens to a tree.
+    /// Steps a tree.
     pub(crate) fn step(
         &mut self,
         number: u16,
@@ -193,14 +193,15 @@ impl Trees {
         self.mark(number);
     }
 
-    /// How many nodes and open files there may be if there are files of the process for so many.
+    /// Returns the maximum number of nodes and open files, given the number of files of the
+    /// process.
     pub(crate) fn handles_max(&self, files: usize) -> usize {
         let own = |branch: &Branch| branch.own_handles_max();
         let hosts = if self.hosts == 0 { 0 } else { files };
         self.iter().filter_map(own).sum::<usize>().saturating_add(hosts)
     }
 
-    /// The same of the tree that has the fewest.
+    /// Returns the same for the tree with the lowest limit.
     pub(crate) fn least_handles_max(&self, files: usize) -> usize {
         let of = |branch: &Branch| branch.own_handles_max().unwrap_or(files);
         self.iter().filter(|branch| branch.has_files()).map(of).min().unwrap_or(files)

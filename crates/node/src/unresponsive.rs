@@ -1,4 +1,4 @@
-//! File systems of the host that do not respond: reported by the reactor, told to the operator.
+//! Unresponsive file systems of the host: detected by the reactor, reported to the operator.
 
 use super::letters::{HOME, Letter, post};
 use super::log::{Level, News};
@@ -7,12 +7,11 @@ use base::Instant;
 use base::op::{Op, Unresponsive};
 use std::collections::BTreeMap;
 
-/// File systems that do not respond to a node of this process, by its number.
+/// Unresponsive file systems, by the number of the node that waits for them.
 pub(crate) type ByNode = BTreeMap<usize, Vec<Unresponsive>>;
 
 impl Node {
-    /// File systems stopped responding to this node, or respond again: these are all that do not.
-    /// Home reports them.
+    /// Updates the set of unresponsive file systems of this node. Home reports changes.
     pub(crate) fn note_unresponsive(
         &mut self,
         now: Instant,
@@ -25,7 +24,7 @@ impl Node {
         }
     }
 
-    /// The same for a node of this process. While the server ends, this is not news.
+    /// Updates the set of a node of this process. Changes during a shutdown are not reported.
     pub(crate) fn report_unresponsive(
         &mut self,
         now: Instant,
@@ -42,7 +41,7 @@ impl Node {
         }
     }
 
-    /// Requests in progress and waiting, by a label with the name of each of these file systems.
+    /// Returns the requests in progress and waiting, by a label with the name of each file system.
     pub(crate) fn unresponsive_rows(&self) -> Vec<(String, usize)> {
         let row = |one: &Unresponsive| {
             let name = metrics::quoted(&one.name);
@@ -52,7 +51,7 @@ impl Node {
     }
 }
 
-/// Each file system once, with the requests of all nodes.
+/// Returns each file system once, with the requests of all nodes.
 fn merge(by_node: &ByNode) -> Vec<Unresponsive> {
     let mut merged: Vec<Unresponsive> = Vec::new();
     for one in by_node.values().flatten() {
@@ -68,7 +67,7 @@ fn merge(by_node: &ByNode) -> Vec<Unresponsive> {
     merged
 }
 
-/// A line for each file system that responds again, and for each that has stopped.
+/// Returns a line for each file system that responds again, and for each that has stopped.
 fn changes(now: Instant, before: &[Unresponsive], after: &[Unresponsive]) -> Vec<(Level, String)> {
     let is_in = |all: &[Unresponsive], one: &Unresponsive| all.iter().any(|o| o.name == one.name);
     let again = before.iter().filter(|one| !is_in(after, one));

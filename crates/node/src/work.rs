@@ -1,20 +1,19 @@
-//! The event loop of a worker: turns of its node, slices of storelets, and what both cost.
+//! The event loop of a worker: turns of its node, slices of storelets, and their costs.
 //!
-//! All processor time of the thread is charged to somebody: a slice to the storelet that ran,
-//! everything else (turns, letters, system calls between two slices) to the storelets that it was
-//! for. So a storelet that gives way again and again pays for being taken up again and again.
+//! All processor time of the thread is charged: a slice to the storelet that ran, everything else
+//! (turns, messages, system calls between two slices) to the storelets that it was for. So a
+//! storelet that yields in a loop pays for its own rescheduling.
 
 use super::Node;
 use base::op::Op;
 use base::{Automaton as _, Instant, Reactor};
 use std::time::Duration;
 
-/// The most that storelets bear of a wait for something to happen: about what the kernel takes to
-/// put a thread to sleep and to wake it. How long the reactor looks again before it sleeps is the
-/// server's own choice.
+/// Maximum charge for a wait of the thread: about the kernel's cost of sleeping and waking up.
+/// Polling of the reactor before it sleeps is the server's own choice.
 const WAIT_MAX: Duration = Duration::from_micros(20);
 
-/// Runs the whole event loop of a worker ([`Node::worker`]). Each slice of a storelet is announced.
+/// Runs the event loop of a worker ([`Node::worker`]). Each slice of a storelet is announced.
 pub fn work(node: &mut Node, reactor: &mut impl Reactor, announce: &mut dyn FnMut()) {
     let (mut events, mut ops, mut spans) = (Vec::new(), Vec::new(), Vec::new());
     let mut meter = Meter { spent: reactor.spent(), carried: Duration::ZERO };
@@ -24,7 +23,7 @@ pub fn work(node: &mut Node, reactor: &mut impl Reactor, announce: &mut dyn FnMu
         reactor.spans(&mut spans);
         spans.drain(..).for_each(|span| node.stages.record_span(now, span));
         if !slept && !events.is_empty() {
-            // What followed the last slice is not for those that the events are about.
+            // The aftermath of the last slice is not charged for the present events.
             meter.charge(node, reactor, now);
         }
         node.turn(now, &|| reactor.now(), &mut events, &mut ops);
@@ -46,7 +45,7 @@ pub fn work(node: &mut Node, reactor: &mut impl Reactor, announce: &mut dyn FnMu
     }
 }
 
-/// Runs a storelet for a slice, if it is one's turn.
+/// Runs the scheduled storelet for a slice, if there is one.
 fn run_slice(
     node: &mut Node,
     reactor: &mut impl Reactor,
@@ -64,26 +63,26 @@ fn run_slice(
     }
 }
 
-/// The processor time of a thread, as far as it was charged.
+/// Processor time of a thread, up to the last charge.
 struct Meter {
     spent: Duration,
-    /// Time spent on a wait, for those that it ended for.
+    /// Time of a wait, charged together with the events that ended it.
     carried: Duration,
 }
 
 impl Meter {
-    /// Takes what was spent since the last call.
+    /// Takes the time spent since the last call.
     fn take(&mut self, reactor: &impl Reactor) -> Duration {
         let spent = reactor.spent();
         spent.saturating_sub(std::mem::replace(&mut self.spent, spent))
     }
 
-    /// Keeps what was spent on a wait, as far as storelets bear it, for the next charge.
+    /// Carries the time of a wait, as far as it is charged, to the next charge.
     fn carry(&mut self, reactor: &impl Reactor) {
         self.carried = self.take(reactor).min(WAIT_MAX);
     }
 
-    /// Charges what was spent since the last call.
+    /// Charges the time spent since the last call.
     fn charge(&mut self, node: &mut Node, reactor: &impl Reactor, now: Instant) {
         let spent = self.take(reactor) + std::mem::take(&mut self.carried);
         node.charge(now, nanos(spent));

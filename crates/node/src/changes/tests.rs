@@ -7,16 +7,16 @@ use store::drive::{Disk as _, Memory};
 
 const SETTINGS: Settings = Settings { read_only: false, volume_cache: 1 << 20 };
 
-/// How large the volume is that opens, bytes.
+/// Size of the volume that is opened, bytes.
 const VOLUME: u64 = 64 << 20;
 
-/// Its beginning.
+/// Beginning of the volume.
 static HEAD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut volume = Memory::formatted(&Geometry::for_bytes(VOLUME)).unwrap();
     volume.head().unwrap()
 });
 
-/// Changes, and what they asked for since somebody looked.
+/// Changes, and their outputs since the last call.
 struct Lab {
     changes: Changes,
     now: Instant,
@@ -40,7 +40,7 @@ impl Lab {
         self.changes.begin(self.now, &mut self.out);
     }
 
-    /// Lets time pass until the change under way has waited long enough.
+    /// Advances the time to the deadline of the change in progress.
     fn wait(&mut self) {
         self.now = self.changes.deadline().expect("it waits");
         self.step(Input::Late);
@@ -50,7 +50,7 @@ impl Lab {
         self.changes.complaint().expect("something was wrong")
     }
 
-    /// What was asked for, in words.
+    /// Takes the outputs, as text.
     fn asked(&mut self) -> String {
         let words: Vec<String> = self.out.drain(..).map(|output| show(&output)).collect();
         words.join(", ")
@@ -82,7 +82,7 @@ fn root() -> (NodeId, Stat) {
 
 type Made = fn() -> Input;
 
-/// Everything that may happen in each state, with a label.
+/// Returns all possible inputs in a state, with labels.
 fn inputs(state: &str, source: &str) -> Vec<(&'static str, Made)> {
     let open: Made = match source {
         "host" => || Input::Opened(1, Ok(PathDone::Root(File(3), root().1))),
@@ -139,7 +139,7 @@ fn states_md_is_fresh() {
         ("grow", "grow volume:v 8M"),
     ];
     for (source, line) in lines {
-        // Every way to answer five times.
+        // All sequences of five results.
         for course in 0..5_usize.pow(5) {
             let mut lab = Lab::new();
             lab.command(1, line);
@@ -211,7 +211,7 @@ fn what_is_opened_too_late_is_closed() {
         assert_eq!(lab.asked(), format!("{what}, cancel open, failed: timed out"));
     }
     assert!(lab.changes.is_empty() && lab.changes.is_opening());
-    // The next one is under way when they are opened.
+    // The next one is in progress when these opens end.
     lab.command(4, "mount /x host:/here\n");
     lab.begin();
     assert_eq!(lab.asked(), "open root");

@@ -26,7 +26,7 @@ fn version() -> Buf {
     Buf::from(bytes)
 }
 
-/// Steps, lets the connection leave the turn, and writes down what it asked for.
+/// Steps the connection, ends the turn, and returns its outputs.
 fn turn(connection: &mut Connection, now: u64, input: Input) -> String {
     let label = variant(&input);
     let (mut out, mut ops) = (Vec::new(), Vec::new());

@@ -1,8 +1,8 @@
-//! Messages of a connection of a front that wait in home for the connection's turn.
+//! Queue in home of the messages of a front's connection.
 //!
 //! **Bound.** A front sends a request only while its session has room for a call, so there are at
-//! most as many as calls in flight and given up; behind one of them wait at most as many nodes and
-//! open files as the connection had.
+//! most as many as calls in flight and abandoned; behind one of them are at most as many releases
+//! as the connection had nodes and open files.
 
 use names::Input;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,26 +12,26 @@ use tree::{Ask, RequestId};
 /// A message.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// For the name space.
+    /// Message to the name space.
     Input(Input),
-    /// The connection has closed; the next messages are of the next one in its slot.
+    /// Close of the connection; later messages are of the next one in its slot.
     Closed,
 }
 
 /// The messages of one connection, in order.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// `None`: a request that was cancelled; neither the first nor the last entry.
+    /// Messages; `None` for a cancelled request, which is neither the first nor the last entry.
     entries: VecDeque<Option<Entry>>,
     /// Number of the first entry.
     first: u64,
     /// Number of each request.
     requests: BTreeMap<RequestId, u64>,
-    /// Bytes to be written that the requests have.
+    /// Write data in the requests, bytes.
     bytes: usize,
 }
 
-/// Bytes that a request has.
+/// Returns the size of the write data in a message.
 fn bytes(input: &Input) -> usize {
     if let Input::Ask(_, request) = input
         && let Ask::Write { data, .. } = &request.ask
@@ -47,12 +47,12 @@ impl Inbox {
         self.entries.is_empty()
     }
 
-    /// Whether a request waits.
+    /// Returns whether a request is queued.
     pub(super) fn has_request(&self) -> bool {
         !self.requests.is_empty()
     }
 
-    /// Bytes to be written.
+    /// Returns the size of the write data, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -82,7 +82,7 @@ impl Inbox {
         Some(entry)
     }
 
-    /// Removes a pending request, if there is such.
+    /// Removes a queued request, if it is there.
     pub(super) fn withdraw(&mut self, id: RequestId) -> bool {
         let Some(number) = self.requests.remove(&id) else { return false };
         let at = usize::try_from(number - self.first).expect("it is in memory");
@@ -94,7 +94,7 @@ impl Inbox {
         true
     }
 
-    /// Takes out all inputs; returns the give-backs. [`Entry::Closed`] is kept.
+    /// Removes all inputs; returns the releases. [`Entry::Closed`] is retained.
     pub(super) fn take_others(&mut self) -> Vec<Input> {
         let mut others = Vec::new();
         for entry in mem::take(self).entries.into_iter().flatten() {
@@ -117,7 +117,7 @@ impl Inbox {
         }
     }
 
-    /// Frees memory, if it is empty and has much.
+    /// Frees memory, if it is empty and large.
     pub(super) fn shrink(&mut self, kept: usize) {
         if self.is_empty() && self.entries.capacity() > kept {
             self.entries = VecDeque::new();

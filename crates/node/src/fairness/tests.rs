@@ -16,7 +16,7 @@ fn synced() -> Completion {
     Completion::Operation(Event { id: OpId(0), done: Done::Synced(Ok(())) })
 }
 
-/// Serves all that a connection has to do.
+/// Serves all input of the next connection.
 fn served(queue: &mut Queue, cost: u64) -> usize {
     let slot = queue.begin().expect("one waits").slot;
     clear(queue, slot);
@@ -25,7 +25,7 @@ fn served(queue: &mut Queue, cost: u64) -> usize {
     slot
 }
 
-/// Serves a connection that has requests left, as the node does: a tick follows.
+/// Serves a connection that has requests left over, as the node does: a tick follows.
 fn served_in_part(queue: &mut Queue, cost: u64) -> usize {
     let slot = queue.begin().expect("one waits").slot;
     clear(queue, slot);
@@ -51,7 +51,7 @@ fn a_connection_that_cost_little_is_served_before_those_that_always_wait() {
     }
     assert!(round <= 150);
     assert_eq!(served(&mut queue, 5), 100);
-    // From then on it is next whenever it has something.
+    // From then on it is next whenever it has input.
     for _ in 0..20 {
         for _ in 0..130 {
             served_in_part(&mut queue, 20);
@@ -140,7 +140,7 @@ fn a_turn_that_was_interrupted_costs_no_more_than_the_most() {
 
 #[test]
 fn turns_that_always_take_long_cost_what_they_take() {
-    // Also if other turns are between them.
+    // The same with other turns between them.
     for others in [1, 2, 10] {
         let mut queue = Queue::default();
         let (mut spent, mut turns) = ([0; 2], [0; 2]);
@@ -187,7 +187,7 @@ fn clients_that_connect_for_each_request_are_not_always_first() {
     assert!((45..=55).contains(&kept), "{kept} of 100 turns");
 }
 
-/// A node with two connections of 9P; what it does is lost.
+/// A node with two 9P connections; its output is dropped.
 fn node_with_connections() -> Node {
     let port = Port {
         listener: Listener(1),
@@ -212,7 +212,7 @@ fn turn(node: &mut Node, events: Vec<Event>) -> Vec<Op> {
     turn_by(node, Duration::from_micros(1), events)
 }
 
-/// A turn by a clock that advances so much each time it is read.
+/// Runs a turn by a clock that advances by `step` each time it is read.
 fn turn_by(node: &mut Node, step: Duration, mut events: Vec<Event>) -> Vec<Op> {
     let (mut ops, passed) = (Vec::new(), Cell::new(Duration::ZERO));
     let clock = || {
@@ -279,7 +279,7 @@ fn request(call: u32) -> names::Input {
     names::Input::Ask(RequestId::new(3, call), tree::Request { caller: Caller::Server, ask })
 }
 
-/// Serves a connection of a front that waits, and takes one message.
+/// Serves the next connection of a front, and takes one message.
 fn served_front(queue: &mut Queue, cost: u64) -> Client {
     let client = queue.begin().expect("one waits");
     let flow = queue.flow(client);
@@ -304,12 +304,12 @@ fn the_next_connection_in_a_slot_of_a_front_is_a_new_one() {
         assert_eq!(served_front(&mut queue, 500), client);
         let end = queue.end;
         match waits {
-            // Its close has a turn.
+            // The close has a turn.
             true => assert_eq!(served_front(&mut queue, 1), client),
             false => queue.close(client),
         }
         assert!(queue.flow(client).end == 0 && queue.end >= end, "what it cost is not forgotten");
-        // One of another front is as new.
+        // A connection of another front is as new.
         let other = Client { node: 2, slot: 0 };
         for it in [client, other] {
             assert!(queue.add(it, request(1)).is_none());
@@ -336,7 +336,7 @@ fn what_is_given_back_waits_for_requests_only() {
     assert!(matches!(freed[..], [names::Input::Release(tree::NodeId(2))]));
     queue.check();
     assert!(queue.is_empty() && queue.flow(client).inbox.is_empty());
-    // A front that has ended begins nothing more.
+    // Requests of a front that has ended are not started.
     assert!(queue.add(client, request(3)).is_none() && queue.add(client, release(3)).is_none());
     queue.close(client);
     assert!(matches!(queue.forget_node(1)[..], [names::Input::Release(tree::NodeId(3))]));

@@ -30,7 +30,7 @@ fn without_a_descriptor_left_it_waits_and_tries_again() {
     assert_eq!(out, [Output::Accept(Port(3), 2); 2]);
 }
 
-/// Whatever happens, at most one accept is under way.
+/// Under random inputs, at most one accept is in flight.
 #[test]
 fn one_accept_at_a_time() {
     for seed in 0..500 {

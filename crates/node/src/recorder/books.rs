@@ -1,5 +1,4 @@
-//! What the recorder knows of the name space: the paths of nodes as they were walked to, and the
-//! files behind them.
+//! The recorder's view of the name space: paths of nodes, and the files behind them.
 
 use super::Asked;
 use base::op::Replacement;
@@ -10,10 +9,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tree::{Ask, NodeId, OpenId};
 
-/// The longest path that is kept, bytes; what is deeper is called by its node's number.
+/// Maximum length of a stored path, bytes; deeper files are named by their node's number.
 pub(super) const PATH_MAX: usize = 1024;
 
-/// How many files are remembered that nobody has: their numbers stay theirs.
+/// Maximum number of unused files whose numbers are retained.
 pub(super) const FILES_KEPT: usize = 1 << 14;
 
 /// A plain file.
@@ -21,7 +20,7 @@ pub(super) const FILES_KEPT: usize = 1 << 14;
 pub(super) struct File {
     pub(super) number: u32,
     pub(super) path: Arc<str>,
-    /// As far as it is known.
+    /// Size in bytes, as far as known.
     size: Cell<u64>,
 }
 
@@ -39,11 +38,11 @@ impl File {
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) file: Rc<File>,
-    /// Writes go to its end.
+    /// Whether writes append.
     pub(super) append: bool,
 }
 
-/// A node that sessions hold so many references to.
+/// A node, with the number of references held by sessions.
 #[derive(Debug)]
 struct Node {
     path: Arc<str>,
@@ -51,17 +50,17 @@ struct Node {
     references: usize,
 }
 
-/// All of it. Nodes and open files are bounded as those of the trees are.
+/// The view of the name space. Nodes and open files are bounded as in the trees.
 #[derive(Debug)]
 pub(super) struct Books {
     root: NodeId,
-    /// The server's own files are below `/.upcall`.
+    /// Whether the server's own files are below `/.upcall`.
     service: bool,
     nodes: BTreeMap<NodeId, Node>,
-    /// Open files; no directories.
+    /// Open plain files.
     opens: BTreeMap<OpenId, Open>,
     files: BTreeMap<Arc<str>, Rc<File>>,
-    /// Files in the order in which they are looked at when there are too many.
+    /// Files in the order in which they are examined for eviction.
     queue: VecDeque<Rc<File>>,
     next: u32,
 }
@@ -80,7 +79,7 @@ impl Books {
         }
     }
 
-    /// What a request is, if it may become an I/O or leads to one.
+    /// Returns the meaning of a request, if it is I/O or leads to I/O.
     pub(super) fn understand(&mut self, ask: &Ask) -> Option<Asked> {
         match ask {
             Ask::Walk { from, names } => Some(Asked::Walk(self.below(*from, names))),
@@ -142,7 +141,8 @@ impl Books {
         }
     }
 
-    /// A removal, unless it is of a directory. Who does not say which has looked before.
+    /// Returns a removal, unless it is of a directory. With an unspecified kind only known files
+    /// count.
     fn removed(&mut self, dir: NodeId, name: &Name, directory: Option<bool>) -> Option<Asked> {
         let path = self.entry(dir, name);
         match directory {
@@ -156,7 +156,7 @@ impl Books {
         }
     }
 
-    /// A session got a reference to a node, and the attributes of what it is.
+    /// Records a reference to a node, with its attributes.
     pub(super) fn hold(&mut self, node: NodeId, path: Arc<str>, stat: Option<&Stat>) {
         let file = match stat {
             Some(stat) => self.file(path.clone(), stat),
@@ -167,7 +167,7 @@ impl Books {
         known.file = known.file.take().or(file);
     }
 
-    /// It gave one back.
+    /// Records the release of a reference.
     pub(super) fn release(&mut self, node: NodeId) {
         let Some(known) = self.nodes.get_mut(&node) else { return };
         known.references -= 1;
@@ -176,17 +176,17 @@ impl Books {
         }
     }
 
-    /// A session has a file open.
+    /// Records an open file.
     pub(super) fn open(&mut self, open: OpenId, file: Open) {
         self.opens.insert(open, file);
     }
 
-    /// It has it open no more.
+    /// Records the close of a file.
     pub(super) fn close(&mut self, open: OpenId) {
         self.opens.remove(&open);
     }
 
-    /// The file at a path, if it is one that is recorded; its size is in its attributes.
+    /// Returns the file at a path, if it is recorded; its size is taken from the attributes.
     pub(super) fn file(&mut self, path: Arc<str>, stat: &Stat) -> Option<Rc<File>> {
         if stat.kind != Kind::File || self.is_own(&path) {
             return None;
@@ -204,27 +204,27 @@ impl Books {
         Some(file)
     }
 
-    /// The file that was last known to be at a path.
+    /// Returns the file last known at a path.
     pub(super) fn known(&self, path: &str) -> Option<&Rc<File>> {
         self.files.get(path)
     }
 
-    /// What is at its path from now on is another file.
+    /// Forgets a file: the next one at its path is another.
     pub(super) fn forget(&mut self, file: &Rc<File>) {
         if self.known(&file.path).is_some_and(|known| Rc::ptr_eq(known, file)) {
             self.files.remove(&file.path);
         }
     }
 
-    /// For each file that is new, looks at the two that were not looked at for longest: who is
-    /// not in use any more is forgotten.
+    /// Examines, for each new file, the two files that were not examined for longest, and forgets
+    /// unused ones.
     fn tidy(&mut self) {
         for _ in 0..2 {
             if self.queue.len() <= FILES_KEPT {
                 return;
             }
             let Some(file) = self.queue.pop_front() else { return };
-            // Here, and perhaps at its path; whoever else has it uses it.
+            // One reference is here, and perhaps one at its path; any other is a use.
             let at_path = self.known(&file.path).is_some_and(|known| Rc::ptr_eq(known, &file));
             match Rc::strong_count(&file) > 1 + usize::from(at_path) {
                 true => self.queue.push_back(file),
@@ -233,13 +233,14 @@ impl Books {
         }
     }
 
-    /// Whether it is one of the server's own files. Snapshots, which are below them, are not.
+    /// Returns whether it is one of the server's own files. Snapshots, which are below them, are
+    /// not.
     fn is_own(&self, path: &str) -> bool {
         let below = self.service.then(|| path.strip_prefix("/.upcall/")).flatten();
         below.is_some_and(|below| !below.starts_with("snapshots/"))
     }
 
-    /// The path of a node; what is not known, or too long, is called by the node's number.
+    /// Returns the path of a node; if unknown or too long, the node's number.
     fn path(&self, node: NodeId) -> Arc<str> {
         let known = self.nodes.get(&node).map(|node| node.path.clone());
         known.filter(|path| path.len() <= PATH_MAX).unwrap_or_else(|| number(node))
@@ -249,7 +250,7 @@ impl Books {
         Arc::from(format!("{}/{name}", self.path(dir)))
     }
 
-    /// Where names lead to from a node.
+    /// Returns the path at the end of a walk.
     fn below(&self, from: NodeId, names: &[Name]) -> Arc<str> {
         let path = self.path(from);
         if names.is_empty() {
@@ -271,7 +272,7 @@ impl Books {
         *self = Books::new(self.root, self.service);
     }
 
-    /// Whether nobody has a node but the root, or an open file.
+    /// Returns whether no node except the root, and no open file, is tracked.
     pub(super) fn is_idle(&self) -> bool {
         self.opens.is_empty() && self.nodes.values().map(|node| node.references).eq([1])
     }
@@ -283,7 +284,7 @@ impl Books {
     }
 }
 
-/// What a node is called whose path is not known.
+/// Returns the name of a node of unknown path.
 fn number(node: NodeId) -> Arc<str> {
     Arc::from(format!("/#{:x}", node.0))
 }

@@ -7,7 +7,7 @@ use tree::Request;
 const ROOT: NodeId = NodeId(1);
 const WRITE: Access = Access { write: true, ..Access::READ };
 
-/// A recorder, requests with numbers of their own, and a clock that goes on by 10 each turn.
+/// A recorder with numbered requests, and a clock that advances by 10 each turn.
 struct Lab {
     recorder: Recorder,
     now: Instant,
@@ -33,7 +33,7 @@ impl Lab {
         self.recorder.check();
     }
 
-    /// Asks in one turn, is answered in the next.
+    /// Makes a request in one turn, and answers it in the next.
     fn call(&mut self, ask: Ask, reply: Reply) {
         let id = self.ask(ask);
         self.turn();
@@ -47,7 +47,7 @@ impl Lab {
         self.call(Ask::Walk { from: ROOT, names }, Reply::Walked(stats, Some(NodeId(to))));
     }
 
-    /// Walks to a file of this size and opens it, as node and open file of this number.
+    /// Walks to a file of this size and opens it, with this number as node and open file.
     fn open(&mut self, path: &str, number: u64, size: u64, access: Access) {
         self.walk(path, number, file(size));
         let size = if access.truncate { 0 } else { size };
@@ -65,7 +65,7 @@ impl Lab {
         self.call(Ask::Write { open: OpenId(number), offset, data }, Reply::Written(len));
     }
 
-    /// What was noted, a line each.
+    /// Takes the records, a line each.
     fn text(&mut self) -> String {
         let line = |it: Recorded| {
             let Recorded { at, until, act, file, path, offset, len, stream } = it;

@@ -19,7 +19,7 @@ fn open(number: usize) -> OpenId {
     OpenId::new(7, number)
 }
 
-/// One line for each output.
+/// Steps the stand-in; returns one line for each output.
 fn said(relay: &mut Relay, input: Input) -> Vec<String> {
     let mut out = Vec::new();
     relay.step(Instant(0), input, &mut out);
@@ -65,7 +65,7 @@ fn a_request_is_answered_once_whatever_becomes_of_it() {
     assert_eq!(said(&mut relay, Input::Cancel(RequestId(1))), ["cancel 1"]);
     let reply = Input::Replied(RequestId(1), Ok(Reply::Done));
     assert_eq!(said(&mut relay, reply), ["1: Done"]);
-    // The reply was here before its cancellation.
+    // The reply precedes the cancellation.
     assert!(said(&mut relay, Input::Cancel(RequestId(1))).is_empty());
     assert_eq!(said(&mut relay, ask(1)), ["forward 1"]);
     assert_eq!(said(&mut relay, Input::Finish), ["Finish"]);
@@ -79,7 +79,7 @@ fn a_request_is_answered_once_whatever_becomes_of_it() {
     assert!(relay.is_closed() && relay.opens() == 0);
 }
 
-/// The tree in the other node, and the letters on their way to it and back.
+/// The tree in the other node, and the messages in flight in both directions.
 #[derive(Default)]
 struct Other {
     there: VecDeque<TreeInput>,
@@ -90,7 +90,7 @@ struct Other {
 }
 
 impl Other {
-    /// Takes a letter, or answers a request.
+    /// Receives a message, or answers a request.
     fn go_on(&mut self, rng: &mut base::rng::Rng) {
         match self.there.pop_front() {
             Some(TreeInput::Ask(id, _)) => self.asked.push(id),
@@ -116,8 +116,8 @@ impl Other {
     }
 }
 
-/// Whatever the order of letters, every request is answered once, and open files are given back to
-/// who knows them.
+/// Under any order of messages, every request is answered once, and open files are closed in the
+/// node that knows them.
 #[test]
 fn books_agree_in_both_nodes() {
     for seed in 0..500 {
@@ -126,7 +126,7 @@ fn books_agree_in_both_nodes() {
         let (mut asked, mut held): (BTreeSet<RequestId>, Vec<OpenId>) = Default::default();
         for turn in 0..400 {
             let input = match rng.u8(..8) {
-                // Numbers are used again as soon as they are free.
+                // Numbers are reused as soon as they are free.
                 0..2 if turn < 300 => match (0..4).find(|it| !asked.contains(&RequestId(*it))) {
                     Some(id) => {
                         asked.insert(RequestId(id));
@@ -163,7 +163,7 @@ fn books_agree_in_both_nodes() {
                 }
             }
             assert_eq!((relay.pending(), relay.opens()), (asked.len(), held.len()));
-            // Two lives of four numbers, each with a cancellation.
+            // Two generations of four numbers, each with a cancellation.
             let letters = other.there.len();
             assert!(letters <= 16 + other.opens.len(), "seed {seed}: {letters} letters");
         }

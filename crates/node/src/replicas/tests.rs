@@ -9,7 +9,7 @@ use tree::{Ask, NodeId, OpenId, Request};
 
 const NOW: Instant = Instant(1);
 
-/// The front that asks.
+/// Number of the requesting front.
 const FRONT: usize = REPLICAS + 1;
 
 fn settings(kind: &str) -> services::Settings {
@@ -23,7 +23,7 @@ fn settings(kind: &str) -> services::Settings {
     serde_json::from_str(&text).expect("settings as they are kept")
 }
 
-/// A new replica, and its disk.
+/// Creates a new replica with its disk.
 fn replicated(kind: &str) -> (Replicated, Memory) {
     let mut disk = Memory::formatted(&Geometry::for_bytes(16 << 20)).expect("a disk");
     let head = disk.head().expect("a head");
@@ -58,14 +58,14 @@ fn home() -> Node {
 #[test]
 fn one_client_leaves_some_files_of_a_replica_to_the_others() {
     let mut node = home();
-    // One that is open is two of them.
+    // An open fid counts as two handles.
     assert!(node.export().limits.fids / 2 >= services::OPENS_MAX);
     node.host(&["hits".to_string()]);
     let most = node.export().limits.fids / 2;
     assert!(most > 10_000 && most < services::OPENS_MAX / 2, "{most}");
 }
 
-/// Home, the node that has a replica, and a front; letters arrive when they are carried.
+/// Home, the node that has a replica, and a front; messages arrive when they are carried.
 struct Lab {
     nodes: [Node; 2],
     letters: [Vec<Parcel>; 3],
@@ -90,7 +90,7 @@ impl Lab {
         lab
     }
 
-    /// One turn of a node, and what it asks for.
+    /// Runs a turn of a node, and performs its operations.
     fn turn(&mut self, number: usize, mut events: Vec<Event>) {
         let mut ops = Vec::new();
         self.nodes[number].turn(NOW, &crate::ticking(NOW), &mut events, &mut ops);
@@ -106,7 +106,7 @@ impl Lab {
         }
     }
 
-    /// Gives a node all letters that are there for it.
+    /// Delivers all pending messages of a node.
     fn carry(&mut self, to: usize) {
         let letters = std::mem::take(&mut self.letters[to]);
         let event = |parcel| Event { id: OpId::UNASKED, done: Done::Parcel(parcel) };
@@ -122,7 +122,7 @@ impl Lab {
         }
     }
 
-    /// Carries letters until none is left.
+    /// Delivers messages until none is left.
     fn settle(&mut self) {
         while self.letters.iter().any(|letters| !letters.is_empty()) {
             (HOME..=FRONT).for_each(|to| self.carry(to));
@@ -184,7 +184,7 @@ fn read(open: OpenId) -> Ask {
 
 const BLOCK: u64 = 4096;
 
-/// An operation of the reactor on a disk in memory.
+/// Performs a reactor operation on a disk in memory.
 fn perform(disk: &mut Memory, op: Op) -> (OpId, Done) {
     #[allow(clippy::wildcard_enum_match_arm, reason = "a store asks for nothing else")]
     match op {
@@ -199,7 +199,7 @@ fn perform(disk: &mut Memory, op: Op) -> (OpId, Done) {
     }
 }
 
-/// Formulas of which each takes a turn of its own, and what home does meanwhile.
+/// Formulas that take a turn each, while home serves other requests.
 #[test]
 fn home_answers_while_a_replica_works() {
     let mut lab = Lab::new("sheet");
@@ -211,7 +211,7 @@ fn home_answers_while_a_replica_works() {
     let write = lab.ask(Lab::write(ops, &formula.repeat(100)));
     lab.carry(HOME);
     assert!(!lab.letters[REPLICAS].is_empty(), "the lines are on their way");
-    // The other node stands still; home does not.
+    // The other node is stopped; home is not.
     let from = lab.nodes[HOME].export().root;
     let walk = lab.ask(Ask::Walk { from, names: vec![plain("services")] });
     lab.carry(HOME);
@@ -228,7 +228,7 @@ fn home_answers_while_a_replica_works() {
     assert!(said.lines().all(|line| line.starts_with("{\"value\":")), "{:.200}", said);
 }
 
-/// A read of `events` waits until something becomes final.
+/// A read of `events` waits until an operation is stable.
 #[test]
 fn a_request_is_cancelled_in_both_nodes() {
     let mut lab = Lab::new("counter");
@@ -240,7 +240,7 @@ fn a_request_is_cancelled_in_both_nodes() {
     lab.tell(names::Input::Cancel(RequestId(first)));
     lab.settle();
     assert!(matches!(lab.answers.remove(&first), Some(Err(Error::Cancelled))));
-    // An event and the cancellation meet on their way.
+    // An event and the cancellation cross.
     let second = lab.ask(read(events));
     lab.settle();
     let write = lab.ask(Lab::write(ops, "add 1\n"));

@@ -1,10 +1,10 @@
-//! Lines for the operator.
+//! Messages to the operator.
 
 use super::{ByNode, Level, merge};
 use base::Instant;
 use base::op::Unresponsive;
 
-/// The messages alone.
+/// Returns the texts of the messages.
 fn changes(now: Instant, before: &[Unresponsive], after: &[Unresponsive]) -> Vec<String> {
     let lines = super::changes(now, before, after);
     let is_level = |(level, text): &(Level, String)| {

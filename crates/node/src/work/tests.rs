@@ -1,4 +1,4 @@
-//! A worker in a world in which everything costs processor time, and it is known how much.
+//! A worker in a simulated world where all costs of processor time are known.
 
 use super::*;
 use crate::letters::Letter;
@@ -12,12 +12,12 @@ use storelet::order::Order;
 use storelet::{Account, Begin, Crossing, DomainId, Engine, Pace, Report, ToHome, ToWorker};
 use tree::{Ask, NodeId, Reply};
 
-/// Cost of each look at the clock, each operation and each wait, ns.
+/// Cost of each reading of the clock, each operation and each wait, ns.
 const COST: u64 = 700;
 
 struct World {
     spent: Cell<u64>,
-    /// Time that the reactor chose to spend before it slept and nobody bears, ns.
+    /// Time that the reactor polled before it slept, which is not charged, ns.
     looked: u64,
     events: VecDeque<Event>,
     report: Option<Report>,
@@ -82,7 +82,7 @@ impl Reactor for World {
     }
 }
 
-/// A storelet that does so much, and then exits.
+/// A storelet that executes this body a thousand times, and then exits.
 fn begin(body: &str) -> Begin {
     let engine = Engine::new(Pace::Fuel(1_000_000)).expect("an engine");
     let text = format!(
@@ -115,7 +115,7 @@ fn worker() -> Node {
     Node::worker(1, Config::of_tests(), export)
 }
 
-/// Runs one to its end: its report, and what the thread has spent but for looking again.
+/// Runs a storelet; returns its report, and the time of the thread without polling.
 fn run(body: &str) -> (Report, u64) {
     let (mut node, events) = (worker(), VecDeque::new());
     let mut world = World { spent: Cell::new(0), looked: 0, events, report: None };
@@ -125,8 +125,8 @@ fn run(body: &str) -> (Report, u64) {
     (report, world.spent.get() - world.looked)
 }
 
-/// Cost of a storelet that yields all the time equals its charge, but for the end of the
-/// thread itself; also the most of it, as it does next to nothing in its slices.
+/// The cost of a storelet that yields continuously equals its charge, except for the end of the
+/// thread itself; overhead is most of it, as its slices do next to nothing.
 #[test]
 fn one_that_gives_way_all_the_time_bears_what_it_costs() {
     let (report, spent) = run("(drop (call $yield))");
@@ -135,7 +135,7 @@ fn one_that_gives_way_all_the_time_bears_what_it_costs() {
     assert!(report.used.slices > 1000 && spent > 1000 * 3 * COST, "{report:?}");
     let missing = spent.checked_sub(charged).expect("nobody is charged twice");
     assert!(missing < spent / 50, "{charged} of {spent} ns: {report:?}");
-    // How long the reactor looked again before it slept is nobody's, but for a part.
+    // Polling of the reactor before it slept is not charged, except for a part.
     let (calm, _) = run("");
     let charged = calm.used.cpu_ns + calm.used.served_ns;
     assert!(charged < 4 * 20_000 + 60 * COST, "{calm:?}");
