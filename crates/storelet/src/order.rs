@@ -482,7 +482,7 @@ mod tests {
         assert!(fails("standing a\nstdin /").contains("path of a file"));
         assert!(fails("standing a\nstdin /../a").contains("without '..'"));
         assert!(fails("standing a\nstdin /a\ninput").contains("one input only"));
-        assert!(fails("module 1\ncpu 10q").contains("10s"));
+        assert!(fails("module 1\ncpu 10q").contains("500ms"));
         assert!(fails("module 1\nweight 0").contains("1 to"));
         assert!(fails("module 1\nlimit x").contains("50%"));
         assert!(fails("module 1\nreserve 10%\nlimit 5%").contains("no more can be certain"));
