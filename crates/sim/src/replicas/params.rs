@@ -182,8 +182,9 @@ impl Params {
     /// Makes operations so large that journals are rewritten. A slower disk, or slower work, could
     /// not keep up with retransmissions.
     fn swell(&mut self) {
-        (self.padding, self.operations, self.looks) = (60_000, 60, 10);
         (self.askers, self.disk.0, self.cache) = (self.askers.max(4), 4096, 3000);
+        // All of them fit into the 16 MiB that a file of the service shows.
+        (self.padding, self.operations, self.looks) = (60_000, 240 / self.askers as u32, 10);
         self.unit_ns = self.unit_ns.min(300);
         let world = &mut self.world;
         (world.piece_max, world.window, world.disk_us) = (1 << 20, 1 << 18, (20, 200));
