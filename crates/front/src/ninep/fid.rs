@@ -152,7 +152,7 @@ pub(super) struct Fids {
     fids: BTreeMap<u32, Fid>,
     /// Fids from before the last `Tversion`, or of a client that is gone, which are released [a few
     /// at a time](Fids::release), and their number of handles.
-    leaving: Vec<btree_map::IntoIter<u32, Fid>>,
+    leaving: btree_map::IntoIter<u32, Fid>,
     leaving_handles: usize,
     /// Number of nodes and open files held by the fids.
     handles: usize,
@@ -176,7 +176,7 @@ impl Fids {
         let (fids, attrs_most) = (BTreeMap::new(), ATTRS_MAX);
         Fids {
             fids,
-            leaving: Vec::new(),
+            leaving: BTreeMap::new().into_iter(),
             leaving_handles: 0,
             handles: 0,
             limit,
@@ -200,7 +200,7 @@ impl Fids {
 
     /// Returns whether dropped fids have not been released completely.
     pub(super) fn is_leaving(&self) -> bool {
-        !self.leaving.is_empty()
+        self.leaving.len() > 0
     }
 
     /// Returns the number of open files of the fids.
@@ -347,7 +347,6 @@ impl Fids {
         assert_eq!(self.attr_bytes, self.fids.values().map(Fid::attr_bytes).sum::<usize>());
         assert_eq!(self.handles, self.fids.values().map(Fid::handles).sum::<usize>());
         assert!(self.attr_bytes <= ATTRS_MAX);
-        assert!(self.leaving.iter().all(|files| files.len() > 0), "what is empty is not kept");
         assert!(self.is_leaving() || self.leaving_handles == 0, "handles are of files");
         let mut serials = BTreeSet::new();
         for file in self.fids.values() {
@@ -376,20 +375,16 @@ impl Fids {
         self.attr_bytes = 0;
         self.leaving_handles += mem::take(&mut self.handles);
         if !self.fids.is_empty() {
-            self.leaving.push(mem::take(&mut self.fids).into_iter());
+            assert!(!self.is_leaving(), "messages wait until all are released");
+            self.leaving = mem::take(&mut self.fids).into_iter();
         }
     }
 
     /// Releases files of dropped fids, at most [`RELEASES_MAX`].
     pub(super) fn release(&mut self, out: &mut Vec<Output>) {
-        for _ in 0..RELEASES_MAX {
-            let Some(files) = self.leaving.last_mut() else { break };
-            let (_, file) = files.next().expect("only those that have files are kept");
+        for (_, file) in self.leaving.by_ref().take(RELEASES_MAX) {
             self.leaving_handles -= file.handles();
             file.abandon(out);
-            if files.len() == 0 {
-                self.leaving.pop();
-            }
         }
         assert!(self.is_leaving() || self.leaving_handles == 0, "what is held is known");
     }
