@@ -24,11 +24,11 @@ use crate::budget::Budget;
 use crate::compile::Hash;
 use crate::maxima::Maxima;
 use crate::schedule::{Terms, WEIGHT_MAX};
+use base::Name;
 use base::units::count;
-use base::{Name, size};
 pub use label::{Label, Pick};
 use percent_encoding::percent_decode;
-use units::{duration, share};
+use units::{duration, share, size};
 
 /// Maximum size of an order, bytes.
 pub const ORDER_MAX: usize = 256 << 10;
@@ -276,10 +276,10 @@ impl Order {
             // The maximum would mean unmetered.
             "fuel" => self.budget.fuel = count(rest)?.min(u64::MAX - 1),
             "time" => self.budget.time_ns = duration(rest)?,
-            "memory" => self.budget.memory = size::parse(rest)?,
+            "memory" => self.budget.memory = size(rest)?,
             "io" => self.budget.operations = count(rest)?,
-            "bytes" => self.budget.bytes = size::parse(rest)?,
-            "output" => self.budget.output = size::parse(rest)?,
+            "bytes" => self.budget.bytes = size(rest)?,
+            "output" => self.budget.output = size(rest)?,
             "files" => self.budget.files = files(rest)?,
             "weight" => self.terms.weight = weight(rest)?,
             "reserve" => self.terms.reservation = reservation(rest)?,
