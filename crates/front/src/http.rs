@@ -51,10 +51,10 @@ pub const HEAD_TIME: Duration = Duration::from_secs(10);
 pub const IDLE_TIME: Duration = Duration::from_secs(75);
 /// Timeout for a pause of the client within a body.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
-/// Time and number of bytes for which the client is still read after the last response: closing a
-/// connection with unread bytes resets it, which may lose the end of the response.
-const DISCARD_TIME: Duration = Duration::from_secs(2);
-const DISCARD_MAX: usize = 1 << 20;
+/// Time and number of bytes for which the client is still read after the last response: a close
+/// with unread bytes is a reset, and many clients send a whole body before they read.
+const DISCARD_TIME: Duration = Duration::from_secs(5);
+const DISCARD_MAX: usize = 64 << 20;
 
 /// Maximum number of bytes of a file fetched with its attributes.
 const FETCH_MAX: u32 = 64 << 10;

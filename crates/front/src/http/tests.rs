@@ -671,6 +671,20 @@ fn a_head_that_comes_slowly_is_timed_out() {
     assert!(session.is_over());
 }
 
+/// Clients that send a whole body before they read still get the response that refuses it.
+#[test]
+fn the_body_of_a_refused_request_is_discarded_up_to_a_limit() {
+    let mut lab = Lab::new();
+    lab.say("PUT /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n");
+    let part = "x".repeat(1 << 20);
+    for _ in 0..DISCARD_MAX / part.len() - 1 {
+        lab.say(&part);
+    }
+    assert!(lab.text.contains("say \"400 Bad Request\"") && !lab.text.contains("hang up"));
+    lab.say(&part);
+    assert!(lab.text.contains("hang up: refused"), "{:?}", lab.text.get(..300));
+}
+
 /// Brings a session into each state by regular inputs.
 fn sample(state: &str) -> Session {
     let mut lab = Lab::new();
