@@ -45,7 +45,7 @@ use crate::entry_queue::{EntryQueue, Ticket};
 use crate::request::{Ask, Id, Input, NodeId, Output, Reply, Request, RequestId};
 use base::op::{Address, Done, OpId, Socket};
 use base::{Automaton, Buf, Caller, Error, Instant, Kind, Stat};
-use calls::{Calls, Owner};
+use calls::{Calls, Owner, Party};
 use conditional::Waiting;
 use errand::Step;
 use errands::Errands;
@@ -73,8 +73,18 @@ const ATTEMPTS_MAX: u8 = 3;
 /// replies may depend on requests that it sends itself through this tree, which would be a
 /// deadlock.
 const LINE_MAX: Duration = Duration::from_secs(10);
+/// Maximum number of requests that one turn resumes, or gives up, because of the connection.
+const REQUESTS_MAX: usize = 256;
 /// Smallest message size that fits a walk of sixteen long names, bytes.
 const MSIZE_MIN: u32 = 4 + 4096 + wire::ninep::IO_HEADER_SIZE;
+
+/// A queue of messages to a server that does not reply.
+#[derive(Clone, Copy, Debug)]
+struct Stuck {
+    since: Instant,
+    /// Number of the first message not to be given up, while messages are given up.
+    end: Option<u64>,
+}
 
 /// Configuration of a remote tree.
 #[derive(Clone, Debug)]
@@ -163,7 +173,7 @@ pub struct Remote {
     /// Deadline of requests that wait for a connection.
     patient_until: Option<Instant>,
     /// Time since which messages queue without any reply.
-    stuck_since: Option<Instant>,
+    stuck: Option<Stuck>,
     /// Socket of the connection.
     socket: Option<Socket>,
     is_receiving: bool,
@@ -208,7 +218,7 @@ impl Remote {
             epoch: 0,
             was_up: false,
             patient_until: None,
-            stuck_since: None,
+            stuck: None,
             socket: None,
             is_receiving: false,
             is_sending: false,
@@ -308,32 +318,38 @@ impl Remote {
         self.begin(now);
         self.tell_link(link::Input::Tick, out);
         self.expire(out);
+        if self.link.is_up() {
+            self.resume_queued(out);
+        }
         self.settle(out);
-        self.clear_line(out);
+        self.give_up_stuck(out);
         self.send(out);
         self.say_news();
     }
 
-    /// Fails messages that have been queued for [`LINE_MAX`] without any reply of the server.
-    fn clear_line(&mut self, out: &mut Vec<Output>) {
+    /// Fails messages that are queued while the server has sent no reply for [`LINE_MAX`].
+    fn give_up_stuck(&mut self, out: &mut Vec<Output>) {
         let (_, waiting) = self.calls.counts();
         if waiting == 0 {
-            self.stuck_since = None;
+            self.stuck = None;
             return;
         }
-        let since = *self.stuck_since.get_or_insert(self.now);
-        if self.now < since + LINE_MAX {
+        let stuck = self.stuck.get_or_insert(Stuck { since: self.now, end: None });
+        if self.now < stuck.since + LINE_MAX {
             return;
         }
-        self.stuck_since = Some(self.now);
-        for _ in 0..waiting {
-            match self.calls.give_up_first() {
+        let end = *stuck.end.get_or_insert(self.calls.next_queued());
+        for _ in 0..REQUESTS_MAX {
+            match self.calls.give_up_first(end) {
                 Some(Owner::Errand(errand, part)) => {
                     self.answered(errand, part, Err(Error::Busy), out);
                 }
                 Some(Owner::Seek(target)) => self.sought(target, Err(Error::Busy), out),
                 Some(Owner::Clunk(fid)) => unreachable!("clunk {fid} stays in line"),
-                None => break,
+                None => {
+                    self.stuck = Some(Stuck { since: self.now, end: None });
+                    break;
+                }
             }
             self.settle(out);
         }
@@ -433,10 +449,11 @@ impl Automaton for Remote {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let queued = self.patient_until.filter(|_| self.errands.is_any_queued());
+        let until = if self.link.is_up() { Some(self.now) } else { self.patient_until };
+        let queued = until.filter(|_| self.errands.is_any_queued());
         let waiting = queued.into_iter().chain(self.errands.paused_until());
         let unsent = (!self.outbox.is_empty() && !self.is_sending).then_some(self.now);
-        let stuck = self.stuck_since.map(|since| since + LINE_MAX);
+        let stuck = self.stuck.map(|stuck| stuck.since + LINE_MAX);
         let news = self.told.deadline().filter(|_| !self.link.is_over());
         self.link.deadline().into_iter().chain(waiting).chain(unsent).chain(stuck).chain(news).min()
     }
@@ -537,7 +554,7 @@ impl Remote {
     /// Clunks a fid without a waiting request.
     fn clunk(&mut self, fid: u32) {
         let message = calls::Message::new(&wire::ninep::Tmessage::Clunk { fid });
-        self.calls.begin(calls::Owner::Clunk(fid), message, &mut self.outbox);
+        self.calls.begin(Party::Cleanup, Owner::Clunk(fid), message, &mut self.outbox);
     }
 
     fn done(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {

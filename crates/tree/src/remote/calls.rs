@@ -1,17 +1,21 @@
 //! Messages sent and not yet answered, by tag.
 //!
-//! The number of outstanding messages is bounded; further ones are queued. A flushed call keeps its
+//! The number of outstanding messages is bounded; further ones are queued by client ([`line`]). A flushed call keeps its
 //! tag until the reply to the flush, and a reply that arrives before that is valid (flush(5)).
 //!
 #![doc = include_str!("calls/states.md")]
 
+mod line;
 #[cfg(test)]
 mod tests;
 
+pub(super) use line::Party;
+
 use super::seek::Target;
 use base::Buf;
+use line::Line;
 use slab::Slab;
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use wire::ninep::{Rmessage, Tmessage};
 
 const LERROR: u8 = 7;
@@ -55,6 +59,11 @@ impl Message {
         self.head[4]
     }
 
+    /// Returns whether it frees its fid.
+    fn frees_fid(&self) -> bool {
+        matches!(self.code(), CLUNK | REMOVE)
+    }
+
     fn send(mut self, tag: usize, out: &mut Vec<Buf>) {
         let tag = u16::try_from(tag).expect("far fewer calls than tags");
         self.head[5..7].copy_from_slice(&tag.to_le_bytes());
@@ -91,17 +100,20 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Calls {
     tags: Slab<State>,
+    /// Pending requests and the tags of their calls, unless flushed.
+    sent_by: BTreeSet<(usize, usize)>,
     /// Number of calls other than flushes.
     sent: usize,
     sent_max: usize,
-    waiting: VecDeque<(Owner, Message)>,
+    waiting: Line,
 }
 
 impl Calls {
     /// Returns a table with this maximum number of outstanding calls.
     pub(super) fn new(sent_max: usize) -> Calls {
         let sent_max = sent_max.clamp(1, 16_384);
-        Calls { tags: Slab::new(), sent: 0, sent_max, waiting: VecDeque::new() }
+        let (tags, sent_by, waiting) = (Slab::new(), BTreeSet::new(), Line::default());
+        Calls { tags, sent_by, sent: 0, sent_max, waiting }
     }
 
     /// Returns the numbers of outstanding and of queued messages.
@@ -110,27 +122,39 @@ impl Calls {
     }
 
     /// Sends a message, or queues it.
-    pub(super) fn begin(&mut self, owner: Owner, message: Message, out: &mut Vec<Buf>) {
-        self.waiting.push_back((owner, message));
+    pub(super) fn begin(
+        &mut self,
+        party: Party,
+        owner: Owner,
+        message: Message,
+        out: &mut Vec<Buf>,
+    ) {
+        self.waiting.push(party, owner, message);
         self.go_on(out);
     }
 
     fn go_on(&mut self, out: &mut Vec<Buf>) {
         while self.sent < self.sent_max
-            && let Some((owner, message)) = self.waiting.pop_front()
+            && let Some((owner, message)) = self.waiting.pop()
         {
             self.sent += 1;
             let tag = self.tags.insert(State::Sent(owner, message.code() + 1));
+            if let Owner::Errand(errand, _) = owner {
+                self.sent_by.insert((errand, tag));
+            }
             message.send(tag, out);
         }
     }
 
-    /// Removes the first queued message other than a clunk or remove, which free a fid.
-    pub(super) fn give_up_first(&mut self) -> Option<Owner> {
-        let keeps_fid =
-            |(_, message): &(Owner, Message)| ![CLUNK, REMOVE].contains(&message.code());
-        let first = self.waiting.iter().position(keeps_fid)?;
-        self.waiting.remove(first).map(|(owner, _)| owner)
+    /// Returns the number of the next message that is queued.
+    pub(super) fn next_queued(&self) -> u64 {
+        self.waiting.next()
+    }
+
+    /// Removes the first queued message with a number below `end`, other than a clunk or remove,
+    /// which free a fid.
+    pub(super) fn give_up_first(&mut self, end: u64) -> Option<Owner> {
+        self.waiting.give_up_first(end)
     }
 
     /// Handles a reply.
@@ -153,6 +177,9 @@ impl Calls {
             State::Sent(owner, _) => {
                 self.tags.remove(tag);
                 self.sent -= 1;
+                if let Owner::Errand(errand, _) = owner {
+                    self.sent_by.remove(&(errand, tag));
+                }
                 Answer::To(owner)
             }
             State::Flushed(owner, _) => {
@@ -182,25 +209,19 @@ impl Calls {
     /// Flushes all messages of a pending request; returns the number of those that were only
     /// queued.
     pub(super) fn flush(&mut self, errand: usize, out: &mut Vec<Buf>) -> u32 {
-        let of = |owner: &Owner| matches!(owner, Owner::Errand(index, _) if *index == errand);
-        let before = self.waiting.len();
-        self.waiting.retain(|(owner, _)| !of(owner));
-        let dropped = before - self.waiting.len();
-        let mut flushed = Vec::new();
-        for (tag, state) in &mut self.tags {
-            if let State::Sent(owner, code) = *state
-                && of(&owner)
-            {
-                *state = State::Flushed(owner, code);
-                flushed.push(tag);
-            }
-        }
-        for tag in flushed {
+        let dropped = self.waiting.drop_errand(errand);
+        while let Some((_, tag)) = self.sent_by.range((errand, 0)..=(errand, usize::MAX)).next() {
+            let tag = *tag;
+            self.sent_by.remove(&(errand, tag));
+            let State::Sent(owner, code) = self.tags[tag] else {
+                unreachable!("{:?} is indexed as sent", self.tags[tag])
+            };
+            self.tags[tag] = State::Flushed(owner, code);
             let flush = self.tags.insert(State::Flush(tag));
             let oldtag = u16::try_from(tag).expect("far fewer calls than tags");
             Message::new(&Tmessage::Flush { oldtag }).send(flush, out);
         }
-        u32::try_from(dropped).expect("few messages for an errand")
+        dropped
     }
 
     /// Forgets all calls after the loss of the connection.
@@ -216,7 +237,10 @@ impl Calls {
         };
         assert_eq!(count(&flushes), count(&given_up), "each flush is of one call");
         assert_eq!(self.sent, self.tags.len() - count(&flushes));
-        assert!(self.sent <= self.sent_max && (self.waiting.is_empty() || self.sent > 0));
+        assert!(self.sent <= self.sent_max && (self.waiting.len() == 0 || self.sent > 0));
+        self.waiting.check();
+        let by_errands = |state: &State| matches!(state, State::Sent(Owner::Errand(..), _));
+        assert_eq!(count(&by_errands), self.sent_by.len(), "each call is indexed");
         for (_, state) in &self.tags {
             if let State::Flush(flushed) = state {
                 assert!(

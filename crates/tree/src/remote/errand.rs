@@ -6,13 +6,13 @@
 //!
 #![doc = include_str!("states.md")]
 
-use super::calls::{Message, Owner};
+use super::calls::{Message, Owner, Party};
 use super::link::Dialect;
 use super::places::ROOT;
 use super::seek::{Target, Waiter};
 use super::transfer::Gather;
 use super::walk::Hike;
-use super::{ATTEMPTS_MAX, Remote, list};
+use super::{ATTEMPTS_MAX, REQUESTS_MAX, Remote, list};
 use crate::entry_queue::Ticket;
 use crate::request::{Ask, Id, NodeId, OpenId, Output, Reply, Request, RequestId};
 use base::op::Replacement;
@@ -510,7 +510,8 @@ impl Remote {
             let truncates = matches!(&it.ask, Ask::Open { access, .. } if access.truncate);
             it.changed |= changes(message.code()) || truncates;
             it.outstanding += 1;
-            self.calls.begin(Owner::Errand(errand, part), message, &mut self.outbox);
+            let party = Party::Asker(it.request.asker());
+            self.calls.begin(party, Owner::Errand(errand, part), message, &mut self.outbox);
         }
     }
 
@@ -561,9 +562,10 @@ impl Remote {
         }
     }
 
-    /// Continues requests that wait for the link.
+    /// Continues some of the requests that wait for the link; [`Remote::tick`] does so until none
+    /// is left.
     pub(super) fn resume_queued(&mut self, out: &mut Vec<Output>) {
-        for errand in self.errands.queued() {
+        for errand in self.errands.queued(REQUESTS_MAX) {
             if self.errands.get(errand).is_some_and(|it| matches!(it.step, Step::Queued)) {
                 self.advance(errand, out);
             }
@@ -599,7 +601,7 @@ impl Remote {
     pub(super) fn expire(&mut self, out: &mut Vec<Output>) {
         let patience = self.patient_until.is_some_and(|until| self.now < until);
         if !patience && !self.link.is_up() {
-            for errand in self.errands.queued() {
+            for errand in self.errands.queued(REQUESTS_MAX) {
                 self.end(errand, Err(Error::Disconnected), out);
             }
         }

@@ -77,9 +77,9 @@ impl Errands {
         before
     }
 
-    /// Returns those that wait for a connection.
-    pub(super) fn queued(&self) -> Vec<usize> {
-        self.queued.iter().copied().collect()
+    /// Returns at most `max` of those that wait for a connection.
+    pub(super) fn queued(&self, max: usize) -> Vec<usize> {
+        self.queued.iter().take(max).copied().collect()
     }
 
     pub(super) fn is_any_queued(&self) -> bool {

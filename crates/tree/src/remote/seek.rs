@@ -5,7 +5,7 @@
 //! reopened, without one-time effects such as truncation. All requests for the same fid wait for
 //! one recovery.
 
-use super::calls::{Message, Owner};
+use super::calls::{Message, Owner, Party};
 use super::places::ROOT;
 use super::{Remote, link, words};
 use crate::request::Output;
@@ -131,7 +131,7 @@ impl Remote {
     fn say_seek(&mut self, target: Target, step: Step, message: &Tmessage<'_>) {
         let message = Message::new(message);
         self.seeks.get_mut(&target).expect("it is under way").step = step;
-        self.calls.begin(Owner::Seek(target), message, &mut self.outbox);
+        self.calls.begin(Party::Recovery, Owner::Seek(target), message, &mut self.outbox);
     }
 
     /// Handles the reply to a message of a recovery.

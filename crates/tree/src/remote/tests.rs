@@ -1,5 +1,6 @@
 use super::*;
 mod conditional;
+mod crowds;
 mod durability;
 mod walks;
 

@@ -249,7 +249,7 @@ impl Remote {
             Ok(answer) => answer,
             Err(why) => return self.blame(why),
         };
-        self.stuck_since = None;
+        self.stuck = None;
         let result = match message {
             Rmessage::Lerror { ecode } => Err(words::error_of_errno(ecode)),
             Rmessage::Error { ename } => Err(words::error_of_sentence(ename)),

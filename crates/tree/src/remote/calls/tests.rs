@@ -44,7 +44,7 @@ impl Automaton for Call {
         let (calls, sent) = (&mut self.calls, &mut self.out);
         match input {
             Input::Send => {
-                calls.begin(Owner::Errand(ERRAND, 0), clunk(), sent);
+                calls.begin(Party::Asker(0), Owner::Errand(ERRAND, 0), clunk(), sent);
             }
             Input::Flush => {
                 calls.flush(ERRAND, sent);
@@ -103,7 +103,7 @@ fn what_is_too_much_stands_in_line_and_is_dropped_by_a_flush() {
     let mut calls = Calls::new(2);
     let mut out = Vec::new();
     for errand in 0..4 {
-        calls.begin(Owner::Errand(errand, 0), clunk(), &mut out);
+        calls.begin(Party::Asker(0), Owner::Errand(errand, 0), clunk(), &mut out);
     }
     assert_eq!((calls.counts(), out.len()), ((2, 2), 2));
     assert_eq!(calls.flush(3, &mut out), 1);
@@ -112,6 +112,32 @@ fn what_is_too_much_stands_in_line_and_is_dropped_by_a_flush() {
     assert_eq!(answer, Ok(Answer::To(Owner::Errand(1, 0))));
     assert_eq!((calls.counts(), out.len()), ((2, 0), 3));
     calls.check();
+}
+
+/// A client with many messages, or one that left and whose fids are clunked, delays others by one
+/// message each.
+#[test]
+fn clients_are_served_in_turn() {
+    let mut calls = Calls::new(1);
+    let mut out = Vec::new();
+    for errand in 0..100 {
+        calls.begin(Party::Asker(7), Owner::Errand(errand, 0), clunk(), &mut out);
+        calls.begin(Party::Cleanup, Owner::Clunk(errand as u32), clunk(), &mut out);
+    }
+    calls.begin(Party::Asker(9), Owner::Errand(500, 0), clunk(), &mut out);
+    calls.begin(Party::Recovery, Owner::Errand(501, 0), clunk(), &mut out);
+    let mut order = Vec::new();
+    for _ in 0..8 {
+        match calls.answered(0, &Rmessage::Clunk {}, &mut out) {
+            Ok(Answer::To(owner)) => order.push(owner),
+            other => panic!("{other:?}"),
+        }
+        calls.check();
+    }
+    let of = |errand| Owner::Errand(errand, 0);
+    let gone = Owner::Clunk;
+    assert_eq!(order[..4], [of(0), of(500), gone(0), of(501)]);
+    assert_eq!(order[4..], [of(1), gone(1), of(2), gone(2)]);
 }
 
 /// Each call ends once, in whatever order messages are sent, flushed and answered.
@@ -124,7 +150,7 @@ fn every_call_ends_once() {
         for turn in 0..400 {
             match rng.u8(..4) {
                 0 if turn < 300 => {
-                    calls.begin(Owner::Errand(begun, 0), clunk(), &mut out);
+                    calls.begin(Party::Asker(rng.u32(..3)), Owner::Errand(begun, 0), clunk(), &mut out);
                     begun += 1;
                 }
                 1 if begun > 0 => {
