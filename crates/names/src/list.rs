@@ -44,6 +44,8 @@ pub(crate) struct Union {
     state: State,
     /// The open member.
     open: Option<(usize, OpenId)>,
+    /// Whether a list of the open member failed: the next one opens it again.
+    failed: bool,
     /// End of the entry with each number (counted from one): its member and its cookie there.
     places: Vec<(usize, u64)>,
     /// Hashes of names seen, with the first member that has each.
@@ -72,6 +74,7 @@ impl Union {
             caller,
             state: State::Next(0, 0),
             open: None,
+            failed: false,
             places: Vec::new(),
             names: BTreeMap::new(),
             bytes_max: 0,
@@ -125,7 +128,7 @@ impl Union {
             self.names.clear();
         }
         (self.bytes_max, self.with_stat) = (bytes, with_stat);
-        let there = self.open.is_some_and(|(open, _)| open == member);
+        let there = !self.failed && self.open.is_some_and(|(open, _)| open == member);
         self.state = if there { State::Ready(member, cookie) } else { State::Next(member, cookie) };
         Ok(())
     }
@@ -179,7 +182,7 @@ impl Union {
     pub(crate) fn arrive(&mut self, reply: Result<Reply, Error>) -> Option<Result<Reply, Error>> {
         let (state, end) = match (self.state.clone(), reply) {
             (State::Opening(member, cookie), Ok(Reply::Opened(open, _))) => {
-                self.open = Some((member, open));
+                (self.open, self.failed) = (Some((member, open)), false);
                 (State::Ready(member, cookie), None)
             }
             (State::Listing(member), Ok(Reply::Entries(entries))) => {
@@ -197,8 +200,12 @@ impl Union {
             }
             // An unavailable member does not hide the others; but a list that breaks off is
             // incomplete, so it fails.
-            (State::Opening(member, _), Err(_)) => (State::Next(member + 1, 0), None),
-            (State::Listing(_), Err(error)) => (State::Idle, Some(Err(error))),
+            (State::Opening(member, 0), Err(_)) => (State::Next(member + 1, 0), None),
+            (State::Opening(..), Err(error)) => (State::Idle, Some(Err(error))),
+            (State::Listing(_), Err(error)) => {
+                self.failed = true;
+                (State::Idle, Some(Err(error)))
+            }
             (state, reply) => unreachable!("{state:?}: {reply:?} was not asked for"),
         };
         self.state = state;

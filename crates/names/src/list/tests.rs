@@ -37,6 +37,34 @@ fn opened() -> Result<Reply, Error> {
 
 type Answer<'a> = &'a dyn Fn() -> Result<Reply, Error>;
 
+/// A file that is stale, or was opened while its server was wrong, does not spoil the directory.
+#[test]
+fn a_member_whose_list_failed_is_opened_again() {
+    let mut union = union();
+    drop(union.next());
+    assert!(union.opened(opened()).is_some());
+    union.list(0, 100, false).unwrap();
+    assert!(matches!(union.next(), Step::Ask(_, Ask::List { .. })));
+    assert!(union.arrive(entries(&["a"])).is_some());
+    for cookie in [1, 0] {
+        union.list(cookie, 100, false).unwrap();
+        assert!(matches!(union.next(), Step::Ask(_, Ask::List { .. })));
+        let end = union.arrive(Err(Error::Stale));
+        assert_eq!(end.unwrap().unwrap_err(), Error::Stale);
+        union.list(cookie, 100, false).unwrap();
+        assert!(matches!(union.next(), Step::Ask(_, Ask::Open { .. })));
+        // The rest of a member is not left out.
+        if cookie > 0 {
+            assert_eq!(union.arrive(Err(Error::Io)).unwrap().unwrap_err(), Error::Io);
+            union.list(cookie, 100, false).unwrap();
+            assert!(matches!(union.next(), Step::Ask(_, Ask::Open { .. })));
+        }
+        assert!(union.arrive(opened()).is_none());
+        assert!(matches!(union.next(), Step::Ask(_, Ask::List { .. })));
+        assert!(union.arrive(entries(&["b"])).is_some());
+    }
+}
+
 #[test]
 fn states_md_is_fresh() {
     let mut drawing = Drawing::default();
