@@ -108,8 +108,8 @@ pub struct Volume {
     handles_max: usize,
     nodes: Slab<Node>,
     opens: Slab<Open>,
-    /// Nodes by inode of the present.
-    nodes_of: BTreeSet<(u64, usize)>,
+    /// Nodes by inode of the present, and by the name that each was reached by.
+    nodes_of: BTreeSet<(u64, Option<Place>, usize)>,
     /// Number of open files by inode of the present.
     opens_of: BTreeMap<u64, usize>,
     /// Number of nodes and open files by snapshot.

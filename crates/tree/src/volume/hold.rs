@@ -6,6 +6,7 @@ use crate::locks::FileKey;
 use crate::request::{Ask, Id, NodeId, OpenId};
 use base::{Access, Kind, Name};
 use std::collections::{BTreeMap, btree_map};
+use std::mem;
 use std::ops::Range;
 use store::{SnapshotId, View};
 
@@ -109,8 +110,14 @@ impl Volume {
 
     /// Returns whether nodes or open files keep an inode of the present alive.
     pub(super) fn is_held(&self, ino: u64) -> bool {
-        let nodes = self.nodes_of.range((ino, 0)..=(ino, usize::MAX)).next().is_some();
-        nodes || self.opens_of.contains_key(&ino)
+        let nodes = self.nodes_of.range((ino, None, 0)..).next();
+        nodes.is_some_and(|(of, ..)| *of == ino) || self.opens_of.contains_key(&ino)
+    }
+
+    /// Returns the first node of an inode of the present that was reached by this name.
+    fn first_node(&self, ino: u64, place: Option<&Place>) -> Option<usize> {
+        let (of, by, slot) = self.nodes_of.range((ino, place.cloned(), 0)..).next()?;
+        (*of == ino && by.as_ref() == place).then_some(*slot)
     }
 
     /// Returns whether a node or open file is in a snapshot.
@@ -126,10 +133,7 @@ impl Volume {
             Spot::File(..) => self.same_node(slot),
         };
         match known {
-            Some(known) => {
-                self.nodes[known].users += 1;
-                NodeId::new(self.index, known)
-            }
+            Some(known) => self.share_node(known),
             None => self.add_node(spot, place),
         }
     }
@@ -140,10 +144,22 @@ impl Volume {
         names.is_empty().then(|| from.local())
     }
 
+    fn share_node(&mut self, slot: usize) -> NodeId {
+        self.nodes[slot].users += 1;
+        NodeId::new(self.index, slot)
+    }
+
+    /// Returns a node: an existing one if it was reached by the same name, so that a rename changes
+    /// one of them however many clients hold.
     pub(super) fn add_node(&mut self, spot: Spot, place: Option<Place>) -> NodeId {
-        let slot = self.nodes.insert(Node { spot, place, users: 1 });
+        if let Spot::File(View::Present, ino) = spot
+            && let Some(slot) = self.first_node(ino, place.as_ref())
+        {
+            return self.share_node(slot);
+        }
+        let slot = self.nodes.insert(Node { spot, place: place.clone(), users: 1 });
         match spot {
-            Spot::File(View::Present, ino) => _ = self.nodes_of.insert((ino, slot)),
+            Spot::File(View::Present, ino) => _ = self.nodes_of.insert((ino, place, slot)),
             Spot::File(View::Snapshot(id), _) => *self.visits.entry(id.0).or_default() += 1,
             Spot::Snapshots => {}
         }
@@ -191,9 +207,9 @@ impl Volume {
         }
         let spot = match id {
             Id::Node(node) => {
-                let spot = self.nodes.remove(node.local()).spot;
+                let Node { spot, place, .. } = self.nodes.remove(node.local());
                 if let Spot::File(View::Present, ino) = spot {
-                    let known = self.nodes_of.remove(&(ino, node.local()));
+                    let known = self.nodes_of.remove(&(ino, place, node.local()));
                     assert!(known, "a node is found by its inode");
                 }
                 spot
@@ -223,20 +239,25 @@ impl Volume {
 
     /// Records that an entry was renamed or removed, in the nodes that were reached by it.
     pub(super) fn move_places(&mut self, ino: u64, from: &Place, to: Option<&Place>) {
-        for (_, slot) in self.nodes_of.range((ino, 0)..=(ino, usize::MAX)) {
-            let node = &mut self.nodes[*slot];
-            if node.place.as_ref() == Some(from) {
-                node.place = to.cloned();
-            }
+        while let Some(slot) = self.first_node(ino, Some(from)) {
+            assert!(to != Some(from), "a rename to the same name changes nothing");
+            self.move_node(ino, slot, to);
         }
     }
 
     /// Records the name of a formerly unnamed file in its nodes.
     pub(super) fn set_place(&mut self, ino: u64, place: &Place) {
         assert!(!self.nameless.contains(&ino), "the file has a name");
-        for (_, slot) in self.nodes_of.range((ino, 0)..=(ino, usize::MAX)) {
-            self.nodes[*slot].place = Some(place.clone());
+        while let Some(slot) = self.first_node(ino, None) {
+            self.move_node(ino, slot, Some(place));
         }
+    }
+
+    fn move_node(&mut self, ino: u64, slot: usize, to: Option<&Place>) {
+        let before = mem::replace(&mut self.nodes[slot].place, to.cloned());
+        let known = self.nodes_of.remove(&(ino, before, slot));
+        assert!(known, "a node is found by its inode and name");
+        self.nodes_of.insert((ino, to.cloned(), slot));
     }
 
     /// Returns the identity of an open file, for locks.
@@ -264,7 +285,7 @@ impl Volume {
         assert!(self.nodes[ROOT_SLOT].users > 0 && self.nodes[SNAPSHOTS_SLOT].users > 0);
         assert!(self.nodes.iter().all(|(_, node)| node.users > 0));
         assert!(self.opens.iter().all(|(_, open)| open.users > 0));
-        assert!(self.nodes_of.iter().all(|(_, slot)| self.nodes.contains(*slot)));
+        assert!(self.nodes_of.iter().all(|(.., slot)| self.nodes.contains(*slot)));
         let visiting = self.visits.values().sum::<usize>();
         let opens = self.opens_of.values().sum::<usize>();
         assert!(self.nodes_of.len() + opens + visiting <= self.nodes.len() + self.opens.len());
@@ -283,7 +304,9 @@ impl Volume {
         assert_eq!(self.opens_of, opens_of, "open files of each inode are counted");
         assert_eq!(self.visits, visits, "what is held in each snapshot is counted");
         let present = self.nodes.iter().filter_map(|(slot, node)| match node.spot {
-            Spot::File(View::Present, ino) if slot != ROOT_SLOT => Some((ino, slot)),
+            Spot::File(View::Present, ino) if slot != ROOT_SLOT => {
+                Some((ino, node.place.clone(), slot))
+            }
             Spot::File(..) | Spot::Snapshots => None,
         });
         assert_eq!(self.nodes_of, present.collect(), "nodes are found by their inodes");

@@ -15,8 +15,10 @@ use store::{Missing, View};
 /// Size of an entry besides its name, in bytes as protocols count.
 pub(super) const OVERHEAD: usize = 24;
 
-/// Maximum size of one listing, bytes.
-const BYTES_MAX: usize = 1 << 20;
+/// Maximum size of one listing, bytes, and of one with attributes, entries: a plan is made in one
+/// go, before other requests have a turn, and its missing pages are fetched at once.
+const BYTES_MAX: usize = 64 << 10;
+const STATS_MAX: usize = 256;
 
 impl Scene<'_> {
     /// Lists the entries behind a cookie: about `bytes_max` bytes of them, but at least one if
@@ -37,6 +39,9 @@ impl Scene<'_> {
         let sight = self.sight(view)?;
         let mut entries = entries(&sight, ino, cookie, bytes_max.min(BYTES_MAX))?;
         let dir = sight.inode(ino)?;
+        if with_stat {
+            entries.truncate(STATS_MAX);
+        }
         if with_stat && self.who.may(&dir, SEARCH).is_ok() {
             add_stats(&sight, &mut entries)?;
         }

@@ -49,9 +49,10 @@ fn there_are_only_so_many_handles() {
     let mut lab = Lab::new();
     lab.volume.set_handles_max(5);
     lab.create("/f", 0o644).unwrap();
+    lab.create("/g", 0o644).unwrap();
     let open = lab.open("/f", WRITE).unwrap();
     let one = lab.walk("/f").unwrap();
-    let two = lab.walk("/f").unwrap();
+    let two = lab.walk("/g").unwrap();
     assert_eq!(lab.walk("/f"), Err(Error::TooManyOpen));
     // Open files stay usable.
     assert_eq!(lab.write_open(open, 0, b"abc"), Ok(3));
@@ -267,9 +268,14 @@ fn a_directory_reached_from_below_is_renamed_if_its_name_is_soon_found() {
         lab.make_dir(&format!("/{number}"), 0o755).unwrap();
     }
     let open = lab.open("/", Access::READ).unwrap();
-    let all = lab.list_open(open, 0, 4 << 20);
-    let all: Vec<String> = all.iter().map(|entry| entry.name.to_string()).collect();
+    let mut all: Vec<Entry> = Vec::new();
+    while let more = lab.list_open(open, all.last().map_or(0, |last| last.cookie), 1 << 20)
+        && !more.is_empty()
+    {
+        all.extend(more);
+    }
     lab.close(open);
+    let all: Vec<String> = all.iter().map(|entry| entry.name.to_string()).collect();
     assert_eq!(all.len(), 10_001);
     let mut rename = |dir: &str| {
         lab.make_dir(&format!("/{dir}/below"), 0o755).unwrap();
@@ -283,4 +289,51 @@ fn a_directory_reached_from_below_is_renamed_if_its_name_is_soon_found() {
     };
     assert_eq!(rename(&all[10_000]), Err(Error::Unsupported));
     assert_eq!(rename(&all[0]), Ok(()));
+}
+
+/// A rename changes the nodes that were reached by the old name: one, however many references there
+/// are.
+#[test]
+fn references_by_one_name_share_a_node() {
+    let mut lab = Lab::new();
+    lab.make_dir("/d", 0o755).unwrap();
+    lab.create("/d/f", 0o644).unwrap();
+    lab.link("/d/f", "/d/g").unwrap();
+    let before = lab.volume.nodes.len();
+    let by_f: Vec<NodeId> = (0..100).map(|_| lab.walk("/d/f").unwrap()).collect();
+    let by_g = lab.walk("/d/g").unwrap();
+    assert_eq!(lab.volume.nodes.len(), before + 2, "the directory is given back");
+    lab.rename("/d/f", "/d/h").unwrap();
+    lab.remove("/d/g").unwrap();
+    assert_eq!(lab.volume.nodes.len(), before + 2);
+    let names: Vec<Option<Vec<u8>>> = [by_f[0], by_f[99], by_g]
+        .map(|node| lab.volume.place(node).map(|(_, name)| name.as_bytes().to_vec()))
+        .to_vec();
+    assert_eq!(names, [Some(b"h".to_vec()), Some(b"h".to_vec()), None]);
+    let again = lab.walk("/d/h").unwrap();
+    assert_eq!(again, by_f[0]);
+    lab.remove("/d/h").unwrap();
+    by_f.into_iter().chain([again, by_g]).for_each(|node| lab.release(node));
+    lab.idle();
+    assert_eq!(lab.volume.nodes.len(), before);
+    lab.verify();
+}
+
+/// No plan looks at a whole directory: a listing is shorter than a client may ask for.
+#[test]
+fn a_listing_of_many_entries_is_short() {
+    let mut lab = Lab::new();
+    lab.make_dir("/d", 0o755).unwrap();
+    for n in 0..600 {
+        lab.create(&format!("/d/{n:0>200}"), 0o644).unwrap();
+    }
+    let access = Access { read: true, ..Access::default() };
+    let open = lab.open("/d", access).unwrap();
+    let listed = lab.list_open(open, 0, 1 << 20).len();
+    assert_eq!(listed, (64 << 10) / (200 + 24));
+    let ask = Ask::List { open, cookie: 0, bytes_max: 1 << 20, with_stat: true };
+    let Ok(Reply::Entries(entries)) = lab.ask(ask) else { panic!("it is a directory") };
+    assert_eq!(entries.len(), 256);
+    assert!(entries.iter().all(|entry| entry.stat.is_some()));
+    lab.close(open);
 }
