@@ -117,9 +117,9 @@ pub(crate) struct Uring {
     ring: Ring,
     shelf: Shelf,
     slots: Slab<Entry>,
-    /// Slots of reads by operation, which clients cancel, so that the cost does not depend on their
-    /// number.
-    reads: BTreeMap<OpId, usize>,
+    /// Slots of operations on files, which clients cancel, so that the cost does not depend on the
+    /// number of slots.
+    transfers: BTreeMap<OpId, usize>,
     /// Receives that found no free buffer, in the order of their retries.
     unbuffered: VecDeque<(OpId, Socket)>,
     sequence: u32,
@@ -145,7 +145,7 @@ impl Uring {
             ring,
             shelf,
             slots: Slab::new(),
-            reads: BTreeMap::new(),
+            transfers: BTreeMap::new(),
             unbuffered: VecDeque::new(),
             sequence: 0,
             personalities,
@@ -171,9 +171,9 @@ impl Uring {
         {
             bytes = 0;
         }
-        let (sequence, read) = (self.sequence, slot.read());
+        let (sequence, transfer) = (self.sequence, slot.transfer());
         let key = self.slots.insert(Entry { sequence, submitted: self.turn, slot });
-        let before = read.and_then(|id| self.reads.insert(id, key));
+        let before = transfer.and_then(|id| self.transfers.insert(id, key));
         assert!(before.is_none(), "an operation is under way once");
         let name = name(key, sequence);
         self.ring.push_bulk(name, entry.user_data(name), bytes);
@@ -391,8 +391,13 @@ impl Uring {
         if self.common.pool.cancel(id) {
             return;
         }
-        if let Some(key) = self.reads.get(&id) {
-            return self.cancel_by_name(name(*key, self.slots[*key].sequence));
+        if let Some(key) = self.transfers.get(&id).copied() {
+            let Entry { sequence, slot, .. } = &self.slots[key];
+            // Writes and syncs are not interrupted.
+            if slot.can_be_cancelled(id) {
+                self.cancel_by_name(name(key, *sequence));
+            }
+            return;
         }
         // The others are cancelled by the server only, and rarely.
         if let Some(at) = self.unbuffered.iter().position(|(waiting, _)| *waiting == id) {
@@ -517,9 +522,9 @@ impl Uring {
         let Some(entry) = self.slots.try_remove(key) else { return };
         let sequence = (completion.user_data() >> 32) as u32;
         assert_eq!(entry.sequence, sequence, "a completion is of who has the slot");
-        if let Some(id) = entry.slot.read() {
-            let known = self.reads.remove(&id);
-            assert_eq!(known, Some(key), "a read is found by its operation");
+        if let Some(id) = entry.slot.transfer() {
+            let known = self.transfers.remove(&id);
+            assert_eq!(known, Some(key), "a transfer is found by its operation");
         }
         let result = completion.result();
         if entry.slot.is_file_work() {
@@ -702,19 +707,18 @@ impl Slot {
         }
     }
 
-    /// Returns the operation if this is a read of a file or volume.
-    fn read(&self) -> Option<OpId> {
+    /// Returns the operation if this transfers or syncs data of a file or volume.
+    fn transfer(&self) -> Option<OpId> {
         match self {
-            Slot::Read { id, .. } => Some(*id),
-            Slot::Blocks { id, passage, .. } if passage.is_read() => Some(*id),
-            Slot::Blocks { .. }
-            | Slot::Accept { .. }
+            Slot::Read { id, .. }
+            | Slot::Blocks { id, .. }
+            | Slot::Write { id, .. }
+            | Slot::Sync { id, .. } => Some(*id),
+            Slot::Accept { .. }
             | Slot::Connect { .. }
             | Slot::Receive { .. }
             | Slot::Send { .. }
             | Slot::Room { .. }
-            | Slot::Write { .. }
-            | Slot::Sync { .. }
             | Slot::Wake { .. }
             | Slot::Signal => None,
         }
@@ -726,7 +730,8 @@ impl Slot {
             Slot::Accept { id, .. } | Slot::Connect { id, .. } | Slot::Receive { id, .. } => {
                 *id == wanted
             }
-            Slot::Read { .. } | Slot::Blocks { .. } => self.read() == Some(wanted),
+            Slot::Read { id, .. } => *id == wanted,
+            Slot::Blocks { id, passage, .. } => passage.is_read() && *id == wanted,
             Slot::Send { .. }
             | Slot::Room { .. }
             | Slot::Write { .. }
