@@ -764,8 +764,10 @@ impl Session {
 
     fn forget_all(&mut self, out: &mut Vec<Output>) {
         for (id, call) in &mut self.calls {
-            call.tag = None;
-            out.push(Output::Cancel(CallId(u32::try_from(id).expect("calls are limited"))));
+            // Flushed ones are cancelled already.
+            if call.tag.take().is_some() {
+                out.push(Output::Cancel(CallId(u32::try_from(id).expect("calls are limited"))));
+            }
         }
         self.tags.clear();
         self.parked = Parked::default();
