@@ -480,7 +480,7 @@ impl Node {
             is_needed
         });
         let chosen: Vec<usize> = needed.map(|(.., slot)| slot).collect();
-        if chosen.is_empty() {
+        if chosen.is_empty() && coming_free == 0 {
             self.admission.for_handles.put_off(now);
         }
         self.give_way(now, chosen, ops);
