@@ -19,6 +19,8 @@ fn names_bytes(names: &[Name]) -> usize {
     names.iter().map(|name| EACH + name.as_bytes().len()).sum()
 }
 
+/// Memory of a call in the tree and in the reactor, bytes.
+const BELOW: usize = 768;
 /// Maximum memory of a name, bytes.
 const NAME_BYTES: usize = size_of::<Name>() + NAME_MAX;
 
@@ -186,7 +188,7 @@ impl Await {
             (_, Ask::RenameNode { .. }) => NAME_BYTES,
             (_, _) => 0,
         };
-        carried + size_of::<Call>()
+        carried + size_of::<Call>() + BELOW
     }
 
     /// Releases the resources of a call that has failed or ended.
