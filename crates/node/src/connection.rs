@@ -244,8 +244,11 @@ impl Connection {
     }
 
     /// Returns the time of the last activity, if closing the connection loses nothing for the
-    /// client.
+    /// client. What it sends after its last response is no activity.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
+        if self.state == State::Talking && self.finish == Finish::Done {
+            return Some(Instant(0));
+        }
         (self.is_quiet() && self.session.is_idle()).then_some(self.received)
     }
 

@@ -33,6 +33,9 @@ enum Class {
     Resting,
     /// Of the same client: all that have received nothing for a while.
     Quiet,
+    /// Of the same client: those that transfer a request or response too slowly, such as a byte now
+    /// and then.
+    Slow,
 }
 
 /// Search for connections to close.
@@ -97,14 +100,15 @@ impl Places {
             Class::Idle => Class::Owing,
             Class::Owing => Class::Resting,
             Class::Resting => Class::Quiet,
-            Class::Quiet => {
+            Class::Quiet => Class::Slow,
+            Class::Slow => {
                 self.at = self.begun + IDLE_TIME;
                 return;
             }
         };
         match self.class {
             Class::Idle => self.begun = now,
-            Class::Owing | Class::Resting | Class::Quiet => {
+            Class::Owing | Class::Resting | Class::Quiet | Class::Slow => {
                 self.crowd = crowd(&self.held, all);
             }
         }
@@ -120,6 +124,7 @@ impl Places {
             Class::Owing => connection.owing_since().filter(|_| of_crowd()),
             Class::Resting => connection.resting_since().filter(|_| of_crowd()),
             Class::Quiet => connection.quiet_since().filter(|_| of_crowd()),
+            Class::Slow => connection.is_overdue(now).then_some(Instant(0)).filter(|_| of_crowd()),
         };
         let may_end = since.is_some_and(|since| since + IDLE_TIME <= now);
         if self.class == Class::Idle && !may_end {
@@ -199,7 +204,9 @@ mod tests {
         assert_eq!(class(&mut places, 2002), Class::Quiet);
         assert_eq!(places.crowd, None, "6 are not");
         places.left = 0;
-        assert_eq!(class(&mut places, 2003), Class::Quiet);
+        assert_eq!(class(&mut places, 2002), Class::Slow);
+        places.left = 0;
+        assert_eq!(class(&mut places, 2003), Class::Slow);
         assert_eq!((places.left, places.at), (0, at(3000)), "nothing may end: later");
         assert_eq!(class(&mut places, 3000), Class::Idle);
     }
