@@ -251,9 +251,6 @@ pub enum Op {
     CloseFile {
         /// The file or handle.
         file: File,
-        /// Whether it may be the last reference to an unlinked file, so that closing it frees
-        /// storage, which takes time.
-        last: bool,
     },
     /// Try to end an operation early. It completes nevertheless, perhaps with `Cancelled`.
     Cancel {

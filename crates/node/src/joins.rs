@@ -118,7 +118,7 @@ impl Node {
                     continue;
                 }
                 Output::Close(file) => {
-                    ops.push(Op::CloseFile { file, last: false });
+                    ops.push(Op::CloseFile { file });
                     continue;
                 }
                 Output::Commanded(ticket, result) => {
@@ -219,7 +219,7 @@ impl Node {
         }
         self.close_tree(now, tree, ops);
         if self.trees[tree].is_closed() {
-            ops.extend(self.trees[tree].file().map(|file| Op::CloseFile { file, last: false }));
+            ops.extend(self.trees[tree].file().map(|file| Op::CloseFile { file }));
             self.names.unhide(tree);
             self.trees.remove(tree);
         }

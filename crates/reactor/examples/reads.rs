@@ -237,7 +237,7 @@ fn paths(form: Form, dir: &Path, who: &str, caller: Caller) {
         let count = 100_000;
         for _ in 0..count {
             if let PathDone::Walked(_, Ok(file)) = ask(&mut world, caller.clone(), op.clone()) {
-                world.submit(Op::CloseFile { file, last: false });
+                world.submit(Op::CloseFile { file });
             }
         }
         let what = format!("{what} as {who}");

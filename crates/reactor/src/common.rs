@@ -312,16 +312,15 @@ impl Common {
         file
     }
 
-    /// Closes a file: at once, or on the pool if that may take time.
-    pub(crate) fn close_file(&mut self, file: File, last: bool) {
-        let lane = self.foreign.remove(&file.0);
-        if last || lane.is_some() {
-            let (submitted, lanes) = (self.clock.now(), lane.into_iter().collect());
-            let work = Work::Close { file };
-            self.pool.push(Job { id: None, work, lanes, is_long: false, submitted });
-        } else {
-            descriptor::close(file.0);
-        }
+    /// Closes a file: at once, or on the pool if that may block or frees storage.
+    pub(crate) fn close_file(&mut self, file: File) {
+        let frees = || descriptor::frees_storage(file).then_some(Lane::Freeing);
+        let Some(lane) = self.foreign.remove(&file.0).or_else(frees) else {
+            return descriptor::close(file.0);
+        };
+        let (submitted, lanes) = (self.clock.now(), vec![lane]);
+        let work = Work::Close { file };
+        self.pool.push(Job { id: None, work, lanes, is_long: false, submitted });
     }
 
     /// Returns an empty buffer for a read.

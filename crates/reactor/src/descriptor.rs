@@ -7,6 +7,7 @@
 use base::Error;
 use base::op::{File, Socket};
 use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use rustix::fs::{AtFlags, StatxFlags};
 
 /// Borrows the descriptor with this number for one call.
 fn borrow(number: u32) -> Result<BorrowedFd<'static>, Error> {
@@ -24,6 +25,21 @@ pub(crate) fn file(file: File) -> Result<BorrowedFd<'static>, Error> {
 /// Borrows the descriptor of a connection.
 pub(crate) fn socket(socket: Socket) -> Result<BorrowedFd<'static>, Error> {
     borrow(socket.0)
+}
+
+/// Size of a removed file, blocks of 512 bytes, above which it is freed on the pool: each extent may
+/// take a discard of the disk.
+const FREED_INLINE_MAX: u64 = 128;
+
+/// Returns whether closing a local file may free storage: it has lost its last name, however that
+/// happened. Does not block.
+pub(crate) fn frees_storage(of: File) -> bool {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let wanted = StatxFlags::NLINK | StatxFlags::BLOCKS;
+    file(of).is_ok_and(|fd| {
+        rustix::fs::statx(fd, c"", flags, wanted)
+            .is_ok_and(|stat| stat.stx_nlink == 0 && stat.stx_blocks > FREED_INLINE_MAX)
+    })
 }
 
 /// Releases ownership of a descriptor; returns its number.

@@ -231,7 +231,7 @@ impl Uring {
             Op::Path { id, caller, asker, within, op } => {
                 self.common.path(id, Task { caller, asker, within, op });
             }
-            Op::CloseFile { file, last } => self.common.close_file(file, last),
+            Op::CloseFile { file } => self.common.close_file(file),
             Op::Cancel { id } => self.cancel(id),
         }
     }

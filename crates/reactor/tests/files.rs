@@ -713,16 +713,31 @@ fn closing_frees_the_descriptor() {
     on_both(|rig| {
         fs::write(rig.path("f"), b"").unwrap();
         let file = rig.open(&["f"], Access::READ);
-        rig.world.submit(Op::CloseFile { file, last: true });
-        // Other tests of this process may get the same number again.
-        let link = format!("/proc/self/fd/{}", file.0);
-        for _ in 0..100 {
-            if fs::read_link(&link).ok() != Some(rig.path("f")) {
-                return;
+        rig.world.submit(Op::CloseFile { file });
+        assert_ne!(fs::read_link(format!("/proc/self/fd/{}", file.0)).ok(), Some(rig.path("f")));
+    });
+}
+
+/// A large file that has lost its last name is freed on the pool: that may take long.
+#[test]
+fn closing_the_last_reference_of_a_removed_file_frees_it_on_the_pool() {
+    on_both(|rig| {
+        for (size, is_removed, jobs) in
+            [(200 << 10, true, 1), (200 << 10, false, 0), (4 << 10, true, 0)]
+        {
+            fs::write(rig.path("f"), vec![1; size]).unwrap();
+            let file = rig.open(&["f"], Access::READ);
+            if is_removed {
+                fs::remove_file(rig.path("f")).unwrap();
             }
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            let jobs_of = |rig: &rig::Rig| {
+                let pool = rig.world.statistics().pool;
+                pool.started + pool.queued as u64
+            };
+            let before = jobs_of(rig);
+            rig.world.submit(Op::CloseFile { file });
+            assert_eq!(jobs_of(rig) - before, jobs, "{size} bytes, removed: {is_removed}");
         }
-        panic!("still open");
     });
 }
 

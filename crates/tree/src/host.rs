@@ -20,7 +20,7 @@ use crate::locks::{FileKey, Table};
 use crate::request::{Ask, Id, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 use base::op::{Done, File, Op, OpId};
 use base::{Automaton, Error, Instant, Name, Stat};
-use errand::{Awaits, Errand};
+use errand::Errand;
 use plan::Plan;
 use slab::Slab;
 use std::collections::BTreeMap;
@@ -28,9 +28,6 @@ use std::collections::BTreeMap;
 /// Maximum number of nodes and open files together; the process's limit on open files is usually
 /// lower.
 pub const HANDLES_MAX: usize = 1 << 20;
-
-/// Size of a file, bytes, from which on freeing its storage takes noticeable time.
-const LARGE: u64 = 16 << 20;
 
 /// A handle with its use count.
 #[derive(Clone, Debug)]
@@ -40,10 +37,6 @@ struct Handle {
     users: u32,
     /// Closed by its client, but needed by pending requests. (Open files only.)
     closed: bool,
-    /// Value of `Host::removals` when the handle was opened.
-    removals: u64,
-    /// Largest known size of the file, bytes.
-    size: u64,
     key: FileKey,
 }
 
@@ -66,9 +59,6 @@ pub struct Host {
     /// Tickets of the queued requests.
     waiting: BTreeMap<RequestId, Ticket>,
     locks: Table<OpenId, RequestId>,
-    /// Number of removals so far. A handle opened before the last one may be the last reference to
-    /// a file's storage.
-    removals: u64,
 }
 
 /// A change queued behind another one of the same entry.
@@ -95,9 +85,9 @@ pub struct Counts {
 impl Host {
     /// Returns the tree below `root`, a handle of the reactor's, with tree number `index`.
     pub fn new(index: u16, root: File, stat: &Stat, read_only: bool) -> Host {
-        let (mut nodes, removals) = (Slab::new(), 0);
+        let mut nodes = Slab::new();
         let key = (stat.device, stat.inode);
-        nodes.insert(Handle { file: root, users: 1, closed: false, removals, size: 0, key });
+        nodes.insert(Handle { file: root, users: 1, closed: false, key });
         let (opens, errands) = (Slab::new(), Slab::new());
         let (locks, handles_max) = (Table::default(), HANDLES_MAX);
         let (slots, changes, waiting) = (BTreeMap::new(), EntryQueue::default(), BTreeMap::new());
@@ -112,7 +102,6 @@ impl Host {
             changes,
             waiting,
             locks,
-            removals,
         }
     }
 
@@ -198,9 +187,6 @@ impl Automaton for Host {
             let held = pins.iter().filter(|pin| **pin == id).count();
             let client = usize::from(!handle.closed);
             assert_eq!(handle.users as usize, held + client, "each use is somebody's");
-        }
-        for (_, handle) in self.nodes.iter().chain(&self.opens) {
-            assert!(handle.removals <= self.removals, "removals are counted");
         }
     }
 }
@@ -336,9 +322,6 @@ impl Host {
         let errand = self.errands.remove(NodeId(op.0).local());
         let slot = self.slots.remove(&errand.request);
         assert_eq!(slot, Some(NodeId(op.0).local()), "a request is answered once");
-        if errand.awaits == Awaits::Remove {
-            self.removals += 1;
-        }
         let reply = errand::finish(self, errand.awaits, done, out);
         out.push(Output::Reply(errand.request, reply));
         errand.pins().for_each(|pin| self.unpin(pin, out));
@@ -347,13 +330,11 @@ impl Host {
 
     /// Drops one use of a handle; closes the handle after the last.
     fn unpin(&mut self, id: Id, out: &mut Vec<Output>) {
-        let removals = self.removals;
         let handle = self.handle_mut(id);
         assert!(handle.users > 0, "a use is given back once");
         handle.users -= 1;
         if handle.users == 0 {
-            let last = handle.removals != removals && handle.size >= LARGE;
-            out.push(Output::Do(Op::CloseFile { file: handle.file, last }));
+            out.push(Output::Do(Op::CloseFile { file: handle.file }));
             match id {
                 Id::Node(node) => self.nodes.remove(node.local()),
                 Id::Open(open) => self.opens.remove(open.local()),
@@ -400,7 +381,7 @@ impl Host {
         if (stat.device, stat.inode) != self.nodes[0].key {
             return self.add_node(file, stat);
         }
-        out.push(Output::Do(Op::CloseFile { file, last: false }));
+        out.push(Output::Do(Op::CloseFile { file }));
         self.nodes[0].users += 1;
         self.root()
     }
@@ -417,7 +398,6 @@ impl Host {
 
     fn new_handle(&self, file: File, stat: &Stat) -> Handle {
         let key = (stat.device, stat.inode);
-        let (users, closed, removals, size) = (1, false, self.removals, stat.size);
-        Handle { file, users, closed, removals, size, key }
+        Handle { file, users: 1, closed: false, key }
     }
 }

@@ -169,7 +169,7 @@ impl Rig {
     pub(crate) fn open(&mut self, names: &[&str], access: Access) -> File {
         let file = self.handle(names);
         let opened = self.path_op(PathOp::Open { file, access });
-        self.world.submit(Op::CloseFile { file, last: false });
+        self.world.submit(Op::CloseFile { file });
         match opened {
             Ok(PathDone::Opened(file, _)) => file,
             other => panic!("{other:?}"),
@@ -187,7 +187,7 @@ impl Rig {
             PathOp::Create { dir, name: name(name_), access, exclusive, mode: 0o640, gid: None };
         match self.path_op(op)? {
             PathDone::Created(file, handle, _) => {
-                self.world.submit(Op::CloseFile { file: handle, last: false });
+                self.world.submit(Op::CloseFile { file: handle });
                 Ok(file)
             }
             other => panic!("{other:?}"),
@@ -228,7 +228,7 @@ impl Rig {
     }
 
     pub(crate) fn close(&mut self, file: File) {
-        self.world.submit(Op::CloseFile { file, last: false });
+        self.world.submit(Op::CloseFile { file });
     }
 }
 

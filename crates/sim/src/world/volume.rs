@@ -258,7 +258,7 @@ mod tests {
         assert!(got[0] == hole && got[1..3] == blocks && got[3] == hole);
         let past = finish(&mut world, read((1 << 20) - 4096, 2));
         assert!(matches!(past, Done::Blocks(Err(Error::Io))));
-        world.submit(Op::CloseFile { file, last: false });
+        world.submit(Op::CloseFile { file });
         assert_eq!(world.volume(file).read(8192, 8192), bytes);
     }
 }

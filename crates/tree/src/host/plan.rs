@@ -69,8 +69,6 @@ impl Host {
             }
             Ask::Write { open, offset, data } => {
                 let file = self.open_file(open);
-                let handle = self.handle_mut(Id::Open(open));
-                handle.size = handle.size.max(offset.saturating_add(data.len() as u64));
                 (Awaits::Write, Op::Write { id, caller, file, offset, data })
             }
             Ask::Sync { open, data_only } => {

@@ -1,3 +1,4 @@
+use super::errand::Awaits;
 use super::*;
 use crate::request::{Ask, Lock, LockKind, Owner};
 use base::drawing::{Drawing, variant};
@@ -50,7 +51,7 @@ fn show(output: &Output) -> String {
         Output::Reply(id, Ok(reply)) => format!("reply {} {}", id.0, variant(reply)),
         Output::Reply(id, Err(error)) => format!("reply {} {error:?}", id.0),
         Output::Do(Op::Path { id, op, .. }) => format!("op {} {}", id.0, variant(op)),
-        Output::Do(Op::CloseFile { file, last }) => format!("close {} last={last}", file.0),
+        Output::Do(Op::CloseFile { file }) => format!("close {}", file.0),
         Output::Do(other) => format!("do {}", variant(other)),
         Output::Render(ticket, topic) => format!("render {ticket} {topic:?}"),
         Output::Command { ticket, .. } => format!("command {ticket}"),
@@ -90,8 +91,8 @@ fn a_file_is_closed_when_the_last_read_of_it_has_come_back() {
         op 0 Path: reply 2 Opened
         3 Read: do Read
         close: 
-        release: close 7 last=false
-        op 0 Read: reply 3 Data, close 8 last=false
+        release: close 7
+        op 0 Read: reply 3 Data, close 8
     "#]]
     .assert_eq(&lab.text);
 }
@@ -130,7 +131,7 @@ fn the_root_is_always_the_same_node_and_is_never_closed() {
     lab.step("release", Input::Release(ROOT));
     expect![[r#"
         1 Walk: op 0 Walk
-        op 0 Path: close 9 last=false, reply 1 Walked
+        op 0 Path: close 9, reply 1 Walked
         release: 
     "#]]
     .assert_eq(&lab.text);
@@ -154,22 +155,6 @@ fn many_requests_under_way_are_cancelled_one_by_one() {
     }
     assert!(out.is_empty() && asked.len() == MANY as usize);
     host.check();
-}
-
-#[test]
-fn after_a_removal_closing_a_large_file_may_free_storage() {
-    let mut lab = Lab::new();
-    for (file, size) in [(7, LARGE), (8, LARGE - 1)] {
-        lab.ask(1, walk(ROOT));
-        let stat = Stat { size, ..stat(5) };
-        lab.done(0, Done::Path(Ok(PathDone::Walked(vec![stat], Ok(File(file))))));
-    }
-    lab.ask(2, Ask::Remove { dir: ROOT, name: name("f"), directory: None });
-    lab.done(0, Done::Path(Ok(PathDone::Ok)));
-    lab.text.clear();
-    lab.step("large", Input::Release(NodeId::new(0, 1)));
-    lab.step("small", Input::Release(NodeId::new(0, 2)));
-    assert_eq!(lab.text, "large: close 7 last=true\nsmall: close 8 last=false\n");
 }
 
 #[test]
@@ -216,7 +201,7 @@ fn a_lock_is_granted_when_its_holder_closes_and_a_cancelled_one_is_not() {
         3 Lock: 
         4 Lock: reply 4 Blocked
         cancel 2: reply 2 Cancelled
-        close: close 8 last=false, reply 3 Locked
+        close: close 8, reply 3 Locked
     "#]]
     .assert_eq(&lab.text);
 }

@@ -150,7 +150,12 @@ fn every_call_ends_once() {
         for turn in 0..400 {
             match rng.u8(..4) {
                 0 if turn < 300 => {
-                    calls.begin(Party::Asker(rng.u32(..3)), Owner::Errand(begun, 0), clunk(), &mut out);
+                    calls.begin(
+                        Party::Asker(rng.u32(..3)),
+                        Owner::Errand(begun, 0),
+                        clunk(),
+                        &mut out,
+                    );
                     begun += 1;
                 }
                 1 if begun > 0 => {
