@@ -14,7 +14,7 @@ use store::View;
 /// Maximum number of symbolic links followed on one path.
 const LINKS_FOLLOWED_MAX: usize = 40;
 /// Maximum number of names on one path, including those of the links followed.
-const NAMES_MAX: usize = 4096;
+const NAMES_MAX: usize = 1024;
 
 /// Position of a walk.
 struct Here {
