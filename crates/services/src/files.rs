@@ -9,6 +9,7 @@
 //! | `events` | a line of JSON for each operation that becomes final after the open |
 //! | `peer` | messages of the other replicas |
 
+use crate::account::Holder;
 use crate::door::{Door, Read};
 use crate::events::{self, Listener};
 use crate::hosted::Hosted;
@@ -24,6 +25,9 @@ use tree::{Ask, NodeId, OpenId, Output, Reply, Request, RequestId};
 
 /// Maximum open files.
 pub const OPENS_MAX: usize = 1 << 18;
+
+/// Listeners whose reads are completed in one turn.
+pub(crate) const LISTENERS: usize = 256;
 
 /// Open files reserved for `peer`.
 const PEERS_KEPT: usize = 4096;
@@ -125,7 +129,7 @@ impl Hosted {
         let answer = match ask {
             Ask::Open { node, access } => match node.local() {
                 PEER => self.open_door(&caller),
-                OPS | EVENTS | ROOT => self.open_file(now, node.local(), access, out),
+                OPS | EVENTS | ROOT => self.open_file(now, id, (node.local(), access), out),
                 _text if access.changes() => Err(Error::Denied),
                 file => return self.queue_text(Job { id, file, first: None }),
             },
@@ -144,7 +148,7 @@ impl Hosted {
                     return self.queue_text(Job { id, file, first });
                 }
                 Ok(None) => self
-                    .open(Opened::Directory)
+                    .open(Some(id.asker()), Opened::Directory)
                     .map(|open| Reply::Fetched(self.stat(ROOT), Buf::default(), Some(open))),
                 Err(error) => Err(error),
             },
@@ -161,24 +165,26 @@ impl Hosted {
     fn open_file(
         &mut self,
         now: Instant,
-        file: usize,
-        access: Access,
+        id: RequestId,
+        (file, access): (usize, Access),
         out: &mut Vec<Output>,
     ) -> Result<Reply, Error> {
+        let holder = Some(id.asker());
         match file {
             ROOT if access.changes() => Err(Error::IsDirectory),
-            ROOT => self.opened(Opened::Directory, ROOT),
+            ROOT => self.opened(holder, Opened::Directory, ROOT),
             EVENTS if access.changes() => Err(Error::Denied),
             EVENTS => {
                 let listener = self.events.listener();
-                let opened = self.opened(Opened::Events(listener, Reads::default()), EVENTS)?;
+                let events = Opened::Events(listener, Reads::default());
+                let opened = self.opened(holder, events, EVENTS)?;
                 self.listeners += 1;
                 self.step_replica(now, Input::Watch(true), out);
                 Ok(opened)
             }
             _ops => {
                 let talk = Box::new(Talk::new(self.settings.id, self.known()));
-                self.opened(Opened::Ops(talk, Reads::default()), OPS)
+                self.opened(holder, Opened::Ops(talk, Reads::default()), OPS)
             }
         }
     }
@@ -227,32 +233,43 @@ impl Hosted {
         out.push(Output::Reply(id, result));
     }
 
-    pub(crate) fn open(&mut self, opened: Opened) -> Result<OpenId, Error> {
+    fn open(&mut self, holder: Holder, opened: Opened) -> Result<OpenId, Error> {
         let most = if let Opened::Door(_) = opened { OPENS_MAX } else { OPENS_MAX - PEERS_KEPT };
         if self.opens.len() >= most {
             return Err(Error::TooManyOpen);
         }
         let open = self.opens.insert(opened);
+        self.account.begin(open, holder);
         self.count(open);
         Ok(OpenId::new(self.index, open))
     }
 
-    pub(crate) fn opened(&mut self, opened: Opened, file: usize) -> Result<Reply, Error> {
-        Ok(Reply::Opened(self.open(opened)?, self.stat(file)))
+    pub(crate) fn opened(
+        &mut self,
+        holder: Holder,
+        opened: Opened,
+        file: usize,
+    ) -> Result<Reply, Error> {
+        Ok(Reply::Opened(self.open(holder, opened)?, self.stat(file)))
     }
 
     /// Opens a text, which is a consistent snapshot.
     pub(crate) fn open_text(
         &mut self,
         now: Instant,
+        id: RequestId,
         text: Vec<u8>,
         out: &mut Vec<Output>,
     ) -> Result<OpenId, Error> {
-        let open = self.opens.vacant_key();
-        match self.make_room(now, open, text.len(), out) {
-            true => self.open(Opened::Text(text)),
-            false => Err(Error::NoMemory),
+        let open = self.open(Some(id.asker()), Opened::Text(Vec::new()))?;
+        if !self.make_room(now, open.local(), text.len(), out) {
+            self.account.end(open.local());
+            self.opens.remove(open.local());
+            return Err(Error::NoMemory);
         }
+        self.opens[open.local()] = Opened::Text(text);
+        self.count(open.local());
+        Ok(open)
     }
 
     /// Returns the text file at this path, or `None` for the directory.
@@ -269,7 +286,10 @@ impl Hosted {
 
     /// Updates the accounted bytes of an open file.
     pub(crate) fn count(&mut self, open: usize) {
-        self.account.set(open, self.opens.get(open).map_or(0, Opened::held));
+        match self.opens.get(open) {
+            Some(opened) => self.account.set(open, opened.held()),
+            None => self.account.end(open),
+        }
     }
 
     /// Rejects a request of a session, with an explanation, a code and the replicas at fault.
@@ -288,8 +308,9 @@ impl Hosted {
         has_room
     }
 
-    /// Makes room for `more` bytes in a file, by evicting files larger than that file would become,
-    /// largest first. Returns whether there is room.
+    /// Makes room for `more` bytes in a file, by evicting files of clients that hold more than its
+    /// client would, and of its client those larger than the file would become, largest first.
+    /// Returns whether there is room.
     pub(crate) fn make_room(
         &mut self,
         now: Instant,
@@ -297,14 +318,19 @@ impl Hosted {
         more: usize,
         out: &mut Vec<Output>,
     ) -> bool {
-        let own = self.account.of(open) + more;
+        let (holder, bytes) = self.account.of(open);
+        let own = self.account.of_client(holder) + more;
         while self.account.sum() + more > self.limits.held {
-            match self.account.largest() {
-                Some((bytes, largest)) if largest != open && bytes > own => {
-                    self.give_up(now, largest, out);
-                }
-                Some(_) | None => return false,
+            let Some((held, client)) = self.account.greediest() else { return false };
+            let (size, largest) = self.account.largest_of(client).expect("it holds something");
+            let may_go = match Some(client) == holder {
+                true => largest != open && size > bytes + more,
+                false => held > own,
+            };
+            if !may_go {
+                return false;
             }
+            self.give_up(now, largest, out);
         }
         true
     }
@@ -374,12 +400,20 @@ impl Hosted {
         }
     }
 
-    /// Completes pending reads of listeners with new events.
+    /// Completes pending reads of some listeners with new events, the others in later turns.
     pub(crate) fn answer_listeners(&mut self, out: &mut Vec<Output>) {
-        if std::mem::take(&mut self.has_events) {
-            let waiting: Vec<usize> = self.listening.iter().copied().collect();
-            waiting.into_iter().for_each(|open| self.answer_reads(open, out));
+        if self.listener.is_none() && std::mem::take(&mut self.has_events) {
+            self.listener = Some(0);
         }
+        let Some(first) = self.listener else { return };
+        let due: Vec<usize> = self.listening.range(first..).take(LISTENERS).copied().collect();
+        self.listener = due.last().filter(|_| due.len() == LISTENERS).map(|last| last + 1);
+        due.into_iter().for_each(|open| self.answer_reads(open, out));
+    }
+
+    /// Returns whether listeners have events to be sent in the next turn.
+    pub(crate) fn has_listeners_due(&self) -> bool {
+        self.listener.is_some() || self.has_events
     }
 
     /// Cancels a request. Only reads, texts and queued writes of peers can be pending; the latter

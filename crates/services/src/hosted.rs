@@ -139,6 +139,8 @@ pub struct Hosted {
     pub(crate) joining: Option<Joining>,
     /// Whether an operation became final in this turn while there are listeners.
     pub(crate) has_events: bool,
+    /// First open file whose reads of events are completed next, while that is done.
+    pub(crate) listener: Option<usize>,
     pub(crate) ending: Ending,
     closing: bool,
 }
@@ -198,6 +200,7 @@ impl Hosted {
             unheard: BTreeSet::new(),
             joining: joins.then_some(Joining::Asks),
             has_events: false,
+            listener: None,
             ending: Ending::No,
             closing: false,
         };
@@ -344,7 +347,7 @@ impl Automaton for Hosted {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        if self.has_work() {
+        if self.has_work() || self.has_listeners_due() {
             return Some(Instant(0));
         }
         let peers = self.attempts().map(|(_, at)| at);

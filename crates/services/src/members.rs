@@ -255,7 +255,7 @@ impl Hosted {
     /// Opens `peer` with an unpredictable challenge.
     pub(crate) fn open_door(&mut self, caller: &Caller) -> Result<Reply, Error> {
         let door = Box::new(Door::new(self.random()));
-        let opened = self.opened(Opened::Door(door), PEER)?;
+        let opened = self.opened(None, Opened::Door(door), PEER)?;
         if let Reply::Opened(open, _) = &opened
             && let Some(first) = self.strangers.add(caller, open.local())
         {

@@ -147,10 +147,10 @@ impl Hosted {
             };
             self.showing.remove(&id);
             let reply = match first {
-                Some(first) => self.fetch(now, file, text, first, out),
+                Some(first) => self.fetch(now, (id, file), text, first, out),
                 None => {
                     let stat = base::Stat { size: text.len() as u64, ..self.stat(file) };
-                    let opened = self.open_text(now, text, out);
+                    let opened = self.open_text(now, id, text, out);
                     opened.map(|open| Reply::Opened(open, stat))
                 }
             };
@@ -168,7 +168,7 @@ impl Hosted {
     fn fetch(
         &mut self,
         now: Instant,
-        file: usize,
+        (id, file): (RequestId, usize),
         text: Vec<u8>,
         (read_max, room): (u32, u32),
         out: &mut Vec<Output>,
@@ -176,7 +176,7 @@ impl Hosted {
         let stat = base::Stat { size: text.len() as u64, ..self.stat(file) };
         let first: Buf = part(&text, 0, read_max, room);
         let rest = text.len() > first.len();
-        let open = rest.then(|| self.open_text(now, text, out)).transpose()?;
+        let open = rest.then(|| self.open_text(now, id, text, out)).transpose()?;
         Ok(Reply::Fetched(stat, first, open))
     }
 
