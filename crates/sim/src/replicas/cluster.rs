@@ -460,13 +460,21 @@ impl Cluster {
     /// Records that others may not hear these servers from now on.
     fn fail(&mut self, numbers: &[usize]) {
         let now = self.world.now();
-        numbers.iter().for_each(|number| self.sites[*number].health.fail(now));
+        for number in numbers {
+            self.sites[*number].health.fail(now);
+            self.sites[*number].audience.fail(now);
+        }
+        self.note_alone(now);
     }
 
     /// Records that one cause of that has ended.
     fn recover(&mut self, numbers: &[usize]) {
         let now = self.world.now();
-        numbers.iter().for_each(|number| self.sites[*number].health.recover(now));
+        for number in numbers {
+            self.sites[*number].health.recover(now);
+            self.sites[*number].audience.recover(now);
+        }
+        self.note_alone(now);
     }
 
     /// Partitions all servers from each other, for longer than a member may be silent.
@@ -511,6 +519,20 @@ impl Cluster {
         self.end_trouble();
     }
 
+    /// Records which servers have no other one to tell what they acknowledge.
+    fn note_alone(&mut self, now: Instant) {
+        let failing: Vec<bool> = self.sites.iter().map(|site| site.health.is_failing()).collect();
+        for (number, site) in self.sites.iter_mut().enumerate() {
+            let mut others = (0..failing.len()).filter(|other| *other != number);
+            let is_alone = others.all(|other| failing[other]);
+            match (std::mem::replace(&mut site.is_alone, is_alone), is_alone) {
+                (false, true) => site.audience.fail(now),
+                (true, false) => site.audience.recover(now),
+                (false, false) | (true, true) => {}
+            }
+        }
+    }
+
     /// Asserts that a member that others want to remove is one that they may not have heard, and
     /// not because of an outage that has just ended.
     fn expect_removal(&mut self, news: &str) {
@@ -519,8 +541,9 @@ impl Cluster {
             .expect("it says which");
         let now = self.world.now();
         let since = self.sites[number].health.since(now);
-        let since = since.unwrap_or_else(|| panic!("{number} is well, and to be removed"));
-        self.ledger.borrow_mut().removals.entry(number).or_insert(since);
+        assert!(since.is_some(), "{number} is well, and to be removed");
+        let unheard = self.sites[number].audience.since(now).expect("it is not well");
+        self.ledger.borrow_mut().removals.entry(number).or_insert(unheard);
         if let Some((begun, healed)) = self.outage {
             let most = Duration::from_millis(self.params.remove_after_ms.unwrap_or_default());
             // Each detects by its next turn that it hears another one again.

@@ -41,6 +41,10 @@ pub(super) struct Site {
     pub(super) since: Instant,
     /// Reachability from others.
     pub(super) health: Health,
+    /// The same, also while no other one can be reached.
+    pub(super) audience: Health,
+    /// Whether all others are unreachable.
+    pub(super) is_alone: bool,
 }
 
 /// Periods in which others may not hear a server: it is frozen or down, or a link to it or from it
@@ -70,6 +74,11 @@ impl Health {
     /// Records the end of a cause.
     pub(super) fn recover(&mut self, now: Instant) {
         (self.causes, self.until) = (self.causes - 1, Some(now));
+    }
+
+    /// Returns whether there is a cause at present.
+    pub(super) fn is_failing(&self) -> bool {
+        self.causes > 0
     }
 
     /// Returns the beginning of the period in which others may not have heard it, if it lasts or
@@ -186,8 +195,20 @@ impl Site {
         stage::run_store(world, file, &mut store, now, &mut said);
         let way = |world: &mut World| if joins { door } else { world.listen() };
         let ways = others.map(|other| (other, way(world))).collect();
-        let (frozen, troubled, health) = (false, false, Health::default());
-        Site { server: None, door, ways, file, skew, frozen, troubled, since: now, health }
+        let (health, audience) = (Health::default(), Health::default());
+        Site {
+            server: None,
+            door,
+            ways,
+            file,
+            skew,
+            frozen: false,
+            troubled: false,
+            since: now,
+            health,
+            audience,
+            is_alone: false,
+        }
     }
 
     /// Returns all its listeners.
