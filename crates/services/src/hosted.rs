@@ -220,14 +220,32 @@ impl Hosted {
             first_op: usize::try_from(PEERS + (u64::from(id.0) << OF_PEER)).expect("64 bits"),
             ..remote::Config::default()
         };
-        let remote = Remote::new(self.index, to, Vec::new(), config);
+        let remote = Remote::new(self.index, to.clone(), Vec::new(), config);
         let place = self.settings.members.get(&self.settings.me).cloned().unwrap_or_default();
         let wish = self
             .joining
             .is_some()
             .then(|| peer::Wish { letter: Letter::Join(place).bytes(), room: self.journal.free() });
-        let link = PeerLink::new(Peer::new(wish), remote);
+        let link = PeerLink::new(Peer::new(wish), remote, to);
         self.links.insert(id, link);
+    }
+
+    /// Makes closed links to members anew, once nothing is outstanding on them. A replica that joins
+    /// while another one is removed is a member of the epoch after the next: its link may have been
+    /// closed with the next one.
+    fn renew_links(&mut self) {
+        if self.joining.is_some() || self.closing {
+            return;
+        }
+        let members = &self.replica.membership().members;
+        let is_due = |id: &ReplicaId, link: &PeerLink| {
+            link.is_closed && link.remote.is_closed() && members.contains_key(id)
+        };
+        let due = self.links.iter().filter(|(id, link)| is_due(id, link));
+        let due: Vec<_> = due.map(|(id, link)| (*id, link.to.clone())).collect();
+        for (id, to) in due {
+            self.add_link(id, to);
+        }
     }
 
     /// Returns the links on which an attempt may start, with its time. A joining replica tries one
@@ -278,6 +296,7 @@ impl Hosted {
     /// [`Automaton::deadline`].
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.note_silence(now, out);
+        self.renew_links();
         self.work(now, out);
         let due = self.attempts().filter(|(_, at)| *at <= now).map(|(id, _)| id);
         let most = if self.joining.is_some() { 1 } else { usize::MAX };

@@ -16,6 +16,7 @@ mod tests;
 use crate::hosted::Hosted;
 use crate::peer::{HEARTBEAT, Peer};
 use base::Instant;
+use base::op::Address;
 use replica::service::{Input, ReplicaId};
 use std::collections::BTreeSet;
 use std::mem;
@@ -34,6 +35,8 @@ const ASLEEP: Duration = Duration::from_secs(3);
 pub(crate) struct PeerLink {
     pub(crate) peer: Peer,
     pub(crate) remote: Remote,
+    /// Addresses of the member.
+    pub(crate) to: Vec<Address>,
     /// Number of the last request; replies to others are late.
     pub(crate) request: u64,
     /// Whether the member is gone and the link closed.
@@ -58,10 +61,11 @@ pub(crate) struct PeerLink {
 
 impl PeerLink {
     /// Creates a link before its first attempt.
-    pub(crate) fn new(peer: Peer, remote: Remote) -> PeerLink {
+    pub(crate) fn new(peer: Peer, remote: Remote, to: Vec<Address>) -> PeerLink {
         PeerLink {
             peer,
             remote,
+            to,
             request: 0,
             is_closed: false,
             complaint: None,

@@ -10,7 +10,7 @@ fn at(seconds: u64) -> Instant {
 fn link() -> PeerLink {
     let to = vec![Address::Unix(b"/nowhere".to_vec())];
     let remote = Remote::new(0, to, Vec::new(), remote::Config::default());
-    PeerLink::new(crate::peer::tests::up(), remote)
+    PeerLink::new(crate::peer::tests::up(), remote, Vec::new())
 }
 
 /// It may not receive our messages.

@@ -82,6 +82,13 @@ fn an_outage_removes_nobody() {
     }
 }
 
+/// A replica joined while another one was removed, and a third restarted in between: it closed its
+/// link to the new member with the epoch of the removal, and never made it anew.
+#[test]
+fn a_replica_that_joins_while_another_leaves_is_reached_by_all() {
+    run(&Params::draw(6_003_681), Show::Hash);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     a_seed_is_a_run(3, |seed, show| run(&Params::light(seed), show));
