@@ -177,6 +177,7 @@ impl Ground {
         for number in 0..ENTRIES {
             std::fs::write(dir.join("many").join(format!("entry-{number:06}-with-a-name")), "")?;
         }
+        chain(&dir.join("links"))?;
         let ports = (server::free_port()?, server::free_port()?);
         let mut init = Command::new(server::binary());
         init.args(["replica", "init", "sheet", "--type", "sheet", "--size", "1G", "--members"]);
@@ -232,6 +233,17 @@ impl Ground {
         let memory_max = (MEMORY_MAX << 10) + PROCESS_KIB + others;
         Ok(Row { alone, beside, control, memory, memory_max, extent })
     }
+}
+
+/// Makes a chain of the longest links that Linux follows.
+fn chain(dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir.join("d"))?;
+    std::fs::write(dir.join("39"), vec![7; healthy::SIZE])?;
+    for number in 0..39 {
+        let target = format!("{}{}", "d/../".repeat(800), number + 1);
+        std::os::unix::fs::symlink(target, dir.join(number.to_string()))?;
+    }
+    Ok(())
 }
 
 /// Waits until these ports have no listener: the kernel closes files held by a ring shortly after

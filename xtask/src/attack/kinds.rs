@@ -57,12 +57,17 @@ const LOCK_WAITS: u16 = 40;
 /// Files opened by each attacker.
 const OPENS: u32 = 5_000;
 
+/// Extents of each file that is freed.
+const EXTENTS: u64 = 500;
+
 const TLOPEN: u8 = 12;
+const TLCREATE: u8 = 14;
 const TXATTRCREATE: u8 = 32;
 const TREADDIR: u8 = 40;
 const TLOCK: u8 = 52;
 const TVERSION: u8 = 100;
 const TATTACH: u8 = 104;
+const TREMOVE: u8 = 122;
 const TWALK: u8 = 110;
 const TREAD: u8 = 116;
 const TWRITE: u8 = 118;
@@ -166,6 +171,25 @@ pub(super) const KINDS: &[Kind] = &[
         name: "long-paths",
         does: "clients attach to paths of 240 names, over and over",
         attack: long_paths,
+        ..PLAIN
+    },
+    Kind {
+        name: "links",
+        does: "clients get a file through 39 links of 4,000 bytes, 20 requests at once",
+        attack: links,
+        ..PLAIN
+    },
+    Kind {
+        name: "trickles",
+        does: "clients open 190 connections each, and send a byte of a body every 0.2 s",
+        connections: IDLE_ALL,
+        attack: trickles,
+        ..PLAIN
+    },
+    Kind {
+        name: "freed-files",
+        does: "clients write files of 500 extents, and remove them while they are open",
+        attack: freed_files,
         ..PLAIN
     },
     Kind {
@@ -529,6 +553,62 @@ fn long_paths(target: &Target, _number: usize) -> Result<()> {
             let message = Message::new(out, TATTACH, 0).u32(1).u32(!0).text("attacker");
             message.text(&path).u32(!0);
         })?;
+        client.call(|out| _ = Message::new(out, TCLUNK, 0).u32(1))?;
+        target.note_effect();
+    }
+    Ok(())
+}
+
+fn links(target: &Target, _number: usize) -> Result<()> {
+    let mut raw = crate::conformance::Raw::connect(target.http)?;
+    target.arm();
+    while !target.over() {
+        raw.send(&b"GET /links/0 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20))?;
+        for _ in 0..20 {
+            let answer = raw.answer(false)?;
+            ensure!(answer.status == 200, "{}", answer.head);
+            target.note_effect();
+        }
+    }
+    Ok(())
+}
+
+fn trickles(target: &Target, number: usize) -> Result<()> {
+    let head = format!("PUT /trickle-{number} HTTP/1.1\r\nHost: localhost\r\n");
+    let head = format!("{head}Content-Length: 1000000\r\n\r\n");
+    let mut held = Vec::new();
+    for _ in 0..IDLE_EACH * 2 {
+        let mut mute = Mute::connect(target.http)?;
+        mute.push(head.as_bytes())?;
+        held.push(mute);
+    }
+    target.arm();
+    while !target.over() {
+        held.retain_mut(|mute| mute.push(b"x").is_ok());
+        ensure!(!held.is_empty(), "all of them have ended");
+        target.note_effect();
+        target.hold(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+fn freed_files(target: &Target, number: usize) -> Result<()> {
+    let (mut client, name) = (Client::attach(target.ninep, "")?, format!("freed-{number}"));
+    let (block, gid) = ([7; 4096], rustix::process::getgid().as_raw());
+    target.arm();
+    while !target.over() {
+        client.call(|out| _ = Message::new(out, TWALK, 0).u32(ROOT).u32(1).u16(0))?;
+        client.call(|out| {
+            Message::new(out, TLCREATE, 0).u32(1).text(&name).u32(2).u32(0o644).u32(gid);
+        })?;
+        for at in 0..EXTENTS {
+            client.call(|out| {
+                let message = Message::new(out, TWRITE, 0).u32(1).u64(at * 8192);
+                message.u32(4096).bytes(&block);
+            })?;
+        }
+        client.call(|out| _ = Message::new(out, TWALK, 0).u32(ROOT).u32(2).u16(1).text(&name))?;
+        client.call(|out| _ = Message::new(out, TREMOVE, 0).u32(2))?;
         client.call(|out| _ = Message::new(out, TCLUNK, 0).u32(1))?;
         target.note_effect();
     }
