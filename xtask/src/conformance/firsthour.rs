@@ -24,6 +24,8 @@ pub(crate) const WORD: &str = "firsthour-inside";
 /// Pages, and whether an unprivileged user runs them too.
 const PAGES: &[(&str, bool)] = &[
     ("README.md", true),
+    ("docs/volumes.md", true),
+    ("docs/clients.md", true),
     ("docs/names.md", false),
     ("docs/operating.md", false),
     ("docs/storelets.md", false),

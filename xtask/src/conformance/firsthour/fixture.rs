@@ -116,7 +116,7 @@ impl Fixture {
             symlink(guest.path(), Path::new("/tmp").join(guest.file_name()))?;
         }
         match self.page.as_str() {
-            "README.md" => self.readme(),
+            "docs/volumes.md" => damaged_volume(),
             "docs/names.md" => {
                 fs::create_dir_all("/var/log")?;
                 let text = "mount / host:/srv/all\n\nmount /lgs host:/var/log\n";
@@ -145,24 +145,6 @@ impl Fixture {
         }
     }
 
-    fn readme(&self) -> Result<()> {
-        let text = "mount / host:/srv/all\nmount -c /vol volume:demo.volume\n\
-                    mount /far 9p://192.0.2.7:5640/export\nmount /src host:/home/me/src\n\
-                    mount -a /src 9p://192.0.2.7:5640/src\n";
-        write("/tmp/space", text)?;
-        for dir in ["export", "src"] {
-            write(&format!("/tmp/other/{dir}/file"), "far\n")?;
-        }
-        let numbers: String = (0..50_000).map(|n| format!("{n}\n")).collect();
-        write("/tmp/numbers/numbers", &numbers)?;
-        let upcall = format!("{PROGRAMS}/upcall");
-        let volume = "/tmp/v.volume";
-        sh::read(&mut sh::cmd(&upcall, &["volume", "create", volume, "--size", "256M"]))?;
-        let to = format!("{volume}:/sub");
-        sh::read(&mut sh::cmd(&upcall, &["volume", "copy", "/tmp/numbers", &to]))?;
-        damage(Path::new(volume), &numbers.as_bytes()[4096..4160])
-    }
-
     /// Returns the method of running a command of the page.
     pub(super) fn method(&self, command: &str) -> Method {
         let starts = |with: &str| command.starts_with(with);
@@ -178,6 +160,9 @@ impl Fixture {
         }
         match self.page.as_str() {
             "README.md" => readme(command),
+            "docs/clients.md" if starts("upcall ls -l localhost") => {
+                Method::Before(vec!["upcall serve photos"])
+            }
             "docs/names.md" if starts("upcall names localhost") => Method::Before(vec![
                 "upcall serve --names logs --9p 127.0.0.1:5640 --9p unix:/run/upcall.sock",
             ]),
@@ -248,12 +233,21 @@ fn has_exact_numbers(command: &str) -> bool {
         || command.contains("storelet=errors|wc")
 }
 
+/// Creates a volume with a damaged block.
+fn damaged_volume() -> Result<()> {
+    let numbers: String = (0..50_000).map(|n| format!("{n}\n")).collect();
+    write("/tmp/numbers/numbers", &numbers)?;
+    let upcall = format!("{PROGRAMS}/upcall");
+    let volume = "/tmp/v.volume";
+    sh::read(&mut sh::cmd(&upcall, &["volume", "create", volume, "--size", "256M"]))?;
+    let to = format!("{volume}:/sub");
+    sh::read(&mut sh::cmd(&upcall, &["volume", "copy", "/tmp/numbers", &to]))?;
+    damage(Path::new(volume), &numbers.as_bytes()[4096..4160])
+}
+
 fn readme(command: &str) -> Method {
     let starts = |with: &str| command.starts_with(with);
-    if starts("upcall serve --names space") {
-        let far = "upcall serve other --9p 192.0.2.7:5640 --http none";
-        Method::Before(vec![far])
-    } else if starts("upcall run :7001") {
+    if starts("upcall run :7001") {
         Method::Before(vec!["upcall serve linux-source-6.1 --9p 127.0.0.1:7001 --http none"])
     } else if starts("upcall op --at :5641") {
         Method::Before(vec![
@@ -264,8 +258,6 @@ fn readme(command: &str) -> Method {
         Method::Before(vec![
             "until upcall cat :5642 /services/hits/stable | grep -qx 15; do sleep 0.2; done",
         ])
-    } else if starts("upcall ls -l localhost") {
-        Method::Before(vec!["upcall serve photos"])
     } else {
         Method::Plain
     }
