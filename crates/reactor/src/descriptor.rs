@@ -27,8 +27,8 @@ pub(crate) fn socket(socket: Socket) -> Result<BorrowedFd<'static>, Error> {
     borrow(socket.0)
 }
 
-/// Size of a removed file, blocks of 512 bytes, above which it is freed on the pool: each extent may
-/// take a discard of the disk.
+/// Size of a removed file, blocks of 512 bytes, above which it is freed on the pool: each extent
+/// may take a discard of the disk.
 const FREED_INLINE_MAX: u64 = 128;
 
 /// Returns whether closing a local file may free storage: it has lost its last name, however that

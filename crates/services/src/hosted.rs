@@ -230,9 +230,9 @@ impl Hosted {
         self.links.insert(id, link);
     }
 
-    /// Makes closed links to members anew, once nothing is outstanding on them. A replica that joins
-    /// while another one is removed is a member of the epoch after the next: its link may have been
-    /// closed with the next one.
+    /// Makes closed links to members anew, once nothing is outstanding on them. A replica that
+    /// joins while another one is removed is a member of the epoch after the next: its link may
+    /// have been closed with the next one.
     fn renew_links(&mut self) {
         if self.joining.is_some() || self.closing {
             return;

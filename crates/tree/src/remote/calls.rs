@@ -1,7 +1,8 @@
 //! Messages sent and not yet answered, by tag.
 //!
-//! The number of outstanding messages is bounded; further ones are queued by client ([`line`]). A flushed call keeps its
-//! tag until the reply to the flush, and a reply that arrives before that is valid (flush(5)).
+//! The number of outstanding messages is bounded; further ones are queued by client ([`line`]). A
+//! flushed call keeps its tag until the reply to the flush, and a reply that arrives before that is
+//! valid (flush(5)).
 //!
 #![doc = include_str!("calls/states.md")]
 
