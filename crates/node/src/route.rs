@@ -443,8 +443,8 @@ impl Node {
 
     /// Closes connections of a client with many nodes and open files, if the only free ones are
     /// those reserved for requests in progress, until an eighth is free: the largest first, among
-    /// those that have received nothing for a while, then among the others. Exempt are the former
-    /// if they hold few, and the latter if they hold no more than each may always have.
+    /// those that have received nothing for a while, then among the others. The former with few,
+    /// and slow ones with no more than each may always have, come last.
     fn make_handles(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let full = self.admission.lacks_handles();
         if !full || !self.is_running() || !self.admission.for_handles.is_due(now) {
@@ -465,16 +465,19 @@ impl Node {
             self.queue.has_input(Client::of_slot(slot))
                 || it.quiet_since().is_none_or(|since| since + admission::IDLE_TIME > now)
         };
-        let sized = of_crowd.map(|(slot, it)| (is_busy(slot, it), Reverse(it.handles()), slot));
-        let mut chosen: Vec<(bool, Reverse<usize>, usize)> = sized
-            .filter(|(is_busy, held, _)| {
-                let few = if *is_busy { HANDLES_MIN } else { admission::HANDLES_FEW };
-                held.0 > few
-            })
-            .collect();
+        // First those with many. Then those that are idle, or send a byte now and then: many with
+        // few keep others out as well.
+        let ranked = of_crowd.filter_map(|(slot, it)| {
+            let (is_busy, held) = (is_busy(slot, it), it.handles());
+            let few = if is_busy { HANDLES_MIN } else { admission::HANDLES_FEW };
+            let is_idle = held > 0 && (!is_busy || it.is_overdue(now));
+            let rank = if held > few { 0 } else { 1 };
+            (held > few || is_idle).then_some((rank, is_busy, Reverse(held), slot))
+        });
+        let mut chosen: Vec<(u8, bool, Reverse<usize>, usize)> = ranked.collect();
         chosen.sort_unstable();
         let mut missing = (share / 8).saturating_sub(coming_free);
-        let needed = chosen.into_iter().take_while(|(_, held, _)| {
+        let needed = chosen.into_iter().take_while(|(_, _, held, _)| {
             let is_needed = missing > 0;
             missing = missing.saturating_sub(held.0);
             is_needed
