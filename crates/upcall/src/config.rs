@@ -12,53 +12,53 @@ pub(crate) const NINEP_DEFAULT: &str = "127.0.0.1:5640";
 /// Default address of HTTP.
 pub(crate) const HTTP_DEFAULT: &str = "127.0.0.1:8080";
 
-/// Flags of `upcall serve`; a configuration file has the same words. What is said on the command
-/// line wins.
+/// Flags of `upcall serve`, with the same names in a configuration file; the command line takes
+/// precedence.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct Serve {
-    /// The directory or volume to serve; a file named *.volume is made if it is not there
-    /// [default: ./upcall.volume, if there is one]
+    /// Directory or volume to serve; a missing file named *.volume is created
+    /// [default: ./upcall.volume, if it exists]
     #[arg(value_name = "WHAT")]
     #[serde(alias = "volume")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Join directories, volumes and other servers as this file says, with lines like
+    /// Join directories, volumes and other servers into one namespace; this file has lines like
     /// 'mount / volume:demo.volume', 'mount -a /lib 9p://127.0.0.1:5641/lib',
     /// 'bind -b /src/mine /src/all', 'mount /logs host:/var/log'
     #[arg(long, value_name = "FILE")]
     pub(crate) names: Option<PathBuf>,
 
-    /// Where to listen for 9P: HOST:PORT, unix:PATH, or none; can be given several times
+    /// Listen for 9P at this address: HOST:PORT, unix:PATH or none; repeatable
     /// [default: 127.0.0.1:5640]
     #[arg(long = "9p", value_name = "ADDR")]
     #[serde(rename = "9p", deserialize_with = "one_or_many")]
     pub(crate) ninep: Vec<String>,
 
-    /// Where to listen for HTTP: HOST:PORT, unix:PATH, or none; can be given several times
+    /// Listen for HTTP at this address: HOST:PORT, unix:PATH or none; repeatable
     /// [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) http: Vec<String>,
 
-    /// Have this replica of a service, which 'upcall replica init' has made, at /services/NAME;
-    /// whoever reaches the server can do its operations. Can be given several times
+    /// Serve this replica of a service, created by 'upcall replica init', at /services/NAME; all
+    /// clients of the server can run its operations; repeatable
     #[arg(long, value_name = "FILE")]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) replica: Vec<PathBuf>,
 
-    /// Reach a replica of a service at another address than its members say, like hits.2=ADDR: by
-    /// a tunnel that begins on this host, say. Can be given several times
+    /// Override the member address of a replica of a service, like hits.2=ADDR, for example with
+    /// the local end of a tunnel; repeatable
     #[arg(long, value_name = "NAME.ID=ADDR")]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) reach: Vec<String>,
 
-    /// Let nobody change anything
+    /// Refuse all changes
     #[arg(long)]
     pub(crate) read_only: bool,
 
-    /// Answer a change only when it survives a power failure, not at the next fsync or moments
-    /// later: each change of a volume, and writes to files of a directory
+    /// Make each change durable (safe from power failure) before the reply, not at the next fsync
+    /// or moments later: all changes to a volume, and writes to files of a directory
     #[arg(long)]
     pub(crate) write_through: bool,
 
@@ -66,140 +66,140 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) http_write: bool,
 
-    /// Answer requests for this name of the server on loopback and unix sockets too, where a
-    /// reverse proxy passes them on; can be given several times
+    /// Accept HTTP requests for this host name on loopback and unix sockets too, for use behind a
+    /// reverse proxy; repeatable
     #[arg(long, value_name = "NAME")]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) allow_host: Vec<String>,
 
-    /// Show the file index.html of a directory over HTTP in its place
+    /// Serve index.html over HTTP in place of the directory that contains it
     #[arg(long)]
     pub(crate) index: bool,
 
-    /// Act for clients on the network as this user, a name or a number (of a directory only as
-    /// root) [default: the owner of the directory, without privileges, or of the volume's root]
+    /// Act for network clients as this user, a name or a number (for a directory, requires root)
+    /// [default: the owner of the directory, without privileges, or of the volume's root]
     #[arg(long = "as", value_name = "USER")]
     #[serde(rename = "as")]
     pub(crate) as_user: Option<String>,
 
-    /// Believe clients who they are, as diod -n and NFS do: only for networks you trust
+    /// Trust the user names and numbers sent by clients, as diod -n and NFS do: only for trusted
+    /// networks
     #[arg(long)]
     pub(crate) trust_clients: bool,
 
-    /// Memory for a volume's blocks, MiB [default: 256]
+    /// Block cache of a volume, MiB [default: 256]
     #[arg(long, value_name = "MIB")]
     pub(crate) cache: Option<usize>,
 
-    /// Open a volume although its disk has lost transactions that were acknowledged as durable
+    /// Open a volume even if its disk has lost transactions acknowledged as durable
     #[arg(long)]
     pub(crate) accept_loss: bool,
 
-    /// How to talk to the kernel [default: uring where it is allowed, else threads]
+    /// Kernel I/O interface [default: uring where it is allowed, else threads]
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) reactor: Option<Form>,
 
-    /// How many threads serve connections; the first one has the files as well
+    /// Number of threads for connections; the first one also handles the files
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
 
-    /// Write every I/O that clients ask of files into this file, which 'upcall load replay' takes:
-    /// when, how long, which file, offset and length, no contents; a recording that is there is
-    /// gone on with
+    /// Record all file I/O of clients in this file, for 'upcall load replay': time, duration, file,
+    /// offset and length, no contents; an existing recording is continued
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 
-    /// Log messages of this level and of more severe ones to standard error [default: info]
+    /// Log messages of this level and above to standard error [default: info]
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
 
-    /// How to write log messages [default: text]
+    /// Format of log messages [default: text]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
 
-    /// Append an entry for each HTTP request to this file; -: to standard output
+    /// Append an entry for each HTTP request to this file; -: standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) access_log: Option<PathBuf>,
 
-    /// How to write entries of the access log [default: combined]
+    /// Format of the access log [default: combined]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) access_log_format: Option<AccessFormat>,
 
-    /// Do not show the server's own state under /.upcall/
+    /// Hide the server's own state, /.upcall/
     #[arg(long)]
     pub(crate) no_status: bool,
 
-    /// Most connections at once, up to three quarters of RLIMIT_NOFILE [default: 16384 or less]
+    /// Maximum number of connections, up to three quarters of RLIMIT_NOFILE [default: 16384 or
+    /// less]
     #[arg(long, value_name = "N")]
     pub(crate) connections_max: Option<usize>,
 
-    /// Memory for what connections hold: requests, and responses not yet sent, MiB; when it is used
-    /// up, requests wait, and clients that stall are disconnected [default: 512]
+    /// Memory for requests and unsent responses of all connections, MiB; at the limit, requests
+    /// wait and stalled clients are disconnected [default: 512]
     #[arg(long, value_name = "MIB")]
     pub(crate) memory_max: Option<usize>,
 
-    /// Largest 9P message, bytes, at most 1048576 [default: 1048576]
+    /// Maximum size of a 9P message, bytes, at most 1048576 [default: 1048576]
     #[arg(long, value_name = "BYTES")]
     pub(crate) msize: Option<u32>,
 
-    /// How long to look again for the next request before sleeping, microseconds; 0: never
+    /// Time to poll for the next request before sleeping, microseconds; 0: no polling
     /// [default: 200]
     #[arg(long, value_name = "US")]
     pub(crate) spin: Option<u64>,
 
-    /// How many threads run storelets, programs of clients beside the data; 0: none are run
+    /// Number of threads for storelets, client programs that run next to the data; 0: run none
     /// [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) storelet_threads: Option<usize>,
 
-    /// Memory for storelets altogether, MiB; who wants more has to wait for others to end
+    /// Total memory for storelets, MiB; at the limit, new storelets wait for others to end
     /// [default: 1024]
     #[arg(long, value_name = "MIB")]
     pub(crate) storelet_memory: Option<u64>,
 
-    /// Memory for the storelets of one connection, with 6 MiB for each that the server needs, MiB
+    /// Memory for the storelets of one connection, MiB, including 6 MiB of server overhead for each
     /// [default: three quarters of --storelet-memory]
     #[arg(long, value_name = "MIB")]
     pub(crate) storelet_client_memory: Option<u64>,
 
-    /// Most memory of one storelet, MiB; an order that says more is refused
-    /// [default: half of --storelet-memory, less 6]
+    /// Maximum memory of one storelet, MiB; requests for more are refused [default: half of
+    /// --storelet-memory, less 6]
     #[arg(long, value_name = "MIB")]
     pub(crate) storelet_memory_max: Option<u64>,
 
-    /// Longest time that a storelet may take, waiting included, seconds; an order that says more is
-    /// refused [default: 3600]
+    /// Maximum run time of one storelet, including waits, seconds; requests for more are refused
+    /// [default: 3600]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) storelet_time_max: Option<u64>,
 
-    /// Most processor time of one storelet, seconds; an order that says more is refused
+    /// Maximum processor time of one storelet, seconds; requests for more are refused
     /// [default: 600]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) storelet_cpu_max: Option<u64>,
 
-    /// Keep compiled storelets in this directory, which nobody else may write
-    /// [default: upcall/storelets in $XDG_CACHE_HOME or ~/.cache]
+    /// Directory for compiled storelets, not writable by other users [default: upcall/storelets in
+    /// $XDG_CACHE_HOME or ~/.cache]
     #[arg(long, value_name = "DIR")]
     pub(crate) storelet_cache: Option<PathBuf>,
 
-    /// Keep storelets that are installed in this directory, which only this server may use
-    /// [default: one for what is served, below upcall/storelets in $XDG_STATE_HOME or
-    /// ~/.local/state]
+    /// Directory for installed storelets, used by this server only [default: one for the served
+    /// tree, below upcall/storelets in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "DIR")]
     pub(crate) storelet_state: Option<PathBuf>,
 
-    /// Read all of this from a TOML file; flags win over it
+    /// Read these options from a TOML file; command-line flags take precedence
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub(crate) config: Option<PathBuf>,
 }
 
-/// How to talk to the kernel.
+/// Kernel I/O interface.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Form {
-    /// One io_uring.
+    /// A single io_uring.
     Uring,
-    /// Epoll and a pool of threads.
+    /// Epoll and a thread pool.
     Threads,
 }
 
@@ -207,11 +207,11 @@ pub(crate) enum Form {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {
-    /// Something was lost, or does not work any more.
+    /// Losses and failures.
     Error,
-    /// Something may have to be looked after.
+    /// Conditions that may need attention.
     Warn,
-    /// Something has changed.
+    /// Changes of state.
     Info,
 }
 
@@ -221,7 +221,7 @@ pub(crate) enum LogLevel {
 pub(crate) enum LogFormat {
     /// Time, level, target and message.
     Text,
-    /// An object for each message.
+    /// One object per message.
     Json,
 }
 
@@ -229,11 +229,11 @@ pub(crate) enum LogFormat {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum AccessFormat {
-    /// The Common Log Format.
+    /// Common Log Format.
     Common,
-    /// The Combined Log Format: with referer and user agent.
+    /// Combined Log Format: with referer and user agent.
     Combined,
-    /// An object for each request, with its duration.
+    /// One object per request, with its duration.
     Json,
 }
 

@@ -145,8 +145,7 @@ fn compiler(
         if serve.storelet_cache.is_some() {
             return Err(why);
         }
-        let told = "storelets are compiled anew after each start, because I";
-        tell(&format!("{told} {why}"));
+        tell(&format!("compiled storelets are not kept after the end of the server: {why}"));
         Compiler::start_with(Arc::clone(engines), None, keeper)
     })
 }
@@ -164,7 +163,7 @@ fn keeper(serve: &Serve, what: &Path, homes: &Homes) -> Result<(Option<Keeper>, 
         None => match state(what, homes).and_then(|dir| Keeper::find(&dir)) {
             Ok(keeper) => keeper,
             Err(why) => {
-                tell(&format!("no storelets are installed: I {why}"));
+                tell(&format!("no storelets are installed: {why}"));
                 let stock = Stock { closed: Some(why), ..Stock::default() };
                 return Ok((None, stock));
             }

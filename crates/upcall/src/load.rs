@@ -15,13 +15,13 @@ mod workload;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
-/// Make load on a target, at stated times, and say how well that was done.
+/// Generate load on a target, at specified times, and report how accurately it was issued.
 ///
-/// The target is `null` (measures the instrument itself), a file or block device
-/// (`file:PATH`), a volume of Upcall (`volume:PATH`), a file of a 9P server
-/// (`9p://HOST:PORT/PATH`, `9p+unix:SOCKET:/PATH`), or an object of an HTTP server
-/// (`http://HOST:PORT/PATH`). A run that writes makes what does not exist; one that only reads
-/// does so with --create. What exists is only read, unless --destroy is given.
+/// The target is `null` (measures the instrument itself), a file or block device (`file:PATH`), an
+/// Upcall volume (`volume:PATH`), a file on a 9P server (`9p://HOST:PORT/PATH`,
+/// `9p+unix:SOCKET:/PATH`), or an object on an HTTP server (`http://HOST:PORT/PATH`). A missing
+/// target is created by a run that writes, and by a read-only run with --create. An existing target
+/// is only read, unless --destroy is given.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Load {
@@ -34,13 +34,13 @@ pub(crate) struct Load {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the workload of a file (TOML), which may combine many
+    /// Run a workload file (TOML), which may combine several workloads
     Run(Box<file::Run>),
-    /// Issue the I/Os of a trace
+    /// Replay the I/Os of a trace
     Replay(Box<replay::Replay>),
-    /// Say how faithful one run is to another
+    /// Report the fidelity of one run to another
     Compare(compare::Compare),
-    /// Look at traces, and change them
+    /// Inspect, convert and anonymize traces
     #[command(subcommand)]
     Trace(trace::Command),
 }

@@ -40,13 +40,13 @@ struct Cli {
 enum Command {
     /// Serve a directory or a volume over 9P and HTTP.
     Serve(Box<config::Serve>),
-    /// Make, check, fill, grow and roll back volumes.
+    /// Create, check, fill, grow and roll back volumes.
     #[command(subcommand)]
     Volume(volume::Command),
-    /// Make the replicas of a service, and look after them.
+    /// Create and manage the replicas of a service.
     #[command(subcommand)]
     Replica(replica::Command),
-    /// Do operations on a replicated service.
+    /// Run operations on a replicated service.
     Op(replica::Operation),
     Load(Box<load::Load>),
     #[command(hide = true)]

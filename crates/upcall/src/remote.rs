@@ -29,39 +29,39 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What can be done with the files of a server.
+/// Commands for the files of a server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List directories of a 9P server.
+    /// List directories on a 9P server.
     Ls(list::Ls),
-    /// Write files of a 9P server to standard output.
+    /// Write files from a 9P server to standard output.
     Cat(cat::Cat),
-    /// Fetch a file or a tree from a 9P server.
+    /// Download a file or a directory tree from a 9P server.
     Get(get::Get),
-    /// Send a file or a tree to a 9P server.
+    /// Upload a file or a directory tree to a 9P server.
     Put(put::Put),
-    /// Show what a 9P server knows about files.
+    /// Show attributes of files on a 9P server.
     Stat(list::Stat),
-    /// Remove files of a 9P server.
+    /// Remove files on a 9P server.
     Rm(lists::Rm),
-    /// Make directories on a 9P server.
+    /// Create directories on a 9P server.
     Mkdir(lists::Mkdir),
-    /// Move or rename files of a 9P server.
+    /// Move or rename files on a 9P server.
     Mv(mv::Mv),
-    /// Copy files and trees on a 9P server.
+    /// Copy files and directory trees on a 9P server.
     Cp(cp::Cp),
-    /// Change permissions of files of a 9P server.
+    /// Change permissions of files on a 9P server.
     Chmod(chmod::Chmod),
     /// Show free space of a 9P server.
     Df(df::Df),
-    /// Limit the space and files of a directory or a user of a volume, or show the limits.
+    /// Set or show limits on the space and number of files of a directory or a user of a volume.
     Quota(quota::Quota),
-    /// Run a program beside the data of an Upcall server.
+    /// Run a program on an Upcall server, next to the data.
     Run(Box<run::Run>),
-    /// Install programs on an Upcall server under names, and look after them.
+    /// Install and manage named programs on an Upcall server.
     #[command(subcommand)]
     Storelet(storelet::Command),
-    /// Show or change what an Upcall server joins to one tree.
+    /// Show or change the namespace of an Upcall server.
     Names(names::Names),
 }
 
@@ -86,42 +86,42 @@ pub(crate) fn run(command: &Command) -> ExitCode {
     }
 }
 
-/// Which server, and as whom.
+/// Server address, user and connection options.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Server {
-    /// The server: HOST:PORT, HOST (port 5640), :PORT (this host) or unix:PATH
+    /// Server address: HOST:PORT, HOST (port 5640), :PORT (this host) or unix:PATH
     #[arg(value_name = "ADDR")]
     address: Address,
 
-    /// Ask as the user of this number, if the server believes it [default: who runs this]
+    /// Act as the user with this number, if the server trusts it [default: the current user]
     #[arg(long = "as", value_name = "UID", conflicts_with = "user")]
     uid: Option<u32>,
 
-    /// Ask as the user of this name, if the server believes it
+    /// Act as the user with this name, if the server trusts it
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// Which tree of the server: diod wants the path of the directory it exports
+    /// Attach name, the tree of the server: for diod, the path of the exported directory
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     aname: String,
 
-    /// Speak this protocol [default: 9P2000.L, or 9P2000 where the server knows nothing else]
+    /// Protocol version [default: 9P2000.L, or 9P2000 if the server supports nothing else]
     #[arg(long, value_enum, value_name = "VERSION", ignore_case = true)]
     protocol: Option<Protocol>,
 
-    /// How long the server may say nothing: 5s, 500ms, 2m, or seconds
+    /// Maximum time without a reply from the server: 5s, 500ms, 2m, or seconds
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = crate::units::some_time)]
     timeout: Duration,
 
-    /// What is said if there is no such tree.
+    /// Error message for a missing tree.
     #[arg(skip)]
     unfound: Option<String>,
 }
 
-/// Which Upcall server, for commands that have something else to say first.
+/// Address of an Upcall server, for commands with other positional arguments.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct At {
-    /// The server: HOST:PORT, HOST (port 5640), :PORT (this host) or unix:PATH
+    /// Server address: HOST:PORT, HOST (port 5640), :PORT (this host) or unix:PATH
     #[arg(long, value_name = "ADDR", default_value = ":5640")]
     at: Address,
 }
@@ -133,13 +133,13 @@ impl At {
     }
 }
 
-/// What can be spoken.
+/// Protocol version.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Protocol {
-    /// Linux's.
+    /// Linux dialect.
     #[value(name = "9P2000.L")]
     Linux,
-    /// Plan 9's.
+    /// Plan 9 dialect.
     #[value(name = "9P2000")]
     Plan9,
 }

@@ -19,22 +19,22 @@ use clap::Subcommand;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What can be done with the replicas of a service.
+/// Commands for the replicas of a service.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make the replicas of a new service, each in a file
+    /// Create the replicas of a new service, each in a file
     Init(init::Init),
-    /// Make one more replica of a service that there is
+    /// Create one more replica of an existing service
     Join(join::Join),
-    /// Have replicas leave a service, or go on without those that are lost
+    /// Remove replicas from a service, or continue without lost ones
     Remove(remove::Remove),
-    /// Put the file of a replica, which no server has, into a larger one of the same name
+    /// Replace a replica's file by a larger one of the same name; no server may be using it
     Grow(grow::Grow),
-    /// Show how far the replicas of a service are
+    /// Show the progress of the replicas of a service
     Status(status::Status),
-    /// Type what is in a CSV or XLSX file into a sheet
+    /// Import a CSV or XLSX file into a sheet
     Import(sheet::Import),
-    /// Write what is in a sheet into a CSV or XLSX file
+    /// Export a sheet to a CSV or XLSX file
     Export(sheet::Export),
 }
 

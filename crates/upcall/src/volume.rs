@@ -24,22 +24,22 @@ use clap::Subcommand;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// What can be done with a volume.
+/// Commands for volumes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make an empty volume in a new file, or on a block device
+    /// Create an empty volume in a new file, or on a block device
     Create(create::Create),
-    /// Show what a volume is and what is in it, also while it is served
+    /// Show the properties and contents of a volume, also while it is served
     Info(info::Info),
-    /// Read everything in a volume and say what is damaged, also while it is served
+    /// Read a volume completely and report damage, also while it is served
     Check(check::Check),
-    /// Keep the present state of a volume under a name
+    /// Create, drop and list snapshots of a volume
     Snapshot(snapshot::Snapshot),
-    /// Give a volume more space
+    /// Enlarge a volume
     Grow(grow::Grow),
-    /// Make the state of a volume that of a snapshot; the present one is kept as another
+    /// Restore the state of a snapshot; the current state is kept as another snapshot
     Rollback(rollback::Rollback),
-    /// Copy a tree of files into a volume or out of it
+    /// Copy a directory tree into a volume or out of it
     Copy(copy::Copy),
 }
 

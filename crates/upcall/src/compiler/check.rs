@@ -15,18 +15,17 @@ use storelet::compile::{Code, Compiled, Module, ToCompiler};
 use storelet::order::MODULE_MAX;
 use storelet::{Account, Crossing, Engines};
 
-/// Compile one module from standard input, for the server; or say of each file what would come
-/// of it
+/// Compile one module from standard input, for the server; or report the result for each file
 #[derive(Args, Debug)]
 pub(crate) struct CompileModule {
-    /// Modules that the server is asked to compile, all at once
+    /// Modules to compile as in the server, all at once
     files: Vec<PathBuf>,
 
-    /// Keep what was compiled in this directory
+    /// Keep compiled modules in this directory
     #[arg(long, value_name = "DIR", requires = "files")]
     cache: Option<PathBuf>,
 
-    /// Cancel what is not compiled after so many milliseconds
+    /// Cancel unfinished compilations after this many milliseconds
     #[arg(long, value_name = "MS", requires = "files")]
     cancel_after: Option<u64>,
 }

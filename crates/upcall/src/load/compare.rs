@@ -11,22 +11,22 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What can be chosen.
+/// Options of `upcall load compare`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Compare {
-    /// The original: what --records wrote, or a trace
+    /// Original: a file written by --records, or a trace
     #[arg(value_name = "A")]
     a: PathBuf,
 
-    /// What is compared with it
+    /// Run to compare with the original
     #[arg(value_name = "B")]
     b: PathBuf,
 
-    /// Say it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 
-    /// Write a page with pictures there
+    /// Write an HTML page with charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

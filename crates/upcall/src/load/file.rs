@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What can be chosen.
+/// Options of `upcall load run`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Run {
-    /// The workload
+    /// Workload file (TOML)
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// So many times the rates that the file says; what has no rate stays
+    /// Factor for all rates in the file; workloads without a rate are unchanged
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor)]
     scale: f64,
 

@@ -8,92 +8,93 @@ use clap::{Args, ValueEnum};
 use load::core::{Choice, Late, Policy};
 use std::path::PathBuf;
 
-/// What can be chosen about every run.
+/// Options common to all runs.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Flags {
-    /// What the load goes to: null, file:PATH, dir:PATH, volume:PATH, 9p://HOST:PORT/PATH,
+    /// Target of the load: null, file:PATH, dir:PATH, volume:PATH, 9p://HOST:PORT/PATH,
     /// http://HOST/PATH
     #[arg(long, value_name = "TARGET")]
     target: Option<Place>,
 
-    /// How large a target is made that does not exist
+    /// Size of a newly created target
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     pub(crate) file_size: u64,
 
-    /// Make a target that does not exist, also for a run that only reads
+    /// Create a missing target, also for a read-only run
     #[arg(long)]
     pub(crate) create: bool,
 
-    /// Write to what exists already, whose contents are lost
+    /// Write to an existing target, whose contents are lost
     #[arg(long)]
     pub(crate) destroy: bool,
 
-    /// Go past the page cache of the host (O_DIRECT); for files and devices
+    /// Bypass the page cache of the host (O_DIRECT); for files and devices
     #[arg(long)]
     pub(crate) direct: bool,
 
-    /// How I/Os are handed to the kernel; for files and devices [default: uring; threads where a
-    /// ring would make the kernel start threads: writes through the page cache, tmpfs]
+    /// I/O engine; for files and devices [default: uring; threads where io_uring would make the
+    /// kernel start threads: writes through the page cache, tmpfs]
     #[arg(long, value_enum)]
     pub(crate) engine: Option<Engine>,
 
-    /// Connections; for servers [default: 16 over HTTP, which has one request at a time on each;
-    /// 2 over 9P]
+    /// Number of connections; for servers [default: 16 over HTTP, with one request at a time on
+    /// each; 2 over 9P]
     #[arg(long, value_name = "N", hide_default_value = true)]
     #[arg(value_parser = counts::<u32>(1, 100_000))]
     pub(crate) connections: Option<u32>,
 
-    /// Which tree of the server (diod wants the exported directory); for 9P
+    /// Attach name, the tree of the server (for diod, the exported directory); for 9P
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub(crate) aname: String,
 
-    /// Writes end when they survive power loss; for volumes
+    /// Complete writes only when they are durable (safe from power loss); for volumes
     #[arg(long)]
     pub(crate) durable: bool,
 
-    /// Threads that issue I/Os [default: 2, or 16 with --engine threads --direct]
+    /// Number of threads that issue I/Os [default: 2, or 16 with --engine threads --direct]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     #[arg(value_parser = counts::<usize>(0, 1 << 20))]
     pub(crate) workers: usize,
 
-    /// How to wait for a time: auto (measure, then choose), spin, nap (real-time priority), sleep
+    /// Method of waiting for an issue time: auto (measure, then choose), spin, nap (real-time
+    /// priority), sleep
     #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = choice)]
     pub(crate) policy: Choice,
 
-    /// What happens to an I/O that is late: catch-up, skip:TIME, shift:TIME, stop:TIME
+    /// Handling of late I/Os: catch-up, skip:TIME, shift:TIME, stop:TIME
     #[arg(long, value_name = "WHAT", default_value = "catch-up", value_parser = late)]
     pub(crate) late: Late,
 
-    /// Ask the kernel too when it saw each I/O (root; files and devices)
+    /// Also obtain the time of each I/O from the kernel (root; files and devices)
     #[arg(long)]
     pub(crate) witness: bool,
 
-    /// Change a limit of the verdict: near=SHARE (issued within 10 µs), tail=TIME (99 %),
+    /// Limit for the verdict of the run: near=SHARE (issued within 10 µs), tail=TIME (99 %),
     /// drift=TIME, rate=SHARE, skipped=N, errors=N, witness=TIME
     #[arg(long = "limit", value_name = "RULE=LIMIT", value_parser = Limit::parse)]
     pub(crate) limits: Vec<Limit>,
 
-    /// Where random numbers begin
+    /// Seed for random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Say the result as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write a page with pictures there
+    /// Write an HTML page with charts to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Write the result as fio's --output-format=json+ does there
+    /// Write the result to this file, in the format of fio's --output-format=json+
     #[arg(long, value_name = "FILE")]
     pub(crate) fio: Option<PathBuf>,
 
-    /// Write histograms as an HdrHistogram log there
+    /// Write histograms to this file, as an HdrHistogram log
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr: Option<PathBuf>,
 
-    /// Write every I/O there, for `upcall load compare`
+    /// Write a record of every I/O to this file, for `upcall load compare`
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
 }
@@ -129,12 +130,12 @@ impl Flags {
     }
 }
 
-/// How I/Os are handed to the kernel.
+/// I/O engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Engine {
     /// io_uring
     Uring,
-    /// Calls that wait, by as many threads as there are workers
+    /// Blocking calls, by as many threads as there are workers
     Threads,
 }
 

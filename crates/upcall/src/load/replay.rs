@@ -14,7 +14,7 @@ use load::trace::{Adapted, Dependence, Distortion, Error, Plan, Reader, Summary,
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What can be chosen.
+/// Options of `upcall load replay`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Replay {
     #[command(flatten)]
@@ -23,32 +23,32 @@ pub(crate) struct Replay {
     #[command(flatten)]
     flags: Flags,
 
-    /// When an I/O is issued
+    /// Issue time of each I/O
     #[arg(long, value_enum, default_value_t = Way::Timed)]
     way: Way,
 
-    /// I/Os under way with --way fast
+    /// Number of I/Os in flight with --way fast
     #[arg(long, value_name = "N", default_value_t = 32)]
     #[arg(value_parser = counts::<u32>(1, 65_536))]
     depth: u32,
 
-    /// How many times as fast, like 4 or 0.5
+    /// Speed-up factor, like 4 or 0.5
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
     speed: Speed,
 
-    /// Offsets beyond the target are folded into it at multiples of this
+    /// Fold offsets beyond the target into it, at multiples of this size
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size::parse)]
     block: u64,
 
-    /// Leave out so many I/Os at the beginning
+    /// Number of I/Os to skip at the beginning
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = count)]
     skip: u64,
 
-    /// Take so many I/Os at most
+    /// Maximum number of I/Os
     #[arg(long, value_name = "N", value_parser = count)]
     take: Option<u64>,
 
-    /// Begin at this time of the trace
+    /// Start at this time of the trace
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = span)]
     from: Duration,
 
@@ -56,7 +56,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "TIME", value_parser = span)]
     until: Option<Duration>,
 
-    /// Take one of so many I/Os at random
+    /// Sample one in N I/Os at random
     #[arg(long, value_name = "N")]
     #[arg(value_parser = counts::<u64>(1, u64::MAX))]
     one_in: Option<u64>,
@@ -65,34 +65,35 @@ pub(crate) struct Replay {
     #[arg(long)]
     read_only: bool,
 
-    /// I/Os wait for those that ended so long before them at most, with --way dependent
+    /// Maximum time between the end of an I/O and the issue of an I/O that waits for it, with --way
+    /// dependent
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span)]
     window: Duration,
 
-    /// Spoil the times: each is rounded down to a multiple of this, with --way timed. Lateness and
-    /// response are measured from the spoilt times
+    /// Distort issue times: round each down to a multiple of this, with --way timed. Lateness and
+    /// response time are measured from the distorted times
     #[arg(long, value_name = "TIME", default_value = "0", hide_default_value = true)]
     #[arg(value_parser = span)]
     quantize: Duration,
 
-    /// Spoil the times: each is later by a random time with this mean, from none to twice as much
+    /// Distort issue times: delay each by a random time with this mean, from none to twice as much
     #[arg(long, value_name = "TIME", default_value = "0", hide_default_value = true)]
     #[arg(value_parser = span)]
     delay: Duration,
 
-    /// Replay as naive programs do, to compare: through threads that wait for each I/O
+    /// Replay like a naive program, for comparison: with threads that wait for each I/O
     #[arg(long, value_enum, conflicts_with_all = ["witness", "engine", "policy", "late"])]
     scheme: Option<Naive>,
 }
 
-/// How a naive program waits for the time of an I/O.
+/// Waiting method of a naive program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Naive {
-    /// Each of 64 threads in select(2)
+    /// 64 threads, each waiting in select(2)
     Select,
-    /// Each of 64 threads in nanosleep(2)
+    /// 64 threads, each waiting in nanosleep(2)
     Sleep,
-    /// A thread that spins on the clock wakes one of 8
+    /// 8 threads, woken by a thread that spins on the clock
     Clock,
 }
 
@@ -106,16 +107,16 @@ impl Naive {
     }
 }
 
-/// When an I/O is issued.
+/// Issue time of each I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Way {
     /// At its time in the trace
     Timed,
-    /// As soon as fewer than --depth are under way
+    /// As soon as fewer than --depth are in flight
     Fast,
-    /// As soon as no more are under way than were in the trace
+    /// As soon as no more are in flight than were in the trace
     Loaded,
-    /// As long after the I/Os that it waited for as in the trace
+    /// After the I/Os it depends on, with the same delay as in the trace
     Dependent,
 }
 

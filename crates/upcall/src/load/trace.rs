@@ -9,33 +9,33 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What can be done with traces.
+/// Commands for traces.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Say what is in a trace
+    /// Show a summary of a trace
     Info(Info),
-    /// Write a trace in another format
+    /// Convert a trace to another format
     Convert(Convert),
-    /// Write a trace without the names that are in it
+    /// Write a copy of a trace without its original names
     Anonymize(Anonymize),
 }
 
-/// A trace, and how it is read.
+/// A trace and its format.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Source {
-    /// The trace; for blktrace the name before `.blktrace.`
+    /// Trace file; for blktrace the name before `.blktrace.`
     #[arg(value_name = "TRACE")]
     pub(crate) path: PathBuf,
 
-    /// What it is written in [default: what it looks like]
+    /// Format of the trace [default: detected]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
 
-    /// The issue of an I/O is when the driver got it (D), not when it was queued (Q); blktrace
+    /// Use the driver's time (D) as the issue time of an I/O, not the queue time (Q); for blktrace
     #[arg(long)]
     driver: bool,
 
-    /// `wait` counts milliseconds from the start, as fio 3.33 takes it; fio's log, version 2
+    /// Read `wait` as milliseconds from the start, as fio 3.33 does; for fio's log, version 2
     #[arg(long)]
     wait_millis: bool,
 }
@@ -52,39 +52,39 @@ impl Source {
     }
 }
 
-/// What can be chosen.
+/// Options of `upcall load trace info`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Info {
     #[command(flatten)]
     source: Source,
 }
 
-/// What can be chosen.
+/// Options of `upcall load trace convert`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Convert {
     #[command(flatten)]
     source: Source,
 
-    /// The file to make
+    /// File to write
     #[arg(value_name = "FILE")]
     to: PathBuf,
 
-    /// Which format: recording, msr, iolog3
+    /// Output format: recording, msr, iolog3
     #[arg(long, value_name = "FORMAT", default_value = "recording")]
     into: Format,
 }
 
-/// What can be chosen.
+/// Options of `upcall load trace anonymize`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Anonymize {
     #[command(flatten)]
     source: Source,
 
-    /// The recording to make
+    /// Recording to write
     #[arg(value_name = "FILE")]
     to: PathBuf,
 
-    /// The key of the names that it gets: traces with the same key can be compared
+    /// Key for the replacement names: traces with the same key can be compared
     #[arg(long, value_name = "N")]
     key: Option<u64>,
 }

@@ -16,63 +16,63 @@ use std::time::Duration;
 /// Default rate if neither a rate nor users are given.
 const RATE: f64 = 1000.0;
 
-/// What can be chosen.
+/// Options of `upcall load`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Asked {
     #[command(flatten)]
     flags: Flags,
 
-    /// I/Os a second, whatever the target does with them (open loop) [default: 1000]
+    /// I/Os per second, independent of the target's responses (open loop) [default: 1000]
     #[arg(long, value_name = "N", conflicts_with = "users", value_parser = rate)]
     rate: Option<f64>,
 
-    /// How I/Os come at a rate
+    /// Arrival process of I/Os at a rate
     #[arg(long, value_enum, default_value_t = Coming::Poisson)]
     arrival: Coming,
 
-    /// So many users instead, each with one I/O at a time (closed loop)
+    /// Number of users, instead of a rate, each with one I/O at a time (closed loop)
     #[arg(long, value_name = "N")]
     #[arg(value_parser = counts::<u32>(1, 1_000_000))]
     users: Option<u32>,
 
-    /// How long a user thinks between an answer and the next I/O, on average
+    /// Mean think time of a user between a reply and the next I/O
     #[arg(long, value_name = "TIME", requires = "users", value_parser = span)]
     think: Option<Duration>,
 
-    /// How long I/Os are issued
+    /// Time during which I/Os are issued
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = span)]
     seconds: Duration,
 
-    /// What is done: read, write, sync, trim, or several with weights: read=70,write=30
+    /// I/O kinds: read, write, sync, trim, or several with weights: read=70,write=30
     #[arg(long, value_name = "KINDS", default_value = "read", value_parser = kinds)]
     mix: Kinds,
 
-    /// How much each moves: 4K, or several with weights: 4K=60,64K=40
+    /// I/O size: 4K, or several with weights: 4K=60,64K=40
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = sizes)]
     size: Sizes,
 
-    /// Where: uniform, zipf:THETA, sequential, stride:BYTES
+    /// Distribution of offsets: uniform, zipf:THETA, sequential, stride:BYTES
     #[arg(long, value_name = "PLACE", default_value = "uniform", value_parser = place)]
     place: Place,
 
-    /// Use only so many bytes of the target
+    /// Use only this many bytes of the target
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     span: Option<u64>,
 
-    /// How many files; `{}` in the target's path is the file's number
+    /// Number of files; `{}` in the target's path is the file's number
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = counts::<u32>(1, 10_000))]
     files: u32,
 }
 
-/// How I/Os come.
+/// Arrival process of I/Os.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Coming {
-    /// At equal times
+    /// At equal intervals
     Uniform,
     /// Independently of each other
     Poisson,
-    /// In bursts, as traces of storage have them (hyper-exponential)
+    /// In bursts, as in storage traces (hyper-exponential)
     Bursts,
 }
 

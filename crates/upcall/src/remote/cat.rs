@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Which files, and what of them.
+/// Options of `upcall cat`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Cat {
     #[command(flatten)]
     server: Server,
 
-    /// The files
+    /// Files to print
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Begin at this byte of each file: 4096, 512M, 8G
+    /// Start offset in each file: 4096, 512M, 8G
     #[arg(long, value_name = "BYTES", value_parser = crate::size::parse, default_value = "0")]
     offset: u64,
 
-    /// At most so much of each file: 4096, 512M, 8G [default: to its end]
+    /// Maximum number of bytes of each file: 4096, 512M, 8G [default: to its end]
     #[arg(long, value_name = "BYTES", value_parser = crate::size::parse)]
     length: Option<u64>,
 }

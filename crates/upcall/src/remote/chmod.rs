@@ -7,22 +7,22 @@ use client::{Entry, Kind, Metadata};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Files, and the mode that they get.
+/// Options of `upcall chmod`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Chmod {
     #[command(flatten)]
     server: Server,
 
-    /// Permissions, octal or symbolic: 644, 2775, u+x, go-w, a=rX. Up to four octal digits leave
-    /// the set-id bits of directories; without u, g, o or a the umask of this process applies
+    /// Permissions, octal or symbolic: 644, 2775, u+x, go-w, a=rX. Up to four octal digits keep the
+    /// set-id bits of directories; without u, g, o or a the umask of this process applies
     #[arg(value_name = "MODE", value_parser = parse)]
     mode: Mode,
 
-    /// Files and directories; of a link, its target
+    /// Files and directories; for a link, its target
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Change directories and everything in them, except links
+    /// Change directories recursively, except links
     #[arg(short = 'R', long)]
     recursive: bool,
 }

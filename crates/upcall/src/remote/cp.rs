@@ -13,31 +13,30 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Sources and target of a copy.
+/// Options of `upcall cp`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Cp {
     #[command(flatten)]
     server: Server,
 
-    /// Files to copy, or with -r directories
+    /// Files to copy; with -r also directories
     #[arg(value_name = "FROM", required = true)]
     from: Vec<PathBuf>,
 
-    /// The name of the copy, which replaces a file of that name, or a directory that copies go
-    /// into. With several of them, or with a slash at its end, it must be a directory
+    /// Name of the copy, replacing an existing file, or an existing directory for the copies. Must
+    /// be a directory if there are several sources or it ends with a slash
     #[arg(value_name = "TO")]
     to: PathBuf,
 
-    /// Copy directories with everything in them: files, links and permissions, not dates and
-    /// owners
+    /// Copy directories recursively: files, links and permissions, not dates and owners
     #[arg(short, long)]
     recursive: bool,
 
-    /// Make each copy durable before it gets its name
+    /// Make each copy durable before renaming it to its final name
     #[arg(long)]
     sync: bool,
 
-    /// Say what was done as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

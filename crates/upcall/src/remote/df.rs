@@ -9,17 +9,17 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Files whose file systems are shown.
+/// Options of `upcall df`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Df {
     #[command(flatten)]
     server: Server,
 
-    /// Files of the file systems; 9P2000 has no message for it
+    /// Files on the file systems to show; not supported by 9P2000
     #[arg(value_name = "PATH", default_value = "/")]
     paths: Vec<PathBuf>,
 
-    /// Say it as JSON: sizes in bytes
+    /// Print the result as JSON: sizes in bytes
     #[arg(long)]
     json: bool,
 }

@@ -16,27 +16,27 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// From where, and to where.
+/// Options of `upcall get`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Get {
     #[command(flatten)]
     server: Server,
 
-    /// A file of the server, or with -r a directory
+    /// File on the server, or a directory with -r
     #[arg(value_name = "FROM")]
     from: PathBuf,
 
-    /// What the copy is called here; a file goes into a directory that is there; `-` is standard
+    /// Path of the copy on this host; a file goes into an existing directory; `-` is standard
     /// output [default: its own name]
     #[arg(value_name = "TO")]
     to: Option<PathBuf>,
 
-    /// Fetch a directory with everything in it: files with permissions and modification times, and
-    /// links, not owners. Files that are here with the same size and time are not fetched again
+    /// Download a directory recursively: files with permissions and modification times, and links,
+    /// not owners. Existing files of the same size and time are skipped
     #[arg(short, long)]
     recursive: bool,
 
-    /// Say what was done as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

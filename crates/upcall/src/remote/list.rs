@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Which directories, and what of them.
+/// Options of `upcall ls`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Ls {
     #[command(flatten)]
@@ -22,30 +22,30 @@ pub(crate) struct Ls {
     #[arg(value_name = "PATH", default_value = "/")]
     paths: Vec<PathBuf>,
 
-    /// Show permissions, links, owner, group, size and date as well
+    /// Show permissions, links, owner, group, size and date
     #[arg(short, long)]
     long: bool,
 
-    /// Show what is below as well, a path a line
+    /// List subdirectories recursively, one path per line
     #[arg(short = 'R', long)]
     recursive: bool,
 
-    /// Say it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Which files.
+/// Options of `upcall stat`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Stat {
     #[command(flatten)]
     server: Server,
 
-    /// The files; of a link, the link
+    /// Files; for a link, the link itself
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Say it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

@@ -6,17 +6,17 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What is to go.
+/// Options of `upcall rm`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rm {
     #[command(flatten)]
     server: Server,
 
-    /// Files, links and empty directories
+    /// Files, links and empty directories to remove
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Remove directories with everything in them
+    /// Remove directories recursively
     #[arg(short, long)]
     recursive: bool,
 }
@@ -39,17 +39,17 @@ pub(crate) fn rm(rm: &Rm) -> ExitCode {
     })
 }
 
-/// What is to be made.
+/// Options of `upcall mkdir`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Mkdir {
     #[command(flatten)]
     server: Server,
 
-    /// The directories
+    /// Directories to create
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Make those above as well; one that is there is no error
+    /// Create missing parent directories; an existing directory is no error
     #[arg(short, long)]
     parents: bool,
 }

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Sources and target of a move.
+/// Options of `upcall mv`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Mv {
     #[command(flatten)]
@@ -21,9 +21,9 @@ pub(crate) struct Mv {
     #[arg(value_name = "FROM", required = true)]
     from: Vec<PathBuf>,
 
-    /// Their new name, which replaces a file of that name, or a directory that they go into. With
-    /// several of them, or with a slash at its end, it must be a directory. 9P2000 renames within
-    /// a directory only
+    /// New name, replacing an existing file, or an existing directory to move into. Must be a
+    /// directory if there are several sources or it ends with a slash. 9P2000 renames only within a
+    /// directory
     #[arg(value_name = "TO")]
     to: PathBuf,
 }

@@ -12,14 +12,14 @@ use std::process::ExitCode;
 const SERVICE: &str = "/.upcall";
 const FILE: &str = "/names";
 
-/// What is to be changed.
+/// Options of `upcall names`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Names {
     #[command(flatten)]
     server: Server,
 
-    /// Lines as a names file has them: 'mount /far 9p://192.0.2.7:5640', 'bind -a /a /b',
-    /// 'unmount /far', 'grow volume:FILE 32G'; none shows what is there. Only root and the
+    /// Changes, as lines of a names file: 'mount /far 9p://192.0.2.7:5640', 'bind -a /a /b',
+    /// 'unmount /far', 'grow volume:FILE 32G' [default: show the namespace]. Only root and the
     /// server's own user may change it, over a unix socket
     #[arg(value_name = "LINE")]
     lines: Vec<String>,

@@ -18,36 +18,36 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// From where, and to where.
+/// Options of `upcall put`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Put {
     #[command(flatten)]
     server: Server,
 
-    /// A file of this host, or with -r a directory; `-` is standard input
+    /// File on this host, or a directory with -r; `-` is standard input
     #[arg(value_name = "FROM")]
     from: PathBuf,
 
-    /// Path of the copy on the server; a file goes into a directory that is there, which
-    /// it must be if a slash ends the name [default: its own name, in the root]
+    /// Path of the copy on the server; a file goes into an existing directory, which is required if
+    /// the path ends with a slash [default: its own name, in the root]
     #[arg(value_name = "TO")]
     to: Option<PathBuf>,
 
-    /// Send a directory with everything in it: files with permissions and modification times, and
-    /// links, not owners. Files that are there with the same size and time are not sent again
+    /// Upload a directory recursively: files with permissions and modification times, and links,
+    /// not owners. Existing files of the same size and time are skipped
     #[arg(short, long)]
     recursive: bool,
 
-    /// Write into the file that is there, as devices and services need it; an interrupted one is
-    /// left as it is
+    /// Write into the existing file, as devices and services require; an interrupted transfer
+    /// leaves it incomplete
     #[arg(long, conflicts_with = "recursive")]
     in_place: bool,
 
-    /// Make each file durable before it gets its name
+    /// Make each file durable before renaming it to its final name
     #[arg(long)]
     sync: bool,
 
-    /// Say what was done as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

@@ -17,25 +17,25 @@ const OF_DIRECTORY: &str = "trusted.upcall.quota";
 /// Attribute of the root of a volume with all its quotas.
 const ALL: &str = "trusted.upcall.quotas";
 
-/// Directory or user, and the limits.
+/// Options of `upcall quota`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Quota {
     #[command(flatten)]
     server: Server,
 
-    /// The directory; with --owner, or to list all quotas, the root of the volume
+    /// Directory; with --owner or --list, the root of the volume
     #[arg(value_name = "PATH", default_value = "/")]
     path: PathBuf,
 
-    /// The quota of the user of this number, for all files of the volume that are the user's
+    /// Quota of the user with this number, for all files of the volume owned by the user
     #[arg(long, value_name = "UID", value_parser = clap::value_parser!(u32).range(..0xffff_ffff))]
     owner: Option<u32>,
 
-    /// Space that contents of files may take, like 10G, or none
+    /// Maximum space for file contents, like 10G, or none
     #[arg(long, value_name = "SIZE", value_parser = limit_of_size)]
     size: Option<u64>,
 
-    /// Number of files and directories that there may be, or none
+    /// Maximum number of files and directories, or none
     #[arg(long, value_name = "NUMBER", value_parser = limit_of_files)]
     files: Option<u64>,
 
@@ -47,7 +47,7 @@ pub(crate) struct Quota {
     #[arg(long, conflicts_with_all = ["size", "files", "remove", "owner"])]
     list: bool,
 
-    /// Print JSON: sizes in bytes, null for no limit
+    /// Print the result as JSON: sizes in bytes, null for no limit
     #[arg(long)]
     json: bool,
 }

@@ -38,108 +38,107 @@ const SPECIAL: &AsciiSet = &CONTROLS.add(b'%');
 const KILLED: u8 = 137;
 const TRAPPED: u8 = 134;
 
-/// What is run, and with how much of everything.
+/// Options of `upcall run`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Run {
     #[command(flatten)]
     server: Server,
 
-    /// The program: a WebAssembly module for WASI preview 1, or sha256:HASH of one that the server
-    /// has
+    /// Program: a WebAssembly module for WASI preview 1, or sha256:HASH of one known to the server
     #[arg(value_name = "PROGRAM", required_unless_present = "storelet")]
     program: Option<PathBuf>,
 
-    /// Its arguments
+    /// Arguments of the program
     #[arg(value_name = "ARGS", last = true)]
     args: Vec<OsString>,
 
-    /// Run what is installed there under this name, NAME or NAME@VERSION, instead of a program of
-    /// yours; several joined by '|' are a chain, each of which reads what the one before it says
+    /// Run an installed storelet, NAME or NAME@VERSION, instead of a local program; several joined
+    /// by '|' form a pipeline, each reading the output of the one before it
     #[arg(long, value_name = "NAME", conflicts_with_all = ["program", "env", "write"])]
     storelet: Option<String>,
 
-    /// A file of the server that is its input, instead of yours
+    /// File on the server as the program's input, instead of local standard input
     #[arg(long, value_name = "PATH")]
     stdin: Option<PathBuf>,
 
     #[command(flatten)]
     limits: Limits,
 
-    /// Say at the end what it has used
+    /// Report resource usage at the end
     #[arg(long)]
     report: bool,
 
-    /// Say that as JSON
+    /// Print that report as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// With how much of everything a program runs.
+/// Resource limits and environment of a program.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Limits {
-    /// Processor time it may use: 500ms, 10s, 2m [default: 10s]
+    /// Maximum processor time: 500ms, 10s, 2m [default: 10s]
     #[arg(long, value_name = "TIME")]
     pub(super) cpu: Option<String>,
 
-    /// Fuel it may use: instructions are counted, the same each time, and take longer [default: not
-    /// counted]
+    /// Maximum fuel: instructions are counted, with the same result in each run, and run more
+    /// slowly [default: not counted]
     #[arg(long, value_name = "N")]
     pub(super) fuel: Option<String>,
 
-    /// How long it may take from its first instruction to its end [default: 60s]
+    /// Maximum time from the first instruction to the end [default: 60s]
     #[arg(long, value_name = "TIME")]
     pub(super) time: Option<String>,
 
-    /// Memory it may have: 64M, 1G [default: 250M]
+    /// Maximum memory: 64M, 1G [default: 250M]
     #[arg(long, value_name = "SIZE")]
     pub(super) memory: Option<String>,
 
-    /// File requests it may make [default: as many as it likes]
+    /// Maximum number of file requests [default: unlimited]
     #[arg(long, value_name = "N")]
     pub(super) io: Option<String>,
 
-    /// Bytes it may read and write [default: as many as it likes]
+    /// Maximum bytes read and written [default: unlimited]
     #[arg(long, value_name = "SIZE")]
     pub(super) bytes: Option<String>,
 
-    /// What it may say [default: 1G]
+    /// Maximum output [default: 1G]
     #[arg(long, value_name = "SIZE")]
     pub(super) output: Option<String>,
 
-    /// Files it may have open [default: 256]
+    /// Maximum number of open files [default: 256]
     #[arg(long, value_name = "N")]
     pub(super) files: Option<String>,
 
-    /// Its part of the processor, and of file requests, beside those of others: 1 to 10000
+    /// Weight in sharing the processor and file requests with other programs: 1 to 10000
     /// [default: 100]
     #[arg(long, value_name = "N")]
     pub(super) weight: Option<String>,
 
-    /// This share of a processor is certain: 10%
+    /// Guaranteed share of a processor: 10%
     #[arg(long, value_name = "SHARE")]
     pub(super) reserve: Option<String>,
 
-    /// It never gets more than this share of a processor: 50%
+    /// Maximum share of a processor: 50%
     #[arg(long, value_name = "SHARE")]
     pub(super) limit: Option<String>,
 
-    /// So many file requests per second are certain
+    /// Guaranteed file requests per second
     #[arg(long, value_name = "N")]
     pub(super) io_reserve: Option<String>,
 
-    /// It never makes more file requests per second than this
+    /// Maximum file requests per second
     #[arg(long, value_name = "N")]
     pub(super) io_limit: Option<String>,
 
-    /// The directory that it sees as /
+    /// Directory visible to the program as /
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub(super) root: PathBuf,
 
-    /// Let it change files, as far as you may
+    /// Allow the program to change files, within the permissions of the caller
     #[arg(long)]
     pub(super) write: bool,
 
-    /// A variable of its environment, NAME=VALUE; can be given several times
+    /// Environment variable of the program, NAME=VALUE; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     pub(super) env: Vec<OsString>,
 }

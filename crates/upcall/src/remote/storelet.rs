@@ -21,54 +21,54 @@ const INSTALL: &str = "/storelets/install";
 /// Directory of the files about storelets.
 const FILES: &str = "/.upcall/storelets";
 
-/// What can be done with what is installed.
+/// Commands for installed programs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Install a program under a name, as its next version; only root and the server's own user
-    /// may, over a unix socket
+    /// Install a program under a name, as its next version; only for root and the server's own
+    /// user, over a unix socket
     Install(Box<Install>),
-    /// Show what is installed
+    /// List installed storelets
     List(Show),
-    /// Show what came of the last runs
+    /// Show the results of the last runs
     Log(Log),
     /// Remove a storelet with all its versions
     Remove(Named),
-    /// Use another version of a storelet, NAME@VERSION
+    /// Switch to another version of a storelet, NAME@VERSION
     Use(Named),
 }
 
-/// What is installed.
+/// Options of `upcall storelet install`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Install {
     #[command(flatten)]
     server: Server,
 
-    /// The name it is to have: letters, digits, '-', '_' and '.'
+    /// Name of the storelet: letters, digits, '-', '_' and '.'
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// The program: a WebAssembly module for WASI preview 1
+    /// Program: a WebAssembly module for WASI preview 1
     #[arg(value_name = "PROGRAM")]
     program: PathBuf,
 
-    /// Its arguments
+    /// Arguments of the program
     #[arg(value_name = "ARGS", last = true)]
     args: Vec<OsString>,
 
-    /// Run it so often, too, for whoever installs it: 30s, 5m, 12h
+    /// Also run it at this interval, as the installing user: 30s, 5m, 12h
     #[arg(long, value_name = "TIME", conflicts_with = "at")]
     every: Option<String>,
 
-    /// Run it once a day at this time (UTC), too: 03:00
+    /// Also run it daily at this time (UTC): 03:00
     #[arg(long, value_name = "HH:MM")]
     at: Option<String>,
 
-    /// Run it for each new file beneath this directory, too: with that as its input, and its path
+    /// Also run it for each new file below this directory, with the file as its input and the path
     /// as the last argument
     #[arg(long, value_name = "DIR")]
     on: Option<PathBuf>,
 
-    /// Files that are there already count as new
+    /// Treat existing files as new
     #[arg(long, requires = "on")]
     existing: bool,
 
@@ -76,39 +76,39 @@ pub(crate) struct Install {
     limits: Limits,
 }
 
-/// What is shown.
+/// Options of `upcall storelet list`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Show {
     #[command(flatten)]
     server: Server,
 
-    /// As JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What is shown of one, or of all.
+/// Options of `upcall storelet log`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Log {
     #[command(flatten)]
     server: Server,
 
-    /// Of this storelet only
+    /// Show only runs of this storelet [default: all]
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
-    /// As JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// One of them.
+/// Options of `upcall storelet remove` and `upcall storelet use`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Named {
     #[command(flatten)]
     server: Server,
 
-    /// Which
+    /// Name of the storelet
     #[arg(value_name = "NAME")]
     name: String,
 }

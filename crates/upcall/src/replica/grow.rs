@@ -18,14 +18,14 @@ use std::process::ExitCode;
 use store::drive;
 use store::{Change, Durability, Output, Refusal, Store, Ticket};
 
-/// Which one, and how large.
+/// Options of `upcall replica grow`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Grow {
-    /// The file of the replica
+    /// File of the replica
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// How large it can become from now on, like 32G; it takes storage as it is filled
+    /// New maximum size, like 32G; storage is allocated as it is filled
     #[arg(long, value_parser = size::parse)]
     size: u64,
 }

@@ -16,35 +16,35 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What is to be made.
+/// Options of `upcall replica init`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Init {
-    /// The name of the service: clients find it in /services/NAME
+    /// Name of the service, available to clients at /services/NAME
     #[arg(value_name = "NAME")]
     service: String,
 
-    /// What is replicated
+    /// Type of the replicated data
     #[arg(long = "type", value_name = "TYPE", value_parser = kind)]
     kind: Kind,
 
-    /// Where the servers of the replicas listen for 9P, one for each replica, like
+    /// 9P addresses of the servers of the replicas, one for each replica, like
     /// 192.0.2.1:5640,192.0.2.2:5640,192.0.2.3:5640
     #[arg(long, value_name = "ADDR,…", value_delimiter = ',', required = true)]
     members: Vec<String>,
 
-    /// Where to make the files NAME.key, NAME.1.replica, NAME.2.replica, …
+    /// Directory for the new files NAME.key, NAME.1.replica, NAME.2.replica, …
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// Have all others remove a member that is silent for so long, like 30s: its process hangs, its
-    /// server is away, or the network is cut. Operations that only it has are then lost, and it
-    /// takes no more. Three members or more are needed, and only one is removed at a time. It
-    /// cannot be set for a service that exists, and all servers must be of this version of upcall
+    /// Remove a member, by agreement of all others, after this time without a message from it, like
+    /// 30s: hung process, server down or network partition. Operations known only to it are then
+    /// lost, and it accepts no more. Requires three members or more; only one is removed at a time.
+    /// Cannot be set for an existing service, and all servers must run this version of upcall
     #[arg(long, value_name = "TIME", value_parser = remove_after)]
     remove_after: Option<Duration>,
 
-    /// How large each file can become, like 8G or 512M; it takes about a hundredth of that at
-    /// once, and more as it is filled [default: 16G, or half of the free space if that is less]
+    /// Maximum size of each file, like 8G or 512M; about a hundredth is allocated at once, and more
+    /// as it is filled [default: 16G, or half of the free space if that is less]
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
 }

@@ -16,26 +16,26 @@ use std::process::ExitCode;
 /// Timeout of the server, seconds.
 const PATIENCE: f64 = 30.0;
 
-/// What is to be made.
+/// Options of `upcall replica join`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Join {
-    /// The key of the service, which 'upcall replica init' has made
+    /// Key file of the service, created by 'upcall replica init'
     #[arg(value_name = "KEY")]
     key: PathBuf,
 
-    /// Where the server of the new replica will listen for 9P, in numbers, like 192.0.2.4:5640
+    /// 9P address of the server of the new replica, numeric, like 192.0.2.4:5640
     #[arg(value_name = "ADDR")]
     address: String,
 
     #[command(flatten)]
     at: At,
 
-    /// Where to make the file NAME.ID.replica
+    /// Directory for the new file NAME.ID.replica
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// How large it can become, like 8G or 512M; it takes about a hundredth of that at once, and
-    /// more as it is filled [default: 16G, or half of the free space if that is less]
+    /// Maximum size of the file, like 8G or 512M; about a hundredth is allocated at once, and more
+    /// as it is filled [default: 16G, or half of the free space if that is less]
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
 }

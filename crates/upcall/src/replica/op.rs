@@ -9,40 +9,40 @@ use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::process::ExitCode;
 
-/// What is to be done.
+/// Options of `upcall op`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Operation {
     #[command(flatten)]
     at: At,
 
-    /// The service
+    /// Name of the service
     #[arg(value_name = "SERVICE")]
     service: String,
 
-    /// The operation, in words: 'add 5', 'put KEY VALUE', or in JSON; none: one a line from
-    /// standard input. The first wrong one shows all that there are
+    /// Operation, in words: 'add 5', 'put KEY VALUE', or in JSON [default: read standard input, one
+    /// operation per line]. The first invalid operation lists all valid ones
     #[arg(value_name = "OP", allow_negative_numbers = true)]
     words: Vec<String>,
 
-    /// Wait for an answer that agrees with the order which all replicas will have in the end
+    /// Wait for a reply consistent with the final order of operations on all replicas
     #[arg(long)]
     strict: bool,
 
-    /// Do it behind all that this token has seen: it is in the answers with --json
+    /// Order the operation after all those covered by this token, from a reply with --json
     #[arg(long, value_name = "TOKEN")]
     after: Option<String>,
 
-    /// How long to wait for an answer: 5s, 500ms, 2m, or seconds
+    /// Maximum time to wait for a reply: 5s, 500ms, 2m, or seconds
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
     wait: f64,
 
-    /// Do it once, however often and at whichever replica it is asked for with this session (up to
-    /// 32 of the digits 0 to f, drawn at random) and number (from 1 on; of several operations, that
-    /// of the first)
+    /// Apply the operation exactly once, even if it is repeated at any replica with this session
+    /// (up to 32 random hexadecimal digits, 0 to f) and number (from 1; for several operations,
+    /// that of the first)
     #[arg(long, value_names = ["SESSION", "NUMBER"], num_args = 2)]
     once: Vec<String>,
 
-    /// Write answers as JSON, a line each: value, final, token
+    /// Print replies as JSON, one per line: value, final, token
     #[arg(long)]
     json: bool,
 }

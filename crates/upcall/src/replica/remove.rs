@@ -22,31 +22,31 @@ const PATIENCE: f64 = 30.0;
 /// Polling interval of the members' agreement.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Which are to go.
+/// Options of `upcall replica remove`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Remove {
-    /// The key of the service, which 'upcall replica init' has made
+    /// Key file of the service, created by 'upcall replica init'
     #[arg(value_name = "KEY")]
     key: PathBuf,
 
-    /// The numbers of the replicas
+    /// Numbers of the replicas
     #[arg(value_name = "ID", required = true)]
     ids: Vec<u16>,
 
     #[command(flatten)]
     at: At,
 
-    /// They will never be heard again: go on without what only they have. Without this they must
-    /// run, and leave when the others have all that they have
+    /// Treat these replicas as lost for good: continue without the operations known only to them.
+    /// Without --lost they must be running, and leave when the others have all their operations
     #[arg(long)]
     lost: bool,
 
-    /// Even if half of the replicas or more are lost. Make sure that they do not go on by
-    /// themselves: what each side does then will never come together
+    /// Allow the loss of half of the replicas or more. Make sure that the lost ones do not continue
+    /// on their own: the operations of the two sides can never be merged
     #[arg(long, requires = "lost")]
     force: bool,
 
-    /// How long to wait until all others have agreed: 5s, 500ms, 2m, or seconds
+    /// Maximum time to wait for the agreement of all others: 5s, 500ms, 2m, or seconds
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::time)]
     wait: Duration,
 }

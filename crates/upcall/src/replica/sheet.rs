@@ -21,36 +21,37 @@ const WAIT: f64 = 30.0;
 /// Maximum number of notes about changed contents.
 const NOTES_MAX: usize = 10;
 
-/// What is read.
+/// Options of `upcall replica import`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Import {
     #[command(flatten)]
     at: At,
 
-    /// The service, of the type sheet
+    /// Name of the service, of the type sheet
     #[arg(value_name = "SERVICE")]
     service: String,
 
-    /// The file: .csv or .xlsx
+    /// File to import: .csv or .xlsx
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Which sheet of an .xlsx file [default: the first]
+    /// Sheet of an .xlsx file [default: the first]
     #[arg(long, value_name = "NAME")]
     sheet: Option<String>,
 }
 
-/// What is written.
+/// Options of `upcall replica export`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Export {
     #[command(flatten)]
     at: At,
 
-    /// The service, of the type sheet
+    /// Name of the service, of the type sheet
     #[arg(value_name = "SERVICE")]
     service: String,
 
-    /// The file: .csv (what cells show) or .xlsx (formulas, too); it is replaced
+    /// File to write: .csv (displayed values) or .xlsx (also formulas); an existing file is
+    /// replaced
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }

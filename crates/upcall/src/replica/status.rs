@@ -10,17 +10,17 @@ use std::time::Duration;
 /// Timeout of a server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Of what.
+/// Options of `upcall replica status`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Status {
     #[command(flatten)]
     at: At,
 
-    /// The service [default: all that the server has]
+    /// Name of the service [default: all services of the server]
     #[arg(value_name = "SERVICE")]
     service: Option<String>,
 
-    /// Write JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

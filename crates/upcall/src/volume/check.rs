@@ -26,22 +26,22 @@ const OWN_TABLES: u32 = 256;
 /// Maximum number of passes over a volume in use, each overtaken by a checkpoint.
 const PASSES_MAX: u32 = 32;
 
-/// Which volume, and how.
+/// Options of `upcall volume check`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Check {
-    /// The volume
+    /// Volume to check
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Say it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 
-    /// Do not read the contents of files, only what leads to them
+    /// Check only metadata, not the contents of files
     #[arg(long)]
     quick: bool,
 
-    /// Write nothing: what is only in the journal is left there, and is not checked
+    /// Write nothing: changes still in the journal are not applied, and not checked
     #[arg(long)]
     read_only: bool,
 }

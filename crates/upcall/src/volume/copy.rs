@@ -22,21 +22,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use work::{From, To, Work};
 
-/// From where, and to where.
+/// Options of `upcall volume copy`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Copy {
-    /// What is copied: a path of this host, or FILE:/PATH in a volume; snapshots are at
+    /// Source: a path on this host, or FILE:/PATH in a volume; snapshots are at
     /// FILE:/.upcall/snapshots/NAME
     #[arg(value_name = "FROM")]
     from: PathBuf,
 
-    /// What the copy is called: a path of this host, or FILE:/PATH in a volume. A directory's
-    /// contents go into it, and a file goes into a directory that is there, which it must be if
-    /// a slash ends the path
+    /// Target: a path on this host, or FILE:/PATH in a volume. The contents of a directory go into
+    /// it; a file goes into an existing directory, which is required if the path ends with a slash
     #[arg(value_name = "TO")]
     to: PathBuf,
 
-    /// Say what was done as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

@@ -27,15 +27,15 @@ const SIZE_UNIT: u64 = 1 << 20;
 /// tables begin earlier.
 const LOOKED_AT: u64 = 1 << 20;
 
-/// What can be chosen.
+/// Options of `upcall volume create`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Create {
-    /// The file to make, or a block device to use
+    /// New file, or a block device
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// How large, like 8G or 512M [default: 16G, or half of the free space if that is less; of a
-    /// device all of it]
+    /// Size of the volume, like 8G or 512M [default: 16G, or half of the free space if that is
+    /// less; for a device all of it]
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
 
@@ -47,27 +47,27 @@ pub(crate) struct Create {
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     journal: Option<u64>,
 
-    /// Most files of every kind [default: as many as fit]
+    /// Maximum number of files of all kinds [default: as many as fit]
     #[arg(long, value_name = "N", value_parser = crate::units::count)]
     inodes_max: Option<u64>,
 
-    /// Most bytes of contents, like 4G [default: as many as fit]
+    /// Maximum bytes of file contents, like 4G [default: as many as fit]
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     bytes_max: Option<u64>,
 
-    /// Take storage when it is needed, not now
+    /// Allocate storage when it is needed, not now
     #[arg(long)]
     sparse: bool,
 
-    /// Owner of the root directory [default: who makes it]
+    /// Owner of the root directory [default: the current user]
     #[arg(long, value_parser = owner, value_name = "UID:GID")]
     owner: Option<(u32, u32)>,
 
-    /// Use a block device although it holds something, which is lost
+    /// Use a block device even if it contains data, which is lost
     #[arg(long)]
     force: bool,
 
-    /// What is in it, if that is no tree of files
+    /// Replica settings, if the volume contains no file tree
     #[arg(skip)]
     replica: Option<services::Settings>,
 }

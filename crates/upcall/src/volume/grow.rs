@@ -22,26 +22,26 @@ use store::{Layout, Ticket};
 /// Timeout of a server: a growth waits for up to two checkpoints.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Which volume, and how large it becomes.
+/// Options of `upcall volume grow`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Grow {
-    /// The volume
+    /// Volume to enlarge
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Its new size, like 32G; it never shrinks [default: of a device all of it]
+    /// New size, like 32G; a volume never shrinks [default: for a device all of it]
     #[arg(value_name = "SIZE", value_parser = size::parse)]
     size: Option<u64>,
 
-    /// Take storage when it is needed, not now; only that of the larger map of space
+    /// Allocate storage when it is needed, not now, except for the larger space map
     #[arg(long)]
     sparse: bool,
 
-    /// The server that has the volume now: the unix socket that it serves 9P on, unix:PATH
+    /// Server of the volume, if it is served: the unix socket of its 9P listener, unix:PATH
     #[arg(long, value_name = "ADDR")]
     at: Option<Address>,
 
-    /// Say it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::{Layout, SnapshotId};
 
-/// Which volume.
+/// Options of `upcall volume info`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Info {
-    /// The volume
+    /// Volume to show
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Say it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

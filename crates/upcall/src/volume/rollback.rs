@@ -16,18 +16,18 @@ use store::drive::Disk as _;
 use store::rollback::{self, Rollback as Plan};
 use store::{Error, Ticket, View};
 
-/// Which volume, and to which snapshot.
+/// Options of `upcall volume rollback`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rollback {
-    /// The volume
+    /// Volume to roll back
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// The snapshot whose state it gets
+    /// Snapshot to restore
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// Say it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

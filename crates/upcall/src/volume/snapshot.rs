@@ -10,10 +10,10 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Of which volume, and what.
+/// Options of `upcall volume snapshot`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// The volume
+    /// Volume of the snapshots
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -23,19 +23,19 @@ pub(crate) struct Snapshot {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// Keep the present state under a name
+    /// Create a snapshot of the current state
     Create {
-        /// What it is called
+        /// Name of the snapshot
         name: String,
     },
-    /// Give a snapshot up, and the storage that only it needs
+    /// Delete a snapshot and free the storage used only by it
     Drop {
-        /// What it is called
+        /// Name of the snapshot
         name: String,
     },
-    /// Show all snapshots
+    /// List all snapshots
     List {
-        /// Say it as JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
