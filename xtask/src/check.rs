@@ -1,10 +1,10 @@
 //! `cargo xtask check`: static checks.
 //!
-//! Format, [tidy], [arrows], [licences], clippy over all targets and rustdoc, warnings being
-//! errors. A failure does not skip the remaining checks.
+//! Format, [tidy], [prose], [arrows], [licences], clippy over all targets and rustdoc, warnings
+//! being errors. A failure does not skip the remaining checks.
 
 use crate::report::Report;
-use crate::{arrows, licences, sh, tidy};
+use crate::{arrows, licences, prose, sh, tidy};
 use anyhow::{Result, bail};
 use std::process::Command;
 
@@ -13,6 +13,7 @@ pub(crate) fn main() -> Result<bool> {
     let mut report = Report::default();
     report.case("format", || quiet(&mut sh::cargo(&["fmt", "--all", "--check"])));
     report.case("tidy", || nothing(tidy::complaints()?));
+    report.case("prose", || nothing(prose::complaints()?));
     report.case("arrows", || nothing(arrows::complaints()?));
     report.case("licences", || nothing(licences::complaints()?));
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];

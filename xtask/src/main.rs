@@ -35,6 +35,7 @@ mod instrument;
 mod lanes;
 mod licences;
 mod paper;
+mod prose;
 mod report;
 mod server;
 mod sh;

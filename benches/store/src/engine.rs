@@ -1,4 +1,4 @@
-//! What every engine has to do, and nothing else.
+//! Operations that every engine has to support, and nothing else.
 
 use anyhow::Result;
 use std::path::Path;

@@ -83,7 +83,7 @@ pub(crate) fn open(directory: &Path, _users: Users) -> Result<Box<dyn Engine>> {
     Ok(Box::new(open))
 }
 
-/// What RocksDB says when something failed.
+/// Returns the error reported by RocksDB, if there is one.
 fn said(error: *mut c_char) -> Result<()> {
     if error.is_null() {
         return Ok(());

@@ -50,7 +50,7 @@ impl Work {
         self.together()
     }
 
-    /// What waits for flushes.
+    /// Runs the work that waits for flushes.
     pub(crate) fn slow(&self) -> Result<()> {
         let engine = (self.open)(&self.directory, Users::One)?;
         {
@@ -209,7 +209,7 @@ fn say(what: &str, figure: f64) {
     println!("{what}\t{figure:.1}");
 }
 
-/// What the files in a directory take on the disk, bytes.
+/// Returns the disk space of the files in a directory, bytes.
 fn on_disk(directory: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory)? {
