@@ -181,7 +181,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
     Kind {
         name: "trickles",
-        does: "clients open 190 connections each, and send a byte of a body every 0.2 s",
+        does: "clients open 190 connections each, and send a byte of a request every 0.2 s",
         connections: IDLE_ALL,
         attack: trickles,
         ..PLAIN
@@ -573,9 +573,8 @@ fn links(target: &Target, _number: usize) -> Result<()> {
     Ok(())
 }
 
-fn trickles(target: &Target, number: usize) -> Result<()> {
-    let head = format!("PUT /trickle-{number} HTTP/1.1\r\nHost: localhost\r\n");
-    let head = format!("{head}Content-Length: 1000000\r\n\r\n");
+fn trickles(target: &Target, _number: usize) -> Result<()> {
+    let head = "GET /small HTTP/1.1\r\nHost: localhost\r\nTrickle: ";
     let mut held = Vec::new();
     for _ in 0..IDLE_EACH * 2 {
         let mut mute = Mute::connect(target.http)?;
