@@ -1,6 +1,6 @@
 //! Messages sent and not yet answered, by tag.
 //!
-//! The number of outstanding messages is bounded; further ones are queued by client ([`line`]). A
+//! The number of outstanding messages is bounded; further ones are queued by client (`line`). A
 //! flushed call keeps its tag until the reply to the flush, and a reply that arrives before that is
 //! valid (flush(5)).
 //!
