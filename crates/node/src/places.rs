@@ -6,11 +6,13 @@
 //! idle, the next round takes others.
 
 use crate::Node;
-use crate::admission::IDLE_TIME;
+use crate::admission::{HANDLES_FEW, IDLE_TIME};
 use crate::connection::{Connection, Origin};
 use crate::fairness::Client;
 use base::Instant;
 use base::op::Op;
+use front::HANDLES_MIN;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -140,6 +142,37 @@ pub(crate) fn crowd(held: &BTreeMap<Origin, usize>, all: usize) -> Option<Origin
     most.filter(|(_, held)| **held >= all.div_ceil(16)).map(|(origin, _)| *origin)
 }
 
+/// A connection of the client with most nodes and open files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holder {
+    pub(crate) slot: usize,
+    /// Number of its nodes and open files.
+    pub(crate) held: usize,
+    /// Whether it was active within the last second.
+    pub(crate) is_busy: bool,
+    /// Whether it transfers a request or response too slowly.
+    pub(crate) is_slow: bool,
+}
+
+/// Returns the slots of the connections to end for this number of missing nodes and open files:
+/// first those with many. Then those that are idle, or send a byte now and then: many of them with
+/// few keep others out as well.
+pub(crate) fn choose(holders: impl Iterator<Item = Holder>, mut missing: usize) -> Vec<usize> {
+    let ranked = holders.filter_map(|Holder { slot, held, is_busy, is_slow }| {
+        let few = if is_busy { HANDLES_MIN } else { HANDLES_FEW };
+        let is_idle = held > 0 && (!is_busy || is_slow);
+        (held > few || is_idle).then_some((held <= few, is_busy, Reverse(held), slot))
+    });
+    let mut chosen: Vec<(bool, bool, Reverse<usize>, usize)> = ranked.collect();
+    chosen.sort_unstable();
+    let needed = chosen.into_iter().take_while(|(_, _, held, _)| {
+        let is_needed = missing > 0;
+        missing = missing.saturating_sub(held.0);
+        is_needed
+    });
+    needed.map(|(.., slot)| slot).collect()
+}
+
 impl Node {
     /// Returns the time of the next search, if there are no more places.
     pub(crate) fn places_at(&self) -> Option<Instant> {
@@ -209,6 +242,22 @@ mod tests {
         assert_eq!(class(&mut places, 2003), Class::Slow);
         assert_eq!((places.left, places.at), (0, at(3000)), "nothing may end: later");
         assert_eq!(class(&mut places, 3000), Class::Idle);
+    }
+
+    #[test]
+    fn connections_with_few_files_end_after_those_with_many() {
+        let holder = |slot, held, is_busy, is_slow| Holder { slot, held, is_busy, is_slow };
+        let holders = [
+            holder(0, HANDLES_MIN, true, false),
+            holder(1, 2, true, true),
+            holder(2, HANDLES_MIN + 1, true, false),
+            holder(3, HANDLES_FEW, false, false),
+            holder(4, HANDLES_FEW + 1, false, false),
+            holder(5, 0, false, true),
+        ];
+        assert_eq!(choose(holders.into_iter(), usize::MAX), [4, 2, 3, 1], "active ones stay");
+        assert_eq!(choose(holders.into_iter(), HANDLES_FEW + 2), [4, 2]);
+        assert_eq!(choose(holders.into_iter(), 0), Vec::<usize>::new());
     }
 
     #[test]

@@ -14,8 +14,7 @@ use super::log::{Level, News};
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
-use front::{CallId, HANDLES_MIN, Identity, Session};
-use std::cmp::Reverse;
+use front::{CallId, Identity, Session};
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
@@ -465,24 +464,13 @@ impl Node {
             self.queue.has_input(Client::of_slot(slot))
                 || it.quiet_since().is_none_or(|since| since + admission::IDLE_TIME > now)
         };
-        // First those with many. Then those that are idle, or send a byte now and then: many with
-        // few keep others out as well.
-        let ranked = of_crowd.filter_map(|(slot, it)| {
-            let (is_busy, held) = (is_busy(slot, it), it.handles());
-            let few = if is_busy { HANDLES_MIN } else { admission::HANDLES_FEW };
-            let is_idle = held > 0 && (!is_busy || it.is_overdue(now));
-            let rank = if held > few { 0 } else { 1 };
-            (held > few || is_idle).then_some((rank, is_busy, Reverse(held), slot))
+        let holders = of_crowd.map(|(slot, it)| places::Holder {
+            slot,
+            held: it.handles(),
+            is_busy: is_busy(slot, it),
+            is_slow: it.is_overdue(now),
         });
-        let mut chosen: Vec<(u8, bool, Reverse<usize>, usize)> = ranked.collect();
-        chosen.sort_unstable();
-        let mut missing = (share / 8).saturating_sub(coming_free);
-        let needed = chosen.into_iter().take_while(|(_, _, held, _)| {
-            let is_needed = missing > 0;
-            missing = missing.saturating_sub(held.0);
-            is_needed
-        });
-        let chosen: Vec<usize> = needed.map(|(.., slot)| slot).collect();
+        let chosen = places::choose(holders, (share / 8).saturating_sub(coming_free));
         if chosen.is_empty() && coming_free == 0 {
             self.admission.for_handles.put_off(now);
         }
