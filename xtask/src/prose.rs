@@ -6,7 +6,7 @@
 //! - Commit subjects without `crate: verb object`, or longer than 65 characters, among those that
 //!   the upstream branch does not have; without one, the last commit.
 
-use crate::sh;
+use crate::{sh, tidy};
 use anyhow::Result;
 
 const CLAUSES: &[&str] = &["What", "Who", "Whoever", "Whom", "Whose", "That"];
@@ -15,9 +15,9 @@ const SUBJECT_MAX: usize = 65;
 
 /// Returns every violation, as `file:line: text`, or `commit: text`.
 pub(crate) fn complaints() -> Result<Vec<String>> {
-    let list = sh::read(&mut sh::cmd("git", &["ls-files", "*.rs"]))?;
+    let list = tidy::files()?;
     let mut complaints = Vec::new();
-    for name in list.lines() {
+    for name in list.lines().filter(|name| name.ends_with(".rs")) {
         let Ok(text) = std::fs::read_to_string(sh::root().join(name)) else { continue };
         for (number, line) in (1..).zip(text.lines()) {
             complaints.extend(judge(name, line).map(|what| format!("{name}:{number}: {what}")));

@@ -37,8 +37,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 
 /// Returns every violation, as `file:line: text`.
 pub(crate) fn complaints() -> Result<Vec<String>> {
-    let list =
-        sh::read(&mut sh::cmd("git", &["ls-files", "--cached", "--others", "--exclude-standard"]))?;
+    let list = files()?;
     let (mut complaints, mut count) = (Vec::new(), assertions::Count::default());
     for name in list.lines() {
         let Ok(text) = std::fs::read_to_string(sh::root().join(name)) else { continue };
@@ -51,6 +50,11 @@ pub(crate) fn complaints() -> Result<Vec<String>> {
     }
     complaints.extend(count.complaint());
     Ok(complaints)
+}
+
+/// Returns the names of the project's files, a line each.
+pub(crate) fn files() -> Result<String> {
+    sh::read(&mut sh::cmd("git", &["ls-files", "--cached", "--others", "--exclude-standard"]))
 }
 
 fn rust(name: &str, text: &str, complaints: &mut Vec<String>) {

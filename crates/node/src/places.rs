@@ -144,7 +144,7 @@ pub(crate) fn crowd(held: &BTreeMap<Origin, usize>, all: usize) -> Option<Origin
 
 /// A connection of the client with most nodes and open files.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Holder {
+pub(crate) struct Candidate {
     pub(crate) slot: usize,
     /// Number of its nodes and open files.
     pub(crate) held: usize,
@@ -157,8 +157,11 @@ pub(crate) struct Holder {
 /// Returns the slots of the connections to end for this number of missing nodes and open files:
 /// first those with many. Then those that are idle, or send a byte now and then: many of them with
 /// few keep others out as well.
-pub(crate) fn choose(holders: impl Iterator<Item = Holder>, mut missing: usize) -> Vec<usize> {
-    let ranked = holders.filter_map(|Holder { slot, held, is_busy, is_slow }| {
+pub(crate) fn choose(
+    candidates: impl Iterator<Item = Candidate>,
+    mut missing: usize,
+) -> Vec<usize> {
+    let ranked = candidates.filter_map(|Candidate { slot, held, is_busy, is_slow }| {
         let few = if is_busy { HANDLES_MIN } else { HANDLES_FEW };
         let is_idle = held > 0 && (!is_busy || is_slow);
         (held > few || is_idle).then_some((held <= few, is_busy, Reverse(held), slot))
@@ -246,18 +249,18 @@ mod tests {
 
     #[test]
     fn connections_with_few_files_end_after_those_with_many() {
-        let holder = |slot, held, is_busy, is_slow| Holder { slot, held, is_busy, is_slow };
-        let holders = [
-            holder(0, HANDLES_MIN, true, false),
-            holder(1, 2, true, true),
-            holder(2, HANDLES_MIN + 1, true, false),
-            holder(3, HANDLES_FEW, false, false),
-            holder(4, HANDLES_FEW + 1, false, false),
-            holder(5, 0, false, true),
+        let candidate = |slot, held, is_busy, is_slow| Candidate { slot, held, is_busy, is_slow };
+        let candidates = [
+            candidate(0, HANDLES_MIN, true, false),
+            candidate(1, 2, true, true),
+            candidate(2, HANDLES_MIN + 1, true, false),
+            candidate(3, HANDLES_FEW, false, false),
+            candidate(4, HANDLES_FEW + 1, false, false),
+            candidate(5, 0, false, true),
         ];
-        assert_eq!(choose(holders.into_iter(), usize::MAX), [4, 2, 3, 1], "active ones stay");
-        assert_eq!(choose(holders.into_iter(), HANDLES_FEW + 2), [4, 2]);
-        assert_eq!(choose(holders.into_iter(), 0), Vec::<usize>::new());
+        assert_eq!(choose(candidates.into_iter(), usize::MAX), [4, 2, 3, 1], "active ones stay");
+        assert_eq!(choose(candidates.into_iter(), HANDLES_FEW + 2), [4, 2]);
+        assert_eq!(choose(candidates.into_iter(), 0), Vec::<usize>::new());
     }
 
     #[test]

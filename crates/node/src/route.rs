@@ -464,13 +464,13 @@ impl Node {
             self.queue.has_input(Client::of_slot(slot))
                 || it.quiet_since().is_none_or(|since| since + admission::IDLE_TIME > now)
         };
-        let holders = of_crowd.map(|(slot, it)| places::Holder {
+        let candidates = of_crowd.map(|(slot, it)| places::Candidate {
             slot,
             held: it.handles(),
             is_busy: is_busy(slot, it),
             is_slow: it.is_overdue(now),
         });
-        let chosen = places::choose(holders, (share / 8).saturating_sub(coming_free));
+        let chosen = places::choose(candidates, (share / 8).saturating_sub(coming_free));
         if chosen.is_empty() && coming_free == 0 {
             self.admission.for_handles.put_off(now);
         }

@@ -172,7 +172,7 @@ pub struct Remote {
     was_up: bool,
     /// Deadline of requests that wait for a connection.
     patient_until: Option<Instant>,
-    /// Time since which messages queue without any reply.
+    /// The queue of messages, while there is no reply.
     stuck: Option<Stuck>,
     /// Socket of the connection.
     socket: Option<Socket>,

@@ -66,7 +66,6 @@ pub(super) fn beneath(
     let wanted = wanted | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let mode = rustix::fs::Mode::empty();
     let path = if path.is_empty() { b"." } else { path };
-    let has_links = |result: &rustix::io::Result<OwnedFd>| matches!(result, Err(Errno::LOOP));
     let is_limited = ground.steps.is_some() && !wanted.contains(ResolveFlags::NO_SYMLINKS);
     let open = |resolve| {
         let mut result = rustix::fs::openat2(root, path, flags, mode, wanted | resolve);
@@ -81,7 +80,8 @@ pub(super) fn beneath(
     };
     let first = if is_limited { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
     let mut opened = open(refused(ground) | first);
-    if is_limited && has_links(&opened) {
+    // There are links on the path.
+    if is_limited && matches!(opened, Err(Errno::LOOP)) {
         expect_few_names(ground, root, path)?;
         opened = open(refused(ground));
     }
