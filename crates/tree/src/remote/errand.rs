@@ -304,6 +304,9 @@ impl Remote {
         }
         for need in needs {
             let is_there = match need {
+                Target::Tie(place, user) if matches!(it.ask, Ask::Stat { .. }) => {
+                    self.places.stat_fid(place, user, self.epoch).is_some()
+                }
                 Target::Tie(place, user) => self.places.use_tie(place, user, self.epoch).is_some(),
                 Target::Open(open) if self.opens[open].stale => return Err(Error::Stale),
                 Target::Open(open) => self.opens[open].epoch == self.epoch,
@@ -329,6 +332,11 @@ impl Remote {
     /// Returns the fid of a place, which [`Remote::missing`] has found to be bound.
     pub(super) fn tie(&self, node: NodeId, user: u32) -> Result<u32, Error> {
         self.places.tie(node.local(), user, self.epoch).ok_or(Error::Stale)
+    }
+
+    /// Returns the fid that shows a node's attributes, which [`Remote::missing`] has found.
+    pub(super) fn stat_fid(&mut self, node: NodeId, user: u32) -> Result<u32, Error> {
+        self.places.stat_fid(node.local(), user, self.epoch).ok_or(Error::Stale)
     }
 
     /// Returns the fid of an open file.

@@ -35,7 +35,7 @@ impl Remote {
         let user = self.errands[errand].user;
         match ask {
             Ask::Stat { node } => {
-                last(&Tmessage::Getattr { fid: self.tie(*node, user)?, mask: STATS_BASIC })
+                last(&Tmessage::Getattr { fid: self.stat_fid(*node, user)?, mask: STATS_BASIC })
             }
             Ask::SetStat { node, open, set } => {
                 let fid = match open.filter(|_| set.size.is_some()) {

@@ -103,6 +103,7 @@ impl Remote {
             return;
         }
         let it = self.opens.remove(open);
+        self.places.closed(it.place, it.fid);
         if it.epoch == self.epoch {
             self.clunk(it.fid);
         }

@@ -40,6 +40,8 @@ struct Place {
     children: u32,
     /// Fids by user.
     ties: BTreeMap<u32, Tie>,
+    /// The user that created the file, and the open fid of its creation.
+    created: Option<(u32, Tie)>,
     /// Durability of the writes to it.
     writes: Writes,
 }
@@ -47,7 +49,7 @@ struct Place {
 impl Place {
     fn new(at: Option<(usize, Name)>, qid: Qid) -> Place {
         let (ties, writes) = (BTreeMap::new(), Writes::default());
-        Place { at, qid, users: 1, children: 0, ties, writes }
+        Place { at, qid, users: 1, children: 0, ties, created: None, writes }
     }
 }
 
@@ -234,6 +236,24 @@ impl Places {
         let tie = self.slab[place].ties.get_mut(&user).filter(|tie| tie.epoch == epoch)?;
         tie.used = self.clock;
         Some(tie.fid)
+    }
+
+    /// Returns a fid that shows the attributes of a place to a user: its own, or the open one of
+    /// the creation of the file, which needs no walk.
+    pub(super) fn stat_fid(&mut self, place: usize, user: u32, epoch: u32) -> Option<u32> {
+        let created =
+            |(creator, tie): (u32, Tie)| (creator == user && tie.epoch == epoch).then_some(tie.fid);
+        self.use_tie(place, user, epoch).or_else(|| self.slab[place].created.and_then(created))
+    }
+
+    /// Records the open fid of the creation of a file.
+    pub(super) fn note_created(&mut self, place: usize, user: u32, epoch: u32, fid: u32) {
+        self.slab[place].created = Some((user, Tie { epoch, fid, used: self.clock }));
+    }
+
+    /// Records that a fid of an open file is no longer bound.
+    pub(super) fn closed(&mut self, place: usize, fid: u32) {
+        self.slab[place].created.take_if(|(_, tie)| tie.fid == fid);
     }
 
     /// Binds a fid to a place. Returns unneeded fids: this one if the place has one already, and

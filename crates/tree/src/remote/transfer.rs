@@ -276,6 +276,7 @@ impl Remote {
                 self.places.pin(place);
                 let node = crate::request::NodeId::new(self.index, place);
                 let open = self.open_of(errand, place, &stat, fid, iounit, access);
+                self.places.note_created(place, self.errands[errand].user, self.epoch, fid);
                 Ok(Next::Reply(Reply::Created(node, open, stat)))
             }
             _other => Err(Error::Io),
