@@ -1,7 +1,7 @@
 //! Calls on a volume: in a transaction, on a snapshot, or on their own.
 
 use crate::{Error, Tree};
-use store::transaction::{Call, Entry, Reply, Scan, Stretch};
+use store::transaction::{Call, Entry, Reply, Scan, ScanBatch};
 
 /// Size of a scan's first batch, in entries, small for callers that need only a few. It doubles
 /// with each batch until the cost per call is negligible.
@@ -72,7 +72,7 @@ pub type Shown<'a> = (&'a [u8], &'a [u8]);
 pub struct Entries<'a, A: Ask> {
     on: &'a A,
     scan: Scan,
-    batch: Stretch,
+    batch: ScanBatch,
     /// Size of the next batch, in entries.
     next: usize,
     over: bool,
@@ -80,7 +80,7 @@ pub struct Entries<'a, A: Ask> {
 
 impl<'a, A: Ask> Entries<'a, A> {
     pub(crate) fn new(on: &'a A, scan: Scan) -> Entries<'a, A> {
-        Entries { on, scan, batch: Stretch::default(), next: BATCH_MIN, over: false }
+        Entries { on, scan, batch: ScanBatch::default(), next: BATCH_MIN, over: false }
     }
 
     /// Reverses the order. Must be called before the first entry is fetched.

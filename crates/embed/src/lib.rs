@@ -70,7 +70,7 @@ pub use local::Local;
 pub use port::Completion;
 pub use service::{Client, Service};
 pub use session::{Session, Snapshot, TRIES_MAX, Transaction};
-pub use store::transaction::{Call, Entry, Failure, Reply, Request, Scan, Stretch};
+pub use store::transaction::{Call, Entry, Failure, Reply, Request, Scan, ScanBatch};
 pub use store::{Durability, Ticket};
 pub use tables::{Hash, Raw, Records, Tree};
 pub use volume::{Options, Volume};

@@ -45,7 +45,7 @@ pub(crate) struct Counts {
     pub(crate) nodes: usize,
     pub(crate) opens: usize,
     pub(crate) locks: (usize, usize),
-    pub(crate) errands: Vec<(&'static str, usize)>,
+    pub(crate) pending: Vec<(&'static str, usize)>,
     /// Number of storelets in each state; memory allocated to them, and its limit, bytes.
     pub(crate) domains: Vec<(&'static str, usize)>,
     pub(crate) memory: Option<(u64, u64)>,
@@ -179,7 +179,7 @@ impl Branch {
     /// Returns whether it has no nodes and open files, and nothing is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         let counts = self.counts();
-        counts.nodes + counts.opens == 0 && counts.errands.is_empty()
+        counts.nodes + counts.opens == 0 && counts.pending.is_empty()
     }
 
     /// Returns the file to close when it is no longer needed.
@@ -410,7 +410,7 @@ impl Branch {
                     nodes: counts.nodes,
                     opens: counts.opens,
                     locks: counts.locks,
-                    errands: counts.errands,
+                    pending: counts.pending,
                     ..Counts::default()
                 }
             }
@@ -420,7 +420,7 @@ impl Branch {
                     nodes: counts.nodes,
                     opens: counts.opens,
                     locks: counts.locks,
-                    errands: counts.errands,
+                    pending: counts.pending,
                     volume: Some((volume.store().space(), volume.store().counts(), counts.reaper)),
                     quotas: Some((counts.counting, volume.quotas())),
                     ..Counts::default()
@@ -435,7 +435,7 @@ impl Branch {
             },
             Branch::Relay(relay) => Counts {
                 opens: relay.opens(),
-                errands: [("replica", relay.pending())].into_iter().filter(|it| it.1 > 0).collect(),
+                pending: [("replica", relay.pending())].into_iter().filter(|it| it.1 > 0).collect(),
                 ..Counts::default()
             },
             Branch::Storelets(storelets) => Counts {
@@ -449,7 +449,7 @@ impl Branch {
                 Counts {
                     nodes: counts.nodes,
                     opens: counts.opens,
-                    errands: counts.errands,
+                    pending: counts.pending,
                     link: Some(counts.link),
                     ..Counts::default()
                 }

@@ -92,8 +92,8 @@ impl Report {
         }
         self.servers.extend(node.trees.iter().filter_map(Branch::server));
         for (number, tree) in node.trees.iter().map(Branch::counts).enumerate() {
-            for (errand, n) in tree.errands {
-                self.count("errand", errand, n);
+            for (state, n) in tree.pending {
+                self.count("pending", state, n);
             }
             for (state, n) in tree.domains {
                 self.count("domain", state, n);

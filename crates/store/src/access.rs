@@ -18,43 +18,45 @@ pub mod tree;
 
 pub use catalog::Kind;
 
+use crate::transaction::read_view::{ReadView, Stop};
 use crate::transaction::request::{Call, Reply};
-use crate::transaction::sight::{Sight, Stop};
 use crate::{Change, transaction::Failure};
 
 /// Performs a call, as far as possible now.
-pub(crate) fn perform(call: &Call, sight: &mut Sight<'_>) -> Result<Reply, Stop> {
+pub(crate) fn perform(call: &Call, read_view: &mut ReadView<'_>) -> Result<Reply, Stop> {
     match call {
-        Call::Get { table, key } => Ok(Reply::Value(sight.get(*table, key)?)),
-        Call::GetForUpdate { table, key } => Ok(Reply::Value(sight.get_for_update(*table, key)?)),
-        Call::Put { table, key, value } => done(sight.put(*table, key, value.clone())),
-        Call::Delete { table, key } => done(sight.delete(*table, key)),
+        Call::Get { table, key } => Ok(Reply::Value(read_view.get(*table, key)?)),
+        Call::GetForUpdate { table, key } => {
+            Ok(Reply::Value(read_view.get_for_update(*table, key)?))
+        }
+        Call::Put { table, key, value } => done(read_view.put(*table, key, value.clone())),
+        Call::Delete { table, key } => done(read_view.delete(*table, key)),
         Call::Scan(scan) => {
-            let (entries, more) = sight.scan(scan)?;
+            let (entries, more) = read_view.scan(scan)?;
             Ok(Reply::Entries { entries, more })
         }
         Call::RawRead { table, object, offset, count } => {
-            Ok(Reply::Bytes(sight.raw_read(*table, *object, *offset, *count)?))
+            Ok(Reply::Bytes(read_view.raw_read(*table, *object, *offset, *count)?))
         }
         Call::RawWrite { table, object, offset, data } => {
-            done(sight.raw_write(*table, *object, *offset, data.clone()))
+            done(read_view.raw_write(*table, *object, *offset, data.clone()))
         }
         Call::RawCut { table, object, from, to } => {
-            done(sight.raw_cut(*table, *object, *from, *to))
+            done(read_view.raw_cut(*table, *object, *from, *to))
         }
-        Call::Apply(changes) => done(apply(changes, sight)),
-        Call::OpenTable { name, kind } => Ok(Reply::Table(catalog::open(sight, name, *kind)?)),
-        Call::DropTable { name } => Ok(Reply::Found(catalog::drop(sight, name)?)),
-        Call::Tables => Ok(Reply::Tables(catalog::list(sight)?)),
+        Call::Apply(changes) => done(apply(changes, read_view)),
+        Call::OpenTable { name, kind } => Ok(Reply::Table(catalog::open(read_view, name, *kind)?)),
+        Call::DropTable { name } => Ok(Reply::Found(catalog::drop(read_view, name)?)),
+        Call::Tables => Ok(Reply::Tables(catalog::list(read_view)?)),
         Call::RecordInsert { table, value } => {
-            Ok(Reply::Id(record::insert(sight, *table, value.clone())?))
+            Ok(Reply::Id(record::insert(read_view, *table, value.clone())?))
         }
         Call::RecordUpdate { table, id, value } => {
-            Ok(Reply::Found(record::update(sight, *table, *id, value.clone())?))
+            Ok(Reply::Found(record::update(read_view, *table, *id, value.clone())?))
         }
-        Call::HashGet { table, key } => Ok(Reply::Value(hash::get(sight, *table, key)?)),
-        Call::HashPut { table, key, value } => done(hash::put(sight, *table, key, value)),
-        Call::HashDelete { table, key } => Ok(Reply::Found(hash::delete(sight, *table, key)?)),
+        Call::HashGet { table, key } => Ok(Reply::Value(hash::get(read_view, *table, key)?)),
+        Call::HashPut { table, key, value } => done(hash::put(read_view, *table, key, value)),
+        Call::HashDelete { table, key } => Ok(Reply::Found(hash::delete(read_view, *table, key)?)),
     }
 }
 
@@ -62,16 +64,16 @@ fn done(result: Result<(), Stop>) -> Result<Reply, Stop> {
     result.map(|()| Reply::Done)
 }
 
-fn apply(changes: &[Change], sight: &mut Sight<'_>) -> Result<(), Stop> {
+fn apply(changes: &[Change], read_view: &mut ReadView<'_>) -> Result<(), Stop> {
     for change in changes {
         match change {
-            Change::Put { table, key, value } => sight.put(*table, key, value.clone())?,
-            Change::Delete { table, key } => sight.delete(*table, key)?,
+            Change::Put { table, key, value } => read_view.put(*table, key, value.clone())?,
+            Change::Delete { table, key } => read_view.delete(*table, key)?,
             Change::Write { table, object, offset, data } => {
-                sight.raw_write(*table, *object, *offset, data.clone())?;
+                read_view.raw_write(*table, *object, *offset, data.clone())?;
             }
             Change::Cut { table, object, from, to } => {
-                sight.raw_cut(*table, *object, *from, *to)?;
+                read_view.raw_cut(*table, *object, *from, *to)?;
             }
             // Placed blocks are for users of the store itself.
             Change::Attach { .. } | Change::Free { .. } => return Err(Failure::Invalid.into()),

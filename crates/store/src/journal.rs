@@ -102,7 +102,7 @@ pub(crate) struct Journal {
     /// Size of the ring, blocks.
     ring: u64,
     /// Records for the next batch.
-    gathering: Gathering,
+    gathering: OpenBatch,
     /// Complete batches that wait for the one in flight.
     sealed: VecDeque<Batch>,
     /// Position of the next batch, with the last one's checksum.
@@ -116,7 +116,7 @@ pub(crate) struct Journal {
 
 /// Records without a position yet.
 #[derive(Clone, Debug, Default)]
-struct Gathering {
+struct OpenBatch {
     payload: Vec<u8>,
     records: u32,
     waiters: Vec<Ticket>,
@@ -135,7 +135,7 @@ impl Journal {
             volume,
             block: layout.block,
             ring,
-            gathering: Gathering::default(),
+            gathering: OpenBatch::default(),
             sealed: VecDeque::new(),
             head,
             epoch,
@@ -305,7 +305,7 @@ impl Automaton for Journal {
         if let State::Broken = self.state {
             assert!(self.is_empty() && self.gathering.waiters.is_empty());
         }
-        let Gathering { payload, records, waiters, .. } = &self.gathering;
+        let OpenBatch { payload, records, waiters, .. } = &self.gathering;
         assert_eq!(*records == 0, payload.is_empty(), "records are counted");
         assert!(*records > 0 || waiters.is_empty(), "who waits waits for a record");
         match &self.state {
@@ -323,7 +323,7 @@ impl Automaton for Journal {
     }
 }
 
-impl Gathering {
+impl OpenBatch {
     /// Returns the time of the write if nothing else happens.
     fn due(&self) -> Instant {
         let urgent = !self.waiters.is_empty() || self.payload.len() >= EAGER;
@@ -364,7 +364,7 @@ impl Journal {
         if self.gathering.records == 0 {
             return;
         }
-        let Gathering { payload, records, waiters, flush, .. } = mem::take(&mut self.gathering);
+        let OpenBatch { payload, records, waiters, flush, .. } = mem::take(&mut self.gathering);
         let count = self.blocks(payload.len());
         let skip = self.skip(count);
         let at = if skip > 0 { 0 } else { self.head.block };

@@ -167,7 +167,7 @@ struct Waiting {
 
 /// Locks and the waiting request of one owner.
 #[derive(Debug, Default)]
-struct Owned {
+struct OwnerLocks {
     points: Vec<Arc<[u8]>>,
     ranges: usize,
     waits: Option<u64>,
@@ -183,7 +183,7 @@ pub(crate) struct Locks {
     line: BTreeMap<u64, Waiting>,
     /// Those that wait for ranges.
     line_ranges: BTreeSet<u64>,
-    owners: BTreeMap<Owner, Owned>,
+    owners: BTreeMap<Owner, OwnerLocks>,
     next: u64,
     held: usize,
 }
@@ -520,7 +520,7 @@ impl Locks {
 
     /// Asserts that the records of owners agree with the locks.
     fn check_owners(&self) {
-        for (owner, Owned { points, ranges, waits }) in &self.owners {
+        for (owner, OwnerLocks { points, ranges, waits }) in &self.owners {
             let has = !points.is_empty() || *ranges > 0 || waits.is_some();
             assert!(has, "who has nothing is not known");
             let own = self.ranges.iter().filter(|range| range.owner == *owner).count();

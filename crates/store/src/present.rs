@@ -7,7 +7,7 @@
 //! effect.
 
 use crate::btree::extent;
-use crate::btree::look::Way;
+use crate::btree::look::LeafPath;
 use crate::btree::{self, Freed, Tree};
 use crate::cache::{Cache, State};
 use crate::page;
@@ -71,9 +71,9 @@ impl Present {
     /// `Missing`: the pages and blocks to fetch first.
     pub(crate) fn plan(&self, changes: &[Change]) -> Result<Cost, Missing> {
         let (mut cost, mut missing) = (Cost::default(), Vec::new());
-        let mut way = None;
+        let mut path = None;
         for change in changes {
-            match self.plan_change(change, &mut way) {
+            match self.plan_change(change, &mut path) {
                 Ok(more) => {
                     cost.pages += more.pages;
                     cost.data += more.data;
@@ -91,16 +91,16 @@ impl Present {
     fn plan_change<'a>(
         &'a self,
         change: &Change,
-        way: &mut Option<Way<'a>>,
+        path: &mut Option<LeafPath<'a>>,
     ) -> Result<Cost, Missing> {
         match change {
             Change::Put { table, key, value } => {
-                let pages = self.plan_key(*table, key, way)? + 1;
+                let pages = self.plan_key(*table, key, path)? + 1;
                 let data = if self.is_inline(key, value) { 0 } else { self.blocks(value.len()) };
                 Ok(Cost { pages, data, freed: 1 })
             }
             Change::Delete { table, key } => {
-                let pages = self.plan_key(*table, key, way)?;
+                let pages = self.plan_key(*table, key, path)?;
                 Ok(Cost { pages, data: 0, freed: 1 })
             }
             Change::Write { table, object, offset, data } => {
@@ -132,14 +132,14 @@ impl Present {
         &'a self,
         table: Table,
         key: &[u8],
-        way: &mut Option<Way<'a>>,
+        path: &mut Option<LeafPath<'a>>,
     ) -> Result<u64, Missing> {
         let key = BriefKey::new(table, key);
-        if let Some(known) = way.filter(|way| way.leads_to(&key)) {
+        if let Some(known) = path.filter(|path| path.leads_to(&key)) {
             return Ok(known.levels);
         }
         let found = btree::way_to(&self.cache, self.tree.root, &key)?;
-        *way = Some(found);
+        *path = Some(found);
         Ok(found.clean + found.levels)
     }
 

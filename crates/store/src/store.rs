@@ -184,7 +184,7 @@ pub struct Store {
     /// The growth in progress.
     growing: Option<growing::Growing>,
     /// The rollback in progress.
-    rolling: Option<rolling::Rolling>,
+    rolling: Option<rolling::RollbackState>,
     snapshots: Snapshots,
     snapshotting: snapshotting::Snapshotting,
     jobs: Slab<Job>,

@@ -16,11 +16,11 @@
 //! Snapshots are read without locks. So are single calls: each takes effect at one moment, and
 //! waits only if it would write something locked.
 
-pub(crate) mod course;
+pub(crate) mod read_view;
 pub mod request;
-pub(crate) mod sight;
+pub(crate) mod scan;
+pub(crate) mod state;
 mod steps;
-pub(crate) mod stretch;
 mod sweeper;
 mod sweeping;
 #[cfg(test)]
@@ -28,16 +28,16 @@ mod tests;
 pub(crate) mod writes;
 
 pub use request::{Call, Entry, Failure, On, Reply, Request, Scan};
-pub use stretch::Stretch;
+pub use scan::ScanBatch;
 
 use crate::locks::{Locks, Owner};
 use crate::{
     Change, Config, Durability, Error, Io, IoDone, IoId, Output as Said, Store, Table, Ticket, View,
 };
 use base::{Automaton, Instant};
-use course::{Course, Input as Event, Wish};
-use sight::Guard;
+use read_view::Guard;
 use slab::Slab;
+use state::{Input as Event, TxnRequest, TxnState};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::ops::Range;
@@ -92,14 +92,14 @@ pub enum Output {
 /// One transaction.
 #[derive(Debug)]
 struct Transaction {
-    course: Course,
+    txn: TxnState,
     view: View,
     writable: bool,
     writes: Writes,
     /// All its changes in order, once it is being applied.
     changes: Vec<Change>,
     /// Slot of the store's reply to it, and whether one is outstanding.
-    errand: Option<usize>,
+    pending: Option<usize>,
     outstanding: bool,
     /// Its key among the idle transactions.
     idle: Option<Instant>,
@@ -116,7 +116,7 @@ struct Once {
 
 /// Recipient of a reply of the store. Its index in the table is the store's ticket.
 #[derive(Debug)]
-enum Errand {
+enum Pending {
     /// The next step of a transaction.
     Transaction(TransactionId),
     /// A single call, to be retried.
@@ -149,7 +149,7 @@ pub struct Engine {
     /// Slot of its pending fetch, and the number of entries that it removes at once.
     sweeps: Option<usize>,
     piece: usize,
-    errands: Slab<Errand>,
+    pending: Slab<Pending>,
     /// Outputs of the store not handled yet.
     said: Vec<Said>,
     /// Empty writes, for calls outside of transactions.
@@ -192,7 +192,7 @@ impl Engine {
             sweeper: Sweeper::default(),
             sweeps: None,
             piece: sweeping::PIECE_MAX,
-            errands: Slab::new(),
+            pending: Slab::new(),
             said,
             nothing: Writes::default(),
             phase: Phase::Opening,
@@ -213,7 +213,7 @@ impl Engine {
         let (held, waiting) = self.locks.counts();
         let mut states = BTreeMap::new();
         for transaction in self.transactions.values() {
-            *states.entry(transaction.course.state_name()).or_default() += 1;
+            *states.entry(transaction.txn.state_name()).or_default() += 1;
         }
         (held, waiting, states)
     }
@@ -235,28 +235,28 @@ impl Engine {
                 out.push(Output::Reply(ticket, begun));
             }
             Request::Call(On::Transaction(id), call) => {
-                self.ask(now, id, ticket, Wish::Call(call), out);
+                self.ask(now, id, ticket, TxnRequest::Call(call), out);
             }
             Request::Call(On::Once(view, durability), call) => {
                 self.once(now, None, Once { ticket, view, durability, call }, out);
             }
             Request::Commit { transaction, durability } => {
                 let durability = self.durability(transaction, durability);
-                self.ask(now, transaction, ticket, Wish::Commit(durability), out);
+                self.ask(now, transaction, ticket, TxnRequest::Commit(durability), out);
             }
             Request::Rollback { transaction } => {
-                self.ask(now, transaction, ticket, Wish::Rollback, out);
+                self.ask(now, transaction, ticket, TxnRequest::Rollback, out);
             }
             Request::Sync => {
-                let ticket = self.errand(ticket);
+                let ticket = self.pending(ticket);
                 self.store.sync(now, ticket, &mut self.said);
             }
             Request::Snapshot { name, date } => {
-                let ticket = self.errand(ticket);
+                let ticket = self.pending(ticket);
                 self.store.snapshot(now, ticket, &name, date, &mut self.said);
             }
             Request::DropSnapshot { name } => {
-                let ticket = self.errand(ticket);
+                let ticket = self.pending(ticket);
                 self.store.drop_snapshot(now, ticket, &name, &mut self.said);
             }
             Request::Snapshots => {
@@ -276,7 +276,7 @@ impl Engine {
         let ends = matches!(request, Request::Commit { .. } | Request::Rollback { .. });
         match self.phase {
             Phase::Opening => Err(Failure::Busy),
-            Phase::Open if self.errands.len() >= REQUESTS_MAX && !ends => Err(Failure::Busy),
+            Phase::Open if self.pending.len() >= REQUESTS_MAX && !ends => Err(Failure::Busy),
             Phase::Open => Ok(()),
             Phase::Closing => Err(Error::ReadOnly.into()),
         }
@@ -313,11 +313,11 @@ impl Engine {
     /// Refuses all requests that wait for a lock (`WouldDeadlock`). For a sole user of the engine,
     /// for whom no other could release the lock meanwhile.
     pub fn refuse_waiting(&mut self, now: Instant, out: &mut Vec<Output>) {
-        let waits = |one: &&TransactionId| self.transactions[one].course.is_waiting();
+        let waits = |one: &&TransactionId| self.transactions[one].txn.is_waiting();
         let waiting: Vec<TransactionId> = self.transactions.keys().filter(waits).copied().collect();
         for id in waiting {
             // A request refused before may have unblocked this one.
-            if self.transactions.get(&id).is_some_and(|one| one.course.is_waiting()) {
+            if self.transactions.get(&id).is_some_and(|one| one.txn.is_waiting()) {
                 let granted = self.locks.withdraw(Owner(id.0));
                 self.drive(now, id, Event::Refused(Error::WouldDeadlock), out);
                 self.granted.extend(granted);
@@ -333,7 +333,7 @@ impl Engine {
             self.drive(now, id, Event::Expire, out);
         }
         self.settle(now, out);
-        let ticket = self.errand(ticket);
+        let ticket = self.pending(ticket);
         self.store.close(now, ticket, &mut self.said);
     }
 
@@ -355,12 +355,12 @@ impl Engine {
         let id = TransactionId(self.next);
         self.next += 1;
         let transaction = Transaction {
-            course: Course::new(now, once),
+            txn: TxnState::new(now, once),
             view,
             writable,
             writes: Writes::default(),
             changes: Vec::new(),
-            errand: None,
+            pending: None,
             outstanding: false,
             idle: Some(now),
         };
@@ -383,19 +383,19 @@ impl Engine {
         now: Instant,
         id: TransactionId,
         ticket: Ticket,
-        wish: Wish,
+        request: TxnRequest,
         out: &mut Vec<Output>,
     ) {
         if self.transactions.contains_key(&id) {
-            self.drive(now, id, Event::Asked(ticket, wish), out);
+            self.drive(now, id, Event::Asked(ticket, request), out);
         } else {
             out.push(Output::Reply(ticket, Err(Failure::Over)));
         }
     }
 
     /// Returns a ticket of the store whose reply answers a request.
-    fn errand(&mut self, ticket: Ticket) -> Ticket {
-        Ticket(self.errands.insert(Errand::Answer(ticket, Reply::Done)) as u64)
+    fn pending(&mut self, ticket: Ticket) -> Ticket {
+        Ticket(self.pending.insert(Pending::Answer(ticket, Reply::Done)) as u64)
     }
 
     /// Handles outputs of the store, and continues transactions with granted locks, until there is
@@ -446,26 +446,26 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         let key = ticket.0 as usize;
-        match mem::replace(&mut self.errands[key], Errand::Nobody) {
-            Errand::Transaction(id) => {
-                self.errands[key] = Errand::Transaction(id);
+        match mem::replace(&mut self.pending[key], Pending::Nobody) {
+            Pending::Transaction(id) => {
+                self.pending[key] = Pending::Transaction(id);
                 self.answered(id);
                 self.drive(now, id, Event::Fetched(result), out);
             }
-            Errand::Once(once) => match result {
+            Pending::Once(once) => match result {
                 Ok(()) => self.once(now, Some(key), once, out),
                 Err(error) => {
-                    self.errands.remove(key);
+                    self.pending.remove(key);
                     out.push(Output::Reply(once.ticket, Err(error.into())));
                 }
             },
-            Errand::Sweeper => {
-                self.errands[key] = Errand::Sweeper;
+            Pending::Sweeper => {
+                self.pending[key] = Pending::Sweeper;
                 let event = result.map_or(sweeper::Input::Failed, |()| sweeper::Input::Fetched);
                 self.sweeper.step(now, event, &mut Vec::new());
             }
-            Errand::Nobody => drop(self.errands.remove(key)),
-            Errand::Answer(ticket, reply) => unreachable!("{ticket:?} waits for {reply:?}"),
+            Pending::Nobody => drop(self.pending.remove(key)),
+            Pending::Answer(ticket, reply) => unreachable!("{ticket:?} waits for {reply:?}"),
         }
     }
 
@@ -477,23 +477,24 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         let key = ticket.0 as usize;
-        if let Errand::Transaction(id) = self.errands[key] {
+        if let Pending::Transaction(id) = self.pending[key] {
             self.answered(id);
             return self.drive(now, id, Event::Committed(result), out);
         }
-        match self.errands.remove(key) {
-            Errand::Answer(ticket, reply) => {
+        match self.pending.remove(key) {
+            Pending::Answer(ticket, reply) => {
                 out.push(Output::Reply(ticket, result.map(|()| reply).map_err(Failure::from)));
             }
-            Errand::Nobody => {}
-            other @ (Errand::Transaction(_) | Errand::Once(_) | Errand::Sweeper) => {
+            Pending::Nobody => {}
+            other @ (Pending::Transaction(_) | Pending::Once(_) | Pending::Sweeper) => {
                 unreachable!("{other:?}")
             }
         }
     }
 
     fn answered(&mut self, id: TransactionId) {
-        let transaction = self.transactions.get_mut(&id).expect("its errand would be nobody's");
+        let transaction =
+            self.transactions.get_mut(&id).expect("a pending request has a transaction");
         assert!(transaction.outstanding, "the store answers once");
         transaction.outstanding = false;
     }
@@ -521,16 +522,16 @@ impl Automaton for Engine {
         let written = self.transactions.values().map(|one| one.writes.bytes()).sum::<usize>();
         assert_eq!(self.written, written);
         for (id, transaction) in &self.transactions {
-            assert!(!transaction.course.is_over());
-            assert_eq!(transaction.idle, transaction.course.idle_since());
+            assert!(!transaction.txn.is_over());
+            assert_eq!(transaction.idle, transaction.txn.idle_since());
             assert!(transaction.idle.is_none_or(|since| self.idle.contains(&(since, *id))));
             transaction.writes.check();
             let waits = self.locks.is_waiting(Owner(id.0));
-            assert_eq!(transaction.course.is_waiting(), waits, "who waits stands in line");
-            let errand = transaction.errand.map(|key| &self.errands[key]);
-            let own = errand.is_none_or(|it| matches!(it, Errand::Transaction(of) if of == id));
+            assert_eq!(transaction.txn.is_waiting(), waits, "who waits stands in line");
+            let pending = transaction.pending.map(|key| &self.pending[key]);
+            let own = pending.is_none_or(|it| matches!(it, Pending::Transaction(of) if of == id));
             assert!(own, "the store's answer finds its transaction");
-            assert!(!transaction.outstanding || errand.is_some(), "an answer has an address");
+            assert!(!transaction.outstanding || pending.is_some(), "an answer has an address");
         }
         let idle = self.transactions.values().filter(|one| one.idle.is_some()).count();
         assert_eq!(self.idle.len(), idle, "each is listed once while it is idle");

@@ -2,7 +2,7 @@
 //!
 //! A node is a handle (`O_PATH`) held by the reactor, so it outlives its name, and nothing outside
 //! of the root is reachable: names are resolved beneath a handle, one at a time, without following
-//! links. Each request becomes one operation of the reactor, a pending request ([`errand`]); the
+//! links. Each request becomes one operation of the reactor, a pending request ([`pending`]); the
 //! tree itself only counts the users of each handle, because a client may close a file while reads
 //! of it are in flight.
 //!
@@ -10,7 +10,7 @@
 //!
 #![doc = include_str!("host/states.md")]
 
-mod errand;
+mod pending;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ use crate::locks::{FileKey, Table};
 use crate::request::{Ask, Id, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 use base::op::{Done, File, Op, OpId};
 use base::{Automaton, Error, Instant, Name, Stat};
-use errand::Errand;
+use pending::Pending;
 use plan::Plan;
 use slab::Slab;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ pub struct Host {
     handles_max: usize,
     nodes: Slab<Handle>,
     opens: Slab<Handle>,
-    errands: Slab<Errand>,
+    pending: Slab<Pending>,
     /// Slots of the pending requests.
     slots: BTreeMap<RequestId, usize>,
     /// Queues of changes of entries: a conditional change takes two steps on the host.
@@ -79,7 +79,7 @@ pub struct Counts {
     /// Ranges locked, and requests waiting for a lock.
     pub locks: (usize, usize),
     /// Pending requests by awaited completion.
-    pub errands: Vec<(&'static str, usize)>,
+    pub pending: Vec<(&'static str, usize)>,
 }
 
 impl Host {
@@ -88,7 +88,7 @@ impl Host {
         let mut nodes = Slab::new();
         let key = (stat.device, stat.inode);
         nodes.insert(Handle { file: root, users: 1, closed: false, key });
-        let (opens, errands) = (Slab::new(), Slab::new());
+        let (opens, pending) = (Slab::new(), Slab::new());
         let (locks, handles_max) = (Table::default(), HANDLES_MAX);
         let (slots, changes, waiting) = (BTreeMap::new(), EntryQueue::default(), BTreeMap::new());
         Host {
@@ -97,7 +97,7 @@ impl Host {
             handles_max,
             nodes,
             opens,
-            errands,
+            pending,
             slots,
             changes,
             waiting,
@@ -128,19 +128,19 @@ impl Host {
 
     /// Returns the statistics.
     pub fn counts(&self) -> Counts {
-        let mut errands: Vec<(&'static str, usize)> = Vec::new();
-        for (_, errand) in &self.errands {
-            let name = errand.awaits.name();
-            match errands.iter_mut().find(|(known, _)| *known == name) {
+        let mut pending: Vec<(&'static str, usize)> = Vec::new();
+        for (_, it) in &self.pending {
+            let name = it.awaits.name();
+            match pending.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, count)) => *count += 1,
-                None => errands.push((name, 1)),
+                None => pending.push((name, 1)),
             }
         }
         if self.changes.waiting() > 0 {
-            errands.push(("turn", self.changes.waiting()));
+            pending.push(("turn", self.changes.waiting()));
         }
         let (nodes, opens) = (self.nodes.len() - 1, self.opens.len());
-        Counts { nodes, opens, locks: self.locks.counts(), errands }
+        Counts { nodes, opens, locks: self.locks.counts(), pending }
     }
 }
 
@@ -174,14 +174,14 @@ impl Automaton for Host {
         self.locks.check();
         self.changes.check();
         assert_eq!(self.changes.waiting(), self.waiting.len());
-        assert_eq!(self.slots.len(), self.errands.len(), "every request has one slot");
-        for (slot, errand) in &self.errands {
-            assert_eq!(self.slots.get(&errand.request), Some(&slot));
-            errand.pins().for_each(|pin| assert!(self.handle(pin).users > 0));
+        assert_eq!(self.slots.len(), self.pending.len(), "every request has one slot");
+        for (slot, pending) in &self.pending {
+            assert_eq!(self.slots.get(&pending.request), Some(&slot));
+            pending.pins().for_each(|pin| assert!(self.handle(pin).users > 0));
         }
         let waiting = self.changes.iter().flat_map(|waiting| waiting.pins);
-        let errands = self.errands.iter().flat_map(|(_, errand)| errand.pins);
-        let pins: Vec<Id> = waiting.chain(errands).flatten().collect();
+        let pending = self.pending.iter().flat_map(|(_, pending)| pending.pins);
+        let pins: Vec<Id> = waiting.chain(pending).flatten().collect();
         for (slot, handle) in &self.opens {
             let id = Id::Open(OpenId::new(self.index, slot));
             let held = pins.iter().filter(|pin| **pin == id).count();
@@ -196,7 +196,7 @@ impl Host {
         if self.read_only && request.ask.changes() {
             return out.push(Output::Reply(id, Err(Error::ReadOnly)));
         }
-        let busy = self.errands.len() + self.waiting.len();
+        let busy = self.pending.len() + self.waiting.len();
         let held = self.nodes.len() + self.opens.len() + busy;
         if request.ask.hands_out() && held >= self.handles_max {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
@@ -232,7 +232,7 @@ impl Host {
         out: &mut Vec<Output>,
     ) {
         let is_lock = matches!(request.ask, Ask::Lock { .. });
-        let op = self.op_id(self.errands.vacant_key());
+        let op = self.op_id(self.pending.vacant_key());
         match self.plan(id, request, op) {
             Plan::Answer(reply) => {
                 out.push(Output::Reply(id, reply));
@@ -241,7 +241,7 @@ impl Host {
             Plan::Wait => {}
             Plan::Run { pins, awaits, op } => {
                 pins.iter().flatten().for_each(|pin| self.handle_mut(*pin).users += 1);
-                self.begin(Errand { request: id, awaits, pins, ticket });
+                self.begin(Pending { request: id, awaits, pins, ticket });
                 out.push(Output::Do(op));
             }
         }
@@ -251,9 +251,9 @@ impl Host {
     }
 
     /// Registers a request whose operation is about to start.
-    fn begin(&mut self, errand: Errand) {
-        let id = errand.request;
-        let slot = self.errands.insert(errand);
+    fn begin(&mut self, pending: Pending) {
+        let id = pending.request;
+        let slot = self.pending.insert(pending);
         let known = self.slots.insert(id, slot);
         assert!(known.is_none(), "{id:?} is under way already");
     }
@@ -264,7 +264,7 @@ impl Host {
         while let Some(ticket) = free.pop() {
             for (next, Waiting { id, request, pins }) in self.changes.leave(ticket) {
                 self.waiting.remove(&id);
-                let op = self.op_id(self.errands.vacant_key());
+                let op = self.op_id(self.pending.vacant_key());
                 match self.plan(id, request, op) {
                     Plan::Answer(reply) => {
                         out.push(Output::Reply(id, reply));
@@ -274,7 +274,7 @@ impl Host {
                     Plan::Wait => unreachable!("a change of an entry is no lock"),
                     Plan::Run { awaits, op, .. } => {
                         let ticket = Some(next);
-                        self.begin(Errand { request: id, awaits, pins, ticket });
+                        self.begin(Pending { request: id, awaits, pins, ticket });
                         out.push(Output::Do(op));
                     }
                 }
@@ -315,17 +315,17 @@ impl Host {
 
     /// Returns the request that an outstanding operation serves.
     pub fn request_of(&self, op: OpId) -> RequestId {
-        self.errands[NodeId(op.0).local()].request
+        self.pending[NodeId(op.0).local()].request
     }
 
     fn done(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {
-        let errand = self.errands.remove(NodeId(op.0).local());
-        let slot = self.slots.remove(&errand.request);
+        let pending = self.pending.remove(NodeId(op.0).local());
+        let slot = self.slots.remove(&pending.request);
         assert_eq!(slot, Some(NodeId(op.0).local()), "a request is answered once");
-        let reply = errand::finish(self, errand.awaits, done, out);
-        out.push(Output::Reply(errand.request, reply));
-        errand.pins().for_each(|pin| self.unpin(pin, out));
-        self.leave(errand.ticket, out);
+        let reply = pending::finish(self, pending.awaits, done, out);
+        out.push(Output::Reply(pending.request, reply));
+        pending.pins().for_each(|pin| self.unpin(pin, out));
+        self.leave(pending.ticket, out);
     }
 
     /// Drops one use of a handle; closes the handle after the last.

@@ -1,9 +1,9 @@
 //! The remote tree: files of another 9P server, accessed as its client.
 //!
-//! Requests become sequences of messages ([pending requests](errand)) on one connection, which is
+//! Requests become sequences of messages ([pending requests](pending)) on one connection, which is
 //! re-established when it is lost ([link]); many messages are in flight at once, each with a tag
-//! ([calls]). A remote inode is identified by its path and by its qid ([places]), so that nodes and
-//! open files of a lost connection can be recovered on the next one ([seek]): they lead to the same
+//! ([calls]). A remote inode is identified by its path and by its qid ([inodes]), so that nodes and
+//! open files of a lost connection can be recovered on the next one ([recovery]): they lead to the same
 //! file, or are stale. Each user has fids of their own, so the server's permissions apply.
 //!
 //! A change without a reply before the loss of the connection fails with `Disconnected`, because
@@ -20,17 +20,17 @@
 
 mod calls;
 mod conditional;
-mod errand;
-mod errands;
 mod fids;
+mod inodes;
 pub(crate) mod link;
 mod linux;
 mod list;
 pub mod news;
 mod open;
-mod places;
+mod pending;
 mod plan9;
-mod seek;
+mod recovery;
+mod table;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -47,17 +47,17 @@ use base::op::{Address, Done, OpId, Socket};
 use base::{Automaton, Buf, Caller, Error, Instant, Kind, Stat};
 use calls::{Calls, Owner, Party};
 use conditional::Waiting;
-use errand::Step;
-use errands::Errands;
 use fids::Fids;
+use inodes::{Inodes, ROOT};
 use link::Link;
 use news::{News, Told};
 use open::Open;
-use places::{Places, ROOT};
-use seek::{Seek, Target};
+use pending::Step;
+use recovery::{Recovery, Target};
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+use table::PendingTable;
 use wire::ninep::NO_UID;
 
 /// Maximum number of nodes, open files and pending requests together.
@@ -145,7 +145,7 @@ pub struct Counts {
     /// Messages outstanding, and messages queued.
     pub calls: (usize, usize),
     /// Pending requests by step.
-    pub errands: Vec<(&'static str, usize)>,
+    pub pending: Vec<(&'static str, usize)>,
 }
 
 /// The remote tree.
@@ -185,14 +185,14 @@ pub struct Remote {
     blame: Option<&'static str>,
     calls: Calls,
     fids: Fids,
-    places: Places,
+    inodes: Inodes,
     opens: Slab<Open>,
-    errands: Errands,
+    pending: PendingTable,
     /// Queues of changes of entries, tickets of the queued requests, and tickets that have ended.
     changes: EntryQueue<Waiting>,
     waiting: BTreeMap<RequestId, Ticket>,
     left: Vec<Ticket>,
-    seeks: BTreeMap<Target, Seek>,
+    recoveries: BTreeMap<Target, Recovery>,
     connections: u64,
     told: Told,
     news: VecDeque<News>,
@@ -227,13 +227,13 @@ impl Remote {
             blame: None,
             calls: Calls::new(config.calls_max),
             fids: Fids::default(),
-            places: Places::new(),
+            inodes: Inodes::new(),
             opens: Slab::new(),
-            errands: Errands::default(),
+            pending: PendingTable::default(),
             changes: EntryQueue::default(),
             waiting: BTreeMap::new(),
             left: Vec::new(),
-            seeks: BTreeMap::new(),
+            recoveries: BTreeMap::new(),
             connections: 0,
             told: Told::default(),
             news: VecDeque::new(),
@@ -255,7 +255,7 @@ impl Remote {
 
     /// Replaces the server's inode number of the root by [`ROOT_INODE`].
     fn with_own_root(&self, mut reply: Reply) -> Reply {
-        let root = self.places.qid(ROOT);
+        let root = self.inodes.qid(ROOT);
         let own = |stat: &mut Stat| {
             if stat.inode == root.path && stat.kind == Kind::Directory {
                 stat.inode = ROOT_INODE;
@@ -288,22 +288,22 @@ impl Remote {
 
     /// Returns the statistics.
     pub fn counts(&self) -> Counts {
-        let mut errands: Vec<(&'static str, usize)> = Vec::new();
-        for (_, errand) in self.errands.iter() {
-            let name = errand.step.name();
-            match errands.iter_mut().find(|(known, _)| *known == name) {
+        let mut pending: Vec<(&'static str, usize)> = Vec::new();
+        for (_, slot) in self.pending.iter() {
+            let name = slot.step.name();
+            match pending.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, count)) => *count += 1,
-                None => errands.push((name, 1)),
+                None => pending.push((name, 1)),
             }
         }
         Counts {
             link: self.link.name(),
             connections: self.connections,
-            nodes: self.places.len(),
+            nodes: self.inodes.len(),
             opens: self.opens.len(),
             fids: self.fids.used(),
             calls: self.calls.counts(),
-            errands,
+            pending,
         }
     }
 
@@ -341,10 +341,10 @@ impl Remote {
         let end = *stuck.end.get_or_insert(self.calls.next_queued());
         for _ in 0..REQUESTS_MAX {
             match self.calls.give_up_first(end) {
-                Some(Owner::Errand(errand, part)) => {
-                    self.answered(errand, part, Err(Error::Busy), out);
+                Some(Owner::Pending(slot, part)) => {
+                    self.answered(slot, part, Err(Error::Busy), out);
                 }
-                Some(Owner::Seek(target)) => self.sought(target, Err(Error::Busy), out),
+                Some(Owner::Recovery(target)) => self.recovered(target, Err(Error::Busy), out),
                 Some(Owner::Clunk(fid)) => unreachable!("clunk {fid} stays in line"),
                 None => {
                     self.stuck = Some(Stuck { since: self.now, end: None });
@@ -438,7 +438,7 @@ impl Automaton for Remote {
         match input {
             Input::Ask(id, request) => self.ask(id, request, out),
             Input::Cancel(id) => self.cancel(id, out),
-            Input::Release(node) => self.unpin_place(node.local()),
+            Input::Release(node) => self.unpin_inode(node.local()),
             Input::Close(open) | Input::Abandon(open) => self.unpin_open(open.local()),
             Input::Done(op, done) => self.done(op, done, out),
             Input::Rendered(ticket, _) | Input::Commanded(ticket, _) => {
@@ -450,8 +450,8 @@ impl Automaton for Remote {
 
     fn deadline(&self) -> Option<Instant> {
         let until = if self.link.is_up() { Some(self.now) } else { self.patient_until };
-        let queued = until.filter(|_| self.errands.is_any_queued());
-        let waiting = queued.into_iter().chain(self.errands.paused_until());
+        let queued = until.filter(|_| self.pending.is_any_queued());
+        let waiting = queued.into_iter().chain(self.pending.paused_until());
         let unsent = (!self.outbox.is_empty() && !self.is_sending).then_some(self.now);
         let stuck = self.stuck.map(|stuck| stuck.since + LINE_MAX);
         let news = self.told.deadline().filter(|_| !self.link.is_over());
@@ -459,27 +459,27 @@ impl Automaton for Remote {
     }
 
     fn check(&self) {
-        assert!(self.errands.len() + self.opens.len() + self.places.len() <= 2 * HANDLES_MAX + 64);
+        assert!(self.pending.len() + self.opens.len() + self.inodes.len() <= 2 * HANDLES_MAX + 64);
         self.link.check();
         self.calls.check();
-        self.places.check();
-        self.errands.check();
+        self.inodes.check();
+        self.pending.check();
         self.changes.check();
         assert!(self.left.is_empty() && self.changes.waiting() == self.waiting.len());
         assert!(self.blame.is_none() && self.news.len() <= NEWS_MAX);
-        for (_, errand) in self.errands.iter() {
+        for (_, slot) in self.pending.iter() {
             let is_idle = matches!(
-                errand.step,
-                Step::Queued | Step::Seeking(_) | Step::Paused(_) | Step::Behind
+                slot.step,
+                Step::Queued | Step::Recovering(_) | Step::Paused(_) | Step::Behind
             );
-            assert_eq!(is_idle, errand.outstanding == 0, "{:?}", errand.step);
-            assert!(self.link.is_up() || matches!(errand.step, Step::Queued));
+            assert_eq!(is_idle, slot.outstanding == 0, "{:?}", slot.step);
+            assert!(self.link.is_up() || matches!(slot.step, Step::Queued));
         }
         for (_, open) in &self.opens {
-            assert!(open.users > 0 && self.places.users(open.place) > 0);
+            assert!(open.users > 0 && self.inodes.users(open.inode) > 0);
         }
         self.check_connection();
-        self.check_seeks();
+        self.check_recoveries();
     }
 }
 
@@ -501,16 +501,16 @@ impl Remote {
         assert!(self.msize >= MSIZE_MIN, "no less is agreed");
         let (_, waiting) = self.calls.counts();
         assert!(self.link.is_up() || waiting == 0 || used, "who stands in line has a server");
-        for (_, errand) in self.errands.iter() {
-            if let Step::Seeking(target) = errand.step {
-                assert!(self.seeks.contains_key(&target), "somebody seeks it");
+        for (_, slot) in self.pending.iter() {
+            if let Step::Recovering(target) = slot.step {
+                assert!(self.recoveries.contains_key(&target), "somebody seeks it");
             }
         }
     }
 
     fn ask(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
-        let busy = self.errands.len() + self.waiting.len();
-        let held = self.places.len() + self.opens.len() + busy;
+        let busy = self.pending.len() + self.waiting.len();
+        let held = self.inodes.len() + self.opens.len() + busy;
         let refused = if self.config.read_only && request.ask.changes() {
             Some(Error::ReadOnly)
         } else if request.ask.hands_out() && held >= self.config.handles_max {
@@ -518,7 +518,7 @@ impl Remote {
         } else if self.unreachable() {
             Some(Error::Disconnected)
         } else {
-            errand::refused(&request.ask)
+            pending::refused(&request.ask)
         };
         if let Some(error) = refused {
             return out.push(Output::Reply(id, Err(error)));
@@ -526,7 +526,7 @@ impl Remote {
         if let Ask::Walk { from, names } = &request.ask
             && names.is_empty()
         {
-            self.places.pin(from.local());
+            self.inodes.pin(from.local());
             return out.push(Output::Reply(id, Ok(Reply::Walked(Vec::new(), Some(*from)))));
         }
         self.begin_or_wait(id, request, out);
@@ -539,14 +539,14 @@ impl Remote {
 
     fn pin(&mut self, id: Id) {
         match id {
-            Id::Node(node) => self.places.pin(node.local()),
+            Id::Node(node) => self.inodes.pin(node.local()),
             Id::Open(open) => self.opens[open.local()].users += 1,
         }
     }
 
     fn unpin(&mut self, id: Id) {
         match id {
-            Id::Node(node) => self.unpin_place(node.local()),
+            Id::Node(node) => self.unpin_inode(node.local()),
             Id::Open(open) => self.unpin_open(open.local()),
         }
     }

@@ -17,7 +17,7 @@
 //! - Records: the format in the store, byte by byte ([`record`], [`names`]).
 //! - Plans: [`walk`], [`make`], [`remove`], [`data`], [`attrs`], [`quota`], [`list`], [`batch`],
 //!   [`snapshots`].
-//! - Machines: the [`errand`] of each request, the [`reaper`], which frees large storage, and
+//! - Machines: the [`pending`] of each request, the [`reaper`], which frees large storage, and
 //!   [`counting`], which counts files for a new quota.
 //! - [`verify`]: checks the consistency of all records.
 //!
@@ -37,25 +37,25 @@ mod attrs;
 mod batch;
 mod counting;
 mod data;
-mod draft;
-mod errand;
 mod format;
-mod hold;
+mod handles;
 mod list;
 mod make;
 mod names;
+mod pending;
 mod permission;
 mod plan;
 mod quota;
+mod read_view;
 mod reaper;
 mod record;
 mod remove;
-mod sight;
 mod snapshots;
 #[cfg(test)]
 mod tests;
 pub mod verify;
 mod walk;
+mod write_set;
 
 pub use format::{Format, format};
 pub use quota::{Limited, Limits};
@@ -67,18 +67,18 @@ use appends::Appends;
 use base::op::{Done, File, OpId};
 use base::{Automaton, Error, Instant, Kind, Stat, Time};
 use counting::Counting;
-use draft::Draft;
-use errand::{Awaits, CLOSE, COUNTING, Errand, GROW, LOOSE, REAPER, translate};
-use hold::{Node, Open, Opening, Place, Spot};
+use handles::{Node, NodeRef, Open, Opening, Place};
+use pending::{Awaits, CLOSE, COUNTING, GROW, LOOSE, Pending, REAPER, translate};
 use quota::Quotas;
+use read_view::{ReadView, Stop};
 use reaper::{Reaper, Task};
 use record::{Holder, Settings};
-use sight::{Sight, Stop};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::time::Duration;
 use store::{Change, Durability, Refusal, Store, Ticket, View};
+use write_set::WriteSet;
 
 /// Maximum number of nodes, open files and pending requests together.
 pub const HANDLES_MAX: usize = 1 << 20;
@@ -117,7 +117,7 @@ pub struct Volume {
     /// Inodes that have lost their last name since the volume was opened.
     nameless: BTreeSet<u64>,
     name: String,
-    errands: Slab<Errand>,
+    pending: Slab<Pending>,
     /// Slots of the pending requests.
     slots: BTreeMap<RequestId, usize>,
     appends: Appends,
@@ -131,7 +131,7 @@ pub struct Volume {
     /// Inodes to pass to the reaper.
     due: Vec<u64>,
     /// Outputs of the store not handled yet. Empty between steps.
-    heard: Vec<store::Output>,
+    inbox: Vec<store::Output>,
     /// Result of opening the store; until then requests wait.
     opened: Option<Result<(), Error>>,
     /// Result of closing the store.
@@ -150,7 +150,7 @@ pub struct Counts {
     /// Ranges locked, and requests waiting for a lock.
     pub locks: (usize, usize),
     /// Pending requests by awaited event.
-    pub errands: Vec<(&'static str, usize)>,
+    pub pending: Vec<(&'static str, usize)>,
     /// State of the reaper, and the number of inodes that wait for it.
     pub reaper: (&'static str, usize),
     /// Files without a name that are held, or that wait for the reaper.
@@ -164,8 +164,8 @@ impl Volume {
     /// the wall-clock time at instant zero.
     pub fn new(index: u16, file: File, store: Store, wall: Time, read_only: bool) -> Volume {
         let mut nodes = Slab::new();
-        for spot in [Spot::File(View::Present, record::ROOT), Spot::Snapshots] {
-            nodes.insert(Node { spot, place: None, users: 1 });
+        for node_ref in [NodeRef::File(View::Present, record::ROOT), NodeRef::Snapshots] {
+            nodes.insert(Node { node_ref, place: None, users: 1 });
         }
         Volume {
             index,
@@ -184,7 +184,7 @@ impl Volume {
             visits: BTreeMap::new(),
             nameless: BTreeSet::new(),
             name: String::new(),
-            errands: Slab::new(),
+            pending: Slab::new(),
             slots: BTreeMap::new(),
             appends: Appends::default(),
             trimming: BTreeSet::new(),
@@ -193,7 +193,7 @@ impl Volume {
             counting: Counting::new(read_only),
             reports: VecDeque::new(),
             due: Vec::new(),
-            heard: Vec::new(),
+            inbox: Vec::new(),
             opened: None,
             closed: None,
             grown: None,
@@ -203,7 +203,7 @@ impl Volume {
     /// Handles the store's outputs from opening it. Requests wait until the store reports that it
     /// is open.
     pub fn begin(&mut self, now: Instant, said: Vec<store::Output>, out: &mut Vec<Output>) {
-        self.heard.extend(said);
+        self.inbox.extend(said);
         self.settle(now, out);
     }
 
@@ -220,7 +220,7 @@ impl Volume {
 
     /// Returns the root, which is never released. Every walk that ends there returns this node.
     pub fn root(&self) -> NodeId {
-        NodeId::new(self.index, hold::ROOT_SLOT)
+        NodeId::new(self.index, handles::ROOT_SLOT)
     }
 
     /// Returns the root's identifying attributes.
@@ -232,12 +232,12 @@ impl Volume {
     /// Returns a virtual directory with a directory for each snapshot; never released. Creating a
     /// directory in it creates a snapshot, removing one drops it.
     pub fn snapshots_root(&self) -> NodeId {
-        NodeId::new(self.index, hold::SNAPSHOTS_SLOT)
+        NodeId::new(self.index, handles::SNAPSHOTS_SLOT)
     }
 
     /// Returns the device number of the present tree; each snapshot has another one.
     pub fn device(&self) -> u64 {
-        sight::device(&self.store, View::Present)
+        read_view::device(&self.store, View::Present)
     }
 
     /// Returns the file or device of the store.
@@ -252,25 +252,25 @@ impl Volume {
 
     /// Returns the store for another volume. Nothing must be pending.
     pub fn into_store(self) -> Store {
-        assert!(self.errands.is_empty() && self.heard.is_empty());
+        assert!(self.pending.is_empty() && self.inbox.is_empty());
         self.store
     }
 
     /// Returns the statistics.
     pub fn counts(&self) -> Counts {
-        let mut errands: Vec<(&'static str, usize)> = Vec::new();
-        for (_, errand) in &self.errands {
-            let name = errand.awaits.name();
-            match errands.iter_mut().find(|(known, _)| *known == name) {
+        let mut pending: Vec<(&'static str, usize)> = Vec::new();
+        for (_, it) in &self.pending {
+            let name = it.awaits.name();
+            match pending.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, count)) => *count += 1,
-                None => errands.push((name, 1)),
+                None => pending.push((name, 1)),
             }
         }
         Counts {
             nodes: self.nodes.len() - 2,
             opens: self.opens.len(),
             locks: self.locks.counts(),
-            errands,
+            pending,
             reaper: (self.reaper.name(), self.reaper.waiting()),
             nameless: self.nameless.len(),
             counting: self.counting.name(),
@@ -291,7 +291,7 @@ impl Volume {
         self.reap(now, out);
         self.count(now);
         self.settle(now, out);
-        self.store.tick(now, &mut self.heard);
+        self.store.tick(now, &mut self.inbox);
         self.settle(now, out);
     }
 
@@ -314,7 +314,7 @@ impl Volume {
     /// [`Volume::take_grown`] returns the result.
     pub fn grow(&mut self, now: Instant, bytes: u64, out: &mut Vec<Output>) {
         let blocks = bytes / self.store.layout().block as u64;
-        self.store.grow(GROW, blocks, &mut self.heard);
+        self.store.grow(GROW, blocks, &mut self.inbox);
         self.settle(now, out);
     }
 
@@ -342,7 +342,7 @@ impl Volume {
     /// Makes everything durable, for the end of the node; [`Volume::is_closed`] returns whether
     /// this is done.
     pub fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
-        self.store.close(now, CLOSE, &mut self.heard);
+        self.store.close(now, CLOSE, &mut self.inbox);
         self.settle(now, out);
     }
 
@@ -378,15 +378,15 @@ impl Automaton for Volume {
     }
 
     fn check(&self) {
-        self.check_holds();
+        self.check_handles();
         self.locks.check();
-        assert!(self.heard.is_empty() && self.due.is_empty());
-        assert_eq!(self.slots.len(), self.errands.len(), "every request has one slot");
-        for (slot, errand) in &self.errands {
-            errand.pins().for_each(|pin| assert!(self.users(pin) > 0));
-            assert_eq!(self.slots.get(&errand.request), Some(&slot));
+        assert!(self.inbox.is_empty() && self.due.is_empty());
+        assert_eq!(self.slots.len(), self.pending.len(), "every request has one slot");
+        for (slot, pending) in &self.pending {
+            pending.pins().for_each(|pin| assert!(self.users(pin) > 0));
+            assert_eq!(self.slots.get(&pending.request), Some(&slot));
         }
-        let trimming = self.errands.iter().filter_map(|(slot, errand)| match errand.awaits {
+        let trimming = self.pending.iter().filter_map(|(slot, pending)| match pending.awaits {
             Awaits::Trim(ino) => Some((ino, slot)),
             Awaits::Plan
             | Awaits::Blocks
@@ -411,7 +411,7 @@ impl Volume {
         if self.read_only && request.ask.changes() {
             return out.push(Output::Reply(id, Err(Error::ReadOnly)));
         }
-        let held = self.nodes.len() + self.opens.len() + self.errands.len();
+        let held = self.nodes.len() + self.opens.len() + self.pending.len();
         if request.ask.hands_out() && held >= self.handles_max {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
         }
@@ -423,9 +423,9 @@ impl Volume {
             return out.push(Output::Reply(id, Ok(Reply::Conflict(conflict))));
         }
         let who = if let Ask::Identify { who } = &request.ask { Some(who.clone()) } else { None };
-        let errand = Errand::new(id, request);
-        errand.pins().for_each(|pin| self.pin(pin));
-        let slot = self.errands.insert(errand);
+        let pending = Pending::new(id, request);
+        pending.pins().for_each(|pin| self.pin(pin));
+        let slot = self.pending.insert(pending);
         let known = self.slots.insert(id, slot);
         assert!(known.is_none(), "{id:?} is under way already");
         match (who, self.opened) {
@@ -469,7 +469,7 @@ impl Volume {
             return self.identified(local - USERS, result, out);
         }
         let (id, done) = disk::done(local as u64, done);
-        self.store.done(now, id, done, &mut self.heard);
+        self.store.done(now, id, done, &mut self.inbox);
     }
 
     /// Returns the id of the operation that looks up a user for this pending request.
@@ -484,10 +484,10 @@ impl Volume {
                 self.tell_reaper(now, reaper::Input::Due(ino), out);
             }
             self.resume_waiting(now, out);
-            if self.heard.is_empty() && self.due.is_empty() {
+            if self.inbox.is_empty() && self.due.is_empty() {
                 return;
             }
-            for output in mem::take(&mut self.heard) {
+            for output in mem::take(&mut self.inbox) {
                 self.hear(now, output, out);
             }
         }
@@ -531,9 +531,13 @@ impl Volume {
     /// Continues the waiting requests once the store is open, or cannot be opened.
     fn opened(&mut self, now: Instant, result: Result<(), Error>, out: &mut Vec<Output>) {
         self.opened = Some(result);
-        let waits = |errand: &Errand| matches!(errand.awaits, Awaits::Plan);
-        let waiting: Vec<usize> =
-            self.errands.iter().filter(|(_, errand)| waits(errand)).map(|(slot, _)| slot).collect();
+        let waits = |pending: &Pending| matches!(pending.awaits, Awaits::Plan);
+        let waiting: Vec<usize> = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| waits(pending))
+            .map(|(slot, _)| slot)
+            .collect();
         for slot in waiting {
             match result {
                 Ok(()) => self.go(now, slot, out),
@@ -556,7 +560,7 @@ impl Volume {
         };
         let input = result.unwrap_or_else(|stop| match stop {
             Stop::Missing(missing) => {
-                self.store.fetch(now, REAPER, missing, &mut self.heard);
+                self.store.fetch(now, REAPER, missing, &mut self.inbox);
                 reaper::Input::Missing
             }
             Stop::Failed(error) => self.reaping_failed(error),
@@ -581,13 +585,13 @@ impl Volume {
     }
 
     fn look_for_orphans(&self, from: u64) -> Result<reaper::Input, Stop> {
-        let (found, next) = reaper::look(&self.sight(View::Present)?, from)?;
+        let (found, next) = reaper::look(&self.read_view(View::Present)?, from)?;
         Ok(reaper::Input::Found(found, next))
     }
 
     fn cut(&mut self, now: Instant, ino: u64, at: u64) -> Result<reaper::Input, Stop> {
-        let draft = self.draft(self.date(now))?;
-        let cut = reaper::cut(draft, ino, at, self.is_held(ino))?;
+        let write_set = self.write_set(self.date(now))?;
+        let cut = reaper::cut(write_set, ino, at, self.is_held(ino))?;
         self.commit_loose(now, &cut.changes)?;
         if cut.gone {
             self.nameless.remove(&ino);
@@ -607,24 +611,25 @@ impl Volume {
     }
 
     /// Returns a read view of the volume.
-    fn sight(&self, view: View) -> Result<Sight<'_>, Stop> {
+    fn read_view(&self, view: View) -> Result<ReadView<'_>, Stop> {
         let settings = match self.settings {
             Some(settings) => settings,
             None => {
                 let present = self.store.reader(View::Present).map_err(plain)?;
-                sight::settings(&present)?
+                read_view::settings(&present)?
             }
         };
-        Sight::new(&self.store, settings, view)
+        ReadView::new(&self.store, settings, view)
     }
 
     /// Caches the settings and the quotas, once they are in memory.
     fn learn(&mut self, now: Instant) {
         if self.settings.is_none() {
-            self.settings = self.sight(View::Present).ok().map(|sight| sight.settings);
+            self.settings = self.read_view(View::Present).ok().map(|read_view| read_view.settings);
         }
         if self.quotas.is_none() && self.settings.is_some() {
-            let quotas = self.sight(View::Present).and_then(|sight| quota::load(&sight));
+            let quotas =
+                self.read_view(View::Present).and_then(|read_view| quota::load(&read_view));
             self.quotas = quotas.ok();
             let quotas = self.quotas.iter().flatten();
             let due = quotas.filter(|(_, quota)| !quota.is_counted());
@@ -639,11 +644,11 @@ impl Volume {
     ///
     /// # Errors
     /// `Missing` until the quotas are in memory.
-    fn draft(&self, date: Time) -> Result<Draft<'_>, Stop> {
-        let sight = self.sight(View::Present)?;
+    fn write_set(&self, date: Time) -> Result<WriteSet<'_>, Stop> {
+        let read_view = self.read_view(View::Present)?;
         match &self.quotas {
-            Some(quotas) => Ok(Draft::new(sight, quotas, date)),
-            None => Err(quota::load(&sight).err().unwrap_or(Stop::Failed(Error::Io))),
+            Some(quotas) => Ok(WriteSet::new(read_view, quotas, date)),
+            None => Err(quota::load(&read_view).err().unwrap_or(Stop::Failed(Error::Io))),
         }
     }
 
@@ -655,7 +660,7 @@ impl Volume {
         changes: &[Change],
         durability: Durability,
     ) -> Result<(), Refusal> {
-        self.store.commit(now, ticket, changes, durability, &mut self.heard)?;
+        self.store.commit(now, ticket, changes, durability, &mut self.inbox)?;
         if let Some(quotas) = &mut self.quotas
             && quota::note(quotas, changes)
         {
@@ -685,14 +690,15 @@ impl Volume {
         self.tell_counting(now, counting::Input::Tick);
         let Some(task) = self.counting.task() else { return };
         let (holder, path) = (task.holder, task.path.clone());
-        let counted = self.draft(self.date(now)).and_then(|it| counting::count(it, holder, path));
+        let counted =
+            self.write_set(self.date(now)).and_then(|it| counting::count(it, holder, path));
         let committed = counted.and_then(|counted| {
             self.commit_loose(now, &counted.changes)?;
             Ok(counting::Input::Counted(counted.path))
         });
         let input = committed.unwrap_or_else(|stop| match stop {
             Stop::Missing(missing) => {
-                self.store.fetch(now, COUNTING, missing, &mut self.heard);
+                self.store.fetch(now, COUNTING, missing, &mut self.inbox);
                 counting::Input::Missing
             }
             Stop::Failed(error) => self.counting_failed(error),

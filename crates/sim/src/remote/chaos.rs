@@ -168,7 +168,7 @@ impl Chaos {
         }
         let counts = self.near.remote.counts();
         assert_eq!((counts.nodes, counts.opens, counts.calls), (0, 0, (0, 0)), "{counts:?}");
-        assert!(counts.errands.is_empty(), "{counts:?}");
+        assert!(counts.pending.is_empty(), "{counts:?}");
         self.near.close(&mut self.far);
         assert!(self.near.remote.is_closed());
     }

@@ -1,7 +1,7 @@
 //! The catalog of tables: name, number, kind.
 
+use crate::transaction::read_view::{ReadView, Stop};
 use crate::transaction::request::{Failure, Scan};
-use crate::transaction::sight::{Sight, Stop};
 use crate::{Change, Error, Missing, Reader, Table};
 use std::ops::ControlFlow;
 
@@ -45,38 +45,38 @@ impl Kind {
 }
 
 /// Returns the number of a table; creates the table if the name is free and this call may write.
-pub(crate) fn open(sight: &mut Sight<'_>, name: &[u8], kind: Kind) -> Result<Table, Stop> {
+pub(crate) fn open(read_view: &mut ReadView<'_>, name: &[u8], kind: Kind) -> Result<Table, Stop> {
     if name.is_empty() {
         return Err(Failure::Invalid.into());
     }
-    if let Some(entry) = sight.get(CATALOG, name)? {
+    if let Some(entry) = read_view.get(CATALOG, name)? {
         let (table, found) = decode(&entry)?;
         return if found == kind { Ok(table) } else { Err(Failure::OtherKind.into()) };
     }
-    if !sight.is_writable() {
+    if !read_view.is_writable() {
         return Err(Error::NotFound.into());
     }
     // Creations of tables are serialised, and look up the name again.
-    let next = sight.get_for_update(CATALOG, b"")?;
+    let next = read_view.get_for_update(CATALOG, b"")?;
     let number = next.map_or(Ok(TABLES_FROM), |bytes| number_from(&bytes))?;
     let next = number.checked_add(1).ok_or(Error::NoSpace)?;
-    sight.put(CATALOG, b"", next.to_be_bytes().to_vec())?;
+    read_view.put(CATALOG, b"", next.to_be_bytes().to_vec())?;
     let entry = [&number.to_be_bytes()[..], &[kind.byte()]].concat();
-    sight.put(CATALOG, name, entry)?;
+    read_view.put(CATALOG, name, entry)?;
     Ok(Table(number))
 }
 
 /// Removes a table's name, and records that its entries must be removed; returns whether there was
 /// one. Waits for all users of the table.
-pub(crate) fn drop(sight: &mut Sight<'_>, name: &[u8]) -> Result<bool, Stop> {
+pub(crate) fn drop(read_view: &mut ReadView<'_>, name: &[u8]) -> Result<bool, Stop> {
     if name.is_empty() {
         return Err(Failure::Invalid.into());
     }
-    let Some(entry) = sight.get_for_update(CATALOG, name)? else { return Ok(false) };
+    let Some(entry) = read_view.get_for_update(CATALOG, name)? else { return Ok(false) };
     let (table, _) = decode(&entry)?;
-    sight.lock_table(table)?;
-    sight.delete(CATALOG, name)?;
-    sight.put(DROPPED, &table.0.to_be_bytes(), Vec::new())?;
+    read_view.lock_table(table)?;
+    read_view.delete(CATALOG, name)?;
+    read_view.put(DROPPED, &table.0.to_be_bytes(), Vec::new())?;
     Ok(true)
 }
 
@@ -120,12 +120,12 @@ pub(crate) fn sweep(
 }
 
 /// Returns all tables.
-pub(crate) fn list(sight: &mut Sight<'_>) -> Result<Vec<(Vec<u8>, Table, Kind)>, Stop> {
+pub(crate) fn list(read_view: &mut ReadView<'_>) -> Result<Vec<(Vec<u8>, Table, Kind)>, Stop> {
     let mut tables = Vec::new();
     let mut from = vec![0];
     loop {
         let scan = Scan { table: CATALOG, from, to: None, reverse: false, limit: 1024 };
-        let (entries, more) = sight.scan(&scan)?;
+        let (entries, more) = read_view.scan(&scan)?;
         for (name, entry) in entries.iter() {
             let (table, kind) = decode(entry)?;
             tables.push((name.to_vec(), table, kind));

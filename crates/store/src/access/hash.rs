@@ -8,8 +8,8 @@
 //! value: | length of the key, 4 | the key | the value |
 //! ```
 
+use crate::transaction::read_view::{ReadView, Stop};
 use crate::transaction::request::{Entry, Failure};
-use crate::transaction::sight::{Sight, Stop};
 use crate::transaction::{Call, Scan};
 use crate::{Error, Table, access::tree::Tree};
 
@@ -78,12 +78,20 @@ fn hash_of(key: &[u8]) -> u64 {
 }
 
 /// Returns the entry of a key, or else the place for it.
-fn find(sight: &mut Sight<'_>, table: Table, key: &[u8], write: bool) -> Result<Found, Stop> {
+fn find(
+    read_view: &mut ReadView<'_>,
+    table: Table,
+    key: &[u8],
+    write: bool,
+) -> Result<Found, Stop> {
     let hash = hash_of(key);
     for number in 0..=u16::MAX {
         let place = place(hash, number);
-        let stored =
-            if write { sight.get_for_update(table, &place) } else { sight.get(table, &place) };
+        let stored = if write {
+            read_view.get_for_update(table, &place)
+        } else {
+            read_view.get(table, &place)
+        };
         match stored? {
             None => return Ok(Found { hash, number, stored: None }),
             Some(stored) if parts(&stored)?.0 == key => {
@@ -102,41 +110,41 @@ struct Found {
 }
 
 pub(crate) fn get(
-    sight: &mut Sight<'_>,
+    read_view: &mut ReadView<'_>,
     table: Table,
     key: &[u8],
 ) -> Result<Option<Vec<u8>>, Stop> {
-    let found = find(sight, table, key, false)?;
+    let found = find(read_view, table, key, false)?;
     Ok(found.stored.map(|mut stored| stored.split_off(4 + key.len())))
 }
 
 pub(crate) fn put(
-    sight: &mut Sight<'_>,
+    read_view: &mut ReadView<'_>,
     table: Table,
     key: &[u8],
     value: &[u8],
 ) -> Result<(), Stop> {
     let stored = encode(key, value)?;
-    let found = find(sight, table, key, true)?;
-    sight.put(table, &place(found.hash, found.number), stored)
+    let found = find(read_view, table, key, true)?;
+    read_view.put(table, &place(found.hash, found.number), stored)
 }
 
 /// Deletes a key; the last entry of the same hash takes its place, so that there are no gaps.
-pub(crate) fn delete(sight: &mut Sight<'_>, table: Table, key: &[u8]) -> Result<bool, Stop> {
-    let found = find(sight, table, key, true)?;
+pub(crate) fn delete(read_view: &mut ReadView<'_>, table: Table, key: &[u8]) -> Result<bool, Stop> {
+    let found = find(read_view, table, key, true)?;
     if found.stored.is_none() {
         return Ok(false);
     }
     let mut last = (found.number, None);
     while let Some(number) = last.0.checked_add(1) {
-        match sight.get_for_update(table, &place(found.hash, number))? {
+        match read_view.get_for_update(table, &place(found.hash, number))? {
             Some(stored) => last = (number, Some(stored)),
             None => break,
         }
     }
     if let Some(stored) = last.1 {
-        sight.put(table, &place(found.hash, found.number), stored)?;
+        read_view.put(table, &place(found.hash, found.number), stored)?;
     }
-    sight.delete(table, &place(found.hash, last.0))?;
+    read_view.delete(table, &place(found.hash, last.0))?;
     Ok(true)
 }

@@ -4,7 +4,7 @@
 //! inserting transactions do not wait for each other. The price is that numbers are skipped when a
 //! transaction is rolled back, or the volume is closed.
 
-use crate::transaction::sight::{Sight, Stop};
+use crate::transaction::read_view::{ReadView, Stop};
 use crate::transaction::{Call, Scan};
 use crate::{Table, access::tree::Tree};
 
@@ -57,21 +57,25 @@ pub fn id(key: &[u8]) -> Option<u64> {
     key.try_into().ok().map(u64::from_be_bytes)
 }
 
-pub(crate) fn insert(sight: &mut Sight<'_>, table: Table, value: Vec<u8>) -> Result<u64, Stop> {
-    let id = sight.next_id(table)?;
-    sight.put(table, &key(id), value)?;
+pub(crate) fn insert(
+    read_view: &mut ReadView<'_>,
+    table: Table,
+    value: Vec<u8>,
+) -> Result<u64, Stop> {
+    let id = read_view.next_id(table)?;
+    read_view.put(table, &key(id), value)?;
     Ok(id)
 }
 
 pub(crate) fn update(
-    sight: &mut Sight<'_>,
+    read_view: &mut ReadView<'_>,
     table: Table,
     id: u64,
     value: Vec<u8>,
 ) -> Result<bool, Stop> {
-    let found = sight.get_for_update(table, &key(id))?.is_some();
+    let found = read_view.get_for_update(table, &key(id))?.is_some();
     if found {
-        sight.put(table, &key(id), value)?;
+        read_view.put(table, &key(id), value)?;
     }
     Ok(found)
 }

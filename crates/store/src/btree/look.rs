@@ -30,7 +30,7 @@ pub(crate) fn find<'a>(cache: &'a Cache, root: Ptr, key: &[u8]) -> Result<Option
 
 /// The path to a leaf.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way<'a> {
+pub(crate) struct LeafPath<'a> {
     /// Number of pages on it that would have to be copied.
     pub(crate) clean: u64,
     /// Number of pages on it.
@@ -40,7 +40,7 @@ pub(crate) struct Way<'a> {
     to: Option<&'a [u8]>,
 }
 
-impl Way<'_> {
+impl LeafPath<'_> {
     /// Returns whether this is the path to the key, too.
     pub(crate) fn leads_to(&self, key: &[u8]) -> bool {
         self.from <= key && self.to.is_none_or(|to| key < to)
@@ -48,20 +48,20 @@ impl Way<'_> {
 }
 
 /// Returns the path to a key, if all of it is cached.
-pub(crate) fn way_to<'a>(cache: &'a Cache, root: Ptr, key: &[u8]) -> Result<Way<'a>, Want> {
-    let mut way = Way { clean: 0, levels: 0, from: b"", to: None };
+pub(crate) fn way_to<'a>(cache: &'a Cache, root: Ptr, key: &[u8]) -> Result<LeafPath<'a>, Want> {
+    let mut path = LeafPath { clean: 0, levels: 0, from: b"", to: None };
     let (mut ptr, mut level) = (root, None);
     loop {
         let page = get(cache, ptr, level)?;
-        way.clean += u64::from(ptr.frame().is_none());
-        way.levels += 1;
-        let Some(below) = page::level(page).checked_sub(1) else { return Ok(way) };
+        path.clean += u64::from(ptr.frame().is_none());
+        path.levels += 1;
+        let Some(below) = page::level(page).checked_sub(1) else { return Ok(path) };
         let child = page::child_of(page, key);
         if child > 0 {
-            way.from = page::key(page, child);
+            path.from = page::key(page, child);
         }
         if child + 1 < page::count(page) {
-            way.to = Some(page::key(page, child + 1));
+            path.to = Some(page::key(page, child + 1));
         }
         ptr = page::child(page, child);
         level = Some(below);

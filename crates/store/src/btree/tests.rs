@@ -135,7 +135,7 @@ fn a_stretch_needs_the_leaves_between_its_bounds() {
     for key in 0..400u16 {
         tree.put(&mut cache, &key.to_be_bytes(), &[7; 20], false);
     }
-    let stretch = |from: &[u8], to: Option<&[u8]>, reverse: bool| {
+    let batch = |from: &[u8], to: Option<&[u8]>, reverse: bool| {
         let (mut keys, mut edges) = (Vec::new(), Vec::new());
         let bounds = look::Bounds { from, to, reverse, ahead: 0 };
         look::leaves(&cache, tree.root, &bounds, &mut |leaf, cells| {
@@ -150,20 +150,20 @@ fn a_stretch_needs_the_leaves_between_its_bounds() {
         .unwrap();
         (keys, edges)
     };
-    let (all, edges) = stretch(b"", None, false);
+    let (all, edges) = batch(b"", None, false);
     assert!(all.len() == 400 && all.is_sorted() && edges.len() > 20);
     for (first, last) in &edges {
         let behind = [last, &b"\0"[..]].concat();
         for reverse in [false, true] {
-            let (mut keys, seen) = stretch(first, Some(&behind), reverse);
+            let (mut keys, seen) = batch(first, Some(&behind), reverse);
             if reverse {
                 keys.reverse();
             }
             assert_eq!(seen, [(first.clone(), last.clone())]);
             assert!(keys.iter().eq(all.iter().filter(|key| first <= key && *key <= last)));
         }
-        assert_eq!(stretch(first, Some(first), false), (Vec::new(), Vec::new()));
-        let (back, _) = stretch(b"", Some(last), true);
+        assert_eq!(batch(first, Some(first), false), (Vec::new(), Vec::new()));
+        let (back, _) = batch(b"", Some(last), true);
         assert!(back.iter().rev().eq(all.iter().filter(|key| *key < last)));
     }
 }

@@ -20,7 +20,7 @@ const FLOOR: u64 = 64;
 
 /// A rollback in progress.
 #[derive(Debug)]
-pub(super) struct Rolling {
+pub(super) struct RollbackState {
     ticket: Ticket,
     /// Changes not applied yet.
     changes: VecDeque<Change>,
@@ -62,7 +62,7 @@ impl Store {
             _ => Tree::at(root),
         };
         self.present.tree.freed = freed;
-        self.rolling = Some(Rolling { ticket, changes: changes.into() });
+        self.rolling = Some(RollbackState { ticket, changes: changes.into() });
         self.apply_rollback(now, out);
     }
 

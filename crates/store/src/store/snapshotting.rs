@@ -17,7 +17,7 @@ const STEPS: usize = 16;
 
 /// A requested snapshot.
 #[derive(Debug)]
-struct Wanted {
+struct SnapshotRequest {
     ticket: Ticket,
     name: Vec<u8>,
     date: Time,
@@ -38,9 +38,9 @@ enum Step {
 #[derive(Debug, Default)]
 pub(super) struct Snapshotting {
     /// Requests that wait for a checkpoint to begin.
-    asked: VecDeque<Wanted>,
+    asked: VecDeque<SnapshotRequest>,
     /// The snapshot whose checkpoint is in progress, or durable and not yet recorded.
-    coming: Option<(Wanted, SnapshotId)>,
+    coming: Option<(SnapshotRequest, SnapshotId)>,
     /// Snapshots to be dropped.
     drops: VecDeque<(Ticket, Vec<u8>)>,
     /// Epochs of dropped snapshots whose blocks are being freed.
@@ -110,7 +110,11 @@ impl Store {
         match result {
             Err(error) => out.push(Output::Committed(ticket, Err(error))),
             Ok(()) => {
-                self.snapshotting.asked.push_back(Wanted { ticket, name: name.to_vec(), date });
+                self.snapshotting.asked.push_back(SnapshotRequest {
+                    ticket,
+                    name: name.to_vec(),
+                    date,
+                });
                 self.begin_checkpoint(now, out);
             }
         }
@@ -204,7 +208,12 @@ impl Store {
     }
 
     /// Abandons the coming snapshot, and frees the blocks held for it.
-    fn unmake(&mut self, coming: (Wanted, SnapshotId), error: Error, out: &mut Vec<Output>) {
+    fn unmake(
+        &mut self,
+        coming: (SnapshotRequest, SnapshotId),
+        error: Error,
+        out: &mut Vec<Output>,
+    ) {
         let (wanted, id) = coming;
         self.snapshots.settle(None);
         self.snapshotting.dropping.insert(id.0);

@@ -1,7 +1,7 @@
 //! Requests to an engine, and its replies.
 
 use crate::access::Kind;
-use crate::transaction::{Stretch, TransactionId};
+use crate::transaction::{ScanBatch, TransactionId};
 use crate::{Change, Durability, Error, SnapshotId, Space, Table, View};
 use base::Time;
 use std::collections::BTreeSet;
@@ -247,7 +247,7 @@ pub enum Reply {
     /// Entries in the requested order.
     Entries {
         /// The entries, at most the requested number.
-        entries: Stretch,
+        entries: ScanBatch,
         /// Whether there may be more behind the last one.
         more: bool,
     },

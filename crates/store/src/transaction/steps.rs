@@ -1,9 +1,9 @@
 //! Work of the engine for its transactions, step by step.
 
-use super::course::{Input as Event, Output as Ask, Wish};
-use super::sight::{Sight, Stop};
+use super::read_view::{ReadView, Stop};
+use super::state::{Input as Event, Output as Ask, TxnRequest};
 use super::{
-    Call, Engine, Errand, Failure, Guard, Once, Output, Owner, Reply, Transaction, TransactionId,
+    Call, Engine, Failure, Guard, Once, Output, Owner, Pending, Reply, Transaction, TransactionId,
     WRITTEN_MAX,
 };
 use crate::access::{self, record::RESERVED};
@@ -12,7 +12,7 @@ use base::{Automaton, Instant};
 use std::mem;
 
 /// Result of a single call.
-enum Went {
+enum CallOutcome {
     /// It completed.
     Over(Result<Reply, Failure>),
     /// It completed, with this reply as soon as it is durable.
@@ -23,11 +23,11 @@ enum Went {
     Blocked,
 }
 
-impl From<Refusal> for Went {
-    fn from(refusal: Refusal) -> Went {
+impl From<Refusal> for CallOutcome {
+    fn from(refusal: Refusal) -> CallOutcome {
         match refusal {
-            Refusal::Missing(missing) => Went::Missing(missing),
-            Refusal::Failed(error) => Went::Over(Err(error.into())),
+            Refusal::Missing(missing) => CallOutcome::Missing(missing),
+            Refusal::Failed(error) => CallOutcome::Over(Err(error.into())),
         }
     }
 }
@@ -43,7 +43,7 @@ impl Engine {
     ) {
         let (mut next, mut asks) = (Some(event), Vec::new());
         while let Some(event) = next.take() {
-            self.transaction(id).course.step(now, event, &mut asks);
+            self.transaction(id).txn.step(now, event, &mut asks);
             for ask in asks.drain(..) {
                 match ask {
                     Ask::Perform => next = Some(self.perform(now, id)),
@@ -63,7 +63,7 @@ impl Engine {
     /// Updates the list of idle transactions; removes an ended one.
     fn note_idle(&mut self, id: TransactionId) {
         let transaction = self.transaction(id);
-        let (was, is) = (transaction.idle, transaction.course.idle_since());
+        let (was, is) = (transaction.idle, transaction.txn.idle_since());
         transaction.idle = is;
         if let Some(since) = was {
             self.idle.remove(&(since, id));
@@ -71,15 +71,15 @@ impl Engine {
         if let Some(since) = is {
             self.idle.insert((since, id));
         }
-        if !self.transaction(id).course.is_over() {
+        if !self.transaction(id).txn.is_over() {
             return;
         }
         let over = self.transactions.remove(&id).expect("it was looked at just now");
-        if let Some(key) = over.errand {
+        if let Some(key) = over.pending {
             if over.outstanding {
-                self.errands[key] = Errand::Nobody;
+                self.pending[key] = Pending::Nobody;
             } else {
-                self.errands.remove(key);
+                self.pending.remove(key);
             }
         }
     }
@@ -98,7 +98,7 @@ impl Engine {
     /// Performs the present call of a transaction, as far as possible now.
     fn perform(&mut self, now: Instant, id: TransactionId) -> Event {
         let transaction = &self.transactions[&id];
-        let call = transaction.course.call().expect("it asked for this");
+        let call = transaction.txn.call().expect("it asked for this");
         if self.is_gone(transaction.view, call) {
             return Event::Answered(Err(Failure::Dropped));
         }
@@ -114,17 +114,18 @@ impl Engine {
                 (View::Present, true) => Guard::Lock(&mut self.locks, owner),
                 (View::Present, false) => Guard::LockShared(&mut self.locks, owner),
             };
-            let mut sight = Sight::new(reader, guard, &transaction.writes, &mut self.sequences);
-            let call = transaction.course.call().expect("it asked for this");
-            let result = access::perform(call, &mut sight);
-            let draft = sight.into_draft();
+            let mut read_view =
+                ReadView::new(reader, guard, &transaction.writes, &mut self.sequences);
+            let call = transaction.txn.call().expect("it asked for this");
+            let result = access::perform(call, &mut read_view);
+            let write_set = read_view.into_write_set();
             match result {
-                Ok(_) if self.written + draft.bytes() > WRITTEN_MAX => {
+                Ok(_) if self.written + write_set.bytes() > WRITTEN_MAX => {
                     return Event::Answered(Err(Failure::Busy));
                 }
                 Ok(reply) => {
                     self.written -= transaction.writes.bytes();
-                    transaction.writes.absorb(draft);
+                    transaction.writes.absorb(write_set);
                     self.written += transaction.writes.bytes();
                     return Event::Answered(Ok(reply));
                 }
@@ -190,10 +191,10 @@ impl Engine {
     }
 
     fn ticket(&mut self, id: TransactionId) -> Ticket {
-        let vacant = self.errands.vacant_key();
-        let key = *self.transaction(id).errand.get_or_insert(vacant);
+        let vacant = self.pending.vacant_key();
+        let key = *self.transaction(id).pending.get_or_insert(vacant);
         if key == vacant {
-            self.errands.insert(Errand::Transaction(id));
+            self.pending.insert(Pending::Transaction(id));
         }
         Ticket(key as u64)
     }
@@ -217,19 +218,19 @@ impl Engine {
         once: Once,
         out: &mut Vec<Output>,
     ) {
-        let key = key.unwrap_or_else(|| self.errands.insert(Errand::Nobody));
+        let key = key.unwrap_or_else(|| self.pending.insert(Pending::Nobody));
         match self.try_once(now, Ticket(key as u64), &once) {
-            Went::Over(answer) => {
-                self.errands.remove(key);
+            CallOutcome::Over(answer) => {
+                self.pending.remove(key);
                 out.push(Output::Reply(once.ticket, answer));
             }
-            Went::Durable(reply) => self.errands[key] = Errand::Answer(once.ticket, reply),
-            Went::Missing(missing) => {
-                self.errands[key] = Errand::Once(once);
+            CallOutcome::Durable(reply) => self.pending[key] = Pending::Answer(once.ticket, reply),
+            CallOutcome::Missing(missing) => {
+                self.pending[key] = Pending::Once(once);
                 self.store.fetch(now, Ticket(key as u64), missing, &mut self.said);
             }
-            Went::Blocked => {
-                self.errands.remove(key);
+            CallOutcome::Blocked => {
+                self.pending.remove(key);
                 self.stand_in_line(now, once, out);
             }
         }
@@ -240,12 +241,12 @@ impl Engine {
         assert_eq!(once.view, View::Present, "nothing in a snapshot is locked");
         let Once { ticket, view, durability, call } = once;
         match self.begin(now, view, true, Some(durability)) {
-            Ok(id) => self.drive(now, id, Event::Asked(ticket, Wish::Call(call)), out),
+            Ok(id) => self.drive(now, id, Event::Asked(ticket, TxnRequest::Call(call)), out),
             Err(failure) => out.push(Output::Reply(ticket, Err(failure))),
         }
     }
 
-    fn try_once(&mut self, now: Instant, ticket: Ticket, once: &Once) -> Went {
+    fn try_once(&mut self, now: Instant, ticket: Ticket, once: &Once) -> CallOutcome {
         // No locks to respect, and nothing to read: commit directly.
         if let (Call::Apply(changes), View::Present) = (&once.call, once.view)
             && self.locks.is_empty()
@@ -254,24 +255,24 @@ impl Engine {
             return self.commit_once(now, ticket, changes, Reply::Done, once.durability);
         }
         if self.is_gone(once.view, &once.call) {
-            return Went::Over(Err(Failure::Dropped));
+            return CallOutcome::Over(Err(Failure::Dropped));
         }
         loop {
             let reader = match self.store.reader(once.view) {
                 Ok(reader) => reader,
-                Err(error) => return Went::Over(Err(error.into())),
+                Err(error) => return CallOutcome::Over(Err(error.into())),
             };
             let guard = match once.view {
                 View::Snapshot(_) => Guard::Snapshot,
                 View::Present => Guard::Moment(&self.locks),
             };
-            let mut sight = Sight::new(reader, guard, &self.nothing, &mut self.sequences);
-            let result = access::perform(&once.call, &mut sight);
-            let mut draft = sight.into_draft();
+            let mut read_view = ReadView::new(reader, guard, &self.nothing, &mut self.sequences);
+            let result = access::perform(&once.call, &mut read_view);
+            let mut write_set = read_view.into_write_set();
             match result {
-                Ok(reply) if draft.is_empty() => return Went::Over(Ok(reply)),
+                Ok(reply) if write_set.is_empty() => return CallOutcome::Over(Ok(reply)),
                 Ok(reply) => {
-                    let changes = draft.take_changes();
+                    let changes = write_set.take_changes();
                     return self.commit_once(now, ticket, &changes, reply, once.durability);
                 }
                 Err(Stop::Reserve(table, from)) => {
@@ -279,9 +280,9 @@ impl Engine {
                         return refusal.into();
                     }
                 }
-                Err(Stop::Missing(missing)) => return Went::Missing(missing),
-                Err(Stop::Blocked) => return Went::Blocked,
-                Err(Stop::Failed(failure)) => return Went::Over(Err(failure)),
+                Err(Stop::Missing(missing)) => return CallOutcome::Missing(missing),
+                Err(Stop::Blocked) => return CallOutcome::Blocked,
+                Err(Stop::Failed(failure)) => return CallOutcome::Over(Err(failure)),
             }
         }
     }
@@ -293,14 +294,14 @@ impl Engine {
         changes: &[Change],
         reply: Reply,
         durability: Durability,
-    ) -> Went {
+    ) -> CallOutcome {
         if let Err(refusal) = self.store.commit(now, ticket, changes, durability, &mut self.said) {
             return refusal.into();
         }
         self.note_dropped(now, changes);
         match durability {
-            Durability::Durable => Went::Durable(reply),
-            Durability::Soon => Went::Over(Ok(reply)),
+            Durability::Durable => CallOutcome::Durable(reply),
+            Durability::Soon => CallOutcome::Over(Ok(reply)),
         }
     }
 }

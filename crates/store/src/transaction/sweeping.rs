@@ -1,7 +1,7 @@
 //! The engine's handling of dropped tables.
 
 use super::sweeper::{Input as Event, Output as Ask};
-use super::{Call, Engine, Errand, Failure, Output};
+use super::{Call, Engine, Failure, Output, Pending};
 use crate::access::catalog;
 use crate::{Change, Durability, Error, Missing, Reader, Refusal, Table, Ticket, View};
 use base::{Automaton, Instant};
@@ -75,8 +75,8 @@ impl Engine {
 
     /// Fetches always under the same ticket, so that the store keeps the fetched pages.
     fn fetch_to_sweep(&mut self, now: Instant, missing: Missing) -> Event {
-        let errands = &mut self.errands;
-        let key = *self.sweeps.get_or_insert_with(|| errands.insert(Errand::Sweeper));
+        let pending = &mut self.pending;
+        let key = *self.sweeps.get_or_insert_with(|| pending.insert(Pending::Sweeper));
         self.store.fetch(now, Ticket(key as u64), missing, &mut self.said);
         Event::Missing
     }

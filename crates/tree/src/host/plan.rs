@@ -6,7 +6,7 @@
 )]
 
 use super::Host;
-use super::errand::Awaits;
+use super::pending::Awaits;
 use crate::locks::Outcome;
 use crate::request::{Ask, Id, Reply, Request, RequestId};
 use base::op::{Op, OpId, PathOp, Replacement};

@@ -1,4 +1,4 @@
-use super::errand::Awaits;
+use super::pending::Awaits;
 use super::*;
 use crate::request::{Ask, Lock, LockKind, Owner};
 use base::drawing::{Drawing, variant};
@@ -251,11 +251,11 @@ fn states_md_is_fresh() {
     for (awaits, label, done) in samples {
         let mut host = host(false);
         let pins = [None, None];
-        let errand = Errand { request: RequestId(1), awaits, pins, ticket: None };
-        let slot = host.errands.insert(errand);
+        let pending = Pending { request: RequestId(1), awaits, pins, ticket: None };
+        let slot = host.pending.insert(pending);
         host.slots.insert(RequestId(1), slot);
-        let state = |host: &Host| match host.errands.get(0) {
-            Some(errand) => errand.awaits.name().to_string(),
+        let state = |host: &Host| match host.pending.get(0) {
+            Some(pending) => pending.awaits.name().to_string(),
             None => "over".to_string(),
         };
         drawing.sample_as(label, host, Input::Done(OpId(0), done), state);

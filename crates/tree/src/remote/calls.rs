@@ -12,7 +12,7 @@ mod tests;
 
 pub(super) use line::Party;
 
-use super::seek::Target;
+use super::recovery::Target;
 use base::Buf;
 use line::Line;
 use slab::Slab;
@@ -28,9 +28,9 @@ const REMOVE: u8 = 122;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// A pending request, and the number of the message among those that it sent at once.
-    Errand(usize, u32),
+    Pending(usize, u32),
     /// A fid being recovered.
-    Seek(Target),
+    Recovery(Target),
     /// None; this fid is free after the reply.
     Clunk(u32),
 }
@@ -140,8 +140,8 @@ impl Calls {
         {
             self.sent += 1;
             let tag = self.tags.insert(State::Sent(owner, message.code() + 1));
-            if let Owner::Errand(errand, _) = owner {
-                self.sent_by.insert((errand, tag));
+            if let Owner::Pending(slot, _) = owner {
+                self.sent_by.insert((slot, tag));
             }
             message.send(tag, out);
         }
@@ -178,8 +178,8 @@ impl Calls {
             State::Sent(owner, _) => {
                 self.tags.remove(tag);
                 self.sent -= 1;
-                if let Owner::Errand(errand, _) = owner {
-                    self.sent_by.remove(&(errand, tag));
+                if let Owner::Pending(slot, _) = owner {
+                    self.sent_by.remove(&(slot, tag));
                 }
                 Answer::To(owner)
             }
@@ -209,11 +209,11 @@ impl Calls {
 
     /// Flushes all messages of a pending request; returns the number of those that were only
     /// queued.
-    pub(super) fn flush(&mut self, errand: usize, out: &mut Vec<Buf>) -> u32 {
-        let dropped = self.waiting.drop_errand(errand);
-        while let Some((_, tag)) = self.sent_by.range((errand, 0)..=(errand, usize::MAX)).next() {
+    pub(super) fn flush(&mut self, slot: usize, out: &mut Vec<Buf>) -> u32 {
+        let dropped = self.waiting.drop_request(slot);
+        while let Some((_, tag)) = self.sent_by.range((slot, 0)..=(slot, usize::MAX)).next() {
             let tag = *tag;
-            self.sent_by.remove(&(errand, tag));
+            self.sent_by.remove(&(slot, tag));
             let State::Sent(owner, code) = self.tags[tag] else {
                 unreachable!("{:?} is indexed as sent", self.tags[tag])
             };
@@ -240,8 +240,8 @@ impl Calls {
         assert_eq!(self.sent, self.tags.len() - count(&flushes));
         assert!(self.sent <= self.sent_max && (self.waiting.len() == 0 || self.sent > 0));
         self.waiting.check();
-        let by_errands = |state: &State| matches!(state, State::Sent(Owner::Errand(..), _));
-        assert_eq!(count(&by_errands), self.sent_by.len(), "each call is indexed");
+        let by_requests = |state: &State| matches!(state, State::Sent(Owner::Pending(..), _));
+        assert_eq!(count(&by_requests), self.sent_by.len(), "each call is indexed");
         for (_, state) in &self.tags {
             if let State::Flush(flushed) = state {
                 assert!(

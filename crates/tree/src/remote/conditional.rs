@@ -4,7 +4,7 @@
 //! succeeds. Other clients of the server can change the entry in between: 9P offers no way to
 //! exclude that.
 
-use super::errand::{Errand, Next, Outcome, Step};
+use super::pending::{Next, Outcome, Pending, Step};
 use super::transport::one;
 use super::{Remote, linux};
 use crate::entry_queue::{EntryKey, Ticket};
@@ -28,11 +28,11 @@ impl Remote {
         let key =
             |(dir, name): (NodeId, &Name)| -> EntryKey { ((dir.local() as u64, 0), name.clone()) };
         if entries.iter().flatten().next().is_none() {
-            return self.begin_errand(id, request, None, out);
+            return self.begin_pending(id, request, None, out);
         }
         let keys = entries.map(|entry| entry.map(key));
         match self.changes.join(keys) {
-            (ticket, true) => self.begin_errand(id, request, Some(ticket), out),
+            (ticket, true) => self.begin_pending(id, request, Some(ticket), out),
             (ticket, false) => {
                 let pins = request.ask.ids();
                 pins.into_iter().flatten().for_each(|pin| self.pin(pin));
@@ -42,7 +42,7 @@ impl Remote {
         }
     }
 
-    fn begin_errand(
+    fn begin_pending(
         &mut self,
         id: RequestId,
         request: Request,
@@ -50,11 +50,11 @@ impl Remote {
         out: &mut Vec<Output>,
     ) {
         let user = self.user_of(&request.caller);
-        let errand = Errand::new(id, user, request, ticket);
-        self.places.begin(user);
-        errand.pins().for_each(|pin| self.pin(pin));
-        let errand = self.errands.insert(errand);
-        self.advance(errand, out);
+        let slot = Pending::new(id, user, request, ticket);
+        self.inodes.begin(user);
+        slot.pins().for_each(|pin| self.pin(pin));
+        let slot = self.pending.insert(slot);
+        self.advance(slot, out);
     }
 
     /// Starts the changes that are next in their queues.
@@ -67,7 +67,7 @@ impl Remote {
                         out.push(Output::Reply(id, Err(Error::Disconnected)));
                         self.left.push(next);
                     }
-                    false => self.begin_errand(id, request, Some(next), out),
+                    false => self.begin_pending(id, request, Some(next), out),
                 }
                 pins.into_iter().flatten().for_each(|pin| self.unpin(pin));
             }
@@ -86,8 +86,8 @@ impl Remote {
 
     /// Returns the request that the next message performs: for a conditional change that was
     /// checked, the change itself.
-    pub(super) fn acting(&self, errand: usize) -> Ask {
-        match &self.errands[errand].ask {
+    pub(super) fn acting(&self, slot: usize) -> Ask {
+        match &self.pending[slot].ask {
             Ask::Replace { dir, name, by: Replacement::Nothing, .. } => {
                 Ask::Remove { dir: *dir, name: name.clone(), directory: Some(false) }
             }
@@ -104,13 +104,13 @@ impl Remote {
 
     pub(super) fn present_answered(
         &mut self,
-        errand: usize,
+        slot: usize,
         fid: u32,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
         match answer {
             Ok(Rmessage::Walk { qids }) if qids.as_slice().len() == 1 => {
-                self.bound(errand, fid);
+                self.bound(slot, fid);
                 let message = match self.is_linux() {
                     true => Tmessage::Getattr { fid, mask: linux::STATS_BASIC },
                     false => Tmessage::Stat { fid },
@@ -118,29 +118,29 @@ impl Remote {
                 Ok(Next::Say(Step::Compare, one(&message)))
             }
             Ok(_) => self.wrong(),
-            Err(Error::NotFound) => Ok(self.checked(errand, None)),
+            Err(Error::NotFound) => Ok(self.checked(slot, None)),
             Err(error) => Err(error),
         }
     }
 
     pub(super) fn compare_answered(
         &mut self,
-        errand: usize,
+        slot: usize,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
         match answer {
             Ok(message) => match self.stat_of(message) {
-                Some(stat) => Ok(self.checked(errand, Some(stat))),
+                Some(stat) => Ok(self.checked(slot, Some(stat))),
                 None => self.wrong(),
             },
             // It was removed after it was found.
-            Err(Error::NotFound | Error::Stale) => Ok(self.checked(errand, None)),
+            Err(Error::NotFound | Error::Stale) => Ok(self.checked(slot, None)),
             Err(error) => Err(error),
         }
     }
 
-    fn checked(&mut self, errand: usize, present: Option<Stat>) -> Next {
-        let it = &mut self.errands[errand];
+    fn checked(&mut self, slot: usize, present: Option<Stat>) -> Next {
+        let it = &mut self.pending[slot];
         let Ask::Replace { expected, .. } = &it.ask else {
             unreachable!("only conditional changes look first")
         };

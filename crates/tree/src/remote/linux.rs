@@ -1,8 +1,8 @@
 //! Requests in 9P2000.L.
 
 use super::calls::Message;
-use super::errand::{Next, Outcome, Step};
-use super::seek::walk;
+use super::pending::{Next, Outcome, Step};
+use super::recovery::walk;
 use super::transport::one;
 use super::{Remote, words};
 use crate::request::{Ask, Lock, LockKind, NodeId, Owner, Reply};
@@ -31,8 +31,8 @@ fn last(message: &Tmessage<'_>) -> Outcome {
 }
 
 impl Remote {
-    pub(super) fn start_linux(&mut self, errand: usize, ask: &Ask) -> Outcome {
-        let user = self.errands[errand].user;
+    pub(super) fn start_linux(&mut self, slot: usize, ask: &Ask) -> Outcome {
+        let user = self.pending[slot].user;
         match ask {
             Ask::Stat { node } => {
                 last(&Tmessage::Getattr { fid: self.stat_fid(*node, user)?, mask: STATS_BASIC })
@@ -40,7 +40,7 @@ impl Remote {
             Ask::SetStat { node, open, set } => {
                 let fid = match open.filter(|_| set.size.is_some()) {
                     Some(open) => self.open_fid(open),
-                    None => self.tie(*node, user)?,
+                    None => self.fid_of(*node, user)?,
                 };
                 last(&words::setattr(fid, set))
             }
@@ -48,15 +48,15 @@ impl Remote {
             | Ask::Create { dir: node, .. }
             | Ask::SetAttr { node, .. }
             | Ask::RemoveAttr { node, .. }
-            | Ask::RemoveNode { node } => self.copy(errand, *node),
+            | Ask::RemoveNode { node } => self.copy(slot, *node),
             Ask::Sync { open, data_only } => {
                 let (fid, data_only) = (self.open_fid(*open), Some(u32::from(*data_only)));
                 self.sync(*open, &Tmessage::Fsync { fid, data_only })
             }
-            Ask::ReadLink { node } => last(&Tmessage::Readlink { fid: self.tie(*node, user)? }),
-            Ask::StatFs { node } => last(&Tmessage::Statfs { fid: self.tie(*node, user)? }),
-            Ask::GetAttr { node, name } => self.look_at_attr(errand, *node, name),
-            Ask::ListAttrs { node } => self.look_at_attr(errand, *node, b""),
+            Ask::ReadLink { node } => last(&Tmessage::Readlink { fid: self.fid_of(*node, user)? }),
+            Ask::StatFs { node } => last(&Tmessage::Statfs { fid: self.fid_of(*node, user)? }),
+            Ask::GetAttr { node, name } => self.look_at_attr(slot, *node, name),
+            Ask::ListAttrs { node } => self.look_at_attr(slot, *node, b""),
             Ask::Lock { open, lock, wait } => {
                 self.expect_locks(open.local())?;
                 last(&lock_message(self.open_fid(*open), lock, *wait))
@@ -73,14 +73,14 @@ impl Remote {
                     client_id: &lock.owner.client,
                 })
             }
-            ask => self.start_entry(errand, ask),
+            ask => self.start_entry(slot, ask),
         }
     }
 
     /// Starts a request that creates, renames or removes entries.
-    fn start_entry(&mut self, errand: usize, ask: &Ask) -> Outcome {
-        let user = self.errands[errand].user;
-        let fid = |node: &NodeId| self.tie(*node, user);
+    fn start_entry(&mut self, slot: usize, ask: &Ask) -> Outcome {
+        let user = self.pending[slot].user;
+        let fid = |node: &NodeId| self.fid_of(*node, user);
         match ask {
             Ask::MakeDir { dir, name, mode, gid } => {
                 let (name, gid) = (name.as_bytes(), group(*gid));
@@ -101,13 +101,13 @@ impl Remote {
                 last(&Tmessage::Link { dfid, fid, name: name.as_bytes() })
             }
             Ask::Rename { to, new_name, replace: false, .. } => {
-                self.look_for(errand, *to, new_name, Step::Free)
+                self.look_for(slot, *to, new_name, Step::Free)
             }
             Ask::RenameNode { node, to, new_name, replace: false } => {
                 let to = to.unwrap_or(self.parent(*node));
-                self.look_for(errand, to, new_name, Step::Free)
+                self.look_for(slot, to, new_name, Step::Free)
             }
-            Ask::Rename { .. } | Ask::RenameNode { .. } => self.rename(errand, ask),
+            Ask::Rename { .. } | Ask::RenameNode { .. } => self.rename(slot, ask),
             Ask::Remove { dir, name, directory } => {
                 let flags = if *directory == Some(true) { REMOVE_DIR } else { 0 };
                 last(&Tmessage::Unlinkat { dfid: fid(dir)?, name: name.as_bytes(), flags })
@@ -117,50 +117,50 @@ impl Remote {
     }
 
     pub(super) fn parent(&self, node: NodeId) -> NodeId {
-        NodeId::new(self.index, self.places.parent(node.local()))
+        NodeId::new(self.index, self.inodes.parent(node.local()))
     }
 
     /// Requests a copy of a node's fid, to be modified or handed out.
-    pub(super) fn copy(&mut self, errand: usize, node: NodeId) -> Outcome {
-        let from = self.tie(node, self.errands[errand].user)?;
-        let fid = self.new_fid(errand);
+    pub(super) fn copy(&mut self, slot: usize, node: NodeId) -> Outcome {
+        let from = self.fid_of(node, self.pending[slot].user)?;
+        let fid = self.new_fid(slot);
         Ok(Next::Say(Step::Clone(fid), one(&walk(from, fid, &[]))))
     }
 
     /// Requests a fid of an entry.
     pub(super) fn look_for(
         &mut self,
-        errand: usize,
+        slot: usize,
         dir: NodeId,
         name: &Name,
         step: fn(u32) -> Step,
     ) -> Outcome {
-        let from = self.tie(dir, self.errands[errand].user)?;
-        let fid = self.new_fid(errand);
+        let from = self.fid_of(dir, self.pending[slot].user)?;
+        let fid = self.new_fid(slot);
         Ok(Next::Say(step(fid), one(&walk(from, fid, std::slice::from_ref(name)))))
     }
 
-    fn rename(&mut self, errand: usize, ask: &Ask) -> Outcome {
-        let user = self.errands[errand].user;
+    fn rename(&mut self, slot: usize, ask: &Ask) -> Outcome {
+        let user = self.pending[slot].user;
         match ask {
             Ask::Rename { from, name, to, new_name, .. } => last(&Tmessage::Renameat {
-                olddirfid: self.tie(*from, user)?,
+                olddirfid: self.fid_of(*from, user)?,
                 oldname: name.as_bytes(),
-                newdirfid: self.tie(*to, user)?,
+                newdirfid: self.fid_of(*to, user)?,
                 newname: new_name.as_bytes(),
             }),
             Ask::RenameNode { node, to, new_name, .. } => last(&Tmessage::Rename {
-                fid: self.tie(*node, user)?,
-                dfid: self.tie(to.unwrap_or(self.parent(*node)), user)?,
+                fid: self.fid_of(*node, user)?,
+                dfid: self.fid_of(to.unwrap_or(self.parent(*node)), user)?,
                 name: new_name.as_bytes(),
             }),
             other => unreachable!("{other:?} renames nothing"),
         }
     }
 
-    fn look_at_attr(&mut self, errand: usize, node: NodeId, name: &[u8]) -> Outcome {
-        let fid = self.tie(node, self.errands[errand].user)?;
-        let newfid = self.new_fid(errand);
+    fn look_at_attr(&mut self, slot: usize, node: NodeId, name: &[u8]) -> Outcome {
+        let fid = self.fid_of(node, self.pending[slot].user)?;
+        let newfid = self.new_fid(slot);
         let message = one(&Tmessage::Xattrwalk { fid, newfid, name });
         Ok(Next::Say(Step::AttrSize(newfid), message))
     }
@@ -171,35 +171,35 @@ impl Remote {
 
     pub(super) fn resume_linux(
         &mut self,
-        errand: usize,
+        slot: usize,
         ask: &Ask,
         step: Step,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
         match (step, answer) {
             (Step::Clone(fid), Ok(_)) => {
-                self.bound(errand, fid);
-                self.copied(errand, ask, fid)
+                self.bound(slot, fid);
+                self.copied(slot, ask, fid)
             }
             (Step::Free(fid), Ok(Rmessage::Walk { qids })) if qids.as_slice().len() == 1 => {
-                self.bound(errand, fid);
+                self.bound(slot, fid);
                 Err(Error::Exists)
             }
-            (Step::Free(_), Err(Error::NotFound)) => self.rename(errand, ask),
+            (Step::Free(_), Err(Error::NotFound)) => self.rename(slot, ask),
             (Step::Child(fid), Ok(Rmessage::Walk { qids })) if qids.as_slice().len() == 1 => {
-                self.bound(errand, fid);
-                self.by_child(errand, ask, fid)
+                self.bound(slot, fid);
+                self.by_child(slot, ask, fid)
             }
             (Step::AttrSize(fid), Ok(Rmessage::Xattrwalk { size })) => {
-                self.bound(errand, fid);
+                self.bound(slot, fid);
                 match u32::try_from(*size) {
                     Ok(0) => Ok(Next::Reply(Reply::Bytes(Vec::new()))),
                     Ok(count) if *size <= ATTR_SIZE_MAX => Ok(self.read(fid, 0, 0, count, 0)),
                     _ => Err(Error::AttributeTooLarge),
                 }
             }
-            (Step::AttrRoom(fid), Ok(_)) => self.write_attr(errand, ask, fid),
-            (Step::Last, Err(error)) => self.otherwise(errand, ask, error),
+            (Step::AttrRoom(fid), Ok(_)) => self.write_attr(slot, ask, fid),
+            (Step::Last, Err(error)) => self.otherwise(slot, ask, error),
             (Step::Last, Ok(message)) => self.finish_linux(ask, message),
             (
                 Step::Clone(_)
@@ -213,7 +213,7 @@ impl Remote {
             // Nothing was sent, or the reply was handled elsewhere.
             (
                 step @ (Step::Queued
-                | Step::Seeking(_)
+                | Step::Recovering(_)
                 | Step::Paused(_)
                 | Step::Behind
                 | Step::Walk(_)
@@ -234,7 +234,7 @@ impl Remote {
     }
 
     /// Continues with a copy of a fid.
-    fn copied(&mut self, errand: usize, ask: &Ask, fid: u32) -> Outcome {
+    fn copied(&mut self, slot: usize, ask: &Ask, fid: u32) -> Outcome {
         let message = match ask {
             Ask::Open { access, .. } => {
                 let message = one(&self.open_message(fid, *access));
@@ -263,22 +263,22 @@ impl Remote {
             }
             Ask::RemoveAttr { name, .. } => Tmessage::Xattrcreate { fid, name, size: 0, flags: 2 },
             // The fid is freed whatever the result (remove(5)).
-            Ask::RemoveNode { .. } => return self.remove_by(errand, fid),
+            Ask::RemoveNode { .. } => return self.remove_by(slot, fid),
             other => unreachable!("{other:?} needs no copy"),
         };
         Ok(Next::Say(Step::AttrRoom(fid), one(&message)))
     }
 
-    pub(super) fn remove_by(&mut self, errand: usize, fid: u32) -> Outcome {
-        self.keep_fid(errand, fid);
-        self.errands[errand].removing = Some(fid);
+    pub(super) fn remove_by(&mut self, slot: usize, fid: u32) -> Outcome {
+        self.keep_fid(slot, fid);
+        self.pending[slot].removing = Some(fid);
         last(&Tmessage::Remove { fid })
     }
 
-    fn write_attr(&mut self, errand: usize, ask: &Ask, fid: u32) -> Outcome {
-        let Ask::SetAttr { value, .. } = ask else { return self.attr_clunk(errand, fid) };
+    fn write_attr(&mut self, slot: usize, ask: &Ask, fid: u32) -> Outcome {
+        let Ask::SetAttr { value, .. } = ask else { return self.attr_clunk(slot, fid) };
         if value.is_empty() {
-            return self.attr_clunk(errand, fid);
+            return self.attr_clunk(slot, fid);
         }
         let most = self.piece_max(0) as usize;
         let pieces: Vec<&[u8]> = value.chunks(most).collect();
@@ -291,46 +291,46 @@ impl Remote {
         Ok(Next::Say(Step::Writing(parts), messages))
     }
 
-    pub(super) fn attr_written(&mut self, errand: usize, total: u32) -> Outcome {
-        let Ask::SetAttr { value, .. } = &self.errands[errand].ask else { return Err(Error::Io) };
+    pub(super) fn attr_written(&mut self, slot: usize, total: u32) -> Outcome {
+        let Ask::SetAttr { value, .. } = &self.pending[slot].ask else { return Err(Error::Io) };
         if (total as usize) < value.len() {
             return Err(Error::Io);
         }
-        let fid = self.errands[errand].fids.last().map(|(fid, _)| *fid);
-        self.attr_clunk(errand, fid.ok_or(Error::Io)?)
+        let fid = self.pending[slot].fids.last().map(|(fid, _)| *fid);
+        self.attr_clunk(slot, fid.ok_or(Error::Io)?)
     }
 
     /// Clunks a fid, which sets its attribute.
-    fn attr_clunk(&mut self, errand: usize, fid: u32) -> Outcome {
-        self.keep_fid(errand, fid);
-        self.errands[errand].removing = Some(fid);
+    fn attr_clunk(&mut self, slot: usize, fid: u32) -> Outcome {
+        self.keep_fid(slot, fid);
+        self.pending[slot].removing = Some(fid);
         last(&Tmessage::Clunk { fid })
     }
 
     /// Tries the fallback after an error of the last message.
-    fn otherwise(&mut self, errand: usize, ask: &Ask, error: Error) -> Outcome {
+    fn otherwise(&mut self, slot: usize, ask: &Ask, error: Error) -> Outcome {
         let is_unknown = error == Error::Unsupported;
         match ask {
             Ask::Remove { dir, name, directory: None } if error == Error::IsDirectory => {
-                let dfid = self.tie(*dir, self.errands[errand].user)?;
-                self.errands[errand].ask =
+                let dfid = self.fid_of(*dir, self.pending[slot].user)?;
+                self.pending[slot].ask =
                     Ask::Remove { dir: *dir, name: name.clone(), directory: Some(true) };
                 last(&Tmessage::Unlinkat { dfid, name: name.as_bytes(), flags: REMOVE_DIR })
             }
-            Ask::Rename { from, name, .. } if is_unknown && !self.errands[errand].second => {
-                self.errands[errand].second = true;
-                self.look_for(errand, *from, name, Step::Child)
+            Ask::Rename { from, name, .. } if is_unknown && !self.pending[slot].second => {
+                self.pending[slot].second = true;
+                self.look_for(slot, *from, name, Step::Child)
             }
-            Ask::Remove { dir, name, .. } if is_unknown && !self.errands[errand].second => {
-                self.errands[errand].second = true;
-                self.look_for(errand, *dir, name, Step::Child)
+            Ask::Remove { dir, name, .. } if is_unknown && !self.pending[slot].second => {
+                self.pending[slot].second = true;
+                self.look_for(slot, *dir, name, Step::Child)
             }
             Ask::RenameNode { node, .. } | Ask::RemoveNode { node }
-                if is_unknown && !self.errands[errand].second =>
+                if is_unknown && !self.pending[slot].second =>
             {
-                let (from, name) = self.places.at(node.local()).ok_or(error)?;
-                self.errands[errand].second = true;
-                self.errands[errand].ask = self.by_name(ask, from, name);
+                let (from, name) = self.inodes.at(node.local()).ok_or(error)?;
+                self.pending[slot].second = true;
+                self.pending[slot].ask = self.by_name(ask, from, name);
                 Ok(Next::Again)
             }
             _ => Err(error),
@@ -346,7 +346,7 @@ impl Remote {
                 Ask::Rename { from: dir, name, to, new_name, replace: true }
             }
             Ask::RemoveNode { node } => {
-                let kind = words::kind(self.places.qid(node.local()));
+                let kind = words::kind(self.inodes.qid(node.local()));
                 Ask::Remove { dir, name, directory: Some(kind == Kind::Directory) }
             }
             other => other,
@@ -354,13 +354,13 @@ impl Remote {
     }
 
     /// Performs a request by a fid of the entry itself, for older servers.
-    fn by_child(&mut self, errand: usize, ask: &Ask, fid: u32) -> Outcome {
+    fn by_child(&mut self, slot: usize, ask: &Ask, fid: u32) -> Outcome {
         match ask {
             Ask::Rename { to, new_name, .. } => {
-                let dfid = self.tie(*to, self.errands[errand].user)?;
+                let dfid = self.fid_of(*to, self.pending[slot].user)?;
                 last(&Tmessage::Rename { fid, dfid, name: new_name.as_bytes() })
             }
-            _remove => self.remove_by(errand, fid),
+            _remove => self.remove_by(slot, fid),
         }
     }
 
@@ -395,15 +395,15 @@ impl Remote {
 
     /// Records a node's newest qid.
     pub(super) fn learn(&mut self, node: NodeId, qid: Qid) {
-        if words::is_same(self.places.qid(node.local()), qid) {
-            self.places.set_qid(node.local(), qid);
+        if words::is_same(self.inodes.qid(node.local()), qid) {
+            self.inodes.set_qid(node.local(), qid);
         }
     }
 
     /// Records a new entry: the place formerly known under its name is gone.
     pub(super) fn made(&mut self, ask: &Ask, qid: Qid) -> base::Stat {
         if let [Some((dir, name)), _] = ask.entries() {
-            self.places.gone(dir.local(), name);
+            self.inodes.gone(dir.local(), name);
         }
         words::stat_of_qid(qid, self.config.device)
     }
@@ -413,14 +413,14 @@ impl Remote {
         match ask {
             Ask::Rename { from, name, to, new_name, .. } => {
                 let (from, to) = (from.local(), to.local());
-                self.places.moved((from, name.clone()), (to, new_name.clone()));
+                self.inodes.moved((from, name.clone()), (to, new_name.clone()));
             }
             Ask::RenameNode { node, to, new_name, .. } => {
                 let to = to.unwrap_or(self.parent(*node)).local();
-                self.places.moved_place(node.local(), (to, new_name.clone()));
+                self.inodes.moved_place(node.local(), (to, new_name.clone()));
             }
-            Ask::Remove { dir, name, .. } => self.places.gone(dir.local(), name),
-            Ask::RemoveNode { node } => self.places.gone_place(node.local()),
+            Ask::Remove { dir, name, .. } => self.inodes.gone(dir.local(), name),
+            Ask::RemoveNode { node } => self.inodes.gone_place(node.local()),
             _ => {}
         }
     }

@@ -1,8 +1,8 @@
 //! Directories: entries, and on request their attributes.
 
 use super::calls::Message;
-use super::errand::{Next, Outcome, Step};
-use super::seek::walk;
+use super::pending::{Next, Outcome, Step};
+use super::recovery::walk;
 use super::transport::one;
 use super::{Remote, words};
 use crate::request::{Ask, NodeId, OpenId, Reply};
@@ -28,18 +28,18 @@ pub(super) struct Stats {
 }
 
 impl Remote {
-    pub(super) fn start_list(&mut self, errand: usize) -> Outcome {
-        let Ask::List { open, cookie, bytes_max, .. } = self.errands[errand].ask else {
+    pub(super) fn start_list(&mut self, slot: usize) -> Outcome {
+        let Ask::List { open, cookie, bytes_max, .. } = self.pending[slot].ask else {
             unreachable!("only lists come here")
         };
         if self.is_linux() {
-            return Ok(self.list_from(errand, open, cookie, 0));
+            return Ok(self.list_from(slot, open, cookie, 0));
         }
         self.list_plan9(open, cookie, bytes_max)
     }
 
-    fn list_from(&mut self, errand: usize, open: OpenId, offset: u64, round: u32) -> Next {
-        let Ask::List { bytes_max, with_stat, .. } = self.errands[errand].ask else {
+    fn list_from(&mut self, slot: usize, open: OpenId, offset: u64, round: u32) -> Next {
+        let Ask::List { bytes_max, with_stat, .. } = self.pending[slot].ask else {
             unreachable!("only lists come here")
         };
         let most = if with_stat { bytes_max.min(BYTES_WITH_STAT) } else { bytes_max };
@@ -50,16 +50,16 @@ impl Remote {
 
     pub(super) fn entries_answered(
         &mut self,
-        errand: usize,
+        slot: usize,
         round: u32,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
-        let Ask::List { open, with_stat, .. } = self.errands[errand].ask else {
+        let Ask::List { open, with_stat, .. } = self.pending[slot].ask else {
             unreachable!("only lists come here")
         };
         let data = match answer? {
             Rmessage::Readdir { data } => data.0,
-            Rmessage::Read { data } => return self.plan9_entries(errand, round, data.0),
+            Rmessage::Read { data } => return self.plan9_entries(slot, round, data.0),
             _ => return self.wrong(),
         };
         let Ok(raw) = dirents(data) else {
@@ -85,19 +85,19 @@ impl Remote {
         match raw.last() {
             Some(_) if entries.is_empty() && round >= ROUNDS_MAX => Err(Error::Io),
             Some((_, cookie, ..)) if entries.is_empty() => {
-                Ok(self.list_from(errand, open, *cookie, round + 1))
+                Ok(self.list_from(slot, open, *cookie, round + 1))
             }
-            _ if with_stat && !entries.is_empty() => Ok(self.start_stats(errand, entries)),
+            _ if with_stat && !entries.is_empty() => Ok(self.start_stats(slot, entries)),
             _ => Ok(Next::Reply(Reply::Entries(entries))),
         }
     }
 
-    fn start_stats(&mut self, errand: usize, entries: Vec<Entry>) -> Next {
+    fn start_stats(&mut self, slot: usize, entries: Vec<Entry>) -> Next {
         let fids = entries.iter().map(|_| None).collect();
         let mut stats = Stats { entries, fids, next: 0 };
         let mut messages = Vec::new();
         while messages.len() < STATS_MAX
-            && let Some(message) = self.next_stat(errand, &mut stats)
+            && let Some(message) = self.next_stat(slot, &mut stats)
         {
             messages.push(message);
         }
@@ -105,12 +105,12 @@ impl Remote {
     }
 
     /// Requests the next entry's attributes.
-    fn next_stat(&mut self, errand: usize, stats: &mut Stats) -> Option<(u32, Message)> {
+    fn next_stat(&mut self, slot: usize, stats: &mut Stats) -> Option<(u32, Message)> {
         let entry = stats.entries.get(stats.next)?;
-        let Ask::List { open, .. } = self.errands[errand].ask else { return None };
-        let dir = NodeId::new(self.index, self.opens[open.local()].place);
-        let from = self.tie(dir, self.errands[errand].user).ok()?;
-        let fid = self.new_fid(errand);
+        let Ask::List { open, .. } = self.pending[slot].ask else { return None };
+        let dir = NodeId::new(self.index, self.opens[open.local()].inode);
+        let from = self.fid_of(dir, self.pending[slot].user).ok()?;
+        let fid = self.new_fid(slot);
         let message = Message::new(&walk(from, fid, std::slice::from_ref(&entry.name)));
         stats.fids[stats.next] = Some(fid);
         stats.next += 1;
@@ -119,7 +119,7 @@ impl Remote {
 
     pub(super) fn stats_answered(
         &mut self,
-        errand: usize,
+        slot: usize,
         mut stats: Stats,
         part: u32,
         answer: Result<&Rmessage<'_>, Error>,
@@ -129,7 +129,7 @@ impl Remote {
         let mut messages = Vec::new();
         match answer {
             Ok(Rmessage::Walk { qids }) if qids.as_slice().len() == 1 => {
-                self.bound(errand, fid);
+                self.bound(slot, fid);
                 let mask = super::linux::STATS_BASIC;
                 messages.push((part, Message::new(&Tmessage::Getattr { fid, mask })));
             }
@@ -137,20 +137,20 @@ impl Remote {
                 if let Ok(message) = answer {
                     stats.entries[index].stat = self.stat_of(message);
                 }
-                self.give_back(errand, fid);
-                messages.extend(self.next_stat(errand, &mut stats));
+                self.give_back(slot, fid);
+                messages.extend(self.next_stat(slot, &mut stats));
             }
         }
-        if messages.is_empty() && self.errands[errand].outstanding == 0 {
+        if messages.is_empty() && self.pending[slot].outstanding == 0 {
             return Ok(Next::Reply(Reply::Entries(stats.entries)));
         }
         Ok(Next::More(Step::Stats(stats), messages))
     }
 
     /// Frees a fid owned by a pending request.
-    pub(super) fn give_back(&mut self, errand: usize, fid: u32) {
-        let bound = self.errands[errand].fids.contains(&(fid, true));
-        self.keep_fid(errand, fid);
+    pub(super) fn give_back(&mut self, slot: usize, fid: u32) {
+        let bound = self.pending[slot].fids.contains(&(fid, true));
+        self.keep_fid(slot, fid);
         if bound {
             self.clunk(fid);
         } else {

@@ -1,7 +1,7 @@
 //! An open file, which outlives the connection of its open.
 
 use super::Remote;
-use super::places::ROOT;
+use super::inodes::ROOT;
 use super::writes::Writes;
 use crate::request::OpenId;
 use base::op::Entry;
@@ -11,7 +11,7 @@ use base::{Access, Error, Kind};
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     /// The file's place, pinned.
-    pub(super) place: usize,
+    pub(super) inode: usize,
     pub(super) kind: Kind,
     pub(super) user: u32,
     pub(super) access: Access,
@@ -45,9 +45,9 @@ pub(super) struct Cursor {
 }
 
 impl Open {
-    pub(super) fn new(place: usize, kind: Kind, user: u32, access: Access) -> Open {
+    pub(super) fn new(inode: usize, kind: Kind, user: u32, access: Access) -> Open {
         Open {
-            place,
+            inode,
             kind,
             user,
             access,
@@ -75,14 +75,14 @@ impl Open {
 impl Remote {
     /// Returns the writes to an open file.
     pub(super) fn writes(&mut self, open: OpenId) -> &mut Writes {
-        self.places.writes(self.opens[open.local()].place)
+        self.inodes.writes(self.opens[open.local()].inode)
     }
 
     /// # Errors
     /// `Disconnected`, once, if writes to the file may have been lost with a connection.
     pub(super) fn expect_kept(&mut self, open: OpenId) -> Result<(), Error> {
         let it = &mut self.opens[open.local()];
-        match self.places.writes(it.place).report(self.epoch, &mut it.losses_seen) {
+        match self.inodes.writes(it.inode).report(self.epoch, &mut it.losses_seen) {
             true => Err(Error::Disconnected),
             false => Ok(()),
         }
@@ -90,7 +90,7 @@ impl Remote {
 
     /// Adds an open file. The place must be pinned; the pin passes to the open file.
     pub(super) fn add_open(&mut self, open: Open) -> OpenId {
-        let losses_seen = self.places.writes(open.place).seen_by_new(self.epoch);
+        let losses_seen = self.inodes.writes(open.inode).seen_by_new(self.epoch);
         let open = Open { losses_seen, ..open };
         OpenId::new(self.index, self.opens.insert(open))
     }
@@ -103,23 +103,23 @@ impl Remote {
             return;
         }
         let it = self.opens.remove(open);
-        self.places.closed(it.place, it.fid);
+        self.inodes.closed(it.inode, it.fid);
         if it.epoch == self.epoch {
             self.clunk(it.fid);
         }
-        self.unpin_place(it.place);
+        self.unpin_inode(it.inode);
     }
 
     /// Binds a fid to a place for this user.
-    pub(super) fn bind(&mut self, place: usize, user: u32, fid: u32) {
-        for unneeded in self.places.bind(place, user, self.epoch, fid) {
+    pub(super) fn bind(&mut self, inode: usize, user: u32, fid: u32) {
+        for unneeded in self.inodes.bind(inode, user, self.epoch, fid) {
             self.clunk(unneeded);
         }
     }
 
-    pub(super) fn unpin_place(&mut self, place: usize) {
-        assert!(place != ROOT || self.places.users(ROOT) > 1, "the root is never released");
-        for fid in self.places.unpin(place, self.epoch) {
+    pub(super) fn unpin_inode(&mut self, inode: usize) {
+        assert!(inode != ROOT || self.inodes.users(ROOT) > 1, "the root is never released");
+        for fid in self.inodes.unpin(inode, self.epoch) {
             self.clunk(fid);
         }
     }

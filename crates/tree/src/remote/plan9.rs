@@ -2,7 +2,7 @@
 //! are read like files. A rename changes a file's stat, within its directory.
 
 use super::calls::Message;
-use super::errand::{Next, Outcome, Step};
+use super::pending::{Next, Outcome, Step};
 use super::transport::one;
 use super::{Remote, words};
 use crate::request::{Ask, OpenId, Reply};
@@ -18,28 +18,28 @@ fn last(message: &Tmessage<'_>) -> Outcome {
 }
 
 impl Remote {
-    pub(super) fn start_plan9(&mut self, errand: usize, ask: &Ask) -> Outcome {
-        let user = self.errands[errand].user;
+    pub(super) fn start_plan9(&mut self, slot: usize, ask: &Ask) -> Outcome {
+        let user = self.pending[slot].user;
         match ask {
             Ask::Stat { node } => last(&Tmessage::Stat { fid: self.stat_fid(*node, user)? }),
             Ask::SetStat { node, open, set } => {
                 let fid = match open.filter(|_| set.size.is_some()) {
                     Some(open) => self.open_fid(open),
-                    None => self.tie(*node, user)?,
+                    None => self.fid_of(*node, user)?,
                 };
-                set_stat(fid, set, words::kind(self.places.qid(node.local())))
+                set_stat(fid, set, words::kind(self.inodes.qid(node.local())))
             }
             // The client cannot know the offset of the end.
             Ask::Open { access, .. } | Ask::Create { access, .. } if access.append => {
                 Err(Error::Unsupported)
             }
             Ask::Create { dir, name, exclusive: false, .. } => {
-                self.look_for(errand, *dir, name, Step::Child)
+                self.look_for(slot, *dir, name, Step::Child)
             }
             Ask::Open { node, .. }
             | Ask::Create { dir: node, .. }
             | Ask::MakeDir { dir: node, .. }
-            | Ask::RemoveNode { node } => self.copy(errand, *node),
+            | Ask::RemoveNode { node } => self.copy(slot, *node),
             // A wstat that changes nothing requests durability (stat(5)).
             Ask::Sync { open, .. } => {
                 let (fid, stat) = (self.open_fid(*open), WireStat::unchanged());
@@ -47,13 +47,13 @@ impl Remote {
             }
             Ask::Rename { from, to, .. } if from.local() != to.local() => Err(Error::CrossDevice),
             Ask::Rename { from: dir, name, .. } | Ask::Remove { dir, name, .. } => {
-                self.look_for(errand, *dir, name, Step::Child)
+                self.look_for(slot, *dir, name, Step::Child)
             }
             Ask::RenameNode { node, to, new_name, .. } => {
-                if to.is_some_and(|to| to.local() != self.places.parent(node.local())) {
+                if to.is_some_and(|to| to.local() != self.inodes.parent(node.local())) {
                     return Err(Error::CrossDevice);
                 }
-                rename(self.tie(*node, user)?, new_name)
+                rename(self.fid_of(*node, user)?, new_name)
             }
             Ask::Symlink { .. }
             | Ask::MakeNode { .. }
@@ -72,23 +72,23 @@ impl Remote {
 
     pub(super) fn resume_plan9(
         &mut self,
-        errand: usize,
+        slot: usize,
         ask: &Ask,
         step: Step,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
         match (step, ask, answer) {
             (Step::Child(_), Ask::Create { dir, .. }, Err(Error::NotFound)) => {
-                self.copy(errand, *dir)
+                self.copy(slot, *dir)
             }
             (Step::Child(fid), ask, Ok(Rmessage::Walk { qids })) => {
                 let [qid] = qids.as_slice() else { return self.wrong() };
-                self.bound(errand, fid);
-                self.with_child(errand, ask, fid, words::kind(*qid))
+                self.bound(slot, fid);
+                self.with_child(slot, ask, fid, words::kind(*qid))
             }
             (Step::Clone(fid), ask, Ok(_)) => {
-                self.bound(errand, fid);
-                self.with_copy(errand, ask, fid)
+                self.bound(slot, fid);
+                self.with_copy(slot, ask, fid)
             }
             (Step::Last, Ask::Stat { node }, Ok(Rmessage::Stat { stat })) => {
                 self.learn(*node, stat.qid);
@@ -107,7 +107,7 @@ impl Remote {
             // Nothing was sent, the reply was handled elsewhere, or 9P2000 does not support it.
             (
                 step @ (Step::Queued
-                | Step::Seeking(_)
+                | Step::Recovering(_)
                 | Step::Paused(_)
                 | Step::Behind
                 | Step::Walk(_)
@@ -131,7 +131,7 @@ impl Remote {
     }
 
     /// Continues with a fid of the entry.
-    fn with_child(&mut self, errand: usize, ask: &Ask, fid: u32, kind: Kind) -> Outcome {
+    fn with_child(&mut self, slot: usize, ask: &Ask, fid: u32, kind: Kind) -> Outcome {
         match ask {
             Ask::Create { .. } if kind == Kind::Directory => Err(Error::IsDirectory),
             Ask::Create { access, .. } => {
@@ -145,12 +145,12 @@ impl Remote {
             Ask::Remove { directory: Some(false), .. } if kind == Kind::Directory => {
                 Err(Error::IsDirectory)
             }
-            _remove => self.remove_by(errand, fid),
+            _remove => self.remove_by(slot, fid),
         }
     }
 
     /// Continues with a copy of a fid.
-    fn with_copy(&mut self, errand: usize, ask: &Ask, fid: u32) -> Outcome {
+    fn with_copy(&mut self, slot: usize, ask: &Ask, fid: u32) -> Outcome {
         match ask {
             Ask::Create { name, access, mode, .. } => {
                 let (name, perm, mode) =
@@ -162,7 +162,7 @@ impl Remote {
                 let (name, perm) = (name.as_bytes(), WireStat::DIR | mode & 0o777);
                 last(&Tmessage::Create { fid, name, perm, mode: 0 })
             }
-            Ask::RemoveNode { .. } => self.remove_by(errand, fid),
+            Ask::RemoveNode { .. } => self.remove_by(slot, fid),
             Ask::Open { access, .. } => {
                 let message = one(&self.open_message(fid, *access));
                 Ok(Next::Say(Step::Opening(fid), message))
@@ -178,7 +178,7 @@ impl Remote {
     pub(super) fn list_plan9(&mut self, open: OpenId, cookie: u64, bytes_max: u32) -> Outcome {
         let cursor = &mut self.opens[open.local()].cursor;
         if cookie == 0 || cookie < cursor.before {
-            if self.errands.is_read(open) {
+            if self.pending.is_read(open) {
                 return Ok(Next::Behind);
             }
             *cursor = super::open::Cursor::default();
@@ -206,15 +206,15 @@ impl Remote {
             return Next::Reply(Reply::Entries(served));
         }
         // Another request advances the read position.
-        if self.errands.is_read(open) {
+        if self.pending.is_read(open) {
             return Next::Behind;
         }
         let (fid, offset, count) = (it.fid, cursor.offset, self.piece_max(it.iounit));
         Next::Say(Step::Entries(round), vec![Message::new(&Tmessage::Read { fid, offset, count })])
     }
 
-    pub(super) fn plan9_entries(&mut self, errand: usize, round: u32, data: &[u8]) -> Outcome {
-        let Ask::List { open, cookie, bytes_max, .. } = self.errands[errand].ask else {
+    pub(super) fn plan9_entries(&mut self, slot: usize, round: u32, data: &[u8]) -> Outcome {
+        let Ask::List { open, cookie, bytes_max, .. } = self.pending[slot].ask else {
             unreachable!("only lists come here")
         };
         if data.is_empty() || round >= ROUNDS_MAX {

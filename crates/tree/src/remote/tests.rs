@@ -728,7 +728,7 @@ fn states_md_is_fresh() {
                 let input = Input::Done(id, Done::Received(Ok(Buf::from(bytes))));
                 lab.remote.outbox.clear();
                 drawing.sample_as(&label, lab.remote, input, |remote| {
-                    let step = remote.errands.iter().next().map(|(_, errand)| errand.step.name());
+                    let step = remote.pending.iter().next().map(|(_, slot)| slot.step.name());
                     step.unwrap_or("over").to_string()
                 });
             }

@@ -1,7 +1,7 @@
 //! Reads and writes, split into messages that are all sent at once.
 
 use super::calls::Message;
-use super::errand::{Next, Outcome, Step};
+use super::pending::{Next, Outcome, Step};
 use super::{Remote, words};
 use crate::request::{Ask, OpenId, Reply};
 use base::{Buf, Error, Stat};
@@ -70,8 +70,8 @@ impl Remote {
         Next::Say(Step::Reading(Gather { asked, got, headroom, iounit }), messages)
     }
 
-    pub(super) fn start_transfer(&mut self, errand: usize) -> Outcome {
-        match &mut self.errands[errand].ask {
+    pub(super) fn start_transfer(&mut self, slot: usize) -> Outcome {
+        match &mut self.pending[slot].ask {
             Ask::Read { open, offset, count, headroom } => {
                 let (open, offset, count, headroom) = (*open, *offset, *count, *headroom);
                 let iounit = self.opens[open.local()].iounit;
@@ -122,11 +122,11 @@ impl Remote {
     /// Handles the reply to an fsync.
     pub(super) fn synced(
         &mut self,
-        errand: usize,
+        slot: usize,
         covered: u64,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
-        let (Ask::Sync { open, .. }, _) = (&self.errands[errand].ask, answer?) else {
+        let (Ask::Sync { open, .. }, _) = (&self.pending[slot].ask, answer?) else {
             unreachable!("only an fsync is sent as one");
         };
         let open = *open;
@@ -136,7 +136,7 @@ impl Remote {
 
     pub(super) fn read_answered(
         &mut self,
-        errand: usize,
+        slot: usize,
         mut gather: Gather,
         part: u32,
         answer: Result<&Rmessage<'_>, Error>,
@@ -158,21 +158,21 @@ impl Remote {
             Err(error) => Err(error),
         };
         gather.got[part] = Some(piece);
-        if self.errands[errand].outstanding > 0 {
+        if self.pending[slot].outstanding > 0 {
             return Ok(Next::More(Step::Reading(gather), Vec::new()));
         }
         let iounit = gather.iounit;
         let data = gather.join()?;
-        Ok(match &self.errands[errand].ask {
+        Ok(match &self.pending[slot].ask {
             Ask::Read { .. } => Next::Reply(Reply::Data(data)),
-            Ask::Fetch { .. } => self.fetch_read(errand, iounit, data),
+            Ask::Fetch { .. } => self.fetch_read(slot, iounit, data),
             _attribute => Next::Reply(Reply::Bytes(data.to_vec())),
         })
     }
 
     pub(super) fn write_answered(
         &mut self,
-        errand: usize,
+        slot: usize,
         mut parts: Vec<(u32, Option<u32>)>,
         part: u32,
         answer: Result<&Rmessage<'_>, Error>,
@@ -190,14 +190,14 @@ impl Remote {
             Err(error) => {
                 parts[part].1 = Some(0);
                 if part == 0 {
-                    self.errands[errand].failed = Some(error);
+                    self.pending[slot].failed = Some(error);
                 }
             }
         }
-        if self.errands[errand].outstanding > 0 {
+        if self.pending[slot].outstanding > 0 {
             return Ok(Next::More(Step::Writing(parts), Vec::new()));
         }
-        if let Some(error) = self.errands[errand].failed {
+        if let Some(error) = self.pending[slot].failed {
             return Err(error);
         }
         let mut total = 0;
@@ -209,9 +209,9 @@ impl Remote {
                 break;
             }
         }
-        match self.errands[errand].ask {
+        match self.pending[slot].ask {
             Ask::Write { .. } => Ok(Next::Reply(Reply::Written(total))),
-            _ => self.attr_written(errand, total),
+            _ => self.attr_written(slot, total),
         }
     }
 
@@ -226,7 +226,7 @@ impl Remote {
     /// Handles the reply to an open.
     pub(super) fn opened(
         &mut self,
-        errand: usize,
+        slot: usize,
         fid: u32,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
@@ -237,8 +237,8 @@ impl Remote {
             | Rmessage::Create { iounit, .. } => *iounit,
             _ => return self.wrong(),
         };
-        if let Ask::Fetch { .. } = self.errands[errand].ask {
-            return self.fetch_opened(errand, fid, iounit);
+        if let Ask::Fetch { .. } = self.pending[slot].ask {
+            return self.fetch_opened(slot, fid, iounit);
         }
         let message = match self.is_linux() {
             true => Tmessage::Getattr { fid, mask: super::linux::STATS_BASIC },
@@ -250,7 +250,7 @@ impl Remote {
     /// Handles the attributes of a file opened or created, and hands it out.
     pub(super) fn regarded(
         &mut self,
-        errand: usize,
+        slot: usize,
         fid: u32,
         iounit: u32,
         answer: Result<&Rmessage<'_>, Error>,
@@ -262,21 +262,21 @@ impl Remote {
             Rmessage::Getattr { qid, .. } => *qid,
             _ => return self.wrong(),
         };
-        match self.errands[errand].ask.clone() {
+        match self.pending[slot].ask.clone() {
             Ask::Open { node, access } => {
                 self.learn(node, qid);
-                let place = node.local();
-                self.places.pin(place);
-                let open = self.open_of(errand, place, &stat, fid, iounit, access);
+                let inode = node.local();
+                self.inodes.pin(inode);
+                let open = self.open_of(slot, inode, &stat, fid, iounit, access);
                 Ok(Next::Reply(Reply::Opened(open, stat)))
             }
             Ask::Create { dir, name, access, .. } => {
-                let place = self.places.enter(dir.local(), &name, qid);
+                let inode = self.inodes.enter(dir.local(), &name, qid);
                 // One pin for the node, one for the open file.
-                self.places.pin(place);
-                let node = crate::request::NodeId::new(self.index, place);
-                let open = self.open_of(errand, place, &stat, fid, iounit, access);
-                self.places.note_created(place, self.errands[errand].user, self.epoch, fid);
+                self.inodes.pin(inode);
+                let node = crate::request::NodeId::new(self.index, inode);
+                let open = self.open_of(slot, inode, &stat, fid, iounit, access);
+                self.inodes.note_created(inode, self.pending[slot].user, self.epoch, fid);
                 Ok(Next::Reply(Reply::Created(node, open, stat)))
             }
             _other => Err(Error::Io),
@@ -285,15 +285,15 @@ impl Remote {
 
     fn open_of(
         &mut self,
-        errand: usize,
-        place: usize,
+        slot: usize,
+        inode: usize,
         stat: &Stat,
         fid: u32,
         iounit: u32,
         access: base::Access,
     ) -> crate::request::OpenId {
-        self.keep_fid(errand, fid);
-        let open = super::open::Open::new(place, stat.kind, self.errands[errand].user, access);
+        self.keep_fid(slot, fid);
+        let open = super::open::Open::new(inode, stat.kind, self.pending[slot].user, access);
         let open = super::open::Open { fid, epoch: self.epoch, iounit, ..open };
         self.add_open(open)
     }

@@ -1,10 +1,10 @@
 //! Outputs of the link, and the bytes of its connection.
 
 use super::calls::{Answer, Message, Owner};
+use super::inodes::ROOT;
 use super::link::{self, Dialect};
 use super::news::News;
-use super::places::ROOT;
-use super::seek::{Target, Waiter};
+use super::recovery::{Target, Waiter};
 use super::{MSIZE_MIN, Remote, words};
 use crate::request::Output;
 use base::op::{Op, ReceiveBuf};
@@ -50,7 +50,7 @@ impl Remote {
             link::Output::Attach(dialect) => {
                 self.dialect = dialect;
                 let user = self.user_of(&Caller::Server);
-                self.seek(Target::Tie(ROOT, user), Waiter::Link, out);
+                self.recovery(Target::BoundFid(ROOT, user), Waiter::Link, out);
             }
             link::Output::Up => {
                 self.connections += 1;
@@ -105,7 +105,7 @@ impl Remote {
         self.outbox.clear();
         self.input = Buf::default();
         self.blame = None;
-        self.forget_seeks();
+        self.drop_recoveries();
         self.outbox.clear();
         self.requeue(out);
     }
@@ -256,13 +256,13 @@ impl Remote {
             ref other => Ok(other),
         };
         match answer {
-            Answer::To(Owner::Errand(errand, part)) => self.answered(errand, part, result, out),
-            Answer::To(Owner::Seek(target)) => self.sought(target, result, out),
+            Answer::To(Owner::Pending(slot, part)) => self.answered(slot, part, result, out),
+            Answer::To(Owner::Recovery(target)) => self.recovered(target, result, out),
             Answer::To(Owner::Clunk(fid)) | Answer::Never(Owner::Clunk(fid)) => {
                 self.fids.give(fid);
             }
-            Answer::Never(Owner::Errand(errand, _)) => self.never(errand, out),
-            Answer::Never(Owner::Seek(_)) => unreachable!("seeks are not flushed"),
+            Answer::Never(Owner::Pending(slot, _)) => self.never(slot, out),
+            Answer::Never(Owner::Recovery(_)) => unreachable!("seeks are not flushed"),
             Answer::Late => {}
         }
     }

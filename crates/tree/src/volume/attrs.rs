@@ -1,12 +1,12 @@
 //! Attributes: those of every file, and extended ones; usage of the volume.
 
-use super::Spot;
-use super::draft::Draft;
+use super::NodeRef;
 use super::permission::{READ, WRITE};
-use super::plan::{Effects, Planned, Scene, answer};
+use super::plan::{Effects, Planned, Planner, answer};
 use super::quota::Named;
+use super::read_view::Stop;
 use super::record::{ATTRS, Attr, Holder, Inode, Quota, pair};
-use super::sight::Stop;
+use super::write_set::WriteSet;
 use crate::request::{NodeId, OpenId, Reply};
 use base::{Error, Kind, NAME_MAX, SetStat, SetTime, StatFs, Time};
 use std::ops::ControlFlow;
@@ -22,11 +22,11 @@ const ATTRS_MAX: u32 = 256;
 /// Magic number of this file system (`statfs(2)`): "Upca".
 const MAGIC: u32 = 0x5570_6361;
 
-impl Scene<'_> {
+impl Planner<'_> {
     /// Changes attributes: size and owner first, because both clear set-id bits.
     pub(super) fn set_stat(&self, node: NodeId, open: Option<OpenId>, set: &SetStat) -> Planned {
         let ino = self.changeable(node)?;
-        let (mut draft, mut effects) = (self.draft()?, Effects::default());
+        let (mut write_set, mut effects) = (self.write_set()?, Effects::default());
         if *set == SetStat::default() {
             return answer(Reply::Done);
         }
@@ -40,24 +40,24 @@ impl Scene<'_> {
             }
             None => false,
         };
-        let before = draft.look(ino)?;
+        let before = write_set.look(ino)?;
         if let Some(size) = set.size {
             self.expect_resizable(&before, writer)?;
-            self.resize(&mut draft, ino, size, &mut effects)?;
+            self.resize(&mut write_set, ino, size, &mut effects)?;
         }
         if set.uid.is_some() || set.gid.is_some() {
-            self.set_owner(&mut draft, ino, &before, set)?;
+            self.set_owner(&mut write_set, ino, &before, set)?;
         }
         if let Some(mode) = set.mode {
-            self.set_mode(&mut draft, ino, &before, mode)?;
+            self.set_mode(&mut write_set, ino, &before, mode)?;
         }
-        self.set_times(&mut draft, ino, &before, writer, set)?;
-        let now = draft.now();
-        let inode = draft.inode(ino)?;
+        self.set_times(&mut write_set, ino, &before, writer, set)?;
+        let now = write_set.now();
+        let inode = write_set.inode(ino)?;
         if set.size.is_none() {
             inode.touch(now);
         }
-        self.commit(draft, Reply::Done, effects)
+        self.commit(write_set, Reply::Done, effects)
     }
 
     fn expect_resizable(&self, inode: &Inode, writer: bool) -> Result<(), Error> {
@@ -74,7 +74,7 @@ impl Scene<'_> {
     /// Changes owner and group: only root changes owners; owners choose among their groups.
     fn set_owner(
         &self,
-        draft: &mut Draft<'_>,
+        write_set: &mut WriteSet<'_>,
         ino: u64,
         before: &Inode,
         set: &SetStat,
@@ -89,15 +89,15 @@ impl Scene<'_> {
         if !may {
             return Err(Error::NotPermitted.into());
         }
-        let inode = draft.inode(ino)?;
+        let inode = write_set.inode(ino)?;
         inode.mode = who.mode_after_chown(inode);
         inode.gid = gid;
-        draft.change_owner(ino, uid)
+        write_set.change_owner(ino, uid)
     }
 
     fn set_mode(
         &self,
-        draft: &mut Draft<'_>,
+        write_set: &mut WriteSet<'_>,
         ino: u64,
         before: &Inode,
         mode: u32,
@@ -108,7 +108,7 @@ impl Scene<'_> {
         if !self.who.owns(before) {
             return Err(Error::NotPermitted.into());
         }
-        let inode = draft.inode(ino)?;
+        let inode = write_set.inode(ino)?;
         inode.mode = self.who.mode_after_chmod(mode, inode.gid);
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Scene<'_> {
     /// Changes timestamps: chosen ones for owners only; the current time for all who may write.
     fn set_times(
         &self,
-        draft: &mut Draft<'_>,
+        write_set: &mut WriteSet<'_>,
         ino: u64,
         before: &Inode,
         writer: bool,
@@ -135,8 +135,8 @@ impl Scene<'_> {
                 self.who.may(before, WRITE)?;
             }
         }
-        let now = draft.now();
-        let inode = draft.inode(ino)?;
+        let now = write_set.now();
+        let inode = write_set.inode(ino)?;
         let date = |time| match time {
             SetTime::Now => now,
             SetTime::At(time) => Time { nanos: time.nanos.min(999_999_999), ..time },
@@ -149,34 +149,34 @@ impl Scene<'_> {
     /// Returns the usage of the volume with respect to its own limits; in a directory with a quota,
     /// and beneath it, the usage of the quota.
     pub(super) fn stat_fs(&self, node: NodeId) -> Planned {
-        let draft = self.draft()?;
-        let sight = &draft.sight;
-        let (space, counters) = (self.volume.store.space(), sight.counters()?);
-        let quota = match self.volume.spot(node) {
-            Spot::File(View::Present, ino) => {
-                draft.quota(Holder::Project(draft.look(ino)?.project)).filter(Quota::is_enforced)
-            }
-            Spot::File(View::Snapshot(_), _) | Spot::Snapshots => None,
+        let write_set = self.write_set()?;
+        let read_view = &write_set.read_view;
+        let (space, counters) = (self.volume.store.space(), read_view.counters()?);
+        let quota = match self.volume.node_ref(node) {
+            NodeRef::File(View::Present, ino) => write_set
+                .quota(Holder::Project(write_set.look(ino)?.project))
+                .filter(Quota::is_enforced),
+            NodeRef::File(View::Snapshot(_), _) | NodeRef::Snapshots => None,
         };
-        let limit = sight.settings.bytes_max / sight.block;
+        let limit = read_view.settings.bytes_max / read_view.block;
         let blocks = space.blocks.min(limit);
         let left = blocks.saturating_sub(counters.blocks);
         // Without a limit, each free block allows about one more file.
         let most = counters.inodes.saturating_add(space.blocks_available);
-        let files = sight.settings.inodes_max.min(most);
+        let files = read_view.settings.inodes_max.min(most);
         let mut stat = StatFs {
             kind: MAGIC,
-            block_size: u32::try_from(sight.block).expect("blocks are small"),
+            block_size: u32::try_from(read_view.block).expect("blocks are small"),
             blocks,
             blocks_free: space.blocks_free.min(left),
             blocks_available: space.blocks_available.min(left),
             files,
             files_free: files.saturating_sub(counters.inodes),
-            id: sight.device,
+            id: read_view.device,
             name_max: NAME_MAX as u32,
         };
         if let Some(quota) = quota {
-            let limits = quota.limits(sight.block, blocks, files);
+            let limits = quota.limits(read_view.block, blocks, files);
             let left = limits.blocks.saturating_sub(quota.blocks);
             stat.blocks = limits.blocks;
             stat.blocks_free = stat.blocks_free.min(left);
@@ -188,28 +188,28 @@ impl Scene<'_> {
     }
 
     pub(super) fn get_attr(&self, node: NodeId, name: &[u8]) -> Planned {
-        let Spot::File(view, ino) = self.volume.spot(node) else {
+        let NodeRef::File(view, ino) = self.volume.node_ref(node) else {
             return Err(Error::NoAttribute.into());
         };
-        let sight = self.sight(view)?;
-        self.may_attr(&sight.inode(ino)?, name, READ)?;
+        let read_view = self.read_view(view)?;
+        self.may_attr(&read_view.inode(ino)?, name, READ)?;
         if let Some(named) = Named::of(name) {
             return self.get_quota(view, ino, named);
         }
-        let (_, value) = sight.attr(ino, name)?.ok_or(Error::NoAttribute)?;
+        let (_, value) = read_view.attr(ino, name)?.ok_or(Error::NoAttribute)?;
         answer(Reply::Bytes(value))
     }
 
     /// Returns the names of the attributes visible to the caller.
     pub(super) fn list_attrs(&self, node: NodeId) -> Planned {
-        let Spot::File(view, ino) = self.volume.spot(node) else {
+        let NodeRef::File(view, ino) = self.volume.node_ref(node) else {
             return answer(Reply::Bytes(Vec::new()));
         };
-        let sight = self.sight(view)?;
+        let read_view = self.read_view(view)?;
         let mut list = Vec::new();
-        if sight.inode(ino)?.attrs > 0 {
+        if read_view.inode(ino)?.attrs > 0 {
             let root = self.who.is_root();
-            sight.scan(ATTRS, ino, 0, &mut |_cookie, value| {
+            read_view.scan(ATTRS, ino, 0, &mut |_cookie, value| {
                 if let Some(attr) = Attr::decode(&value.bytes())
                     && (root || !attr.name.starts_with(b"trusted."))
                 {
@@ -229,8 +229,8 @@ impl Scene<'_> {
         create: Option<bool>,
     ) -> Planned {
         let ino = self.changeable(node)?;
-        let mut draft = self.draft()?;
-        self.may_attr(&draft.look(ino)?, name, WRITE)?;
+        let mut write_set = self.write_set()?;
+        self.may_attr(&write_set.look(ino)?, name, WRITE)?;
         if let Some(named) = Named::of(name) {
             return self.limit(ino, named, value, create);
         }
@@ -238,40 +238,40 @@ impl Scene<'_> {
         if value.len() > VALUE_MAX || attr.len() > self.volume.store.layout().value_max() {
             return Err(Error::AttributeTooLarge.into());
         }
-        let old = draft.sight.attr(ino, name)?;
+        let old = write_set.read_view.attr(ino, name)?;
         let cookie = match (old, create) {
             (Some(_), Some(true)) => return Err(Error::Exists.into()),
             (None, Some(false)) => return Err(Error::NoAttribute.into()),
             (Some((cookie, _)), _) => cookie,
             (None, _) => {
-                let inode = draft.inode(ino)?;
+                let inode = write_set.inode(ino)?;
                 if inode.attrs >= ATTRS_MAX {
                     return Err(Error::NoSpace.into());
                 }
                 inode.attrs += 1;
-                draft.sight.vacant(ATTRS, ino, name)?
+                write_set.read_view.vacant(ATTRS, ino, name)?
             }
         };
-        draft.put(ATTRS, pair(ino, cookie).to_vec(), attr);
-        let now = draft.now();
-        draft.inode(ino)?.touch(now);
-        self.commit(draft, Reply::Done, Effects::default())
+        write_set.put(ATTRS, pair(ino, cookie).to_vec(), attr);
+        let now = write_set.now();
+        write_set.inode(ino)?.touch(now);
+        self.commit(write_set, Reply::Done, Effects::default())
     }
 
     pub(super) fn remove_attr(&self, node: NodeId, name: &[u8]) -> Planned {
         let ino = self.changeable(node)?;
-        let mut draft = self.draft()?;
-        self.may_attr(&draft.look(ino)?, name, WRITE)?;
+        let mut write_set = self.write_set()?;
+        self.may_attr(&write_set.look(ino)?, name, WRITE)?;
         if let Some(named) = Named::of(name) {
             return self.remove_quota(ino, named);
         }
-        let (cookie, _) = draft.sight.attr(ino, name)?.ok_or(Error::NoAttribute)?;
-        draft.delete(ATTRS, pair(ino, cookie).to_vec());
-        let now = draft.now();
-        let inode = draft.inode(ino)?;
+        let (cookie, _) = write_set.read_view.attr(ino, name)?.ok_or(Error::NoAttribute)?;
+        write_set.delete(ATTRS, pair(ino, cookie).to_vec());
+        let now = write_set.now();
+        let inode = write_set.inode(ino)?;
         inode.attrs = inode.attrs.saturating_sub(1);
         inode.touch(now);
-        self.commit(draft, Reply::Done, Effects::default())
+        self.commit(write_set, Reply::Done, Effects::default())
     }
 
     /// Checks the permission to read or write an attribute (`xattr(7)`).

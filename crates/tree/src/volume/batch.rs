@@ -3,13 +3,13 @@
 //! Missing pages are fetched for the whole batch at once. A plan is made in one go, before other
 //! requests have a turn, so it is kept small: a reply may have fewer directories than would fit.
 
-use super::Spot;
+use super::NodeRef;
 use super::data::{self, Bounds};
 use super::list::{self, End};
-use super::permission::{Person, READ, SEARCH};
-use super::plan::{Answer, Plan, Planned, Scene};
+use super::permission::{Credentials, READ, SEARCH};
+use super::plan::{Answer, Plan, Planned, Planner};
+use super::read_view::{ReadView, Stop};
 use super::record::Inode;
-use super::sight::{Sight, Stop};
 use crate::request::{NodeId, Reply};
 use base::op::{Content, Entry, Listing};
 use base::{Error, Kind, Name};
@@ -28,9 +28,9 @@ const DEPTH_MAX: usize = 24;
 const MISSING_MAX: usize = 64;
 
 /// A traversal of a tree.
-struct Tour<'a> {
-    scene: Scene<'a>,
-    sight: Sight<'a>,
+struct BatchWalk<'a> {
+    planner: Planner<'a>,
+    read_view: ReadView<'a>,
     view: View,
     start: u64,
     /// Bytes left, and bytes of the reply so far.
@@ -42,20 +42,20 @@ struct Tour<'a> {
     touched: Vec<Change>,
 }
 
-impl Scene<'_> {
+impl Planner<'_> {
     /// Lists directories and those beneath them.
     pub(super) fn list_all(&self, from: NodeId, paths: &[Vec<u8>], bytes_max: u32) -> Planned {
-        let mut tour = self.tour(from, bytes_max)?;
+        let mut batch_walk = self.batch_walk(from, bytes_max)?;
         let mut listings = Vec::new();
         for path in paths {
-            let found = tour.find(path);
-            if let Some((ino, dir)) = tour.settle(found)
-                && tour.list(ino, &dir, path, DEPTH_MAX, &mut listings).is_break()
+            let found = batch_walk.find(path);
+            if let Some((ino, dir)) = batch_walk.settle(found)
+                && batch_walk.list(ino, &dir, path, DEPTH_MAX, &mut listings).is_break()
             {
                 break;
             }
         }
-        tour.end(Reply::Listings(listings, 0))
+        batch_walk.end(Reply::Listings(listings, 0))
     }
 
     /// Reads small plain files as a whole.
@@ -66,46 +66,46 @@ impl Scene<'_> {
         size_max: u32,
         bytes_max: u32,
     ) -> Planned {
-        let mut tour = self.tour(from, bytes_max)?;
+        let mut batch_walk = self.batch_walk(from, bytes_max)?;
         let mut contents = Vec::new();
         for path in paths {
-            let found = tour.find(path);
-            if let Some((ino, file)) = tour.settle(found)
+            let found = batch_walk.find(path);
+            if let Some((ino, file)) = batch_walk.settle(found)
                 && file.size <= size_max.into()
-                && tour.read(ino, &file, path, &mut contents).is_break()
+                && batch_walk.read(ino, &file, path, &mut contents).is_break()
             {
                 break;
             }
         }
-        tour.end(Reply::Contents(contents, 0))
+        batch_walk.end(Reply::Contents(contents, 0))
     }
 
-    fn tour(&self, from: NodeId, bytes_max: u32) -> Result<Tour<'_>, Stop> {
-        let Spot::File(view, start) = self.volume.spot(from) else {
+    fn batch_walk(&self, from: NodeId, bytes_max: u32) -> Result<BatchWalk<'_>, Stop> {
+        let NodeRef::File(view, start) = self.volume.node_ref(from) else {
             return Err(Error::Unsupported.into());
         };
-        let (sight, left) = (self.sight(view)?, bytes_max as usize);
+        let (read_view, left) = (self.read_view(view)?, bytes_max as usize);
         let (missing, touched) = ((None, 0), Vec::new());
-        Ok(Tour { scene: *self, sight, view, start, left, done: 0, missing, touched })
+        Ok(BatchWalk { planner: *self, read_view, view, start, left, done: 0, missing, touched })
     }
 }
 
-impl Tour<'_> {
-    fn who(&self) -> Person<'_> {
-        self.scene.who
+impl BatchWalk<'_> {
+    fn who(&self) -> Credentials<'_> {
+        self.planner.who
     }
 
     /// Returns the file at a path, which leads through directories only.
     fn find(&self, path: &[u8]) -> Result<(u64, Inode), Stop> {
-        let (mut ino, mut inode) = (self.start, self.sight.inode(self.start)?);
+        let (mut ino, mut inode) = (self.start, self.read_view.inode(self.start)?);
         for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
             let name = Name::new(part).ok().filter(Name::plain).ok_or(Error::Invalid)?;
             if !inode.is_directory() {
                 return Err(Error::NotDirectory.into());
             }
             self.who().may(&inode, SEARCH)?;
-            ino = self.sight.lookup(ino, &name)?.ok_or(Error::NotFound)?.ino;
-            inode = self.sight.inode(ino)?;
+            ino = self.read_view.lookup(ino, &name)?.ok_or(Error::NotFound)?.ino;
+            inode = self.read_view.inode(ino)?;
         }
         Ok((ino, inode))
     }
@@ -152,7 +152,7 @@ impl Tour<'_> {
         if !dir.is_directory() || self.who().may(dir, READ).is_err() {
             return Continue(());
         }
-        let (entries, end) = list::scan(&self.sight, ino, 0, self.left - list::OVERHEAD);
+        let (entries, end) = list::scan(&self.read_view, ino, 0, self.left - list::OVERHEAD);
         match end {
             End::All => {}
             End::Full => return Break(()),
@@ -165,7 +165,7 @@ impl Tour<'_> {
         let bytes = list::OVERHEAD + bytes(&entries);
         self.left = self.left.saturating_sub(bytes);
         self.done += bytes + LISTING;
-        self.touched.extend(self.scene.note_access(self.view, ino, dir));
+        self.touched.extend(self.planner.note_access(self.view, ino, dir));
         let below = entries.iter().filter(|entry| entry.kind == Kind::Directory);
         let below: Vec<(u64, Name)> = below.map(|it| (it.inode, it.name.clone())).collect();
         listings.push(Listing { path: path.to_vec(), entries });
@@ -173,7 +173,7 @@ impl Tour<'_> {
             return Continue(());
         }
         for (ino, name) in below {
-            let found = self.sight.inode(ino);
+            let found = self.read_view.inode(ino);
             if let Some(dir) = self.settle(found) {
                 let name = name.as_bytes();
                 let path = if path.is_empty() { name.to_vec() } else { [path, name].join(&b'/') };
@@ -200,11 +200,11 @@ impl Tour<'_> {
         }
         self.left = left;
         let bounds = Bounds { offset: 0, count: file.size as usize, headroom: 0 };
-        let data = data::copied(&self.sight, ino, bounds);
+        let data = data::copied(&self.read_view, ino, bounds);
         if let Some(data) = self.settle(data) {
-            let stat = self.sight.stat(ino, file);
+            let stat = self.read_view.stat(ino, file);
             contents.push(Content { path: path.to_vec(), stat, data });
-            self.touched.extend(self.scene.note_access(self.view, ino, file));
+            self.touched.extend(self.planner.note_access(self.view, ino, file));
         }
         Continue(())
     }

@@ -12,10 +12,10 @@
 //!
 #![doc = include_str!("counting/states.md")]
 
-use super::draft::Draft;
 use super::quota::Usage;
+use super::read_view::Stop;
 use super::record::{ENTRIES, Entry, Holder, INODES, Inode, Quota, key, of_key};
-use super::sight::Stop;
+use super::write_set::WriteSet;
 use base::{Automaton, Error, Instant, Kind};
 use std::collections::VecDeque;
 use std::mem;
@@ -232,36 +232,40 @@ pub(super) struct Counted {
 }
 
 /// Counts the next files for a quota; `path` is that of the task.
-pub(super) fn count(mut draft: Draft<'_>, holder: Holder, mut path: Path) -> Result<Counted, Stop> {
-    let Some(quota) = draft.quota(holder).filter(|quota| !quota.is_counted()) else {
+pub(super) fn count(
+    mut write_set: WriteSet<'_>,
+    holder: Holder,
+    mut path: Path,
+) -> Result<Counted, Stop> {
+    let Some(quota) = write_set.quota(holder).filter(|quota| !quota.is_counted()) else {
         // The quota was removed.
-        return Ok(Counted { changes: draft.finish(), path: None });
+        return Ok(Counted { changes: write_set.finish(), path: None });
     };
     match holder {
-        Holder::User(uid) => look(&mut draft, uid, quota)?,
+        Holder::User(uid) => look(&mut write_set, uid, quota)?,
         Holder::Project(project) => {
             if path.is_empty() {
                 path.push((quota.directory, 0));
             }
             let before = path.len();
-            mark(&mut draft, project, &mut path)?;
+            mark(&mut write_set, project, &mut path)?;
             assert!(path.len() <= before + 1, "one directory is gone into at once");
             if path.is_empty() {
                 let counted = |quota| Quota { counted: u64::MAX, ..quota };
-                let counted = draft.quota(holder).map(counted);
-                draft.set_quota(holder, counted);
+                let counted = write_set.quota(holder).map(counted);
+                write_set.set_quota(holder, counted);
             }
         }
     }
-    let is_counted = draft.quota(holder).is_none_or(|quota| quota.is_counted());
-    Ok(Counted { changes: draft.finish(), path: (!is_counted).then_some(path) })
+    let is_counted = write_set.quota(holder).is_none_or(|quota| quota.is_counted());
+    Ok(Counted { changes: write_set.finish(), path: (!is_counted).then_some(path) })
 }
 
 /// Counts the next inodes for a user.
-fn look(draft: &mut Draft<'_>, uid: u32, mut quota: Quota) -> Result<(), Stop> {
+fn look(write_set: &mut WriteSet<'_>, uid: u32, mut quota: Quota) -> Result<(), Stop> {
     let (mut seen, mut damaged, mut usage) = (0, false, Usage::default());
     let mut last = None;
-    draft.sight.reader.scan(INODES, &key(quota.counted), &mut |key, value| {
+    write_set.read_view.reader.scan(INODES, &key(quota.counted), &mut |key, value| {
         last = of_key(key);
         match (last, Inode::decode(&value.bytes())) {
             (Some(_), Some(inode)) if inode.uid == uid => {
@@ -281,15 +285,15 @@ fn look(draft: &mut Draft<'_>, uid: u32, mut quota: Quota) -> Result<(), Stop> {
     let next = last.filter(|_| seen >= LOOK_MAX).and_then(|last| last.checked_add(1));
     assert!(next.is_none_or(|next| next > quota.counted), "it goes on");
     quota.counted = next.unwrap_or(u64::MAX);
-    draft.set_quota(Holder::User(uid), Some(quota));
+    write_set.set_quota(Holder::User(uid), Some(quota));
     Ok(())
 }
 
 /// Counts the next entries of a project's directories, and descends into the first directory.
-fn mark(draft: &mut Draft<'_>, project: u64, path: &mut Path) -> Result<(), Stop> {
+fn mark(write_set: &mut WriteSet<'_>, project: u64, path: &mut Path) -> Result<(), Stop> {
     let Some((dir, from)) = path.last_mut() else { return Ok(()) };
     // It may have been removed, or moved to another project.
-    let is_counted = match draft.look(*dir) {
+    let is_counted = match write_set.look(*dir) {
         Ok(inode) => inode.project == project,
         Err(Stop::Failed(Error::Stale)) => false,
         Err(stop) => return Err(stop),
@@ -300,7 +304,7 @@ fn mark(draft: &mut Draft<'_>, project: u64, path: &mut Path) -> Result<(), Stop
     }
     let mut entries = Vec::new();
     let mut damaged = false;
-    draft.sight.scan(ENTRIES, *dir, *from, &mut |cookie, value| {
+    write_set.read_view.scan(ENTRIES, *dir, *from, &mut |cookie, value| {
         match Entry::decode(&value.bytes()) {
             Some(entry) => entries.push((cookie, entry)),
             None => damaged = true,
@@ -320,20 +324,20 @@ fn mark(draft: &mut Draft<'_>, project: u64, path: &mut Path) -> Result<(), Stop
     *from = cookie.saturating_add(1);
     let below = (last.kind == Kind::Directory).then_some(last.ino);
     for (_, entry) in entries {
-        let inode = draft.look(entry.ino)?;
-        if draft.project(&inode) == 0 {
+        let inode = write_set.look(entry.ino)?;
+        if write_set.project(&inode) == 0 {
             let holder = Holder::Project(project);
-            draft.inode(entry.ino)?.project = project;
-            let quota = draft.quota(holder).map(|mut quota| {
+            write_set.inode(entry.ino)?.project = project;
+            let quota = write_set.quota(holder).map(|mut quota| {
                 quota.add(Usage { blocks: inode.blocks, inodes: 1 });
                 quota
             });
-            draft.set_quota(holder, quota);
+            write_set.set_quota(holder, quota);
         }
     }
     // A directory with a quota of its own counts for that one only.
     if let Some(below) = below
-        && draft.look(below)?.project == project
+        && write_set.look(below)?.project == project
     {
         if path.len() >= PATH_MAX {
             // A cycle, caused by damage.

@@ -1,10 +1,10 @@
 //! File contents: reads, writes, changes of the length.
 
-use super::Spot;
-use super::draft::{self, Draft};
-use super::plan::{Answer, Commit, Effects, Placing, Plan, Planned, Progress, Scene};
+use super::NodeRef;
+use super::plan::{Answer, Commit, Effects, Placing, Plan, Planned, Planner, Progress};
+use super::read_view::{ReadView, Stop};
 use super::record::{DATA, Inode, Why};
-use super::sight::{Sight, Stop};
+use super::write_set::{self, WriteSet};
 use crate::request::{OpenId, Reply};
 use base::{Buf, Error, Kind};
 use store::{Block, Change, Extent, Layout, Piece, View};
@@ -29,19 +29,19 @@ pub(super) struct Bounds {
     pub(super) headroom: usize,
 }
 
-impl Scene<'_> {
+impl Planner<'_> {
     pub(super) fn read(&self, open: OpenId, offset: u64, count: u32, headroom: u32) -> Planned {
         let what = self.volume.open(open).what;
-        let (view, ino) = match (what.spot, what.kind) {
-            (Spot::Snapshots, _) | (_, Kind::Directory) => return Err(Error::IsDirectory.into()),
-            (Spot::File(view, ino), _) => (view, ino),
+        let (view, ino) = match (what.node_ref, what.kind) {
+            (NodeRef::Snapshots, _) | (_, Kind::Directory) => return Err(Error::IsDirectory.into()),
+            (NodeRef::File(view, ino), _) => (view, ino),
         };
         let access = what.access;
         if !access.read && (access.write || access.append) {
             return Err(Error::Invalid.into());
         }
-        let sight = self.sight(view)?;
-        let inode = sight.inode(ino)?;
+        let read_view = self.read_view(view)?;
+        let inode = read_view.inode(ino)?;
         let offset = offset.min(inode.size);
         let count = (inode.size - offset).min(count.into()) as usize;
         let bounds = Bounds { offset, count, headroom: headroom as usize };
@@ -49,7 +49,7 @@ impl Scene<'_> {
             0 => Vec::new(),
             _some => self.note_access(view, ino, &inode),
         };
-        let (reply, part) = (contents(&sight, ino, bounds)?, offset..offset + count as u64);
+        let (reply, part) = (contents(&read_view, ino, bounds)?, offset..offset + count as u64);
         Ok(Plan::Answer(Answer::Read { reply, open, part, size: inode.size }, touched))
     }
 
@@ -57,14 +57,14 @@ impl Scene<'_> {
     /// data.
     pub(super) fn next_data(&self, open: OpenId, from: u64) -> Planned {
         let what = self.volume.open(open).what;
-        let (view, ino) = match (what.spot, what.kind) {
-            (Spot::Snapshots, _) | (_, Kind::Directory) => return Err(Error::IsDirectory.into()),
-            (Spot::File(view, ino), _) => (view, ino),
+        let (view, ino) = match (what.node_ref, what.kind) {
+            (NodeRef::Snapshots, _) | (_, Kind::Directory) => return Err(Error::IsDirectory.into()),
+            (NodeRef::File(view, ino), _) => (view, ino),
         };
-        let sight = self.sight(view)?;
-        let size = sight.inode(ino)?.size;
-        let at = match covered(&sight, ino, from, from.saturating_add(1).min(size))? {
-            0 => sight.reader.reach(DATA, ino, from, 0)?,
+        let read_view = self.read_view(view)?;
+        let size = read_view.inode(ino)?.size;
+        let at = match covered(&read_view, ino, from, from.saturating_add(1).min(size))? {
+            0 => read_view.reader.reach(DATA, ino, from, 0)?,
             _some => Some(from),
         };
         super::plan::answer(Reply::DataAt(at.filter(|at| *at < size)))
@@ -79,15 +79,15 @@ impl Scene<'_> {
     ) -> Planned {
         let what = self.volume.open(open).what;
         let access = what.access;
-        let ino = match what.spot {
-            Spot::File(View::Present, ino) if access.write || access.append => ino,
-            Spot::File(..) | Spot::Snapshots => return Err(Error::Invalid.into()),
+        let ino = match what.node_ref {
+            NodeRef::File(View::Present, ino) if access.write || access.append => ino,
+            NodeRef::File(..) | NodeRef::Snapshots => return Err(Error::Invalid.into()),
         };
         if data.is_empty() {
             return super::plan::answer(Reply::Written(0));
         }
-        let mut draft = self.draft()?;
-        let inode = draft.look(ino)?;
+        let mut write_set = self.write_set()?;
+        let inode = write_set.look(ino)?;
         let offset = if access.append { inode.size } else { offset };
         let end = offset.saturating_add(data.len() as u64);
         if end > SIZE_MAX {
@@ -108,12 +108,12 @@ impl Scene<'_> {
                 let placed: usize = extents.iter().map(|extent| extent.sums.len()).sum();
                 assert_eq!(placed * layout.block, cuts.tail - cuts.head, "all was placed");
                 effects.attached = true;
-                attach(&mut draft, ino, middle, extents);
+                attach(&mut write_set, ino, middle, extents);
             }
             (Some(_), Progress::None | Progress::Made) => {
-                if draft.has_quotas() {
+                if write_set.has_quotas() {
                     // Before the data goes to the disk.
-                    self.grow(&mut draft, ino, offset, data.len())?;
+                    self.grow(&mut write_set, ino, offset, data.len())?;
                 }
                 let blocks = data[cuts.head..cuts.tail].chunks(layout.block);
                 let blocks = blocks.map(|chunk| Block::from_bytes(chunk, layout.block)).collect();
@@ -122,22 +122,28 @@ impl Scene<'_> {
             }
             (None, _) => {}
         }
-        let written = cuts.write(&mut draft, ino, offset, data);
-        self.grow(&mut draft, ino, offset, written)?;
+        let written = cuts.write(&mut write_set, ino, offset, data);
+        self.grow(&mut write_set, ino, offset, written)?;
         let reply = Reply::Written(u32::try_from(written).expect("one message"));
-        let (changes, answer) = (draft.finish(), Answer::Reply(reply));
+        let (changes, answer) = (write_set.finish(), Answer::Reply(reply));
         Ok(Plan::Commit(Commit { changes, durable: access.sync, answer, effects }))
     }
 
     /// Updates the inode for a write of `count` bytes.
-    fn grow(&self, draft: &mut Draft<'_>, ino: u64, offset: u64, count: usize) -> Result<(), Stop> {
+    fn grow(
+        &self,
+        write_set: &mut WriteSet<'_>,
+        ino: u64,
+        offset: u64,
+        count: usize,
+    ) -> Result<(), Stop> {
         assert!(count > 0, "a write of nothing changes nothing");
-        let (block, end) = (draft.sight.block, offset + count as u64);
+        let (block, end) = (write_set.read_view.block, offset + count as u64);
         let all = end.div_ceil(block) - offset / block;
-        let there = covered(&draft.sight, ino, offset, end)?;
-        draft.take_blocks(ino, all.saturating_sub(there))?;
-        let (who, now) = (self.who, draft.now());
-        let inode = draft.inode(ino)?;
+        let there = covered(&write_set.read_view, ino, offset, end)?;
+        write_set.take_blocks(ino, all.saturating_sub(there))?;
+        let (who, now) = (self.who, write_set.now());
+        let inode = write_set.inode(ino)?;
         inode.size = inode.size.max(end);
         inode.mode = who.mode_after_write(inode);
         inode.touch_contents(now);
@@ -145,9 +151,9 @@ impl Scene<'_> {
     }
 
     pub(super) fn sync(&self, open: OpenId) -> Planned {
-        match self.volume.open(open).what.spot {
-            Spot::File(View::Present, _) if !self.volume.read_only => Ok(Plan::Sync),
-            Spot::File(..) | Spot::Snapshots => super::plan::answer(Reply::Done),
+        match self.volume.open(open).what.node_ref {
+            NodeRef::File(View::Present, _) if !self.volume.read_only => Ok(Plan::Sync),
+            NodeRef::File(..) | NodeRef::Snapshots => super::plan::answer(Reply::Done),
         }
     }
 
@@ -155,7 +161,7 @@ impl Scene<'_> {
     /// until then the file cannot grow again, so old bytes never reappear.
     pub(super) fn resize(
         &self,
-        draft: &mut Draft<'_>,
+        write_set: &mut WriteSet<'_>,
         ino: u64,
         size: u64,
         effects: &mut Effects,
@@ -163,7 +169,7 @@ impl Scene<'_> {
         if size > SIZE_MAX {
             return Err(Error::FileTooLarge.into());
         }
-        let inode = draft.look(ino)?;
+        let inode = write_set.look(ino)?;
         if size != inode.size {
             self.expect_end_movable(ino)?;
         }
@@ -171,10 +177,10 @@ impl Scene<'_> {
             return Err(Stop::Trimming(ino));
         }
         if size < inode.size {
-            shorten(draft, ino, size, effects)?;
+            shorten(write_set, ino, size, effects)?;
         }
-        let (who, now) = (self.who, draft.now());
-        let inode = draft.inode(ino)?;
+        let (who, now) = (self.who, write_set.now());
+        let inode = write_set.inode(ino)?;
         inode.size = size;
         inode.mode = who.mode_after_write(inode);
         inode.touch_contents(now);
@@ -212,11 +218,11 @@ impl Cuts {
     }
 
     /// Writes head and tail; returns the number of bytes written in all.
-    fn write(self, draft: &mut Draft<'_>, object: u64, offset: u64, data: &[u8]) -> usize {
+    fn write(self, write_set: &mut WriteSet<'_>, object: u64, offset: u64, data: &[u8]) -> usize {
         for range in [0..self.head, self.tail..self.end] {
             if !range.is_empty() {
                 let (offset, data) = (offset + range.start as u64, data[range].to_vec());
-                draft.push(Change::Write { table: DATA, object, offset, data });
+                write_set.push(Change::Write { table: DATA, object, offset, data });
             }
         }
         self.end
@@ -224,61 +230,66 @@ impl Cuts {
 }
 
 /// Attaches placed blocks to a file.
-fn attach(draft: &mut Draft<'_>, object: u64, mut offset: u64, extents: &[Extent]) {
-    assert!(offset.is_multiple_of(draft.sight.block), "whole blocks are attached");
-    let block = draft.sight.block;
+fn attach(write_set: &mut WriteSet<'_>, object: u64, mut offset: u64, extents: &[Extent]) {
+    assert!(offset.is_multiple_of(write_set.read_view.block), "whole blocks are attached");
+    let block = write_set.read_view.block;
     for extent in extents {
-        draft.push(Change::Attach { table: DATA, object, offset, extent: extent.clone() });
+        write_set.push(Change::Attach { table: DATA, object, offset, extent: extent.clone() });
         offset += extent.sums.len() as u64 * block;
     }
 }
 
-fn shorten(draft: &mut Draft<'_>, ino: u64, size: u64, effects: &mut Effects) -> Result<(), Stop> {
-    let (inode, block) = (draft.look(ino)?, draft.sight.block);
+fn shorten(
+    write_set: &mut WriteSet<'_>,
+    ino: u64,
+    size: u64,
+    effects: &mut Effects,
+) -> Result<(), Stop> {
+    let (inode, block) = (write_set.look(ino)?, write_set.read_view.block);
     assert!(size < inode.size, "the file gets shorter");
     let few = inode.blocks <= CUT_MAX || (inode.size - size) / block <= CUT_MAX;
     if inode.trimming || !few {
         // An unlinked file has an orphan record already, and is freed as a whole later.
         if inode.links > 0 {
-            draft.orphan(ino, Why::Trimming)?;
+            write_set.orphan(ino, Why::Trimming)?;
         }
-        draft.inode(ino)?.trimming = true;
+        write_set.inode(ino)?.trimming = true;
         effects.trimming = Some(ino);
         return Ok(());
     }
     let freed = match size {
         0 => inode.blocks,
-        _some => covered(&draft.sight, ino, size.next_multiple_of(block), inode.size)?,
+        _some => covered(&write_set.read_view, ino, size.next_multiple_of(block), inode.size)?,
     };
-    draft.push(Change::Cut { table: DATA, object: ino, from: size, to: u64::MAX });
-    draft.give_blocks(ino, freed)
+    write_set.push(Change::Cut { table: DATA, object: ino, from: size, to: u64::MAX });
+    write_set.give_blocks(ino, freed)
 }
 
 /// Returns the number of blocks counted in a range of a file's contents. A beginning that the store
 /// keeps in a page counts as one.
-pub(super) fn covered(sight: &Sight<'_>, ino: u64, from: u64, to: u64) -> Result<u64, Stop> {
-    let blocks = sight.reader.allocated(DATA, ino, from, to)?;
-    if from >= sight.block || sight.reader.allocated(DATA, ino, 0, sight.block)? > 0 {
+pub(super) fn covered(read_view: &ReadView<'_>, ino: u64, from: u64, to: u64) -> Result<u64, Stop> {
+    let blocks = read_view.reader.allocated(DATA, ino, from, to)?;
+    if from >= read_view.block || read_view.reader.allocated(DATA, ino, 0, read_view.block)? > 0 {
         return Ok(blocks);
     }
-    let beginning = sight.reader.read(DATA, ino, 0, 1)?;
+    let beginning = read_view.reader.read(DATA, ino, 0, 1)?;
     let inline = beginning.iter().any(|piece| matches!(piece, Piece::Inline(_)));
     Ok(blocks + u64::from(inline))
 }
 
 /// Returns the target of a symbolic link.
-pub(super) fn target(sight: &Sight<'_>, ino: u64, inode: &Inode) -> Result<Vec<u8>, Stop> {
-    if !draft::has_contents(inode) {
+pub(super) fn target(read_view: &ReadView<'_>, ino: u64, inode: &Inode) -> Result<Vec<u8>, Stop> {
+    if !write_set::has_contents(inode) {
         return Ok(inode.target.clone());
     }
     let count = usize::try_from(inode.size).map_err(|_| Error::Io)?.min(super::make::TARGET_MAX);
-    Ok(copied(sight, ino, Bounds { offset: 0, count, headroom: 0 })?.to_vec())
+    Ok(copied(read_view, ino, Bounds { offset: 0, count, headroom: 0 })?.to_vec())
 }
 
 /// Returns a part of a file, copied behind headroom.
-pub(super) fn copied(sight: &Sight<'_>, ino: u64, bounds: Bounds) -> Result<Buf, Stop> {
+pub(super) fn copied(read_view: &ReadView<'_>, ino: u64, bounds: Bounds) -> Result<Buf, Stop> {
     let Bounds { offset, count, headroom } = bounds;
-    let pieces = sight.reader.read(DATA, ino, offset, count)?;
+    let pieces = read_view.reader.read(DATA, ino, offset, count)?;
     let mut buf = Buf::with_room(headroom, count);
     for piece in &pieces {
         match piece {
@@ -291,12 +302,12 @@ pub(super) fn copied(sight: &Sight<'_>, ino: u64, bounds: Bounds) -> Result<Buf,
 }
 
 /// Returns a part of a file: a small one copied, a larger one as shared blocks of the cache.
-fn contents(sight: &Sight<'_>, ino: u64, bounds: Bounds) -> Result<Reply, Stop> {
+fn contents(read_view: &ReadView<'_>, ino: u64, bounds: Bounds) -> Result<Reply, Stop> {
     if bounds.count <= COPY_MAX {
-        return copied(sight, ino, bounds).map(Reply::Data);
+        return copied(read_view, ino, bounds).map(Reply::Data);
     }
-    let pieces = sight.reader.read(DATA, ino, bounds.offset, bounds.count)?;
-    let zeros = Block::zeroed(sight.block as usize);
+    let pieces = read_view.reader.read(DATA, ino, bounds.offset, bounds.count)?;
+    let zeros = Block::zeroed(read_view.block as usize);
     let mut bufs = Vec::with_capacity(pieces.len());
     for piece in pieces {
         match piece {

@@ -1,11 +1,11 @@
 //! Directory listings: entries in the order of their cookies, including the virtual directory of
 //! snapshots.
 
-use super::Spot;
+use super::NodeRef;
 use super::permission::SEARCH;
-use super::plan::{Answer, Plan, Planned, Scene, answer};
+use super::plan::{Answer, Plan, Planned, Planner, answer};
+use super::read_view::{ReadView, Stop};
 use super::record::{ENTRIES, Entry as Record, INODES, Inode, ROOT, key};
-use super::sight::{Sight, Stop};
 use crate::request::{OpenId, Reply};
 use base::op::Entry;
 use base::{Error, Kind, Name};
@@ -20,7 +20,7 @@ pub(super) const OVERHEAD: usize = 24;
 const BYTES_MAX: usize = 64 << 10;
 const STATS_MAX: usize = 256;
 
-impl Scene<'_> {
+impl Planner<'_> {
     /// Lists the entries behind a cookie: about `bytes_max` bytes of them, but at least one if
     /// there is one.
     pub(super) fn list(
@@ -31,19 +31,19 @@ impl Scene<'_> {
         with_stat: bool,
     ) -> Planned {
         let what = self.volume.open(open).what;
-        let (view, ino) = match what.spot {
-            Spot::Snapshots => return self.list_snapshots(cookie, bytes_max, with_stat),
-            Spot::File(view, ino) if what.kind == Kind::Directory => (view, ino),
-            Spot::File(..) => return Err(Error::NotDirectory.into()),
+        let (view, ino) = match what.node_ref {
+            NodeRef::Snapshots => return self.list_snapshots(cookie, bytes_max, with_stat),
+            NodeRef::File(view, ino) if what.kind == Kind::Directory => (view, ino),
+            NodeRef::File(..) => return Err(Error::NotDirectory.into()),
         };
-        let sight = self.sight(view)?;
-        let mut entries = entries(&sight, ino, cookie, bytes_max.min(BYTES_MAX))?;
-        let dir = sight.inode(ino)?;
+        let read_view = self.read_view(view)?;
+        let mut entries = entries(&read_view, ino, cookie, bytes_max.min(BYTES_MAX))?;
+        let dir = read_view.inode(ino)?;
         if with_stat {
             entries.truncate(STATS_MAX);
         }
         if with_stat && self.who.may(&dir, SEARCH).is_ok() {
-            add_stats(&sight, &mut entries)?;
+            add_stats(&read_view, &mut entries)?;
         }
         let touched = match entries.is_empty() {
             true => Vec::new(),
@@ -66,8 +66,8 @@ impl Scene<'_> {
             }
             let stat = match with_stat {
                 true => {
-                    let sight = self.sight(View::Snapshot(id))?;
-                    Some(sight.stat(ROOT, &sight.inode(ROOT)?))
+                    let read_view = self.read_view(View::Snapshot(id))?;
+                    Some(read_view.stat(ROOT, &read_view.inode(ROOT)?))
                 }
                 false => None,
             };
@@ -78,9 +78,14 @@ impl Scene<'_> {
     }
 }
 
-fn entries(sight: &Sight<'_>, dir: u64, cookie: u64, bytes_max: usize) -> Result<Vec<Entry>, Stop> {
+fn entries(
+    read_view: &ReadView<'_>,
+    dir: u64,
+    cookie: u64,
+    bytes_max: usize,
+) -> Result<Vec<Entry>, Stop> {
     let Some(from) = cookie.checked_add(1) else { return Ok(Vec::new()) };
-    match scan(sight, dir, from, bytes_max) {
+    match scan(read_view, dir, from, bytes_max) {
         // A partial listing is a reply, too.
         (entries, _) if !entries.is_empty() => Ok(entries),
         (none, End::All | End::Full) => Ok(none),
@@ -103,9 +108,14 @@ pub(super) enum End {
 
 /// Returns the entries of a directory from a cookie on: about `bytes_max` bytes of them, and at
 /// least one if there is one.
-pub(super) fn scan(sight: &Sight<'_>, dir: u64, from: u64, bytes_max: usize) -> (Vec<Entry>, End) {
+pub(super) fn scan(
+    read_view: &ReadView<'_>,
+    dir: u64,
+    from: u64,
+    bytes_max: usize,
+) -> (Vec<Entry>, End) {
     let (mut entries, mut bytes, mut end) = (Vec::new(), 0, End::All);
-    let scanned = sight.scan(ENTRIES, dir, from, &mut |cookie, value| {
+    let scanned = read_view.scan(ENTRIES, dir, from, &mut |cookie, value| {
         let Some(Record { ino, kind, name }) = Record::decode(&value.bytes()) else {
             end = End::Damaged;
             return ControlFlow::Break(());
@@ -125,14 +135,14 @@ pub(super) fn scan(sight: &Sight<'_>, dir: u64, from: u64, bytes_max: usize) -> 
 }
 
 /// Adds the attributes of all entries; missing inodes are fetched all at once.
-fn add_stats(sight: &Sight<'_>, entries: &mut [Entry]) -> Result<(), Stop> {
+fn add_stats(read_view: &ReadView<'_>, entries: &mut [Entry]) -> Result<(), Stop> {
     assert!(entries.iter().all(|entry| entry.stat.is_none()), "nothing was looked at yet");
     let mut missing: Option<Missing> = None;
     for entry in entries {
-        match sight.reader.get(INODES, &key(entry.inode)) {
+        match read_view.reader.get(INODES, &key(entry.inode)) {
             Ok(value) => {
                 let inode = value.and_then(|value| Inode::decode(&value.bytes()));
-                entry.stat = inode.map(|inode| sight.stat(entry.inode, &inode));
+                entry.stat = inode.map(|inode| read_view.stat(entry.inode, &inode));
             }
             Err(more) => {
                 missing = Some(match missing {

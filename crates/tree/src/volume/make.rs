@@ -1,13 +1,13 @@
 //! Creation of files of every kind, and hard links.
 
 use super::data;
-use super::draft::{Draft, LINKS_MAX};
 use super::permission::{SEARCH, WRITE};
-use super::plan::{Answer, Effects, Plan, Planned, Scene, answer};
+use super::plan::{Answer, Effects, Plan, Planned, Planner, answer};
+use super::read_view::Stop;
 use super::record::{DATA, Inode, ORPHANS, Orphan, Why, key};
-use super::sight::Stop;
 use super::walk::{damaged, expect_plain, wanted};
-use super::{Opening, Spot};
+use super::write_set::{LINKS_MAX, WriteSet};
+use super::{NodeRef, Opening};
 use crate::request::{NodeId, Reply};
 use base::{Access, Error, Kind, Name};
 use store::{Change, View};
@@ -33,7 +33,7 @@ impl New<'_> {
     }
 }
 
-impl Scene<'_> {
+impl Planner<'_> {
     /// Creates a file and opens it, or opens an existing one.
     pub(super) fn create(
         &self,
@@ -44,50 +44,51 @@ impl Scene<'_> {
         mode: (u32, Option<u32>),
     ) -> Planned {
         let dir = self.changeable(dir)?;
-        let mut draft = self.draft()?;
+        let mut write_set = self.write_set()?;
         let place = (dir, name.clone());
         let opening =
-            |ino| Opening { spot: Spot::File(View::Present, ino), kind: Kind::File, access };
-        let Some(ino) = self.search(&draft, dir, name)? else {
-            let ino = self.make(&mut draft, dir, name, &New::plain(Kind::File, mode))?;
-            let stat = draft.sight.stat(ino, &draft.look(ino)?);
+            |ino| Opening { node_ref: NodeRef::File(View::Present, ino), kind: Kind::File, access };
+        let Some(ino) = self.search(&write_set, dir, name)? else {
+            let ino = self.make(&mut write_set, dir, name, &New::plain(Kind::File, mode))?;
+            let stat = write_set.read_view.stat(ino, &write_set.look(ino)?);
             let created = Answer::Created(opening(ino), Some(place), stat);
-            return self.commit_as(draft, created, Effects::default());
+            return self.commit_as(write_set, created, Effects::default());
         };
         if exclusive {
             return Err(Error::Exists.into());
         }
-        let inode = draft.look(ino).map_err(damaged)?;
+        let inode = write_set.look(ino).map_err(damaged)?;
         if inode.is_directory() {
             return Err(Error::IsDirectory.into());
         }
         expect_plain(&inode, access)?;
         self.who.may(&inode, wanted(access))?;
         if !access.truncate {
-            let stat = draft.sight.stat(ino, &inode);
+            let stat = write_set.read_view.stat(ino, &inode);
             return Ok(Plan::Answer(Answer::Created(opening(ino), Some(place), stat), Vec::new()));
         }
-        let (stat, draft, effects) = self.emptied(ino)?;
-        self.commit_as(draft, Answer::Created(opening(ino), Some(place), stat), effects)
+        let (stat, write_set, effects) = self.emptied(ino)?;
+        self.commit_as(write_set, Answer::Created(opening(ino), Some(place), stat), effects)
     }
 
     /// Creates an unnamed file and opens it. It is an orphan from the start: it is freed after its
     /// last use, or after the next opening of the volume.
     pub(super) fn create_unnamed(&self, dir: NodeId, access: Access, mode: u32) -> Planned {
         let dir = self.changeable(dir)?;
-        let mut draft = self.draft()?;
-        if !draft.look(dir)?.is_directory() {
+        let mut write_set = self.write_set()?;
+        if !write_set.look(dir)?.is_directory() {
             return Err(Error::NotDirectory.into());
         }
-        self.expect_writable(&draft, dir)?;
-        let ino = self.add(&mut draft, dir, &New::plain(Kind::File, (mode, None)))?;
-        draft.inode(ino)?.links = 0;
-        draft.put(ORPHANS, key(ino).to_vec(), Orphan { why: Why::Nameless, end: 0 }.encode());
-        let stat = draft.sight.stat(ino, &draft.look(ino)?);
+        self.expect_writable(&write_set, dir)?;
+        let ino = self.add(&mut write_set, dir, &New::plain(Kind::File, (mode, None)))?;
+        write_set.inode(ino)?.links = 0;
+        write_set.put(ORPHANS, key(ino).to_vec(), Orphan { why: Why::Nameless, end: 0 }.encode());
+        let stat = write_set.read_view.stat(ino, &write_set.look(ino)?);
         let access = Access { write: true, ..access };
-        let opening = Opening { spot: Spot::File(View::Present, ino), kind: Kind::File, access };
+        let opening =
+            Opening { node_ref: NodeRef::File(View::Present, ino), kind: Kind::File, access };
         let effects = Effects { nameless: Some(ino), ..Effects::default() };
-        self.commit_as(draft, Answer::Created(opening, None, stat), effects)
+        self.commit_as(write_set, Answer::Created(opening, None, stat), effects)
     }
 
     pub(super) fn make_dir(
@@ -138,25 +139,25 @@ impl Scene<'_> {
 
     fn make_new(&self, dir: NodeId, name: &Name, new: &New<'_>) -> Planned {
         let dir = self.changeable(dir)?;
-        let mut draft = self.draft()?;
-        self.expect_vacant(&draft, dir, name)?;
+        let mut write_set = self.write_set()?;
+        self.expect_vacant(&write_set, dir, name)?;
         let device = matches!(new.kind, Kind::CharDevice | Kind::BlockDevice);
         if device && !self.who.is_root() {
             return Err(Error::NotPermitted.into());
         }
-        let ino = self.make(&mut draft, dir, name, new)?;
-        let stat = draft.sight.stat(ino, &draft.look(ino)?);
-        self.commit(draft, Reply::Stat(stat), Effects::default())
+        let ino = self.make(&mut write_set, dir, name, new)?;
+        let stat = write_set.read_view.stat(ino, &write_set.look(ino)?);
+        self.commit(write_set, Reply::Stat(stat), Effects::default())
     }
 
     /// Returns the inode of a name, if the caller may search the directory.
     pub(super) fn search(
         &self,
-        draft: &Draft<'_>,
+        write_set: &WriteSet<'_>,
         dir: u64,
         name: &Name,
     ) -> Result<Option<u64>, Stop> {
-        let inode = draft.look(dir)?;
+        let inode = write_set.look(dir)?;
         if !inode.is_directory() {
             return Err(Error::NotDirectory.into());
         }
@@ -164,22 +165,22 @@ impl Scene<'_> {
             return Err(Error::Exists.into());
         }
         self.who.may(&inode, SEARCH)?;
-        Ok(draft.sight.lookup(dir, name)?.map(|found| found.ino))
+        Ok(write_set.read_view.lookup(dir, name)?.map(|found| found.ino))
     }
 
     /// # Errors
     /// Unless a file could be created under this name.
-    fn expect_vacant(&self, draft: &Draft<'_>, dir: u64, name: &Name) -> Result<(), Stop> {
-        if self.search(draft, dir, name)?.is_some() {
+    fn expect_vacant(&self, write_set: &WriteSet<'_>, dir: u64, name: &Name) -> Result<(), Stop> {
+        if self.search(write_set, dir, name)?.is_some() {
             return Err(Error::Exists.into());
         }
-        self.expect_writable(draft, dir)
+        self.expect_writable(write_set, dir)
     }
 
     /// # Errors
     /// Unless the caller may add an entry to this directory.
-    pub(super) fn expect_writable(&self, draft: &Draft<'_>, dir: u64) -> Result<(), Stop> {
-        let inode = draft.look(dir)?;
+    pub(super) fn expect_writable(&self, write_set: &WriteSet<'_>, dir: u64) -> Result<(), Stop> {
+        let inode = write_set.look(dir)?;
         if inode.links == 0 {
             return Err(Error::NotFound.into());
         }
@@ -189,24 +190,24 @@ impl Scene<'_> {
     /// Creates an inode and an entry for it; the name must be vacant.
     fn make(
         &self,
-        draft: &mut Draft<'_>,
+        write_set: &mut WriteSet<'_>,
         dir: u64,
         name: &Name,
         new: &New<'_>,
     ) -> Result<u64, Stop> {
-        self.expect_writable(draft, dir)?;
-        let ino = self.add(draft, dir, new)?;
-        draft.enter(dir, name, ino, new.kind)?;
+        self.expect_writable(write_set, dir)?;
+        let ino = self.add(write_set, dir, new)?;
+        write_set.enter(dir, name, ino, new.kind)?;
         if new.kind == Kind::Directory {
-            draft.count_directory(dir, true)?;
+            write_set.count_directory(dir, true)?;
         }
         Ok(ino)
     }
 
     /// Adds an inode with the initial attributes of a new file in a directory.
-    fn add(&self, draft: &mut Draft<'_>, dir: u64, new: &New<'_>) -> Result<u64, Stop> {
+    fn add(&self, write_set: &mut WriteSet<'_>, dir: u64, new: &New<'_>) -> Result<u64, Stop> {
         assert!(new.target.len() <= TARGET_MAX, "longer targets are refused");
-        let directory = draft.look(dir)?;
+        let directory = write_set.look(dir)?;
         let is_directory = new.kind == Kind::Directory;
         if is_directory && directory.links >= LINKS_MAX {
             return Err(Error::TooManyLinks.into());
@@ -214,8 +215,8 @@ impl Scene<'_> {
         let (mode, chosen) = new.mode;
         let (uid, gid) = self.who.owner_in(&directory, chosen);
         let short = new.target.len() <= TARGET_SHORT;
-        let now = draft.now();
-        let ino = draft.add(Inode {
+        let now = write_set.now();
+        let ino = write_set.add(Inode {
             kind: new.kind,
             mode: self.who.mode_in(&directory, new.kind, mode, gid),
             links: if is_directory { 2 } else { 1 },
@@ -227,14 +228,15 @@ impl Scene<'_> {
             changed: now,
             special: new.device,
             parent: if is_directory { dir } else { 0 },
-            project: draft.project(&directory),
+            project: write_set.project(&directory),
             target: if short { new.target.to_vec() } else { Vec::new() },
             ..Inode::default()
         })?;
         if !short {
             let (table, object, offset) = (DATA, ino, 0);
-            draft.take_blocks(ino, (new.target.len() as u64).div_ceil(draft.sight.block))?;
-            draft.push(Change::Write { table, object, offset, data: new.target.to_vec() });
+            write_set
+                .take_blocks(ino, (new.target.len() as u64).div_ceil(write_set.read_view.block))?;
+            write_set.push(Change::Write { table, object, offset, data: new.target.to_vec() });
         }
         Ok(ino)
     }
@@ -242,9 +244,9 @@ impl Scene<'_> {
     /// Adds a hard link to a file.
     pub(super) fn link(&self, node: NodeId, dir: NodeId, name: &Name) -> Planned {
         let (ino, dir) = (self.changeable(node)?, self.changeable(dir)?);
-        let mut draft = self.draft()?;
-        self.expect_vacant(&draft, dir, name)?;
-        let inode = draft.look(ino)?;
+        let mut write_set = self.write_set()?;
+        self.expect_vacant(&write_set, dir, name)?;
+        let inode = write_set.look(ino)?;
         if inode.is_directory() {
             return Err(Error::NotPermitted.into());
         }
@@ -255,25 +257,25 @@ impl Scene<'_> {
             _some => {}
         }
         let place = self.volume.place(node).map(|(dir, _)| *dir);
-        let uncounted = draft.adopt(ino, place, dir, true)?;
-        draft.enter(dir, name, ino, inode.kind)?;
-        let now = draft.now();
-        let inode = draft.inode(ino)?;
+        let uncounted = write_set.adopt(ino, place, dir, true)?;
+        write_set.enter(dir, name, ino, inode.kind)?;
+        let now = write_set.now();
+        let inode = write_set.inode(ino)?;
         inode.links += 1;
         inode.touch(now);
-        self.commit(draft, Reply::Done, Effects { uncounted, ..Effects::default() })
+        self.commit(write_set, Reply::Done, Effects { uncounted, ..Effects::default() })
     }
 
     /// Returns the target of a symbolic link.
     pub(super) fn read_link(&self, node: NodeId) -> Planned {
-        let Spot::File(view, ino) = self.volume.spot(node) else {
+        let NodeRef::File(view, ino) = self.volume.node_ref(node) else {
             return Err(Error::Invalid.into());
         };
-        let sight = self.sight(view)?;
-        let inode = sight.inode(ino)?;
+        let read_view = self.read_view(view)?;
+        let inode = read_view.inode(ino)?;
         if inode.kind != Kind::Symlink {
             return Err(Error::Invalid.into());
         }
-        answer(Reply::Bytes(data::target(&sight, ino, &inode)?))
+        answer(Reply::Bytes(data::target(&read_view, ino, &inode)?))
     }
 }

@@ -18,9 +18,9 @@ const GROUP_EXECUTE: u32 = 0o010;
 
 /// Identity of a caller. The server itself has the rights of root.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Person<'a>(pub(super) &'a Caller);
+pub(super) struct Credentials<'a>(pub(super) &'a Caller);
 
-impl Person<'_> {
+impl Credentials<'_> {
     pub(super) fn is_root(self) -> bool {
         match self.0 {
             Caller::Server => true,
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn the_first_class_that_fits_decides() {
         let (owner, member, other) = (user(10, &[20]), user(11, &[20]), user(12, &[]));
-        let may = |caller: &Caller, mode| Person(caller).may(&file(mode), READ).is_ok();
+        let may = |caller: &Caller, mode| Credentials(caller).may(&file(mode), READ).is_ok();
         assert!(!may(&owner, 0o077) && may(&member, 0o070) && may(&other, 0o007));
         assert!(!may(&member, 0o704) && !may(&other, 0o770) && may(&owner, 0o400));
     }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn root_may_do_all_but_execute_what_nobody_may() {
         for caller in [Caller::Server, user(0, &[])] {
-            let person = Person(&caller);
+            let person = Credentials(&caller);
             assert!(person.may(&file(0), READ | WRITE).is_ok());
             assert!(person.may(&file(0), SEARCH).is_err() && person.may(&dir(0), SEARCH).is_ok());
         }
@@ -177,7 +177,7 @@ mod tests {
         let theirs = Inode { uid: 11, ..file(0) };
         let (sticky, open) = (dir(0o1777), dir(0o777));
         let unname =
-            |caller: &Caller, dir: &Inode, file: &Inode| Person(caller).may_unname(dir, file);
+            |caller: &Caller, dir: &Inode, file: &Inode| Credentials(caller).may_unname(dir, file);
         assert_eq!(unname(&anybody, &sticky, &file(0)), Err(Error::NotPermitted));
         assert_eq!(unname(&anybody, &sticky, &theirs), Ok(()));
         assert_eq!(unname(&owner, &sticky, &theirs), Ok(()));
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn only_owners_keep_what_others_could_not_have_written() {
         let (owner, member, other) = (user(10, &[]), user(11, &[20]), user(12, &[]));
-        let may = |caller: &Caller, inode: &Inode| Person(caller).may_link(inode).is_ok();
+        let may = |caller: &Caller, inode: &Inode| Credentials(caller).may_link(inode).is_ok();
         assert!(may(&owner, &file(0)) && may(&user(0, &[]), &file(0)));
         assert!(may(&Caller::Server, &file(0o4755)) && may(&owner, &file(0o6777)));
         assert!(may(&member, &file(0o660)) && may(&other, &file(0o606)));
@@ -202,20 +202,20 @@ mod tests {
     #[test]
     fn set_id_bits_go_when_others_could_use_them() {
         let (member, stranger) = (user(11, &[20]), user(12, &[]));
-        assert_eq!(Person(&member).mode_after_write(&file(0o6755)), 0o755);
-        assert_eq!(Person(&member).mode_after_write(&file(0o6745)), 0o2745);
-        assert_eq!(Person(&stranger).mode_after_write(&file(0o6745)), 0o745);
-        assert_eq!(Person(&Caller::Server).mode_after_write(&file(0o6755)), 0o6755);
-        assert_eq!(Person(&Caller::Server).mode_after_chown(&file(0o6755)), 0o755);
-        assert_eq!(Person(&Caller::Server).mode_after_chown(&dir(0o6755)), 0o6755);
-        assert_eq!(Person(&stranger).mode_after_chmod(0o2755, 20), 0o755);
-        assert_eq!(Person(&member).mode_after_chmod(0o2755, 20), 0o2755);
+        assert_eq!(Credentials(&member).mode_after_write(&file(0o6755)), 0o755);
+        assert_eq!(Credentials(&member).mode_after_write(&file(0o6745)), 0o2745);
+        assert_eq!(Credentials(&stranger).mode_after_write(&file(0o6745)), 0o745);
+        assert_eq!(Credentials(&Caller::Server).mode_after_write(&file(0o6755)), 0o6755);
+        assert_eq!(Credentials(&Caller::Server).mode_after_chown(&file(0o6755)), 0o755);
+        assert_eq!(Credentials(&Caller::Server).mode_after_chown(&dir(0o6755)), 0o6755);
+        assert_eq!(Credentials(&stranger).mode_after_chmod(0o2755, 20), 0o755);
+        assert_eq!(Credentials(&member).mode_after_chmod(0o2755, 20), 0o2755);
     }
 
     #[test]
     fn a_set_group_directory_hands_its_group_down() {
         let caller = user(11, &[30]);
-        let person = Person(&caller);
+        let person = Credentials(&caller);
         let (plain, handing) = (dir(0o777), dir(0o2777));
         assert_eq!(person.owner_in(&plain, None), (11, 11));
         assert_eq!(person.owner_in(&plain, Some(30)), (11, 30));
@@ -224,6 +224,6 @@ mod tests {
         assert_eq!(person.mode_in(&handing, Kind::Directory, 0o4755, 20), 0o2755);
         assert_eq!(person.mode_in(&handing, Kind::File, 0o2755, 20), 0o755);
         assert_eq!(person.mode_in(&plain, Kind::File, 0o2755, 30), 0o2755);
-        assert_eq!(Person(&Caller::Server).owner_in(&plain, Some(5)), (10, 20));
+        assert_eq!(Credentials(&Caller::Server).owner_in(&plain, Some(5)), (10, 20));
     }
 }

@@ -8,11 +8,11 @@
     reason = "each function takes its share of the requests and hands on the rest"
 )]
 
-use super::draft::{self, Draft};
-use super::permission::Person;
+use super::permission::Credentials;
+use super::read_view::{ReadView, Stop};
 use super::record::{Holder, INODES, Inode, key};
-use super::sight::{Sight, Stop};
-use super::{Opening, Place, Spot, Volume};
+use super::write_set::{self, WriteSet};
+use super::{NodeRef, Opening, Place, Volume};
 use crate::request::{Ask, NodeId, OpenId, Reply};
 use base::{Buf, Error, Name, Stat, Time};
 use std::ops::Range;
@@ -58,7 +58,7 @@ pub(super) enum Answer {
     /// Nothing.
     Reply(Reply),
     /// A node.
-    Walked(Vec<Stat>, Spot, Option<Place>),
+    Walked(Vec<Stat>, NodeRef, Option<Place>),
     /// An open file.
     Opened(Opening, Stat),
     /// Both; without a place if the file has no name.
@@ -104,18 +104,18 @@ pub(super) enum Progress {
 
 /// Inputs of a plan.
 #[derive(Clone, Copy)]
-pub(super) struct Scene<'a> {
+pub(super) struct Planner<'a> {
     pub(super) volume: &'a Volume,
     /// Slot of the pending request.
     pub(super) slot: usize,
-    pub(super) who: Person<'a>,
+    pub(super) who: Credentials<'a>,
     pub(super) now: Time,
 }
 
 /// Age from which on an access time is updated by a read.
 const ACCESS_SPAN: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl<'a> Scene<'a> {
+impl<'a> Planner<'a> {
     /// Returns the plan of a request.
     pub(super) fn plan(&self, ask: &Ask, progress: &Progress) -> Planned {
         match ask {
@@ -142,10 +142,12 @@ impl<'a> Scene<'a> {
             Ask::StatFs { node } => self.stat_fs(*node),
             Ask::GetAttr { node, name } => self.get_attr(*node, name),
             Ask::ListAttrs { node } => self.list_attrs(*node),
-            Ask::MakeDir { dir, name, .. } if self.volume.spot(*dir) == Spot::Snapshots => {
+            Ask::MakeDir { dir, name, .. } if self.volume.node_ref(*dir) == NodeRef::Snapshots => {
                 self.make_snapshot(name, progress)
             }
-            Ask::Remove { dir, name, directory } if self.volume.spot(*dir) == Spot::Snapshots => {
+            Ask::Remove { dir, name, directory }
+                if self.volume.node_ref(*dir) == NodeRef::Snapshots =>
+            {
                 self.drop_snapshot(name, *directory)
             }
             ask => self.plan_change(ask),
@@ -207,26 +209,31 @@ impl<'a> Scene<'a> {
     }
 
     /// Returns a read view of the volume.
-    pub(super) fn sight(&self, view: View) -> Result<Sight<'a>, Stop> {
-        self.volume.sight(view)
+    pub(super) fn read_view(&self, view: View) -> Result<ReadView<'a>, Stop> {
+        self.volume.read_view(view)
     }
 
     /// Returns an empty write set on the present.
-    pub(super) fn draft(&self) -> Result<Draft<'a>, Stop> {
-        self.volume.draft(self.now)
+    pub(super) fn write_set(&self) -> Result<WriteSet<'a>, Stop> {
+        self.volume.write_set(self.now)
     }
 
     /// Returns the inode of a node, which must be one of the present.
     pub(super) fn changeable(&self, node: NodeId) -> Result<u64, Error> {
-        match self.volume.spot(node) {
-            Spot::File(View::Present, ino) => Ok(ino),
-            Spot::File(View::Snapshot(_), _) | Spot::Snapshots => Err(Error::ReadOnly),
+        match self.volume.node_ref(node) {
+            NodeRef::File(View::Present, ino) => Ok(ino),
+            NodeRef::File(View::Snapshot(_), _) | NodeRef::Snapshots => Err(Error::ReadOnly),
         }
     }
 
     /// Returns the plan that commits these changes, then sends `reply`.
-    pub(super) fn commit(&self, draft: Draft<'_>, reply: Reply, effects: Effects) -> Planned {
-        self.commit_as(draft, Answer::Reply(reply), effects)
+    pub(super) fn commit(
+        &self,
+        write_set: WriteSet<'_>,
+        reply: Reply,
+        effects: Effects,
+    ) -> Planned {
+        self.commit_as(write_set, Answer::Reply(reply), effects)
     }
 
     /// # Errors
@@ -239,8 +246,13 @@ impl<'a> Scene<'a> {
         }
     }
 
-    pub(super) fn commit_as(&self, draft: Draft<'_>, answer: Answer, effects: Effects) -> Planned {
-        let changes = draft.finish();
+    pub(super) fn commit_as(
+        &self,
+        write_set: WriteSet<'_>,
+        answer: Answer,
+        effects: Effects,
+    ) -> Planned {
+        let changes = write_set.finish();
         Ok(Plan::Commit(Commit { changes, durable: false, answer, effects }))
     }
 
@@ -253,7 +265,7 @@ impl<'a> Scene<'a> {
             return Vec::new();
         }
         // Later than the last change, or the next read would update it again.
-        let accessed = draft::after(inode.changed, self.now);
+        let accessed = write_set::after(inode.changed, self.now);
         let inode = Inode { accessed, ..inode.clone() };
         vec![Change::Put { table: INODES, key: key(ino).to_vec(), value: inode.encode() }]
     }

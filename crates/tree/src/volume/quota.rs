@@ -22,10 +22,10 @@
 //! A quota set for existing files is enforced only after the [`counting`](super::counting) machine
 //! has counted them.
 
-use super::draft::Draft;
-use super::plan::{Effects, Planned, Scene, answer};
+use super::plan::{Effects, Planned, Planner, answer};
+use super::read_view::{DEPTH_MAX, ReadView, Stop};
 use super::record::{Holder, Inode, QUOTAS, Quota, ROOT, SETTINGS, SETTINGS_KEY, Settings};
-use super::sight::{DEPTH_MAX, Sight, Stop};
+use super::write_set::WriteSet;
 use crate::request::Reply;
 use base::Error;
 use std::collections::BTreeMap;
@@ -59,13 +59,13 @@ const QUOTAS_MAX: usize = 4096;
 pub(super) type Quotas = BTreeMap<Holder, Quota>;
 
 /// Loads all quotas.
-pub(super) fn load(sight: &Sight<'_>) -> Result<Quotas, Stop> {
+pub(super) fn load(read_view: &ReadView<'_>) -> Result<Quotas, Stop> {
     let mut quotas = Quotas::new();
-    if !sight.settings.quotas {
+    if !read_view.settings.quotas {
         return Ok(quotas);
     }
     let mut damaged = false;
-    sight.reader.scan(QUOTAS, &[], &mut |key, value| {
+    read_view.reader.scan(QUOTAS, &[], &mut |key, value| {
         match (Holder::of_key(key), Quota::decode(&value.bytes())) {
             (Some(holder), Some(quota)) if quota.fits(holder) => {
                 quotas.insert(holder, quota);
@@ -152,7 +152,7 @@ impl Quota {
     }
 }
 
-impl Draft<'_> {
+impl WriteSet<'_> {
     pub(super) fn quota(&self, holder: Holder) -> Option<Quota> {
         match self.quotas.get(&holder) {
             Some(changed) => *changed,
@@ -187,7 +187,7 @@ impl Draft<'_> {
 
     fn charge_to(&mut self, holder: Holder, ino: u64, usage: Usage) -> Result<(), Error> {
         let Some(mut quota) = self.counted(holder, ino) else { return Ok(()) };
-        if quota.is_exceeded_by(usage, self.sight.block) {
+        if quota.is_exceeded_by(usage, self.read_view.block) {
             return Err(Error::QuotaExceeded);
         }
         quota.add(usage);
@@ -346,8 +346,8 @@ impl Draft<'_> {
             return Ok(false);
         };
         Ok(!quota.is_counted()
-            && self.sight.is_beneath(from, quota.directory)?
-            && self.sight.is_beneath(to, quota.directory)?)
+            && self.read_view.is_beneath(from, quota.directory)?
+            && self.read_view.is_beneath(to, quota.directory)?)
     }
 
     /// Returns whether a directory, or one above it, has a quota.
@@ -489,17 +489,17 @@ impl Named {
     }
 }
 
-impl Scene<'_> {
+impl Planner<'_> {
     /// Returns the value of a quota's attribute, for root.
     pub(super) fn get_quota(&self, view: View, ino: u64, named: Named) -> Planned {
         if view != View::Present {
             return Err(Error::NoAttribute.into());
         }
-        let draft = self.draft()?;
-        let block = draft.sight.block;
+        let write_set = self.write_set()?;
+        let block = write_set.read_view.block;
         if let (Named::All(part), ROOT) = (named, ino) {
             let mut text = String::new();
-            for (holder, quota) in draft.known.iter().skip(part * PART).take(PART) {
+            for (holder, quota) in write_set.known.iter().skip(part * PART).take(PART) {
                 let value = value(quota, block);
                 let written = match holder {
                     Holder::User(uid) => writeln!(text, "user={uid} {value}"),
@@ -509,7 +509,7 @@ impl Scene<'_> {
             }
             return answer(Reply::Bytes(text.into_bytes()));
         }
-        let quota = holder(&draft, ino, named)?.and_then(|holder| draft.quota(holder));
+        let quota = holder(&write_set, ino, named)?.and_then(|holder| write_set.quota(holder));
         let quota = quota.ok_or(Error::NoAttribute)?;
         answer(Reply::Bytes(value(&quota, block).into_bytes()))
     }
@@ -525,68 +525,69 @@ impl Scene<'_> {
     ) -> Planned {
         let Limits { bytes: bytes_max, inodes: inodes_max } =
             Limits::parse(value).ok_or(Error::Invalid)?;
-        let mut draft = self.draft()?;
-        let known = holder(&draft, ino, named)?;
-        let before = known.and_then(|holder| draft.quota(holder));
+        let mut write_set = self.write_set()?;
+        let known = holder(&write_set, ino, named)?;
+        let before = known.and_then(|holder| write_set.quota(holder));
         match (before, create) {
             (Some(_), Some(true)) => return Err(Error::Exists.into()),
             (None, Some(false)) => return Err(Error::NoAttribute.into()),
-            (None, _) if draft.known.len() >= QUOTAS_MAX => return Err(Error::NoSpace.into()),
+            (None, _) if write_set.known.len() >= QUOTAS_MAX => return Err(Error::NoSpace.into()),
             (Some(_) | None, _) => {}
         }
         let (holder, quota) = match (known, before, named) {
             (Some(holder), Some(before), _) => (holder, before),
             (Some(holder), None, _) => (holder, Quota::default()),
-            (None, _, Named::Directory) => draft.new_project(ino)?,
+            (None, _, Named::Directory) => write_set.new_project(ino)?,
             (None, _, Named::User(_) | Named::All(_) | Named::Nothing) => {
                 return Err(Error::Invalid.into());
             }
         };
-        draft.set_quota(holder, Some(Quota { bytes_max, inodes_max, ..quota }));
-        if !draft.sight.settings.quotas {
-            let settings = Settings { quotas: true, ..draft.sight.settings };
-            draft.put(SETTINGS, SETTINGS_KEY.to_vec(), settings.encode());
+        write_set.set_quota(holder, Some(Quota { bytes_max, inodes_max, ..quota }));
+        if !write_set.read_view.settings.quotas {
+            let settings = Settings { quotas: true, ..write_set.read_view.settings };
+            write_set.put(SETTINGS, SETTINGS_KEY.to_vec(), settings.encode());
         }
-        let now = draft.now();
-        draft.inode(ino)?.touch(now);
+        let now = write_set.now();
+        write_set.inode(ino)?.touch(now);
         // An existing one is being counted already.
         let uncounted = before.is_none().then_some((holder, quota.directory));
-        self.commit(draft, Reply::Done, Effects { uncounted, ..Effects::default() })
+        self.commit(write_set, Reply::Done, Effects { uncounted, ..Effects::default() })
     }
 
     /// Removes a quota. Files keep the number of its project, which has no effect then; if a
     /// directory above has a quota, they are counted for that one.
     pub(super) fn remove_quota(&self, ino: u64, named: Named) -> Planned {
-        let mut draft = self.draft()?;
-        let holder = holder(&draft, ino, named)?.filter(|holder| draft.quota(*holder).is_some());
+        let mut write_set = self.write_set()?;
+        let holder =
+            holder(&write_set, ino, named)?.filter(|holder| write_set.quota(*holder).is_some());
         let holder = holder.ok_or(Error::NoAttribute)?;
         let above = match holder {
-            Holder::Project(_) => Holder::Project(draft.project_around(ino)?),
+            Holder::Project(_) => Holder::Project(write_set.project_around(ino)?),
             Holder::User(_) => Holder::Project(0),
         };
-        draft.set_quota(holder, None);
+        write_set.set_quota(holder, None);
         let mut uncounted = None;
-        if let (Holder::Project(project), Some(mut quota)) = (above, draft.quota(above)) {
+        if let (Holder::Project(project), Some(mut quota)) = (above, write_set.quota(above)) {
             quota.counted = if quota.is_enforced() { RECOUNT } else { quota.counted };
             quota.add(Usage { blocks: 0, inodes: 1 });
-            draft.set_quota(above, Some(quota));
-            draft.inode(ino)?.project = project;
+            write_set.set_quota(above, Some(quota));
+            write_set.inode(ino)?.project = project;
             uncounted = Some((above, ino));
         }
-        let now = draft.now();
-        draft.inode(ino)?.touch(now);
-        self.commit(draft, Reply::Done, Effects { uncounted, ..Effects::default() })
+        let now = write_set.now();
+        write_set.inode(ino)?.touch(now);
+        self.commit(write_set, Reply::Done, Effects { uncounted, ..Effects::default() })
     }
 }
 
 /// Returns the holder of the quota of an inode's attribute; `None` if there is no such quota.
-fn holder(draft: &Draft<'_>, ino: u64, named: Named) -> Result<Option<Holder>, Stop> {
+fn holder(write_set: &WriteSet<'_>, ino: u64, named: Named) -> Result<Option<Holder>, Stop> {
     match named {
         Named::User(uid) => Ok((ino == ROOT).then_some(Holder::User(uid))),
         Named::All(_) | Named::Nothing => Ok(None),
         Named::Directory => {
-            let holder = Holder::Project(draft.look(ino)?.project);
-            let own = draft.quota(holder).is_some_and(|quota| quota.directory == ino);
+            let holder = Holder::Project(write_set.look(ino)?.project);
+            let own = write_set.quota(holder).is_some_and(|quota| quota.directory == ino);
             Ok(own.then_some(holder))
         }
     }

@@ -11,10 +11,10 @@
 #![doc = include_str!("reaper/states.md")]
 
 use super::data::{self, SIZE_MAX};
-use super::draft::Draft;
+use super::read_view::{ReadView, Stop};
 use super::record::{DATA, ORPHANS, Orphan, Why, key, of_key};
 use super::remove::ATTRS_AT_ONCE;
-use super::sight::{Sight, Stop};
+use super::write_set::WriteSet;
 use base::{Automaton, Error, Instant};
 use std::collections::VecDeque;
 use std::mem;
@@ -310,9 +310,9 @@ impl Cut {
 }
 
 /// Returns the orphans from an inode on, and where to continue the scan.
-pub(super) fn look(sight: &Sight<'_>, from: u64) -> Result<(Vec<u64>, Option<u64>), Stop> {
+pub(super) fn look(read_view: &ReadView<'_>, from: u64) -> Result<(Vec<u64>, Option<u64>), Stop> {
     let mut found = Vec::new();
-    sight.reader.scan(ORPHANS, &key(from), &mut |key, _value| {
+    read_view.reader.scan(ORPHANS, &key(from), &mut |key, _value| {
         found.extend(of_key(key));
         if found.len() < LOOK_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
@@ -323,36 +323,38 @@ pub(super) fn look(sight: &Sight<'_>, from: u64) -> Result<(Vec<u64>, Option<u64
 
 /// Plans the next step of freeing an inode, from a byte of its contents on. `held`: it is still in
 /// use, so only contents behind its end are freed.
-pub(super) fn cut(mut draft: Draft<'_>, ino: u64, at: u64, held: bool) -> Result<Cut, Stop> {
-    let Some(Orphan { why, end }) = draft.sight.orphan(ino)? else { return Ok(Cut::nothing()) };
-    let (block, inode) = (draft.sight.block, draft.look(ino)?);
+pub(super) fn cut(mut write_set: WriteSet<'_>, ino: u64, at: u64, held: bool) -> Result<Cut, Stop> {
+    let Some(Orphan { why, end }) = write_set.read_view.orphan(ino)? else {
+        return Ok(Cut::nothing());
+    };
+    let (block, inode) = (write_set.read_view.block, write_set.look(ino)?);
     let lives = why == Why::Trimming || held;
     if lives && !inode.trimming {
         return Ok(Cut::nothing());
     }
     let kept = if lives { inode.size } else { 0 };
     let at = at.max(kept.next_multiple_of(block));
-    let to = draft.sight.reader.reach(DATA, ino, at, BLOCKS_MAX)?.unwrap_or(u64::MAX);
+    let to = write_set.read_view.reader.reach(DATA, ino, at, BLOCKS_MAX)?.unwrap_or(u64::MAX);
     // A file without a name may have grown since it lost it.
     if to < end.max(inode.size).min(SIZE_MAX) {
-        let blocks = data::covered(&draft.sight, ino, at, to)?;
-        draft.push(Change::Cut { table: DATA, object: ino, from: at, to });
-        draft.give_blocks(ino, blocks)?;
-        return Ok(Cut { changes: draft.finish(), freed: Some(to), gone: false });
+        let blocks = data::covered(&write_set.read_view, ino, at, to)?;
+        write_set.push(Change::Cut { table: DATA, object: ino, from: at, to });
+        write_set.give_blocks(ino, blocks)?;
+        return Ok(Cut { changes: write_set.finish(), freed: Some(to), gone: false });
     }
     if lives {
-        let blocks = data::covered(&draft.sight, ino, at, to)?;
-        draft.push(Change::Cut { table: DATA, object: ino, from: kept, to: u64::MAX });
-        draft.give_blocks(ino, blocks)?;
-        draft.inode(ino)?.trimming = false;
+        let blocks = data::covered(&write_set.read_view, ino, at, to)?;
+        write_set.push(Change::Cut { table: DATA, object: ino, from: kept, to: u64::MAX });
+        write_set.give_blocks(ino, blocks)?;
+        write_set.inode(ino)?.trimming = false;
         if why == Why::Trimming {
-            draft.settle(ino);
+            write_set.settle(ino);
         }
-        return Ok(Cut { changes: draft.finish(), freed: None, gone: false });
+        return Ok(Cut { changes: write_set.finish(), freed: None, gone: false });
     }
-    let gone = draft.erase(ino, ATTRS_AT_ONCE)?;
+    let gone = write_set.erase(ino, ATTRS_AT_ONCE)?;
     if gone {
-        draft.settle(ino);
+        write_set.settle(ino);
     }
-    Ok(Cut { changes: draft.finish(), freed: (!gone).then_some(at), gone })
+    Ok(Cut { changes: write_set.finish(), freed: (!gone).then_some(at), gone })
 }

@@ -2,12 +2,12 @@
 
 use super::Place;
 use super::data::CUT_MAX;
-use super::draft::{Draft, LINKS_MAX};
 use super::permission::{SEARCH, WRITE};
-use super::plan::{Effects, Planned, Scene, answer};
+use super::plan::{Effects, Planned, Planner, answer};
+use super::read_view::{Found, Stop};
 use super::record::{ENTRIES, Entry, Inode, ROOT, Why};
-use super::sight::{Found, Stop};
 use super::walk::damaged;
+use super::write_set::{LINKS_MAX, WriteSet};
 use crate::request::{NodeId, Reply};
 use base::op::Replacement;
 use base::{Error, Expected, Kind, Name};
@@ -30,16 +30,16 @@ struct Move<'n> {
     target: Option<Found>,
 }
 
-impl Scene<'_> {
+impl Planner<'_> {
     /// Removes an entry.
     pub(super) fn remove(&self, dir: u64, name: &Name, directory: Option<bool>) -> Planned {
         if !name.plain() {
             return Err(Error::Invalid.into());
         }
-        let mut draft = self.draft()?;
-        let found = self.find(&draft, dir, name)?.ok_or(Error::NotFound)?;
-        let victim = draft.look(found.ino).map_err(damaged)?;
-        self.who.may_unname(&draft.look(dir)?, &victim)?;
+        let mut write_set = self.write_set()?;
+        let found = self.find(&write_set, dir, name)?.ok_or(Error::NotFound)?;
+        let victim = write_set.look(found.ino).map_err(damaged)?;
+        self.who.may_unname(&write_set.look(dir)?, &victim)?;
         match (victim.is_directory(), directory) {
             (true, Some(false)) => return Err(Error::IsDirectory.into()),
             (false, Some(true)) => return Err(Error::NotDirectory.into()),
@@ -47,10 +47,10 @@ impl Scene<'_> {
             (true | false, _) => {}
         }
         let mut effects = Effects::default();
-        draft.leave(dir, found.cookie)?;
+        write_set.leave(dir, found.cookie)?;
         effects.gone = Some((found.ino, (dir, name.clone())));
-        self.unname(&mut draft, dir, found.ino, &mut effects)?;
-        self.commit(draft, Reply::Done, effects)
+        self.unname(&mut write_set, dir, found.ino, &mut effects)?;
+        self.commit(write_set, Reply::Done, effects)
     }
 
     pub(super) fn remove_node(&self, node: NodeId) -> Planned {
@@ -85,11 +85,11 @@ impl Scene<'_> {
         if !name.plain() {
             return Err(Error::Invalid.into());
         }
-        let draft = self.draft()?;
-        let present = match self.find(&draft, dir, name)? {
+        let write_set = self.write_set()?;
+        let present = match self.find(&write_set, dir, name)? {
             Some(found) => {
-                let inode = draft.look(found.ino).map_err(damaged)?;
-                Some(draft.sight.stat(found.ino, &inode))
+                let inode = write_set.look(found.ino).map_err(damaged)?;
+                Some(write_set.read_view.stat(found.ino, &inode))
             }
             None => None,
         };
@@ -99,15 +99,15 @@ impl Scene<'_> {
         match by {
             Replacement::Nothing => self.remove(dir, name, Some(false)),
             Replacement::Entry(from, old) => {
-                let (draft, effects) =
+                let (write_set, effects) =
                     self.moved((self.changeable(*from)?, old), (dir, name), true)?;
                 let (ino, ..) = *effects.moved.as_ref().ok_or(Error::Invalid)?;
-                let stat = draft.sight.stat(ino, &draft.look(ino)?);
-                self.commit(draft, Reply::Stat(stat), effects)
+                let stat = write_set.read_view.stat(ino, &write_set.look(ino)?);
+                self.commit(write_set, Reply::Stat(stat), effects)
             }
             Replacement::Unnamed(node) => {
-                let target = self.find(&draft, dir, name)?;
-                self.give_name(draft, *node, (dir, name), target)
+                let target = self.find(&write_set, dir, name)?;
+                self.give_name(write_set, *node, (dir, name), target)
             }
         }
     }
@@ -115,50 +115,50 @@ impl Scene<'_> {
     /// Gives an unnamed file this name, replacing a present file.
     fn give_name(
         &self,
-        mut draft: Draft<'_>,
+        mut write_set: WriteSet<'_>,
         node: NodeId,
         (dir, name): (u64, &Name),
         target: Option<Found>,
     ) -> Planned {
         let ino = self.changeable(node)?;
-        let inode = draft.look(ino)?;
+        let inode = write_set.look(ino)?;
         if inode.links > 0 || inode.is_directory() {
             return Err(Error::Invalid.into());
         }
-        let (mut effects, now) = (Effects::default(), draft.now());
-        self.expect_writable(&draft, dir)?;
+        let (mut effects, now) = (Effects::default(), write_set.now());
+        self.expect_writable(&write_set, dir)?;
         match target {
             Some(target) => {
-                let victim = draft.look(target.ino).map_err(damaged)?;
-                self.who.may_unname(&draft.look(dir)?, &victim)?;
+                let victim = write_set.look(target.ino).map_err(damaged)?;
+                self.who.may_unname(&write_set.look(dir)?, &victim)?;
                 if victim.is_directory() {
                     return Err(Error::IsDirectory.into());
                 }
-                draft.put_entry(dir, target.cookie, name, ino, inode.kind);
-                draft.inode(dir)?.touch_contents(now);
+                write_set.put_entry(dir, target.cookie, name, ino, inode.kind);
+                write_set.inode(dir)?.touch_contents(now);
                 effects.gone = Some((target.ino, (dir, name.clone())));
-                self.unname(&mut draft, dir, target.ino, &mut effects)?;
+                self.unname(&mut write_set, dir, target.ino, &mut effects)?;
             }
-            None => draft.enter(dir, name, ino, inode.kind)?,
+            None => write_set.enter(dir, name, ino, inode.kind)?,
         }
         // The replaced file no longer counts.
-        draft.adopt(ino, None, dir, false)?;
+        write_set.adopt(ino, None, dir, false)?;
         match inode.trimming {
-            true => draft.orphan(ino, Why::Trimming)?,
-            false => draft.settle(ino),
+            true => write_set.orphan(ino, Why::Trimming)?,
+            false => write_set.settle(ino),
         }
-        let named = draft.inode(ino)?;
+        let named = write_set.inode(ino)?;
         named.links = 1;
         named.touch(now);
         effects.named = Some((ino, (dir, name.clone())));
-        let stat = draft.sight.stat(ino, &draft.look(ino)?);
-        self.commit(draft, Reply::Stat(stat), effects)
+        let stat = write_set.read_view.stat(ino, &write_set.look(ino)?);
+        self.commit(write_set, Reply::Stat(stat), effects)
     }
 
     /// Renames an entry.
     pub(super) fn rename(&self, from: (u64, &Name), to: (u64, &Name), replace: bool) -> Planned {
-        let (draft, effects) = self.moved(from, to, replace)?;
-        self.commit(draft, Reply::Done, effects)
+        let (write_set, effects) = self.moved(from, to, replace)?;
+        self.commit(write_set, Reply::Done, effects)
     }
 
     /// Returns the changes of a rename. The order of the checks is Linux's.
@@ -167,54 +167,54 @@ impl Scene<'_> {
         (from, name): (u64, &Name),
         (to, new_name): (u64, &Name),
         replace: bool,
-    ) -> Result<(Draft<'_>, Effects), Stop> {
+    ) -> Result<(WriteSet<'_>, Effects), Stop> {
         if !name.plain() || !new_name.plain() {
             return Err(Error::Busy.into());
         }
-        let mut draft = self.draft()?;
-        let source = self.find(&draft, from, name)?;
-        let target = self.find(&draft, to, new_name)?;
+        let mut write_set = self.write_set()?;
+        let source = self.find(&write_set, from, name)?;
+        let target = self.find(&write_set, to, new_name)?;
         let source = source.ok_or(Error::NotFound)?;
         if target.is_some() && !replace {
             return Err(Error::Exists.into());
         }
         let ends = Move { from, name, to, new_name, source, target };
-        self.expect_no_circle(&draft, &ends)?;
+        self.expect_no_circle(&write_set, &ends)?;
         if target.is_some_and(|target| target.ino == source.ino) {
-            return Ok((draft, Effects::default()));
+            return Ok((write_set, Effects::default()));
         }
-        self.expect_movable(&draft, &ends)?;
-        let effects = self.apply(&mut draft, &ends)?;
-        Ok((draft, effects))
+        self.expect_movable(&write_set, &ends)?;
+        let effects = self.apply(&mut write_set, &ends)?;
+        Ok((write_set, effects))
     }
 
     /// # Errors
     /// `Invalid` if a directory would become its own descendant, `NotEmpty` if the replaced
     /// directory contains the renamed file.
-    fn expect_no_circle(&self, draft: &Draft<'_>, ends: &Move<'_>) -> Result<(), Stop> {
+    fn expect_no_circle(&self, write_set: &WriteSet<'_>, ends: &Move<'_>) -> Result<(), Stop> {
         let Move { from, to, source, target, .. } = ends;
         let directory = source.kind == Kind::Directory;
-        if directory && from != to && draft.sight.is_beneath(*to, source.ino)? {
+        if directory && from != to && write_set.read_view.is_beneath(*to, source.ino)? {
             return Err(Error::Invalid.into());
         }
         match target {
             Some(target) if target.kind == Kind::Directory && from != to => {
-                let holds = draft.sight.is_beneath(*from, target.ino)?;
+                let holds = write_set.read_view.is_beneath(*from, target.ino)?;
                 if holds { Err(Error::NotEmpty.into()) } else { Ok(()) }
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    fn expect_movable(&self, draft: &Draft<'_>, ends: &Move<'_>) -> Result<(), Stop> {
+    fn expect_movable(&self, write_set: &WriteSet<'_>, ends: &Move<'_>) -> Result<(), Stop> {
         let Move { from, to, source, target, .. } = ends;
-        let moved = draft.look(source.ino).map_err(damaged)?;
-        let (old, new) = (draft.look(*from)?, draft.look(*to)?);
+        let moved = write_set.look(source.ino).map_err(damaged)?;
+        let (old, new) = (write_set.look(*from)?, write_set.look(*to)?);
         self.who.may_unname(&old, &moved)?;
         match target {
-            None => self.expect_writable(draft, *to)?,
+            None => self.expect_writable(write_set, *to)?,
             Some(target) => {
-                let victim = draft.look(target.ino).map_err(damaged)?;
+                let victim = write_set.look(target.ino).map_err(damaged)?;
                 self.who.may_unname(&new, &victim)?;
                 match (moved.is_directory(), victim.is_directory()) {
                     (true, false) => return Err(Error::NotDirectory.into()),
@@ -234,27 +234,27 @@ impl Scene<'_> {
         Ok(())
     }
 
-    fn apply(&self, draft: &mut Draft<'_>, ends: &Move<'_>) -> Result<Effects, Stop> {
+    fn apply(&self, write_set: &mut WriteSet<'_>, ends: &Move<'_>) -> Result<Effects, Stop> {
         let Move { from, name, to, new_name, source, target } = ends;
-        let (mut effects, now) = (Effects::default(), draft.now());
+        let (mut effects, now) = (Effects::default(), write_set.now());
         match target {
             Some(target) => {
-                draft.put_entry(*to, target.cookie, new_name, source.ino, source.kind);
-                draft.inode(*to)?.touch_contents(now);
+                write_set.put_entry(*to, target.cookie, new_name, source.ino, source.kind);
+                write_set.inode(*to)?.touch_contents(now);
                 effects.gone = Some((target.ino, (*to, (*new_name).clone())));
-                self.unname(draft, *to, target.ino, &mut effects)?;
+                self.unname(write_set, *to, target.ino, &mut effects)?;
             }
-            None => draft.enter(*to, new_name, source.ino, source.kind)?,
+            None => write_set.enter(*to, new_name, source.ino, source.kind)?,
         }
         // The replaced file no longer counts.
-        effects.uncounted = draft.adopt(source.ino, Some(*from), *to, false)?;
-        draft.leave(*from, source.cookie)?;
-        let moved = draft.inode(source.ino)?;
+        effects.uncounted = write_set.adopt(source.ino, Some(*from), *to, false)?;
+        write_set.leave(*from, source.cookie)?;
+        let moved = write_set.inode(source.ino)?;
         moved.touch(now);
         if source.kind == Kind::Directory && from != to {
             moved.parent = *to;
-            draft.count_directory(*from, false)?;
-            draft.count_directory(*to, true)?;
+            write_set.count_directory(*from, false)?;
+            write_set.count_directory(*to, true)?;
         }
         let places = ((*from, (*name).clone()), (*to, (*new_name).clone()));
         effects.moved = Some((source.ino, places.0, places.1));
@@ -264,40 +264,40 @@ impl Scene<'_> {
     /// Removes a name of an inode in `dir`; without names the inode is removed after its last use.
     fn unname(
         &self,
-        draft: &mut Draft<'_>,
+        write_set: &mut WriteSet<'_>,
         dir: u64,
         ino: u64,
         effects: &mut Effects,
     ) -> Result<(), Stop> {
-        let now = draft.now();
-        let inode = draft.inode(ino)?;
+        let now = write_set.now();
+        let inode = write_set.inode(ino)?;
         inode.touch(now);
         inode.links = if inode.is_directory() { 0 } else { inode.links.saturating_sub(1) };
         let inode = inode.clone();
         if inode.is_directory() {
-            draft.count_directory(dir, false)?;
-            draft.drop_quota_of(ino, &inode);
+            write_set.count_directory(dir, false)?;
+            write_set.drop_quota_of(ino, &inode);
         }
         if inode.links > 0 {
             return Ok(());
         }
         if !self.volume.is_held(ino) && goes_at_once(&inode) {
-            draft.erase(ino, ATTRS_AT_ONCE)?;
+            write_set.erase(ino, ATTRS_AT_ONCE)?;
             return Ok(());
         }
-        draft.orphan(ino, Why::Nameless)?;
+        write_set.orphan(ino, Why::Nameless)?;
         effects.nameless = Some(ino);
         Ok(())
     }
 
     /// Returns the inode of a name, if the caller may search the directory.
-    fn find(&self, draft: &Draft<'_>, dir: u64, name: &Name) -> Result<Option<Found>, Stop> {
-        let inode = draft.look(dir)?;
+    fn find(&self, write_set: &WriteSet<'_>, dir: u64, name: &Name) -> Result<Option<Found>, Stop> {
+        let inode = write_set.look(dir)?;
         if !inode.is_directory() {
             return Err(Error::NotDirectory.into());
         }
         self.who.may(&inode, SEARCH)?;
-        draft.sight.lookup(dir, name)
+        write_set.read_view.lookup(dir, name)
     }
 
     /// Returns the name by which a node was reached, if it still refers to the node.
@@ -306,15 +306,15 @@ impl Scene<'_> {
         if ino == ROOT {
             return Err(Error::NotPermitted.into());
         }
-        let sight = self.sight(View::Present)?;
-        let inode = sight.inode(ino)?;
+        let read_view = self.read_view(View::Present)?;
+        let inode = read_view.inode(ino)?;
         let place = match self.volume.place(node) {
             Some(place) => place.clone(),
             // It was reached by `..` from a subdirectory.
             None if inode.is_directory() && inode.links > 0 => self.seek(ino, inode.parent)?,
             None => return Err(Error::NotFound.into()),
         };
-        match sight.lookup(place.0, &place.1)? {
+        match read_view.lookup(place.0, &place.1)? {
             Some(found) if found.ino == ino => Ok(place),
             Some(_) | None => Err(Error::NotFound.into()),
         }
@@ -326,7 +326,7 @@ impl Scene<'_> {
     /// `Unsupported` if it is not among the first [`SEARCHED_MAX`] entries.
     fn seek(&self, ino: u64, parent: u64) -> Result<Place, Stop> {
         let (mut name, mut seen) = (None, 0);
-        self.sight(View::Present)?.scan(ENTRIES, parent, 0, &mut |_cookie, value| {
+        self.read_view(View::Present)?.scan(ENTRIES, parent, 0, &mut |_cookie, value| {
             let entry = Entry::decode(&value.bytes()).filter(|entry| entry.ino == ino);
             name = entry.map(|entry| entry.name);
             seen += 1;

@@ -1,8 +1,8 @@
 //! The virtual directory of snapshots: each is a whole, immutable former tree.
 
-use super::plan::{Plan, Planned, Progress, Scene, answer};
+use super::plan::{Plan, Planned, Planner, Progress, answer};
+use super::read_view::Stop;
 use super::record::ROOT;
-use super::sight::Stop;
 use crate::request::Reply;
 use base::{Error, Kind, Name, Stat};
 use store::{SnapshotId, View};
@@ -10,7 +10,7 @@ use store::{SnapshotId, View};
 /// Inode number of the directory of snapshots, which no file reaches.
 const SNAPSHOTS_INODE: u64 = u64::MAX - 1;
 
-impl Scene<'_> {
+impl Planner<'_> {
     /// Returns a snapshot by name.
     pub(super) fn snapshot(&self, name: &Name) -> Option<SnapshotId> {
         let mut all = self.volume.store.snapshots();
@@ -42,8 +42,8 @@ impl Scene<'_> {
         let found = self.snapshot(name);
         match (progress, found) {
             (Progress::Made, Some(id)) => {
-                let sight = self.sight(View::Snapshot(id))?;
-                return answer(Reply::Stat(sight.stat(ROOT, &sight.inode(ROOT)?)));
+                let read_view = self.read_view(View::Snapshot(id))?;
+                return answer(Reply::Stat(read_view.stat(ROOT, &read_view.inode(ROOT)?)));
             }
             (Progress::Made, None) => return Err(Error::NotFound.into()),
             (Progress::None | Progress::Placed(..), Some(_)) => return Err(Error::Exists.into()),
@@ -59,7 +59,7 @@ impl Scene<'_> {
     /// # Errors
     /// `NotPermitted` unless the caller owns the volume, that is, its root, or is root.
     fn expect_owner(&self) -> Result<(), Stop> {
-        let root = self.sight(View::Present)?.inode(ROOT)?;
+        let root = self.read_view(View::Present)?.inode(ROOT)?;
         if self.who.owns(&root) { Ok(()) } else { Err(Error::NotPermitted.into()) }
     }
 

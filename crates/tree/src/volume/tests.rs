@@ -446,7 +446,7 @@ impl Lab {
         self.idle();
         let findings = self.findings();
         assert!(findings.is_empty(), "{findings:#?}");
-        assert_eq!(self.volume.errands.len(), 0, "{:?}", self.volume.errands);
+        assert_eq!(self.volume.pending.len(), 0, "{:?}", self.volume.pending);
         assert!(self.replies.is_empty(), "{:?}", self.replies);
     }
 
@@ -490,9 +490,9 @@ impl Lab {
     }
 
     /// Reads the store until no pages are missing.
-    fn look<T>(&mut self, mut at: impl FnMut(&Sight<'_>) -> Result<T, Stop>) -> T {
+    fn look<T>(&mut self, mut at: impl FnMut(&ReadView<'_>) -> Result<T, Stop>) -> T {
         loop {
-            let result = self.volume.sight(View::Present).and_then(|sight| at(&sight));
+            let result = self.volume.read_view(View::Present).and_then(|read_view| at(&read_view));
             let missing = match result {
                 Ok(found) => return found,
                 Err(Stop::Missing(missing)) => missing,
@@ -509,16 +509,16 @@ impl Lab {
 
     /// Returns the number of counted blocks of contents.
     fn blocks(&mut self) -> u64 {
-        self.look(|sight| sight.counters()).blocks
+        self.look(|read_view| read_view.counters()).blocks
     }
 
     /// Returns all records of a table.
     fn records(&mut self, table: store::Table) -> Vec<(Vec<u8>, Vec<u8>)> {
         let (mut all, mut from) = (Vec::new(), Vec::new());
         loop {
-            let some: Vec<(Vec<u8>, Vec<u8>)> = self.look(|sight| {
+            let some: Vec<(Vec<u8>, Vec<u8>)> = self.look(|read_view| {
                 let mut some = Vec::new();
-                sight.reader.scan(table, &from, &mut |key, value| {
+                read_view.reader.scan(table, &from, &mut |key, value| {
                     some.push((key.to_vec(), value.bytes().into_owned()));
                     match some.len() {
                         100.. => ControlFlow::Break(()),
@@ -536,7 +536,7 @@ impl Lab {
     /// Passes the allocated ranges of a file to the verifier, by bisection.
     fn runs(&mut self, ino: u64, from: u64, to: u64, verifier: &mut Verifier) {
         let block = self.volume.store.layout().block as u64;
-        let count = self.look(|sight| super::data::covered(sight, ino, from, to));
+        let count = self.look(|read_view| super::data::covered(read_view, ino, from, to));
         let blocks = (to - from) / block;
         if count == blocks {
             verifier.data(ino, from, blocks);

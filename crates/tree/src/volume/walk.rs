@@ -1,12 +1,12 @@
 //! Walks by nodes and by paths; opening of files.
 
 use super::data::{self, Bounds};
-use super::draft::Draft;
 use super::permission::{READ, SEARCH, WRITE};
-use super::plan::{Answer, Effects, Plan, Planned, Scene, answer};
+use super::plan::{Answer, Effects, Plan, Planned, Planner, answer};
+use super::read_view::{ReadView, Stop};
 use super::record::{Inode, ROOT};
-use super::sight::{Sight, Stop};
-use super::{Opening, Place, Spot};
+use super::write_set::WriteSet;
+use super::{NodeRef, Opening, Place};
 use crate::request::{NodeId, Reply};
 use base::{Access, Buf, Error, Kind, Name, Stat};
 use store::View;
@@ -18,17 +18,17 @@ const NAMES_MAX: usize = 1024;
 
 /// Position of a walk.
 struct Here {
-    spot: Spot,
+    node_ref: NodeRef,
     place: Option<Place>,
     stat: Stat,
     /// `None` for the directory of snapshots.
     inode: Option<Inode>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Planner<'a> {
     /// Walks names from a node. A failure after the first name only ends the walk.
     pub(super) fn walk(&self, from: NodeId, names: &[Name]) -> Planned {
-        let mut here = self.here(self.volume.spot(from))?;
+        let mut here = self.here(self.volume.node_ref(from))?;
         here.place = self.volume.place(from).cloned();
         let mut stats = Vec::with_capacity(names.len());
         for name in names {
@@ -41,29 +41,29 @@ impl<'a> Scene<'a> {
             }
             stats.push(here.stat.clone());
         }
-        Ok(Plan::Answer(Answer::Walked(stats, here.spot, here.place), Vec::new()))
+        Ok(Plan::Answer(Answer::Walked(stats, here.node_ref, here.place), Vec::new()))
     }
 
-    fn here(&self, spot: Spot) -> Result<Here, Stop> {
-        let (stat, inode) = match spot {
-            Spot::Snapshots => (self.snapshots_stat(), None),
-            Spot::File(view, ino) => {
-                let sight = self.sight(view)?;
-                let inode = sight.inode(ino)?;
-                (sight.stat(ino, &inode), Some(inode))
+    fn here(&self, node_ref: NodeRef) -> Result<Here, Stop> {
+        let (stat, inode) = match node_ref {
+            NodeRef::Snapshots => (self.snapshots_stat(), None),
+            NodeRef::File(view, ino) => {
+                let read_view = self.read_view(view)?;
+                let inode = read_view.inode(ino)?;
+                (read_view.stat(ino, &inode), Some(inode))
             }
         };
-        Ok(Here { spot, place: None, stat, inode })
+        Ok(Here { node_ref, place: None, stat, inode })
     }
 
     fn step(&self, from: &Here, name: &Name) -> Result<Here, Stop> {
-        match (from.spot, &from.inode) {
-            (Spot::File(view, ino), Some(dir)) => self.step_from(view, ino, dir, from, name),
-            (Spot::Snapshots | Spot::File(..), _) if name.plain() => {
+        match (from.node_ref, &from.inode) {
+            (NodeRef::File(view, ino), Some(dir)) => self.step_from(view, ino, dir, from, name),
+            (NodeRef::Snapshots | NodeRef::File(..), _) if name.plain() => {
                 let id = self.snapshot(name).ok_or(Error::NotFound)?;
-                self.here(Spot::File(View::Snapshot(id), ROOT))
+                self.here(NodeRef::File(View::Snapshot(id), ROOT))
             }
-            (spot, _) => self.here(spot),
+            (node_ref, _) => self.here(node_ref),
         }
     }
 
@@ -81,54 +81,54 @@ impl<'a> Scene<'a> {
         self.who.may(dir, SEARCH)?;
         if name.is_parent() {
             return match (ino, view) {
-                (ROOT, View::Present) => self.here(from.spot),
-                (ROOT, View::Snapshot(_)) => self.here(Spot::Snapshots),
-                (_, _) => self.here(Spot::File(view, dir.parent)),
+                (ROOT, View::Present) => self.here(from.node_ref),
+                (ROOT, View::Snapshot(_)) => self.here(NodeRef::Snapshots),
+                (_, _) => self.here(NodeRef::File(view, dir.parent)),
             };
         }
         if !name.plain() {
-            return Ok(Here { place: from.place.clone(), ..self.here(from.spot)? });
+            return Ok(Here { place: from.place.clone(), ..self.here(from.node_ref)? });
         }
-        let found = self.sight(view)?.lookup(ino, name)?.ok_or(Error::NotFound)?;
+        let found = self.read_view(view)?.lookup(ino, name)?.ok_or(Error::NotFound)?;
         let place = (view == View::Present).then(|| (ino, name.clone()));
-        Ok(Here { place, ..self.here(Spot::File(view, found.ino)).map_err(damaged)? })
+        Ok(Here { place, ..self.here(NodeRef::File(view, found.ino)).map_err(damaged)? })
     }
 
     pub(super) fn stat(&self, node: NodeId) -> Planned {
-        answer(Reply::Stat(self.here(self.volume.spot(node))?.stat))
+        answer(Reply::Stat(self.here(self.volume.node_ref(node))?.stat))
     }
 
     pub(super) fn open(&self, node: NodeId, access: Access) -> Planned {
-        let Spot::File(view, ino) = self.volume.spot(node) else {
+        let NodeRef::File(view, ino) = self.volume.node_ref(node) else {
             if access.changes() {
                 return Err(Error::IsDirectory.into());
             }
-            let opening = Opening { spot: Spot::Snapshots, kind: Kind::Directory, access };
+            let opening = Opening { node_ref: NodeRef::Snapshots, kind: Kind::Directory, access };
             let opened = Answer::Opened(opening, self.snapshots_stat());
             return Ok(Plan::Answer(opened, Vec::new()));
         };
-        let sight = self.sight(view)?;
-        let inode = sight.inode(ino)?;
+        let read_view = self.read_view(view)?;
+        let inode = read_view.inode(ino)?;
         if view != View::Present && access.changes() {
             return Err(Error::ReadOnly.into());
         }
         expect_plain(&inode, access)?;
         self.who.may(&inode, wanted(access))?;
-        let opening = Opening { spot: Spot::File(view, ino), kind: inode.kind, access };
+        let opening = Opening { node_ref: NodeRef::File(view, ino), kind: inode.kind, access };
         if !access.truncate {
-            let opened = Answer::Opened(opening, sight.stat(ino, &inode));
+            let opened = Answer::Opened(opening, read_view.stat(ino, &inode));
             return Ok(Plan::Answer(opened, Vec::new()));
         }
-        let (stat, draft, effects) = self.emptied(ino)?;
-        self.commit_as(draft, Answer::Opened(opening, stat), effects)
+        let (stat, write_set, effects) = self.emptied(ino)?;
+        self.commit_as(write_set, Answer::Opened(opening, stat), effects)
     }
 
     /// Returns the write set that truncates a file to zero.
-    pub(super) fn emptied(&self, ino: u64) -> Result<(Stat, Draft<'a>, Effects), Stop> {
-        let (mut draft, mut effects) = (self.draft()?, Effects::default());
-        self.resize(&mut draft, ino, 0, &mut effects)?;
-        let inode = draft.look(ino)?;
-        Ok((draft.sight.stat(ino, &inode), draft, effects))
+    pub(super) fn emptied(&self, ino: u64) -> Result<(Stat, WriteSet<'a>, Effects), Stop> {
+        let (mut write_set, mut effects) = (self.write_set()?, Effects::default());
+        self.resize(&mut write_set, ino, 0, &mut effects)?;
+        let inode = write_set.look(ino)?;
+        Ok((write_set.read_view.stat(ino, &inode), write_set, effects))
     }
 
     /// Looks up a file by its path from a directory, following links, and reads its beginning. From
@@ -141,22 +141,22 @@ impl<'a> Scene<'a> {
         read_max: u32,
         headroom: u32,
     ) -> Planned {
-        let spot = self.volume.spot(from.unwrap_or(self.volume.root()));
-        let (view, top, path) = match (spot, path) {
-            (Spot::File(view, ino), path) => (view, (ino, from.is_some()), path),
-            (Spot::Snapshots, [first, rest @ ..]) => {
+        let node_ref = self.volume.node_ref(from.unwrap_or(self.volume.root()));
+        let (view, top, path) = match (node_ref, path) {
+            (NodeRef::File(view, ino), path) => (view, (ino, from.is_some()), path),
+            (NodeRef::Snapshots, [first, rest @ ..]) => {
                 let id = self.snapshot(first).ok_or(Error::NotFound)?;
                 (View::Snapshot(id), (ROOT, false), rest)
             }
-            (Spot::Snapshots, []) => {
+            (NodeRef::Snapshots, []) => {
                 let (kind, access) = (Kind::Directory, Access::READ);
-                let opening = Opening { spot: Spot::Snapshots, kind, access };
+                let opening = Opening { node_ref: NodeRef::Snapshots, kind, access };
                 let fetched = Answer::Fetched(self.snapshots_stat(), Buf::default(), Some(opening));
                 return Ok(Plan::Answer(fetched, Vec::new()));
             }
         };
-        let sight = self.sight(view)?;
-        let (ino, inode) = self.resolve(&sight, top, path)?;
+        let read_view = self.read_view(view)?;
+        let (ino, inode) = self.resolve(&read_view, top, path)?;
         match inode.kind {
             Kind::File | Kind::Directory => {}
             Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
@@ -164,16 +164,16 @@ impl<'a> Scene<'a> {
             }
         }
         self.who.may(&inode, READ)?;
-        let stat = sight.stat(ino, &inode);
+        let stat = read_view.stat(ino, &inode);
         let access = Access::READ;
-        let opening = Opening { spot: Spot::File(view, ino), kind: inode.kind, access };
+        let opening = Opening { node_ref: NodeRef::File(view, ino), kind: inode.kind, access };
         if inode.is_directory() {
             let fetched = Answer::Fetched(stat, Buf::default(), Some(opening));
             return Ok(Plan::Answer(fetched, Vec::new()));
         }
         let count = inode.size.min(read_max.into()) as usize;
         let bounds = Bounds { offset: 0, count, headroom: headroom as usize };
-        let data = data::copied(&sight, ino, bounds)?;
+        let data = data::copied(&read_view, ino, bounds)?;
         let more = inode.size > data.len() as u64;
         let touched = self.note_access(view, ino, &inode);
         Ok(Plan::Answer(Answer::Fetched(stat, data, more.then_some(opening)), touched))
@@ -182,11 +182,11 @@ impl<'a> Scene<'a> {
     /// Resolves a path from a directory, confined to it or with it as the root.
     fn resolve(
         &self,
-        sight: &Sight<'_>,
+        read_view: &ReadView<'_>,
         (top, within): (u64, bool),
         path: &[Name],
     ) -> Result<(u64, Inode), Stop> {
-        let (mut ino, mut inode) = (top, sight.inode(top)?);
+        let (mut ino, mut inode) = (top, read_view.inode(top)?);
         let (mut links, mut passed) = (0, 0);
         // Names to walk, the next one last.
         let mut rest: Vec<Name> = path.iter().rev().cloned().collect();
@@ -201,9 +201,9 @@ impl<'a> Scene<'a> {
                 b".." if within && ino == top => return Err(Error::CrossDevice.into()),
                 b".." if ino == ROOT => ROOT,
                 b".." => inode.parent,
-                _plain => sight.lookup(ino, &name)?.ok_or(Error::NotFound)?.ino,
+                _plain => read_view.lookup(ino, &name)?.ok_or(Error::NotFound)?.ino,
             };
-            let found = sight.inode(next).map_err(damaged)?;
+            let found = read_view.inode(next).map_err(damaged)?;
             if found.kind != Kind::Symlink {
                 (ino, inode) = (next, found);
                 continue;
@@ -212,12 +212,12 @@ impl<'a> Scene<'a> {
             if links > LINKS_FOLLOWED_MAX || passed + rest.len() > NAMES_MAX {
                 return Err(Error::Loop.into());
             }
-            let target = data::target(sight, next, &found)?;
+            let target = data::target(read_view, next, &found)?;
             if target.starts_with(b"/") {
                 if within {
                     return Err(Error::CrossDevice.into());
                 }
-                (ino, inode) = (ROOT, sight.inode(ROOT)?);
+                (ino, inode) = (ROOT, read_view.inode(ROOT)?);
             }
             let names = target.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
             let names = names.map(Name::new).collect::<Result<Vec<_>, _>>()?;

@@ -330,7 +330,7 @@ fn a_table_that_was_dropped_leaves_nothing_behind() {
         assert!(now_free + 10 >= free, "{now_free} of {free} blocks");
         let left = entries(bench.ask(alone(Call::Scan(tree.range(b"", None)))).or_else(|error| {
             assert_eq!((error, crashes), (Failure::Dropped, false));
-            Ok(Reply::Entries { entries: Stretch::default(), more: false })
+            Ok(Reply::Entries { entries: ScanBatch::default(), more: false })
         }));
         assert!(left.is_empty(), "{} entries are left", left.len());
         assert_eq!(bench.ask(alone(kept.get(b"k"))), value(b"v"));

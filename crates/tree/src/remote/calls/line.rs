@@ -25,7 +25,7 @@ pub(super) struct Line {
     messages: BTreeMap<u64, (Party, Owner, Message)>,
     by_party: BTreeSet<(Party, u64)>,
     /// Numbers of the messages of each pending request.
-    by_errand: BTreeSet<(usize, u64)>,
+    by_request: BTreeSet<(usize, u64)>,
     /// Messages that may be given up: they free no fid.
     optional: BTreeSet<u64>,
     /// Number of the next message.
@@ -48,8 +48,8 @@ impl Line {
         let number = self.next;
         self.next += 1;
         self.by_party.insert((party, number));
-        if let Owner::Errand(errand, _) = owner {
-            self.by_errand.insert((errand, number));
+        if let Owner::Pending(slot, _) = owner {
+            self.by_request.insert((slot, number));
         }
         if !message.frees_fid() {
             self.optional.insert(number);
@@ -74,12 +74,11 @@ impl Line {
     }
 
     /// Removes the messages of a pending request; returns their number.
-    pub(super) fn drop_errand(&mut self, errand: usize) -> u32 {
+    pub(super) fn drop_request(&mut self, slot: usize) -> u32 {
         let mut dropped = 0;
-        while let Some((_, number)) = self.by_errand.range((errand, 0)..=(errand, u64::MAX)).next()
-        {
+        while let Some((_, number)) = self.by_request.range((slot, 0)..=(slot, u64::MAX)).next() {
             let (owner, _) = self.remove(*number);
-            assert!(matches!(owner, Owner::Errand(of, _) if of == errand));
+            assert!(matches!(owner, Owner::Pending(of, _) if of == slot));
             dropped += 1;
         }
         dropped
@@ -89,20 +88,20 @@ impl Line {
         let (party, owner, message) = self.messages.remove(&number).expect("it is queued");
         self.by_party.remove(&(party, number));
         self.optional.remove(&number);
-        if let Owner::Errand(errand, _) = owner {
-            self.by_errand.remove(&(errand, number));
+        if let Owner::Pending(slot, _) = owner {
+            self.by_request.remove(&(slot, number));
         }
         (owner, message)
     }
 
     pub(super) fn check(&self) {
         assert_eq!(self.by_party.len(), self.messages.len());
-        let (mut optional, mut of_errands) = (0, 0);
+        let (mut optional, mut of_requests) = (0, 0);
         for (number, (party, owner, message)) in &self.messages {
             assert!(*number < self.next && self.by_party.contains(&(*party, *number)));
             optional += usize::from(!message.frees_fid());
-            of_errands += usize::from(matches!(owner, Owner::Errand(..)));
+            of_requests += usize::from(matches!(owner, Owner::Pending(..)));
         }
-        assert_eq!((self.optional.len(), self.by_errand.len()), (optional, of_errands));
+        assert_eq!((self.optional.len(), self.by_request.len()), (optional, of_requests));
     }
 }

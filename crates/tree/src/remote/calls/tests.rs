@@ -3,7 +3,7 @@ use base::drawing::Drawing;
 use base::rng::seeded;
 use base::{Automaton, Instant};
 
-const ERRAND: usize = 3;
+const SLOT: usize = 3;
 
 /// One call as a machine, for its drawing: the states of its tag.
 #[derive(Debug)]
@@ -44,10 +44,10 @@ impl Automaton for Call {
         let (calls, sent) = (&mut self.calls, &mut self.out);
         match input {
             Input::Send => {
-                calls.begin(Party::Asker(0), Owner::Errand(ERRAND, 0), clunk(), sent);
+                calls.begin(Party::Asker(0), Owner::Pending(SLOT, 0), clunk(), sent);
             }
             Input::Flush => {
-                calls.flush(ERRAND, sent);
+                calls.flush(SLOT, sent);
             }
             Input::Answered => out.push(answer(calls, 0, Rmessage::Clunk {}, sent)),
             Input::FlushAnswered => out.push(answer(calls, 1, Rmessage::Flush {}, sent)),
@@ -102,14 +102,14 @@ fn states_md_is_fresh() {
 fn what_is_too_much_stands_in_line_and_is_dropped_by_a_flush() {
     let mut calls = Calls::new(2);
     let mut out = Vec::new();
-    for errand in 0..4 {
-        calls.begin(Party::Asker(0), Owner::Errand(errand, 0), clunk(), &mut out);
+    for slot in 0..4 {
+        calls.begin(Party::Asker(0), Owner::Pending(slot, 0), clunk(), &mut out);
     }
     assert_eq!((calls.counts(), out.len()), ((2, 2), 2));
     assert_eq!(calls.flush(3, &mut out), 1);
     assert_eq!((calls.counts(), out.len()), ((2, 1), 2));
     let answer = calls.answered(1, &Rmessage::Clunk {}, &mut out);
-    assert_eq!(answer, Ok(Answer::To(Owner::Errand(1, 0))));
+    assert_eq!(answer, Ok(Answer::To(Owner::Pending(1, 0))));
     assert_eq!((calls.counts(), out.len()), ((2, 0), 3));
     calls.check();
 }
@@ -120,12 +120,12 @@ fn what_is_too_much_stands_in_line_and_is_dropped_by_a_flush() {
 fn clients_are_served_in_turn() {
     let mut calls = Calls::new(1);
     let mut out = Vec::new();
-    for errand in 0..100 {
-        calls.begin(Party::Asker(7), Owner::Errand(errand, 0), clunk(), &mut out);
-        calls.begin(Party::Cleanup, Owner::Clunk(errand as u32), clunk(), &mut out);
+    for slot in 0..100 {
+        calls.begin(Party::Asker(7), Owner::Pending(slot, 0), clunk(), &mut out);
+        calls.begin(Party::Cleanup, Owner::Clunk(slot as u32), clunk(), &mut out);
     }
-    calls.begin(Party::Asker(9), Owner::Errand(500, 0), clunk(), &mut out);
-    calls.begin(Party::Recovery, Owner::Errand(501, 0), clunk(), &mut out);
+    calls.begin(Party::Asker(9), Owner::Pending(500, 0), clunk(), &mut out);
+    calls.begin(Party::Recovery, Owner::Pending(501, 0), clunk(), &mut out);
     let mut order = Vec::new();
     for _ in 0..8 {
         match calls.answered(0, &Rmessage::Clunk {}, &mut out) {
@@ -134,7 +134,7 @@ fn clients_are_served_in_turn() {
         }
         calls.check();
     }
-    let of = |errand| Owner::Errand(errand, 0);
+    let of = |slot| Owner::Pending(slot, 0);
     let gone = Owner::Clunk;
     assert_eq!(order[..4], [of(0), of(500), gone(0), of(501)]);
     assert_eq!(order[4..], [of(1), gone(1), of(2), gone(2)]);
@@ -152,16 +152,16 @@ fn every_call_ends_once() {
                 0 if turn < 300 => {
                     calls.begin(
                         Party::Asker(rng.u32(..3)),
-                        Owner::Errand(begun, 0),
+                        Owner::Pending(begun, 0),
                         clunk(),
                         &mut out,
                     );
                     begun += 1;
                 }
                 1 if begun > 0 => {
-                    let errand = rng.usize(..begun);
-                    let dropped = calls.flush(errand, &mut out);
-                    ended.extend((0..dropped).map(|_| errand));
+                    let slot = rng.usize(..begun);
+                    let dropped = calls.flush(slot, &mut out);
+                    ended.extend((0..dropped).map(|_| slot));
                 }
                 2.. | 0 | 1 => {
                     let tags: Vec<(usize, State)> =
@@ -177,8 +177,8 @@ fn every_call_ends_once() {
                     };
                     let tag = u16::try_from(tag).unwrap();
                     match calls.answered(tag, &message, &mut out).unwrap() {
-                        Answer::To(Owner::Errand(errand, _))
-                        | Answer::Never(Owner::Errand(errand, _)) => ended.push(errand),
+                        Answer::To(Owner::Pending(slot, _))
+                        | Answer::Never(Owner::Pending(slot, _)) => ended.push(slot),
                         Answer::Late => {}
                         other => panic!("{other:?}"),
                     }

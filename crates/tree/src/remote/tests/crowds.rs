@@ -47,13 +47,13 @@ fn requests_that_wait_for_a_connection_begin_in_many_turns() {
     let id = OpId(NodeId::new(3, 1).0);
     let received = Input::Done(id, Done::Received(Ok(Buf::from(bytes))));
     lab.remote.step(lab.remote.now, received, &mut out);
-    assert_eq!(lab.remote.errands.queued(all).len(), all - REQUESTS_MAX);
+    assert_eq!(lab.remote.pending.queued(all).len(), all - REQUESTS_MAX);
     lab.show(out);
     for _ in 0..2 {
         assert!(lab.remote.deadline() <= Some(lab.remote.now), "it goes on at once");
         lab.tick();
     }
-    assert!(!lab.remote.errands.is_any_queued());
+    assert!(!lab.remote.pending.is_any_queued());
     assert_eq!(count(&lab, "Getattr"), all);
 
     // A loss for good ends them likewise.

@@ -174,10 +174,10 @@ fn a_small_append_does_not_move_the_end_under_a_large_one() {
     let open = lab.open("/f", APPEND).unwrap();
     let data: Vec<u8> = (0..100_000).map(|at| (at / 7) as u8).collect();
     let large = lab.begin(Ask::Write { open, offset: 0, data: Buf::from(data.clone()) });
-    assert_eq!(lab.volume.counts().errands, [("place", 1)]);
+    assert_eq!(lab.volume.counts().pending, [("place", 1)]);
     let small = lab.begin(Ask::Write { open, offset: 0, data: Buf::from(vec![b'x'; 10]) });
     let cut = lab.begin(Ask::Write { open, offset: 0, data: Buf::from(vec![b'y'; 10]) });
-    assert_eq!(lab.volume.counts().errands, [("place", 1), ("append", 2)]);
+    assert_eq!(lab.volume.counts().pending, [("place", 1), ("append", 2)]);
     lab.input(Input::Cancel(cut));
     assert!(matches!(lab.answered(cut), Some(Err(Error::Cancelled))));
     while lab.operate() {}

@@ -133,7 +133,7 @@ fn cutting_goes_on_after_a_crash() {
     while lab.replies.is_empty() {
         if !lab.operate() {
             let (now, mut out) = (lab.instant(), Vec::new());
-            lab.volume.store.tick(now, &mut lab.volume.heard);
+            lab.volume.store.tick(now, &mut lab.volume.inbox);
             lab.volume.settle(now, &mut out);
             lab.perform(out);
         }

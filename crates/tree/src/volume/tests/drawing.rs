@@ -1,6 +1,6 @@
 //! The drawing of pending requests, and their handling of completions.
 
-use super::super::errand::Errand;
+use super::super::pending::Pending;
 use super::super::plan::Placing;
 use super::*;
 use base::drawing::Drawing;
@@ -26,18 +26,18 @@ fn waiting(awaits: Awaits, ask: Ask, cancelled: bool) -> Lab {
     let (node, _open) = lab.create_with("/f", WRITE, true, 0o644).unwrap();
     lab.release(node);
     let request = Request { caller: root(), ask };
-    let errand = Errand { awaits, cancelled, ..Errand::new(RequestId(1000), request) };
-    errand.pins().for_each(|pin| lab.volume.pin(pin));
-    assert_eq!(lab.volume.errands.insert(errand), 0);
+    let pending = Pending { awaits, cancelled, ..Pending::new(RequestId(1000), request) };
+    pending.pins().for_each(|pin| lab.volume.pin(pin));
+    assert_eq!(lab.volume.pending.insert(pending), 0);
     lab.volume.slots.insert(RequestId(1000), 0);
-    if let Ask::Write { offset: BEHIND, .. } = &lab.volume.errands[0].ask {
+    if let Ask::Write { offset: BEHIND, .. } = &lab.volume.pending[0].ask {
         // Another request appends.
         lab.volume.appends.hold(2, 77);
     }
-    if let Awaits::Trim(ino) = lab.volume.errands[0].awaits {
+    if let Awaits::Trim(ino) = lab.volume.pending[0].awaits {
         lab.volume.trimming.insert((ino, 0));
     }
-    if let Awaits::Append(ino, number) = lab.volume.errands[0].awaits {
+    if let Awaits::Append(ino, number) = lab.volume.pending[0].awaits {
         assert_eq!(lab.volume.appends.wait(ino, 0), number);
     }
     lab
@@ -130,7 +130,7 @@ fn states_md_is_fresh() {
         let before = awaits.name();
         let mut lab = waiting(awaits, ask, cancelled);
         come_back(&mut lab, back);
-        let next = lab.volume.errands.get(0).map_or("over", |errand| errand.awaits.name());
+        let next = lab.volume.pending.get(0).map_or("over", |pending| pending.awaits.name());
         let reply = if lab.replies.is_empty() { "" } else { "Reply" };
         drawing.row(before, label, next, reply);
     }
@@ -150,7 +150,7 @@ fn what_was_placed_and_is_not_wanted_is_given_back() {
     let free = lab.volume.store.space().blocks_free;
     let data = Buf::from(vec![1; 400_000]);
     let id = lab.begin(Ask::Write { open, offset: 0, data });
-    assert_eq!(lab.volume.counts().errands, [("place", 1)]);
+    assert_eq!(lab.volume.counts().pending, [("place", 1)]);
     assert!(lab.volume.store.space().blocks_free < free);
     lab.input(Input::Cancel(id));
     while lab.replies.is_empty() {

@@ -183,8 +183,8 @@ fn an_inode_has_only_so_many_names() {
     lab.make_dir("/d", 0o755).unwrap();
     for path in ["/f", "/d"] {
         let ino = lab.stat(path).unwrap().inode;
-        let inode = lab.look(|sight| sight.inode(ino));
-        forge(&mut lab, ino, Inode { links: draft::LINKS_MAX, ..inode }.encode());
+        let inode = lab.look(|read_view| read_view.inode(ino));
+        forge(&mut lab, ino, Inode { links: write_set::LINKS_MAX, ..inode }.encode());
     }
     assert_eq!(lab.link("/f", "/g"), Err(Error::TooManyLinks));
     assert_eq!(lab.make_dir("/d/e", 0o755), Err(Error::TooManyLinks));
@@ -214,7 +214,7 @@ fn who_changes_nothing_and_waits_until_that_is_durable_is_answered() {
     let node = lab.volume.root();
     let request = Request { caller: root(), ask: Ask::Stat { node } };
     lab.volume.pin(Id::Node(node));
-    let slot = lab.volume.errands.insert(Errand::new(RequestId(1000), request));
+    let slot = lab.volume.pending.insert(Pending::new(RequestId(1000), request));
     lab.volume.slots.insert(RequestId(1000), slot);
     let (answer, effects) = (plan::Answer::Reply(Reply::Done), plan::Effects::default());
     let commit = plan::Commit { changes: Vec::new(), durable: true, answer, effects };
@@ -230,7 +230,7 @@ fn who_changes_nothing_and_waits_until_that_is_durable_is_answered() {
 
 #[test]
 fn directories_are_moved_only_as_deep_as_a_plan_climbs() {
-    const DEPTH: usize = super::super::sight::DEPTH_MAX;
+    const DEPTH: usize = super::super::read_view::DEPTH_MAX;
     let mut lab = Lab::new();
     lab.make_dir("/moved", 0o755).unwrap();
     lab.create("/file", 0o644).unwrap();

@@ -6,7 +6,7 @@
 //! one recovery.
 
 use super::calls::{Message, Owner, Party};
-use super::places::ROOT;
+use super::inodes::ROOT;
 use super::{Remote, link, words};
 use crate::request::Output;
 use base::op::OpId;
@@ -17,7 +17,7 @@ use wire::ninep::{NO_FID, Names, Qid, Rmessage, Tmessage, WALK_MAX};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     /// A fid of a place for a user.
-    Tie(usize, u32),
+    BoundFid(usize, u32),
     /// The fid of an open file.
     Open(usize),
 }
@@ -26,9 +26,9 @@ pub(super) enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
     /// A pending request.
-    Errand(usize),
+    Pending(usize),
     /// Another recovery.
-    Seek(Target),
+    Recovery(Target),
     /// The link, whose attach is the first recovery.
     Link,
     /// None.
@@ -43,7 +43,7 @@ enum Step {
     /// The attach with this fid.
     Attach(u32),
     /// A walk on the path.
-    Walk(Hike),
+    Walk(WalkCursor),
     /// A copy of the place's fid.
     Clone(u32),
     /// The open of this fid.
@@ -52,7 +52,7 @@ enum Step {
 
 /// A walk to `fid` along the names sent, and the names after those.
 #[derive(Clone, Debug)]
-struct Hike {
+struct WalkCursor {
     fid: u32,
     sent: usize,
     /// Whether the fid is already bound to a place on the path.
@@ -62,7 +62,7 @@ struct Hike {
 
 /// A recovery in progress.
 #[derive(Clone, Debug)]
-pub(super) struct Seek {
+pub(super) struct Recovery {
     waiters: Vec<Waiter>,
     step: Step,
     /// Start of the walk: pinned, so that its fid is kept until the reply.
@@ -71,42 +71,43 @@ pub(super) struct Seek {
 
 impl Remote {
     /// Waits for a fid; starts a recovery unless there is one.
-    pub(super) fn seek(&mut self, target: Target, waiter: Waiter, out: &mut Vec<Output>) {
-        if let Some(seek) = self.seeks.get_mut(&target) {
-            return seek.waiters.push(waiter);
+    pub(super) fn recovery(&mut self, target: Target, waiter: Waiter, out: &mut Vec<Output>) {
+        if let Some(recovery) = self.recoveries.get_mut(&target) {
+            return recovery.waiters.push(waiter);
         }
         match target {
-            Target::Tie(place, _) => self.places.pin(place),
+            Target::BoundFid(inode, _) => self.inodes.pin(inode),
             Target::Open(open) => self.opens[open].users += 1,
         }
-        self.places.begin(self.sought_by(target));
-        self.seeks.insert(target, Seek { waiters: vec![waiter], step: Step::Base, base: None });
-        self.begin_seek(target, out);
+        self.inodes.begin(self.recovered_for(target));
+        self.recoveries
+            .insert(target, Recovery { waiters: vec![waiter], step: Step::Base, base: None });
+        self.begin_recovery(target, out);
     }
 
     /// Starts or restarts a recovery from the fids bound now.
-    fn begin_seek(&mut self, target: Target, out: &mut Vec<Output>) {
-        let (place, user) = match target {
-            Target::Tie(ROOT, user) => return self.attach(target, user),
-            Target::Tie(place, user) => (place, user),
-            Target::Open(open) => (self.opens[open].place, self.opens[open].user),
+    fn begin_recovery(&mut self, target: Target, out: &mut Vec<Output>) {
+        let (inode, user) = match target {
+            Target::BoundFid(ROOT, user) => return self.attach(target, user),
+            Target::BoundFid(inode, user) => (inode, user),
+            Target::Open(open) => (self.opens[open].inode, self.opens[open].user),
         };
-        let Some((at, base, names)) = self.places.way(place, user, self.epoch) else {
-            return self.seek(Target::Tie(ROOT, user), Waiter::Seek(target), out);
+        let Some((at, base, names)) = self.inodes.way(inode, user, self.epoch) else {
+            return self.recovery(Target::BoundFid(ROOT, user), Waiter::Recovery(target), out);
         };
         match target {
-            Target::Tie(..) if names.is_empty() => self.end_seek(target, Ok(()), out),
-            Target::Tie(..) => {
-                self.places.pin(at);
-                self.seeks.get_mut(&target).expect("it is under way").base = Some(at);
-                self.seek_on(target, base, None, names);
+            Target::BoundFid(..) if names.is_empty() => self.end_recovery(target, Ok(()), out),
+            Target::BoundFid(..) => {
+                self.inodes.pin(at);
+                self.recoveries.get_mut(&target).expect("it is under way").base = Some(at);
+                self.walk_recovery(target, base, None, names);
             }
             Target::Open(_) if !names.is_empty() => {
-                self.seek(Target::Tie(place, user), Waiter::Seek(target), out);
+                self.recovery(Target::BoundFid(inode, user), Waiter::Recovery(target), out);
             }
             Target::Open(_) => {
                 let fid = self.fids.take();
-                self.say_seek(target, Step::Clone(fid), &walk(base, fid, &[]));
+                self.send_recovery(target, Step::Clone(fid), &walk(base, fid, &[]));
             }
         }
     }
@@ -117,73 +118,73 @@ impl Remote {
         let uid = self.is_linux().then_some(user);
         let aname = self.aname.clone();
         let message = Tmessage::Attach { fid, afid: NO_FID, uname: &name, aname: &aname, uid };
-        self.say_seek(target, Step::Attach(fid), &message);
+        self.send_recovery(target, Step::Attach(fid), &message);
     }
 
-    fn seek_on(&mut self, target: Target, base: u32, fid: Option<u32>, mut names: Vec<Name>) {
+    fn walk_recovery(&mut self, target: Target, base: u32, fid: Option<u32>, mut names: Vec<Name>) {
         assert!(!names.is_empty(), "who is there need not walk");
         let (bound, fid) = (fid.is_some(), fid.unwrap_or_else(|| self.fids.take()));
         let rest = names.split_off(names.len().min(WALK_MAX));
-        let hike = Hike { fid, sent: names.len(), bound, rest };
-        self.say_seek(target, Step::Walk(hike), &walk(base, fid, &names));
+        let cursor = WalkCursor { fid, sent: names.len(), bound, rest };
+        self.send_recovery(target, Step::Walk(cursor), &walk(base, fid, &names));
     }
 
-    fn say_seek(&mut self, target: Target, step: Step, message: &Tmessage<'_>) {
+    fn send_recovery(&mut self, target: Target, step: Step, message: &Tmessage<'_>) {
         let message = Message::new(message);
-        self.seeks.get_mut(&target).expect("it is under way").step = step;
-        self.calls.begin(Party::Recovery, Owner::Seek(target), message, &mut self.outbox);
+        self.recoveries.get_mut(&target).expect("it is under way").step = step;
+        self.calls.begin(Party::Recovery, Owner::Recovery(target), message, &mut self.outbox);
     }
 
     /// Handles the reply to a message of a recovery.
-    pub(super) fn sought(
+    pub(super) fn recovered(
         &mut self,
         target: Target,
         answer: Result<&Rmessage<'_>, Error>,
         out: &mut Vec<Output>,
     ) {
-        let seek = self.seeks.get_mut(&target).expect("its answer has come only now");
-        let step = std::mem::replace(&mut seek.step, Step::Base);
-        if let Some(base) = seek.base.take() {
-            self.unpin_place(base);
+        let recovery = self.recoveries.get_mut(&target).expect("its answer has come only now");
+        let step = std::mem::replace(&mut recovery.step, Step::Base);
+        if let Some(base) = recovery.base.take() {
+            self.unpin_inode(base);
         }
         match (step, answer) {
             (Step::Attach(fid), Ok(Rmessage::Attach { qid })) => {
-                self.places.set_qid(ROOT, *qid);
+                self.inodes.set_qid(ROOT, *qid);
                 self.found(target, fid, out);
             }
-            (Step::Walk(hike), Ok(Rmessage::Walk { qids })) => {
-                self.walked(target, hike, qids.as_slice(), out);
+            (Step::Walk(cursor), Ok(Rmessage::Walk { qids })) => {
+                self.walked(target, cursor, qids.as_slice(), out);
             }
             (Step::Clone(fid), Ok(Rmessage::Walk { .. })) => {
                 let Target::Open(open) = target else { unreachable!("{target:?} is no open file") };
                 let access = Access { truncate: false, ..self.opens[open].access };
                 let message = self.open_message(fid, access);
-                self.say_seek(target, Step::Open(fid), &message);
+                self.send_recovery(target, Step::Open(fid), &message);
             }
             (Step::Open(fid), Ok(Rmessage::Lopen { .. } | Rmessage::Open { .. })) => {
                 let Target::Open(open) = target else { unreachable!("{target:?} is no open file") };
                 self.opens[open].reopened(fid, self.epoch);
-                self.end_seek(target, Ok(()), out);
+                self.end_recovery(target, Ok(()), out);
             }
-            (Step::Open(fid) | Step::Walk(Hike { fid, bound: true, .. }), answer) => {
+            (Step::Open(fid) | Step::Walk(WalkCursor { fid, bound: true, .. }), answer) => {
                 self.clunk(fid);
-                self.end_seek(target, Err(answer.err().unwrap_or(Error::Io)), out);
+                self.end_recovery(target, Err(answer.err().unwrap_or(Error::Io)), out);
             }
-            (Step::Attach(fid) | Step::Walk(Hike { fid, .. }) | Step::Clone(fid), answer) => {
+            (Step::Attach(fid) | Step::Walk(WalkCursor { fid, .. }) | Step::Clone(fid), answer) => {
                 self.fids.give(fid);
-                self.end_seek(target, Err(answer.err().unwrap_or(Error::Io)), out);
+                self.end_recovery(target, Err(answer.err().unwrap_or(Error::Io)), out);
             }
             (Step::Base, _) => unreachable!("nothing was sent"),
         }
     }
 
-    fn walked(&mut self, target: Target, hike: Hike, qids: &[Qid], out: &mut Vec<Output>) {
-        let Target::Tie(place, _) = target else { unreachable!("{target:?} is no place") };
-        let Hike { fid, sent, bound, rest } = hike;
+    fn walked(&mut self, target: Target, cursor: WalkCursor, qids: &[Qid], out: &mut Vec<Output>) {
+        let Target::BoundFid(inode, _) = target else { unreachable!("{target:?} is no place") };
+        let WalkCursor { fid, sent, bound, rest } = cursor;
         match qids.last().filter(|_| qids.len() == sent) {
-            Some(_) if !rest.is_empty() => self.seek_on(target, fid, Some(fid), rest),
-            Some(qid) if words::is_same(*qid, self.places.qid(place)) => {
-                self.places.set_qid(place, *qid);
+            Some(_) if !rest.is_empty() => self.walk_recovery(target, fid, Some(fid), rest),
+            Some(qid) if words::is_same(*qid, self.inodes.qid(inode)) => {
+                self.inodes.set_qid(inode, *qid);
                 self.found(target, fid, out);
             }
             arrived => {
@@ -192,22 +193,24 @@ impl Remote {
                 } else {
                     self.fids.give(fid);
                 }
-                self.end_seek(target, Err(Error::Stale), out);
+                self.end_recovery(target, Err(Error::Stale), out);
             }
         }
     }
 
     fn found(&mut self, target: Target, fid: u32, out: &mut Vec<Output>) {
-        let Target::Tie(place, user) = target else { unreachable!("{target:?} is no place") };
-        self.bind(place, user, fid);
-        self.end_seek(target, Ok(()), out);
+        let Target::BoundFid(inode, user) = target else { unreachable!("{target:?} is no place") };
+        self.bind(inode, user, fid);
+        self.end_recovery(target, Ok(()), out);
     }
 
-    fn end_seek(&mut self, target: Target, result: Result<(), Error>, out: &mut Vec<Output>) {
-        let seek = self.seeks.remove(&target).expect("it is under way");
+    fn end_recovery(&mut self, target: Target, result: Result<(), Error>, out: &mut Vec<Output>) {
+        let recovery = self.recoveries.remove(&target).expect("it is under way");
         let result = result.map_err(|error| match error {
             // The file existed under this name before.
-            Error::NotFound | Error::NotDirectory if !matches!(target, Target::Tie(ROOT, _)) => {
+            Error::NotFound | Error::NotDirectory
+                if !matches!(target, Target::BoundFid(ROOT, _)) =>
+            {
                 Error::Stale
             }
             other => other,
@@ -217,72 +220,72 @@ impl Remote {
         {
             self.opens[open].stale = true;
         }
-        for waiter in seek.waiters {
+        for waiter in recovery.waiters {
             match (waiter, result) {
                 (Waiter::Link, _) => self.attached(out),
                 (Waiter::Nobody, _) => {}
-                (Waiter::Errand(errand), Ok(())) if self.is_seeking(errand, target) => {
-                    self.advance(errand, out);
+                (Waiter::Pending(slot), Ok(())) if self.is_recovering(slot, target) => {
+                    self.advance(slot, out);
                 }
-                (Waiter::Errand(errand), Err(error)) if self.is_seeking(errand, target) => {
+                (Waiter::Pending(slot), Err(error)) if self.is_recovering(slot, target) => {
                     let stale = matches!(target, Target::Open(open) if self.opens[open].stale);
                     let error = if stale { Error::Stale } else { error };
-                    self.not_found(errand, error, out);
+                    self.not_found(slot, error, out);
                 }
                 // The request was cancelled meanwhile.
-                (Waiter::Errand(_), _) => {}
-                (Waiter::Seek(other), Ok(())) => self.begin_seek(other, out),
-                (Waiter::Seek(other), Err(error)) => self.end_seek(other, Err(error), out),
+                (Waiter::Pending(_), _) => {}
+                (Waiter::Recovery(other), Ok(())) => self.begin_recovery(other, out),
+                (Waiter::Recovery(other), Err(error)) => self.end_recovery(other, Err(error), out),
             }
         }
         self.unpin_target(target);
     }
 
     /// Returns the user of a recovery.
-    fn sought_by(&self, target: Target) -> u32 {
+    fn recovered_for(&self, target: Target) -> u32 {
         match target {
-            Target::Tie(_, user) => user,
+            Target::BoundFid(_, user) => user,
             Target::Open(open) => self.opens[open].user,
         }
     }
 
     /// Asserts that recoveries, their waiters, and what they hold agree.
-    pub(super) fn check_seeks(&self) {
+    pub(super) fn check_recoveries(&self) {
         let connected =
             matches!(self.link.state(), link::State::Attaching { .. } | link::State::Up { .. });
-        assert!(connected || self.seeks.is_empty(), "nothing is sought without a connection");
-        for (target, seek) in &self.seeks {
-            let place = match target {
-                Target::Tie(place, _) => *place,
-                Target::Open(open) => self.opens[*open].place,
+        assert!(connected || self.recoveries.is_empty(), "nothing is sought without a connection");
+        for (target, recovery) in &self.recoveries {
+            let inode = match target {
+                Target::BoundFid(inode, _) => *inode,
+                Target::Open(open) => self.opens[*open].inode,
             };
-            assert!(self.places.users(place) > 0, "what is sought is pinned");
-            assert!(seek.base.is_none_or(|base| self.places.users(base) > 0), "so is its base");
-            for waiter in &seek.waiters {
-                if let Waiter::Seek(other) = waiter {
-                    let waits = self.seeks.get(other).map(|seek| &seek.step);
+            assert!(self.inodes.users(inode) > 0, "what is sought is pinned");
+            assert!(recovery.base.is_none_or(|base| self.inodes.users(base) > 0), "so is its base");
+            for waiter in &recovery.waiters {
+                if let Waiter::Recovery(other) = waiter {
+                    let waits = self.recoveries.get(other).map(|recovery| &recovery.step);
                     assert!(matches!(waits, Some(Step::Base)), "{other:?} waits for {target:?}");
                 }
             }
         }
-        let busy = self.errands.len() + self.seeks.len();
-        assert_eq!(self.places.busy(), busy, "what is under way for users is counted");
+        let busy = self.pending.len() + self.recoveries.len();
+        assert_eq!(self.inodes.busy(), busy, "what is under way for users is counted");
     }
 
     /// Drops all recoveries after the loss of the connection.
-    pub(super) fn forget_seeks(&mut self) {
-        for (target, seek) in std::mem::take(&mut self.seeks) {
-            if let Some(base) = seek.base {
-                self.unpin_place(base);
+    pub(super) fn drop_recoveries(&mut self) {
+        for (target, recovery) in std::mem::take(&mut self.recoveries) {
+            if let Some(base) = recovery.base {
+                self.unpin_inode(base);
             }
             self.unpin_target(target);
         }
     }
 
     fn unpin_target(&mut self, target: Target) {
-        self.places.done(self.sought_by(target));
+        self.inodes.done(self.recovered_for(target));
         match target {
-            Target::Tie(place, _) => self.unpin_place(place),
+            Target::BoundFid(inode, _) => self.unpin_inode(inode),
             Target::Open(open) => self.unpin_open(open),
         }
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 ///
 /// Entries are immutable, whatever is written later: a page changed meanwhile is copied first.
 #[derive(Clone, Default)]
-pub struct Stretch {
+pub struct ScanBatch {
     parts: Vec<Part>,
     /// First part not taken yet.
     at: usize,
@@ -47,10 +47,10 @@ impl Part {
     }
 }
 
-impl Stretch {
+impl ScanBatch {
     /// Returns an empty result, to be filled forwards or backwards.
-    pub(crate) fn new(reverse: bool) -> Stretch {
-        Stretch { reverse, ..Stretch::default() }
+    pub(crate) fn new(reverse: bool) -> ScanBatch {
+        ScanBatch { reverse, ..ScanBatch::default() }
     }
 
     /// Adds cells of a leaf, none of which is an extent.
@@ -118,16 +118,16 @@ pub(super) fn next(cells: &mut Range<usize>, reverse: bool) -> Option<usize> {
     if reverse { cells.next_back() } else { cells.next() }
 }
 
-impl PartialEq for Stretch {
-    fn eq(&self, other: &Stretch) -> bool {
+impl PartialEq for ScanBatch {
+    fn eq(&self, other: &ScanBatch) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl Eq for Stretch {}
+impl Eq for ScanBatch {}
 
-impl fmt::Debug for Stretch {
+impl fmt::Debug for ScanBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stretch({} entries)", self.len)
+        write!(f, "ScanBatch({} entries)", self.len)
     }
 }

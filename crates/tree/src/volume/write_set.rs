@@ -6,11 +6,11 @@
 
 use super::data::SIZE_MAX;
 use super::quota::{Quotas, Usage};
+use super::read_view::{ReadView, Stop};
 use super::record::{
     ATTRS, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, Holder, INODES, Inode, ORPHANS, Orphan,
     QUOTAS, Quota, ROOT, SETTINGS, Why, key, pair,
 };
-use super::sight::{Sight, Stop};
 use base::{Error, Kind, Name, Time};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,8 +21,8 @@ use store::{Change, Table};
 pub(super) const LINKS_MAX: u32 = 1 << 31;
 
 /// A write set.
-pub(super) struct Draft<'a> {
-    pub(super) sight: Sight<'a>,
+pub(super) struct WriteSet<'a> {
+    pub(super) read_view: ReadView<'a>,
     now: Time,
     inodes: Vec<(u64, Inode)>,
     counters: Option<Counters>,
@@ -55,10 +55,10 @@ impl Inode {
     }
 }
 
-impl<'a> Draft<'a> {
-    pub(super) fn new(sight: Sight<'a>, known: &'a Quotas, now: Time) -> Draft<'a> {
+impl<'a> WriteSet<'a> {
+    pub(super) fn new(read_view: ReadView<'a>, known: &'a Quotas, now: Time) -> WriteSet<'a> {
         let (inodes, changes, quotas) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Draft { sight, now, inodes, counters: None, known, quotas, changes }
+        WriteSet { read_view, now, inodes, counters: None, known, quotas, changes }
     }
 
     pub(super) fn now(&self) -> Time {
@@ -69,7 +69,7 @@ impl<'a> Draft<'a> {
     pub(super) fn look(&self, ino: u64) -> Result<Inode, Stop> {
         match self.inodes.iter().find(|(known, _)| *known == ino) {
             Some((_, inode)) => Ok(inode.clone()),
-            None => self.sight.inode(ino),
+            None => self.read_view.inode(ino),
         }
     }
 
@@ -78,7 +78,7 @@ impl<'a> Draft<'a> {
         let at = match self.inodes.iter().position(|(known, _)| *known == ino) {
             Some(at) => at,
             None => {
-                let inode = self.sight.inode(ino)?;
+                let inode = self.read_view.inode(ino)?;
                 self.inodes.push((ino, inode));
                 self.inodes.len() - 1
             }
@@ -88,7 +88,7 @@ impl<'a> Draft<'a> {
 
     fn counters(&mut self) -> Result<&mut Counters, Stop> {
         if self.counters.is_none() {
-            self.counters = Some(self.sight.counters()?);
+            self.counters = Some(self.read_view.counters()?);
         }
         Ok(self.counters.get_or_insert_default())
     }
@@ -99,7 +99,7 @@ impl<'a> Draft<'a> {
     /// `NoSpace` at the volume's maximum number of inodes, `QuotaExceeded` at that of its owner or
     /// project.
     pub(super) fn add(&mut self, inode: Inode) -> Result<u64, Stop> {
-        let most = self.sight.settings.inodes_max;
+        let most = self.read_view.settings.inodes_max;
         if self.counters()?.inodes >= most {
             return Err(Error::NoSpace.into());
         }
@@ -134,7 +134,7 @@ impl<'a> Draft<'a> {
         if blocks == 0 {
             return Ok(());
         }
-        let (block, most) = (self.sight.block, self.sight.settings.bytes_max);
+        let (block, most) = (self.read_view.block, self.read_view.settings.bytes_max);
         let counters = self.counters()?;
         let used = counters.blocks.saturating_add(blocks);
         if used.saturating_mul(block) > most {
@@ -173,7 +173,7 @@ impl<'a> Draft<'a> {
         ino: u64,
         kind: Kind,
     ) -> Result<(), Stop> {
-        let cookie = self.sight.vacant(ENTRIES, dir, name.as_bytes())?;
+        let cookie = self.read_view.vacant(ENTRIES, dir, name.as_bytes())?;
         self.put_entry(dir, cookie, name, ino, kind);
         let now = self.now;
         let inode = self.inode(dir)?;
@@ -209,8 +209,8 @@ impl<'a> Draft<'a> {
     pub(super) fn orphan(&mut self, ino: u64, why: Why) -> Result<(), Stop> {
         let inode = self.look(ino)?;
         let end = match inode.trimming {
-            true => self.sight.orphan(ino)?.map_or(SIZE_MAX, |orphan| orphan.end),
-            false => self.sight.inode(ino)?.size,
+            true => self.read_view.orphan(ino)?.map_or(SIZE_MAX, |orphan| orphan.end),
+            false => self.read_view.inode(ino)?.size,
         };
         self.put(ORPHANS, key(ino).to_vec(), Orphan { why, end }.encode());
         Ok(())
@@ -227,7 +227,7 @@ impl<'a> Draft<'a> {
         let inode = self.look(ino)?;
         let mut cookies = Vec::new();
         if inode.attrs > 0 {
-            self.sight.scan(ATTRS, ino, 0, &mut |cookie, _value| {
+            self.read_view.scan(ATTRS, ino, 0, &mut |cookie, _value| {
                 cookies.push(cookie);
                 if cookies.len() > attrs_max {
                     ControlFlow::Break(())

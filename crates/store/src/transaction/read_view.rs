@@ -59,29 +59,29 @@ pub(crate) enum Guard<'a> {
 
 /// The read view and the writes of one call.
 #[derive(Debug)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct ReadView<'a> {
     reader: Reader<'a>,
     guard: Guard<'a>,
     /// Earlier writes of its transaction.
     written: &'a Writes,
     /// Its own writes.
-    draft: Writes,
+    write_set: Writes,
     sequences: &'a mut Sequences,
 }
 
-impl<'a> Sight<'a> {
+impl<'a> ReadView<'a> {
     pub(crate) fn new(
         reader: Reader<'a>,
         guard: Guard<'a>,
         written: &'a Writes,
         sequences: &'a mut Sequences,
-    ) -> Sight<'a> {
-        Sight { reader, guard, written, draft: Writes::default(), sequences }
+    ) -> ReadView<'a> {
+        ReadView { reader, guard, written, write_set: Writes::default(), sequences }
     }
 
     /// Returns the writes of the call.
-    pub(crate) fn into_draft(self) -> Writes {
-        self.draft
+    pub(crate) fn into_write_set(self) -> Writes {
+        self.write_set
     }
 
     /// Returns whether this call may write.
@@ -111,9 +111,9 @@ impl<'a> Sight<'a> {
     }
 
     fn look(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
-        if !self.written.has_no_keys() || !self.draft.has_no_keys() {
+        if !self.written.has_no_keys() || !self.write_set.has_no_keys() {
             let full = full_key(table, key);
-            if let Some(own) = self.draft.get(&full).or_else(|| self.written.get(&full)) {
+            if let Some(own) = self.write_set.get(&full).or_else(|| self.written.get(&full)) {
                 return Ok(own.map(<[u8]>::to_vec));
             }
         }
@@ -127,7 +127,7 @@ impl<'a> Sight<'a> {
             return Err(Error::TooLarge.into());
         }
         self.lock(Mode::Exclusive, || Span::key(table, key))?;
-        self.draft.put(full_key(table, key), Some(value));
+        self.write_set.put(full_key(table, key), Some(value));
         self.expect_room()
     }
 
@@ -137,7 +137,7 @@ impl<'a> Sight<'a> {
             return Err(Error::TooLarge.into());
         }
         self.lock(Mode::Exclusive, || Span::key(table, key))?;
-        self.draft.put(full_key(table, key), None);
+        self.write_set.put(full_key(table, key), None);
         self.expect_room()
     }
 
@@ -160,7 +160,7 @@ impl<'a> Sight<'a> {
                 Piece::Hole(zeros) => bytes.resize(bytes.len() + zeros, 0),
             }
         }
-        for change in self.written.raw().iter().chain(self.draft.raw()) {
+        for change in self.written.raw().iter().chain(self.write_set.raw()) {
             overlay(change, (table, object), offset, &mut bytes);
         }
         Ok(bytes)
@@ -176,7 +176,7 @@ impl<'a> Sight<'a> {
     ) -> Result<(), Stop> {
         let end = offset.checked_add(data.len() as u64).ok_or(Failure::Invalid)?;
         self.lock(Mode::Exclusive, || raw_span(table, object, offset, end))?;
-        self.draft.push_raw(Change::Write { table, object, offset, data });
+        self.write_set.push_raw(Change::Write { table, object, offset, data });
         self.expect_room()
     }
 
@@ -189,7 +189,7 @@ impl<'a> Sight<'a> {
         to: u64,
     ) -> Result<(), Stop> {
         self.lock(Mode::Exclusive, || raw_span(table, object, from, to))?;
-        self.draft.push_raw(Change::Cut { table, object, from, to });
+        self.write_set.push_raw(Change::Cut { table, object, from, to });
         self.expect_room()
     }
 
@@ -231,7 +231,7 @@ impl<'a> Sight<'a> {
     }
 
     fn expect_room(&self) -> Result<(), Stop> {
-        let bytes = self.written.bytes() + self.draft.bytes();
+        let bytes = self.written.bytes() + self.write_set.bytes();
         let fits = bytes <= self.reader.layout.transaction_max();
         if fits { Ok(()) } else { Err(Error::TooLarge.into()) }
     }

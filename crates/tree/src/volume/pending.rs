@@ -2,10 +2,10 @@
 //!
 #![doc = include_str!("states.md")]
 
-use super::permission::Person;
-use super::plan::{Answer, Commit, Effects, Placing, Plan, Progress, Scene};
-use super::sight::Stop;
-use super::{Spot, Volume};
+use super::permission::Credentials;
+use super::plan::{Answer, Commit, Effects, Placing, Plan, Planner, Progress};
+use super::read_view::Stop;
+use super::{NodeRef, Volume};
 use super::{counting, reaper};
 use crate::request::{Ask, Id, Output, Reply, Request, RequestId};
 use base::op::{Op, PathDone, PathOp, Who};
@@ -29,7 +29,7 @@ pub(super) const COUNTING: Ticket = Ticket(1 << 62 | 4);
 
 /// A pending request.
 #[derive(Debug)]
-pub(super) struct Errand {
+pub(super) struct Pending {
     pub(super) request: RequestId,
     pub(super) caller: Caller,
     pub(super) ask: Ask,
@@ -78,10 +78,10 @@ impl Awaits {
     }
 }
 
-impl Errand {
-    pub(super) fn new(request: RequestId, Request { caller, ask }: Request) -> Errand {
+impl Pending {
+    pub(super) fn new(request: RequestId, Request { caller, ask }: Request) -> Pending {
         let (awaits, progress) = (Awaits::Plan, Progress::None);
-        Errand { request, caller, ask, awaits, progress, cancelled: false, plans: 0 }
+        Pending { request, caller, ask, awaits, progress, cancelled: false, plans: 0 }
     }
 
     /// Returns the nodes and open files needed until its end.
@@ -94,11 +94,11 @@ impl Volume {
     /// Plans a pending request (again), and executes the plan.
     pub(super) fn go(&mut self, now: Instant, slot: usize, out: &mut Vec<Output>) {
         self.learn(now);
-        let errand = &self.errands[slot];
-        assert!(errand.plans <= PLANS_MAX, "a request is not planned for ever");
-        let (who, date) = (Person(&errand.caller), self.date(now));
-        let scene = Scene { volume: self, slot, who, now: date };
-        match scene.plan(&errand.ask, &errand.progress) {
+        let pending = &self.pending[slot];
+        assert!(pending.plans <= PLANS_MAX, "a request is not planned for ever");
+        let (who, date) = (Credentials(&pending.caller), self.date(now));
+        let planner = Planner { volume: self, slot, who, now: date };
+        match planner.plan(&pending.ask, &pending.progress) {
             Ok(Plan::Answer(answer, touched)) => {
                 self.note(now, &touched);
                 self.answer(slot, answer, out);
@@ -108,32 +108,32 @@ impl Volume {
                 if let Some(ino) = placing.appends_to {
                     self.appends.hold(ino, slot);
                 }
-                match self.store.place(now, ticket(slot), blocks, &mut self.heard) {
-                    Ok(()) => self.errands[slot].awaits = Awaits::Place(placing),
+                match self.store.place(now, ticket(slot), blocks, &mut self.inbox) {
+                    Ok(()) => self.pending[slot].awaits = Awaits::Place(placing),
                     Err(refusal) => self.refused(now, slot, refusal, out),
                 }
             }
             Ok(Plan::Sync) => {
-                self.errands[slot].awaits = Awaits::Durable(Reply::Done);
-                self.store.sync(now, ticket(slot), &mut self.heard);
+                self.pending[slot].awaits = Awaits::Durable(Reply::Done);
+                self.store.sync(now, ticket(slot), &mut self.inbox);
             }
             Ok(Plan::Snapshot(name)) => {
-                self.errands[slot].awaits = Awaits::Snapshot;
-                self.store.snapshot(now, ticket(slot), name.as_bytes(), date, &mut self.heard);
+                self.pending[slot].awaits = Awaits::Snapshot;
+                self.store.snapshot(now, ticket(slot), name.as_bytes(), date, &mut self.inbox);
             }
             Ok(Plan::DropSnapshot(name)) => {
-                self.errands[slot].awaits = Awaits::Durable(Reply::Done);
-                self.store.drop_snapshot(now, ticket(slot), name.as_bytes(), &mut self.heard);
+                self.pending[slot].awaits = Awaits::Durable(Reply::Done);
+                self.store.drop_snapshot(now, ticket(slot), name.as_bytes(), &mut self.inbox);
             }
             Err(Stop::Missing(missing)) => self.fetch(now, slot, missing, out),
             Err(Stop::Trimming(ino)) => {
-                self.errands[slot].awaits = Awaits::Trim(ino);
+                self.pending[slot].awaits = Awaits::Trim(ino);
                 self.trimming.insert((ino, slot));
                 self.tell_reaper(now, reaper::Input::Urgent(ino), out);
             }
             Err(Stop::Appending(ino)) => {
                 let number = self.appends.wait(ino, slot);
-                self.errands[slot].awaits = Awaits::Append(ino, number);
+                self.pending[slot].awaits = Awaits::Append(ino, number);
             }
             Err(Stop::Failed(error)) => self.finish(slot, Err(error), out),
         }
@@ -143,7 +143,7 @@ impl Volume {
     fn note(&mut self, now: Instant, touched: &[Change]) {
         if !touched.is_empty() {
             let soon = Durability::Soon;
-            let _may_be_lost = self.store.commit(now, LOOSE, touched, soon, &mut self.heard);
+            let _may_be_lost = self.store.commit(now, LOOSE, touched, soon, &mut self.inbox);
         }
     }
 
@@ -159,7 +159,7 @@ impl Volume {
         let durability = if durable { Durability::Durable } else { Durability::Soon };
         if changes.is_empty() && durable {
             // Changes that the reply is based on may not be durable yet.
-            self.store.sync(now, ticket(slot), &mut self.heard);
+            self.store.sync(now, ticket(slot), &mut self.inbox);
         } else if !changes.is_empty() {
             let ticket = ticket(slot);
             if let Err(refusal) = self.commit_changes(now, ticket, &changes, durability) {
@@ -167,12 +167,12 @@ impl Volume {
             }
         }
         if effects.attached {
-            self.errands[slot].progress = Progress::None;
+            self.pending[slot].progress = Progress::None;
         }
         self.take_effect(now, effects, out);
         let reply = self.hand_out(slot, answer);
         match durable {
-            true => self.errands[slot].awaits = Awaits::Durable(reply),
+            true => self.pending[slot].awaits = Awaits::Durable(reply),
             false => self.finish(slot, Ok(reply), out),
         }
     }
@@ -181,20 +181,20 @@ impl Volume {
         match refusal {
             Refusal::Missing(missing) => self.fetch(now, slot, missing, out),
             Refusal::Failed(error) => {
-                let error = translate(error, Some(&self.errands[slot].ask));
+                let error = translate(error, Some(&self.pending[slot].ask));
                 self.finish(slot, Err(error), out);
             }
         }
     }
 
     fn fetch(&mut self, now: Instant, slot: usize, missing: Missing, out: &mut Vec<Output>) {
-        let errand = &mut self.errands[slot];
-        errand.plans += 1;
-        if errand.plans > PLANS_MAX {
+        let pending = &mut self.pending[slot];
+        pending.plans += 1;
+        if pending.plans > PLANS_MAX {
             return self.finish(slot, Err(Error::NoMemory), out);
         }
-        errand.awaits = Awaits::Blocks;
-        self.store.fetch(now, ticket(slot), missing, &mut self.heard);
+        pending.awaits = Awaits::Blocks;
+        self.store.fetch(now, ticket(slot), missing, &mut self.inbox);
     }
 
     /// Applies the effects of a transaction to nodes and open files.
@@ -233,13 +233,13 @@ impl Volume {
     fn hand_out(&mut self, slot: usize, answer: Answer) -> Reply {
         match answer {
             Answer::Reply(reply) => reply,
-            Answer::Walked(stats, spot, place) => {
-                Reply::Walked(stats, Some(self.arrive(slot, spot, place)))
+            Answer::Walked(stats, node_ref, place) => {
+                Reply::Walked(stats, Some(self.arrive(slot, node_ref, place)))
             }
             Answer::Opened(opening, stat) => Reply::Opened(self.add_open(opening), stat),
             Answer::Created(opening, place, stat) => {
                 let open = self.add_open(opening);
-                Reply::Created(self.add_node(opening.spot, place), open, stat)
+                Reply::Created(self.add_node(opening.node_ref, place), open, stat)
             }
             Answer::Fetched(stat, data, opening) => {
                 Reply::Fetched(stat, data, opening.map(|opening| self.add_open(opening)))
@@ -271,11 +271,11 @@ impl Volume {
     ) {
         self.forget_placed(slot);
         self.release_end(slot);
-        let errand = self.errands.remove(slot);
-        let known = self.slots.remove(&errand.request);
+        let pending = self.pending.remove(slot);
+        let known = self.slots.remove(&pending.request);
         assert_eq!(known, Some(slot), "a request is answered once");
-        out.push(Output::Reply(errand.request, reply));
-        errand.pins().for_each(|pin| self.unpin(pin));
+        out.push(Output::Reply(pending.request, reply));
+        pending.pins().for_each(|pin| self.unpin(pin));
     }
 
     /// Releases the end of the file held by a pending append.
@@ -287,10 +287,10 @@ impl Volume {
 
     /// Returns the file of a pending write.
     pub(super) fn appended(&self, slot: usize) -> Option<u64> {
-        let Ask::Write { open, .. } = self.errands[slot].ask else { return None };
-        match self.open(open).what.spot {
-            Spot::File(View::Present, ino) => Some(ino),
-            Spot::File(View::Snapshot(_), _) | Spot::Snapshots => None,
+        let Ask::Write { open, .. } = self.pending[slot].ask else { return None };
+        match self.open(open).what.node_ref {
+            NodeRef::File(View::Present, ino) => Some(ino),
+            NodeRef::File(View::Snapshot(_), _) | NodeRef::Snapshots => None,
         }
     }
 
@@ -299,7 +299,7 @@ impl Volume {
         // A continued request may hold the end of a file itself, and fail at once.
         while let Some(ino) = self.appends.pop_released() {
             while let Some(slot) = self.appends.pop(ino) {
-                let awaits = &self.errands[slot].awaits;
+                let awaits = &self.pending[slot].awaits;
                 assert!(
                     matches!(awaits, Awaits::Append(of, _) if *of == ino),
                     "resumed, in {awaits:?}"
@@ -311,7 +311,7 @@ impl Volume {
 
     /// Frees blocks placed for a pending request and no longer needed.
     fn forget_placed(&mut self, slot: usize) {
-        let progress = &mut self.errands[slot].progress;
+        let progress = &mut self.pending[slot].progress;
         match std::mem::replace(progress, Progress::None) {
             Progress::Placed(_, extents) => self.store.abandon(extents),
             kept @ (Progress::None | Progress::Made) => *progress = kept,
@@ -326,13 +326,13 @@ impl Volume {
         result: Result<(), store::Error>,
         out: &mut Vec<Output>,
     ) {
-        let errand = &self.errands[slot];
-        assert!(matches!(errand.awaits, Awaits::Blocks), "fetched, in {:?}", errand.awaits);
+        let pending = &self.pending[slot];
+        assert!(matches!(pending.awaits, Awaits::Blocks), "fetched, in {:?}", pending.awaits);
         match result {
-            _ if errand.cancelled => self.finish(slot, Err(Error::Cancelled), out),
+            _ if pending.cancelled => self.finish(slot, Err(Error::Cancelled), out),
             Ok(()) => self.go(now, slot, out),
             Err(error) => {
-                let error = translate(error, Some(&errand.ask));
+                let error = translate(error, Some(&pending.ask));
                 self.finish(slot, Err(error), out);
             }
         }
@@ -346,10 +346,10 @@ impl Volume {
         result: Result<(), store::Error>,
         out: &mut Vec<Output>,
     ) {
-        let errand = &mut self.errands[slot];
-        let awaited = std::mem::replace(&mut errand.awaits, Awaits::Plan);
+        let pending = &mut self.pending[slot];
+        let awaited = std::mem::replace(&mut pending.awaits, Awaits::Plan);
         if let Err(error) = result {
-            let error = translate(error, Some(&errand.ask));
+            let error = translate(error, Some(&pending.ask));
             if let Awaits::Durable(reply) = awaited {
                 self.take_back(&reply, out);
             }
@@ -358,7 +358,7 @@ impl Volume {
         match awaited {
             Awaits::Durable(reply) => self.finish(slot, Ok(reply), out),
             Awaits::Snapshot => {
-                errand.progress = Progress::Made;
+                pending.progress = Progress::Made;
                 self.go(now, slot, out);
             }
             awaits @ (Awaits::Plan
@@ -378,18 +378,18 @@ impl Volume {
         result: Result<Vec<Extent>, store::Error>,
         out: &mut Vec<Output>,
     ) {
-        let errand = &mut self.errands[slot];
-        match (result, &errand.awaits) {
+        let pending = &mut self.pending[slot];
+        match (result, &pending.awaits) {
             (Ok(extents), Awaits::Place(placing)) => {
-                errand.progress = Progress::Placed(placing.offset, extents);
-                match errand.cancelled {
+                pending.progress = Progress::Placed(placing.offset, extents);
+                match pending.cancelled {
                     true => self.finish(slot, Err(Error::Cancelled), out),
                     false => self.go(now, slot, out),
                 }
             }
             (Ok(_), awaits) => unreachable!("placed, in {awaits:?}"),
             (Err(error), _) => {
-                let error = translate(error, Some(&errand.ask));
+                let error = translate(error, Some(&pending.ask));
                 self.finish(slot, Err(error), out);
             }
         }
@@ -406,7 +406,7 @@ impl Volume {
         let waiting = self.trimming.range((ino, 0)..=(ino, usize::MAX));
         for key @ (_, slot) in waiting.copied().collect::<Vec<_>>() {
             self.trimming.remove(&key);
-            let awaits = &self.errands[slot].awaits;
+            let awaits = &self.pending[slot].awaits;
             assert!(matches!(awaits, Awaits::Trim(of) if *of == ino), "trimmed, in {awaits:?}");
             match result {
                 Ok(()) => self.go(now, slot, out),
@@ -417,10 +417,10 @@ impl Volume {
 
     /// Starts the lookup of a user on the host.
     pub(super) fn identify(&mut self, slot: usize, who: Who, out: &mut Vec<Output>) {
-        assert!(matches!(self.errands[slot].awaits, Awaits::Plan), "a request begins once");
-        self.errands[slot].awaits = Awaits::User;
-        let errand = &self.errands[slot];
-        let (caller, asker) = (errand.caller.clone(), errand.request.asker());
+        assert!(matches!(self.pending[slot].awaits, Awaits::Plan), "a request begins once");
+        self.pending[slot].awaits = Awaits::User;
+        let pending = &self.pending[slot];
+        let (caller, asker) = (pending.caller.clone(), pending.request.asker());
         let (id, op) = (self.user_op(slot), PathOp::Identify { who });
         out.push(Output::Do(Op::Path { id, caller, asker, within: None, op }));
     }
@@ -433,7 +433,7 @@ impl Volume {
         out: &mut Vec<Output>,
     ) {
         assert!(
-            matches!(self.errands[slot].awaits, Awaits::User),
+            matches!(self.pending[slot].awaits, Awaits::User),
             "the host was asked about a user"
         );
         let reply = match result {
@@ -449,8 +449,8 @@ impl Volume {
             return out.push(Output::Reply(id, Err(Error::Cancelled)));
         }
         let Some(&slot) = self.slots.get(&id) else { return };
-        self.errands[slot].cancelled = true;
-        match self.errands[slot].awaits {
+        self.pending[slot].cancelled = true;
+        match self.pending[slot].awaits {
             // There is no completion for this one.
             Awaits::Trim(ino) => {
                 let waited = self.trimming.remove(&(ino, slot));

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::errand::{Errand, Step};
+use super::pending::{Pending, Step};
 use crate::request::{Ask, OpenId, RequestId};
 use base::Instant;
 use slab::Slab;
@@ -14,8 +14,8 @@ use std::ops::{Index, IndexMut};
 
 /// Pending requests, by number. Their steps change only here.
 #[derive(Debug, Default)]
-pub(super) struct Errands {
-    slab: Slab<Errand>,
+pub(super) struct PendingTable {
+    slab: Slab<Pending>,
     of: BTreeMap<RequestId, usize>,
     /// Those that wait for a connection.
     queued: BTreeSet<usize>,
@@ -29,38 +29,38 @@ pub(super) struct Errands {
     due: BTreeSet<usize>,
 }
 
-impl Errands {
+impl PendingTable {
     pub(super) fn len(&self) -> usize {
         self.slab.len()
     }
 
-    pub(super) fn get(&self, errand: usize) -> Option<&Errand> {
-        self.slab.get(errand)
+    pub(super) fn get(&self, slot: usize) -> Option<&Pending> {
+        self.slab.get(slot)
     }
 
-    pub(super) fn iter(&self) -> slab::Iter<'_, Errand> {
+    pub(super) fn iter(&self) -> slab::Iter<'_, Pending> {
         self.slab.iter()
     }
 
     /// Returns the numbers of all.
     pub(super) fn numbers(&self) -> Vec<usize> {
-        self.slab.iter().map(|(errand, _)| errand).collect()
+        self.slab.iter().map(|(slot, _)| slot).collect()
     }
 
-    pub(super) fn insert(&mut self, errand: Errand) -> usize {
-        let request = errand.request;
-        let number = self.slab.insert(errand);
+    pub(super) fn insert(&mut self, slot: Pending) -> usize {
+        let request = slot.request;
+        let number = self.slab.insert(slot);
         let before = self.of.insert(request, number);
         assert!(before.is_none(), "{request:?} is under way already");
         self.enter(number);
         number
     }
 
-    pub(super) fn remove(&mut self, errand: usize) -> Errand {
-        self.leave(errand);
-        let it = self.slab.remove(errand);
+    pub(super) fn remove(&mut self, slot: usize) -> Pending {
+        self.leave(slot);
+        let it = self.slab.remove(slot);
         let known = self.of.remove(&it.request);
-        assert_eq!(known, Some(errand), "a request is answered once");
+        assert_eq!(known, Some(slot), "a request is answered once");
         it
     }
 
@@ -70,10 +70,10 @@ impl Errands {
     }
 
     /// Sets the step of a pending request; returns the previous one.
-    pub(super) fn wait(&mut self, errand: usize, step: Step) -> Step {
-        self.leave(errand);
-        let before = mem::replace(&mut self.slab[errand].step, step);
-        self.enter(errand);
+    pub(super) fn wait(&mut self, slot: usize, step: Step) -> Step {
+        self.leave(slot);
+        let before = mem::replace(&mut self.slab[slot].step, step);
+        self.enter(slot);
         before
     }
 
@@ -95,9 +95,9 @@ impl Errands {
     /// Returns one whose pause or wait for readers is over, with the step set to `Queued`.
     pub(super) fn wake(&mut self, now: Instant) -> Option<usize> {
         let paused = self.paused.first().filter(|(until, _)| now >= *until);
-        let errand = self.due.first().copied().or_else(|| paused.map(|(_, errand)| *errand))?;
-        self.wait(errand, Step::Queued);
-        Some(errand)
+        let slot = self.due.first().copied().or_else(|| paused.map(|(_, slot)| *slot))?;
+        self.wait(slot, Step::Queued);
+        Some(slot)
     }
 
     /// Returns whether this directory has a reader.
@@ -105,21 +105,21 @@ impl Errands {
         self.readers.contains_key(&directory)
     }
 
-    fn enter(&mut self, errand: usize) {
-        let it = &self.slab[errand];
+    fn enter(&mut self, slot: usize) {
+        let it = &self.slab[slot];
         match it.step {
             Step::Queued => {
-                self.queued.insert(errand);
+                self.queued.insert(slot);
             }
             Step::Paused(until) => {
-                self.paused.insert((until, errand));
+                self.paused.insert((until, slot));
             }
             Step::Behind => match it.ask {
                 Ask::List { open, .. } if self.is_read(open) => {
-                    self.behind.entry(open).or_default().insert(errand);
+                    self.behind.entry(open).or_default().insert(slot);
                 }
                 _ => {
-                    self.due.insert(errand);
+                    self.due.insert(slot);
                 }
             },
             Step::Entries(_) => {
@@ -127,7 +127,7 @@ impl Errands {
                     *self.readers.entry(open).or_default() += 1;
                 }
             }
-            Step::Seeking(_)
+            Step::Recovering(_)
             | Step::Walk(_)
             | Step::Link
             | Step::Look
@@ -148,16 +148,16 @@ impl Errands {
         }
     }
 
-    fn leave(&mut self, errand: usize) {
-        let it = &self.slab[errand];
+    fn leave(&mut self, slot: usize) {
+        let it = &self.slab[slot];
         if let Some(until) = it.step.paused_until() {
-            self.paused.remove(&(until, errand));
+            self.paused.remove(&(until, slot));
         }
-        self.queued.remove(&errand);
-        self.due.remove(&errand);
+        self.queued.remove(&slot);
+        self.due.remove(&slot);
         let Ask::List { open, .. } = it.ask else { return };
         if let (Step::Behind, Some(behind)) = (&it.step, self.behind.get_mut(&open)) {
-            behind.remove(&errand);
+            behind.remove(&slot);
             if behind.is_empty() {
                 self.behind.remove(&open);
             }
@@ -195,16 +195,16 @@ impl Errands {
     }
 }
 
-impl Index<usize> for Errands {
-    type Output = Errand;
+impl Index<usize> for PendingTable {
+    type Output = Pending;
 
-    fn index(&self, errand: usize) -> &Errand {
-        &self.slab[errand]
+    fn index(&self, slot: usize) -> &Pending {
+        &self.slab[slot]
     }
 }
 
-impl IndexMut<usize> for Errands {
-    fn index_mut(&mut self, errand: usize) -> &mut Errand {
-        &mut self.slab[errand]
+impl IndexMut<usize> for PendingTable {
+    fn index_mut(&mut self, slot: usize) -> &mut Pending {
+        &mut self.slab[slot]
     }
 }

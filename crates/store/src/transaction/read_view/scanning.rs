@@ -1,10 +1,10 @@
 //! Scans: leaf by leaf, merged with the transaction's own writes.
 
-use super::{Sight, Stop, ends};
+use super::{ReadView, Stop, ends};
 use crate::btree::look::Bounds;
 use crate::locks::{Mode, Span};
 use crate::reader::AHEAD;
-use crate::transaction::stretch::{Stretch, next};
+use crate::transaction::scan::{ScanBatch, next};
 use crate::transaction::{ANSWER_MAX, Scan};
 use crate::{Block, Missing, page};
 use std::iter;
@@ -15,7 +15,7 @@ const ENTRIES_AHEAD: usize = 16;
 
 /// Results of a scan so far.
 struct Found {
-    stretch: Stretch,
+    batch: ScanBatch,
     bytes: usize,
     limit: usize,
     reverse: bool,
@@ -23,12 +23,12 @@ struct Found {
 
 impl Found {
     fn is_full(&self) -> bool {
-        self.stretch.len() >= self.limit || self.bytes >= ANSWER_MAX
+        self.batch.len() >= self.limit || self.bytes >= ANSWER_MAX
     }
 
     fn add(&mut self, key: &[u8], value: Vec<u8>) {
         self.bytes += key.len() + value.len();
-        self.stretch.push(key, value);
+        self.batch.push(key, value);
     }
 
     /// Adds an own write of the transaction, if it fits and is no deletion.
@@ -40,7 +40,7 @@ impl Found {
 
     /// Adds cells up to one with an extent, as far as they fit; returns the others.
     fn add_cells(&mut self, leaf: &Block, cells: Range<usize>) -> Range<usize> {
-        let (mut rest, mut room) = (cells.clone(), self.limit - self.stretch.len());
+        let (mut rest, mut room) = (cells.clone(), self.limit - self.batch.len());
         loop {
             let mut behind = rest.clone();
             let index = next(&mut behind, self.reverse);
@@ -54,25 +54,25 @@ impl Found {
         }
         let added = if self.reverse { rest.end..cells.end } else { cells.start..rest.start };
         assert!(added.len() + rest.len() == cells.len(), "each cell is added, or left");
-        self.stretch.push_cells(leaf, added);
+        self.batch.push_cells(leaf, added);
         rest
     }
 }
 
-impl<'a> Sight<'a> {
+impl<'a> ReadView<'a> {
     /// Returns entries in order, and whether there may be more. The call must not have written
     /// before.
-    pub(crate) fn scan(&mut self, scan: &Scan) -> Result<(Stretch, bool), Stop> {
-        assert!(self.draft.is_empty(), "who scans has not written");
-        let stretch = Stretch::new(scan.reverse);
+    pub(crate) fn scan(&mut self, scan: &Scan) -> Result<(ScanBatch, bool), Stop> {
+        assert!(self.write_set.is_empty(), "who scans has not written");
+        let batch = ScanBatch::new(scan.reverse);
         let limit = scan.limit.max(1);
-        let mut found = Found { stretch, bytes: 0, limit, reverse: scan.reverse };
+        let mut found = Found { batch, bytes: 0, limit, reverse: scan.reverse };
         self.gather(scan, &mut found)?;
         let more = found.is_full();
         // The range seen is locked, including the gaps between the entries, so that none appears
         // there.
         self.lock(Mode::Shared, || {
-            let last = found.stretch.last().filter(|_| more).map(|(key, _)| key);
+            let last = found.batch.last().filter(|_| more).map(|(key, _)| key);
             let (from, to) = (&scan.from[..], scan.to.as_deref());
             match last {
                 Some(key) if scan.reverse => Span::range(scan.table, key, to),
@@ -80,7 +80,7 @@ impl<'a> Sight<'a> {
                 None => Span::range(scan.table, from, to),
             }
         })?;
-        Ok((found.stretch, more))
+        Ok((found.batch, more))
     }
 
     fn gather(&self, scan: &Scan, found: &mut Found) -> Result<(), Missing> {

@@ -17,7 +17,7 @@ mod tests;
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     /// A request of its owner.
-    Asked(Ticket, Wish),
+    Asked(Ticket, TxnRequest),
     /// It was idle for too long, or the volume is being closed.
     Expire,
     /// Result of the call.
@@ -40,7 +40,7 @@ pub(crate) enum Input {
 
 /// A request to a transaction.
 #[derive(Clone, Debug)]
-pub(crate) enum Wish {
+pub(crate) enum TxnRequest {
     /// Perform a call.
     Call(Call),
     /// Make its writes visible.
@@ -83,16 +83,16 @@ enum State {
 
 /// A transaction.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct TxnState {
     state: State,
     /// Whether it consists of one call, and is committed with it, with this durability.
     once: Option<Durability>,
 }
 
-impl Course {
+impl TxnState {
     /// Returns a new transaction. `once`: it consists of one call, and is committed with it.
-    pub(crate) fn new(now: Instant, once: Option<Durability>) -> Course {
-        Course { state: State::Active(now), once }
+    pub(crate) fn new(now: Instant, once: Option<Durability>) -> TxnState {
+        TxnState { state: State::Active(now), once }
     }
 
     /// Returns the state's name, for people.
@@ -165,35 +165,38 @@ impl Course {
 }
 
 /// Handles a request of its owner.
-fn asked(state: State, ticket: Ticket, wish: Wish, out: &mut Vec<Output>) -> State {
-    match (state, wish) {
-        (State::Active(_), Wish::Call(call)) => {
+fn asked(state: State, ticket: Ticket, request: TxnRequest, out: &mut Vec<Output>) -> State {
+    match (state, request) {
+        (State::Active(_), TxnRequest::Call(call)) => {
             out.push(Output::Perform);
             State::Calling(ticket, call)
         }
-        (State::Active(_), Wish::Commit(durability)) => {
+        (State::Active(_), TxnRequest::Commit(durability)) => {
             out.push(Output::Apply(durability));
             State::Applying(ticket, durability, Reply::Done)
         }
-        (State::Active(_), Wish::Rollback) => end(ticket, Ok(Reply::Done), out),
+        (State::Active(_), TxnRequest::Rollback) => end(ticket, Ok(Reply::Done), out),
         // The waiting request is answered, so that none stays without a reply.
-        (State::Waiting(waits, _) | State::Fetching(waits, _), Wish::Rollback) => {
+        (State::Waiting(waits, _) | State::Fetching(waits, _), TxnRequest::Rollback) => {
             out.push(Output::Reply(waits, Err(Failure::Over)));
             end(ticket, Ok(Reply::Done), out)
         }
         // One request at a time; and a commit in progress cannot be undone.
-        (state @ (State::Waiting(..) | State::Fetching(..)), Wish::Call(_) | Wish::Commit(_))
+        (
+            state @ (State::Waiting(..) | State::Fetching(..)),
+            TxnRequest::Call(_) | TxnRequest::Commit(_),
+        )
         | (
             state @ (State::Applying(..) | State::Committing(..)),
-            Wish::Call(_) | Wish::Commit(_) | Wish::Rollback,
+            TxnRequest::Call(_) | TxnRequest::Commit(_) | TxnRequest::Rollback,
         ) => {
             out.push(Output::Reply(ticket, Err(Failure::Busy)));
             state
         }
         // A call is performed before anything else happens, and an ended transaction gets no
         // requests.
-        (state @ (State::Calling(..) | State::Over), wish) => {
-            unreachable!("{wish:?} in {state:?}")
+        (state @ (State::Calling(..) | State::Over), request) => {
+            unreachable!("{request:?} in {state:?}")
         }
     }
 }
@@ -203,14 +206,14 @@ fn end(ticket: Ticket, answer: Result<Reply, Failure>, out: &mut Vec<Output>) ->
     State::Over
 }
 
-impl Automaton for Course {
+impl Automaton for TxnState {
     type Input = Input;
     type Output = Output;
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         let state = mem::replace(&mut self.state, State::Over);
         self.state = match (state, input) {
-            (state, Input::Asked(ticket, wish)) => asked(state, ticket, wish, out),
+            (state, Input::Asked(ticket, request)) => asked(state, ticket, request, out),
             (State::Active(_), Input::Expire) => {
                 out.push(Output::End);
                 State::Over

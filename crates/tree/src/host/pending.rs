@@ -8,7 +8,7 @@ use base::{Error, Kind};
 
 /// A pending request.
 #[derive(Clone, Debug)]
-pub(super) struct Errand {
+pub(super) struct Pending {
     pub(super) request: RequestId,
     pub(super) awaits: Awaits,
     /// Handles that must stay open until the completion.
@@ -56,7 +56,7 @@ impl Awaits {
     }
 }
 
-impl Errand {
+impl Pending {
     pub(super) fn pins(&self) -> impl Iterator<Item = Id> + use<> {
         self.pins.into_iter().flatten()
     }

@@ -50,7 +50,7 @@ pub(super) struct Found {
 }
 
 /// A read view of a volume.
-pub(super) struct Sight<'a> {
+pub(super) struct ReadView<'a> {
     pub(super) reader: Reader<'a>,
     pub(super) settings: Settings,
     pub(super) device: u64,
@@ -65,13 +65,17 @@ pub(super) fn settings(reader: &Reader<'_>) -> Result<Settings, Stop> {
     Ok(settings.ok_or(Error::Io)?)
 }
 
-impl<'a> Sight<'a> {
+impl<'a> ReadView<'a> {
     /// # Errors
     /// `NotFound` if the snapshot is gone.
-    pub(super) fn new(store: &'a Store, settings: Settings, view: View) -> Result<Sight<'a>, Stop> {
+    pub(super) fn new(
+        store: &'a Store,
+        settings: Settings,
+        view: View,
+    ) -> Result<ReadView<'a>, Stop> {
         let reader = store.reader(view).map_err(|_gone| Error::NotFound)?;
         let device = device(store, view);
-        Ok(Sight { reader, settings, device, block: store.layout().block as u64 })
+        Ok(ReadView { reader, settings, device, block: store.layout().block as u64 })
     }
 
     /// # Errors

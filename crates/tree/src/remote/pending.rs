@@ -1,17 +1,17 @@
 //! A pending request, and its messages.
 //!
-//! It waits for the link, then for the fids that it needs ([seek](super::seek)), then for the
+//! It waits for the link, then for the fids that it needs ([recovery](super::recovery)), then for the
 //! replies to its messages. `walk`, `transfer`, `list` and one file for each dialect handle the
 //! replies.
 //!
 #![doc = include_str!("states.md")]
 
 use super::calls::{Message, Owner, Party};
+use super::inodes::ROOT;
 use super::link::Dialect;
-use super::places::ROOT;
-use super::seek::{Target, Waiter};
+use super::recovery::{Target, Waiter};
 use super::transfer::Gather;
-use super::walk::Hike;
+use super::walk::WalkCursor;
 use super::{ATTEMPTS_MAX, REQUESTS_MAX, Remote, list};
 use crate::entry_queue::Ticket;
 use crate::request::{Ask, Id, NodeId, OpenId, Output, Reply, Request, RequestId};
@@ -21,7 +21,7 @@ use wire::ninep::Rmessage;
 
 /// A pending request.
 #[derive(Clone, Debug)]
-pub(super) struct Errand {
+pub(super) struct Pending {
     pub(super) request: RequestId,
     pub(super) user: u32,
     pub(super) ask: Ask,
@@ -31,7 +31,7 @@ pub(super) struct Errand {
     /// Fids of its own, and whether they are bound on the server.
     pub(super) fids: Vec<(u32, bool)>,
     /// Progress of a walk.
-    pub(super) hike: Option<Hike>,
+    pub(super) cursor: Option<WalkCursor>,
     /// Fid freed by its last message, whatever the result.
     pub(super) removing: Option<u32>,
     /// Whether it uses the fallback, because the server does not support the first way.
@@ -57,7 +57,7 @@ pub(super) enum Step {
     /// A connection.
     Queued,
     /// Recovery of a fid.
-    Seeking(Target),
+    Recovering(Target),
     /// The end of a pause.
     Paused(Instant),
     /// Earlier readers of the same directory.
@@ -109,7 +109,7 @@ impl Step {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Step::Queued => "queued",
-            Step::Seeking(_) => "seeking",
+            Step::Recovering(_) => "seeking",
             Step::Paused(_) => "paused",
             Step::Behind => "behind",
             Step::Walk(_) => "walk",
@@ -154,22 +154,22 @@ pub(super) enum Next {
 /// Result of a message.
 pub(super) type Outcome = Result<Next, Error>;
 
-impl Errand {
+impl Pending {
     pub(super) fn new(
         id: RequestId,
         user: u32,
         request: Request,
         ticket: Option<Ticket>,
-    ) -> Errand {
+    ) -> Pending {
         let pins = request.ask.ids();
-        Errand {
+        Pending {
             request: id,
             user,
             ask: request.ask,
             step: Step::Queued,
             outstanding: 0,
             fids: Vec::new(),
-            hike: None,
+            cursor: None,
             removing: None,
             second: false,
             checked: false,
@@ -245,47 +245,47 @@ fn changes(code: u8) -> bool {
 
 impl Remote {
     /// Continues a pending request without outstanding messages as far as possible.
-    pub(super) fn advance(&mut self, errand: usize, out: &mut Vec<Output>) {
-        if let Some(next) = self.next(errand, out) {
-            self.proceed(errand, next, out);
+    pub(super) fn advance(&mut self, slot: usize, out: &mut Vec<Output>) {
+        if let Some(next) = self.next(slot, out) {
+            self.proceed(slot, next, out);
         }
     }
 
     /// Returns the next action of a pending request; `None` if it waits.
-    fn next(&mut self, errand: usize, out: &mut Vec<Output>) -> Option<Outcome> {
+    fn next(&mut self, slot: usize, out: &mut Vec<Output>) -> Option<Outcome> {
         if !self.link.is_up() {
-            self.errands.wait(errand, Step::Queued);
+            self.pending.wait(slot, Step::Queued);
             return None;
         }
-        match self.missing(errand) {
+        match self.missing(slot) {
             Ok(Some(target)) => {
-                self.errands.wait(errand, Step::Seeking(target));
-                self.seek(target, Waiter::Errand(errand), out);
+                self.pending.wait(slot, Step::Recovering(target));
+                self.recovery(target, Waiter::Pending(slot), out);
                 None
             }
-            Ok(None) => Some(self.start(errand)),
+            Ok(None) => Some(self.start(slot)),
             Err(error) => Some(Err(error)),
         }
     }
 
-    pub(super) fn is_seeking(&self, errand: usize, target: Target) -> bool {
-        let step = self.errands.get(errand).map(|errand| &errand.step);
-        matches!(step, Some(Step::Seeking(sought)) if *sought == target)
+    pub(super) fn is_recovering(&self, slot: usize, target: Target) -> bool {
+        let step = self.pending.get(slot).map(|slot| &slot.step);
+        matches!(step, Some(Step::Recovering(recovered)) if *recovered == target)
     }
 
     /// Returns the first needed fid that is not bound on this connection.
-    fn missing(&mut self, errand: usize) -> Result<Option<Target>, Error> {
-        let it = &self.errands[errand];
-        let tie = |place| Target::Tie(place, it.user);
-        let mut needs: Vec<Target> = match (&it.hike, &it.ask) {
-            (Some(hike), _) => vec![tie(hike.at)],
-            (None, Ask::Walk { from, .. }) => vec![tie(from.local())],
+    fn missing(&mut self, slot: usize) -> Result<Option<Target>, Error> {
+        let it = &self.pending[slot];
+        let fid_of = |inode| Target::BoundFid(inode, it.user);
+        let mut needs: Vec<Target> = match (&it.cursor, &it.ask) {
+            (Some(cursor), _) => vec![fid_of(cursor.at)],
+            (None, Ask::Walk { from, .. }) => vec![fid_of(from.local())],
             (None, ask) => ask
                 .ids()
                 .into_iter()
                 .flatten()
                 .map(|id| match id {
-                    Id::Node(node) => tie(node.local()),
+                    Id::Node(node) => fid_of(node.local()),
                     Id::Open(open) => Target::Open(open.local()),
                 })
                 .collect(),
@@ -295,19 +295,21 @@ impl Remote {
                 return Err(Error::NotDirectory);
             }
             Ask::RenameNode { node, to: None, .. } => {
-                needs.push(tie(self.places.parent(node.local())));
+                needs.push(fid_of(self.inodes.parent(node.local())));
             }
             Ask::List { open, with_stat: true, .. } => {
-                needs.push(tie(self.opens[open.local()].place));
+                needs.push(fid_of(self.opens[open.local()].inode));
             }
             _ => {}
         }
         for need in needs {
             let is_there = match need {
-                Target::Tie(place, user) if matches!(it.ask, Ask::Stat { .. }) => {
-                    self.places.stat_fid(place, user, self.epoch).is_some()
+                Target::BoundFid(inode, user) if matches!(it.ask, Ask::Stat { .. }) => {
+                    self.inodes.stat_fid(inode, user, self.epoch).is_some()
                 }
-                Target::Tie(place, user) => self.places.use_tie(place, user, self.epoch).is_some(),
+                Target::BoundFid(inode, user) => {
+                    self.inodes.use_fid(inode, user, self.epoch).is_some()
+                }
                 Target::Open(open) if self.opens[open].stale => return Err(Error::Stale),
                 Target::Open(open) => self.opens[open].epoch == self.epoch,
             };
@@ -319,24 +321,24 @@ impl Remote {
     }
 
     /// Handles a failed recovery of a fid; a list continues without attributes.
-    pub(super) fn not_found(&mut self, errand: usize, error: Error, out: &mut Vec<Output>) {
-        match &mut self.errands[errand].ask {
+    pub(super) fn not_found(&mut self, slot: usize, error: Error, out: &mut Vec<Output>) {
+        match &mut self.pending[slot].ask {
             Ask::List { with_stat, .. } if *with_stat && error == Error::Stale => {
                 *with_stat = false;
-                self.advance(errand, out);
+                self.advance(slot, out);
             }
-            _ => self.end(errand, Err(error), out),
+            _ => self.end(slot, Err(error), out),
         }
     }
 
     /// Returns the fid of a place, which [`Remote::missing`] has found to be bound.
-    pub(super) fn tie(&self, node: NodeId, user: u32) -> Result<u32, Error> {
-        self.places.tie(node.local(), user, self.epoch).ok_or(Error::Stale)
+    pub(super) fn fid_of(&self, node: NodeId, user: u32) -> Result<u32, Error> {
+        self.inodes.fid_of(node.local(), user, self.epoch).ok_or(Error::Stale)
     }
 
     /// Returns the fid that shows a node's attributes, which [`Remote::missing`] has found.
     pub(super) fn stat_fid(&mut self, node: NodeId, user: u32) -> Result<u32, Error> {
-        self.places.stat_fid(node.local(), user, self.epoch).ok_or(Error::Stale)
+        self.inodes.stat_fid(node.local(), user, self.epoch).ok_or(Error::Stale)
     }
 
     /// Returns the fid of an open file.
@@ -345,55 +347,55 @@ impl Remote {
     }
 
     /// Returns a new fid owned by the pending request.
-    pub(super) fn new_fid(&mut self, errand: usize) -> u32 {
+    pub(super) fn new_fid(&mut self, slot: usize) -> u32 {
         let fid = self.fids.take();
-        let known = self.errands[errand].fids.iter().any(|(known, _)| *known == fid);
+        let known = self.pending[slot].fids.iter().any(|(known, _)| *known == fid);
         assert!(!known, "a number in use is not taken again");
-        self.errands[errand].fids.push((fid, false));
+        self.pending[slot].fids.push((fid, false));
         fid
     }
 
     /// Records that a fid is bound on the server.
-    pub(super) fn bound(&mut self, errand: usize, fid: u32) {
-        let fids = &mut self.errands[errand].fids;
+    pub(super) fn bound(&mut self, slot: usize, fid: u32) {
+        let fids = &mut self.pending[slot].fids;
         fids.iter_mut().filter(|(known, _)| *known == fid).for_each(|known| known.1 = true);
     }
 
     /// Takes a fid from its pending request.
-    pub(super) fn keep_fid(&mut self, errand: usize, fid: u32) {
-        self.errands[errand].fids.retain(|(known, _)| *known != fid);
+    pub(super) fn keep_fid(&mut self, slot: usize, fid: u32) {
+        self.pending[slot].fids.retain(|(known, _)| *known != fid);
     }
 
     /// Numbers a request that changes a file's contents, to be covered by an fsync.
-    fn note_write(&mut self, errand: usize) {
-        let place = match &self.errands[errand].ask {
-            Ask::Write { open, .. } => self.opens[open.local()].place,
+    fn note_write(&mut self, slot: usize) {
+        let inode = match &self.pending[slot].ask {
+            Ask::Write { open, .. } => self.opens[open.local()].inode,
             Ask::SetStat { node, set, .. } if set.size.is_some() => node.local(),
             Ask::Open { node, access } if access.truncate => node.local(),
             _contents_stay => return,
         };
-        let number = self.places.writes(place).begin(self.epoch);
-        if let Some((place, number)) = self.errands[errand].write.replace((place, number)) {
-            self.places.writes(place).end(number);
+        let number = self.inodes.writes(inode).begin(self.epoch);
+        if let Some((inode, number)) = self.pending[slot].write.replace((inode, number)) {
+            self.inodes.writes(inode).end(number);
         }
     }
 
-    fn start(&mut self, errand: usize) -> Outcome {
-        self.note_write(errand);
-        let checked = self.errands[errand].checked;
-        match &mut self.errands[errand].ask {
+    fn start(&mut self, slot: usize) -> Outcome {
+        self.note_write(slot);
+        let checked = self.pending[slot].checked;
+        match &mut self.pending[slot].ask {
             Ask::Replace { dir, name, .. } if !checked => {
                 let (dir, name) = (*dir, name.clone());
-                self.look_for(errand, dir, &name, Step::Present)
+                self.look_for(slot, dir, &name, Step::Present)
             }
-            Ask::Walk { .. } | Ask::Fetch { .. } => self.walk_on(errand),
-            Ask::Read { .. } | Ask::Write { .. } => self.start_transfer(errand),
-            Ask::List { .. } => self.start_list(errand),
+            Ask::Walk { .. } | Ask::Fetch { .. } => self.walk_on(slot),
+            Ask::Read { .. } | Ask::Write { .. } => self.start_transfer(slot),
+            Ask::List { .. } => self.start_list(slot),
             _other => {
-                let ask = self.acting(errand);
+                let ask = self.acting(slot);
                 match self.dialect {
-                    Dialect::Linux => self.start_linux(errand, &ask),
-                    Dialect::Plan9 => self.start_plan9(errand, &ask),
+                    Dialect::Linux => self.start_linux(slot, &ask),
+                    Dialect::Plan9 => self.start_plan9(slot, &ask),
                 }
             }
         }
@@ -402,12 +404,12 @@ impl Remote {
     /// Handles the reply to one of a pending request's messages.
     pub(super) fn answered(
         &mut self,
-        errand: usize,
+        slot: usize,
         part: u32,
         answer: Result<&Rmessage<'_>, Error>,
         out: &mut Vec<Output>,
     ) {
-        let it = &mut self.errands[errand];
+        let it = &mut self.pending[slot];
         assert!(it.outstanding > 0, "an answer is to something that was sent");
         it.outstanding -= 1;
         match it.removing.take() {
@@ -416,21 +418,21 @@ impl Remote {
             Some(fid) => self.fids.give(fid),
             None => {}
         }
-        let next = match self.errands.wait(errand, Step::Last) {
-            Step::Walk(names) => self.walk_answered(errand, names, answer),
-            Step::Link => self.link_answered(errand, answer),
-            Step::Look => self.look_answered(errand, answer),
-            Step::Present(fid) => self.present_answered(errand, fid, answer),
-            Step::Compare => self.compare_answered(errand, answer),
-            Step::Reading(gather) => self.read_answered(errand, gather, part, answer),
-            Step::Writing(parts) => self.write_answered(errand, parts, part, answer),
-            Step::Syncing(covered) => self.synced(errand, covered, answer),
-            Step::Entries(round) => self.entries_answered(errand, round, answer),
-            Step::Stats(stats) => self.stats_answered(errand, stats, part, answer),
-            Step::Opening(fid) => self.opened(errand, fid, answer),
-            Step::Regard(fid, iounit) => self.regarded(errand, fid, iounit, answer),
+        let next = match self.pending.wait(slot, Step::Last) {
+            Step::Walk(names) => self.walk_answered(slot, names, answer),
+            Step::Link => self.link_answered(slot, answer),
+            Step::Look => self.look_answered(slot, answer),
+            Step::Present(fid) => self.present_answered(slot, fid, answer),
+            Step::Compare => self.compare_answered(slot, answer),
+            Step::Reading(gather) => self.read_answered(slot, gather, part, answer),
+            Step::Writing(parts) => self.write_answered(slot, parts, part, answer),
+            Step::Syncing(covered) => self.synced(slot, covered, answer),
+            Step::Entries(round) => self.entries_answered(slot, round, answer),
+            Step::Stats(stats) => self.stats_answered(slot, stats, part, answer),
+            Step::Opening(fid) => self.opened(slot, fid, answer),
+            Step::Regard(fid, iounit) => self.regarded(slot, fid, iounit, answer),
             step @ (Step::Queued
-            | Step::Seeking(_)
+            | Step::Recovering(_)
             | Step::Paused(_)
             | Step::Behind
             | Step::Clone(_)
@@ -439,14 +441,14 @@ impl Remote {
             | Step::AttrSize(_)
             | Step::AttrRoom(_)
             | Step::Last) => {
-                let ask = self.acting(errand);
+                let ask = self.acting(slot);
                 match self.dialect {
-                    Dialect::Linux => self.resume_linux(errand, &ask, step, answer),
-                    Dialect::Plan9 => self.resume_plan9(errand, &ask, step, answer),
+                    Dialect::Linux => self.resume_linux(slot, &ask, step, answer),
+                    Dialect::Plan9 => self.resume_plan9(slot, &ask, step, answer),
                 }
             }
         };
-        self.proceed(errand, next, out);
+        self.proceed(slot, next, out);
     }
 
     /// Ends the connection after a reply that matches no outstanding message.
@@ -456,82 +458,77 @@ impl Remote {
     }
 
     /// Handles the end of a flushed message without a reply.
-    pub(super) fn never(&mut self, errand: usize, out: &mut Vec<Output>) {
-        let it = &mut self.errands[errand];
+    pub(super) fn never(&mut self, slot: usize, out: &mut Vec<Output>) {
+        let it = &mut self.pending[slot];
         assert!(it.outstanding > 0, "a flush is of something that was sent");
         it.outstanding -= 1;
         if it.outstanding == 0 {
-            self.end(errand, Err(Error::Cancelled), out);
+            self.end(slot, Err(Error::Cancelled), out);
         }
     }
 
     /// Performs the next action of a pending request. Clients control the number of immediate
     /// continuations, so this is a loop and not a recursion.
-    fn proceed(&mut self, errand: usize, mut next: Outcome, out: &mut Vec<Output>) {
-        while let (Ok(Next::Again), false) = (&next, self.errands[errand].cancelled) {
-            match self.next(errand, out) {
+    fn proceed(&mut self, slot: usize, mut next: Outcome, out: &mut Vec<Output>) {
+        while let (Ok(Next::Again), false) = (&next, self.pending[slot].cancelled) {
+            match self.next(slot, out) {
                 Some(wanted) => next = wanted,
                 None => return,
             }
         }
-        let it = &self.errands[errand];
+        let it = &self.pending[slot];
         let wants_more = !matches!(next, Ok(Next::Reply(_)) | Err(_));
         if it.cancelled && wants_more {
             if it.outstanding == 0 {
-                self.end(errand, Err(Error::Cancelled), out);
+                self.end(slot, Err(Error::Cancelled), out);
             } else if let Ok(Next::More(step, _) | Next::Say(step, _)) = next {
-                self.errands.wait(errand, step);
+                self.pending.wait(slot, step);
             }
             return;
         }
         match next {
             Ok(Next::Say(step, messages)) => {
-                self.errands.wait(errand, step);
-                self.say(errand, (0..).zip(messages).collect());
+                self.pending.wait(slot, step);
+                self.say(slot, (0..).zip(messages).collect());
             }
             Ok(Next::More(step, messages)) => {
-                self.errands.wait(errand, step);
-                self.say(errand, messages);
+                self.pending.wait(slot, step);
+                self.say(slot, messages);
             }
             Ok(Next::Again) => unreachable!("it went on, or was cancelled"),
             Ok(Next::Pause(until)) => {
-                self.errands.wait(errand, Step::Paused(until));
+                self.pending.wait(slot, Step::Paused(until));
             }
             Ok(Next::Behind) => {
-                self.errands.wait(errand, Step::Behind);
+                self.pending.wait(slot, Step::Behind);
             }
             Ok(Next::Reply(Reply::Created(node, open, stat))) => {
                 let user = it.user;
-                self.end(errand, Ok(Reply::Created(node, open, stat)), out);
+                self.end(slot, Ok(Reply::Created(node, open, stat)), out);
                 // Before another client can remove its name.
-                self.seek(Target::Tie(node.local(), user), Waiter::Nobody, out);
+                self.recovery(Target::BoundFid(node.local(), user), Waiter::Nobody, out);
             }
-            Ok(Next::Reply(reply)) => self.end(errand, Ok(reply), out),
-            Err(error) => self.end(errand, Err(error), out),
+            Ok(Next::Reply(reply)) => self.end(slot, Ok(reply), out),
+            Err(error) => self.end(slot, Err(error), out),
         }
     }
 
-    fn say(&mut self, errand: usize, messages: Vec<(u32, Message)>) {
-        assert!(!self.errands[errand].cancelled, "nothing is begun for who is gone");
+    fn say(&mut self, slot: usize, messages: Vec<(u32, Message)>) {
+        assert!(!self.pending[slot].cancelled, "nothing is begun for who is gone");
         for (part, message) in messages {
-            let it = &mut self.errands[errand];
+            let it = &mut self.pending[slot];
             let truncates = matches!(&it.ask, Ask::Open { access, .. } if access.truncate);
             it.changed |= changes(message.code()) || truncates;
             it.outstanding += 1;
             let party = Party::Asker(it.request.asker());
-            self.calls.begin(party, Owner::Errand(errand, part), message, &mut self.outbox);
+            self.calls.begin(party, Owner::Pending(slot, part), message, &mut self.outbox);
         }
     }
 
     /// Replies, and releases everything that the pending request holds.
-    pub(super) fn end(
-        &mut self,
-        errand: usize,
-        result: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) {
-        let it = self.errands.remove(errand);
-        self.places.done(it.user);
+    pub(super) fn end(&mut self, slot: usize, result: Result<Reply, Error>, out: &mut Vec<Output>) {
+        let it = self.pending.remove(slot);
+        self.inodes.done(it.user);
         // A flushed message that would have freed the fid may not have been processed.
         it.removing.into_iter().for_each(|fid| self.clunk(fid));
         for (fid, bound) in &it.fids {
@@ -541,11 +538,11 @@ impl Remote {
                 self.fids.give(*fid);
             }
         }
-        if let Some(hike) = &it.hike {
-            self.unpin_place(hike.at);
+        if let Some(cursor) = &it.cursor {
+            self.unpin_inode(cursor.at);
         }
-        if let Some((place, number)) = it.write {
-            self.places.writes(place).end(number);
+        if let Some((inode, number)) = it.write {
+            self.inodes.writes(inode).end(number);
         }
         it.pins().for_each(|pin| self.unpin(pin));
         self.left.extend(it.ticket);
@@ -557,25 +554,25 @@ impl Remote {
         if self.cancel_waiting(id, out) {
             return;
         }
-        let Some(errand) = self.errands.of(id) else { return };
-        if !self.errands[errand].cancelled {
-            self.errands[errand].cancelled = true;
-            let unsent = self.calls.flush(errand, &mut self.outbox);
-            let it = &mut self.errands[errand];
+        let Some(slot) = self.pending.of(id) else { return };
+        if !self.pending[slot].cancelled {
+            self.pending[slot].cancelled = true;
+            let unsent = self.calls.flush(slot, &mut self.outbox);
+            let it = &mut self.pending[slot];
             assert!(unsent <= it.outstanding, "what stands in line is not answered yet");
             it.outstanding -= unsent;
         }
-        if self.errands[errand].outstanding == 0 {
-            self.end(errand, Err(Error::Cancelled), out);
+        if self.pending[slot].outstanding == 0 {
+            self.end(slot, Err(Error::Cancelled), out);
         }
     }
 
     /// Continues some of the requests that wait for the link; [`Remote::tick`] does so until none
     /// is left.
     pub(super) fn resume_queued(&mut self, out: &mut Vec<Output>) {
-        for errand in self.errands.queued(REQUESTS_MAX) {
-            if self.errands.get(errand).is_some_and(|it| matches!(it.step, Step::Queued)) {
-                self.advance(errand, out);
+        for slot in self.pending.queued(REQUESTS_MAX) {
+            if self.pending.get(slot).is_some_and(|it| matches!(it.step, Step::Queued)) {
+                self.advance(slot, out);
             }
         }
     }
@@ -583,24 +580,24 @@ impl Remote {
     /// Handles the loss of the connection: requests that may have changed something fail, the
     /// others wait for the next connection.
     pub(super) fn requeue(&mut self, out: &mut Vec<Output>) {
-        for errand in self.errands.numbers() {
-            self.errands.wait(errand, Step::Queued);
-            let it = &mut self.errands[errand];
+        for slot in self.pending.numbers() {
+            self.pending.wait(slot, Step::Queued);
+            let it = &mut self.pending[slot];
             it.fids.clear();
             (it.removing, it.second, it.checked) = (None, false, false);
             it.attempts += u8::from(it.outstanding > 0);
             it.outstanding = 0;
-            let hike = it.hike.take();
+            let cursor = it.cursor.take();
             let over = match it {
                 it if it.cancelled => Some(Error::Cancelled),
                 it if it.changed || it.attempts >= ATTEMPTS_MAX => Some(Error::Disconnected),
                 _ => None,
             };
-            if let Some(hike) = hike {
-                self.unpin_place(hike.at);
+            if let Some(cursor) = cursor {
+                self.unpin_inode(cursor.at);
             }
             if let Some(error) = over {
-                self.end(errand, Err(error), out);
+                self.end(slot, Err(error), out);
             }
         }
     }
@@ -609,12 +606,12 @@ impl Remote {
     pub(super) fn expire(&mut self, out: &mut Vec<Output>) {
         let patience = self.patient_until.is_some_and(|until| self.now < until);
         if !patience && !self.link.is_up() {
-            for errand in self.errands.queued(REQUESTS_MAX) {
-                self.end(errand, Err(Error::Disconnected), out);
+            for slot in self.pending.queued(REQUESTS_MAX) {
+                self.end(slot, Err(Error::Disconnected), out);
             }
         }
-        while let Some(errand) = self.errands.wake(self.now) {
-            self.advance(errand, out);
+        while let Some(slot) = self.pending.wake(self.now) {
+            self.advance(slot, out);
         }
     }
 }

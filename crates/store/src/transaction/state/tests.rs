@@ -23,9 +23,9 @@ fn states() -> Vec<State> {
 
 fn inputs() -> Vec<(&'static str, Input)> {
     vec![
-        ("Call", Input::Asked(TICKET, Wish::Call(call()))),
-        ("Commit", Input::Asked(TICKET, Wish::Commit(Durability::Durable))),
-        ("Rollback", Input::Asked(TICKET, Wish::Rollback)),
+        ("Call", Input::Asked(TICKET, TxnRequest::Call(call()))),
+        ("Commit", Input::Asked(TICKET, TxnRequest::Commit(Durability::Durable))),
+        ("Rollback", Input::Asked(TICKET, TxnRequest::Rollback)),
         ("Expire", Input::Expire),
         ("Answered", Input::Answered(Ok(Reply::Done))),
         ("Answered, refused", Input::Answered(Err(Failure::Busy))),
@@ -57,28 +57,28 @@ fn the_drawing_is_fresh() {
                     }
                     _ => label,
                 };
-                let course = Course { state: states().swap_remove(index), once };
-                let name = |course: &Course| drawing::variant(&course.state);
-                drawing.sample_as(&label, course, input, name);
+                let txn = TxnState { state: states().swap_remove(index), once };
+                let name = |txn: &TxnState| drawing::variant(&txn.state);
+                drawing.sample_as(&label, txn, input, name);
             }
         }
     }
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/transaction/states.md"));
 }
 
-fn outputs(course: &mut Course, input: Input) -> String {
+fn outputs(txn: &mut TxnState, input: Input) -> String {
     let mut out = Vec::new();
-    course.step(Instant(1), input, &mut out);
+    txn.step(Instant(1), input, &mut out);
     let asks: Vec<String> = out.iter().map(drawing::variant).collect();
-    format!("{}: {}", course.state_name(), asks.join(", "))
+    format!("{}: {}", txn.state_name(), asks.join(", "))
 }
 
 #[test]
 fn a_call_waits_for_its_lock_and_for_pages_and_is_then_done() {
-    let mut course = Course::new(Instant(0), None);
-    let durable = Wish::Commit(Durability::Durable);
+    let mut txn = TxnState::new(Instant(0), None);
+    let durable = TxnRequest::Commit(Durability::Durable);
     let trace: Vec<String> = [
-        Input::Asked(TICKET, Wish::Call(call())),
+        Input::Asked(TICKET, TxnRequest::Call(call())),
         Input::Blocked,
         Input::Granted,
         Input::Missing,
@@ -89,7 +89,7 @@ fn a_call_waits_for_its_lock_and_for_pages_and_is_then_done() {
         Input::Committed(Ok(())),
     ]
     .into_iter()
-    .map(|input| outputs(&mut course, input))
+    .map(|input| outputs(&mut txn, input))
     .collect();
     let expected = [
         "calling: Perform",
@@ -111,22 +111,22 @@ fn each_wish_is_answered_once() {
     for seed in 0..2000 {
         let mut rng = base::rng::seeded(seed);
         let once = (seed % 3 == 0).then_some(Durability::Durable);
-        let mut course = Course::new(Instant(0), once);
+        let mut txn = TxnState::new(Instant(0), once);
         let (mut out, mut asked, mut called) = (Vec::new(), 0, false);
         for _ in 0..40 {
-            let input = next(&course.state, &mut rng, once.is_some() && called);
+            let input = next(&txn.state, &mut rng, once.is_some() && called);
             let Some(input) = input else { break };
             if let Input::Asked(ticket, _) = &input {
                 assert_eq!(*ticket, TICKET);
                 asked += 1;
                 called = true;
             }
-            course.step(Instant(1), input, &mut out);
+            txn.step(Instant(1), input, &mut out);
             let replies = out.iter().filter(|out| matches!(out, Output::Reply(..))).count();
             let ends = out.iter().filter(|out| matches!(out, Output::End)).count();
-            let open = matches!(course.state, State::Active(_) | State::Over);
+            let open = matches!(txn.state, State::Active(_) | State::Over);
             assert_eq!(asked - replies, usize::from(!open), "seed {seed}");
-            let ended = matches!(course.state, State::Committing(..) | State::Over);
+            let ended = matches!(txn.state, State::Committing(..) | State::Over);
             assert_eq!(ends, usize::from(ended), "seed {seed}");
         }
     }
@@ -134,11 +134,14 @@ fn each_wish_is_answered_once() {
 
 /// Returns an input that is possible in a state; `None` if there is none.
 fn next(state: &State, rng: &mut base::rng::Rng, only: bool) -> Option<Input> {
-    let wishes = [Wish::Call(call()), Wish::Commit(Durability::Soon), Wish::Rollback];
-    let wish = Input::Asked(TICKET, rng.choice(&wishes).unwrap().clone());
+    let requests =
+        [TxnRequest::Call(call()), TxnRequest::Commit(Durability::Soon), TxnRequest::Rollback];
+    let request = Input::Asked(TICKET, rng.choice(&requests).unwrap().clone());
     let failed = Err(Error::DiskFailed);
     let choices = match state {
-        State::Active(_) => vec![Input::Asked(TICKET, Wish::Call(call())), wish, Input::Expire],
+        State::Active(_) => {
+            vec![Input::Asked(TICKET, TxnRequest::Call(call())), request, Input::Expire]
+        }
         State::Calling(..) => vec![
             Input::Answered(Ok(Reply::Done)),
             Input::Answered(Err(Failure::Invalid)),
@@ -146,10 +149,10 @@ fn next(state: &State, rng: &mut base::rng::Rng, only: bool) -> Option<Input> {
             Input::Missing,
         ],
         State::Waiting(..) if only => vec![Input::Granted, Input::Expire],
-        State::Waiting(..) => vec![Input::Granted, Input::Refused(Error::WouldDeadlock), wish],
-        State::Fetching(..) => vec![Input::Fetched(Ok(())), Input::Fetched(failed), wish],
-        State::Applying(..) => vec![Input::Fetched(Ok(())), Input::Applied, wish],
-        State::Committing(..) => vec![Input::Committed(Ok(())), Input::Committed(failed), wish],
+        State::Waiting(..) => vec![Input::Granted, Input::Refused(Error::WouldDeadlock), request],
+        State::Fetching(..) => vec![Input::Fetched(Ok(())), Input::Fetched(failed), request],
+        State::Applying(..) => vec![Input::Fetched(Ok(())), Input::Applied, request],
+        State::Committing(..) => vec![Input::Committed(Ok(())), Input::Committed(failed), request],
         State::Over => return None,
     };
     choices.get(rng.usize(0..choices.len())).cloned()

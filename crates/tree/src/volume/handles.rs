@@ -1,7 +1,7 @@
 //! Handles: nodes and open files of clients, and the inodes and snapshots that they keep alive.
 
 use super::record::{DATA, ROOT};
-use super::{Volume, sight};
+use super::{Volume, read_view};
 use crate::locks::FileKey;
 use crate::request::{Ask, Id, NodeId, OpenId};
 use base::{Access, Kind, Name};
@@ -20,7 +20,7 @@ const AHEAD: (u64, u64) = (128 << 10, 2 << 20);
 
 /// Object of a node or an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spot {
+pub(super) enum NodeRef {
     /// An inode of a view.
     File(View, u64),
     /// The directory of snapshots.
@@ -33,7 +33,7 @@ pub(super) type Place = (u64, Name);
 /// A reference to a file.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) spot: Spot,
+    pub(super) node_ref: NodeRef,
     /// Name by which it was reached; it may be removed, or be another file's by now.
     pub(super) place: Option<Place>,
     /// References handed out and pending requests.
@@ -43,7 +43,7 @@ pub(super) struct Node {
 /// An object with its access mode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
-    pub(super) spot: Spot,
+    pub(super) node_ref: NodeRef,
     pub(super) kind: Kind,
     pub(super) access: Access,
 }
@@ -56,12 +56,12 @@ pub(super) struct Open {
     pub(super) users: u32,
     /// Whether the client has closed it.
     pub(super) closed: bool,
-    ahead: Ahead,
+    ahead: ReadAhead,
 }
 
 /// State of the read-ahead.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ahead {
+struct ReadAhead {
     /// Offset of the next read if reads are sequential.
     next: u64,
     /// Size of the read-ahead, bytes; zero if reads are not sequential.
@@ -70,7 +70,7 @@ struct Ahead {
     until: u64,
 }
 
-impl Ahead {
+impl ReadAhead {
     /// Records a read; returns the range to read ahead.
     fn note(&mut self, part: Range<u64>, size: u64) -> Option<Range<u64>> {
         assert!(part.start <= part.end, "a read does not end before it begins");
@@ -95,8 +95,8 @@ impl Ahead {
 }
 
 impl Volume {
-    pub(super) fn spot(&self, node: NodeId) -> Spot {
-        self.nodes[node.local()].spot
+    pub(super) fn node_ref(&self, node: NodeId) -> NodeRef {
+        self.nodes[node.local()].node_ref
     }
 
     /// Returns the name by which a node was reached.
@@ -126,21 +126,26 @@ impl Volume {
     }
 
     /// Returns the node at the end of a pending walk.
-    pub(super) fn arrive(&mut self, slot: usize, spot: Spot, place: Option<Place>) -> NodeId {
-        let known = match spot {
-            Spot::Snapshots => Some(SNAPSHOTS_SLOT),
-            Spot::File(View::Present, ROOT) => Some(ROOT_SLOT),
-            Spot::File(..) => self.same_node(slot),
+    pub(super) fn arrive(
+        &mut self,
+        slot: usize,
+        node_ref: NodeRef,
+        place: Option<Place>,
+    ) -> NodeId {
+        let known = match node_ref {
+            NodeRef::Snapshots => Some(SNAPSHOTS_SLOT),
+            NodeRef::File(View::Present, ROOT) => Some(ROOT_SLOT),
+            NodeRef::File(..) => self.same_node(slot),
         };
         match known {
             Some(known) => self.share_node(known),
-            None => self.add_node(spot, place),
+            None => self.add_node(node_ref, place),
         }
     }
 
     /// Returns the slot of a walk without names, which adds a reference to the same node.
     fn same_node(&self, slot: usize) -> Option<usize> {
-        let Ask::Walk { from, names } = &self.errands[slot].ask else { return None };
+        let Ask::Walk { from, names } = &self.pending[slot].ask else { return None };
         names.is_empty().then(|| from.local())
     }
 
@@ -151,28 +156,28 @@ impl Volume {
 
     /// Returns a node: an existing one if it was reached by the same name, so that a rename changes
     /// one of them however many clients hold.
-    pub(super) fn add_node(&mut self, spot: Spot, place: Option<Place>) -> NodeId {
-        if let Spot::File(View::Present, ino) = spot
+    pub(super) fn add_node(&mut self, node_ref: NodeRef, place: Option<Place>) -> NodeId {
+        if let NodeRef::File(View::Present, ino) = node_ref
             && let Some(slot) = self.first_node(ino, place.as_ref())
         {
             return self.share_node(slot);
         }
-        let slot = self.nodes.insert(Node { spot, place: place.clone(), users: 1 });
-        match spot {
-            Spot::File(View::Present, ino) => _ = self.nodes_of.insert((ino, place, slot)),
-            Spot::File(View::Snapshot(id), _) => *self.visits.entry(id.0).or_default() += 1,
-            Spot::Snapshots => {}
+        let slot = self.nodes.insert(Node { node_ref, place: place.clone(), users: 1 });
+        match node_ref {
+            NodeRef::File(View::Present, ino) => _ = self.nodes_of.insert((ino, place, slot)),
+            NodeRef::File(View::Snapshot(id), _) => *self.visits.entry(id.0).or_default() += 1,
+            NodeRef::Snapshots => {}
         }
         NodeId::new(self.index, slot)
     }
 
     pub(super) fn add_open(&mut self, what: Opening) -> OpenId {
-        match what.spot {
-            Spot::File(View::Present, ino) => *self.opens_of.entry(ino).or_default() += 1,
-            Spot::File(View::Snapshot(id), _) => *self.visits.entry(id.0).or_default() += 1,
-            Spot::Snapshots => {}
+        match what.node_ref {
+            NodeRef::File(View::Present, ino) => *self.opens_of.entry(ino).or_default() += 1,
+            NodeRef::File(View::Snapshot(id), _) => *self.visits.entry(id.0).or_default() += 1,
+            NodeRef::Snapshots => {}
         }
-        let (users, closed, ahead) = (1, false, Ahead::default());
+        let (users, closed, ahead) = (1, false, ReadAhead::default());
         OpenId::new(self.index, self.opens.insert(Open { what, users, closed, ahead }))
     }
 
@@ -205,35 +210,35 @@ impl Volume {
         if *users > 0 {
             return;
         }
-        let spot = match id {
+        let node_ref = match id {
             Id::Node(node) => {
-                let Node { spot, place, .. } = self.nodes.remove(node.local());
-                if let Spot::File(View::Present, ino) = spot {
+                let Node { node_ref, place, .. } = self.nodes.remove(node.local());
+                if let NodeRef::File(View::Present, ino) = node_ref {
                     let known = self.nodes_of.remove(&(ino, place, node.local()));
                     assert!(known, "a node is found by its inode");
                 }
-                spot
+                node_ref
             }
             Id::Open(open) => {
                 assert!(
                     self.opens[open.local()].closed,
-                    "its client's use is the last but for errands"
+                    "only pending requests may use it after its client"
                 );
-                let spot = self.opens.remove(open.local()).what.spot;
-                if let Spot::File(View::Present, ino) = spot {
+                let node_ref = self.opens.remove(open.local()).what.node_ref;
+                if let NodeRef::File(View::Present, ino) = node_ref {
                     give_back(&mut self.opens_of, ino);
                 }
-                spot
+                node_ref
             }
         };
-        match spot {
-            Spot::File(View::Present, ino) => {
+        match node_ref {
+            NodeRef::File(View::Present, ino) => {
                 if self.nameless.contains(&ino) && !self.is_held(ino) {
                     self.due.push(ino);
                 }
             }
-            Spot::File(View::Snapshot(id), _) => give_back(&mut self.visits, id.0),
-            Spot::Snapshots => {}
+            NodeRef::File(View::Snapshot(id), _) => give_back(&mut self.visits, id.0),
+            NodeRef::Snapshots => {}
         }
     }
 
@@ -262,9 +267,9 @@ impl Volume {
 
     /// Returns the identity of an open file, for locks.
     pub(super) fn file_key(&self, open: OpenId) -> FileKey {
-        match self.open(open).what.spot {
-            Spot::File(view, ino) => (sight::device(&self.store, view), ino),
-            Spot::Snapshots => (self.device(), u64::MAX),
+        match self.open(open).what.node_ref {
+            NodeRef::File(view, ino) => (read_view::device(&self.store, view), ino),
+            NodeRef::Snapshots => (self.device(), u64::MAX),
         }
     }
 
@@ -272,16 +277,16 @@ impl Volume {
     pub(super) fn read_ahead(&mut self, open: OpenId, part: Range<u64>, size: u64) {
         let open = &mut self.opens[open.local()];
         let Some(next) = open.ahead.note(part, size) else { return };
-        let Spot::File(view, ino) = open.what.spot else { return };
+        let NodeRef::File(view, ino) = open.what.node_ref else { return };
         let Ok(reader) = self.store.reader(view) else { return };
         let behind = size.min(next.end + AHEAD.1);
         let (missing, reached) = reader.foresee(DATA, ino, next, behind);
         open.ahead.reaches(reached);
         assert!(reached <= behind, "nobody reads ahead of the end");
-        self.store.prefetch(missing, &mut self.heard);
+        self.store.prefetch(missing, &mut self.inbox);
     }
 
-    pub(super) fn check_holds(&self) {
+    pub(super) fn check_handles(&self) {
         assert!(self.nodes[ROOT_SLOT].users > 0 && self.nodes[SNAPSHOTS_SLOT].users > 0);
         assert!(self.nodes.iter().all(|(_, node)| node.users > 0));
         assert!(self.opens.iter().all(|(_, open)| open.users > 0));
@@ -291,28 +296,31 @@ impl Volume {
         assert!(self.nodes_of.len() + opens + visiting <= self.nodes.len() + self.opens.len());
         let mut opens_of: BTreeMap<u64, usize> = BTreeMap::new();
         let mut visits: BTreeMap<u64, usize> = BTreeMap::new();
-        let opens = self.opens.iter().map(|(_, open)| open.what.spot);
-        let nodes = self.nodes.iter().map(|(_, node)| node.spot);
-        for (spot, is_open) in opens.map(|spot| (spot, true)).chain(nodes.map(|spot| (spot, false)))
+        let opens = self.opens.iter().map(|(_, open)| open.what.node_ref);
+        let nodes = self.nodes.iter().map(|(_, node)| node.node_ref);
+        for (node_ref, is_open) in
+            opens.map(|node_ref| (node_ref, true)).chain(nodes.map(|node_ref| (node_ref, false)))
         {
-            match spot {
-                Spot::File(View::Present, ino) if is_open => *opens_of.entry(ino).or_default() += 1,
-                Spot::File(View::Snapshot(id), _) => *visits.entry(id.0).or_default() += 1,
-                Spot::File(View::Present, _) | Spot::Snapshots => {}
+            match node_ref {
+                NodeRef::File(View::Present, ino) if is_open => {
+                    *opens_of.entry(ino).or_default() += 1
+                }
+                NodeRef::File(View::Snapshot(id), _) => *visits.entry(id.0).or_default() += 1,
+                NodeRef::File(View::Present, _) | NodeRef::Snapshots => {}
             }
         }
         assert_eq!(self.opens_of, opens_of, "open files of each inode are counted");
         assert_eq!(self.visits, visits, "what is held in each snapshot is counted");
-        let present = self.nodes.iter().filter_map(|(slot, node)| match node.spot {
-            Spot::File(View::Present, ino) if slot != ROOT_SLOT => {
+        let present = self.nodes.iter().filter_map(|(slot, node)| match node.node_ref {
+            NodeRef::File(View::Present, ino) if slot != ROOT_SLOT => {
                 Some((ino, node.place.clone(), slot))
             }
-            Spot::File(..) | Spot::Snapshots => None,
+            NodeRef::File(..) | NodeRef::Snapshots => None,
         });
         assert_eq!(self.nodes_of, present.collect(), "nodes are found by their inodes");
         for (slot, open) in &self.opens {
             let id = Id::Open(OpenId::new(self.index, slot));
-            let pins = self.errands.iter().flat_map(|(_, errand)| errand.pins());
+            let pins = self.pending.iter().flat_map(|(_, pending)| pending.pins());
             let pins = pins.filter(|pin| *pin == id).count();
             let client = usize::from(!open.closed);
             assert_eq!(open.users as usize, pins + client, "each use is somebody's");
@@ -330,11 +338,11 @@ fn give_back(counts: &mut BTreeMap<u64, usize>, of: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{AHEAD, Ahead};
+    use super::{AHEAD, ReadAhead};
 
     #[test]
     fn what_is_read_piece_after_piece_is_read_ahead_in_growing_steps() {
-        let (size, mut ahead) = (64 << 20, Ahead::default());
+        let (size, mut ahead) = (64 << 20, ReadAhead::default());
         let first = ahead.note(0..4096, size);
         assert_eq!(first, Some(4096..4096 + AHEAD.0));
         ahead.reaches(4096 + AHEAD.0);
