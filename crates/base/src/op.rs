@@ -58,7 +58,7 @@ impl fmt::Display for Address {
 
 /// A message from one node of a process to another. Its contents are known to nodes only.
 #[derive(Debug)]
-pub struct Parcel(pub Box<dyn Any + Send>);
+pub struct Envelope(pub Box<dyn Any + Send>);
 
 /// Destination of received bytes.
 #[derive(Debug)]
@@ -130,12 +130,12 @@ pub enum Op {
         /// Address of the server.
         to: Address,
     },
-    /// Send a message to another node of this process, where it arrives as [`Done::Parcel`].
+    /// Send a message to another node of this process, where it arrives as [`Done::Envelope`].
     Post {
         /// Index of the node.
         to: usize,
         /// The message.
-        parcel: Parcel,
+        envelope: Envelope,
     },
     /// Receive the next bytes.
     Receive {
@@ -605,7 +605,7 @@ pub enum Done {
     /// The new connection, or an error. After a cancel there may be a connection, too.
     Connected(Result<Socket, Error>),
     /// A message from another node of this process. Unsolicited.
-    Parcel(Parcel),
+    Envelope(Envelope),
     /// Received bytes; none: the peer has shut down its sending direction.
     Received(Result<Buf, Error>),
     /// Everything was sent, or the connection is broken.

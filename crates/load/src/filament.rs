@@ -39,7 +39,7 @@
 //! ```
 
 use crate::{Io, Outcome};
-use base::op::Parcel;
+use base::op::Envelope;
 use base::{Automaton, Instant};
 
 /// Index of a filament, in the order of their creation.
@@ -59,7 +59,7 @@ pub enum Event {
         /// Sender.
         from: FilamentId,
         /// Contents.
-        parcel: Parcel,
+        envelope: Envelope,
     },
 }
 
@@ -104,7 +104,7 @@ pub enum Request {
         /// Delivery time.
         at: Instant,
         /// Contents.
-        parcel: Parcel,
+        envelope: Envelope,
     },
 }
 

@@ -23,7 +23,7 @@
 //! ```
 
 use crate::{Ended, Event, Filament, FilamentId, Io, Request};
-use base::op::Parcel;
+use base::op::Envelope;
 use base::{Automaton, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -57,7 +57,7 @@ struct State {
     out: Vec<Request>,
     rung: BTreeSet<u64>,
     ended: BTreeMap<u64, Ended>,
-    mail: VecDeque<(FilamentId, Parcel)>,
+    mail: VecDeque<(FilamentId, Envelope)>,
 }
 
 /// Requested I/O; it is issued at its time, awaited or not.
@@ -130,12 +130,12 @@ impl Context {
     }
 
     /// Sends a message to another filament.
-    pub fn send(&self, to: FilamentId, at: Instant, parcel: Parcel) {
-        self.lock().out.push(Request::Send { to, at, parcel });
+    pub fn send(&self, to: FilamentId, at: Instant, envelope: Envelope) {
+        self.lock().out.push(Request::Send { to, at, envelope });
     }
 
     /// Waits for a message of another filament.
-    pub async fn receive(&self) -> (FilamentId, Parcel) {
+    pub async fn receive(&self) -> (FilamentId, Envelope) {
         std::future::poll_fn(|_| match self.lock().mail.pop_front() {
             Some(mail) => Poll::Ready(mail),
             None => Poll::Pending,
@@ -177,7 +177,7 @@ impl Automaton for Script {
                 Event::Started => {}
                 Event::Timer(tag) => drop(state.rung.insert(tag)),
                 Event::Ended(ended) => drop(state.ended.insert(ended.tag, ended)),
-                Event::Message { from, parcel } => state.mail.push_back((from, parcel)),
+                Event::Message { from, envelope } => state.mail.push_back((from, envelope)),
             }
         }
         let mut context = std::task::Context::from_waker(Waker::noop());
@@ -199,13 +199,13 @@ mod tests {
             let later = context.now() + Duration::from_micros(50);
             let first = context.begin(later, Io { len: 1024, ..Io::default() });
             let second = context.begin(later, Io { len: 1024, ..Io::default() });
-            context.send(1, later, Parcel(Box::new("go")));
+            context.send(1, later, Envelope(Box::new("go")));
             let ended = context.all(vec![first, second]).await;
             assert_eq!(ended.iter().map(|e| e.ended.0).collect::<Vec<_>>(), [60_000, 70_000]);
         });
         let hears = script(|context| async move {
-            let (from, parcel) = context.receive().await;
-            assert_eq!((from, parcel.0.downcast_ref()), (0, Some(&"go")));
+            let (from, envelope) = context.receive().await;
+            assert_eq!((from, envelope.0.downcast_ref()), (0, Some(&"go")));
             assert_eq!(context.now(), Instant(50_000));
             context.sleep_until(Instant(90_000)).await;
             context.issue(context.now(), Io { len: 1024, ..Io::default() });

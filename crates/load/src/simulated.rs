@@ -183,8 +183,8 @@ impl Agenda {
         match request {
             Request::Io { io, tell, .. } => self.add(at, from, What::Issue(io, tell)),
             Request::Timer { tag, .. } => self.add(at, from, What::Call(Event::Timer(tag))),
-            Request::Send { to, parcel, .. } => {
-                self.add(at, to, What::Call(Event::Message { from, parcel }));
+            Request::Send { to, envelope, .. } => {
+                self.add(at, to, What::Call(Event::Message { from, envelope }));
             }
         }
     }

@@ -166,7 +166,7 @@ impl Params {
     /// Maximum time to an answer without faults: a predecessor arrives, is written and
     /// acknowledged, the operation is written, sent, written there, and acknowledged; and an
     /// overtaken message is retransmitted.
-    fn patience(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         let troubles = self.lost + self.crashes + self.cuts + self.changes;
         let travels = self.gossip + 3 * self.delay + 2 * self.journal;
         let well = troubles == 0 && self.limits == Limits::default();
@@ -186,7 +186,7 @@ fn draw_limits(rng: &mut Rng) -> Limits {
         Amount { operations, bytes }
     };
     let (window, message, early, kept, blocked) = (few(1), few(1), few(1), few(5), few(1));
-    Limits { kept, window, message, early, blocked, unsaid: few(1) }
+    Limits { kept, window, message, early, blocked, pending_answers: few(1) }
 }
 
 /// Result of a run.

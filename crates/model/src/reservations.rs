@@ -3,7 +3,7 @@
 use crate::reach::{Found, reach};
 use crate::{Verdict, Whole};
 use replica::ioa::{
-    Channelled, Discipline, Heard, IoAutomaton, Move, Part, Reserved, Said, all_enabled,
+    Channelled, Discipline, IoAutomaton, Move, Part, PartInput, PartOutput, Reserved, all_enabled,
 };
 use std::collections::BTreeMap;
 
@@ -37,9 +37,9 @@ impl Caller {
 }
 
 impl IoAutomaton for Caller {
-    type Input = Heard<(), ()>;
+    type Input = PartInput<(), ()>;
     type Action = Action;
-    type Output = Said<(), ()>;
+    type Output = PartOutput<(), ()>;
 
     fn tasks(&self) -> usize {
         2
@@ -54,12 +54,12 @@ impl IoAutomaton for Caller {
         }
     }
 
-    fn transition(&mut self, action: Action) -> Option<Said<(), ()>> {
+    fn transition(&mut self, action: Action) -> Option<PartOutput<(), ()>> {
         self.calls.pop();
         match action {
             Action::Call(others) => {
                 others.iter().for_each(|other| *self.performed.entry(*other).or_default() += 1);
-                Some(Said::To(others, ()))
+                Some(PartOutput::To(others, ()))
             }
             Action::Forget => None,
         }
@@ -67,8 +67,8 @@ impl IoAutomaton for Caller {
 
     fn input(&mut self, input: Self::Input) {
         match input {
-            Heard::From(from, ()) => *self.heard.entry(from).or_default() += 1,
-            Heard::Outside(()) | Heard::Lost(_) => {}
+            PartInput::From(from, ()) => *self.heard.entry(from).or_default() += 1,
+            PartInput::Outside(()) | PartInput::Lost(_) => {}
         }
     }
 }

@@ -13,7 +13,9 @@ use replica::esds::{
     Act, Descriptor, FrontEnd, Id, Label, Message, Replica, ReplicaPart, Request, Rules, Station,
     Submission,
 };
-use replica::ioa::{Channelled, Combined, IoAutomaton, Move, Reserved, Talk, all_enabled};
+use replica::ioa::{
+    Channelled, Combined, IoAutomaton, Move, Reserved, ReservedMessage, all_enabled,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Answer = (usize, (Id, Vec<Id>));
@@ -111,10 +113,13 @@ where
 
     fn labels_on_their_way(&self) -> Vec<(Id, Label)> {
         let joins = self.on_their_way().filter_map(|talk| match talk {
-            Talk::Join { message, .. } => Some(labels(message)),
-            Talk::Ask | Talk::Grant | Talk::Refuse | Talk::Release | Talk::Done | Talk::Over => {
-                None
-            }
+            ReservedMessage::Join { message, .. } => Some(labels(message)),
+            ReservedMessage::Ask
+            | ReservedMessage::Grant
+            | ReservedMessage::Refuse
+            | ReservedMessage::Release
+            | ReservedMessage::Done
+            | ReservedMessage::Over => None,
         });
         joins.flatten().collect()
     }

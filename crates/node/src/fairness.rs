@@ -14,7 +14,7 @@
 //! that began their request: a request waits once, not for each of its operations, until it has
 //! cost a quantum; then they are queued like new input. Completions of volumes, of other servers
 //! and of sends, and requests of storelets, are not queued here.
-//! Requests of connections of [fronts](crate::letters) are queued in home, each connection with a
+//! Requests of connections of [fronts](crate::messages) are queued in home, each connection with a
 //! flow of its own like those of home. Replies are completions in the front.
 
 mod inbox;
@@ -23,7 +23,7 @@ mod tests;
 
 use crate::Node;
 use crate::connection::{self, Connection};
-use crate::letters::HOME;
+use crate::messages::HOME;
 use crate::route::Message;
 use base::op::{Event, Op};
 use base::{Buf, Error, Instant};

@@ -1,7 +1,7 @@
 //! Trees that are added by changes of the name space, and removed when no longer used.
 
-use super::branch::Branch;
 use super::changes;
+use super::mounted_tree::MountedTree;
 use super::route::{Message, OPENING};
 use super::{Node, Phase, SERVICE, Served};
 use base::op::{NOBODY, Op, OpId};
@@ -161,7 +161,7 @@ impl Node {
 
     fn plant(&mut self, now: Instant, served: Served, ops: &mut Vec<Op>) -> Option<u16> {
         let mut out = Vec::new();
-        let make = |number| Branch::new(number, served, &self.config, now, &mut out);
+        let make = |number| MountedTree::new(number, served, &self.config, now, &mut out);
         let tree = self.trees.plant(make)?;
         if self.config.service {
             let hidden = self.trees[tree].hidden_snapshots();
@@ -175,7 +175,7 @@ impl Node {
         &mut self,
         now: Instant,
         ops: &mut Vec<Op>,
-        which: &dyn Fn(&Branch) -> bool,
+        which: &dyn Fn(&MountedTree) -> bool,
     ) {
         for tree in self.trees.numbers() {
             if which(&self.trees[tree]) {

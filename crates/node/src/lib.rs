@@ -17,16 +17,16 @@
 
 mod admission;
 mod bill;
-mod branch;
 mod changes;
 mod config;
 pub mod connection;
 mod fairness;
 mod joins;
-mod letters;
 pub mod listener;
 pub mod log;
+mod messages;
 mod metrics;
+mod mounted_tree;
 mod places;
 mod recorder;
 mod recording;
@@ -49,7 +49,7 @@ pub use changes::advice;
 pub use config::{Clients, Config, Join, Joined, Port, Served};
 pub use fairness::ticking;
 pub use front::{Export, Identity, Limits, Protocol, Web};
-pub use letters::{HOME, NODES_MAX};
+pub use messages::{HOME, NODES_MAX};
 pub use names::{Order, script};
 pub use recorder::{Act, BATCH, BATCH_TIME, Kept, Recorded, Tally};
 pub use replicas::{REPLICAS, Replicated};
@@ -57,17 +57,17 @@ pub use shadow::{Heard, Shadow, duplicate, label};
 pub use work::work;
 
 use admission::Admission;
-use base::op::{Event, Op, Parcel};
+use base::op::{Envelope, Event, Op};
 use base::{Automaton, Error, Instant, Name, Reactor};
 use bill::Bill;
-use branch::Branch;
 use changes::Changes;
 use connection::Connection;
 use fairness::Client;
-use letters::Role;
 use listener::ACCEPTED_MAX;
 use listener::Listener;
 use log::{Access, Log, News};
+use messages::Role;
+use mounted_tree::MountedTree;
 use names::{Mount, Names, Source, Wish};
 use places::Places;
 use recorder::Recorder;
@@ -141,7 +141,7 @@ pub struct Node {
     busy: Vec<usize>,
     /// Unprocessed messages of other nodes, in order of arrival: bounded by the requests of
     /// storelets and of replicas in flight.
-    mail: VecDeque<Parcel>,
+    mail: VecDeque<Envelope>,
     /// Connections with input, in the order in which they are served.
     queue: fairness::Queue,
     /// Alarms of connections. A connection's true deadline may be later, never earlier.
@@ -188,7 +188,7 @@ impl Node {
             Served::Remote { path, .. } => path.clone(),
             Served::Skeleton { .. } => Vec::new(),
         };
-        let main = Branch::opened(MAIN, served, &config);
+        let main = MountedTree::opened(MAIN, served, &config);
         let (service, storelets, hidden) = hidden(&main, &config);
         let (root, root_stat) = (main.root(), main.root_stat());
         let device = root_stat.device;
@@ -196,12 +196,12 @@ impl Node {
         let mut names = Names::new(root, root_stat, hidden, identifier);
         let mut trees = Trees::default();
         trees.plant(|_| main);
-        trees.plant(|_| Branch::Service(Box::new(service)));
+        trees.plant(|_| MountedTree::Service(Box::new(service)));
         storelets.map(|tree| trees.plant(|_| tree));
         let changes = begin(joins, &mut trees, &config);
         if config.service {
             let joined = trees.iter().skip(usize::from(SERVICE) + 1);
-            joined.filter_map(Branch::hidden_snapshots).for_each(|mount| names.hide(mount));
+            joined.filter_map(MountedTree::hidden_snapshots).for_each(|mount| names.hide(mount));
         }
         let limits = limits(&config, &trees);
         let phase = if changes.is_empty() { Phase::Running } else { Phase::Joining };
@@ -297,20 +297,20 @@ impl Node {
     /// Returns the numbers of nodes and open files held of each tree; last, the numbers of nodes
     /// tracked by the mux and of open unions.
     pub fn held(&self) -> Vec<(usize, usize)> {
-        let counts = self.trees.iter().map(Branch::counts);
+        let counts = self.trees.iter().map(MountedTree::counts);
         let trees = counts.map(|tree| (tree.nodes, tree.opens));
         trees.chain([self.names.counts()]).collect()
     }
 
     /// Returns the write failure of a volume, if there was one.
     pub fn failure(&self) -> Option<String> {
-        self.trees.iter().filter_map(Branch::volume).find_map(Volume::failure)
+        self.trees.iter().filter_map(MountedTree::volume).find_map(Volume::failure)
     }
 
     /// Returns whether nothing is outstanding; `false` if the node was stopped before.
     pub fn is_quiet(&self) -> bool {
         let opening = self.changes.is_opening();
-        !opening && self.connections.is_empty() && self.trees.iter().all(Branch::is_closed)
+        !opening && self.connections.is_empty() && self.trees.iter().all(MountedTree::is_closed)
     }
 
     /// Returns the volume, if one is served at the root.
@@ -416,7 +416,7 @@ impl Automaton for Node {
         let mut listeners = self.listeners.iter().enumerate();
         assert!(listeners.all(|(index, it)| it.is_waiting() == self.waiting.contains(&index)));
         self.names.check();
-        self.trees.iter().for_each(Branch::check);
+        self.trees.iter().for_each(MountedTree::check);
         self.trees.check();
         if let Some(recorder) = &self.recorder {
             recorder.check();
@@ -444,10 +444,10 @@ fn plain(name: &str) -> Name {
 }
 
 /// Creates the trees of the server itself, and their hidden mounts in the first tree.
-fn hidden(main: &Branch, config: &Config) -> (Service, Option<Branch>, Vec<Mount>) {
+fn hidden(main: &MountedTree, config: &Config) -> (Service, Option<MountedTree>, Vec<Mount>) {
     let snapshots = main.snapshots();
     let settings = config.storelets.clone().filter(|_| config.service);
-    let storelets = settings.map(|it| Branch::storelets(storelets::STORELETS, it, config));
+    let storelets = settings.map(|it| MountedTree::storelets(storelets::STORELETS, it, config));
     let behind = snapshots.map(|root| (plain("snapshots"), root));
     let behind = behind.into_iter();
     let behind = behind.chain(storelets.iter().map(|tree| (plain("storelets"), tree.root())));
@@ -477,7 +477,7 @@ fn begin(joins: Vec<Join>, trees: &mut Trees, config: &Config) -> Changes {
                 continue;
             }
             Joined::Tree(served) => {
-                let make = |number| Branch::opened(number, served, config);
+                let make = |number| MountedTree::opened(number, served, config);
                 let Some(tree) = trees.plant(make) else {
                     changes.fail(number, Error::TooManyOpen);
                     continue;

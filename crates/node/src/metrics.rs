@@ -1,6 +1,6 @@
 //! The state of the nodes of a process in the Prometheus text format, version 0.0.4.
 
-use super::branch::Branch;
+use super::mounted_tree::MountedTree;
 use super::stages::Stages;
 use super::status::Report;
 use super::{Node, Phase};
@@ -87,7 +87,7 @@ pub(crate) fn text(node: &Node, report: &Report, now: Instant) -> String {
     volumes(&mut page, report);
     quotas(&mut page, report);
     replicas(&mut page, report);
-    if let Some(totals) = node.trees.iter().find_map(Branch::storelet_totals) {
+    if let Some(totals) = node.trees.iter().find_map(MountedTree::storelet_totals) {
         storelets(&mut page, totals);
     }
     names(&mut page, node, report);

@@ -1,7 +1,7 @@
 //! Stand-in of a tree on another node of this process: a replica of a service.
 //!
 //! It has the tree's number, and forwards requests, cancellations and closes of open files in
-//! messages ([`super::letters`]). Messages between two nodes arrive in order, so a cancellation
+//! messages ([`super::messages`]). Messages between two nodes arrive in order, so a cancellation
 //! never meets another request with the same number, and the other node knows every open file that
 //! is closed. Each request is answered exactly once: by the other node, or here after that has
 //! closed the tree.

@@ -8,15 +8,15 @@
 #[cfg(test)]
 mod tests;
 
-use super::branch::{self, Branch};
-use super::letters::{self, HOME, Letter, Role};
+use super::messages::{self, HOME, NodeMessage, Role};
+use super::mounted_tree::{self, MountedTree};
 use super::relay::{self, Relay};
 use super::route::Message;
 use super::{Config, Node, Phase, Served, limits, plain};
 use base::op::{File, Op};
 use base::{Error, Instant, Name};
 use names::Mount;
-use services::{Hosted, Kept, Options};
+use services::{Hosted, Options, StoredReplica};
 use std::collections::BTreeSet;
 use store::Store;
 use tree::skeleton::Skeleton;
@@ -34,7 +34,7 @@ pub struct Replicated {
     /// Store, which has recovered.
     pub store: Box<Store>,
     /// Stored state of the replica.
-    pub kept: Kept,
+    pub kept: StoredReplica,
     /// Options of the replica from the server's configuration.
     pub options: Options,
 }
@@ -53,7 +53,7 @@ impl Node {
         let paths: Vec<Vec<Name>> = names.iter().map(|name| vec![name.clone()]).collect();
         self.export.services = names.iter().cloned().collect();
         let Config { wall, owner, .. } = self.config;
-        let make = |index| Branch::Skeleton(Box::new(Skeleton::new(index, wall, &paths)));
+        let make = |index| MountedTree::Skeleton(Box::new(Skeleton::new(index, wall, &paths)));
         let places = self.trees.plant(make).expect("a node begins with few trees");
         let top = self.trees[places].root();
         let at = self.trees[super::MAIN].root();
@@ -62,7 +62,7 @@ impl Node {
         for name in names {
             let make = |index| {
                 let (root, stat) = services::root(index, owner, wall);
-                Branch::Relay(Box::new(Relay::new(REPLICAS, root, stat)))
+                MountedTree::Relay(Box::new(Relay::new(REPLICAS, root, stat)))
             };
             let tree = self.trees.plant(make).expect("a node begins with few trees");
             self.names.hide(Mount { at: top, name, root: self.trees[tree].root() });
@@ -81,19 +81,19 @@ impl Node {
         for (tree, replica) in replicas {
             let Replicated { file, store, kept, options } = replica;
             let hosted = Hosted::new(tree, file, *store, kept, options);
-            node.trees.plant_as(tree, Branch::Replica(Box::new(hosted)));
+            node.trees.plant_as(tree, MountedTree::Replica(Box::new(hosted)));
         }
         node
     }
 
     /// Returns the counters of the replicas of this node.
     pub fn replica_counts(&self) -> Vec<services::Counts> {
-        self.trees.iter().filter_map(Branch::replica_counts).collect()
+        self.trees.iter().filter_map(MountedTree::replica_counts).collect()
     }
 
     /// Returns the units of work that replicas of this node have done so far.
     pub fn worked(&self) -> u64 {
-        self.trees.iter().map(Branch::worked).sum()
+        self.trees.iter().map(MountedTree::worked).sum()
     }
 
     /// Returns whether this node has an open replica with this tree number.
@@ -118,7 +118,7 @@ impl Node {
         ops: &mut Vec<Op>,
     ) {
         if self.has_replica(tree) {
-            letters::post(HOME, Letter::Replied(tree, id, reply), ops);
+            messages::post(HOME, NodeMessage::Replied(tree, id, reply), ops);
         }
     }
 
@@ -130,11 +130,11 @@ impl Node {
         input: relay::Input,
         ops: &mut Vec<Op>,
     ) {
-        let Branch::Relay(relay) = &mut self.trees[tree] else {
+        let MountedTree::Relay(relay) = &mut self.trees[tree] else {
             unreachable!("tree {tree} is in this node")
         };
         let mut out = Vec::new();
-        branch::pass(relay, now, input, &mut out);
+        mounted_tree::pass(relay, now, input, &mut out);
         self.deliver_trees(now, tree, &mut out, ops);
     }
 
@@ -145,7 +145,7 @@ impl Node {
         let is_open = |tree: &u16| !trees.is_closing(*tree) || !trees[*tree].is_closed();
         let (left, closed): (BTreeSet<u16>, _) = open.iter().copied().partition(is_open);
         *open = left;
-        closed.into_iter().for_each(|tree| letters::post(HOME, Letter::Closed(tree), ops));
+        closed.into_iter().for_each(|tree| messages::post(HOME, NodeMessage::Closed(tree), ops));
         if open.is_empty() {
             self.phase = Phase::Over;
         }

@@ -5,12 +5,12 @@
 //! request's id contains the connection and its call.
 
 use super::admission;
-use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection};
 use super::fairness::{Client, Completion};
-use super::letters::{self, ClientLetter, HOME, Letter, Role};
 use super::log::{Level, News};
+use super::messages::{self, ClientMessage, HOME, NodeMessage, Role};
+use super::mounted_tree::MountedTree;
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
@@ -101,7 +101,7 @@ impl Node {
                 Role::Home(_) if ends && self.trees[tree].volume().is_none() => {}
                 Role::Home(_) | Role::Front(_) => self.add_news(news),
                 // Home knows whether the server is shutting down.
-                Role::Replicas(..) => letters::post(HOME, Letter::News(news), ops),
+                Role::Replicas(..) => messages::post(HOME, NodeMessage::News(news), ops),
             }
         }
     }
@@ -110,7 +110,7 @@ impl Node {
         let (kind, index) = of(event.id);
         match (kind, event.done) {
             (_, Done::Stop) => self.stop(now, ops),
-            (_, Done::Parcel(parcel)) => self.receive(parcel, ops),
+            (_, Done::Envelope(envelope)) => self.receive(envelope, ops),
             (_, Done::Unresponsive(all)) => self.note_unresponsive(now, all, ops),
             (tree, done) if self.trees.contains(tree) => {
                 let request = self.trees[tree].request_of(event.id);
@@ -291,8 +291,8 @@ impl Node {
             };
             match self.role {
                 Role::Front(node) => {
-                    let letter = ClientLetter::Names(Client { node, slot }, input);
-                    letters::post_client(HOME, letter, ops);
+                    let node_message = ClientMessage::Names(Client { node, slot }, input);
+                    messages::post_client(HOME, node_message, ops);
                 }
                 Role::Home(_) | Role::Replicas(..) => {
                     self.messages.push_back(Message::Names(input));
@@ -392,7 +392,7 @@ impl Node {
             Phase::Draining(until) if until <= now => {
                 self.tell_all(&|| connection::Input::Abort);
                 // Requests to a hanging server are not waited for.
-                self.close_trees(now, ops, &|tree| matches!(tree, Branch::Remote(_)));
+                self.close_trees(now, ops, &|tree| matches!(tree, MountedTree::Remote(_)));
                 Phase::Cutting(now + if self.is_last() { CUT_TIME } else { 2 * CUT_TIME })
             }
             Phase::Cutting(until) if until <= now => {
@@ -526,7 +526,7 @@ impl Node {
         self.places.remove(connection.origin());
         self.queue.forget(Client::of_slot(slot));
         if let Role::Front(node) = self.role {
-            letters::post_client(HOME, ClientLetter::Closed(Client { node, slot }), ops);
+            messages::post_client(HOME, ClientMessage::Closed(Client { node, slot }), ops);
         }
         self.admission.set_waiting(slot, false, 0);
         self.admission.count(slot, connection.bytes(), 0);
@@ -543,7 +543,7 @@ impl Node {
         self.stop_fronts(ops);
         self.step_worker(now, worker::Input::Drain, ops);
         // An idle worker ends soon: none may be assigned another storelet.
-        self.close_trees(now, ops, &|tree| matches!(tree, Branch::Storelets(_)));
+        self.close_trees(now, ops, &|tree| matches!(tree, MountedTree::Storelets(_)));
         self.messages.push_back(Message::Changes(changes::Input::Drain));
         self.tell_all(&|| connection::Input::Drain);
         self.drain_trees(now, ops);
@@ -592,7 +592,8 @@ impl Node {
             | Phase::Over) => phase,
         };
         self.end_replicas(ops);
-        if matches!(self.phase, Phase::Closing(_)) && self.trees.iter().all(Branch::is_closed) {
+        if matches!(self.phase, Phase::Closing(_)) && self.trees.iter().all(MountedTree::is_closed)
+        {
             self.phase = Phase::Over;
         }
     }

@@ -2,10 +2,10 @@
 //! messages between nodes.
 
 use super::fairness::Client;
-use super::letters::{self, ClientLetter, Letter};
+use super::messages::{self, ClientMessage, NodeMessage};
 use super::{HOME, NODES_MAX};
 use base::Error;
-use base::op::{Op, Parcel};
+use base::op::{Envelope, Op};
 use storelet::Crossing;
 use tree::{Reply, RequestId};
 
@@ -38,66 +38,72 @@ impl Shadow {
     /// its requests, whatever their simulated clients.
     pub fn tell(self, input: names::Input) -> Op {
         let (client, mut ops) = (Client { node: self.0, slot: 0 }, Vec::new());
-        letters::post_client(HOME, ClientLetter::Names(client, input), &mut ops);
-        ops.pop().expect("it is one letter")
+        messages::post_client(HOME, ClientMessage::Names(client, input), &mut ops);
+        ops.pop().expect("it is one message")
     }
 
     /// Returns the operation that notifies home of the end of this front, after its last request.
     pub fn leave(self) -> Op {
-        Op::Post { to: HOME, parcel: Parcel(Box::new(Letter::Over(self.0))) }
+        Op::Post { to: HOME, envelope: Envelope(Box::new(NodeMessage::Over(self.0))) }
     }
 
     /// Decodes a message from home.
     ///
     /// # Panics
     /// If the message is not for fronts.
-    pub fn hear(self, parcel: Parcel) -> Heard {
-        match parcel.0.downcast::<ClientLetter>() {
-            Ok(letter) => match *letter {
-                ClientLetter::Reply(id, reply) => Heard::Reply(id, reply),
-                ClientLetter::Names(..) | ClientLetter::Closed(_) => Heard::Other,
+    pub fn hear(self, envelope: Envelope) -> Heard {
+        match envelope.0.downcast::<ClientMessage>() {
+            Ok(node_message) => match *node_message {
+                ClientMessage::Reply(id, reply) => Heard::Reply(id, reply),
+                ClientMessage::Names(..) | ClientMessage::Closed(_) => Heard::Other,
             },
-            Err(other) => match *other.downcast::<Letter>().expect("fronts get letters") {
-                Letter::Drain => Heard::Drain,
-                Letter::Names(..)
-                | Letter::Reply(..)
-                | Letter::Report(_)
-                | Letter::Reported(..)
-                | Letter::Over(_)
-                | Letter::Forward(..)
-                | Letter::DrainTree(_)
-                | Letter::CloseTree(_)
-                | Letter::Replied(..)
-                | Letter::Closed(_)
-                | Letter::News(_)
-                | Letter::Unresponsive(..) => Heard::Other,
-            },
+            Err(other) => {
+                match *other.downcast::<NodeMessage>().expect("fronts receive node messages") {
+                    NodeMessage::Drain => Heard::Drain,
+                    NodeMessage::Names(..)
+                    | NodeMessage::Reply(..)
+                    | NodeMessage::Report(_)
+                    | NodeMessage::Reported(..)
+                    | NodeMessage::Over(_)
+                    | NodeMessage::Forward(..)
+                    | NodeMessage::DrainTree(_)
+                    | NodeMessage::CloseTree(_)
+                    | NodeMessage::Replied(..)
+                    | NodeMessage::Closed(_)
+                    | NodeMessage::News(_)
+                    | NodeMessage::Unresponsive(..) => Heard::Other,
+                }
+            }
         }
     }
 }
 
 /// Returns a label of a message, for traces.
-pub fn label(parcel: &Parcel) -> String {
-    if let Some(crossing) = parcel.0.downcast_ref::<Crossing>() {
+pub fn label(envelope: &Envelope) -> String {
+    if let Some(crossing) = envelope.0.downcast_ref::<Crossing>() {
         return format!("{crossing:?}");
     }
-    if let Some(letter) = parcel.0.downcast_ref::<ClientLetter>() {
-        return format!("{letter:?}");
+    if let Some(node_message) = envelope.0.downcast_ref::<ClientMessage>() {
+        return format!("{node_message:?}");
     }
-    match parcel.0.downcast_ref::<Letter>() {
-        Some(letter) => format!("{letter:?}"),
+    match envelope.0.downcast_ref::<NodeMessage>() {
+        Some(node_message) => format!("{node_message:?}"),
         None => "something".to_string(),
     }
 }
 
 /// Returns a duplicate of a message that releases a node, for canaries.
-pub fn duplicate(parcel: &Parcel) -> Option<Parcel> {
-    if let Some(ClientLetter::Names(client, names::Input::Release(node))) = parcel.0.downcast_ref()
+pub fn duplicate(envelope: &Envelope) -> Option<Envelope> {
+    if let Some(ClientMessage::Names(client, names::Input::Release(node))) =
+        envelope.0.downcast_ref()
     {
-        return Some(Parcel(Box::new(ClientLetter::Names(*client, names::Input::Release(*node)))));
+        return Some(Envelope(Box::new(ClientMessage::Names(
+            *client,
+            names::Input::Release(*node),
+        ))));
     }
-    let Letter::Names(worker, names::Input::Release(node)) = parcel.0.downcast_ref()? else {
+    let NodeMessage::Names(worker, names::Input::Release(node)) = envelope.0.downcast_ref()? else {
         return None;
     };
-    Some(Parcel(Box::new(Letter::Names(*worker, names::Input::Release(*node)))))
+    Some(Envelope(Box::new(NodeMessage::Names(*worker, names::Input::Release(*node)))))
 }

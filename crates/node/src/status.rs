@@ -2,8 +2,8 @@
 //!
 //! Home requests a [`Report`] from each front, and adds them to its own.
 
-use super::branch::{Branch, Counts};
-use super::letters::Role;
+use super::messages::Role;
+use super::mounted_tree::{Counts, MountedTree};
 use super::stages::Stages;
 use super::traffic::Traffic;
 use super::{Node, metrics};
@@ -86,12 +86,12 @@ impl Report {
         for state in node.worker.iter().flat_map(|worker| worker.states()) {
             self.count("storelet", state, 1);
         }
-        self.replicas.extend(node.trees.iter().filter_map(Branch::replica_counts));
+        self.replicas.extend(node.trees.iter().filter_map(MountedTree::replica_counts));
         if !node.is_home() {
             return;
         }
-        self.servers.extend(node.trees.iter().filter_map(Branch::server));
-        for (number, tree) in node.trees.iter().map(Branch::counts).enumerate() {
+        self.servers.extend(node.trees.iter().filter_map(MountedTree::server));
+        for (number, tree) in node.trees.iter().map(MountedTree::counts).enumerate() {
             for (state, n) in tree.pending {
                 self.count("pending", state, n);
             }
@@ -133,7 +133,7 @@ impl Report {
         if !node.is_home() {
             return;
         }
-        let counts: Vec<Counts> = node.trees.iter().map(Branch::counts).collect();
+        let counts: Vec<Counts> = node.trees.iter().map(MountedTree::counts).collect();
         let sum = |count: &dyn Fn(&Counts) -> usize| counts.iter().map(count).sum::<usize>();
         let handles_max = node.trees.handles_max(node.files_shared());
         let (places, unions) = node.names.counts();

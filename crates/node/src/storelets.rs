@@ -4,10 +4,10 @@
 //! A worker is a node without ports: it sends file requests to home as a front does, on behalf of
 //! its storelets. Home reports its time spent on them with each reply.
 
-use super::letters::{self, HOME, Letter, Role};
+use super::messages::{self, HOME, NodeMessage, Role};
 use super::{Config, Export, Node};
 use crate::route::Message;
-use base::op::{Done, Op, OpId, Parcel};
+use base::op::{Done, Envelope, Op, OpId};
 use base::{Automaton as _, Error, Instant};
 use storelet::{AskId, Crossing, Ran, Slice, ToHome, Worker, worker};
 use tree::{Input as TreeInput, Reply, RequestId};
@@ -62,13 +62,13 @@ impl Node {
             | Crossing::Kept(_)
             | Crossing::Answered(..)) => crossing,
         };
-        let done = Done::Parcel(Parcel(Box::new(crossing)));
+        let done = Done::Envelope(Envelope(Box::new(crossing)));
         self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNASKED, done)));
     }
 
     /// Delivers a reply to the tree of storelets.
     pub(crate) fn answer_storelets(&mut self, id: RequestId, reply: Result<Reply, Error>) {
-        let done = Done::Parcel(Crossing::Answered(id.0, reply).parcel());
+        let done = Done::Envelope(Crossing::Answered(id.0, reply).envelope());
         self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNASKED, done)));
     }
 
@@ -91,11 +91,11 @@ impl Node {
                 Output::Release(node) => names::Input::Release(node),
                 Output::Close(open) => names::Input::Close(open),
                 Output::Tell(told) => {
-                    ops.push(Op::Post { to: HOME, parcel: Crossing::Home(told).parcel() });
+                    ops.push(Op::Post { to: HOME, envelope: Crossing::Home(told).envelope() });
                     continue;
                 }
             };
-            letters::post(HOME, Letter::Names(number, input), ops);
+            messages::post(HOME, NodeMessage::Names(number, input), ops);
         }
     }
 

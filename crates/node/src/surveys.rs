@@ -1,7 +1,7 @@
 //! Status of several nodes in `/.upcall/`: home requests a report from each of the others, and
 //! waits for all.
 
-use super::letters::{Letter, Role, post};
+use super::messages::{NodeMessage, Role, post};
 use super::status::{self, Report};
 use super::{Node, SERVICE};
 use crate::route::Message;
@@ -46,7 +46,7 @@ impl Node {
         };
         let key = self.surveys.vacant_key();
         for front in &awaited {
-            post(*front, Letter::Report(key), ops);
+            post(*front, NodeMessage::Report(key), ops);
         }
         self.surveys.insert(Survey { ticket, topic, awaited, report });
         self.finish_survey(now, key);

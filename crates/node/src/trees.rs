@@ -1,6 +1,6 @@
 //! The trees of a node, by number, with their alarms.
 
-use super::branch::Branch;
+use super::mounted_tree::MountedTree;
 use base::{Automaton, Instant};
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
@@ -36,14 +36,14 @@ pub(crate) struct Trees {
 /// A tree with its alarm.
 #[derive(Debug)]
 struct Slot {
-    branch: Branch,
+    mounted: MountedTree,
     alarm: Option<Instant>,
 }
 
 impl Trees {
     /// Adds a tree, created by `make` for its number; returns the number, or `None` if all are
     /// used.
-    pub(crate) fn plant(&mut self, make: impl FnOnce(u16) -> Branch) -> Option<u16> {
+    pub(crate) fn plant(&mut self, make: impl FnOnce(u16) -> MountedTree) -> Option<u16> {
         let number = match u16::try_from(self.slots.len()) {
             Ok(next) if self.slots.len() < NUMBERS => {
                 self.slots.push(None);
@@ -51,24 +51,24 @@ impl Trees {
             }
             Ok(_) | Err(_) => self.free.pop_front()?,
         };
-        let branch = make(number);
-        if branch.is_host() {
+        let mounted = make(number);
+        if mounted.is_host() {
             self.hosts += 1;
-            self.held += branch.handles();
+            self.held += mounted.handles();
         }
-        self.slots[usize::from(number)] = Some(Slot { branch, alarm: None });
+        self.slots[usize::from(number)] = Some(Slot { mounted, alarm: None });
         self.busy.insert(number);
         Some(number)
     }
 
     /// Adds a tree under this number, which must be unused.
-    pub(crate) fn plant_as(&mut self, number: u16, branch: Branch) {
+    pub(crate) fn plant_as(&mut self, number: u16, mounted: MountedTree) {
         let least = usize::from(number) + 1;
         if self.slots.len() < least {
             self.slots.resize_with(least, || None);
         }
         assert!(self.slots[usize::from(number)].is_none(), "tree {number} is there");
-        self.slots[usize::from(number)] = Some(Slot { branch, alarm: None });
+        self.slots[usize::from(number)] = Some(Slot { mounted, alarm: None });
         self.busy.insert(number);
     }
 
@@ -78,8 +78,8 @@ impl Trees {
     }
 
     /// Returns all trees.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Branch> {
-        self.slots.iter().flatten().map(|slot| &slot.branch)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &MountedTree> {
+        self.slots.iter().flatten().map(|slot| &slot.mounted)
     }
 
     /// Returns the numbers of all trees.
@@ -98,11 +98,11 @@ impl Trees {
             self.alarms.remove(&(at, number));
         }
         self.busy.remove(&number);
-        if slot.branch.is_host() {
+        if slot.mounted.is_host() {
             assert!(self.hosts > 0, "directories of the host are counted");
             assert!(!self.free.contains(&number), "a number is free once");
             self.hosts -= 1;
-            self.held -= slot.branch.handles();
+            self.held -= slot.mounted.handles();
         }
         self.leaving.remove(&number);
         self.closing.remove(&number);
@@ -157,7 +157,7 @@ impl Trees {
     /// Sets the alarm of a tree to its deadline.
     pub(crate) fn set_alarm(&mut self, number: u16) {
         let slot = self.slot(number);
-        let wanted = slot.branch.deadline();
+        let wanted = slot.mounted.deadline();
         let old = mem::replace(&mut slot.alarm, wanted);
         if old != wanted {
             old.map(|old| self.alarms.remove(&(old, number)));
@@ -179,16 +179,16 @@ impl Trees {
         out: &mut Vec<TreeOutput>,
     ) {
         let spare = self.files.saturating_sub(self.held);
-        let branch = &mut self.slot(number).branch;
-        if branch.is_host() {
-            let before = branch.handles();
-            branch.set_handles_max(before + spare);
-            branch.step(now, input, out);
-            let after = branch.handles();
+        let mounted = &mut self.slot(number).mounted;
+        if mounted.is_host() {
+            let before = mounted.handles();
+            mounted.set_handles_max(before + spare);
+            mounted.step(now, input, out);
+            let after = mounted.handles();
             assert!(before <= self.held, "what each has is counted");
             self.held = self.held - before + after;
         } else {
-            branch.step(now, input, out);
+            mounted.step(now, input, out);
         }
         self.mark(number);
     }
@@ -196,20 +196,20 @@ impl Trees {
     /// Returns the maximum number of nodes and open files, given the number of files of the
     /// process.
     pub(crate) fn handles_max(&self, files: usize) -> usize {
-        let own = |branch: &Branch| branch.own_handles_max();
+        let own = |mounted: &MountedTree| mounted.own_handles_max();
         let hosts = if self.hosts == 0 { 0 } else { files };
         self.iter().filter_map(own).sum::<usize>().saturating_add(hosts)
     }
 
     /// Returns the same for the tree with the lowest limit.
     pub(crate) fn least_handles_max(&self, files: usize) -> usize {
-        let of = |branch: &Branch| branch.own_handles_max().unwrap_or(files);
-        self.iter().filter(|branch| branch.has_files()).map(of).min().unwrap_or(files)
+        let of = |mounted: &MountedTree| mounted.own_handles_max().unwrap_or(files);
+        self.iter().filter(|mounted| mounted.has_files()).map(of).min().unwrap_or(files)
     }
 
     pub(crate) fn check(&self) {
-        let hosts = || self.iter().filter(|branch| branch.is_host());
-        let held: usize = hosts().map(Branch::handles).sum();
+        let hosts = || self.iter().filter(|mounted| mounted.is_host());
+        let held: usize = hosts().map(MountedTree::handles).sum();
         assert_eq!((self.hosts, self.held), (hosts().count(), held));
         for (number, slot) in (0_u16..).zip(&self.slots) {
             let alarm = slot.as_ref().and_then(|slot| slot.alarm);
@@ -233,16 +233,16 @@ impl Trees {
 }
 
 impl Index<u16> for Trees {
-    type Output = Branch;
+    type Output = MountedTree;
 
-    fn index(&self, number: u16) -> &Branch {
+    fn index(&self, number: u16) -> &MountedTree {
         let slot = self.slots[usize::from(number)].as_ref();
-        &slot.expect("a tree that is there").branch
+        &slot.expect("a tree that is there").mounted
     }
 }
 
 impl IndexMut<u16> for Trees {
-    fn index_mut(&mut self, number: u16) -> &mut Branch {
-        &mut self.slot(number).branch
+    fn index_mut(&mut self, number: u16) -> &mut MountedTree {
+        &mut self.slot(number).mounted
     }
 }

@@ -1,7 +1,7 @@
 //! Unresponsive file systems of the host: detected by the reactor, reported to the operator.
 
-use super::letters::{HOME, Letter, post};
 use super::log::{Level, News};
+use super::messages::{HOME, NodeMessage, post};
 use super::{Node, Phase, metrics};
 use base::Instant;
 use base::op::{Op, Unresponsive};
@@ -20,7 +20,7 @@ impl Node {
     ) {
         match self.number() {
             HOME => self.report_unresponsive(now, HOME, all),
-            node => post(HOME, Letter::Unresponsive(node, all), ops),
+            node => post(HOME, NodeMessage::Unresponsive(node, all), ops),
         }
     }
 

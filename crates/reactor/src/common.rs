@@ -13,7 +13,7 @@ use crate::sockets::{self, Address, Listening};
 use crate::spin::Spin;
 use crate::{Config, Statistics, descriptor, errno};
 use base::op::{
-    Done, Event, File, Listener, OpId, Parcel, PathOp, Peer, Socket, Span, Unresponsive,
+    Done, Envelope, Event, File, Listener, OpId, PathOp, Peer, Socket, Span, Unresponsive,
 };
 use base::{Buf, Error, Instant};
 use rustix::fd::{AsFd, OwnedFd};
@@ -61,7 +61,7 @@ pub(crate) struct Common {
     /// Ready completions of blocks: see [`BULKY_AT_ONCE`].
     bulky: VecDeque<Event>,
     /// Messages of other nodes, returned all at once: the node queues them.
-    letters: VecDeque<Event>,
+    posted: VecDeque<Event>,
     /// Times of operations, until the node takes them. Bounded by [`SPANS_MAX`].
     spans: Vec<Span>,
     /// Connections closed since memory was last returned to the system.
@@ -102,7 +102,7 @@ impl Common {
             spin: Spin::new(config.spin),
             ready: VecDeque::new(),
             bulky: VecDeque::new(),
-            letters: VecDeque::new(),
+            posted: VecDeque::new(),
             spans: Vec::new(),
             closed: 0,
             recent: Recent::default(),
@@ -127,8 +127,8 @@ impl Common {
 
     /// Queues a completion.
     pub(crate) fn ready(&mut self, id: OpId, done: Done) {
-        let queue = if matches!(done, Done::Parcel(_)) {
-            &mut self.letters
+        let queue = if matches!(done, Done::Envelope(_)) {
+            &mut self.posted
         } else if is_bulky(&done) {
             &mut self.bulky
         } else {
@@ -157,7 +157,7 @@ impl Common {
     /// Returns whether this turn should skip the kernel, because enough completions are ready.
     pub(crate) fn enough(&mut self) -> bool {
         self.collect();
-        let few = self.ready.is_empty() || !self.bulky.is_empty() || !self.letters.is_empty();
+        let few = self.ready.is_empty() || !self.bulky.is_empty() || !self.posted.is_empty();
         let enough = self.ready.len() >= EVENTS_MAX || (!few && self.turns < TURNS_WITHOUT_KERNEL);
         self.turns = if enough { self.turns + 1 } else { 0 };
         enough
@@ -206,7 +206,7 @@ impl Common {
 
     /// Returns whether any completion is ready.
     pub(crate) fn any_ready(&self) -> bool {
-        !self.ready.is_empty() || !self.bulky.is_empty() || !self.letters.is_empty()
+        !self.ready.is_empty() || !self.bulky.is_empty() || !self.posted.is_empty()
     }
 
     /// Collects the finished jobs of the pool.
@@ -228,12 +228,12 @@ impl Common {
     pub(crate) fn give_out(&mut self, events: &mut Vec<Event>) {
         let count = self.ready.len().min(EVENTS_MAX);
         let bulky = self.bulky.len().min(BULKY_AT_ONCE);
-        let letters = self.letters.len();
-        self.spin.note(count + bulky + letters);
+        let posted = self.posted.len();
+        self.spin.note(count + bulky + posted);
         self.inline = Duration::ZERO;
         events.extend(self.ready.drain(..count));
         events.extend(self.bulky.drain(..bulky));
-        events.extend(self.letters.drain(..));
+        events.extend(self.posted.drain(..));
     }
 
     // Files.
@@ -350,9 +350,9 @@ impl Common {
     }
 
     /// Sends a message to another node.
-    pub(crate) fn post(&mut self, to: usize, parcel: Parcel) {
+    pub(crate) fn post(&mut self, to: usize, envelope: Envelope) {
         let mailbox = self.mailboxes.get(to).expect("nodes know how many there are");
-        mailbox.post(parcel);
+        mailbox.post(envelope);
     }
 
     /// Returns the listening socket, unless it is closed.

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::host::Host;
 use crate::job::{Finished, Job, Ran};
 use crate::memory::Memory;
-use base::op::{Done, OpId, Parcel, Span, Unresponsive};
+use base::op::{Done, Envelope, OpId, Span, Unresponsive};
 use base::{Error, Instant};
 use lanes::{Hung, LANES_MAX, Lanes, Limits, Ticket};
 use rustix::event::EventfdFlags;
@@ -86,8 +86,8 @@ pub struct Mailbox(Arc<Shared>);
 
 impl Mailbox {
     /// Delivers a message, and wakes the world if it sleeps.
-    pub(crate) fn post(&self, parcel: Parcel) {
-        self.0.deliver(OpId::UNASKED, Done::Parcel(parcel));
+    pub(crate) fn post(&self, envelope: Envelope) {
+        self.0.deliver(OpId::UNASKED, Done::Envelope(envelope));
     }
 }
 

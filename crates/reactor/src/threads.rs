@@ -87,7 +87,7 @@ impl Threads {
             Op::Accept { id, listener, max } => self.accept(id, listener, max),
             Op::CloseListener { listener } => self.close_listener(listener),
             Op::Connect { id, to } => self.connect(id, &to),
-            Op::Post { to, parcel } => self.common.post(to, parcel),
+            Op::Post { to, envelope } => self.common.post(to, envelope),
             Op::Receive { id, socket, into } => self.receive(id, socket, into),
             Op::Send { id, socket, data } => {
                 let mut sending = self.sendings.pop().unwrap_or_else(|| Box::new(Sending::new()));

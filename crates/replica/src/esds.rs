@@ -10,8 +10,8 @@
 //! demonstrate that it finds them.
 //!
 //! Vocabulary: an operation is *received* at a replica that has its descriptor, *done* at one that
-//! has given it a place in its order, and *solid* (stable) at one that knows that it is done
-//! everywhere. Its place, and everything before it, is then final.
+//! has given it a place in its order, and *stable* (the paper: *solid*) at one that knows that it
+//! is done everywhere. Its place, and everything before it, is then final.
 
 mod front_end;
 mod knowledge;
@@ -83,8 +83,8 @@ pub struct News<O> {
     pub descriptor: Arc<Descriptor<O>>,
     /// Its label at the sender, if done there.
     pub label: Option<Label>,
-    /// Whether it is solid at the sender.
-    pub solid: bool,
+    /// Whether it is stable at the sender.
+    pub stable: bool,
 }
 
 /// External input of a service.
@@ -127,10 +127,10 @@ pub enum Slip {
     ClockNotRaised,
     /// Figure 4.5: labels are bare numbers, so two replicas may create equal ones.
     LabelsShared,
-    /// Figure 4.5: an operation labelled below a solid one, but not solid itself, is applied to a
+    /// Figure 4.5: an operation labelled below a stable one, but not stable itself, is applied to a
     /// state that already includes it.
     AppliedTwice,
-    /// Figure 4.5: `solidify` stays enabled forever.
+    /// Figure 4.5: `stabilise` (the paper: `solidify`) stays enabled forever.
     SolidifiesForEver,
     /// Figure 4.1: a request is sent forever.
     ResentForEver,
@@ -167,7 +167,7 @@ pub enum Action {
     Respond(Id, usize),
     /// `send gossip`: sends its knowledge to this replica.
     Gossip(usize),
-    /// `solidify`, as in figure 4.5.
+    /// `stabilise` (the paper: `solidify`), as in figure 4.5.
     Solidify(Id),
 }
 
@@ -186,8 +186,8 @@ pub trait Replica<D: DataType> {
     fn received(&self) -> BTreeSet<Id>;
     /// `done[i]`: operations known to be done at replica `i`.
     fn done(&self, i: usize) -> BTreeSet<Id>;
-    /// `solid[i]`: operations known to be solid at replica `i`.
-    fn solid(&self, i: usize) -> BTreeSet<Id>;
+    /// `stable[i]`: operations known to be stable at replica `i`.
+    fn stable(&self, i: usize) -> BTreeSet<Id>;
     /// `minlabel`: smallest label seen for an operation.
     fn label(&self, id: Id) -> Option<Label>;
     /// Greatest counter seen.

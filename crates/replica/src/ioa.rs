@@ -29,7 +29,7 @@ use std::hash::Hash;
 
 pub use channels::{Channelled, Discipline, Move};
 pub use combined::Combined;
-pub use reserved::{Deed, Reserved, Talk};
+pub use reserved::{Reserved, ReservedAction, ReservedMessage};
 pub use schedule::{Input, Process, Random, RoundRobin, Scheduler};
 
 /// State machine whose transitions are actions (paper 001, 2.1).
@@ -58,7 +58,7 @@ pub trait IoAutomaton {
 
 /// Input of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard<M, I> {
+pub enum PartInput<M, I> {
     /// Message from another part.
     From(usize, M),
     /// Request from outside the composition.
@@ -69,7 +69,7 @@ pub enum Heard<M, I> {
 
 /// Output of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said<M, O> {
+pub enum PartOutput<M, O> {
     /// To other parts, atomically: an input/output combination (definition 2.3.1).
     To(Vec<usize>, M),
     /// To the environment of the composition.
@@ -77,13 +77,13 @@ pub enum Said<M, O> {
 }
 
 /// Input of a part in terms of its own types.
-pub type HeardBy<P> = Heard<<P as Part>::Message, <P as Part>::Request>;
+pub type InputOf<P> = PartInput<<P as Part>::Message, <P as Part>::Request>;
 
 /// Output of a part in terms of its own types.
-pub type SaidBy<P> = Said<<P as Part>::Message, <P as Part>::Answer>;
+pub type OutputOf<P> = PartOutput<<P as Part>::Message, <P as Part>::Answer>;
 
 /// I/O automaton that is a part of a composition, identified there by its index.
-pub trait Part: IoAutomaton<Input = HeardBy<Self>, Output = SaidBy<Self>> {
+pub trait Part: IoAutomaton<Input = InputOf<Self>, Output = OutputOf<Self>> {
     /// Message between parts.
     type Message: Clone + Debug + Eq + Hash;
     /// Request from outside.

@@ -4,7 +4,7 @@
 //! Le Lann, Chang and Roberts (see Lynch, *Distributed Algorithms*, 3.3): each member forwards
 //! identifiers greater than its own; the member that receives its own identifier is the leader.
 
-use crate::ioa::{Heard, IoAutomaton, Part, Said};
+use crate::ioa::{IoAutomaton, Part, PartInput, PartOutput};
 use std::collections::VecDeque;
 
 /// Action of a ring member.
@@ -60,9 +60,9 @@ impl Member {
 }
 
 impl IoAutomaton for Member {
-    type Input = Heard<u64, ()>;
+    type Input = PartInput<u64, ()>;
     type Action = Action;
-    type Output = Said<u64, u64>;
+    type Output = PartOutput<u64, u64>;
 
     fn tasks(&self) -> usize {
         2
@@ -75,30 +75,30 @@ impl IoAutomaton for Member {
         }
     }
 
-    fn transition(&mut self, action: Action) -> Option<Said<u64, u64>> {
+    fn transition(&mut self, action: Action) -> Option<PartOutput<u64, u64>> {
         match action {
             Action::Pass => {
                 let identifier = self.to_pass.pop_front().expect("it was enabled");
-                Some(Said::To(vec![self.next], identifier))
+                Some(PartOutput::To(vec![self.next], identifier))
             }
             Action::Lead => {
                 assert_eq!(self.status, Status::Chosen, "it was enabled");
                 self.status = Status::Reported;
-                Some(Said::Outside(self.identifier))
+                Some(PartOutput::Outside(self.identifier))
             }
         }
     }
 
     fn input(&mut self, input: Self::Input) {
         match input {
-            Heard::From(_, identifier) if identifier > self.identifier => {
+            PartInput::From(_, identifier) if identifier > self.identifier => {
                 self.to_pass.push_back(identifier);
             }
-            Heard::From(_, identifier) if identifier == self.identifier => {
+            PartInput::From(_, identifier) if identifier == self.identifier => {
                 self.status = Status::Chosen;
             }
             // Smaller identifiers are dropped; no member stops, and there is no external input.
-            Heard::From(..) | Heard::Outside(()) | Heard::Lost(_) => {}
+            PartInput::From(..) | PartInput::Outside(()) | PartInput::Lost(_) => {}
         }
     }
 }

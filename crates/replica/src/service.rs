@@ -46,7 +46,9 @@ mod tests;
 
 pub use kept::{Record, Snapshot};
 pub use limits::{Amount, Config, Limits};
-pub use members::{Change, Epoch, MEMBERS_MAX, Membership, ORIGINS_MAX, Objection, Standing, Wish};
+pub use members::{
+    Change, ChangeRequest, Epoch, MEMBERS_MAX, Membership, MembershipState, ORIGINS_MAX, Objection,
+};
 pub use silence::Vote;
 pub use vector::{ReplicaId, Vector};
 pub use waiting::Refusal;
@@ -58,7 +60,7 @@ use base::{Automaton, Instant};
 use members::Members;
 use order::Order;
 use origins::Origins;
-use peers::{Ours, Peer, Peers};
+use peers::{LocalContents, Peer, Peers};
 use serde::{Deserialize, Serialize};
 use silence::Silence;
 use std::collections::{BTreeSet, VecDeque};
@@ -150,7 +152,7 @@ pub enum Input<O> {
     /// Connection lost.
     Disconnected(ReplicaId),
     /// Message of another replica.
-    Heard(ReplicaId, Message<O>),
+    Received(ReplicaId, Message<O>),
     /// Complete set of members not heard from within the service's timeout.
     Silent(BTreeSet<ReplicaId>),
     /// Same set as reported by another replica.
@@ -241,7 +243,7 @@ struct Unwritten {
     /// Operations done with this record.
     done: Vector,
     /// Membership state from this record on, if changed.
-    standing: Option<Standing>,
+    member_state: Option<MembershipState>,
     /// Whether peers are to receive it immediately.
     urgent: bool,
 }
@@ -262,12 +264,12 @@ impl<D: DataType> Replica<D> {
         snapshot: Snapshot<D>,
         records: impl IntoIterator<Item = Record<D::Operator>>,
     ) -> Replica<D> {
-        let members = Members::new(me, snapshot.standing);
+        let members = Members::new(me, snapshot.member_state);
         let mut replica = Replica {
             me,
             config,
-            clock: snapshot.frontier.map_or(0, |label| label.counter),
-            order: Order::new(data.clone(), snapshot.state, snapshot.frontier),
+            clock: snapshot.commit_point.map_or(0, |label| label.counter),
+            order: Order::new(data.clone(), snapshot.state, snapshot.commit_point),
             origins: Origins::new(members.origins(), &snapshot.base),
             peers: Peers::new([]),
             members,
@@ -286,11 +288,11 @@ impl<D: DataType> Replica<D> {
             is_watched: false,
             data,
         };
-        let rest = Record { entries: snapshot.rest, standing: None };
+        let rest = Record { entries: snapshot.rest, member_state: None };
         for record in std::iter::once(rest).chain(records) {
             // Within a turn, operations may precede the record that admits their origin.
-            if let Some(standing) = record.standing {
-                replica.members = Members::new(me, standing);
+            if let Some(member_state) = record.member_state {
+                replica.members = Members::new(me, member_state);
                 replica.origins.admit(replica.members.origins());
             }
             for entry in record.entries {
@@ -311,7 +313,7 @@ impl<D: DataType> Replica<D> {
         self.clock = self.clock.max(entry.label.counter);
         self.origins.append(entry.clone(), self.size(&entry));
         // Operations after the base of a snapshot may already be in its state.
-        if Some(entry.label) > self.order.frontier() {
+        if Some(entry.label) > self.order.commit_point() {
             self.order.place(entry, &mut self.meter);
         }
     }
@@ -319,19 +321,19 @@ impl<D: DataType> Replica<D> {
     /// Returns a snapshot for journal compaction: the new journal is the snapshot and all later
     /// records.
     pub fn snapshot(&self) -> Snapshot<D> {
-        self.snapshot_of(self.origins.done(), self.members.standing().clone())
+        self.snapshot_of(self.origins.done(), self.members.member_state().clone())
     }
 
     /// Returns the initial snapshot of a new member, once all others that are not lost have reached
     /// the epoch that admits it: no competing membership can complete then. Operations of other
     /// replicas in it may be missing from this journal: they are in theirs.
-    pub fn gift(&self, to: ReplicaId) -> Option<Snapshot<D>> {
-        let (has, standing) = self.gift_of(to)?;
-        Some(self.snapshot_of(&has, standing))
+    pub fn join_snapshot(&self, to: ReplicaId) -> Option<Snapshot<D>> {
+        let (has, member_state) = self.join_snapshot_of(to)?;
+        Some(self.snapshot_of(&has, member_state))
     }
 
     /// Returns the operations in the join snapshot, and the membership state of its receiver.
-    fn gift_of(&self, to: ReplicaId) -> Option<(Vector, Standing)> {
+    fn join_snapshot_of(&self, to: ReplicaId) -> Option<(Vector, MembershipState)> {
         let membership = self.members.membership();
         let are_members = [to, self.me].iter().all(|id| membership.members.contains_key(id));
         let need_not = |id| membership.came.contains(&id) || self.members.is_lost(id);
@@ -343,19 +345,19 @@ impl<D: DataType> Replica<D> {
             return None;
         }
         let has = self.origins.done().clone().up_to(self.me, self.has.get(self.me));
-        let standing = Standing { membership: membership.clone(), change: None };
-        Some((has, standing))
+        let member_state = MembershipState { membership: membership.clone(), change: None };
+        Some((has, member_state))
     }
 
-    fn snapshot_of(&self, has: &Vector, standing: Standing) -> Snapshot<D> {
+    fn snapshot_of(&self, has: &Vector, member_state: MembershipState) -> Snapshot<D> {
         let base = self.origins.forgotten();
         let everything = Amount { operations: usize::MAX, bytes: usize::MAX };
         Snapshot {
             state: self.order.stable().clone(),
-            frontier: self.order.frontier(),
+            commit_point: self.order.commit_point(),
             rest: self.origins.between(&base, has, everything),
             base,
-            standing,
+            member_state,
         }
     }
 
@@ -363,8 +365,8 @@ impl<D: DataType> Replica<D> {
     ///
     /// # Errors
     /// Returns the reason why the change is impossible.
-    pub fn plan(&self, wish: &Wish) -> Result<Change, Objection> {
-        self.members.plan(wish)
+    pub fn plan(&self, change_request: &ChangeRequest) -> Result<Change, Objection> {
+        self.members.plan(change_request)
     }
 
     /// Returns the membership that is durable in the journal.
@@ -373,15 +375,15 @@ impl<D: DataType> Replica<D> {
     }
 
     /// Returns the current membership and the sealed change.
-    pub fn standing(&self) -> &Standing {
-        self.members.standing()
+    pub fn member_state(&self) -> &MembershipState {
+        self.members.member_state()
     }
 
     /// Reports whether all members have confirmed its epoch and no change is in progress.
     pub fn is_settled(&self) -> bool {
-        let standing = self.members.standing();
-        let epoch = standing.membership.epoch;
-        let is_quiet = standing.change.is_none() && self.members.is_said();
+        let member_state = self.members.member_state();
+        let epoch = member_state.membership.epoch;
+        let is_quiet = member_state.change.is_none() && self.members.is_said();
         is_quiet && self.peers.are_in(epoch, |_| false)
     }
 
@@ -455,8 +457,8 @@ impl<D: DataType> Replica<D> {
     }
 
     /// Label of the last final operation.
-    pub fn frontier(&self) -> Option<Label> {
-        self.order.frontier()
+    pub fn commit_point(&self) -> Option<Label> {
+        self.order.commit_point()
     }
 
     /// Operations done here.
@@ -536,16 +538,21 @@ impl<D: DataType> Replica<D> {
     fn persist(
         &mut self,
         entries: Vec<Arc<Entry<D::Operator>>>,
-        standing: Option<Standing>,
+        member_state: Option<MembershipState>,
         out: &mut Outputs<D>,
     ) {
-        let news = !entries.is_empty() || standing.is_some();
+        let news = !entries.is_empty() || member_state.is_some();
         assert!(news, "a record has something to keep");
         self.written += 1;
-        let urgent = standing.is_some() || entries.iter().any(|entry| entry.strict);
+        let urgent = member_state.is_some() || entries.iter().any(|entry| entry.strict);
         let (number, done) = (self.written, self.origins.done().clone());
-        self.unwritten.push_back(Unwritten { number, done, standing: standing.clone(), urgent });
-        out.push(Output::Persist(number, Record { entries, standing }));
+        self.unwritten.push_back(Unwritten {
+            number,
+            done,
+            member_state: member_state.clone(),
+            urgent,
+        });
+        out.push(Output::Persist(number, Record { entries, member_state }));
     }
 
     /// Seals a change. As soon as it is in the journal, every message of this replica carries it,
@@ -557,7 +564,7 @@ impl<D: DataType> Replica<D> {
             let lost = members.membership().members.keys().filter(|id| members.is_lost(**id));
             lost.for_each(|id| self.origins.drop_early(*id));
             self.peers.seal(|id| members.is_lost(id));
-            self.persist(Vec::new(), Some(self.members.standing().clone()), out);
+            self.persist(Vec::new(), Some(self.members.member_state().clone()), out);
         }
     }
 
@@ -585,7 +592,7 @@ impl<D: DataType> Replica<D> {
         self.changes = true;
         self.origins.admit(self.members.origins());
         self.peers.begin_epoch(&self.members.peers().collect());
-        self.persist(Vec::new(), Some(self.members.standing().clone()), out);
+        self.persist(Vec::new(), Some(self.members.member_state().clone()), out);
     }
 
     /// Finalizes operations known everywhere and all before them, as far as the meter allows. All
@@ -610,14 +617,14 @@ impl<D: DataType> Replica<D> {
         let lacking = self.origins.done().iter().filter(|_| leaves);
         let lacking = lacking.filter_map(|(of, _)| self.origins.label(of, everywhere.get(of) + 1));
         let bound = unwritten.chain(own).chain(lacking).min();
-        let (mut last, mut frontier) = (Vector::new(), None);
+        let (mut last, mut commit_point) = (Vector::new(), None);
         for (of, number) in everywhere.iter() {
             if let Some((number, label)) = self.origins.last_before(bound, of, number) {
                 last.raise(of, number);
-                frontier = frontier.max(Some(label));
+                commit_point = commit_point.max(Some(label));
             }
         }
-        let Some(frontier) = frontier else {
+        let Some(commit_point) = commit_point else {
             self.lags = false;
             return;
         };
@@ -627,7 +634,7 @@ impl<D: DataType> Replica<D> {
         let wanted =
             |entry: &Entry<D::Operator>| watched || entry.strict && entry.label.origin == me;
         let data = &self.data;
-        let all = self.order.advance(frontier, &mut self.meter, wanted, |entry, value| {
+        let all = self.order.advance(commit_point, &mut self.meter, wanted, |entry, value| {
             let mut bytes = data.value_size(&value);
             if watched {
                 bytes += data.size(&entry.operator);
@@ -641,7 +648,7 @@ impl<D: DataType> Replica<D> {
             work::of_bytes(bytes)
         });
         self.lags = !all;
-        // Operations not yet final may name the frontier.
+        // Operations not yet final may name the commit point.
         if all {
             self.forgettable.0.join(&last);
             self.forgettable.1 = false;
@@ -662,7 +669,7 @@ impl<D: DataType> Replica<D> {
             assert!(first.done.covers(&self.has), "what is in the journal stays there");
             self.has = first.done;
             urgent |= first.urgent;
-            if let Some(membership) = first.standing.and_then(|it| self.members.persisted(it)) {
+            if let Some(membership) = first.member_state.and_then(|it| self.members.persisted(it)) {
                 out.push(Output::Members(membership));
             }
         }
@@ -684,11 +691,11 @@ impl<D: DataType> Replica<D> {
             self.gossip_at = None;
         }
         let (origins, limits) = (&self.origins, &self.config.limits);
-        let (standing, leaves) = (self.members.said(), self.members.is_outside());
-        let ours = Ours { origins, has: &self.has, standing, limits, leaves };
+        let (member_state, leaves) = (self.members.said(), self.members.is_outside());
+        let ours = LocalContents { origins, has: &self.has, member_state, limits, leaves };
         for (id, peer) in self.peers.iter_mut() {
             if peer.again().is_some_and(|at| at <= now) {
-                peer.lose_patience();
+                peer.give_up();
             }
             if peer.is_reached() && (gossips || peer.waits(&ours)) {
                 peer.tell(id, &ours, &mut self.meter, out);
@@ -713,7 +720,7 @@ impl<D: DataType> Automaton for Replica<D> {
             Input::Request { ticket, .. } if self.is_outdated => {
                 out.push(Output::Refuse(ticket, Refusal::Outdated));
             }
-            Input::Connected(_) | Input::Heard(..) | Input::Change(_) if self.is_outdated => {}
+            Input::Connected(_) | Input::Received(..) | Input::Change(_) if self.is_outdated => {}
             Input::Change(change) => self.seal(&Arc::new(change), out),
             Input::Removed(by) => self.removed(by),
             Input::Request { ticket, after, strict, operator, until } => {
@@ -733,7 +740,7 @@ impl<D: DataType> Automaton for Replica<D> {
             Input::Disconnected(peer) => {
                 self.peers.get_mut(peer).into_iter().for_each(Peer::disconnect);
             }
-            Input::Heard(from, message) => self.hear(from, message, out),
+            Input::Received(from, message) => self.hear(from, message, out),
             Input::Silent(members) => self.silence.set(members),
             Input::Voted(from, vote) => self.note_vote(now, from, vote),
             Input::Persisted(record) => self.persisted(now, record, out),

@@ -36,7 +36,7 @@ impl Bell {
         while !self.has_rung() && Instant::now() < until {
             let mut heard = [PollFd::new(&self.event, PollFlags::IN)];
             // The loop checks the condition again, interrupted or not.
-            let _ = poll(&mut heard, Some(&patience(Some(until))));
+            let _ = poll(&mut heard, Some(&timeout(Some(until))));
         }
     }
 }
@@ -48,7 +48,7 @@ impl AsFd for Bell {
 }
 
 /// Returns the poll timeout for a deadline, at most one second.
-pub(crate) fn patience(until: Option<Instant>) -> Timespec {
+pub(crate) fn timeout(until: Option<Instant>) -> Timespec {
     const LONGEST: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     let left = left.and_then(|left| Timespec::try_from(left).ok());

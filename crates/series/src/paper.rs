@@ -1,7 +1,7 @@
 //! Algorithms of the paper as processes: [`Plainly`] composed by channels, [`Negotiating`] by
 //! reservations.
 
-use crate::actor::{Actor, Asked, Deed, Keeper, Order, Turn};
+use crate::actor::{Actor, Asked, Keeper, Order, ReservedAction, Turn};
 use crate::counted::{Counted, Workload};
 use crate::wire::Spoken;
 use base::rng::Rng;
@@ -11,7 +11,9 @@ use replica::esds::{
     Descriptor, FrontEnd, Id, Message, Pace, Replica, ReplicaPart, Request, Rules, Station,
     Submission,
 };
-use replica::ioa::{self, Heard, IoAutomaton, Process, Reserved, Said, Scheduler, Talk};
+use replica::ioa::{
+    self, IoAutomaton, PartInput, PartOutput, Process, Reserved, ReservedMessage, Scheduler,
+};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -73,7 +75,7 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Scheduler<Reserved<Station<Counted
         for task in (0..tasks).map(|turn| (from + turn) % tasks) {
             let mut deeds = Vec::new();
             part.enabled(task, &mut deeds);
-            deeds.retain(|deed| self.rested || *deed != ioa::Deed::Rest);
+            deeds.retain(|deed| self.rested || *deed != ioa::ReservedAction::Rest);
             if !deeds.is_empty() {
                 self.next = task + 1;
                 return Some(deeds.swap_remove(0));
@@ -94,19 +96,19 @@ pub(crate) fn front_end<D: Workload, R>(replicas: usize, rules: Rules) -> Statio
 }
 
 /// Performs one transition of a process.
-fn step<A, S, M>(process: &mut Process<A, S>) -> Deed<M>
+fn step<A, S, M>(process: &mut Process<A, S>) -> ReservedAction<M>
 where
-    A: IoAutomaton<Output = Said<M, (Id, Value)>>,
+    A: IoAutomaton<Output = PartOutput<M, (Id, Value)>>,
     S: Scheduler<A>,
 {
     let mut out = Vec::new();
     process.step(Tick(0), ioa::Input::Turn, &mut out);
     match out.pop() {
-        Some(Said::To(others, message)) => Deed::Said(others, message),
-        Some(Said::Outside((id, value))) => Deed::Answered(id.0, value),
+        Some(PartOutput::To(others, message)) => ReservedAction::PartOutput(others, message),
+        Some(PartOutput::Outside((id, value))) => ReservedAction::Answered(id.0, value),
         // A turn that ended at its limit has performed an action.
-        None if process.deadline().is_some() => Deed::Silent,
-        None => Deed::Nothing,
+        None if process.deadline().is_some() => ReservedAction::Silent,
+        None => ReservedAction::Nothing,
     }
 }
 
@@ -124,7 +126,7 @@ fn finals<D: Workload>(replica: &impl Replica<Counted<D>>) -> Vec<(u64, Value)> 
 type Speech<D> = Message<<D as DataType>::Operator, Value>;
 
 /// Input of a part with messages `M`.
-type Hears<D, M> = Heard<M, Request<<D as DataType>::Operator>>;
+type Hears<D, M> = PartInput<M, Request<<D as DataType>::Operator>>;
 
 /// Part composed by channels.
 pub(crate) struct Plainly<D: Workload, R: ReplicaPart<Counted<D>>> {
@@ -153,10 +155,10 @@ where
     type Message = Speech<D>;
 
     fn hear(&mut self, from: usize, message: Self::Message) {
-        self.input(Heard::From(from, message));
+        self.input(PartInput::From(from, message));
     }
 
-    fn act(&mut self, turn: Turn) -> Deed<Self::Message> {
+    fn act(&mut self, turn: Turn) -> ReservedAction<Self::Message> {
         self.process.scheduler_mut().turn = turn;
         step(&mut self.process)
     }
@@ -168,7 +170,7 @@ where
 
 impl<D: Workload, R: ReplicaPart<Counted<D>>> Asked<D::Operator> for Plainly<D, R> {
     fn submit(&mut self, order: Order<D::Operator>) {
-        self.input(Heard::Outside(submission::<D>(self.me, order)));
+        self.input(PartInput::Outside(submission::<D>(self.me, order)));
     }
 }
 
@@ -220,7 +222,7 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Negotiating<D, R> {
         }
     }
 
-    fn input(&mut self, input: Hears<D, Talk<Speech<D>>>) {
+    fn input(&mut self, input: Hears<D, ReservedMessage<Speech<D>>>) {
         self.process.scheduler_mut().turn = Turn::Hear;
         self.process.step(Tick(0), ioa::Input::Action(input), &mut Vec::new());
         self.keep_time();
@@ -242,15 +244,15 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Negotiating<D, R> {
 
 impl<D: Workload, R: ReplicaPart<Counted<D>>> Actor for Negotiating<D, R>
 where
-    Talk<Speech<D>>: Spoken,
+    ReservedMessage<Speech<D>>: Spoken,
 {
-    type Message = Talk<Speech<D>>;
+    type Message = ReservedMessage<Speech<D>>;
 
     fn hear(&mut self, from: usize, message: Self::Message) {
-        self.input(Heard::From(from, message));
+        self.input(PartInput::From(from, message));
     }
 
-    fn act(&mut self, turn: Turn) -> Deed<Self::Message> {
+    fn act(&mut self, turn: Turn) -> ReservedAction<Self::Message> {
         let rested = self.until.is_some_and(|until| until <= Instant::now());
         let scheduler = self.process.scheduler_mut();
         (scheduler.turn, scheduler.rested) = (turn, rested);
@@ -270,7 +272,7 @@ where
 
 impl<D: Workload, R: ReplicaPart<Counted<D>>> Asked<D::Operator> for Negotiating<D, R> {
     fn submit(&mut self, order: Order<D::Operator>) {
-        self.input(Heard::Outside(submission::<D>(self.me, order)));
+        self.input(PartInput::Outside(submission::<D>(self.me, order)));
     }
 }
 

@@ -3,7 +3,7 @@
 //! A message is its length in four bytes, followed by its bytes. Received messages are queued until
 //! taken, as in the queue of the paper's message passing library.
 
-use crate::bell::{Bell, patience};
+use crate::bell::{Bell, timeout};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -116,10 +116,10 @@ impl Post {
 
     /// Waits for data, the latch or a deadline, and receives.
     pub(crate) fn wait(&mut self, bell: &Bell, until: Option<Instant>) -> io::Result<()> {
-        self.poll(Some(bell), patience(until))
+        self.poll(Some(bell), timeout(until))
     }
 
-    fn poll(&mut self, bell: Option<&Bell>, patience: Timespec) -> io::Result<()> {
+    fn poll(&mut self, bell: Option<&Bell>, timeout: Timespec) -> io::Result<()> {
         let interest = |channel: &Channel| match channel.outgoing.is_empty() {
             true => PollFlags::IN,
             false => PollFlags::IN | PollFlags::OUT,
@@ -128,7 +128,7 @@ impl Post {
         let polled = channels().map(|each| PollFd::new(&each.stream, interest(each)));
         let bell = bell.map(|bell| PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN));
         let mut polled: Vec<PollFd<'_>> = polled.chain(bell).collect();
-        match poll(&mut polled, Some(&patience)) {
+        match poll(&mut polled, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -1,7 +1,7 @@
 //! Production replica in the same harness. It has no journal here: records count as written
 //! immediately.
 
-use crate::actor::{Actor, Asked, Deed, Keeper, Order, Turn};
+use crate::actor::{Actor, Asked, Keeper, Order, ReservedAction, Turn};
 use crate::counted::{Counted, Workload};
 use crate::wire::{About, Spoken};
 use base::{Automaton, Instant as Tick};
@@ -35,7 +35,7 @@ impl<O: Serialize + DeserializeOwned> Spoken for Speech<O> {
 }
 
 /// Request timeout, longer than any run.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 type Done<D> = Arc<Entry<<D as DataType>::Operator>>;
 
@@ -47,7 +47,7 @@ pub(crate) struct Site<D: Workload> {
     counted: Counted<D>,
     began: Instant,
     /// Outputs to send.
-    deeds: VecDeque<Deed<Speech<D::Operator>>>,
+    deeds: VecDeque<ReservedAction<Speech<D::Operator>>>,
     /// Operations done, in local order.
     done: Vec<Done<D>>,
 }
@@ -84,11 +84,13 @@ impl<D: Workload> Site<D> {
                 match output {
                     Output::Answer { ticket, value, .. } => {
                         let answer = Speech::Response(ticket.0, value);
-                        self.deeds.push_back(Deed::Said(vec![self.replicas], answer));
+                        self.deeds
+                            .push_back(ReservedAction::PartOutput(vec![self.replicas], answer));
                     }
                     Output::Say(peer, message) => {
                         let to = vec![usize::from(peer.0)];
-                        self.deeds.push_back(Deed::Said(to, Speech::Gossip(message)));
+                        self.deeds
+                            .push_back(ReservedAction::PartOutput(to, Speech::Gossip(message)));
                     }
                     Output::Persist(number, record) => {
                         self.done.extend(record.entries);
@@ -115,17 +117,17 @@ impl<D: Workload> Actor for Site<D> {
     fn hear(&mut self, from: usize, message: Self::Message) {
         match message {
             Speech::Request(number, strict, operator) => {
-                let (ticket, until) = (Ticket(number), self.now() + PATIENCE);
+                let (ticket, until) = (Ticket(number), self.now() + TIMEOUT);
                 let after = Vector::new();
                 self.step(Input::Request { ticket, after, strict, operator, until });
             }
-            Speech::Gossip(message) => self.step(Input::Heard(identity(from), message)),
+            Speech::Gossip(message) => self.step(Input::Received(identity(from), message)),
             Speech::Response(..) => unreachable!("nobody answers a replica"),
         }
     }
 
     /// Outputs are determined when a message is processed, so no turn is needed to produce them.
-    fn act(&mut self, turn: Turn) -> Deed<Self::Message> {
+    fn act(&mut self, turn: Turn) -> ReservedAction<Self::Message> {
         if turn == Turn::Answer && self.deeds.is_empty() {
             let now = self.now();
             if self.replica.deadline().is_some_and(|deadline| deadline <= now) {
@@ -133,8 +135,8 @@ impl<D: Workload> Actor for Site<D> {
             }
         }
         match turn {
-            Turn::Answer => self.deeds.pop_front().unwrap_or(Deed::Nothing),
-            Turn::Hear | Turn::Gossip => Deed::Nothing,
+            Turn::Answer => self.deeds.pop_front().unwrap_or(ReservedAction::Nothing),
+            Turn::Hear | Turn::Gossip => ReservedAction::Nothing,
         }
     }
 
@@ -170,7 +172,7 @@ impl<D: Workload> Keeper for Site<D> {
 /// Front end, like that of the paper, but without an automaton of its own.
 pub(crate) struct Desk<O> {
     replicas: usize,
-    deeds: VecDeque<Deed<Speech<O>>>,
+    deeds: VecDeque<ReservedAction<Speech<O>>>,
 }
 
 impl<O> Desk<O> {
@@ -185,15 +187,17 @@ impl<O: Serialize + DeserializeOwned> Actor for Desk<O> {
 
     fn hear(&mut self, _from: usize, message: Speech<O>) {
         match message {
-            Speech::Response(number, value) => self.deeds.push_back(Deed::Answered(number, value)),
+            Speech::Response(number, value) => {
+                self.deeds.push_back(ReservedAction::Answered(number, value))
+            }
             Speech::Request(..) | Speech::Gossip(_) => unreachable!("nobody asks a front end"),
         }
     }
 
-    fn act(&mut self, turn: Turn) -> Deed<Speech<O>> {
+    fn act(&mut self, turn: Turn) -> ReservedAction<Speech<O>> {
         match turn {
-            Turn::Answer => self.deeds.pop_front().unwrap_or(Deed::Nothing),
-            Turn::Hear | Turn::Gossip => Deed::Nothing,
+            Turn::Answer => self.deeds.pop_front().unwrap_or(ReservedAction::Nothing),
+            Turn::Hear | Turn::Gossip => ReservedAction::Nothing,
         }
     }
 }
@@ -202,6 +206,6 @@ impl<O: Serialize + DeserializeOwned> Asked<O> for Desk<O> {
     fn submit(&mut self, order: Order<O>) {
         let to = usize::try_from(order.number).unwrap_or_default() % self.replicas;
         let request = Speech::Request(order.number, order.strict, order.operator);
-        self.deeds.push_back(Deed::Said(vec![to], request));
+        self.deeds.push_back(ReservedAction::PartOutput(vec![to], request));
     }
 }

@@ -4,7 +4,7 @@
 //! request, one gossip message from a peer, and one gossip message to a peer. An *eager* replica
 //! instead receives requests before gossip, and after each message gossips to all peers with news.
 
-use crate::actor::{Actor, Asked, Deed, Keeper, Order, Turn};
+use crate::actor::{Actor, Asked, Keeper, Order, ReservedAction, Turn};
 use crate::bell::Bell;
 use crate::post::Post;
 use crate::processor::Share;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time after the submissions at which a run is aborted.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// State shared by the threads of a service.
 pub(crate) struct Ground<'s> {
@@ -64,7 +64,7 @@ impl<'s> Ground<'s> {
     }
 
     fn check_time(&self) -> io::Result<()> {
-        if Instant::now() > self.due(self.spec.operations) + PATIENCE {
+        if Instant::now() > self.due(self.spec.operations) + TIMEOUT {
             let message = format!("it does not end: {:?}", self.spec);
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
@@ -135,7 +135,7 @@ impl<A: Actor> Seat<'_, A> {
         let work = self.ground.spec.speed.apply * applied;
         self.share.work(work, &self.ground.answered);
         let mut at = Instant::now();
-        if let Deed::Said(others, message) = &deed {
+        if let ReservedAction::PartOutput(others, message) = &deed {
             let (about, bytes) = (message.about(), binary::write(message));
             for to in others {
                 self.share.work(self.cost(about, false), &self.ground.answered);
@@ -168,7 +168,7 @@ impl<A: Actor> Seat<'_, A> {
 
 /// Outcome of a turn.
 struct Done<M> {
-    deed: Deed<M>,
+    deed: ReservedAction<M>,
     /// Number of operator applications in it.
     applied: u64,
     /// Time at which the message was sent.
@@ -233,7 +233,7 @@ impl<A: Keeper> Seat<'_, A> {
     /// Gossips to one peer, or to all. Returns whether there was news.
     fn gossip(&mut self, all: bool) -> io::Result<bool> {
         let mut told = false;
-        while !matches!(self.act(Turn::Gossip)?.deed, Deed::Nothing) {
+        while !matches!(self.act(Turn::Gossip)?.deed, ReservedAction::Nothing) {
             told = true;
             if !all {
                 break;
@@ -252,14 +252,14 @@ impl<A: Keeper> Seat<'_, A> {
         loop {
             let Done { deed, applied, at } = self.act(Turn::Answer)?;
             match deed {
-                Deed::Nothing => return Ok(busy),
-                Deed::Said(_, message) => {
+                ReservedAction::Nothing => return Ok(busy),
+                ReservedAction::PartOutput(_, message) => {
                     if let About::Response(number) = message.about() {
                         service.times.insert(number, at - received[&number]);
                         service.again += applied;
                     }
                 }
-                Deed::Silent | Deed::Answered(..) => {}
+                ReservedAction::Silent | ReservedAction::Answered(..) => {}
             }
             busy = true;
         }
@@ -336,13 +336,13 @@ impl<A: Actor> Seat<'_, A> {
         loop {
             let Done { deed, at, .. } = self.act(Turn::Answer)?;
             match deed {
-                Deed::Nothing => return Ok(busy),
-                Deed::Said(_, message) => {
+                ReservedAction::Nothing => return Ok(busy),
+                ReservedAction::PartOutput(_, message) => {
                     if let About::Request(number) = message.about() {
                         times.sent.insert(number, at);
                     }
                 }
-                Deed::Answered(number, value) => {
+                ReservedAction::Answered(number, value) => {
                     let nth = usize::try_from(number).unwrap_or(usize::MAX);
                     let client = self.ground.due(number).elapsed();
                     let front_end = times.received[&number] - times.sent[&number];
@@ -352,7 +352,7 @@ impl<A: Actor> Seat<'_, A> {
                         self.ground.end_answers()?;
                     }
                 }
-                Deed::Silent => {}
+                ReservedAction::Silent => {}
             }
             busy = true;
         }

@@ -4,7 +4,7 @@ use crate::spec::{Data, Kind, Speed};
 use replica::binary;
 use replica::data::{Counter, Text, Value};
 use replica::esds::{Descriptor, Id, Label, Message, News};
-use replica::ioa::Talk;
+use replica::ioa::ReservedMessage;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -120,16 +120,22 @@ fn what_is_said_is_heard() {
     let prev = [Id(1), Id(2)].into();
     let descriptor = Arc::new(Descriptor { id: Id(3), sender: 4, prev, strict: true, operator });
     let label = Some(Label { counter: 5, replica: 6 });
-    let news = News { descriptor: descriptor.clone(), label, solid: true };
+    let news = News { descriptor: descriptor.clone(), label, stable: true };
     comes_back(&Message::<_, Value>::Request(descriptor));
     let message = Message::<_, Value>::Gossip(vec![news]);
     comes_back(&message);
-    comes_back(&Talk::Join { message, alone: true });
+    comes_back(&ReservedMessage::Join { message, alone: true });
     let value = Value::Bytes(b"text".as_slice().into());
     for value in [value, Value::Integer(-7), Value::Done] {
         comes_back(&Message::<replica::data::text::Operator, _>::Response(Id(8), value));
     }
-    let talks: [Talk<u8>; 6] =
-        [Talk::Ask, Talk::Grant, Talk::Refuse, Talk::Release, Talk::Done, Talk::Over];
+    let talks: [ReservedMessage<u8>; 6] = [
+        ReservedMessage::Ask,
+        ReservedMessage::Grant,
+        ReservedMessage::Refuse,
+        ReservedMessage::Release,
+        ReservedMessage::Done,
+        ReservedMessage::Over,
+    ];
     talks.iter().for_each(comes_back);
 }

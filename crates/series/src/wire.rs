@@ -1,7 +1,7 @@
 //! Messages between parts, in the binary encoding of replica messages.
 
 use replica::esds::Message;
-use replica::ioa::Talk;
+use replica::ioa::ReservedMessage;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -38,13 +38,16 @@ where
     }
 }
 
-impl<M: Spoken> Spoken for Talk<M> {
+impl<M: Spoken> Spoken for ReservedMessage<M> {
     fn about(&self) -> About {
         match self {
-            Talk::Join { message, .. } => message.about(),
-            Talk::Ask | Talk::Grant | Talk::Refuse | Talk::Release | Talk::Done | Talk::Over => {
-                About::Agreement
-            }
+            ReservedMessage::Join { message, .. } => message.about(),
+            ReservedMessage::Ask
+            | ReservedMessage::Grant
+            | ReservedMessage::Refuse
+            | ReservedMessage::Release
+            | ReservedMessage::Done
+            | ReservedMessage::Over => About::Agreement,
         }
     }
 }

@@ -9,12 +9,12 @@
 //! | `events` | a line of JSON for each operation that becomes final after the open |
 //! | `peer` | messages of the other replicas |
 
+use crate::acceptor::{PeerAcceptor, Read};
 use crate::account::Holder;
-use crate::door::{Door, Read};
 use crate::events::{self, Listener};
 use crate::hosted::Hosted;
+use crate::op_session::{self, ANSWER_RESERVED, OpSession};
 use crate::reads::Reads;
-use crate::talk::{self, ANSWER_RESERVED, Talk};
 use crate::turn::Job;
 use crate::{Operator, Value};
 use base::{Access, Buf, Error, Instant, Name, SAYING_DEVICES, Stat, Time};
@@ -70,9 +70,9 @@ pub(crate) enum Opened {
     Directory,
     Text(Vec<u8>),
     /// Operation session, and its pending reads.
-    Ops(Box<Talk>, Reads),
+    Ops(Box<OpSession>, Reads),
     /// Acceptor of a peer.
-    Door(Box<Door>),
+    PeerAcceptor(Box<PeerAcceptor>),
     /// Listener to final operations, and its pending reads.
     Events(Listener, Reads),
     /// File whose contents were evicted: memory was short, and it was the largest.
@@ -83,9 +83,9 @@ impl Opened {
     /// Bytes held.
     pub(crate) fn held(&self) -> usize {
         match self {
-            Opened::Ops(talk, _) => talk.held(),
+            Opened::Ops(op_session, _) => op_session.held(),
             Opened::Text(text) => text.len(),
-            Opened::Door(door) => door.held(),
+            Opened::PeerAcceptor(acceptor) => acceptor.held(),
             Opened::Directory | Opened::Events(..) | Opened::Dropped => 0,
         }
     }
@@ -128,7 +128,7 @@ impl Hosted {
         #[allow(clippy::wildcard_enum_match_arm, reason = "the others are alike here")]
         let answer = match ask {
             Ask::Open { node, access } => match node.local() {
-                PEER => self.open_door(&caller),
+                PEER => self.open_acceptor(&caller),
                 OPS | EVENTS | ROOT => self.open_file(now, id, (node.local(), access), out),
                 _text if access.changes() => Err(Error::Denied),
                 file => return self.queue_text(Job { id, file, first: None }),
@@ -183,8 +183,8 @@ impl Hosted {
                 Ok(opened)
             }
             _ops => {
-                let talk = Box::new(Talk::new(self.settings.id, self.known()));
-                self.opened(holder, Opened::Ops(talk, Reads::default()), OPS)
+                let op_session = Box::new(OpSession::new(self.settings.id, self.known()));
+                self.opened(holder, Opened::Ops(op_session, Reads::default()), OPS)
             }
         }
     }
@@ -193,7 +193,7 @@ impl Hosted {
         let Read { offset, count, headroom } = read;
         let answer = match &mut self.opens[open] {
             Opened::Text(text) => Ok(Reply::Data(part(text, offset, count, headroom))),
-            Opened::Door(_) => return self.read_door(id, open, read, out),
+            Opened::PeerAcceptor(_) => return self.read_acceptor(id, open, read, out),
             Opened::Ops(_, reads) | Opened::Events(_, reads) => {
                 let number = reads.add(id, count, headroom);
                 self.reading.insert(id, (open, number));
@@ -217,14 +217,14 @@ impl Hosted {
         out: &mut Vec<Output>,
     ) {
         let written = Reply::Written(u32::try_from(data.len()).expect("one message"));
-        if let Opened::Door(_) = &self.opens[open] {
-            return self.write_door(id, open, (offset, data), out);
+        if let Opened::PeerAcceptor(_) = &self.opens[open] {
+            return self.write_acceptor(id, open, (offset, data), out);
         }
         let has_room = self.make_room(now, open, data.len(), out);
         let result = match &mut self.opens[open] {
-            Opened::Ops(talk, _) if has_room => talk.write(data).map(|()| written),
+            Opened::Ops(op_session, _) if has_room => op_session.write(data).map(|()| written),
             Opened::Ops(..) | Opened::Dropped => Err(Error::NoMemory),
-            Opened::Directory | Opened::Text(_) | Opened::Events(..) | Opened::Door(_) => {
+            Opened::Directory | Opened::Text(_) | Opened::Events(..) | Opened::PeerAcceptor(_) => {
                 Err(Error::Denied)
             }
         };
@@ -234,7 +234,8 @@ impl Hosted {
     }
 
     fn open(&mut self, holder: Holder, opened: Opened) -> Result<OpenId, Error> {
-        let most = if let Opened::Door(_) = opened { OPENS_MAX } else { OPENS_MAX - PEERS_KEPT };
+        let most =
+            if let Opened::PeerAcceptor(_) = opened { OPENS_MAX } else { OPENS_MAX - PEERS_KEPT };
         if self.opens.len() >= most {
             return Err(Error::TooManyOpen);
         }
@@ -301,10 +302,12 @@ impl Hosted {
         (why, reason, ids): (&str, &'static str, &[ReplicaId]),
         out: &mut Vec<Output>,
     ) -> bool {
-        let line = talk::complaint(why, reason, ids);
+        let line = op_session::complaint(why, reason, ids);
         let is_reserved = line.len() < ANSWER_RESERVED;
         let has_room = is_reserved || self.make_room(now, open, line.len() + 1, out);
-        self.with_talk(open, |talk| talk.complain(ticket, Some(line).filter(|_| has_room)));
+        self.with_session(open, |op_session| {
+            op_session.complain(ticket, Some(line).filter(|_| has_room))
+        });
         has_room
     }
 
@@ -348,8 +351,8 @@ impl Hosted {
         let end = |ends: bool| ends.then(Vec::new);
         let (no_answers, no_events) = (self.ending == Ending::Now, self.ending != Ending::No);
         let answered = match self.opens.get_mut(open) {
-            Some(Opened::Ops(talk, reads)) => {
-                reads.answer(|count| talk.read(count).or_else(|| end(no_answers)), out)
+            Some(Opened::Ops(op_session, reads)) => {
+                reads.answer(|count| op_session.read(count).or_else(|| end(no_answers)), out)
             }
             Some(Opened::Events(listener, reads)) => {
                 let events = &self.events;
@@ -360,7 +363,9 @@ impl Hosted {
                 }
                 answered
             }
-            Some(Opened::Directory | Opened::Text(_) | Opened::Door(_) | Opened::Dropped)
+            Some(
+                Opened::Directory | Opened::Text(_) | Opened::PeerAcceptor(_) | Opened::Dropped,
+            )
             | None => return,
         };
         for id in answered {
@@ -430,7 +435,7 @@ impl Hosted {
                     self.listening.remove(&open);
                 }
             }
-            Opened::Door(door) => door.cancel_read(id, out),
+            Opened::PeerAcceptor(acceptor) => acceptor.cancel_read(id, out),
             Opened::Directory | Opened::Text(_) | Opened::Dropped => {}
         }
     }
@@ -451,9 +456,9 @@ impl Hosted {
         out: &mut Vec<Output>,
     ) {
         let ended = match opened {
-            Opened::Ops(talk, mut reads) => {
-                talk.turn.map(|turn| self.turns.remove(&turn));
-                let asked: Vec<Ticket> = talk.open().collect();
+            Opened::Ops(op_session, mut reads) => {
+                op_session.turn.map(|turn| self.turns.remove(&turn));
+                let asked: Vec<Ticket> = op_session.open().collect();
                 for ticket in asked {
                     // Later refusals have no recipient.
                     if self.tickets.remove(&ticket).is_some() {
@@ -471,7 +476,7 @@ impl Hosted {
                 }
                 reads.end(why, out)
             }
-            Opened::Door(door) => self.end_door(open, *door, why, out),
+            Opened::PeerAcceptor(acceptor) => self.end_acceptor(open, *acceptor, why, out),
             Opened::Text(_) | Opened::Directory | Opened::Dropped => Vec::new(),
         };
         for id in ended {
@@ -488,7 +493,7 @@ impl Hosted {
                 Opened::Directory => Ok(flat::list(&FILES, cookie, with_stat, &self.alike())),
                 Opened::Text(_)
                 | Opened::Ops(..)
-                | Opened::Door(_)
+                | Opened::PeerAcceptor(_)
                 | Opened::Events(..)
                 | Opened::Dropped => Err(Error::NotDirectory),
             },

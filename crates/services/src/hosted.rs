@@ -7,16 +7,16 @@ mod tests;
 use crate::account::Account;
 use crate::events::Events;
 use crate::files::{Ending, Opened};
-use crate::journal::{self, Journal, Kept};
-use crate::letter::Letter;
+use crate::journal::{self, Journal, StoredReplica};
 use crate::members::Joining;
+use crate::op_session::{self, OpRequest, OpSession};
 use crate::peer::{self, Peer};
 use crate::peer_link::PeerLink;
+use crate::peer_message::PeerMessage;
 use crate::proof::{CHALLENGE, Introduction};
 use crate::settings::Settings;
-use crate::strangers::Strangers;
-use crate::talk::{self, Question, Talk};
 use crate::turn::{Job, Limits};
+use crate::unauthenticated::Unauthenticated;
 use crate::{Data, Operator, Value};
 use base::op::{Address, Done, File, OpId};
 use base::{Access, Automaton, Caller, Error, Instant, Name, Time};
@@ -96,11 +96,11 @@ pub struct Hosted {
     /// Pending reads: the open file, and the read's number there.
     pub(crate) reading: BTreeMap<RequestId, (usize, u64)>,
     /// Open files `peer` without authentication.
-    pub(crate) strangers: Strangers,
+    pub(crate) unauthenticated: Unauthenticated,
     /// Authenticated files `peer`, one for each replica.
-    pub(crate) doors: BTreeMap<ReplicaId, usize>,
+    pub(crate) acceptors: BTreeMap<ReplicaId, usize>,
     /// Files with a join snapshot in progress.
-    pub(crate) gifts: BTreeSet<usize>,
+    pub(crate) join_snapshots: BTreeSet<usize>,
     /// Work of this turn, work of the last one, and below the kind of work that is first.
     pub(crate) meter: Meter,
     pub(crate) worked: u64,
@@ -110,7 +110,7 @@ pub struct Hosted {
     /// Queued texts by turn, and the turns of their requests.
     pub(crate) jobs: BTreeMap<u64, Job>,
     pub(crate) showing: BTreeMap<RequestId, u64>,
-    /// Files `peer` with queued letters, by turn.
+    /// Files `peer` with queued peer messages, by turn.
     pub(crate) writers: BTreeMap<u64, usize>,
     /// Encoding of the snapshot that compacts the journal.
     pub(crate) writing: Option<Writing<Data>>,
@@ -148,9 +148,15 @@ pub struct Hosted {
 impl Hosted {
     /// Creates tree `index` of the node for the replica stored in `store`, whose blocks are in
     /// `file`.
-    pub fn new(index: u16, file: File, store: Store, kept: Kept, options: Options) -> Hosted {
+    pub fn new(
+        index: u16,
+        file: File,
+        store: Store,
+        kept: StoredReplica,
+        options: Options,
+    ) -> Hosted {
         let journal = Journal::new(index, file, store, &kept);
-        let Kept { settings, snapshot, records, .. } = kept;
+        let StoredReplica { settings, snapshot, records, .. } = kept;
         let data = Once(settings.kind);
         let joins = settings.joins && snapshot.is_none();
         let first = match joins {
@@ -174,9 +180,9 @@ impl Hosted {
             limits,
             account: Account::default(),
             reading: BTreeMap::new(),
-            strangers: Strangers::default(),
-            doors: BTreeMap::new(),
-            gifts: BTreeSet::new(),
+            unauthenticated: Unauthenticated::default(),
+            acceptors: BTreeMap::new(),
+            join_snapshots: BTreeSet::new(),
             meter: Meter::new(limits.work),
             worked: 0,
             worked_ever: 0,
@@ -222,11 +228,11 @@ impl Hosted {
         };
         let remote = Remote::new(self.index, to.clone(), Vec::new(), config);
         let place = self.settings.members.get(&self.settings.me).cloned().unwrap_or_default();
-        let wish = self
-            .joining
-            .is_some()
-            .then(|| peer::Wish { letter: Letter::Join(place).bytes(), room: self.journal.free() });
-        let link = PeerLink::new(Peer::new(wish), remote, to);
+        let join_request = self.joining.is_some().then(|| peer::JoinRequest {
+            peer_message: PeerMessage::Join(place).bytes(),
+            room: self.journal.free(),
+        });
+        let link = PeerLink::new(Peer::new(join_request), remote, to);
         self.links.insert(id, link);
     }
 
@@ -390,20 +396,20 @@ impl Automaton for Hosted {
         let listeners = self.opens.iter().filter(|(_, opened)| listens(opened));
         assert_eq!(self.listeners, listeners.count());
         assert_eq!(self.jobs.len(), self.showing.len());
-        let writes =
-            |open: &usize| matches!(&self.opens[*open], Opened::Door(door) if door.is_writing());
+        let writes = |open: &usize| matches!(&self.opens[*open], Opened::PeerAcceptor(acceptor) if acceptor.is_writing());
         assert!(self.writers.values().all(writes), "what waits for its turn is wanted");
         self.check_work();
         self.links.values().for_each(|link| link.remote.check());
         for (open, opened) in self.opens.iter() {
-            if let Opened::Ops(talk, _) = opened {
-                talk.check();
+            if let Opened::Ops(op_session, _) = opened {
+                op_session.check();
                 let waits = |turn| self.turns.get(&turn) == Some(&open);
-                assert!(talk.turn.is_none_or(waits), "who has a turn is called");
+                assert!(op_session.turn.is_none_or(waits), "who has a turn is called");
             }
         }
-        let has_door = |open: &usize| matches!(self.opens.get(*open), Some(Opened::Door(_)));
-        assert!(self.doors.values().all(has_door), "another replica's door is open");
+        let has_acceptor =
+            |open: &usize| matches!(self.opens.get(*open), Some(Opened::PeerAcceptor(_)));
+        assert!(self.acceptors.values().all(has_acceptor), "another replica has an acceptor");
         let hears = |open: &usize| matches!(self.opens.get(*open), Some(Opened::Events(..)));
         assert!(self.listening.iter().all(hears), "who waits for events has them open");
         assert!(self.news.len() <= NEWS_MAX, "few news wait");
@@ -422,33 +428,34 @@ impl Hosted {
         line: &[u8],
         out: &mut Vec<Output>,
     ) {
-        let Opened::Ops(talk, _) = &mut self.opens[open] else { return };
-        if talk.remember(line) {
+        let Opened::Ops(op_session, _) = &mut self.opens[open] else { return };
+        if op_session.remember(line) {
             return;
         }
         let ticket = Ticket(self.next);
         self.next += 1;
-        let question = talk.question(self.data.0, line);
-        let question = question.map_err(|rejection| (rejection.reason, talk.explain(rejection)));
-        talk.ask(ticket);
+        let op_request = op_session.op_request(self.data.0, line);
+        let op_request =
+            op_request.map_err(|rejection| (rejection.reason, op_session.explain(rejection)));
+        op_session.ask(ticket);
         if self.replica.is_outside() {
             // The known members may be out of date, and with them the valid tokens.
-            let (why, reason, _) = talk::explain(Refusal::Outside, &BTreeMap::new());
+            let (why, reason, _) = op_session::explain(Refusal::Outside, &BTreeMap::new());
             self.complain_to(now, (open, ticket), (&why, reason, &[]), out);
             return;
         }
-        match (question, self.journal.failed()) {
+        match (op_request, self.journal.failed()) {
             (Err((reason, (text, topic))), _) => {
                 let is_sent = self.complain_to(now, (open, ticket), (&text, reason, &[]), out);
                 if let Some(topic) = topic.filter(|_| is_sent) {
-                    self.with_talk(open, |talk| talk.explained(topic));
+                    self.with_session(open, |op_session| op_session.explained(topic));
                 }
             }
             (Ok(_), Some(error)) => {
                 let why = format!("not done: this replica cannot keep it, {error}; see its server");
                 self.complain_to(now, (open, ticket), (&why, "unwritten", &[]), out);
             }
-            (Ok(Question { operator, once, strict, after, timeout }), None) => {
+            (Ok(OpRequest { operator, once, strict, after, timeout }), None) => {
                 if let Some(why) = once.and_then(|call| self.is_stale(call, &operator)) {
                     let why = (&why[..], "stale", &[][..]);
                     self.complain_to(now, (open, ticket), why, out);
@@ -497,9 +504,9 @@ impl Hosted {
     }
 
     /// Calls `act` on an operation session, if the file still is one, and updates its accounting.
-    pub(crate) fn with_talk(&mut self, open: usize, act: impl FnOnce(&mut Talk)) {
-        if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
-            act(talk);
+    pub(crate) fn with_session(&mut self, open: usize, act: impl FnOnce(&mut OpSession)) {
+        if let Some(Opened::Ops(op_session, _)) = self.opens.get_mut(open) {
+            act(op_session);
             self.count(open);
         }
     }
@@ -513,12 +520,12 @@ impl Hosted {
         token: &Vector,
         out: &mut Vec<Output>,
     ) {
-        let Some(Opened::Ops(talk, _)) = self.opens.get(open) else { return };
-        let line = talk.line(value, is_final, token);
+        let Some(Opened::Ops(op_session, _)) = self.opens.get(open) else { return };
+        let line = op_session.line(value, is_final, token);
         let has_room = self.make_room(now, open, line.len() + 1, out);
-        self.with_talk(open, |talk| match has_room {
-            true => talk.answer(ticket, line, token),
-            false => talk.answer_none(ticket),
+        self.with_session(open, |op_session| match has_room {
+            true => op_session.answer(ticket, line, token),
+            false => op_session.answer_none(ticket),
         });
         self.answer_reads(open, out);
     }
@@ -559,21 +566,21 @@ impl Hosted {
                 let Some(open) = self.tickets.remove(&ticket) else { return };
                 let is_lost = matches!(refusal, Refusal::Lost(_));
                 let members = &self.replica.membership().members;
-                let (text, reason, ids) = talk::explain(refusal, members);
+                let (text, reason, ids) = op_session::explain(refusal, members);
                 if is_lost {
-                    self.with_talk(open, Talk::forget);
+                    self.with_session(open, OpSession::forget);
                 }
                 self.complain_to(now, (open, ticket), (&text, reason, &ids), out);
                 self.answer_reads(open, out);
             }
             service::Output::Final(entry, value) => self.tell_final(&entry, &value),
             service::Output::Say(to, message) => {
-                let letter = Letter::Gossip(message).bytes();
-                self.step_peer(now, to, peer::Input::Say(letter), out);
+                let peer_message = PeerMessage::Gossip(message).bytes();
+                self.step_peer(now, to, peer::Input::Say(peer_message), out);
             }
             service::Output::Vote(to, vote) => {
-                let letter = Letter::Silent(vote).bytes();
-                self.step_peer(now, to, peer::Input::Say(letter), out);
+                let peer_message = PeerMessage::Silent(vote).bytes();
+                self.step_peer(now, to, peer::Input::Say(peer_message), out);
             }
             service::Output::Removes(id) => self.tell_removal(id),
             service::Output::Distrust(peer) => self.distrust(now, peer, out),
@@ -584,8 +591,8 @@ impl Hosted {
             )),
             service::Output::Persist(number, record) => {
                 self.unkept.0.entries.extend(record.entries);
-                if record.standing.is_some() {
-                    self.unkept.0.standing = record.standing;
+                if record.member_state.is_some() {
+                    self.unkept.0.member_state = record.member_state;
                 }
                 self.unkept.1 = number;
             }
@@ -604,7 +611,7 @@ impl Hosted {
                 self.settings.service, peer.0
             ));
         }
-        self.shut_door(peer);
+        self.shut_acceptor(peer);
         self.step_peer(now, peer, peer::Input::Leave, out);
     }
 
@@ -634,8 +641,8 @@ impl Hosted {
             match output {
                 journal::Output::Do(op) => out.push(Output::Do(op)),
                 journal::Output::Persisted(_) if self.joining.is_some() => {
-                    if let Some(Joining::Keeps(gift)) = self.joining.take() {
-                        self.begin(now, *gift, out);
+                    if let Some(Joining::Keeps(join_snapshot)) = self.joining.take() {
+                        self.begin(now, *join_snapshot, out);
                     }
                 }
                 journal::Output::Persisted(number) => {

@@ -34,7 +34,7 @@ mod reading;
 mod tests;
 
 pub use copying::Copying;
-pub use reading::{Kept, Unreadable, read_all};
+pub use reading::{StoredReplica, Unreadable, read_all};
 
 use crate::Operator;
 #[cfg(test)]
@@ -128,7 +128,7 @@ struct Batch {
 
 /// Background task, executed one transaction at a time while no record waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Chore {
+enum BackgroundTask {
     /// Write a snapshot, then the head that makes it valid.
     Write(Written),
     /// Delete records.
@@ -168,8 +168,8 @@ pub(crate) struct Journal {
     /// Records to commit, in order. Bounded by the replica's unwritten operations.
     records: VecDeque<Batch>,
     /// Background tasks, in order.
-    chores: VecDeque<Chore>,
-    /// Chore transactions not yet durable.
+    backgrounds: VecDeque<BackgroundTask>,
+    /// BackgroundTask transactions not yet durable.
     chores_under_way: usize,
     /// Whether the pages missing for a commit are being fetched.
     fetches: bool,
@@ -204,7 +204,7 @@ pub fn format(settings: &Settings) -> Vec<Change> {
 
 impl Journal {
     /// Opens the journal in `store`, whose blocks are in `file`; `index` is its tree's number.
-    pub(crate) fn new(index: u16, file: File, store: Store, kept: &Kept) -> Journal {
+    pub(crate) fn new(index: u16, file: File, store: Store, kept: &StoredReplica) -> Journal {
         Journal {
             index,
             file,
@@ -212,7 +212,7 @@ impl Journal {
             head: kept.head,
             next: kept.next,
             records: VecDeque::new(),
-            chores: kept.stale.clone().into(),
+            backgrounds: kept.stale.clone().into(),
             chores_under_way: 0,
             fetches: false,
             grown: kept.grown,
@@ -264,7 +264,7 @@ impl Journal {
 
     /// Reports whether a snapshot is being written.
     fn is_writing(&self) -> bool {
-        self.chores.iter().any(|chore| matches!(chore, Chore::Write(_)))
+        self.backgrounds.iter().any(|background| matches!(background, BackgroundTask::Write(_)))
     }
 
     /// Maximum length of a part of a snapshot or record in bytes, without its flag byte.
@@ -314,7 +314,7 @@ impl Journal {
     pub(crate) fn begin_snapshot(&mut self, expected: usize) {
         assert!(!self.is_writing());
         let head = Head { generation: self.head.generation + 1, parts: 0, first: self.next };
-        self.chores.push_back(Chore::Write(Written {
+        self.backgrounds.push_back(BackgroundTask::Write(Written {
             head,
             parts: VecDeque::new(),
             is_whole: false,
@@ -332,27 +332,33 @@ impl Journal {
 
     /// Reports whether a snapshot in progress needs more bytes.
     pub(crate) fn is_fed(&self) -> bool {
-        self.chores.iter().any(|chore| matches!(chore, Chore::Write(it) if !it.is_whole))
+        self.backgrounds
+            .iter()
+            .any(|background| matches!(background, BackgroundTask::Write(it) if !it.is_whole))
     }
 
     /// Returns the free buffer space for it, in bytes.
     pub(crate) fn room(&self) -> usize {
         let most = CHORES * self.part_max();
-        let of = |chore: &Chore| match chore {
-            Chore::Write(it) if !it.is_whole => {
+        let of = |background: &BackgroundTask| match background {
+            BackgroundTask::Write(it) if !it.is_whole => {
                 Some(most.saturating_sub(it.parts.len() * self.part_max()))
             }
-            Chore::Write(_) | Chore::DeleteRecords(_) | Chore::DeleteParts(..) => None,
+            BackgroundTask::Write(_)
+            | BackgroundTask::DeleteRecords(_)
+            | BackgroundTask::DeleteParts(..) => None,
         };
-        self.chores.iter().find_map(of).unwrap_or(0)
+        self.backgrounds.iter().find_map(of).unwrap_or(0)
     }
 
     /// Adds encoded bytes to the snapshot in progress; `is_last` marks the end of it.
     pub(crate) fn feed(&mut self, mut bytes: &[u8], is_last: bool) {
         let most = self.part_max();
-        let fed = self.chores.iter_mut().find_map(|chore| match chore {
-            Chore::Write(it) if !it.is_whole => Some(it),
-            Chore::Write(_) | Chore::DeleteRecords(_) | Chore::DeleteParts(..) => None,
+        let fed = self.backgrounds.iter_mut().find_map(|background| match background {
+            BackgroundTask::Write(it) if !it.is_whole => Some(it),
+            BackgroundTask::Write(_)
+            | BackgroundTask::DeleteRecords(_)
+            | BackgroundTask::DeleteParts(..) => None,
         });
         let Some(written) = fed else { return };
         written.bytes += bytes.len();
@@ -394,14 +400,14 @@ impl Journal {
 
     /// Determines the available space.
     fn measure(&mut self, out: &mut Vec<Output>) {
-        let written = |chore: &Chore| match chore {
-            Chore::Write(it) => {
+        let written = |background: &BackgroundTask| match background {
+            BackgroundTask::Write(it) => {
                 let all = if it.is_whole { it.bytes } else { it.bytes.max(it.expected) };
                 Some(all.saturating_sub(it.part as usize * self.part_max()))
             }
-            Chore::DeleteRecords(_) | Chore::DeleteParts(..) => None,
+            BackgroundTask::DeleteRecords(_) | BackgroundTask::DeleteParts(..) => None,
         };
-        let writing = self.chores.iter().find_map(written);
+        let writing = self.backgrounds.iter().find_map(written);
         let next = writing.unwrap_or(self.size + self.grown) as u64;
         let space = self.store.space();
         let margin = space.blocks * space.block as u64 / MARGIN;
@@ -432,7 +438,10 @@ impl Journal {
         self.store.check();
         assert!(self.heard.is_empty());
         assert!(self.chores_under_way <= CHORES, "few chores are under way");
-        let writes = self.chores.iter().filter(|chore| matches!(chore, Chore::Write(_)));
+        let writes = self
+            .backgrounds
+            .iter()
+            .filter(|background| matches!(background, BackgroundTask::Write(_)));
         assert!(writes.count() <= 1, "one snapshot at a time");
         let numbers = self.records.iter().filter_map(|batch| batch.persisted);
         assert!(numbers.is_sorted_by(|one, next| one < next), "records are kept in order");
@@ -442,7 +451,7 @@ impl Journal {
 
     /// Makes everything durable and stops. An unfinished snapshot is abandoned.
     pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
-        self.chores.clear();
+        self.backgrounds.clear();
         self.commit(now);
         self.store.close(now, Ticket(0), &mut self.heard);
         self.settle(now, out);
@@ -461,7 +470,8 @@ impl Journal {
             }
         }
         while self.chores_under_way < self.chores_max()
-            && let Some(changes) = self.chores.front().and_then(|chore| self.changes_of(chore))
+            && let Some(changes) =
+                self.backgrounds.front().and_then(|background| self.changes_of(background))
         {
             if self.try_commit(now, CHORE, &changes, Durability::Durable) {
                 self.chores_under_way += 1;
@@ -487,9 +497,9 @@ impl Journal {
         if self.fetches || self.failed.is_some() {
             return false;
         }
-        let Some(Chore::Write(it)) = self.chores.front() else { return false };
-        let gone = Chore::DeleteParts(it.head.generation, 0..it.part);
-        self.chores[0] = gone;
+        let Some(BackgroundTask::Write(it)) = self.backgrounds.front() else { return false };
+        let gone = BackgroundTask::DeleteParts(it.head.generation, 0..it.part);
+        self.backgrounds[0] = gone;
         self.is_crowded = true;
         true
     }
@@ -520,10 +530,10 @@ impl Journal {
     }
 
     /// Returns the next transaction of a chore, unless that has to wait for more encoded bytes.
-    fn changes_of(&self, chore: &Chore) -> Option<Vec<Change>> {
+    fn changes_of(&self, background: &BackgroundTask) -> Option<Vec<Change>> {
         let delete = |table, key: &[u8]| Change::Delete { table, key: key.to_vec() };
-        Some(match chore {
-            Chore::Write(it) => match it.parts.front() {
+        Some(match background {
+            BackgroundTask::Write(it) => match it.parts.front() {
                 None if it.is_whole => {
                     let head = Head { parts: it.part, ..it.head };
                     vec![put(SETTINGS, HEAD_KEY, binary::write(&head))]
@@ -533,11 +543,11 @@ impl Journal {
                 }
                 Some(_) | None => return None,
             },
-            Chore::DeleteRecords(numbers) => {
+            BackgroundTask::DeleteRecords(numbers) => {
                 let some = numbers.clone().take(DELETES as usize);
                 some.map(|number| delete(RECORDS, &number.to_be_bytes())).collect()
             }
-            Chore::DeleteParts(generation, parts) => {
+            BackgroundTask::DeleteParts(generation, parts) => {
                 let some = parts.clone().take(DELETES as usize);
                 some.map(|part| delete(PARTS, &part_key(*generation, part))).collect()
             }
@@ -546,31 +556,35 @@ impl Journal {
 
     /// Advances the first chore after a commit.
     fn go_on(&mut self) {
-        match self.chores.front_mut().expect("it was committed") {
-            Chore::Write(it) if it.parts.is_empty() => {
+        match self.backgrounds.front_mut().expect("it was committed") {
+            BackgroundTask::Write(it) if it.parts.is_empty() => {
                 let head = Head { parts: it.part, ..it.head };
                 let old = std::mem::replace(&mut self.head, head);
                 assert!(old.first <= self.head.first, "a snapshot replaces what is before it");
                 assert!(it.replaces <= self.grown, "what it replaces was counted");
                 self.size = it.bytes;
                 self.grown -= it.replaces;
-                self.chores.pop_front();
-                self.chores.push_back(Chore::DeleteRecords(old.first..self.head.first));
-                self.chores.push_back(Chore::DeleteParts(old.generation, 0..old.parts));
+                self.backgrounds.pop_front();
+                self.backgrounds
+                    .push_back(BackgroundTask::DeleteRecords(old.first..self.head.first));
+                self.backgrounds
+                    .push_back(BackgroundTask::DeleteParts(old.generation, 0..old.parts));
             }
-            Chore::Write(it) => {
+            BackgroundTask::Write(it) => {
                 it.parts.pop_front();
                 it.part += 1;
             }
-            Chore::DeleteRecords(numbers) | Chore::DeleteParts(_, numbers) => {
+            BackgroundTask::DeleteRecords(numbers) | BackgroundTask::DeleteParts(_, numbers) => {
                 numbers.start += DELETES;
             }
         }
-        let is_done = |chore: &mut Chore| match chore {
-            Chore::Write(_) => false,
-            Chore::DeleteRecords(numbers) | Chore::DeleteParts(_, numbers) => numbers.is_empty(),
+        let is_done = |background: &mut BackgroundTask| match background {
+            BackgroundTask::Write(_) => false,
+            BackgroundTask::DeleteRecords(numbers) | BackgroundTask::DeleteParts(_, numbers) => {
+                numbers.is_empty()
+            }
         };
-        while self.chores.pop_front_if(is_done).is_some() {}
+        while self.backgrounds.pop_front_if(is_done).is_some() {}
     }
 
     /// Commits, and processes outputs of the store until there are none.
@@ -589,7 +603,7 @@ impl Journal {
         self.failed = self.failed.or(self.store.broken());
         if let Some(error) = self.failed.filter(|_| was_well) {
             self.records.clear();
-            self.chores.clear();
+            self.backgrounds.clear();
             out.push(Output::Failed(error));
         }
     }

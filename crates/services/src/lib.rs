@@ -7,19 +7,20 @@
 //! ```text
 //!   ops ──▶ talk ──▶ ┌─────────┐ ──▶ journal ──▶ blocks of the replica's volume
 //!                    │ replica │
-//!   peer ─▶ door ──▶ └─────────┘ ──▶ peer ──▶ remote tree ──▶ `peer` of another server
+//!   peer ─▶ accept ▶ └─────────┘ ──▶ peer ──▶ remote tree ──▶ `peer` of another server
 //! ```
 
+mod acceptor;
 mod account;
-mod door;
 mod events;
 mod files;
 mod hosted;
 mod journal;
-mod letter;
 mod members;
+mod op_session;
 mod peer;
 mod peer_link;
+mod peer_message;
 mod pieces;
 mod proof;
 mod reads;
@@ -28,17 +29,16 @@ mod seal;
 pub mod settings;
 mod show;
 mod status;
-mod strangers;
-mod talk;
 mod turn;
+mod unauthenticated;
 
 pub use files::{OPENS_MAX, root};
 pub use hosted::{Hosted, Options, PLACE};
-pub use journal::{Copying, Kept, MARK, Unreadable, format, is_mark, read_all};
-pub use letter::{Answer, Letter, Reader};
+pub use journal::{Copying, MARK, StoredReplica, Unreadable, format, is_mark, read_all};
 pub use members::{ADMINISTRATOR, address, list};
 pub use peer_link::SILENT;
-pub use proof::{CHALLENGE, Introduction, Seals, VERDICT, Verdict, Verdicts};
+pub use peer_message::{Answer, PeerMessage, Reader};
+pub use proof::{CHALLENGE, Introduction, ProofReplies, ProofReply, Seals, VERDICT};
 pub use seal::{Forged, Seal};
 pub use settings::{Secret, Settings};
 pub use status::{Counts, MemberCounts};

@@ -1,22 +1,22 @@
 //! Changes of a service's membership, as seen by the server of one member.
 //!
 //! A new replica writes a join request to `peer` and reads its initial snapshot there; an
-//! administrator writes a membership request and reads the outcome. Both prove that they know the
+//! administrator writes a membership request and reads the outcome. Nonces prove that they know the
 //! secret, as members do.
 
-use crate::door::{Door, Read, Refused};
+use crate::acceptor::{PeerAcceptor, Read, Refused};
 use crate::files::{Opened, PEER};
 use crate::hosted::Hosted;
-use crate::letter::{Answer, Letter};
 use crate::peer::{self, Peer};
-use crate::proof::{VERDICT, Verdict};
+use crate::peer_message::{Answer, PeerMessage};
+use crate::proof::{ProofReply, VERDICT};
 use crate::{Data, Operator, Snapshot};
 use base::op::Address;
 use base::{Caller, Error, Instant};
 use replica::binary;
 use replica::service::{
-    Change, Input, MEMBERS_MAX, Membership, ORIGINS_MAX, Objection, Record, Replica, ReplicaId,
-    Wish,
+    Change, ChangeRequest, Input, MEMBERS_MAX, Membership, ORIGINS_MAX, Objection, Record, Replica,
+    ReplicaId,
 };
 use replica::work;
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ pub(crate) enum Joining {
 
 /// Role of an authenticated peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum PeerRole {
     Administrator,
     Member,
     /// Former member.
@@ -129,41 +129,41 @@ pub(crate) fn explain_clash(objection: &Objection) -> String {
 }
 
 /// Returns the role of a peer, according to a replica.
-fn who(replica: &Replica<Data>, id: ReplicaId) -> Who {
-    let standing = replica.standing();
-    let comes = standing.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
+fn who(replica: &Replica<Data>, id: ReplicaId) -> PeerRole {
+    let member_state = replica.member_state();
+    let comes = member_state.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
     match id {
-        ADMINISTRATOR => Who::Administrator,
-        id if replica.membership().retired.contains_key(&id) => Who::Retired,
-        id if comes || standing.membership.members.contains_key(&id) => Who::Member,
-        _guest => Who::Guest,
+        ADMINISTRATOR => PeerRole::Administrator,
+        id if replica.membership().retired.contains_key(&id) => PeerRole::Retired,
+        id if comes || member_state.membership.members.contains_key(&id) => PeerRole::Member,
+        _guest => PeerRole::Guest,
     }
 }
 
 /// Returns the verdict for an authenticated peer.
-pub(crate) fn judge(replica: &Replica<Data>, id: ReplicaId) -> Verdict {
+pub(crate) fn judge(replica: &Replica<Data>, id: ReplicaId) -> ProofReply {
     match who(replica, id) {
-        Who::Administrator | Who::Member | Who::Guest => Verdict::Welcome,
-        Who::Retired => Verdict::Farewell,
+        PeerRole::Administrator | PeerRole::Member | PeerRole::Guest => ProofReply::Welcome,
+        PeerRole::Retired => ProofReply::Farewell,
     }
 }
 
 impl Hosted {
-    /// Processes a letter of an authenticated peer.
-    pub(crate) fn letter(
+    /// Processes a peer message of an authenticated peer.
+    pub(crate) fn peer_message(
         &mut self,
         now: Instant,
         open: usize,
         from: ReplicaId,
-        letter: Letter,
+        peer_message: PeerMessage,
         out: &mut Vec<Output>,
     ) -> Result<(), Error> {
-        // Further letters require another open file.
-        if matches!(&self.opens[open], Opened::Door(door) if door.is_answered()) {
+        // Further peer messages require another open file.
+        if matches!(&self.opens[open], Opened::PeerAcceptor(acceptor) if acceptor.is_answered()) {
             return Err(Error::Denied);
         }
-        match (letter, who(&self.replica, from)) {
-            (Letter::Gossip(mut message), Who::Member) => {
+        match (peer_message, who(&self.replica, from)) {
+            (PeerMessage::Gossip(mut message), PeerRole::Member) => {
                 if !message.entries.iter().all(|entry| self.is_ours(&entry.operator)) {
                     return Err(Error::Invalid);
                 }
@@ -175,16 +175,16 @@ impl Hosted {
                     // The same; but a full replica may still leave.
                     message.entries.clear();
                 }
-                self.step_replica(now, Input::Heard(from, message), out);
+                self.step_replica(now, Input::Received(from, message), out);
                 Ok(())
             }
-            (Letter::Join(place), Who::Member) if self.is_at(from, &place) => Ok(()),
-            (Letter::Silent(vote), Who::Member) => {
+            (PeerMessage::Join(place), PeerRole::Member) if self.is_at(from, &place) => Ok(()),
+            (PeerMessage::Silent(vote), PeerRole::Member) => {
                 self.step_replica(now, Input::Voted(from, vote), out);
                 Ok(())
             }
             // Another replica has taken its number meanwhile.
-            (Letter::Join(_), Who::Member) => {
+            (PeerMessage::Join(_), PeerRole::Member) => {
                 let why = format!(
                     "another one has the number {}, or is at its address: make a new file with \
                      'upcall replica join', which takes another number",
@@ -192,35 +192,47 @@ impl Hosted {
                 );
                 self.answer(open, &Answer::No(why))
             }
-            (Letter::Join(place), Who::Guest) => {
-                let wish = Wish { add: [(from, place)].into(), ..Wish::default() };
-                match self.wish(now, &wish, out) {
+            (PeerMessage::Join(place), PeerRole::Guest) => {
+                let change_request =
+                    ChangeRequest { add: [(from, place)].into(), ..ChangeRequest::default() };
+                match self.change_request(now, &change_request, out) {
                     Ok(()) => Ok(()),
                     Err(why) => self.answer(open, &Answer::No(why)),
                 }
             }
-            (Letter::Wish(wish), Who::Administrator) => {
-                let answer = self.wish(now, &wish, out).map_or_else(Answer::No, |()| Answer::Yes);
+            (PeerMessage::ChangeRequest(change_request), PeerRole::Administrator) => {
+                let answer = self
+                    .change_request(now, &change_request, out)
+                    .map_or_else(Answer::No, |()| Answer::Yes);
                 self.answer(open, &answer)
             }
-            (Letter::Gossip(_) | Letter::Join(_) | Letter::Wish(_) | Letter::Silent(_), _) => {
-                Err(Error::Denied)
-            }
+            (
+                PeerMessage::Gossip(_)
+                | PeerMessage::Join(_)
+                | PeerMessage::ChangeRequest(_)
+                | PeerMessage::Silent(_),
+                _,
+            ) => Err(Error::Denied),
         }
     }
 
     /// Starts the requested change of members.
-    fn wish(&mut self, now: Instant, wish: &Wish, out: &mut Vec<Output>) -> Result<(), String> {
+    fn change_request(
+        &mut self,
+        now: Instant,
+        change_request: &ChangeRequest,
+        out: &mut Vec<Output>,
+    ) -> Result<(), String> {
         if self.journal.failed().is_some() || self.replica.is_outdated() {
             return Err("this replica cannot keep anything: ask another one".to_string());
         }
-        for (id, place) in &wish.add {
+        for (id, place) in &change_request.add {
             if *id == ADMINISTRATOR || address(place).is_none() {
                 let id = id.0;
                 return Err(format!("'{place}' is no address in numbers for a replica {id}"));
             }
         }
-        let change = match self.replica.plan(wish) {
+        let change = match self.replica.plan(change_request) {
             Ok(change) => change,
             // Already done or in progress: a client that repeats a request waits for it again.
             Err(Objection::Nothing) => return Ok(()),
@@ -232,18 +244,20 @@ impl Hosted {
         Ok(())
     }
 
-    /// Answers the letter on an open file.
+    /// Answers the peer message on an open file.
     fn answer(&mut self, open: usize, answer: &Answer) -> Result<(), Error> {
-        let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
-        door.answer(&binary::write(answer));
+        let Opened::PeerAcceptor(acceptor) = &mut self.opens[open] else {
+            return Err(Error::Denied);
+        };
+        acceptor.answer(&binary::write(answer));
         Ok(())
     }
 
     /// Reports whether a current or future member has this address.
     fn is_at(&self, id: ReplicaId, place: &str) -> bool {
-        let standing = self.replica.standing();
-        let coming = standing.change.as_ref().and_then(|change| change.members.get(&id));
-        let there = standing.membership.members.get(&id).or(coming);
+        let member_state = self.replica.member_state();
+        let coming = member_state.change.as_ref().and_then(|change| change.members.get(&id));
+        let there = member_state.membership.members.get(&id).or(coming);
         there.is_some_and(|there| there == place)
     }
 
@@ -253,11 +267,11 @@ impl Hosted {
     }
 
     /// Opens `peer` with an unpredictable challenge.
-    pub(crate) fn open_door(&mut self, caller: &Caller) -> Result<Reply, Error> {
-        let door = Box::new(Door::new(self.random()));
-        let opened = self.opened(None, Opened::Door(door), PEER)?;
+    pub(crate) fn open_acceptor(&mut self, caller: &Caller) -> Result<Reply, Error> {
+        let acceptor = Box::new(PeerAcceptor::new(self.random()));
+        let opened = self.opened(None, Opened::PeerAcceptor(acceptor), PEER)?;
         if let Reply::Opened(open, _) = &opened
-            && let Some(first) = self.strangers.add(caller, open.local())
+            && let Some(first) = self.unauthenticated.add(caller, open.local())
         {
             self.shut(first);
         }
@@ -266,137 +280,141 @@ impl Hosted {
 
     /// Rejects further writes to an open file.
     fn shut(&mut self, open: usize) {
-        let Some(Opened::Door(door)) = self.opens.get_mut(open) else { return };
-        self.doors.retain(|_, it| *it != open);
-        door.shut();
-        if let Some(writing) = door.gift.take() {
+        let Some(Opened::PeerAcceptor(acceptor)) = self.opens.get_mut(open) else { return };
+        self.acceptors.retain(|_, it| *it != open);
+        acceptor.shut();
+        if let Some(writing) = acceptor.join_snapshot.take() {
             self.replica.end_writing(*writing);
         }
-        self.gifts.remove(&open);
-        self.strangers.remove(open);
+        self.join_snapshots.remove(&open);
+        self.unauthenticated.remove(open);
         self.count(open);
     }
 
     /// Rejects further writes of a replica.
-    pub(crate) fn shut_door(&mut self, peer: ReplicaId) {
-        if let Some(open) = self.doors.get(&peer).copied() {
+    pub(crate) fn shut_acceptor(&mut self, peer: ReplicaId) {
+        if let Some(open) = self.acceptors.get(&peer).copied() {
             self.shut(open);
         }
     }
 
     /// Ends a file `peer` that is closed or evicted. Returns its pending read.
-    pub(crate) fn end_door(
+    pub(crate) fn end_acceptor(
         &mut self,
         open: usize,
-        mut door: Door,
+        mut acceptor: PeerAcceptor,
         why: Error,
         out: &mut Vec<Output>,
     ) -> Vec<RequestId> {
-        self.doors.retain(|_, it| *it != open);
-        if let Some(writing) = door.gift.take() {
+        self.acceptors.retain(|_, it| *it != open);
+        if let Some(writing) = acceptor.join_snapshot.take() {
             self.replica.end_writing(*writing);
         }
-        self.gifts.remove(&open);
-        self.strangers.remove(open);
-        door.turn.map(|turn| self.writers.remove(&turn));
-        door.end(why, out).into_iter().collect()
+        self.join_snapshots.remove(&open);
+        self.unauthenticated.remove(open);
+        acceptor.turn.map(|turn| self.writers.remove(&turn));
+        acceptor.end(why, out).into_iter().collect()
     }
 
     /// Reads `peer`: the challenge, or the verdict and an answer as soon as there is one. A join
     /// snapshot is encoded on demand.
-    pub(crate) fn read_door(
+    pub(crate) fn read_acceptor(
         &mut self,
         id: RequestId,
         open: usize,
         read: Read,
         out: &mut Vec<Output>,
     ) {
-        let Opened::Door(door) = &mut self.opens[open] else { return };
-        if let Some(peer) = door.peer()
+        let Opened::PeerAcceptor(acceptor) = &mut self.opens[open] else { return };
+        if let Some(peer) = acceptor.peer()
             && read.offset >= VERDICT as u64
-            && !door.is_answered()
-            && let Some(gift) = self.replica.begin_gift(peer)
+            && !acceptor.is_answered()
+            && let Some(join_snapshot) = self.replica.begin_join_snapshot(peer)
         {
-            door.begin_gift(gift);
-            self.gifts.insert(open);
+            acceptor.begin_join_snapshot(join_snapshot);
+            self.join_snapshots.insert(open);
         }
         self.reading.insert(id, (open, 0));
-        if door.read(id, read, out) {
+        if acceptor.read(id, read, out) {
             self.reading.remove(&id);
         }
         self.count(open);
     }
 
-    /// Processes a write to `peer`: a proof immediately, letters in their turn.
-    pub(crate) fn write_door(
+    /// Processes a write to `peer`: a proof immediately, peer messages in their turn.
+    pub(crate) fn write_acceptor(
         &mut self,
         id: RequestId,
         open: usize,
         (offset, data): (u64, &[u8]),
         out: &mut Vec<Output>,
     ) {
-        let Opened::Door(door) = &mut self.opens[open] else { return };
-        if door.is_writing() {
+        let Opened::PeerAcceptor(acceptor) = &mut self.opens[open] else { return };
+        if acceptor.is_writing() {
             return out.push(Output::Reply(id, Err(Error::Busy)));
         }
         let count = u32::try_from(data.len()).expect("one message");
-        door.begin_write(id, count);
-        let entered = door.write(&self.settings, (offset, data), |it| judge(&self.replica, it));
+        acceptor.begin_write(id, count);
+        let entered = acceptor.write(&self.settings, (offset, data), |it| judge(&self.replica, it));
         match entered {
-            Ok(None) => self.queue_letters(open),
+            Ok(None) => self.queue_peer_messages(open),
             Ok(Some(peer)) => {
-                door.end_write(Ok(()), out);
-                self.strangers.remove(open);
+                acceptor.end_write(Ok(()), out);
+                self.unauthenticated.remove(open);
                 // Each replica has one link, so a new file replaces an older one.
                 if peer != ADMINISTRATOR {
-                    self.shut_door(peer);
-                    self.doors.insert(peer, open);
+                    self.shut_acceptor(peer);
+                    self.acceptors.insert(peer, open);
                 }
             }
             Err(Refused) => {
-                door.end_write(Err(Error::Denied), out);
+                acceptor.end_write(Err(Error::Denied), out);
                 self.shut(open);
             }
         }
         self.count(open);
     }
 
-    /// Processes the written letters. Returns whether all are processed.
-    pub(crate) fn take_letters(
+    /// Processes the written peer messages. Returns whether all are processed.
+    pub(crate) fn take_peer_messages(
         &mut self,
         now: Instant,
         open: usize,
         out: &mut Vec<Output>,
     ) -> bool {
         let result = loop {
-            let Some(Opened::Door(door)) = self.opens.get_mut(open) else { return true };
-            if !door.is_writing() {
+            let Some(Opened::PeerAcceptor(acceptor)) = self.opens.get_mut(open) else {
+                return true;
+            };
+            if !acceptor.is_writing() {
                 return true;
             }
             if !self.meter.has_left() {
                 self.count(open);
                 return false;
             }
-            // Invalid letters fail the write, so that the sender backs off.
-            let Some(peer) = door.peer() else { break Err(Error::Denied) };
-            let message = match door.next() {
+            // Invalid peer messages fail the write, so that the sender backs off.
+            let Some(peer) = acceptor.peer() else { break Err(Error::Denied) };
+            let message = match acceptor.next() {
                 Ok(Some(message)) => message,
                 Ok(None) => break Ok(()),
                 Err(Refused) => break Err(Error::Invalid),
             };
             self.count(open);
             self.meter.spend(1 + work::of_bytes(message.len()));
-            let letter: Result<Letter, _> = binary::read(&message);
-            let letter = letter.map_err(|_| Error::Invalid);
-            if let Err(error) = letter.and_then(|it| self.letter(now, open, peer, it, out)) {
+            let peer_message: Result<PeerMessage, _> = binary::read(&message);
+            let peer_message = peer_message.map_err(|_| Error::Invalid);
+            if let Err(error) =
+                peer_message.and_then(|it| self.peer_message(now, open, peer, it, out))
+            {
                 break Err(error);
             }
         };
         if result.is_err() {
             self.shut(open);
         }
-        if let Some(Opened::Door(door)) = self.opens.get_mut(open) {
-            door.end_write(result, out);
+        if let Some(Opened::PeerAcceptor(acceptor)) = self.opens.get_mut(open) {
+            acceptor.end_write(result, out);
         }
         self.count(open);
         true
@@ -411,7 +429,9 @@ impl Hosted {
         out: &mut Vec<Output>,
     ) {
         match Answer::read(bytes) {
-            Ok(Answer::Begin(gift)) => self.receive(now, from, (*gift, &bytes[1..]), out),
+            Ok(Answer::Begin(join_snapshot)) => {
+                self.receive(now, from, (*join_snapshot, &bytes[1..]), out)
+            }
             Ok(Answer::No(why)) => {
                 self.complain(from, format!("replica {} does not take this one in: {why}", from.0));
             }
@@ -435,17 +455,18 @@ impl Hosted {
         &mut self,
         now: Instant,
         from: ReplicaId,
-        (gift, bytes): (Snapshot, &[u8]),
+        (join_snapshot, bytes): (Snapshot, &[u8]),
         out: &mut Vec<Output>,
     ) {
-        let is_member = gift.standing.membership.members.contains_key(&self.settings.me);
-        let is_ours = gift.rest.iter().all(|entry| self.is_ours(&entry.operator));
-        if !is_member || !is_ours || !gift.is_sound() {
+        let is_member =
+            join_snapshot.member_state.membership.members.contains_key(&self.settings.me);
+        let is_ours = join_snapshot.rest.iter().all(|entry| self.is_ours(&entry.operator));
+        if !is_member || !is_ours || !join_snapshot.is_sound() {
             return self.complain_of_version(from);
         }
         if matches!(self.joining, Some(Joining::Asks)) {
             self.journal.begin(bytes);
-            self.joining = Some(Joining::Keeps(Box::new(gift)));
+            self.joining = Some(Joining::Keeps(Box::new(join_snapshot)));
             for id in self.links.keys().copied().collect::<Vec<_>>() {
                 self.step_peer(now, id, peer::Input::Leave, out);
             }
@@ -453,10 +474,11 @@ impl Hosted {
     }
 
     /// Becomes a member, after the join snapshot is durable.
-    pub(crate) fn begin(&mut self, now: Instant, gift: Snapshot, out: &mut Vec<Output>) {
-        let membership = gift.standing.membership.clone();
+    pub(crate) fn begin(&mut self, now: Instant, join_snapshot: Snapshot, out: &mut Vec<Output>) {
+        let membership = join_snapshot.member_state.membership.clone();
         let (data, me, config) = (self.data, self.settings.me, Hosted::config());
-        self.replica = Replica::recover(data, me, config, gift, Vec::<Record<Operator>>::new());
+        self.replica =
+            Replica::recover(data, me, config, join_snapshot, Vec::<Record<Operator>>::new());
         for link in self.links.values_mut() {
             link.peer = Peer::new(None);
         }
@@ -492,13 +514,13 @@ impl Hosted {
             self.links.get_mut(&id).expect("it is there").is_closed = true;
             self.with_remote(now, id, Remote::close, out);
         }
-        for id in self.doors.keys().copied().filter(gone).collect::<Vec<_>>() {
-            self.shut_door(id);
+        for id in self.acceptors.keys().copied().filter(gone).collect::<Vec<_>>() {
+            self.shut_acceptor(id);
         }
         let known = self.origins();
         for (_, opened) in &mut self.opens {
-            if let Opened::Ops(talk, _) = opened {
-                talk.know(&known);
+            if let Opened::Ops(op_session, _) = opened {
+                op_session.know(&known);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Protocol of a link to another replica, as a client of its server's 9P port.
 //!
-//! The machine finds the file `peer` of the service, authenticates ([`crate::door`]), and then
+//! The machine finds the file `peer` of the service, authenticates ([`crate::acceptor`]), and then
 //! writes messages to it: everything queued at once, one write at a time. After a failed write it
 //! reopens the file with a delay; messages in flight may be lost, as the replication algorithm
 //! permits. A replica that is not a member yet writes a join request and reads its initial
@@ -15,8 +15,8 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::letter::Reader;
-use crate::proof::{CHALLENGE, Introduction, Seals, VERDICT, Verdict, Verdicts};
+use crate::peer_message::Reader;
+use crate::proof::{CHALLENGE, Introduction, ProofReplies, ProofReply, Seals, VERDICT};
 use crate::seal::Seal;
 use base::{Automaton, Error, Instant};
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(crate) const WAITING_MAX: usize = 8 << 20;
 /// Time for which a joining replica waits for one member before it asks others as well. (The wait
 /// is not repeated with a hanging server: another attempt would hang, too. The remote tree reports
 /// the end of the connection.)
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Input of the machine.
 #[derive(Debug)]
@@ -101,9 +101,9 @@ enum State {
     /// Waiting for the introduction.
     Proving(OpenId),
     /// Waiting for the write of the proof.
-    Introducing(OpenId, Verdicts),
+    Introducing(OpenId, ProofReplies),
     /// Waiting for the verdict.
-    Meeting(OpenId, Verdicts),
+    Meeting(OpenId, ProofReplies),
     /// Waiting for messages to send.
     Idle(OpenId),
     /// Waiting for a write of messages.
@@ -118,9 +118,9 @@ enum State {
 
 /// Join request; a joining replica sends nothing else.
 #[derive(Debug)]
-pub(crate) struct Wish {
-    /// Encoded letter.
-    pub(crate) letter: Vec<u8>,
+pub(crate) struct JoinRequest {
+    /// Encoded peer message.
+    pub(crate) peer_message: Vec<u8>,
     /// Maximum length of the answer that can be stored, in bytes.
     pub(crate) room: u64,
 }
@@ -131,7 +131,7 @@ pub(crate) struct Peer {
     state: State,
     pause: Duration,
     /// Time from which the outstanding request counts as slow.
-    patience: Instant,
+    timeout: Instant,
     /// Time of the next heartbeat, if nothing is written before.
     heartbeat: Instant,
     /// Bytes of the stream written.
@@ -139,10 +139,10 @@ pub(crate) struct Peer {
     /// Queued messages, framed.
     waiting: Vec<u8>,
     /// Join request, unless the replica is a member.
-    wish: Option<Wish>,
+    join_request: Option<JoinRequest>,
     /// Keys that authenticate messages, from the introduction on.
     seals: Option<Seals>,
-    /// Verdict read on this open file. A file reopened by the remote tree on a new connection
+    /// ProofReply read on this open file. A file reopened by the remote tree on a new connection
     /// returns a challenge instead.
     verdict: Vec<u8>,
     /// Reader of the answer to the join request, and the bytes read.
@@ -151,15 +151,15 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// Creates a link that connects immediately: for messages, or to send the join request.
-    pub(crate) fn new(wish: Option<Wish>) -> Peer {
+    pub(crate) fn new(join_request: Option<JoinRequest>) -> Peer {
         Peer {
             state: State::Down(Instant(0)),
             pause: PAUSE_MIN,
-            patience: Instant(0),
+            timeout: Instant(0),
             heartbeat: Instant(0),
             offset: 0,
             waiting: Vec::new(),
-            wish,
+            join_request,
             seals: None,
             verdict: Vec::new(),
             reader: None,
@@ -191,7 +191,7 @@ impl Peer {
 
     /// Returns the time until which a caller should wait for the request in progress, if any.
     pub(crate) fn busy_until(&self) -> Option<Instant> {
-        (!self.is_down()).then_some(self.patience)
+        (!self.is_down()).then_some(self.timeout)
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -247,22 +247,22 @@ impl Peer {
         &mut self,
         now: Instant,
         open: OpenId,
-        verdict: Option<Verdict>,
+        verdict: Option<ProofReply>,
         out: &mut Vec<Output>,
     ) -> State {
-        match (verdict, &self.wish) {
-            (Some(Verdict::Welcome), Some(wish)) => {
+        match (verdict, &self.join_request) {
+            (Some(ProofReply::Welcome), Some(join_request)) => {
                 let seals = self.seals.as_mut().expect("it has introduced itself");
-                out.push(Output::Write(open, 0, seals.ours.frame(&wish.letter)));
+                out.push(Output::Write(open, 0, seals.ours.frame(&join_request.peer_message)));
                 self.reader = Some((Reader::new(seals.theirs.clone()), 0));
                 State::Asking(open)
             }
-            (Some(Verdict::Welcome), None) => {
+            (Some(ProofReply::Welcome), None) => {
                 self.offset = 0;
                 out.push(Output::Connected);
                 State::Idle(open)
             }
-            (Some(Verdict::Farewell), _) => self.give_up(now, Output::Removed, out),
+            (Some(ProofReply::Farewell), _) => self.give_up(now, Output::Removed, out),
             (None, _) => self.give_up(now, Output::Stranger, out),
         }
     }
@@ -272,7 +272,7 @@ impl Peer {
         let Some((reader, read)) = &mut self.reader else { return self.fail(now, out) };
         *read += part.len() as u64;
         let (next, length) = (VERDICT as u64 + *read, reader.length() as u64 + part.len() as u64);
-        let room = self.wish.as_ref().map_or(0, |wish| wish.room);
+        let room = self.join_request.as_ref().map_or(0, |join_request| join_request.room);
         match reader.take(part) {
             Ok(Some(answer)) => self.give_up(now, Output::Answered(answer), out),
             Err(_) => self.give_up(now, Output::Stranger, out),
@@ -352,7 +352,7 @@ impl Peer {
                 Ok(_) | Err(_),
             ) => self.fail(now, out),
         };
-        (self.patience, self.heartbeat) = (now + PATIENCE, now + HEARTBEAT);
+        (self.timeout, self.heartbeat) = (now + TIMEOUT, now + HEARTBEAT);
     }
 }
 
@@ -376,7 +376,7 @@ impl Automaton for Peer {
             }
             (State::Down(until), Input::Tick) if until <= now => {
                 out.push(Output::Find);
-                (self.state, self.patience) = (State::Finding, now + PATIENCE);
+                (self.state, self.timeout) = (State::Finding, now + TIMEOUT);
             }
             (State::Idle(open), Input::Tick) if self.heartbeat <= now => {
                 out.push(Output::Read(open, 0));

@@ -186,7 +186,7 @@ impl Hosted {
     pub(crate) fn farewell(&self, id: ReplicaId) -> String {
         let (id, me) = (id.0, self.settings.me);
         // A replica that leaves regularly has sent all its operations.
-        let change = self.replica.standing().change.as_ref();
+        let change = self.replica.member_state().change.as_ref();
         let leaves = change.is_some_and(|change| !change.members.contains_key(&me));
         let most = self.settings.remove_after.filter(|_| !leaves);
         match most.map(|most| most.as_secs_f64()) {
@@ -218,8 +218,10 @@ impl Hosted {
 
     /// Records a use of a file `peer`: its member is heard, if it is authenticated.
     pub(crate) fn note_use(&mut self, now: Instant, open: usize) {
-        let Some(crate::files::Opened::Door(door)) = self.opens.get(open) else { return };
-        let link = door.peer().and_then(|peer| self.links.get_mut(&peer));
+        let Some(crate::files::Opened::PeerAcceptor(acceptor)) = self.opens.get(open) else {
+            return;
+        };
+        let link = acceptor.peer().and_then(|peer| self.links.get_mut(&peer));
         link.into_iter().for_each(|link| link.note_use(now));
     }
 }

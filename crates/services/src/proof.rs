@@ -20,7 +20,7 @@ pub(crate) type Random = [u8; CHALLENGE];
 
 /// Reply of the server side to a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProofReply {
     /// The peer is admitted.
     Welcome,
     /// The peer is no longer a member.
@@ -33,7 +33,7 @@ pub struct Introduction {
     /// Bytes to write.
     pub proof: Vec<u8>,
     /// Possible replies.
-    pub verdicts: Verdicts,
+    pub verdicts: ProofReplies,
     /// Keys for the messages that follow.
     pub seals: Seals,
 }
@@ -49,9 +49,11 @@ pub struct Seals {
 
 impl Seals {
     /// Returns the keys of `me` on a connection with `to`, after both have sent their random bytes.
-    fn new(settings: &Settings, both: Both<'_>, (me, to): (ReplicaId, ReplicaId)) -> Seals {
+    fn new(settings: &Settings, both: Nonces<'_>, (me, to): (ReplicaId, ReplicaId)) -> Seals {
         let seal = |from, to| {
-            Seal::new(code(settings, Says::Key, both, (from, to)).finalize().into_bytes().into())
+            Seal::new(
+                code(settings, ProofPurpose::Key, both, (from, to)).finalize().into_bytes().into(),
+            )
         };
         Seals { ours: seal(me, to), theirs: seal(to, me) }
     }
@@ -59,34 +61,34 @@ impl Seals {
 
 /// Authentic replies of the server side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdicts {
+pub struct ProofReplies {
     welcome: [u8; VERDICT],
     farewell: [u8; VERDICT],
 }
 
 /// Meaning of an authentication code. The secret is used for nothing else.
 #[derive(Clone, Copy)]
-enum Says {
+enum ProofPurpose {
     IAm,
-    Verdict(Verdict),
+    ProofReply(ProofReply),
     /// Key for messages from the first replica to the second.
     Key,
 }
 
-impl Says {
+impl ProofPurpose {
     fn text(self) -> &'static [u8] {
         match self {
-            Says::IAm => b"upcall replica 4: I am",
-            Says::Verdict(Verdict::Welcome) => b"upcall replica 4: welcome",
-            Says::Key => b"upcall replica 4: key",
-            Says::Verdict(Verdict::Farewell) => b"upcall replica 4: farewell",
+            ProofPurpose::IAm => b"upcall replica 4: I am",
+            ProofPurpose::ProofReply(ProofReply::Welcome) => b"upcall replica 4: welcome",
+            ProofPurpose::Key => b"upcall replica 4: key",
+            ProofPurpose::ProofReply(ProofReply::Farewell) => b"upcall replica 4: farewell",
         }
     }
 }
 
 /// Random bytes of both ends.
 #[derive(Clone, Copy)]
-struct Both<'a> {
+struct Nonces<'a> {
     challenge: &'a [u8],
     random: &'a Random,
 }
@@ -100,27 +102,27 @@ impl Introduction {
         challenge: &[u8],
         random: [u8; CHALLENGE],
     ) -> Introduction {
-        let both = Both { challenge, random: &random };
+        let both = Nonces { challenge, random: &random };
         let me = settings.me;
-        let verdict = |it| code(settings, Says::Verdict(it), both, (to, me)).finalize();
-        let says = code(settings, Says::IAm, both, (me, to)).finalize().into_bytes();
-        let verdicts = Verdicts {
-            welcome: verdict(Verdict::Welcome).into_bytes().into(),
-            farewell: verdict(Verdict::Farewell).into_bytes().into(),
+        let verdict = |it| code(settings, ProofPurpose::ProofReply(it), both, (to, me)).finalize();
+        let says = code(settings, ProofPurpose::IAm, both, (me, to)).finalize().into_bytes();
+        let verdicts = ProofReplies {
+            welcome: verdict(ProofReply::Welcome).into_bytes().into(),
+            farewell: verdict(ProofReply::Farewell).into_bytes().into(),
         };
         let seals = Seals::new(settings, both, (me, to));
         Introduction { proof: [&me.0.to_le_bytes()[..], &random, &says].concat(), verdicts, seals }
     }
 }
 
-impl Verdicts {
+impl ProofReplies {
     /// Identifies a received verdict: `None` if its sender does not know the secret. (A timing
     /// attack gains nothing, as no verdict is valid twice.)
-    pub fn judge(&self, said: &[u8]) -> Option<Verdict> {
+    pub fn judge(&self, said: &[u8]) -> Option<ProofReply> {
         let is = |verdict: &[u8; VERDICT]| said == verdict;
         match (is(&self.welcome), is(&self.farewell)) {
-            (true, _) => Some(Verdict::Welcome),
-            (false, true) => Some(Verdict::Farewell),
+            (true, _) => Some(ProofReply::Welcome),
+            (false, true) => Some(ProofReply::Farewell),
             (false, false) => None,
         }
     }
@@ -136,8 +138,8 @@ pub(crate) fn check(
     let (from, rest) = proof.split_first_chunk::<2>()?;
     let (random, says) = rest.split_first_chunk::<CHALLENGE>()?;
     let from = ReplicaId(u16::from_le_bytes(*from));
-    let both = Both { challenge, random };
-    let expected = code(settings, Says::IAm, both, (from, settings.me));
+    let both = Nonces { challenge, random };
+    let expected = code(settings, ProofPurpose::IAm, both, (from, settings.me));
     let is_right = expected.verify_slice(says).is_ok() && from != settings.me;
     is_right.then_some((from, *random))
 }
@@ -148,7 +150,7 @@ pub(crate) fn seals(
     challenge: &Random,
     (to, random): (ReplicaId, &Random),
 ) -> Seals {
-    Seals::new(settings, Both { challenge, random }, (settings.me, to))
+    Seals::new(settings, Nonces { challenge, random }, (settings.me, to))
 }
 
 /// Returns the encoded verdict for the authenticated replica `to`.
@@ -156,17 +158,17 @@ pub(crate) fn verdict(
     settings: &Settings,
     challenge: &Random,
     (to, random): (ReplicaId, &Random),
-    verdict: Verdict,
+    verdict: ProofReply,
 ) -> [u8; VERDICT] {
-    let both = Both { challenge, random };
-    let code = code(settings, Says::Verdict(verdict), both, (settings.me, to));
+    let both = Nonces { challenge, random };
+    let code = code(settings, ProofPurpose::ProofReply(verdict), both, (settings.me, to));
     code.finalize().into_bytes().into()
 }
 
 fn code(
     settings: &Settings,
-    says: Says,
-    both: Both<'_>,
+    says: ProofPurpose,
+    both: Nonces<'_>,
     (from, to): (ReplicaId, ReplicaId),
 ) -> Hmac<Sha256> {
     let mut code = Hmac::<Sha256>::new_from_slice(&settings.secret.0).expect("any length is a key");
@@ -251,7 +253,7 @@ mod tests {
     fn who_is_called_proves_the_same() {
         let caller = ReplicaId(2);
         let introduction = Introduction::new(&settings(2, 5), ReplicaId(1), &OURS, THEIRS);
-        for it in [Verdict::Welcome, Verdict::Farewell] {
+        for it in [ProofReply::Welcome, ProofReply::Farewell] {
             let said = verdict(&settings(1, 5), &OURS, (caller, &THEIRS), it);
             assert_eq!(introduction.verdicts.judge(&said), Some(it));
             // Of another secret, of another replica, for another receiver, for another connection.

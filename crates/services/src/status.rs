@@ -3,9 +3,9 @@
 use crate::files::{STABLE, STATUS, STATUS_JSON, VALUE};
 use crate::hosted::{FULL, Hosted};
 use crate::members::{aim, explain_clash, list};
+use crate::op_session::show_vector;
 use crate::peer_link::{PeerLink, SILENT};
 use crate::show::show;
-use crate::talk::show_vector;
 use replica::data::Kind;
 use replica::service::ReplicaId;
 use serde::Serialize;
@@ -22,7 +22,7 @@ struct Status<'a> {
     /// Whether all members have confirmed that epoch, and no change is in progress.
     settled: bool,
     /// Change of members in progress.
-    change: Option<Coming>,
+    change: Option<PendingChange>,
     /// Removal timeout of a silent member in seconds; `None` disables removal.
     remove_after: Option<f64>,
     /// Smallest number not used by any replica so far.
@@ -44,7 +44,7 @@ struct Status<'a> {
 
 /// Change of members in progress.
 #[derive(Debug, Serialize)]
-struct Coming {
+struct PendingChange {
     /// Description for people.
     #[serde(skip)]
     aim: String,
@@ -162,17 +162,17 @@ impl Hosted {
             (None, true) => Some("no member any more".to_string()),
             (None, false) => None,
         };
-        let standing = self.replica.standing();
+        let member_state = self.replica.member_state();
         // A removed replica does not learn the outcome of the change.
-        let change = standing.change.as_ref().filter(|_| !self.replica.is_removed());
-        let change = change.map(|change| Coming {
+        let change = member_state.change.as_ref().filter(|_| !self.replica.is_removed());
+        let change = change.map(|change| PendingChange {
             aim: aim(change),
             members: change.members.keys().copied().collect(),
             lost: change.lost.iter().copied().collect(),
             waits_for: self.replica.unsealed(),
             clash: self.replica.clash().map(explain_clash),
         });
-        let coming = standing.change.iter().flat_map(|change| change.members.keys().copied());
+        let coming = member_state.change.iter().flat_map(|change| change.members.keys().copied());
         let next = self.origins().into_iter().chain(coming).map(|id| id.0).max().unwrap_or(0);
         let members = self.replica.membership().members.iter().map(|(id, address)| {
             let knows = self.replica.knows_of(*id).unwrap_or(has);
@@ -209,7 +209,7 @@ impl Status<'_> {
         line("service", &format_args!("{}, a {}", self.service, self.kind));
         let count = self.members.len();
         line("replica", &format_args!("{}, one of {count}, epoch {}", self.replica.0, self.epoch));
-        if let Some(Coming { aim, waits_for, clash, .. }) = &self.change {
+        if let Some(PendingChange { aim, waits_for, clash, .. }) = &self.change {
             let waits = match waits_for.is_empty() {
                 true => "nobody".to_string(),
                 false => list(waits_for.iter().copied()),

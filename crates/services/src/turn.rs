@@ -1,14 +1,14 @@
 //! Work of a replica in one turn of its server: a bounded number of units, the rest later.
 //!
-//! There are five kinds of work: unfinished steps of the replica, letters of peers, lines of
+//! There are five kinds of work: unfinished steps of the replica, peer messages of peers, lines of
 //! clients, snapshots, and texts to be read. Each turn starts with another kind. Open files take
 //! turns with their lines, and one with expensive lines waits until the others have caused as much
 //! work.
 
 use crate::files::Opened;
 use crate::hosted::Hosted;
-use crate::letter::{BEGIN, CHUNK_MAX};
-use crate::talk::QUESTION;
+use crate::op_session::QUESTION;
+use crate::peer_message::{BEGIN, CHUNK_MAX};
 use base::{Automaton as _, Buf, Error, Instant};
 use replica::data::Kind;
 use replica::data::sheet::FORMULAS_MAX;
@@ -71,7 +71,7 @@ impl Hosted {
                 0 if self.replica.deadline().is_some_and(|at| at <= now) => {
                     self.step_replica(now, service::Input::Tick, out);
                 }
-                1 => self.take_all_letters(now, out),
+                1 => self.take_all_peer_messages(now, out),
                 2 => self.take_lines(now, out),
                 3 => self.write_snapshots(out),
                 4 => self.show_texts(now, out),
@@ -83,7 +83,7 @@ impl Hosted {
     /// Reports whether work is left.
     pub(crate) fn has_work(&self) -> bool {
         let takes = !self.turns.is_empty() && !self.replica.is_behind();
-        let writes = self.writing.is_some() && self.journal.room() > 0 || self.has_gifts();
+        let writes = self.writing.is_some() && self.journal.room() > 0 || self.has_join_snapshots();
         takes || writes || !self.jobs.is_empty() || !self.writers.is_empty()
     }
 
@@ -98,26 +98,26 @@ impl Hosted {
         assert!(self.worked <= most, "{} units in one turn: {most} are allowed", self.worked);
     }
 
-    /// Queues the letters written to an open file.
-    pub(crate) fn queue_letters(&mut self, open: usize) {
-        if let Some(Opened::Door(door)) = self.opens.get_mut(open) {
+    /// Queues the peer messages written to an open file.
+    pub(crate) fn queue_peer_messages(&mut self, open: usize) {
+        if let Some(Opened::PeerAcceptor(acceptor)) = self.opens.get_mut(open) {
             self.next_turn += 1;
-            door.turn = Some(self.next_turn);
+            acceptor.turn = Some(self.next_turn);
             self.writers.insert(self.next_turn, open);
         }
     }
 
-    /// Processes queued letters in order.
-    fn take_all_letters(&mut self, now: Instant, out: &mut Vec<Output>) {
+    /// Processes queued peer messages in order.
+    fn take_all_peer_messages(&mut self, now: Instant, out: &mut Vec<Output>) {
         while self.meter.has_left()
             && let Some((turn, open)) = self.writers.pop_first()
         {
-            if !self.take_letters(now, open, out) {
+            if !self.take_peer_messages(now, open, out) {
                 self.writers.insert(turn, open);
-            } else if let Some(Opened::Door(door)) = self.opens.get_mut(open)
-                && door.turn == Some(turn)
+            } else if let Some(Opened::PeerAcceptor(acceptor)) = self.opens.get_mut(open)
+                && acceptor.turn == Some(turn)
             {
-                door.turn = None;
+                acceptor.turn = None;
             }
         }
     }
@@ -182,12 +182,12 @@ impl Hosted {
 
     /// Queues an open file with processable lines.
     pub(crate) fn take_turn(&mut self, open: usize) {
-        if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open)
-            && talk.turn.is_none()
-            && talk.can_go_on()
+        if let Some(Opened::Ops(op_session, _)) = self.opens.get_mut(open)
+            && op_session.turn.is_none()
+            && op_session.can_go_on()
         {
             self.next_turn += 1;
-            talk.turn = Some(self.next_turn);
+            op_session.turn = Some(self.next_turn);
             self.turns.insert(self.next_turn, open);
         }
     }
@@ -198,13 +198,13 @@ impl Hosted {
             && !self.replica.is_behind()
             && let Some((_, open)) = self.turns.pop_first()
         {
-            let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { continue };
+            let Some(Opened::Ops(op_session, _)) = self.opens.get_mut(open) else { continue };
             self.meter.spend(1);
-            (talk.turn, talk.credit) = (None, talk.credit + QUANTUM);
+            (op_session.turn, op_session.credit) = (None, op_session.credit + QUANTUM);
             self.take_lines_of(now, open, out);
-            let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { continue };
-            if !talk.can_go_on() {
-                talk.credit = talk.credit.min(0);
+            let Some(Opened::Ops(op_session, _)) = self.opens.get_mut(open) else { continue };
+            if !op_session.can_go_on() {
+                op_session.credit = op_session.credit.min(0);
             }
             self.answer_reads(open, out);
         }
@@ -212,20 +212,20 @@ impl Hosted {
 
     fn take_lines_of(&mut self, now: Instant, open: usize, out: &mut Vec<Output>) {
         while self.meter.has_left() && !self.replica.is_behind() {
-            let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { return };
-            if talk.credit <= 0 || !talk.can_go_on() {
+            let Some(Opened::Ops(op_session, _)) = self.opens.get_mut(open) else { return };
+            if op_session.credit <= 0 || !op_session.can_go_on() {
                 return;
             }
             if !self.make_room(now, open, QUESTION, out) {
                 return self.give_up(now, open, out);
             }
-            let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { return };
-            let Some(line) = talk.next_line() else { return };
+            let Some(Opened::Ops(op_session, _)) = self.opens.get_mut(open) else { return };
+            let Some(line) = op_session.next_line() else { return };
             let before = self.meter.spent();
             self.meter.spend(self.work_of(&line));
             self.request(now, open, &line, out);
-            if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
-                talk.credit -= (self.meter.spent() - before).cast_signed();
+            if let Some(Opened::Ops(op_session, _)) = self.opens.get_mut(open) {
+                op_session.credit -= (self.meter.spent() - before).cast_signed();
             }
         }
     }
@@ -253,39 +253,39 @@ impl Hosted {
                 false => self.writing = Some(writing),
             }
         }
-        for open in self.gifts.clone() {
-            self.write_gift(open, out);
+        for open in self.join_snapshots.clone() {
+            self.write_join_snapshot(open, out);
         }
     }
 
-    fn has_gifts(&self) -> bool {
-        self.gifts
+    fn has_join_snapshots(&self) -> bool {
+        self.join_snapshots
             .iter()
-            .any(|open| matches!(&self.opens[*open], Opened::Door(door) if door.wants_more()))
+            .any(|open| matches!(&self.opens[*open], Opened::PeerAcceptor(acceptor) if acceptor.wants_more()))
     }
 
     /// Encodes more of a join snapshot.
-    fn write_gift(&mut self, open: usize, out: &mut Vec<Output>) {
+    fn write_join_snapshot(&mut self, open: usize, out: &mut Vec<Output>) {
         while self.meter.has_left()
-            && let Some(Opened::Door(door)) = self.opens.get_mut(open)
-            && door.wants_more()
+            && let Some(Opened::PeerAcceptor(acceptor)) = self.opens.get_mut(open)
+            && acceptor.wants_more()
         {
-            let mut some = if door.is_begun() { Vec::new() } else { vec![BEGIN] };
-            let writing = door.gift.as_mut().expect("more is wanted of it");
+            let mut some = if acceptor.is_begun() { Vec::new() } else { vec![BEGIN] };
+            let writing = acceptor.join_snapshot.as_mut().expect("more is wanted of it");
             let ends = self.replica.write(writing, CHUNK_MAX / 2, &mut self.meter, &mut some);
             let mut parts = some.chunks(CHUNK_MAX).peekable();
             while let Some(part) = parts.next() {
-                door.add(part, ends && parts.peek().is_none());
+                acceptor.add(part, ends && parts.peek().is_none());
             }
             if ends {
-                let writing = door.gift.take().expect("it was written");
+                let writing = acceptor.join_snapshot.take().expect("it was written");
                 self.replica.end_writing(*writing);
-                self.gifts.remove(&open);
+                self.join_snapshots.remove(&open);
             }
         }
-        if let Some(Opened::Door(door)) = self.opens.get_mut(open)
-            && let Some(read) = door.waiting_read()
-            && door.answer_read(out)
+        if let Some(Opened::PeerAcceptor(acceptor)) = self.opens.get_mut(open)
+            && let Some(read) = acceptor.waiting_read()
+            && acceptor.answer_read(out)
         {
             self.reading.remove(&read);
         }

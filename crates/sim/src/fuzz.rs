@@ -6,8 +6,8 @@
 //! (`bin/guided.rs`).
 
 mod images;
-mod letters;
 mod operations;
+mod peer_messages;
 mod scripts;
 mod sessions;
 mod streams;
@@ -125,13 +125,13 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer {
         name: "gossip",
         about: "messages of a replica, with bytes changed, to another one",
-        case: letters::gossip,
+        case: peer_messages::gossip,
         fails: Fails::Never,
     },
     Fuzzer {
         name: "seals",
         about: "authenticated messages of replicas, torn and with bytes changed, to their reader",
-        case: letters::seals,
+        case: peer_messages::seals,
         fails: Fails::Never,
     },
     Fuzzer {
@@ -168,7 +168,7 @@ pub const FUZZERS: &[Fuzzer] = &[
 
 /// Result of one fuzzer.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct ProofReply {
     /// Number of cases.
     pub cases: u64,
     /// Seed of the failed case.
@@ -176,15 +176,15 @@ pub struct Verdict {
 }
 
 /// Runs a fuzzer from a seed on, until `go_on` returns false or a case fails.
-pub fn fuzz(fuzzer: &Fuzzer, seed: u64, mut go_on: impl FnMut(u64) -> bool) -> Verdict {
+pub fn fuzz(fuzzer: &Fuzzer, seed: u64, mut go_on: impl FnMut(u64) -> bool) -> ProofReply {
     let mut cases = 0;
     while go_on(cases) {
         let seed = seed.wrapping_add(cases);
         let case = fuzzer.case;
         cases += 1;
         if catch_unwind(|| case(&mut base::rng::seeded(seed))).is_err() {
-            return Verdict { cases, failed: Some(seed) };
+            return ProofReply { cases, failed: Some(seed) };
         }
     }
-    Verdict { cases, failed: None }
+    ProofReply { cases, failed: None }
 }

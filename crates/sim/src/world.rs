@@ -115,7 +115,7 @@ pub struct Scene {
     net: net::Net,
     volumes: volume::Volumes,
     /// Arrival time of the last message of each pair of nodes.
-    letters: BTreeMap<(Host, Host), Instant>,
+    node_messages: BTreeMap<(Host, Host), Instant>,
     /// Injected errors, with their times.
     injected: Vec<(Instant, Error)>,
     /// Completed bytes of each partly failed write, with their times.
@@ -161,7 +161,7 @@ impl World {
             using: BTreeMap::new(),
             net: net::Net::default(),
             volumes: volume::Volumes::default(),
-            letters: BTreeMap::new(),
+            node_messages: BTreeMap::new(),
             injected: Vec::new(),
             torn: Vec::new(),
             churn: None,
@@ -482,7 +482,7 @@ impl Scene {
         let sum = match done {
             Done::Received(Ok(buf)) | Done::Read(Ok(buf)) => hash(0, buf),
             Done::Blocks(Ok(blocks)) => blocks.iter().fold(0, |sum, block| hash(sum, block)),
-            Done::Parcel(parcel) => hash(0, node::label(parcel).as_bytes()),
+            Done::Envelope(envelope) => hash(0, node::label(envelope).as_bytes()),
             _ => 0,
         };
         self.trace.line(format_args!("{} <- {:x} {done:?} {sum:x}", self.now.0, id.0));
@@ -565,7 +565,7 @@ impl Reactor for World {
             Op::Accept { id, listener, max } => scene.accept(id, listener, max),
             Op::CloseListener { listener } => scene.close_listener(listener),
             Op::Connect { id, to } => scene.connect_out(id, to),
-            Op::Post { to, parcel } => unreachable!("one node of a process: {to} {parcel:?}"),
+            Op::Post { to, envelope } => unreachable!("one node of a process: {to} {envelope:?}"),
             Op::Receive { id, socket, into } => scene.receive(id, socket, into),
             Op::Send { id, socket, data } => scene.send(id, socket, data),
             Op::Finish { socket } => scene.hang_up(socket, false),

@@ -5,7 +5,7 @@ use crate::compile::Fresh;
 use crate::door::Stream;
 use crate::order::Order;
 use crate::report::Report;
-use base::op::Parcel;
+use base::op::Envelope;
 use base::{Caller, Error};
 use std::fmt;
 #[cfg(doc)]
@@ -141,7 +141,7 @@ pub enum Crossing {
 
 impl Crossing {
     /// Wraps the message for posting.
-    pub fn parcel(self) -> Parcel {
-        Parcel(Box::new(self))
+    pub fn envelope(self) -> Envelope {
+        Envelope(Box::new(self))
     }
 }

@@ -25,7 +25,7 @@ use crate::report::Report;
 use crate::standing::duty::Duty;
 use crate::standing::shelf::{self, Shelf};
 use crate::standing::{Stock, desk, watch};
-use base::op::{Done, Op, Parcel};
+use base::op::{Done, Envelope, Op};
 use base::{Automaton, Caller, Error, Instant, Stat, Time, User};
 use desks::AtDesk;
 use rand_chacha::ChaCha20Rng;
@@ -282,7 +282,7 @@ impl Storelets {
         let filed = self.shelf.is_quiet() && self.desks.values().all(|it| !it.desk.waits());
         let left = self.watches.is_empty();
         if self.closing && ended && filed && left && !mem::replace(&mut self.is_over, true) {
-            self.post(self.settings.compiler, Parcel(Box::new(ToCompiler::End)), out);
+            self.post(self.settings.compiler, Envelope(Box::new(ToCompiler::End)), out);
         }
     }
 
@@ -296,12 +296,12 @@ impl Storelets {
         self.news.pop_front()
     }
 
-    fn post(&self, to: usize, parcel: Parcel, out: &mut Vec<Output>) {
-        out.push(Output::Do(Op::Post { to, parcel }));
+    fn post(&self, to: usize, envelope: Envelope, out: &mut Vec<Output>) {
+        out.push(Output::Do(Op::Post { to, envelope }));
     }
 
     fn tell(&self, worker: usize, told: ToWorker, out: &mut Vec<Output>) {
-        self.post(worker, Crossing::Worker(told).parcel(), out);
+        self.post(worker, Crossing::Worker(told).envelope(), out);
     }
 }
 
@@ -326,8 +326,8 @@ impl Automaton for Storelets {
             // Nodes are plain numbers here: nothing to release.
             Input::Release(_) => {}
             Input::Close(open) | Input::Abandon(open) => self.take_back(now, open, out),
-            Input::Done(_, Done::Parcel(parcel)) => {
-                let crossing = parcel.0.downcast::<Crossing>().expect("others send nothing here");
+            Input::Done(_, Done::Envelope(envelope)) => {
+                let crossing = envelope.0.downcast::<Crossing>().expect("others send nothing here");
                 self.crossed(now, *crossing, out);
             }
             Input::Done(_, done) => unreachable!("{done:?} was not asked for"),
@@ -421,10 +421,10 @@ impl Storelets {
             domain::Output::Compile(module, code) => {
                 let account = self.here[&id].account;
                 let asked = ToCompiler::Compile { ticket, module, code, account };
-                self.post(compiler, Parcel(Box::new(asked)), out);
+                self.post(compiler, Envelope(Box::new(asked)), out);
             }
             domain::Output::CancelCompile => {
-                self.post(compiler, Parcel(Box::new(ToCompiler::Cancel(ticket))), out);
+                self.post(compiler, Envelope(Box::new(ToCompiler::Cancel(ticket))), out);
             }
             domain::Output::Enqueue => self.enqueue(now, id, out),
             domain::Output::Dequeue => self.admission.dequeue(id),

@@ -33,7 +33,7 @@ pub fn done(local: u64, done: Done) -> (IoId, IoDone) {
         // The reactor completes every operation with its own variant.
         other @ (Done::Accepted(_)
         | Done::Connected(_)
-        | Done::Parcel(_)
+        | Done::Envelope(_)
         | Done::Received(_)
         | Done::Sent(_)
         | Done::Read(_)

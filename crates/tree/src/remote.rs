@@ -3,8 +3,8 @@
 //! Requests become sequences of messages ([pending requests](pending)) on one connection, which is
 //! re-established when it is lost ([link]); many messages are in flight at once, each with a tag
 //! ([calls]). A remote inode is identified by its path and by its qid ([inodes]), so that nodes and
-//! open files of a lost connection can be recovered on the next one ([recovery]): they lead to the same
-//! file, or are stale. Each user has fids of their own, so the server's permissions apply.
+//! open files of a lost connection can be recovered on the next one ([recovery]): they lead to the
+//! same file, or are stale. Each user has fids of their own, so the server's permissions apply.
 //!
 //! A change without a reply before the loss of the connection fails with `Disconnected`, because
 //! its effect is unknown; all other requests are sent again. Locks do not outlive their connection.
@@ -576,7 +576,7 @@ impl Remote {
             | Done::Stored(_)
             | Done::Synced(_)
             | Done::Path(_)
-            | Done::Parcel(_)
+            | Done::Envelope(_)
             | Done::Stop
             | Done::Unresponsive(_)) => unreachable!("{other:?} for {op:?} of a remote tree"),
         }

@@ -21,7 +21,7 @@ mod workshop;
 pub(crate) use check::{CompileModule, run};
 
 use base::Reactor as _;
-use base::op::{Done, Op, Parcel};
+use base::op::{Done, Envelope, Op};
 use cache::Cache;
 use child::Recipe;
 use keeper::Keeper;
@@ -131,8 +131,8 @@ fn one(
         let deadline = workshop.is_busy().then(|| world.now() + LOOK);
         world.wait(deadline, &mut events);
         for event in events.drain(..) {
-            let Done::Parcel(Parcel(parcel)) = event.done else { continue };
-            match parcel.downcast::<ToCompiler>().map_err(|other| other.downcast::<ToKeeper>()) {
+            let Done::Envelope(Envelope(envelope)) = event.done else { continue };
+            match envelope.downcast::<ToCompiler>().map_err(|other| other.downcast::<ToKeeper>()) {
                 Ok(message) => workshop.take(world.now(), *message),
                 Err(Ok(asked)) => to_keep.push(asked),
                 Err(Err(_)) => {}
@@ -140,12 +140,12 @@ fn one(
         }
         workshop.look(world.now());
         for compiled in workshop.take_done() {
-            world.submit(Op::Post { to: HOME, parcel: Crossing::Compiled(compiled).parcel() });
+            world.submit(Op::Post { to: HOME, envelope: Crossing::Compiled(compiled).envelope() });
         }
         // Completed programs are delivered before disk writes.
         to_keep.drain(..).for_each(|asked| workshop.keep(*asked));
         for kept in workshop.take_kept() {
-            world.submit(Op::Post { to: HOME, parcel: Crossing::Kept(kept).parcel() });
+            world.submit(Op::Post { to: HOME, envelope: Crossing::Kept(kept).envelope() });
         }
     }
 }

@@ -7,11 +7,11 @@ mod join;
 pub(crate) mod kept;
 mod key;
 mod op;
+mod op_session;
 mod remove;
 mod report;
 mod sheet;
 mod status;
-mod talk;
 
 pub(crate) use op::Operation;
 

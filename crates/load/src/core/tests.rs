@@ -6,7 +6,7 @@ use crate::driver::one::{OneByOne, Perform};
 use crate::driver::{Blocking, Null, Opened, Ring};
 use crate::workload::{Arrival, Mix, stream::Stream, users::Think, users::Users};
 use crate::{Event, Io, Outcome, Request};
-use base::op::Parcel;
+use base::op::Envelope;
 use base::{Automaton, Instant};
 use std::sync::atomic::AtomicUsize;
 
@@ -155,9 +155,9 @@ impl Automaton for Sender {
             for number in 0..100 {
                 let io = Io { offset: number, ..Io::default() };
                 let at = now + Duration::from_micros(100 * number);
-                out.push(Request::Send { to: 1, at, parcel: Parcel(Box::new(io)) });
+                out.push(Request::Send { to: 1, at, envelope: Envelope(Box::new(io)) });
             }
-            out.push(Request::Send { to: 99, at: now, parcel: Parcel(Box::new(())) });
+            out.push(Request::Send { to: 99, at: now, envelope: Envelope(Box::new(())) });
         }
     }
 }
@@ -170,8 +170,8 @@ impl Automaton for Hears {
     type Output = Request;
 
     fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Request>) {
-        if let Event::Message { from: 0, parcel } = event {
-            let io = parcel.0.downcast::<Io>().expect("an I/O");
+        if let Event::Message { from: 0, envelope } = event {
+            let io = envelope.0.downcast::<Io>().expect("an I/O");
             out.push(Request::io(now, *io));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use base::Automaton;
-use base::op::Parcel;
+use base::op::Envelope;
 
 /// Keeps one I/O in flight, `left` times, and sends a message to `peer` each time.
 struct Chain {
@@ -17,8 +17,8 @@ impl Automaton for Chain {
 
     fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Request>) {
         match event {
-            Event::Message { parcel, .. } => {
-                self.heard += *parcel.0.downcast::<u32>().expect("a count");
+            Event::Message { envelope, .. } => {
+                self.heard += *envelope.0.downcast::<u32>().expect("a count");
             }
             Event::Started | Event::Ended(_) | Event::Timer(_) => {
                 if self.left == 0 {
@@ -28,7 +28,7 @@ impl Automaton for Chain {
                 out.push(Request::asked(now, Io { len: 4096, ..Io::default() }, 0));
                 if let Some(to) = self.peer {
                     let at = now + Duration::from_micros(1);
-                    out.push(Request::Send { to, at, parcel: Parcel(Box::new(1_u32)) });
+                    out.push(Request::Send { to, at, envelope: Envelope(Box::new(1_u32)) });
                 }
             }
         }

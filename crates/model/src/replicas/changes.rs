@@ -6,7 +6,7 @@ use super::{Mistake, Replica};
 use crate::trail::Trail;
 use replica::esds::Id;
 use replica::service::{
-    Change, Input, Membership, Message, Objection, ReplicaId, Snapshot, Ticket, Wish,
+    Change, ChangeRequest, Input, Membership, Message, Objection, ReplicaId, Snapshot, Ticket,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,16 +26,16 @@ const BEGINS: Duration = Duration::from_millis(50);
 impl World {
     /// An administrator requests a change of members.
     pub(super) fn change(&mut self, at: u16) -> Result<(), String> {
-        let wish = self.wish(at);
+        let change_request = self.change_request(at);
         // Members declared lost are often gone, but not always.
         if self.rng.bool() {
-            wish.lost.iter().try_for_each(|id| self.die(id.0))?;
+            change_request.lost.iter().try_for_each(|id| self.die(id.0))?;
         }
-        self.ask_for(at, &wish)
+        self.ask_for(at, &change_request)
     }
 
-    fn ask_for(&mut self, at: u16, wish: &Wish) -> Result<(), String> {
-        match self.house(at).replica.plan(wish) {
+    fn ask_for(&mut self, at: u16, change_request: &ChangeRequest) -> Result<(), String> {
+        match self.house(at).replica.plan(change_request) {
             Ok(change) => self.step(at, Input::Change(change)),
             Err(
                 Objection::Nothing
@@ -46,36 +46,36 @@ impl World {
                 | Objection::Many,
             ) => Ok(()),
             Err(other @ (Objection::Unknown(_) | Objection::Known(_))) => {
-                Err(format!("{at} does not know its members: {other:?} for {wish:?}"))
+                Err(format!("{at} does not know its members: {other:?} for {change_request:?}"))
             }
         }
     }
 
-    fn wish(&mut self, at: u16) -> Wish {
-        let members = self.house(at).replica.standing().membership.members.clone();
-        let mut wish = Wish { lost: self.lost(at), ..Wish::default() };
+    fn change_request(&mut self, at: u16) -> ChangeRequest {
+        let members = self.house(at).replica.member_state().membership.members.clone();
+        let mut change_request = ChangeRequest { lost: self.lost(at), ..ChangeRequest::default() };
         if self.rng.bool() && self.next_house < HOUSES_MAX {
-            wish.add.insert(name(self.next_house), String::new());
+            change_request.add.insert(name(self.next_house), String::new());
             self.next_house += 1;
         }
         // One member always stays; otherwise requests could contradict each other.
         let others = members.into_keys().filter(|id| !self.doomed.contains(&id.0));
         let others: Vec<ReplicaId> = others.skip(1).collect();
         if self.rng.bool() && !others.is_empty() {
-            wish.remove.insert(others[self.rng.usize(..others.len())]);
+            change_request.remove.insert(others[self.rng.usize(..others.len())]);
         }
-        wish
+        change_request
     }
 
     /// Chooses the members to declare lost: those that are gone, or one that may be lost, if no
     /// other is declared lost in this epoch.
     fn lost(&mut self, at: u16) -> BTreeSet<ReplicaId> {
-        let members = self.house(at).replica.standing().membership.clone();
+        let members = self.house(at).replica.member_state().membership.clone();
         let is_member = |id: &u16| members.members.contains_key(&name(*id));
         let gone = self.doomed.iter().filter(|id| !self.houses.contains_key(id)).copied();
         let gone: BTreeSet<ReplicaId> = gone.filter(is_member).map(name).collect();
         let loses = |house: &House| {
-            let change = house.replica.standing().change.as_ref();
+            let change = house.replica.member_state().change.as_ref();
             change.is_some_and(|change| !change.lost.is_empty())
         };
         if !gone.is_empty() || self.houses.values().any(loses) || self.rng.bool() {
@@ -90,10 +90,10 @@ impl World {
     /// some hear it again later.
     pub(super) fn silence(&mut self) -> Result<(), String> {
         let at = self.any();
-        let members = self.house(at).replica.standing().membership.members.clone();
+        let members = self.house(at).replica.member_state().membership.members.clone();
         let first = self.doomed.iter().copied().find(|id| members.contains_key(&name(*id)));
         let loses = |house: &House| {
-            let change = house.replica.standing().change.as_ref();
+            let change = house.replica.member_state().change.as_ref();
             change.is_some_and(|change| !change.lost.is_empty())
         };
         let many = members.len() > 2 && self.houses.len() > 2;
@@ -140,11 +140,11 @@ impl World {
         to: u16,
         message: Message<Id>,
     ) -> Result<(), String> {
-        let (standing, id) = (self.house(to).replica.standing(), name(from));
-        let comes = standing.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
+        let (member_state, id) = (self.house(to).replica.member_state(), name(from));
+        let comes = member_state.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
         match self.house(to).replica.membership().retired.contains_key(&id) {
-            false if comes || standing.membership.members.contains_key(&id) => {
-                self.step(to, Input::Heard(id, message))
+            false if comes || member_state.membership.members.contains_key(&id) => {
+                self.step(to, Input::Received(id, message))
             }
             true => {
                 self.soon(self.params.delay, Event::Refuses(to, from));
@@ -185,29 +185,32 @@ impl World {
     /// A new member starts from the join snapshot of another one.
     pub(super) fn begins(&mut self, at: u16) -> Result<(), String> {
         let is_member = |house: &House| {
-            let standing = house.replica.standing();
-            standing.membership.members.contains_key(&name(at)) && !house.replica.is_removed()
+            let member_state = house.replica.member_state();
+            member_state.membership.members.contains_key(&name(at)) && !house.replica.is_removed()
         };
         if self.houses.contains_key(&at) || !self.houses.values().any(is_member) {
             return Ok(());
         }
-        let gifts: Vec<Snapshot<Trail>> =
-            self.houses.values().filter_map(|house| house.replica.gift(name(at))).collect();
-        if gifts.is_empty() {
+        let join_snapshots: Vec<Snapshot<Trail>> = self
+            .houses
+            .values()
+            .filter_map(|house| house.replica.join_snapshot(name(at)))
+            .collect();
+        if join_snapshots.is_empty() {
             self.count()?;
             // The change may wait for a lost member.
             if self.is_over() {
-                self.wish_again()?;
+                self.request_again()?;
             }
             self.soon(BEGINS, Event::Begins(at));
             return Ok(());
         }
-        let mut gift = gifts[self.rng.usize(..gifts.len())].clone();
+        let mut join_snapshot = join_snapshots[self.rng.usize(..join_snapshots.len())].clone();
         if self.params.mistake == Some(Mistake::EmptyGift) {
-            let membership = (*gift.standing.membership).clone();
-            gift = Snapshot::empty(&Trail, membership);
+            let membership = (*join_snapshot.member_state.membership).clone();
+            join_snapshot = Snapshot::empty(&Trail, membership);
         }
-        let replica = Replica::recover(Trail, name(at), config(&self.params), gift, []);
+        let replica = Replica::recover(Trail, name(at), config(&self.params), join_snapshot, []);
         self.houses.insert(at, House::new(replica));
         for other in self.houses.keys().copied().filter(|other| *other != at).collect::<Vec<_>>() {
             self.step(at, Input::Connected(name(other)))?;
@@ -218,7 +221,7 @@ impl World {
 
     /// Reports whether a refusal for lost predecessors is justified; the client forgets those.
     pub(super) fn has_lost(&mut self, at: u16, ticket: Ticket, lost: &[ReplicaId]) -> bool {
-        let counts = self.house(at).replica.standing().membership.retired.clone();
+        let counts = self.house(at).replica.member_state().membership.retired.clone();
         let is_lost = |id: &ReplicaId| counts.contains_key(id) && self.doomed.contains(&id.0);
         let rightly = !lost.is_empty() && lost.iter().all(is_lost);
         let client = self.client_of(ticket);
@@ -237,7 +240,7 @@ impl World {
         self.clients[client].replica = self.any();
         let replica = &self.house(at).replica;
         let leaves = |change: &Change| !change.members.contains_key(&name(at));
-        replica.is_removed() || replica.standing().change.as_ref().is_some_and(|it| leaves(it))
+        replica.is_removed() || replica.member_state().change.as_ref().is_some_and(|it| leaves(it))
     }
 
     /// Checks the final state: all members have everything.
@@ -246,13 +249,13 @@ impl World {
         let newest = there.map(|house| house.replica.membership());
         let newest = newest.max_by_key(|membership| membership.epoch).expect("a house").clone();
         for (at, house) in &mut self.houses {
-            let standing = house.replica.standing();
+            let member_state = house.replica.member_state();
             if !newest.members.contains_key(&name(*at)) {
                 continue;
             }
-            if standing.membership.epoch != newest.epoch || standing.change.is_some() {
+            if member_state.membership.epoch != newest.epoch || member_state.change.is_some() {
                 let unsealed = house.replica.unsealed();
-                return Err(format!("G4: {at} waits for {unsealed:?} to change: {standing:?}"));
+                return Err(format!("G4: {at} waits for {unsealed:?} to change: {member_state:?}"));
             }
             let agreed = self.memory.agree(house.replica.stable());
             agreed.map_err(|wrong| format!("I6: at {at} what is final is {wrong}"))?;
@@ -269,12 +272,12 @@ impl World {
 
     /// Forces a change that does not complete because it needs a lost member or conflicts with
     /// another change. Returns whether it did.
-    pub(super) fn wish_again(&mut self) -> Result<bool, String> {
+    pub(super) fn request_again(&mut self) -> Result<bool, String> {
         let needs = self.needs();
         let again = needs.is_some() && self.again < CHANGES_MAX;
         if let Some((at, lost)) = needs.filter(|_| again) {
             self.again += 1;
-            self.ask_for(at, &Wish { lost, forced: true, ..Wish::default() })?;
+            self.ask_for(at, &ChangeRequest { lost, forced: true, ..ChangeRequest::default() })?;
         }
         Ok(again)
     }
@@ -285,7 +288,7 @@ impl World {
         let mut houses = self.houses.values();
         let clashes = houses.any(|house| house.replica.clash() == Some(&Objection::Split));
         let gives_up = |(at, house): (&u16, &House)| {
-            let change = house.replica.standing().change.as_ref()?;
+            let change = house.replica.member_state().change.as_ref()?;
             let may = !change.lost.is_empty() && !house.replica.is_removed();
             (may && !change.forced).then(|| (*at, change.lost.clone()))
         };
@@ -295,8 +298,8 @@ impl World {
     /// Returns a member that waits for lost members, and these members.
     fn needs(&self) -> Option<(u16, BTreeSet<ReplicaId>)> {
         let needs = |(at, house): (&u16, &House)| {
-            let standing = house.replica.standing();
-            let (members, change) = (&standing.membership.members, &standing.change);
+            let member_state = house.replica.member_state();
+            let (members, change) = (&member_state.membership.members, &member_state.change);
             let is_gone = |id: &&ReplicaId| !self.houses.contains_key(&id.0);
             let gone: BTreeSet<ReplicaId> = members
                 .keys()

@@ -372,7 +372,7 @@ impl World {
         self.memory.hear(id, value, is_final)?;
         let asked = &self.memory.asked[&id];
         let (client, took) = (asked.client, self.now.since(asked.at));
-        if self.params.patience().is_some_and(|patience| took > patience) {
+        if self.params.timeout().is_some_and(|timeout| took > timeout) {
             return Err(format!("G9: {id:?} was answered after {took:?}"));
         }
         if self.clients[client].waits == Some(ticket) {
@@ -390,10 +390,10 @@ impl World {
                 !missing.is_empty() && !missing.contains(&name(at))
             }
             Refusal::Busy => {
-                let Limits { blocked, unsaid, .. } = self.params.limits;
+                let Limits { blocked, pending_answers, .. } = self.params.limits;
                 let is_short =
                     |most: Amount| self.params.clients > most.operations || most.bytes < usize::MAX;
-                is_short(blocked) || is_short(unsaid)
+                is_short(blocked) || is_short(pending_answers)
             }
             Refusal::Unwritten => !self.house(at).replica.is_written(),
             Refusal::Outdated => false,
@@ -499,9 +499,10 @@ impl World {
         house.records.extend(house.writing.drain(..).take(there).map(|(_, record)| record));
         let (mut snapshot, mut records) = (house.snapshot.clone(), house.records.clone());
         if forgets {
-            snapshot.standing.change = None;
-            let standings = records.iter_mut().filter_map(|record| record.standing.as_mut());
-            standings.for_each(|standing| standing.change = None);
+            snapshot.member_state.change = None;
+            let member_states =
+                records.iter_mut().filter_map(|record| record.member_state.as_mut());
+            member_states.for_each(|member_state| member_state.change = None);
         }
         house.replica = Replica::recover(Trail, name(at), config, snapshot, records);
         self.waiting_at(at).into_iter().for_each(|ticket| self.give_up(ticket));
@@ -547,7 +548,7 @@ impl World {
         loop {
             let next = self.events.first_key_value().map(|(at, _)| *at);
             match (next, self.deadline()) {
-                (None, None) if !self.wish_again()? => break,
+                (None, None) if !self.request_again()? => break,
                 (None, None) => {}
                 (Some(at), due) if due.is_none_or(|due| due > at.0) => {
                     let event = self.events.remove(&at).expect("it is the first");
@@ -558,7 +559,7 @@ impl World {
                     // A leaving replica retransmits forever, perhaps to one that is gone.
                     if self.now.since(looked) > STUCK {
                         looked = self.now;
-                        self.wish_again()?;
+                        self.request_again()?;
                     }
                     self.tick(due)?;
                 }

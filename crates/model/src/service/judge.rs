@@ -46,7 +46,7 @@ impl<S: Service> Trial<S> {
             if let Some(what) = replicas[r].contradiction() {
                 return Some(format!("at {r} {what}"));
             }
-            let (own_done, own_solid) = (replicas[r].done(r), replicas[r].solid(r));
+            let (own_done, own_stable) = (replicas[r].done(r), replicas[r].stable(r));
             let labelled = |id: &Id| replicas[r].label(*id).is_some();
             let received = replicas[r].received();
             if own_done != received.iter().copied().filter(labelled).collect() {
@@ -54,18 +54,18 @@ impl<S: Service> Trial<S> {
             }
             let mut everywhere = own_done.clone();
             for i in every() {
-                let (done, solid) = (replicas[r].done(i), replicas[r].solid(i));
+                let (done, stable) = (replicas[r].done(i), replicas[r].stable(i));
                 let sound = done.is_subset(&replicas[i].done(i))
-                    && solid.is_subset(&replicas[i].solid(i))
+                    && stable.is_subset(&replicas[i].stable(i))
                     && done.is_subset(&own_done)
-                    && solid.is_subset(&own_solid);
+                    && stable.is_subset(&own_stable);
                 if !sound {
                     return Some(format!("I2: {r} believes of {i} what is not so"));
                 }
                 everywhere.retain(|id| done.contains(id));
             }
-            if own_solid != everywhere {
-                return Some(format!("I3: at {r} what is solid is not what is done everywhere"));
+            if own_stable != everywhere {
+                return Some(format!("I3: at {r} what is stable is not what is done everywhere"));
             }
         }
         None
@@ -116,8 +116,8 @@ impl<S: Service> Trial<S> {
         }
         for (r, replica) in replicas.iter().enumerate() {
             let stale = |id: &&Id| replica.label(**id) != least.get(id).copied();
-            if let Some(id) = replica.solid(r).iter().find(stale) {
-                return Some(format!("I5: {id:?} is solid at {r}, but there is a smaller label"));
+            if let Some(id) = replica.stable(r).iter().find(stale) {
+                return Some(format!("I5: {id:?} is stable at {r}, but there is a smaller label"));
             }
         }
         None

@@ -140,7 +140,7 @@ fn books_agree_in_both_nodes() {
                     if rng.bool() { Input::Close(open) } else { Input::Abandon(open) }
                 }
                 4..6 => match other.back.pop_front() {
-                    Some(letter) => letter,
+                    Some(node_message) => node_message,
                     None => continue,
                 },
                 _otherwise => {
@@ -164,8 +164,11 @@ fn books_agree_in_both_nodes() {
             }
             assert_eq!((relay.pending(), relay.opens()), (asked.len(), held.len()));
             // Two generations of four numbers, each with a cancellation.
-            let letters = other.there.len();
-            assert!(letters <= 16 + other.opens.len(), "seed {seed}: {letters} letters");
+            let node_messages = other.there.len();
+            assert!(
+                node_messages <= 16 + other.opens.len(),
+                "seed {seed}: {node_messages} messages"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{Heard, Shadow};
-use base::op::{Done, Event, OpId, Parcel};
+use base::op::{Done, Envelope, Event, OpId};
 use base::{Access, Automaton, Buf, Caller, Time};
 use std::collections::BTreeMap;
 use store::drive::{self, Disk as _, Memory};
@@ -68,7 +68,7 @@ fn one_client_leaves_some_files_of_a_replica_to_the_others() {
 /// Home, the node that has a replica, and a front; messages arrive when they are carried.
 struct Lab {
     nodes: [Node; 2],
-    letters: [Vec<Parcel>; 3],
+    node_messages: [Vec<Envelope>; 3],
     disk: Memory,
     front: Shadow,
     asked: u64,
@@ -82,9 +82,9 @@ impl Lab {
         let mut ops = Vec::new();
         node.set_fronts(FRONT..=FRONT, &mut ops);
         let other = Node::replicas(Config::of_tests(), vec![(trees[0], replica)]);
-        let (letters, front) = (Default::default(), Shadow::new(FRONT));
+        let (node_messages, front) = (Default::default(), Shadow::new(FRONT));
         let nodes = [node, other];
-        let mut lab = Lab { nodes, letters, disk, front, asked: 0, answers: BTreeMap::new() };
+        let mut lab = Lab { nodes, node_messages, disk, front, asked: 0, answers: BTreeMap::new() };
         lab.turn(HOME, Vec::new());
         lab.turn(REPLICAS, Vec::new());
         lab
@@ -96,8 +96,8 @@ impl Lab {
         self.nodes[number].turn(NOW, &crate::ticking(NOW), &mut events, &mut ops);
         self.nodes[number].check();
         for op in ops {
-            if let Op::Post { to, parcel } = op {
-                self.letters[to].push(parcel);
+            if let Op::Post { to, envelope } = op {
+                self.node_messages[to].push(envelope);
                 continue;
             }
             assert_eq!(number, REPLICAS, "home has no disk: {op:?}");
@@ -108,36 +108,36 @@ impl Lab {
 
     /// Delivers all pending messages of a node.
     fn carry(&mut self, to: usize) {
-        let letters = std::mem::take(&mut self.letters[to]);
-        let event = |parcel| Event { id: OpId::UNASKED, done: Done::Parcel(parcel) };
+        let node_messages = std::mem::take(&mut self.node_messages[to]);
+        let event = |envelope| Event { id: OpId::UNASKED, done: Done::Envelope(envelope) };
         match to {
             FRONT => {
-                for letter in letters {
-                    if let Heard::Reply(id, reply) = self.front.hear(letter) {
+                for node_message in node_messages {
+                    if let Heard::Reply(id, reply) = self.front.hear(node_message) {
                         assert!(self.answers.insert(id.0, reply).is_none(), "answered twice");
                     }
                 }
             }
-            node => self.turn(node, letters.into_iter().map(event).collect()),
+            node => self.turn(node, node_messages.into_iter().map(event).collect()),
         }
     }
 
     /// Delivers messages until none is left.
     fn settle(&mut self) {
-        while self.letters.iter().any(|letters| !letters.is_empty()) {
+        while self.node_messages.iter().any(|node_messages| !node_messages.is_empty()) {
             (HOME..=FRONT).for_each(|to| self.carry(to));
         }
         while self.nodes[REPLICAS].deadline().is_some_and(|at| at <= NOW) {
             self.turn(REPLICAS, Vec::new());
         }
-        if self.letters.iter().any(|letters| !letters.is_empty()) {
+        if self.node_messages.iter().any(|node_messages| !node_messages.is_empty()) {
             self.settle();
         }
     }
 
     fn tell(&mut self, input: names::Input) {
-        let Op::Post { parcel, .. } = self.front.tell(input) else { panic!("it is a letter") };
-        self.letters[HOME].push(parcel);
+        let Op::Post { envelope, .. } = self.front.tell(input) else { panic!("it is a message") };
+        self.node_messages[HOME].push(envelope);
     }
 
     fn ask(&mut self, ask: Ask) -> u64 {
@@ -210,7 +210,7 @@ fn home_answers_while_a_replica_works() {
     let formula = "{\"op\": {\"set\": [\"B1\", \"=SUM(A1:A200)\"]}}\n";
     let write = lab.ask(Lab::write(ops, &formula.repeat(100)));
     lab.carry(HOME);
-    assert!(!lab.letters[REPLICAS].is_empty(), "the lines are on their way");
+    assert!(!lab.node_messages[REPLICAS].is_empty(), "the lines are on their way");
     // The other node is stopped; home is not.
     let from = lab.nodes[HOME].export().root;
     let walk = lab.ask(Ask::Walk { from, names: vec![plain("services")] });
@@ -276,8 +276,8 @@ fn home_closes_replicas_last() {
     lab.settle();
     assert!(matches!(lab.answers.remove(&late), Some(Ok(Reply::Data(_)))));
     [events, ops].into_iter().for_each(|open| lab.tell(names::Input::Close(open)));
-    let Op::Post { parcel, .. } = lab.front.leave() else { panic!("it is a letter") };
-    lab.letters[HOME].push(parcel);
+    let Op::Post { envelope, .. } = lab.front.leave() else { panic!("it is a message") };
+    lab.node_messages[HOME].push(envelope);
     lab.carry(HOME);
     assert!(!lab.nodes[HOME].is_over() && !lab.nodes[REPLICAS].is_over());
     lab.settle();

@@ -1,9 +1,9 @@
 //! A worker in a simulated world where all costs of processor time are known.
 
 use super::*;
-use crate::letters::Letter;
+use crate::messages::NodeMessage;
 use crate::{Config, Export, Limits, Web};
-use base::op::{Done, Event, OpId, Parcel};
+use base::op::{Done, Envelope, Event, OpId};
 use base::{Caller, Time};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -29,7 +29,8 @@ impl World {
     }
 
     fn send(&mut self, crossing: Crossing) {
-        self.events.push_back(Event { id: OpId::UNASKED, done: Done::Parcel(crossing.parcel()) });
+        self.events
+            .push_back(Event { id: OpId::UNASKED, done: Done::Envelope(crossing.envelope()) });
     }
 }
 
@@ -49,14 +50,14 @@ impl Reactor for World {
 
     fn submit(&mut self, op: Op) {
         self.cost(COST);
-        let Op::Post { parcel, .. } = op else { unreachable!("a worker only sends letters") };
-        match parcel.0.downcast::<Letter>() {
-            Ok(letter) => {
-                if let Letter::Names(_, names::Input::Ask(id, request)) = *letter {
+        let Op::Post { envelope, .. } = op else { unreachable!("a worker only sends messages") };
+        match envelope.0.downcast::<NodeMessage>() {
+            Ok(node_message) => {
+                if let NodeMessage::Names(_, names::Input::Ask(id, request)) = *node_message {
                     assert!(matches!(request.ask, Ask::Walk { .. }), "{request:?}");
                     let reply = Ok(Reply::Walked(Vec::new(), Some(NodeId(9))));
-                    let parcel = Parcel(Box::new(Letter::Reply(id, reply, 0)));
-                    let done = Done::Parcel(parcel);
+                    let envelope = Envelope(Box::new(NodeMessage::Reply(id, reply, 0)));
+                    let done = Done::Envelope(envelope);
                     self.events.push_back(Event { id: OpId::UNASKED, done });
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::{Descriptor, Id, Message, Request, Rules, Slip};
 use crate::data::DataType;
-use crate::ioa::{Heard, IoAutomaton, Part, Said};
+use crate::ioa::{IoAutomaton, Part, PartInput, PartOutput};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -75,9 +75,9 @@ impl<D: DataType> FrontEnd<D> {
 }
 
 impl<D: DataType> IoAutomaton for FrontEnd<D> {
-    type Input = Heard<Message<D::Operator, D::Value>, Request<D::Operator>>;
+    type Input = PartInput<Message<D::Operator, D::Value>, Request<D::Operator>>;
     type Action = Action;
-    type Output = Said<Message<D::Operator, D::Value>, (Id, D::Value)>;
+    type Output = PartOutput<Message<D::Operator, D::Value>, (Id, D::Value)>;
 
     /// One task answers, the other sends.
     fn tasks(&self) -> usize {
@@ -101,27 +101,27 @@ impl<D: DataType> IoAutomaton for FrontEnd<D> {
                 if !self.rules.slips(Slip::ResentForEver) {
                     wait.to_send.pop();
                 }
-                Some(Said::To(vec![to], Message::Request(wait.descriptor.clone())))
+                Some(PartOutput::To(vec![to], Message::Request(wait.descriptor.clone())))
             }
             Action::Respond(id) => {
                 let answer = self.waits.remove(&id)?.answer.expect("it was enabled");
-                Some(Said::Outside((id, answer)))
+                Some(PartOutput::Outside((id, answer)))
             }
         }
     }
 
     fn input(&mut self, input: Self::Input) {
         match input {
-            Heard::Outside(Request::Submit(descriptor)) => self.submit(descriptor),
-            Heard::From(_, Message::Response(id, value)) => {
+            PartInput::Outside(Request::Submit(descriptor)) => self.submit(descriptor),
+            PartInput::From(_, Message::Response(id, value)) => {
                 // Of several answers, the first counts.
                 if let Some(wait) = self.waits.get_mut(&id) {
                     wait.answer.get_or_insert(value);
                 }
             }
-            Heard::Outside(Request::Tick) => self.send_again(),
+            PartInput::Outside(Request::Tick) => self.send_again(),
             // Messages to replicas; and the paper's replicas do not stop.
-            Heard::From(_, Message::Request(_) | Message::Gossip(_)) | Heard::Lost(_) => {}
+            PartInput::From(_, Message::Request(_) | Message::Gossip(_)) | PartInput::Lost(_) => {}
         }
     }
 }

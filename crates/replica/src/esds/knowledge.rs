@@ -38,8 +38,8 @@ pub(super) struct Known<O> {
     pub(super) label: Option<Label>,
     /// Replicas known to have done it.
     pub(super) done: Replicas,
-    /// Replicas at which it is known to be solid.
-    pub(super) solid: Replicas,
+    /// Replicas at which it is known to be stable.
+    pub(super) stable: Replicas,
 }
 
 /// Knowledge of all operations.
@@ -87,8 +87,8 @@ impl<O> Knowledge<O> {
         self.of.get(&id).is_some_and(|known| known.done.has(self.me))
     }
 
-    pub(super) fn is_solid(&self, id: Id) -> bool {
-        self.of.get(&id).is_some_and(|known| known.solid.has(self.me))
+    pub(super) fn is_stable(&self, id: Id) -> bool {
+        self.of.get(&id).is_some_and(|known| known.stable.has(self.me))
     }
 
     /// `receive` of a descriptor. Returns whether it is new.
@@ -97,9 +97,9 @@ impl<O> Knowledge<O> {
         if self.of.contains_key(&id) {
             return false;
         }
-        let (done, solid) = (Replicas::default(), Replicas::default());
+        let (done, stable) = (Replicas::default(), Replicas::default());
         let descriptor = descriptor.clone();
-        self.of.insert(id, Known { descriptor, label: None, done, solid });
+        self.of.insert(id, Known { descriptor, label: None, done, stable });
         self.waiting.insert(id)
     }
 
@@ -118,7 +118,7 @@ impl<O> Knowledge<O> {
         self.place(id, Label { counter: self.clock, replica });
         self.mark_done(id, &[self.me]);
         // Changes something only if there is a single replica (paper 001, 4.3.1).
-        self.solidify(id);
+        self.stabilise(id);
     }
 
     /// Merges gossip about an operation. Returns whether this replica's own state has changed, and
@@ -127,17 +127,17 @@ impl<O> Knowledge<O> {
         assert!(from < self.replicas && from != self.me, "another replica tells it");
         let id = news.descriptor.id;
         let mut changed = self.receive(&news.descriptor);
-        let (was_done, was_solid) = (self.is_done(id), self.is_solid(id));
+        let (was_done, was_stable) = (self.is_done(id), self.is_stable(id));
         if let Some(label) = news.label {
             changed |= self.lower(id, label);
             self.mark_done(id, &[from, self.me]);
         }
-        if news.solid {
+        if news.stable {
             self.mark_done(id, &(0..self.replicas).collect::<Vec<_>>());
-            self.of.get_mut(&id).expect("received").solid.add(from);
+            self.of.get_mut(&id).expect("received").stable.add(from);
         }
-        self.solidify(id);
-        changed | (self.is_done(id) != was_done) | (self.is_solid(id) != was_solid)
+        self.stabilise(id);
+        changed | (self.is_done(id) != was_done) | (self.is_stable(id) != was_stable)
     }
 
     /// Takes the smaller label, and raises the clock to its counter. Returns whether the label
@@ -171,11 +171,11 @@ impl<O> Knowledge<O> {
         }
     }
 
-    /// Marks an operation solid here if it is known to be done everywhere.
-    pub(super) fn solidify(&mut self, id: Id) {
+    /// Marks an operation stable here if it is known to be done everywhere.
+    pub(super) fn stabilise(&mut self, id: Id) {
         let known = self.of.get_mut(&id).expect("received");
         if known.done == Replicas::first(self.replicas) {
-            known.solid.add(self.me);
+            known.stable.add(self.me);
         }
     }
 
@@ -184,7 +184,7 @@ impl<O> Knowledge<O> {
         News {
             descriptor: known.descriptor.clone(),
             label: known.label.filter(|_| known.done.has(self.me)),
-            solid: known.solid.has(self.me),
+            stable: known.stable.has(self.me),
         }
     }
 
@@ -201,8 +201,8 @@ impl<O> Knowledge<O> {
         self.ids(|known| known.done.has(i))
     }
 
-    pub(super) fn solid(&self, i: usize) -> BTreeSet<Id> {
-        self.ids(|known| known.solid.has(i))
+    pub(super) fn stable(&self, i: usize) -> BTreeSet<Id> {
+        self.ids(|known| known.stable.has(i))
     }
 
     fn ids(&self, which: impl Fn(&Known<O>) -> bool) -> BTreeSet<Id> {
@@ -224,8 +224,8 @@ impl<O> Knowledge<O> {
             return true;
         }
         match self.rules.hops {
-            Hops::Three => known.solid == Replicas::first(self.replicas),
-            Hops::Two => known.solid.has(self.me),
+            Hops::Three => known.stable == Replicas::first(self.replicas),
+            Hops::Two => known.stable.has(self.me),
         }
     }
 

@@ -1,7 +1,7 @@
 //! *ESDSOptAlg*: the optimised algorithm (paper 001, figure 4.5, corrected).
 //!
 //! *Incremental gossip*: changes are appended to one log, and each peer has a position in it up to
-//! which changes were sent. *Memoized stable state*: everything up to the greatest solid operation
+//! which changes were sent. *Memoized stable state*: everything up to the greatest stable operation
 //! is final, so it is applied once, and its values are kept. *No gossip to oneself.*
 //!
 //! Requires channels that do not lose, duplicate or reorder messages.
@@ -20,11 +20,11 @@ pub type Optimised<D> = Site<D, Changes<D>>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Changes<D: DataType> {
     log: Log,
-    /// Label of the last operation applied to `stable`; it and all before it are final.
-    frontier: Option<Label>,
-    /// State up to the frontier.
-    stable: D::State,
-    /// Values of the operations up to the frontier.
+    /// Label of the last operation applied to `stable_state`; it and all before it are final.
+    commit_point: Option<Label>,
+    /// State up to the commit point.
+    stable_state: D::State,
+    /// Values of the operations up to the commit point.
     values: BTreeMap<Id, D::Value>,
 }
 
@@ -64,17 +64,17 @@ impl Log {
 }
 
 impl<D: DataType> Changes<D> {
-    /// Returns the operations up to the frontier, in order.
+    /// Returns the operations up to the commit point, in order.
     fn passed<'k>(&self, knowledge: &'k Knowledge<D::Operator>) -> impl Iterator<Item = &'k Id> {
-        let (order, frontier) = (knowledge.order().iter(), self.frontier);
-        order.take_while(move |(label, _)| Some(**label) <= frontier).map(|(_, id)| id)
+        let (order, commit_point) = (knowledge.order().iter(), self.commit_point);
+        order.take_while(move |(label, _)| Some(**label) <= commit_point).map(|(_, id)| id)
     }
 }
 
 impl<D: DataType> Method<D> for Changes<D> {
     fn new(data: &D, replicas: usize) -> Changes<D> {
         let log = Log { changes: VecDeque::new(), told: vec![0; replicas] };
-        Changes { log, frontier: None, stable: data.initial(), values: BTreeMap::new() }
+        Changes { log, commit_point: None, stable_state: data.initial(), values: BTreeMap::new() }
     }
 
     fn note(&mut self, id: Id) {
@@ -84,18 +84,19 @@ impl<D: DataType> Method<D> for Changes<D> {
         }
     }
 
-    /// Moves the frontier to this operation, and applies the operations passed.
+    /// Moves the commit point to this operation, and applies the operations passed.
     fn settle(&mut self, data: &D, knowledge: &Knowledge<D::Operator>, id: Id) {
-        assert!(knowledge.is_solid(id), "what is settled is solid");
-        let label = knowledge.get(id).and_then(|known| known.label).expect("what is solid is done");
-        if Some(label) <= self.frontier {
+        assert!(knowledge.is_stable(id), "what is settled is stable");
+        let label =
+            knowledge.get(id).and_then(|known| known.label).expect("what is stable is done");
+        if Some(label) <= self.commit_point {
             return;
         }
-        let behind = self.frontier.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.commit_point.map_or(Bound::Unbounded, Bound::Excluded);
         for (_, id) in knowledge.order().range((behind, Bound::Included(label))) {
-            self.values.insert(*id, data.apply(&mut self.stable, knowledge.operator(*id)));
+            self.values.insert(*id, data.apply(&mut self.stable_state, knowledge.operator(*id)));
         }
-        self.frontier = Some(label);
+        self.commit_point = Some(label);
     }
 
     fn has_news_for(&self, peer: usize) -> bool {
@@ -113,14 +114,14 @@ impl<D: DataType> Method<D> for Changes<D> {
 
     fn value(&self, data: &D, knowledge: &Knowledge<D::Operator>, id: Id) -> D::Value {
         let twice = knowledge.rules.slips(Slip::AppliedTwice);
-        let kept = self.values.get(&id).filter(|_| !twice || knowledge.is_solid(id));
+        let kept = self.values.get(&id).filter(|_| !twice || knowledge.is_stable(id));
         if let Some(value) = kept {
             return value.clone();
         }
-        let mut state = self.stable.clone();
-        let behind = self.frontier.filter(|_| !twice).map_or(Bound::Unbounded, Bound::Excluded);
+        let mut state = self.stable_state.clone();
+        let behind = self.commit_point.filter(|_| !twice).map_or(Bound::Unbounded, Bound::Excluded);
         let rest = knowledge.order().range((behind, Bound::Unbounded)).map(|(_, each)| *each);
-        for each in rest.filter(|each| !twice || !knowledge.is_solid(*each)) {
+        for each in rest.filter(|each| !twice || !knowledge.is_stable(*each)) {
             let value = data.apply(&mut state, knowledge.operator(each));
             if each == id {
                 return value;

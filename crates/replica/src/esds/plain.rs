@@ -50,7 +50,7 @@ impl<D: DataType> Method<D> for Everything {
     }
 
     fn finals(&self, data: &D, knowledge: &Knowledge<D::Operator>) -> Vec<(Id, D::Value)> {
-        let last = knowledge.order().values().rposition(|id| knowledge.is_solid(*id));
+        let last = knowledge.order().values().rposition(|id| knowledge.is_stable(*id));
         values(data, knowledge).take(last.map_or(0, |last| last + 1)).collect()
     }
 

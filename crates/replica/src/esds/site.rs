@@ -4,7 +4,7 @@
 use super::knowledge::{Knowledge, Replicas};
 use super::{Action, Id, Label, Message, News, Pace, Replica, Request, Rules, Slip};
 use crate::data::DataType;
-use crate::ioa::{Heard, IoAutomaton, Part, Said};
+use crate::ioa::{IoAutomaton, Part, PartInput, PartOutput};
 use std::collections::BTreeSet;
 
 /// Memoization and gossip contents of a replica.
@@ -13,7 +13,7 @@ pub trait Method<D: DataType> {
     fn new(data: &D, replicas: usize) -> Self;
     /// Notes a change to this operation for gossip.
     fn note(&mut self, id: Id);
-    /// Notes that this operation is solid.
+    /// Notes that this operation is stable.
     fn settle(&mut self, data: &D, knowledge: &Knowledge<D::Operator>, id: Id);
     /// Reports whether there is news for this replica.
     fn has_news_for(&self, peer: usize) -> bool;
@@ -54,7 +54,7 @@ impl<D: DataType, M: Method<D>> Site<D, M> {
     }
 
     fn settle(&mut self, id: Id) {
-        if self.knowledge.is_solid(id) {
+        if self.knowledge.is_stable(id) {
             self.method.settle(&self.data, &self.knowledge, id);
         }
     }
@@ -65,7 +65,7 @@ impl<D: DataType, M: Method<D>> Site<D, M> {
                 self.has_changed(each.descriptor.id);
             }
         }
-        // The order below a solid operation is known only after all labels are merged.
+        // The order below a stable operation is known only after all labels are merged.
         news.iter().for_each(|each| self.settle(each.descriptor.id));
     }
 }
@@ -79,8 +79,8 @@ impl<D: DataType, M: Method<D>> Replica<D> for Site<D, M> {
         self.knowledge.done(i)
     }
 
-    fn solid(&self, i: usize) -> BTreeSet<Id> {
-        self.knowledge.solid(i)
+    fn stable(&self, i: usize) -> BTreeSet<Id> {
+        self.knowledge.stable(i)
     }
 
     fn label(&self, id: Id) -> Option<Label> {
@@ -101,11 +101,12 @@ impl<D: DataType, M: Method<D>> Replica<D> for Site<D, M> {
 }
 
 impl<D: DataType, M: Method<D>> IoAutomaton for Site<D, M> {
-    type Input = Heard<Message<D::Operator, D::Value>, Request<D::Operator>>;
+    type Input = PartInput<Message<D::Operator, D::Value>, Request<D::Operator>>;
     type Action = Action;
-    type Output = Said<Message<D::Operator, D::Value>, (Id, D::Value)>;
+    type Output = PartOutput<Message<D::Operator, D::Value>, (Id, D::Value)>;
 
-    /// Tasks: answer, do, `solidify` as printed, and gossip to each replica.
+    /// Tasks: answer, do, `stabilise` (the paper: `solidify`) as printed, and gossip to each
+    /// replica.
     fn tasks(&self) -> usize {
         3 + self.knowledge.replicas
     }
@@ -137,41 +138,41 @@ impl<D: DataType, M: Method<D>> IoAutomaton for Site<D, M> {
                 None
             }
             Action::Solidify(id) => {
-                self.knowledge.solidify(id);
+                self.knowledge.stabilise(id);
                 None
             }
             Action::Respond(id, to) => {
                 assert!(self.pending.remove(&id), "what is pending is answered once");
                 let value = self.method.value(&self.data, &self.knowledge, id);
-                Some(Said::To(vec![to], Message::Response(id, value)))
+                Some(PartOutput::To(vec![to], Message::Response(id, value)))
             }
             Action::Gossip(to) => {
                 assert!(self.due.has(to), "it is told when it is time");
                 self.due.remove(to);
                 let news = self.method.tell(&self.knowledge, to);
-                Some(Said::To(vec![to], Message::Gossip(news)))
+                Some(PartOutput::To(vec![to], Message::Gossip(news)))
             }
         }
     }
 
     fn input(&mut self, input: Self::Input) {
         match input {
-            Heard::From(_, Message::Request(descriptor)) => {
+            PartInput::From(_, Message::Request(descriptor)) => {
                 self.pending.insert(descriptor.id);
                 if self.knowledge.receive(&descriptor) {
                     self.has_changed(descriptor.id);
                 }
             }
-            Heard::From(from, Message::Gossip(news)) => self.merge(from, &news),
-            Heard::Outside(Request::Tick) => {
+            PartInput::From(from, Message::Gossip(news)) => self.merge(from, &news),
+            PartInput::Outside(Request::Tick) => {
                 if self.knowledge.rules.pace != Pace::Never {
                     self.due = self.knowledge.others();
                 }
             }
             // Messages to front ends; and the paper's replicas do not stop.
-            Heard::From(_, Message::Response(..))
-            | Heard::Outside(Request::Submit(_))
-            | Heard::Lost(_) => {}
+            PartInput::From(_, Message::Response(..))
+            | PartInput::Outside(Request::Submit(_))
+            | PartInput::Lost(_) => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{FrontEnd, Id, Message, Request, front_end};
 use crate::data::DataType;
-use crate::ioa::{Heard, IoAutomaton, Part, Said};
+use crate::ioa::{IoAutomaton, Part, PartInput, PartOutput};
 
 /// Front end or replica `R`; replicas are the first parts of a composition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -54,9 +54,9 @@ where
 }
 
 impl<D: DataType, R: ReplicaPart<D>> IoAutomaton for Station<D, R> {
-    type Input = Heard<Message<D::Operator, D::Value>, Request<D::Operator>>;
+    type Input = PartInput<Message<D::Operator, D::Value>, Request<D::Operator>>;
     type Action = Act<R::Action>;
-    type Output = Said<Message<D::Operator, D::Value>, (Id, D::Value)>;
+    type Output = PartOutput<Message<D::Operator, D::Value>, (Id, D::Value)>;
 
     fn tasks(&self) -> usize {
         match self {

@@ -1,7 +1,7 @@
 //! Composition by channels: messages between parts are delivered after a delay.
 
 use super::combined::enabled_of;
-use super::{Heard, IoAutomaton, Part, Said};
+use super::{IoAutomaton, Part, PartInput, PartOutput};
 use std::collections::VecDeque;
 
 /// Faults permitted to a channel. By default every message arrives once, in order.
@@ -93,7 +93,7 @@ impl<P: Part> Channelled<P> {
         for other in (0..self.parts.len()).filter(|other| *other != at) {
             self.channel_mut(at, other).clear();
             self.channel_mut(other, at).clear();
-            self.parts[other].input(Heard::Lost(at));
+            self.parts[other].input(PartInput::Lost(at));
         }
     }
 
@@ -112,7 +112,7 @@ impl<P: Part> Channelled<P> {
 
     fn deliver(&mut self, from: usize, to: usize, message: P::Message) {
         assert!(from < self.parts.len(), "a part has said it");
-        self.parts[to].input(Heard::From(from, message));
+        self.parts[to].input(PartInput::From(from, message));
     }
 }
 
@@ -138,8 +138,8 @@ impl<P: Part> IoAutomaton for Channelled<P> {
     fn transition(&mut self, action: Self::Action) -> Option<Self::Output> {
         match action {
             Move::Local(at, action) => match self.parts[at].transition(action)? {
-                Said::Outside(answer) => return Some((at, answer)),
-                Said::To(others, message) => {
+                PartOutput::Outside(answer) => return Some((at, answer)),
+                PartOutput::To(others, message) => {
                     for to in others {
                         assert!(to != at, "no part is told by itself");
                         self.channel_mut(at, to).push_back(message.clone());
@@ -163,6 +163,6 @@ impl<P: Part> IoAutomaton for Channelled<P> {
     }
 
     fn input(&mut self, (at, request): Self::Input) {
-        self.parts[at].input(Heard::Outside(request));
+        self.parts[at].input(PartInput::Outside(request));
     }
 }

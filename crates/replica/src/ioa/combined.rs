@@ -1,6 +1,6 @@
 //! Composition by input/output combinations: all participants act in the same step.
 
-use super::{Heard, IoAutomaton, Part, Said};
+use super::{IoAutomaton, Part, PartInput, PartOutput};
 
 /// Source composition of the paper (001, 2.1): messages are received in the step that sends them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,10 +35,10 @@ impl<P: Part> IoAutomaton for Combined<P> {
 
     fn transition(&mut self, (at, action): Self::Action) -> Option<Self::Output> {
         match self.parts[at].transition(action)? {
-            Said::Outside(answer) => Some((at, answer)),
-            Said::To(others, message) => {
+            PartOutput::Outside(answer) => Some((at, answer)),
+            PartOutput::To(others, message) => {
                 for to in others {
-                    self.parts[to].input(Heard::From(at, message.clone()));
+                    self.parts[to].input(PartInput::From(at, message.clone()));
                 }
                 None
             }
@@ -46,7 +46,7 @@ impl<P: Part> IoAutomaton for Combined<P> {
     }
 
     fn input(&mut self, (at, request): Self::Input) {
-        self.parts[at].input(Heard::Outside(request));
+        self.parts[at].input(PartInput::Outside(request));
     }
 }
 

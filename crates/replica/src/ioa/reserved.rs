@@ -5,14 +5,14 @@
 //! is chosen anew then; if there is none, the reservations are released.
 
 use super::reservation::{Input, Output, Reservation};
-use super::{Heard, IoAutomaton, Part, Said};
+use super::{IoAutomaton, Part, PartInput, PartOutput};
 use base::{Automaton, Instant};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Message between reserved parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Talk<M> {
+pub enum ReservedMessage<M> {
     /// Requests the receiver's reservation.
     Ask,
     /// Grants the sender's reservation.
@@ -36,7 +36,7 @@ pub enum Talk<M> {
 
 /// Transition of a reserved part.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Deed<A> {
+pub enum ReservedAction<A> {
     /// Sends a queued message.
     Say,
     /// Ends its rest.
@@ -51,7 +51,8 @@ pub enum Deed<A> {
     Regular(A),
 }
 
-/// Number of tasks beside those of the part: [`Deed::Say`], [`Deed::Rest`], [`Deed::Withdraw`].
+/// Number of tasks beside those of the part: [`ReservedAction::Say`], [`ReservedAction::Rest`],
+/// [`ReservedAction::Withdraw`].
 const TASKS: usize = 3;
 
 /// Part with negotiated combinations.
@@ -59,7 +60,7 @@ const TASKS: usize = 3;
 pub struct Reserved<P: Part> {
     part: P,
     status: Reservation,
-    to_say: VecDeque<(usize, Talk<P::Message>)>,
+    to_say: VecDeque<(usize, ReservedMessage<P::Message>)>,
     /// External requests received during a combination; they are delivered after it.
     deferred: VecDeque<P::Request>,
     /// Doublings of the mean of the current rest.
@@ -92,8 +93,8 @@ impl<P: Part> Reserved<P> {
     }
 
     /// Returns the doublings of the mean of its rest, if it rests. A driver in real time draws the
-    /// duration, and delays [`Deed::Rest`] by it. A part that grants a reservation meanwhile no
-    /// longer rests, because another process makes progress.
+    /// duration, and delays [`ReservedAction::Rest`] by it. A part that grants a reservation
+    /// meanwhile no longer rests, because another process makes progress.
     pub fn rest(&self) -> Option<u8> {
         self.status.is_resting().then_some(self.doublings)
     }
@@ -104,12 +105,12 @@ impl<P: Part> Reserved<P> {
         self.status.check();
         for output in out {
             match output {
-                Output::Ask(to) => self.to_say.push_back((to, Talk::Ask)),
-                Output::Release(to) => self.to_say.push_back((to, Talk::Release)),
-                Output::Grant(to) => self.to_say.push_back((to, Talk::Grant)),
-                Output::Refuse(to) => self.to_say.push_back((to, Talk::Refuse)),
-                Output::Finish(to) => self.to_say.push_back((to, Talk::Done)),
-                Output::Dismiss(to) => self.to_say.push_back((to, Talk::Over)),
+                Output::Ask(to) => self.to_say.push_back((to, ReservedMessage::Ask)),
+                Output::Release(to) => self.to_say.push_back((to, ReservedMessage::Release)),
+                Output::Grant(to) => self.to_say.push_back((to, ReservedMessage::Grant)),
+                Output::Refuse(to) => self.to_say.push_back((to, ReservedMessage::Refuse)),
+                Output::Finish(to) => self.to_say.push_back((to, ReservedMessage::Done)),
+                Output::Dismiss(to) => self.to_say.push_back((to, ReservedMessage::Over)),
                 Output::Rest(doublings) => self.doublings = doublings,
                 // Held reservations are visible in the status.
                 Output::Hold => {}
@@ -118,7 +119,7 @@ impl<P: Part> Reserved<P> {
         while self.status.may_act()
             && let Some(request) = self.deferred.pop_front()
         {
-            self.part.input(Heard::Outside(request));
+            self.part.input(PartInput::Outside(request));
         }
         assert!(self.deferred.is_empty() || !self.status.may_act(), "who may act hears everybody");
     }
@@ -138,26 +139,26 @@ impl<P: Part> Reserved<P> {
         })
     }
 
-    fn enabled_of_part(&self, task: usize, deeds: &mut Vec<Deed<P::Action>>) {
+    fn enabled_of_part(&self, task: usize, deeds: &mut Vec<ReservedAction<P::Action>>) {
         for action in self.of_part(task) {
             let others = self.part.participants(&action);
             if others.is_empty() {
                 if self.status.may_act() {
-                    deeds.push(Deed::Regular(action));
+                    deeds.push(ReservedAction::Regular(action));
                 }
             } else if self.status.may_ask() {
-                deeds.push(Deed::Want(others));
+                deeds.push(ReservedAction::Want(others));
             } else if self.status.held() == Some(&others[..]) && self.to_say.is_empty() {
-                deeds.push(Deed::Perform(action));
+                deeds.push(ReservedAction::Perform(action));
             }
         }
     }
 }
 
 impl<P: Part> IoAutomaton for Reserved<P> {
-    type Input = Heard<Talk<P::Message>, P::Request>;
-    type Action = Deed<P::Action>;
-    type Output = Said<Talk<P::Message>, P::Answer>;
+    type Input = PartInput<ReservedMessage<P::Message>, P::Request>;
+    type Action = ReservedAction<P::Action>;
+    type Output = PartOutput<ReservedMessage<P::Message>, P::Answer>;
 
     fn tasks(&self) -> usize {
         TASKS + self.part.tasks()
@@ -165,11 +166,11 @@ impl<P: Part> IoAutomaton for Reserved<P> {
 
     fn enabled(&self, task: usize, deeds: &mut Vec<Self::Action>) {
         match task {
-            0 => deeds.extend((!self.to_say.is_empty()).then_some(Deed::Say)),
-            1 => deeds.extend(self.status.is_resting().then_some(Deed::Rest)),
+            0 => deeds.extend((!self.to_say.is_empty()).then_some(ReservedAction::Say)),
+            1 => deeds.extend(self.status.is_resting().then_some(ReservedAction::Rest)),
             2 => {
                 let useless = self.status.held().is_some_and(|held| !self.has_use_for(held));
-                deeds.extend((useless && !self.keeps).then_some(Deed::Withdraw));
+                deeds.extend((useless && !self.keeps).then_some(ReservedAction::Withdraw));
             }
             TASKS.. => self.enabled_of_part(task - TASKS, deeds),
         }
@@ -177,26 +178,26 @@ impl<P: Part> IoAutomaton for Reserved<P> {
 
     fn transition(&mut self, deed: Self::Action) -> Option<Self::Output> {
         match deed {
-            Deed::Say => {
+            ReservedAction::Say => {
                 let (to, talk) = self.to_say.pop_front().expect("it was enabled");
-                return Some(Said::To(vec![to], talk));
+                return Some(PartOutput::To(vec![to], talk));
             }
-            Deed::Rest => self.advance(Input::Rested),
-            Deed::Want(others) => self.advance(Input::Want(others)),
-            Deed::Withdraw => self.advance(Input::Withdrawn),
-            Deed::Perform(action) => {
+            ReservedAction::Rest => self.advance(Input::Rested),
+            ReservedAction::Want(others) => self.advance(Input::Want(others)),
+            ReservedAction::Withdraw => self.advance(Input::Withdrawn),
+            ReservedAction::Perform(action) => {
                 let held = self.status.held().unwrap_or_default().to_vec();
-                let Some(Said::To(others, message)) = self.part.transition(action) else {
+                let Some(PartOutput::To(others, message)) = self.part.transition(action) else {
                     unreachable!("a combination says something to its participants")
                 };
                 assert!(others == held, "it has other participants than it said");
                 self.advance(Input::Performed);
                 let alone = others.len() == 1;
-                return Some(Said::To(others, Talk::Join { message, alone }));
+                return Some(PartOutput::To(others, ReservedMessage::Join { message, alone }));
             }
-            Deed::Regular(action) => match self.part.transition(action)? {
-                Said::Outside(answer) => return Some(Said::Outside(answer)),
-                Said::To(..) => unreachable!("a regular action says nothing to others"),
+            ReservedAction::Regular(action) => match self.part.transition(action)? {
+                PartOutput::Outside(answer) => return Some(PartOutput::Outside(answer)),
+                PartOutput::To(..) => unreachable!("a regular action says nothing to others"),
             },
         }
         None
@@ -204,31 +205,31 @@ impl<P: Part> IoAutomaton for Reserved<P> {
 
     fn input(&mut self, input: Self::Input) {
         match input {
-            Heard::Outside(request) if self.status.may_act() => {
-                self.part.input(Heard::Outside(request));
+            PartInput::Outside(request) if self.status.may_act() => {
+                self.part.input(PartInput::Outside(request));
             }
-            Heard::Outside(request) => self.deferred.push_back(request),
-            Heard::Lost(other) => {
+            PartInput::Outside(request) => self.deferred.push_back(request),
+            PartInput::Lost(other) => {
                 self.to_say.retain(|(to, _)| *to != other);
-                self.part.input(Heard::Lost(other));
+                self.part.input(PartInput::Lost(other));
                 self.advance(Input::Lost(other));
             }
-            Heard::From(from, Talk::Ask) => self.advance(Input::Asked(from)),
-            Heard::From(from, Talk::Grant) => self.advance(Input::Granted(from)),
-            Heard::From(from, Talk::Refuse) => self.advance(Input::Refused(from)),
-            Heard::From(from, Talk::Release) => self.advance(Input::Released(from)),
-            Heard::From(from, Talk::Done) => self.advance(Input::Done(from)),
-            Heard::From(by, Talk::Join { message, alone }) => {
-                self.part.input(Heard::From(by, message));
+            PartInput::From(from, ReservedMessage::Ask) => self.advance(Input::Asked(from)),
+            PartInput::From(from, ReservedMessage::Grant) => self.advance(Input::Granted(from)),
+            PartInput::From(from, ReservedMessage::Refuse) => self.advance(Input::Refused(from)),
+            PartInput::From(from, ReservedMessage::Release) => self.advance(Input::Released(from)),
+            PartInput::From(from, ReservedMessage::Done) => self.advance(Input::Done(from)),
+            PartInput::From(by, ReservedMessage::Join { message, alone }) => {
+                self.part.input(PartInput::From(by, message));
                 self.advance(Input::Joined { by, alone });
             }
-            Heard::From(from, Talk::Over) => self.advance(Input::Over(from)),
+            PartInput::From(from, ReservedMessage::Over) => self.advance(Input::Over(from)),
         }
     }
 }
 
 impl<P: Part> Part for Reserved<P> {
-    type Message = Talk<P::Message>;
+    type Message = ReservedMessage<P::Message>;
     type Request = P::Request;
     type Answer = P::Answer;
 

@@ -102,17 +102,18 @@ fn rounds_until_done(mut rest: impl FnMut(usize, u8) -> u32) -> Option<u32> {
                 Some(_) | None => {}
             }
             resting[at] = resting[at].saturating_sub(1);
-            let ready = |deed: &Deed<_>| resting[at] == 0 || *deed != Deed::Rest;
+            let ready =
+                |deed: &ReservedAction<_>| resting[at] == 0 || *deed != ReservedAction::Rest;
             if let Some(deed) = all_enabled(part).into_iter().find(ready) {
                 said.extend(part.transition(deed).map(|said| (at, said)));
             }
         }
         for (from, said) in said {
             match said {
-                Said::Outside(_) => return Some(round),
-                Said::To(others, talk) => others
+                PartOutput::Outside(_) => return Some(round),
+                PartOutput::To(others, talk) => others
                     .into_iter()
-                    .for_each(|to| parts[to].input(Heard::From(from, talk.clone()))),
+                    .for_each(|to| parts[to].input(PartInput::From(from, talk.clone()))),
             }
         }
     }

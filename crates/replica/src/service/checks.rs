@@ -14,9 +14,9 @@ impl<D: DataType> Replica<D> {
             has = &record.done;
         }
         assert!(self.origins.done().covers(has), "what is written was done");
-        let news = self.unwritten.iter().rev().find_map(|record| record.standing.as_ref());
+        let news = self.unwritten.iter().rev().find_map(|record| record.member_state.as_ref());
         let last = news.unwrap_or(self.members.said());
-        assert_eq!(last, self.members.standing(), "how it stands is said, or will be");
+        assert_eq!(last, self.members.member_state(), "how it stands is said, or will be");
     }
 
     /// Asserts that the order has the operations done and not final, and agrees with the members.
@@ -26,7 +26,7 @@ impl<D: DataType> Replica<D> {
             let done = self.origins.done().get(entry.label.origin);
             assert!(entry.number <= done, "what is placed is done");
         }
-        assert!(self.clock >= self.order.frontier().map_or(0, |label| label.counter));
+        assert!(self.clock >= self.order.commit_point().map_or(0, |label| label.counter));
         let peers = self.peers.iter().map(|(id, _)| id);
         assert!(peers.eq(self.members.peers()), "the peers are the other members");
         assert!(self.members.origins().all(|id| self.origins.knows(id)), "origins are admitted");

@@ -1,6 +1,6 @@
 //! Received messages: validation and processing.
 
-use super::members::Speaker;
+use super::members::SenderRole;
 use super::origins::Receipt;
 use super::{Entry, Message, ORIGINS_MAX, Output, Outputs, Replica, ReplicaId, SANE_MAX, Vector};
 use crate::data::DataType;
@@ -23,14 +23,14 @@ impl<D: DataType> Replica<D> {
     ) {
         let theirs = message.has.get(self.me);
         match self.members.speaker(from) {
-            Speaker::Peer if theirs > self.has.get(self.me) && theirs < SANE_MAX => {
+            SenderRole::Peer if theirs > self.has.get(self.me) && theirs < SANE_MAX => {
                 self.is_outdated = true;
                 self.peers.iter_mut().for_each(|(_, peer)| peer.disconnect());
                 return out.push(Output::Outdated(from));
             }
-            Speaker::Peer if self.is_sane(&message) => {}
-            Speaker::Other => return,
-            Speaker::Peer | Speaker::Stranger => return out.push(Output::Distrust(from)),
+            SenderRole::Peer if self.is_sane(&message) => {}
+            SenderRole::Other => return,
+            SenderRole::Peer | SenderRole::Stranger => return out.push(Output::Distrust(from)),
         }
         if let Some(change) = &message.change {
             self.seal(change, out);
@@ -86,7 +86,7 @@ impl<D: DataType> Replica<D> {
                 break;
             }
             let (origin, number) = (entry.label.origin, entry.number);
-            if Some(entry.label) <= self.order.frontier() {
+            if Some(entry.label) <= self.order.commit_point() {
                 self.origins.drop_early(origin);
                 out.push(Output::Distrust(origin));
                 continue;
@@ -94,7 +94,7 @@ impl<D: DataType> Replica<D> {
             self.origins.place(origin, number);
             self.clock = self.clock.max(entry.label.counter);
             // Its origin sends it to the others.
-            if self.members.speaker(origin) == Speaker::Peer {
+            if self.members.speaker(origin) == SenderRole::Peer {
                 self.peers.iter_mut().for_each(|(_, peer)| peer.presume(origin, number));
             }
             self.order.place(entry.clone(), &mut self.meter);
@@ -116,7 +116,7 @@ impl<D: DataType> Replica<D> {
         if !reached.iter().all(|reached| self.members.can_be(reached)) {
             return false;
         }
-        let changes = message.change.is_some() || self.members.standing().change.is_some();
+        let changes = message.change.is_some() || self.members.member_state().change.is_some();
         let knows = |id| self.origins.knows(id) || changes || message.reached.is_some();
         let is_vector = |vector: &Vector| {
             let member = |(id, number)| knows(id) && number < SANE_MAX;
@@ -132,7 +132,7 @@ impl<D: DataType> Replica<D> {
             let known = *number <= self.origins.received(label.origin);
             let before = if known { None } else { last.insert(label.origin, *label) };
             let ours = label.origin == self.me;
-            known || !ours && before < Some(*label) && self.order.frontier() < Some(*label)
+            known || !ours && before < Some(*label) && self.order.commit_point() < Some(*label)
         };
         is_vector(&message.has) && message.entries.iter().all(possible)
     }

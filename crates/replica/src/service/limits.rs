@@ -64,7 +64,7 @@ pub struct Limits {
     /// Client requests waiting for predecessors; more are refused.
     pub blocked: Amount,
     /// Answers waiting for the journal; beyond it, requests are refused.
-    pub unsaid: Amount,
+    pub pending_answers: Amount,
 }
 
 impl Default for Limits {
@@ -76,7 +76,7 @@ impl Default for Limits {
             message: of(256, 256 << 10),
             early: of(4096, 8 << 20),
             blocked: of(4096, 64 << 20),
-            unsaid: of(1 << 20, 64 << 20),
+            pending_answers: of(1 << 20, 64 << 20),
         }
     }
 }

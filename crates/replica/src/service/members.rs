@@ -78,7 +78,7 @@ pub struct Change {
 
 /// Membership state of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct MembershipState {
     /// Current membership.
     pub membership: Arc<Membership>,
     /// Sealed change.
@@ -87,7 +87,7 @@ pub struct Standing {
 
 /// Change requested by an administrator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wish {
+pub struct ChangeRequest {
     /// New members and their addresses.
     pub add: BTreeMap<ReplicaId, String>,
     /// Members that leave after sending everything that they know.
@@ -226,9 +226,9 @@ impl Change {
 #[derive(Clone, Debug)]
 pub(super) struct Members {
     me: ReplicaId,
-    standing: Standing,
+    member_state: MembershipState,
     /// Part of it that is durable in the journal, and therefore sent to others.
-    said: Standing,
+    said: MembershipState,
     /// Operations of each other member that has sealed the same change.
     seals: BTreeMap<ReplicaId, Vector>,
     /// Membership that another participant has reached by this change.
@@ -241,7 +241,7 @@ pub(super) struct Members {
 
 /// Role of a message's sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speaker {
+pub(super) enum SenderRole {
     /// Member of our epoch that is not lost.
     Peer,
     /// Lost, former or future member.
@@ -251,11 +251,11 @@ pub(super) enum Speaker {
 }
 
 impl Members {
-    pub(super) fn new(me: ReplicaId, standing: Standing) -> Members {
+    pub(super) fn new(me: ReplicaId, member_state: MembershipState) -> Members {
         Members {
             me,
-            said: standing.clone(),
-            standing,
+            said: member_state.clone(),
+            member_state,
             seals: BTreeMap::new(),
             reached: None,
             clash: None,
@@ -264,26 +264,26 @@ impl Members {
     }
 
     pub(super) fn membership(&self) -> &Arc<Membership> {
-        &self.standing.membership
+        &self.member_state.membership
     }
 
-    pub(super) fn standing(&self) -> &Standing {
-        &self.standing
+    pub(super) fn member_state(&self) -> &MembershipState {
+        &self.member_state
     }
 
     /// Returns the membership state that may be sent to others.
-    pub(super) fn said(&self) -> &Standing {
+    pub(super) fn said(&self) -> &MembershipState {
         &self.said
     }
 
     /// Reports whether the whole membership state is in the journal.
     pub(super) fn is_said(&self) -> bool {
-        self.said == self.standing
+        self.said == self.member_state
     }
 
     /// Records a durable membership state. Returns the membership, if it is new.
-    pub(super) fn persisted(&mut self, standing: Standing) -> Option<Arc<Membership>> {
-        let before = std::mem::replace(&mut self.said, standing).membership.epoch;
+    pub(super) fn persisted(&mut self, member_state: MembershipState) -> Option<Arc<Membership>> {
+        let before = std::mem::replace(&mut self.said, member_state).membership.epoch;
         let now = &self.said.membership;
         (now.epoch != before).then(|| now.clone())
     }
@@ -291,7 +291,7 @@ impl Members {
     /// Reports whether this replica accepts no client requests: it is not a member, or is leaving.
     pub(super) fn is_outside(&self) -> bool {
         let leaves =
-            self.standing.change.as_ref().is_some_and(|c| !c.members.contains_key(&self.me));
+            self.member_state.change.as_ref().is_some_and(|c| !c.members.contains_key(&self.me));
         self.is_removed() || leaves || !self.membership().members.contains_key(&self.me)
     }
 
@@ -323,41 +323,44 @@ impl Members {
     }
 
     /// Returns the role of a sender.
-    pub(super) fn speaker(&self, id: ReplicaId) -> Speaker {
+    pub(super) fn speaker(&self, id: ReplicaId) -> SenderRole {
         let now = self.membership();
-        let comes = self.standing.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
+        let comes =
+            self.member_state.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
         match now.members.contains_key(&id) {
-            _ if id == self.me => Speaker::Stranger,
-            true if !self.is_lost(id) => Speaker::Peer,
-            true => Speaker::Other,
-            false if comes || now.retired.contains_key(&id) => Speaker::Other,
-            false => Speaker::Stranger,
+            _ if id == self.me => SenderRole::Stranger,
+            true if !self.is_lost(id) => SenderRole::Peer,
+            true => SenderRole::Other,
+            false if comes || now.retired.contains_key(&id) => SenderRole::Other,
+            false => SenderRole::Stranger,
         }
     }
 
     /// Reports whether the sealed change declares this replica lost.
     pub(super) fn is_lost(&self, id: ReplicaId) -> bool {
-        self.standing.change.as_ref().is_some_and(|change| change.lost.contains(&id))
+        self.member_state.change.as_ref().is_some_and(|change| change.lost.contains(&id))
     }
 
     /// Plans a change for a request, joined with the sealed one.
-    pub(super) fn plan(&self, wish: &Wish) -> Result<Change, Objection> {
+    pub(super) fn plan(&self, change_request: &ChangeRequest) -> Result<Change, Objection> {
         let now = self.membership();
-        if self.is_removed() || !now.members.contains_key(&self.me) || wish.lost.contains(&self.me)
+        if self.is_removed()
+            || !now.members.contains_key(&self.me)
+            || change_request.lost.contains(&self.me)
         {
             return Err(Objection::Outside);
         }
-        let sealed = self.standing.change.as_deref();
+        let sealed = self.member_state.change.as_deref();
         let mut members = sealed.map_or(&now.members, |change| &change.members).clone();
         // Former members need not be removed again.
         let still = |id: &&ReplicaId| !now.retired.contains_key(id);
-        let lost: BTreeSet<ReplicaId> = wish.lost.iter().filter(still).copied().collect();
+        let lost: BTreeSet<ReplicaId> = change_request.lost.iter().filter(still).copied().collect();
         let gone: BTreeSet<ReplicaId> =
-            wish.remove.iter().filter(still).chain(&lost).copied().collect();
+            change_request.remove.iter().filter(still).chain(&lost).copied().collect();
         let known = |id: &&ReplicaId| now.members.contains_key(id) || members.contains_key(id);
         let unknown: BTreeSet<ReplicaId> =
             gone.iter().filter(|id| !now.members.contains_key(id)).copied().collect();
-        let again: BTreeSet<ReplicaId> = wish.add.keys().filter(known).copied().collect();
+        let again: BTreeSet<ReplicaId> = change_request.add.keys().filter(known).copied().collect();
         if !unknown.is_empty() {
             return Err(Objection::Unknown(unknown));
         }
@@ -365,13 +368,13 @@ impl Members {
             return Err(Objection::Known(again));
         }
         members.retain(|id, _| !gone.contains(id));
-        members.extend(wish.add.clone());
-        let mut change = Change { from: now.epoch, members, lost, forced: wish.forced };
+        members.extend(change_request.add.clone());
+        let mut change = Change { from: now.epoch, members, lost, forced: change_request.forced };
         if let Some(sealed) = sealed {
             change = change.join(sealed, now);
         }
         change.object(now)?;
-        if sealed.is_some_and(|sealed| change.may_split(sealed, now)) && !wish.forced {
+        if sealed.is_some_and(|sealed| change.may_split(sealed, now)) && !change_request.forced {
             return Err(Objection::Split);
         }
         let is_nothing = match sealed {
@@ -384,7 +387,7 @@ impl Members {
     /// Seals a change of the current membership, joined with the sealed one. Returns whether the
     /// result is new.
     pub(super) fn adopt(&mut self, change: &Arc<Change>) -> bool {
-        let (now, sealed) = (self.membership(), &self.standing.change);
+        let (now, sealed) = (self.membership(), &self.member_state.change);
         if change.from != now.epoch {
             return false;
         }
@@ -403,7 +406,7 @@ impl Members {
         // An impossible change conflicts with nothing.
         self.clash = objection.filter(|_| change.object(now).is_ok());
         if fits {
-            self.standing.change = Some(joined);
+            self.member_state.change = Some(joined);
             // Members not lost by the joined change report again what they have reached.
             (self.seals, self.reached) = (BTreeMap::new(), None);
         }
@@ -433,13 +436,13 @@ impl Members {
         let now = self.membership().epoch.number;
         let later = message.reached.as_ref().filter(|reached| reached.epoch.number > now);
         if let Some(reached) = later {
-            let change = self.standing.change.as_ref();
+            let change = self.member_state.change.as_ref();
             let ours = change.is_some_and(|change| change.takes(from, self.membership()));
             if ours && reached.epoch.number == now + 1 {
                 self.reached = Some(reached.clone());
             }
         }
-        let Some(change) = &self.standing.change else { return };
+        let Some(change) = &self.member_state.change else { return };
         if message.change.as_ref() == Some(change) || message.epoch == change.to() {
             self.seals.entry(from).or_default().join(&message.has);
         }
@@ -448,7 +451,7 @@ impl Members {
     /// Returns the next membership, as soon as it is known and all operations of retired members
     /// that count are here.
     pub(super) fn next(&self, done: &Vector) -> Option<Arc<Membership>> {
-        let (now, change) = (self.membership(), self.standing.change.as_ref()?);
+        let (now, change) = (self.membership(), self.member_state.change.as_ref()?);
         let all_here = |membership: &Membership| {
             membership.retired.iter().all(|(id, count)| done.get(*id) >= *count)
         };
@@ -473,7 +476,7 @@ impl Members {
 
     /// Returns the participants not known to have sealed the change.
     pub(super) fn unsealed(&self) -> Vec<ReplicaId> {
-        let Some(change) = &self.standing.change else { return Vec::new() };
+        let Some(change) = &self.member_state.change else { return Vec::new() };
         let now = self.membership();
         let takes = self.peers().filter(|id| change.takes(*id, now));
         takes.filter(|id| !self.seals.contains_key(id)).collect()
@@ -485,13 +488,13 @@ impl Members {
             membership.epoch.number > self.membership().epoch.number,
             "epochs follow each other"
         );
-        self.standing = Standing { membership, change: None };
+        self.member_state = MembershipState { membership, change: None };
         (self.seals, self.reached, self.clash) = (BTreeMap::new(), None, None);
     }
 
     /// Asserts that the knowledge of a change belongs to the sealed one.
     pub(super) fn check(&self) {
-        let (now, change) = (self.membership(), self.standing.change.as_ref());
+        let (now, change) = (self.membership(), self.member_state.change.as_ref());
         assert!(change.is_none_or(|change| change.from == now.epoch), "it is one of this epoch");
         assert!(change.is_some() || self.seals.is_empty(), "only a change is sealed");
         assert!(change.is_some() || self.reached.is_none(), "only a change is reached");

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Operations that are not final are applied lazily: most answers need no state, and a state
-//! without copies is modified in place. Clones are cheap, so some states between the frontier and
-//! the last operation are kept. An operation placed among others invalidates the states after it;
-//! the next query reapplies what follows the last valid one.
+//! without copies is modified in place. Clones are cheap, so some states between the commit point
+//! and the last operation are kept. An operation placed among others invalidates the states after
+//! it; the next query reapplies what follows the last valid one.
 
 use super::{Entry, Label};
 use crate::data::DataType;
@@ -29,18 +29,18 @@ const COMPARED_MAX: usize = 64;
 /// Maximum placed operations left unapplied: a query waits for their application.
 pub(super) const LAG_MAX: usize = 4096;
 
-/// Order from the frontier on.
+/// Order from the commit point on.
 #[derive(Clone, Debug)]
 pub(super) struct Order<D: DataType> {
     data: D,
     /// Label of the last operation applied to `stable`.
-    frontier: Option<Label>,
+    commit_point: Option<Label>,
     stable: D::State,
-    /// Operations placed after the frontier.
+    /// Operations placed after the commit point.
     suffix: BTreeMap<Label, Arc<Entry<D::Operator>>>,
     /// Valid states after some of them, none later than `ahead`.
     kept: BTreeMap<Label, D::State>,
-    /// State after the frontier computed for a query, while it is later than the frontier.
+    /// State after the commit point computed for a query, while it is later than the commit point.
     ahead: Option<Ahead<D::State>>,
     /// Upper bound of the operations placed since all were applied; final ones do not count.
     pub(super) lag: usize,
@@ -87,13 +87,13 @@ impl<S: Clone> Ahead<S> {
 }
 
 impl<D: DataType> Order<D> {
-    pub(super) fn new(data: D, stable: D::State, frontier: Option<Label>) -> Order<D> {
+    pub(super) fn new(data: D, stable: D::State, commit_point: Option<Label>) -> Order<D> {
         let (suffix, kept) = (BTreeMap::new(), BTreeMap::new());
-        Order { data, frontier, stable, suffix, kept, ahead: None, lag: 0 }
+        Order { data, commit_point, stable, suffix, kept, ahead: None, lag: 0 }
     }
 
-    pub(super) fn frontier(&self) -> Option<Label> {
-        self.frontier
+    pub(super) fn commit_point(&self) -> Option<Label> {
+        self.commit_point
     }
 
     /// Returns the operations that are placed and not final, in order.
@@ -123,7 +123,7 @@ impl<D: DataType> Order<D> {
         }
         assert!(self.is_applied(), "refreshed before");
         self.append(entry.clone());
-        let ahead = self.ahead.get_or_insert_with(|| Ahead::of(&self.stable, self.frontier));
+        let ahead = self.ahead.get_or_insert_with(|| Ahead::of(&self.stable, self.commit_point));
         let value = self.data.apply_metered(&mut ahead.state, &entry.operator, meter);
         ahead.pass(entry.label, &mut self.kept);
         self.lag = 0;
@@ -170,38 +170,38 @@ impl<D: DataType> Order<D> {
 
     /// Inserts an operation. Invariant I8: nothing is placed before a final operation.
     fn insert(&mut self, entry: Arc<Entry<D::Operator>>) {
-        assert!(Some(entry.label) > self.frontier, "I8: placed before what is final");
+        assert!(Some(entry.label) > self.commit_point, "I8: placed before what is final");
         let before = self.suffix.insert(entry.label, entry);
         assert!(before.is_none(), "I7: a label was given twice");
         self.lag += 1;
     }
 
-    /// Moves the frontier as far as the meter allows, and passes wanted operations with their
-    /// permanent values to `tell`, which returns its work. Returns whether the frontier was
+    /// Moves the commit point as far as the meter allows, and passes wanted operations with their
+    /// permanent values to `tell`, which returns its work. Returns whether the commit point was
     /// reached.
     pub(super) fn advance(
         &mut self,
-        frontier: Label,
+        commit_point: Label,
         meter: &mut Meter,
         wanted: impl Fn(&Entry<D::Operator>) -> bool,
         mut tell: impl FnMut(Arc<Entry<D::Operator>>, D::Value) -> u64,
     ) -> bool {
         // Old states are discarded first, so that the stable state shares no structure with them.
         if self.suffix.len() <= LAG_MAX {
-            self.forget_to(frontier);
+            self.forget_to(commit_point);
         }
         while let Some(first) = self.suffix.first_entry()
-            && *first.key() <= frontier
+            && *first.key() <= commit_point
         {
             if !meter.has_left() {
-                self.frontier.into_iter().for_each(|reached| self.forget_to(reached));
+                self.commit_point.into_iter().for_each(|reached| self.forget_to(reached));
                 if self.ahead.is_none() {
                     self.lag = self.suffix.len();
                 }
                 return false;
             }
             let entry = first.remove();
-            self.frontier = Some(entry.label);
+            self.commit_point = Some(entry.label);
             if wanted(&entry) {
                 let value = self.data.apply_metered(&mut self.stable, &entry.operator, meter);
                 meter.spend(tell(entry, value));
@@ -211,17 +211,17 @@ impl<D: DataType> Order<D> {
                 self.data.change(&mut self.stable, &entry.operator, meter);
             }
         }
-        self.frontier = self.frontier.max(Some(frontier));
-        self.forget_to(frontier);
+        self.commit_point = self.commit_point.max(Some(commit_point));
+        self.forget_to(commit_point);
         true
     }
 
-    /// Discards states up to a frontier. Even one at the frontier is discarded: reached in another
-    /// order, it may differ from the stable state in data that equality ignores.
-    fn forget_to(&mut self, frontier: Label) {
-        self.kept = self.kept.split_off(&frontier);
-        self.kept.remove(&frontier);
-        self.ahead.take_if(|ahead| ahead.applied <= Some(frontier));
+    /// Discards states up to a commit point. Even one at the commit point is discarded: reached in
+    /// another order, it may differ from the stable state in data that equality ignores.
+    fn forget_to(&mut self, commit_point: Label) {
+        self.kept = self.kept.split_off(&commit_point);
+        self.kept.remove(&commit_point);
+        self.ahead.take_if(|ahead| ahead.applied <= Some(commit_point));
         self.lag = self.lag.min(self.suffix.len());
     }
 
@@ -246,7 +246,7 @@ impl<D: DataType> Order<D> {
 
     /// Reports whether all placed operations are applied.
     fn is_applied(&self) -> bool {
-        let applied = self.ahead.as_ref().map_or(self.frontier, |ahead| ahead.applied);
+        let applied = self.ahead.as_ref().map_or(self.commit_point, |ahead| ahead.applied);
         self.suffix.last_key_value().is_none_or(|(last, _)| Some(*last) <= applied)
     }
 
@@ -258,7 +258,8 @@ impl<D: DataType> Order<D> {
             if !meter.has_left() {
                 return false;
             }
-            let ahead = self.ahead.get_or_insert_with(|| Ahead::of(&self.stable, self.frontier));
+            let ahead =
+                self.ahead.get_or_insert_with(|| Ahead::of(&self.stable, self.commit_point));
             ahead.perform(&self.data, entry, meter);
             ahead.pass(*label, &mut self.kept);
         }
@@ -267,16 +268,16 @@ impl<D: DataType> Order<D> {
     }
 
     pub(super) fn check(&self) {
-        let applied = self.ahead.as_ref().map_or(self.frontier, |ahead| ahead.applied);
-        assert!(applied >= self.frontier);
-        assert!(self.kept.keys().all(|label| Some(*label) > self.frontier));
+        let applied = self.ahead.as_ref().map_or(self.commit_point, |ahead| ahead.applied);
+        assert!(applied >= self.commit_point);
+        assert!(self.kept.keys().all(|label| Some(*label) > self.commit_point));
         assert!(self.kept.keys().all(|label| Some(*label) <= applied));
         for (label, entry) in &self.suffix {
             assert_eq!(*label, entry.label, "an operation is where its label says");
         }
         let first = self.suffix.first_key_value().map(|(label, _)| *label);
         assert!(
-            first.is_none_or(|first| Some(first) > self.frontier),
+            first.is_none_or(|first| Some(first) > self.commit_point),
             "I8: what is final is not here"
         );
         assert!(self.lag <= self.suffix.len(), "only what is placed lags");

@@ -1,6 +1,6 @@
 //! State of the peers: their acknowledgements and the transmissions to them.
 
-use super::members::{Epoch, Standing};
+use super::members::{Epoch, MembershipState};
 use super::{Limits, Message, Origins, Output, ReplicaId, Vector};
 use crate::work::{self, Meter};
 use base::Instant;
@@ -8,24 +8,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Initial retransmission timeout of a peer without progress.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Maximum retransmission timeout.
-const PATIENCE_MAX: Duration = Duration::from_secs(2);
+const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 
 /// Current epoch, and the epoch of the sealed change.
-type Stands = (Epoch, Option<Epoch>);
+type Epochs = (Epoch, Option<Epoch>);
 
-fn stands(standing: &Standing) -> Stands {
-    (standing.membership.epoch, standing.change.as_ref().map(|change| change.to()))
+fn stands(member_state: &MembershipState) -> Epochs {
+    (member_state.membership.epoch, member_state.change.as_ref().map(|change| change.to()))
 }
 
 /// Contents available for messages to peers.
-pub(super) struct Ours<'a, O> {
+pub(super) struct LocalContents<'a, O> {
     pub(super) origins: &'a Origins<O>,
     /// Operations in the journal.
     pub(super) has: &'a Vector,
-    pub(super) standing: &'a Standing,
+    pub(super) member_state: &'a MembershipState,
     pub(super) limits: &'a Limits,
     /// Whether this replica leaves: then it retransmits until the others ignore it.
     pub(super) leaves: bool,
@@ -33,13 +33,13 @@ pub(super) struct Ours<'a, O> {
 
 /// State of a peer's acknowledgements when its retransmission timer was started.
 #[derive(Clone, Debug)]
-struct Mark {
+struct AckMark {
     until: Instant,
     acked: Vector,
     sent: Vector,
 }
 
-impl Mark {
+impl AckMark {
     /// Reports progress for every origin with outstanding operations. (The peer's own operations,
     /// and those of an origin connected to it, must not hide that another origin is not.)
     fn is_passed(&self, acked: &Vector) -> bool {
@@ -68,9 +68,9 @@ pub(super) struct Peer {
     /// Operations of these sent by this replica: in flight.
     said: Vector,
     /// Vector and membership state last sent to it.
-    told: (Vector, Stands),
+    told: (Vector, Epochs),
     /// Membership state reported by it.
-    stands: Option<Stands>,
+    stands: Option<Epochs>,
     /// Whether it is declared lost: nothing is sent to it.
     is_lost: bool,
     /// Whether to request its vector, even if unchanged.
@@ -80,8 +80,8 @@ pub(super) struct Peer {
     /// Whether a connection is established.
     connected: bool,
     /// Retransmission timer.
-    again: Option<Mark>,
-    patience: Duration,
+    again: Option<AckMark>,
+    timeout: Duration,
 }
 
 impl Peer {
@@ -92,19 +92,19 @@ impl Peer {
             unbelieved: None,
             sent: Vector::new(),
             said: Vector::new(),
-            told: (Vector::new(), Stands::default()),
+            told: (Vector::new(), Epochs::default()),
             stands: None,
             is_lost: false,
             asks: false,
             owes: false,
             connected: false,
             again: None,
-            patience: PATIENCE,
+            timeout: TIMEOUT,
         }
     }
 
     /// Records its vector and membership state. A vector of our epoch awaits trust.
-    pub(super) fn says(&mut self, vector: &Vector, stands: Stands, ours: Epoch) {
+    pub(super) fn says(&mut self, vector: &Vector, stands: Epochs, ours: Epoch) {
         self.acked.join(vector);
         self.sent.join(vector);
         self.stands = Some(stands);
@@ -117,7 +117,7 @@ impl Peer {
     fn begin_epoch(&mut self) {
         (self.knows, self.unbelieved, self.is_lost) = (Vector::new(), None, false);
         // Its vector is requested until it has sent it in this epoch.
-        self.stands = Some(Stands::default());
+        self.stands = Some(Epochs::default());
         self.rewind();
     }
 
@@ -147,15 +147,15 @@ impl Peer {
     pub(super) fn tell<O, V>(
         &mut self,
         id: ReplicaId,
-        ours: &Ours<'_, O>,
+        ours: &LocalContents<'_, O>,
         meter: &mut Meter,
         out: &mut Vec<Output<O, V>>,
     ) {
-        let Ours { origins, has, standing, limits, .. } = ours;
+        let LocalContents { origins, has, member_state, limits, .. } = ours;
         while meter.has_left() {
             let room = limits.window.without(origins.amount(&self.acked, &self.said));
             let entries = origins.between(&self.sent, has, room.min(limits.message));
-            let is_known = self.told.0 == **has && self.told.1 == stands(standing);
+            let is_known = self.told.0 == **has && self.told.1 == stands(member_state);
             if entries.is_empty() && is_known && !self.owes && !self.asks {
                 return;
             }
@@ -166,13 +166,13 @@ impl Peer {
                 self.sent.raise(entry.label.origin, entry.number);
                 self.said.raise(entry.label.origin, entry.number);
             }
-            self.told = ((*has).clone(), stands(standing));
+            self.told = ((*has).clone(), stands(member_state));
             self.owes = false;
             let asks = std::mem::take(&mut self.asks);
-            let epoch = standing.membership.epoch;
+            let epoch = member_state.membership.epoch;
             let lags = self.stands.is_some_and(|theirs| theirs.0.number < epoch.number);
-            let reached = lags.then(|| standing.membership.clone());
-            let change = standing.change.clone();
+            let reached = lags.then(|| member_state.membership.clone());
+            let change = member_state.change.clone();
             let has = (*has).clone();
             out.push(Output::Say(id, Message { entries, has, asks, epoch, change, reached }));
         }
@@ -180,7 +180,7 @@ impl Peer {
 
     /// Reports whether there is something to send: a request of either side, or unsent operations
     /// that now fit the window.
-    pub(super) fn waits<O>(&self, ours: &Ours<'_, O>) -> bool {
+    pub(super) fn waits<O>(&self, ours: &LocalContents<'_, O>) -> bool {
         let on_their_way = || ours.origins.amount(&self.acked, &self.said);
         let has_room = || on_their_way().is_below(ours.limits.window);
         self.owes || self.asks || !self.sent.covers(&self.told.0) && has_room()
@@ -188,24 +188,24 @@ impl Peer {
 
     /// Maintains the retransmission timer: it runs while the peer lacks acknowledgements of our
     /// operations, or has another membership state.
-    pub(super) fn watch<O>(&mut self, now: Instant, ours: &Ours<'_, O>) {
-        let (has, stood) = (ours.has, stands(ours.standing));
+    pub(super) fn watch<O>(&mut self, now: Instant, ours: &LocalContents<'_, O>) {
+        let (has, stood) = (ours.has, stands(ours.member_state));
         // A peer never heard from is not asked for its membership state before a change begins.
         let is_level = match self.stands {
             Some(theirs) => theirs == stood,
-            None => ours.standing.change.is_none(),
+            None => ours.member_state.change.is_none(),
         };
         if self.has_said(has) && is_level && !ours.leaves {
-            (self.again, self.patience) = (None, PATIENCE);
+            (self.again, self.timeout) = (None, TIMEOUT);
             return;
         }
         match &self.again {
             Some(mark) if !mark.is_passed(&self.acked) => return,
-            Some(_) => self.patience = (self.patience / 2).max(PATIENCE),
+            Some(_) => self.timeout = (self.timeout / 2).max(TIMEOUT),
             None => {}
         }
         let (acked, sent) = (self.acked.clone(), self.sent.clone());
-        self.again = Some(Mark { until: now + self.patience, acked, sent });
+        self.again = Some(AckMark { until: now + self.timeout, acked, sent });
     }
 
     /// Stops the retransmission timer.
@@ -231,15 +231,15 @@ impl Peer {
     }
 
     /// Handles a retransmission timeout: rewinds the stalled origins and doubles the timeout.
-    pub(super) fn lose_patience(&mut self) {
+    pub(super) fn give_up(&mut self) {
         for of in self.again.take().iter().flat_map(|mark| mark.still(&self.acked)) {
             let has = self.acked.get(of);
             self.sent = std::mem::take(&mut self.sent).up_to(of, has);
             self.said = std::mem::take(&mut self.said).up_to(of, has);
         }
         self.asks = true;
-        self.patience = (self.patience * 2).min(PATIENCE_MAX);
-        assert!(self.patience >= PATIENCE, "patience grows");
+        self.timeout = (self.timeout * 2).min(TIMEOUT_MAX);
+        assert!(self.timeout >= TIMEOUT, "patience grows");
     }
 
     fn check(&self) {
@@ -249,12 +249,12 @@ impl Peer {
         if let Some(unbelieved) = &self.unbelieved {
             assert!(self.acked.covers(unbelieved), "what it said it has told");
         }
-        assert!((PATIENCE..=PATIENCE_MAX).contains(&self.patience), "{:?}", self.patience);
+        assert!((TIMEOUT..=TIMEOUT_MAX).contains(&self.timeout), "{:?}", self.timeout);
     }
 
     pub(super) fn connect(&mut self) {
         self.rewind();
-        (self.connected, self.patience) = (true, PATIENCE);
+        (self.connected, self.timeout) = (true, TIMEOUT);
     }
 
     pub(super) fn disconnect(&mut self) {

@@ -13,7 +13,8 @@ impl<D: DataType> Replica<D> {
             let (strict, operator) = (first.strict, &first.operator);
             let reads = !strict && self.data.is_read(operator);
             let shows = reads || !strict && !self.data.is_free(operator);
-            let has_room = self.waiting.unsaid().is_below(self.config.limits.unsaid);
+            let has_room =
+                self.waiting.pending_answers().is_below(self.config.limits.pending_answers);
             if has_room && shows && !self.order.refresh(&mut self.meter) {
                 return;
             }

@@ -15,7 +15,7 @@
 //! never enter (see `members.rs`) does not get their confirmation, and removes none. A restarted
 //! replica needs all confirmations anew, so a member that has not started yet is not removed.
 
-use super::{Epoch, MEMBERS_MAX, Output, Outputs, Replica, ReplicaId, Wish};
+use super::{ChangeRequest, Epoch, MEMBERS_MAX, Output, Outputs, Replica, ReplicaId};
 use crate::data::DataType;
 use base::Instant;
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,8 @@ impl<D: DataType> Replica<D> {
             self.vote(membership.epoch, &silent, out);
         }
         if let Some(id) = self.removable(now, &silent)
-            && let Ok(change) = self.plan(&Wish { lost: [id].into(), ..Wish::default() })
+            && let Ok(change) =
+                self.plan(&ChangeRequest { lost: [id].into(), ..ChangeRequest::default() })
         {
             out.push(Output::Removes(id));
             self.seal(&Arc::new(change), out);
@@ -113,14 +114,14 @@ impl<D: DataType> Replica<D> {
     /// can exist.
     fn removable(&self, now: Instant, silent: &BTreeSet<ReplicaId>) -> Option<ReplicaId> {
         let id = silent.first().copied().filter(|_| silent.len() == 1)?;
-        let standing = self.members.standing();
-        let epoch = standing.membership.epoch;
+        let member_state = self.members.member_state();
+        let epoch = member_state.membership.epoch;
         let agrees = |peer: &ReplicaId| {
             self.silence.theirs.get(peer).is_some_and(|(vote, at)| {
                 vote.epoch == epoch && vote.silent == *silent && now.since(*at) < VALID
             })
         };
-        let is_settled = standing.change.is_none() && self.peers.are_in(epoch, |_| false);
+        let is_settled = member_state.change.is_none() && self.peers.are_in(epoch, |_| false);
         let others = || self.peers.iter().map(|(peer, _)| peer).filter(|peer| *peer != id);
         (is_settled && others().all(|peer| agrees(&peer))).then_some(id)
     }

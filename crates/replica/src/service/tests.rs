@@ -125,10 +125,10 @@ fn a_strict_answer_takes_two_hops() {
     assert_eq!(answered(&step(&mut a, add(1, 5, true, &Vector::new()))), []);
     let to_b = said(step(&mut a, Input::Persisted(1)));
     assert_eq!((to_b.len(), to_b[0].entries.len()), (1, 1));
-    let out = step(&mut b, Input::Heard(A, to_b[0].clone()));
+    let out = step(&mut b, Input::Received(A, to_b[0].clone()));
     assert!(out.iter().any(|output| matches!(output, Output::Persist(1, _))), "{out:?}");
     let to_a = said(step(&mut b, Input::Persisted(1)));
-    let out = step(&mut a, Input::Heard(B, to_a[0].clone()));
+    let out = step(&mut a, Input::Received(B, to_a[0].clone()));
     assert_eq!(answered(&out), [(1, Value::Integer(5), true)]);
     // Here nothing is retained; there it is not yet known that the acknowledgement arrived.
     assert_eq!((*a.stable(), a.kept(), *b.stable(), b.kept()), (5, 0, 5, 0));
@@ -172,12 +172,12 @@ fn what_none_of_us_can_say_is_not_believed() {
     let vectors = vectors.map(|has| Message { has, ..nothing.clone() });
     for message in entries.map(with).into_iter().chain(vectors) {
         let mut a = replica(A, &[A, B]);
-        let out = step(&mut a, Input::Heard(B, message.clone()));
+        let out = step(&mut a, Input::Received(B, message.clone()));
         assert_eq!(out, [Output::Distrust(B)], "{message:?}");
         assert_eq!(*a.done(), Vector::new());
     }
     assert_eq!(
-        step(&mut replica(A, &[A, B]), Input::Heard(stranger, nothing)),
+        step(&mut replica(A, &[A, B]), Input::Received(stranger, nothing)),
         [Output::Distrust(stranger)]
     );
 }
@@ -192,7 +192,7 @@ fn what_is_far_ahead_is_not_taken() {
     };
     let has = [(B, 1), (C, 1)].into_iter().collect();
     let entries = vec![nth(B, 1), far(C)];
-    let out = step(&mut a, Input::Heard(B, Message { entries, ..message(has, false) }));
+    let out = step(&mut a, Input::Received(B, Message { entries, ..message(has, false) }));
     assert!(matches!(&out[..], [Output::Persist(1, _)]), "{out:?}");
     assert_eq!((a.done().get(B), a.done().get(C)), (1, 0));
 }
@@ -221,11 +221,11 @@ fn an_older_copy_of_a_replica_does_nothing_more() {
     let mut a = replica(A, &[A, B]);
     let has = [(A, 1)].into_iter().collect();
     let message = message(has, true);
-    assert_eq!(step(&mut a, Input::Heard(B, message.clone())), [Output::Outdated(B)]);
+    assert_eq!(step(&mut a, Input::Received(B, message.clone())), [Output::Outdated(B)]);
     assert!(a.is_outdated());
     let out = step(&mut a, add(1, 5, false, &Vector::new()));
     assert_eq!(out, [Output::Refuse(Ticket(1), Refusal::Outdated)]);
-    for input in [Input::Connected(B), Input::Heard(B, message), Input::Tick] {
+    for input in [Input::Connected(B), Input::Received(B, message), Input::Tick] {
         assert_eq!(step(&mut a, input), []);
     }
 }
@@ -237,8 +237,8 @@ fn who_is_lost_tells_nobody_that_it_is_old() {
     let change = a.plan(&lose(B)).expect("it can");
     step(&mut a, Input::Change(change));
     let has: Vector = [(A, 1)].into_iter().collect();
-    assert_eq!(step(&mut a, Input::Heard(B, message(has.clone(), true))), []);
-    assert_eq!(step(&mut a, Input::Heard(C, message(has, true))), [Output::Outdated(C)]);
+    assert_eq!(step(&mut a, Input::Received(B, message(has.clone(), true))), []);
+    assert_eq!(step(&mut a, Input::Received(C, message(has, true))), [Output::Outdated(C)]);
 }
 
 /// The journal of a replica that was alone for long exceeds every limit.
@@ -249,7 +249,7 @@ fn a_long_journal_is_read_whole() {
         let label = Label { counter: number, origin: A };
         let (after, operator) = (Vector::new(), Operator::Add(1));
         let entry = Entry { number, label, after, strict: false, operator };
-        Record { entries: vec![Arc::new(entry)], standing: None }
+        Record { entries: vec![Arc::new(entry)], member_state: None }
     };
     let config = Config { gossip: Duration::ZERO, limits: Limits::default() };
     let nothing = replica(A, &[A, B]).snapshot();
@@ -279,7 +279,7 @@ fn what_is_large_waits_as_what_is_much() {
     let each: Vec<usize> = told.iter().map(|message| message.entries.len()).collect();
     assert_eq!(each, [1, 1], "one in each message, and two on their way");
     let has = [(A, 1)].into_iter().collect();
-    step(&mut a, Input::Heard(B, message(has, false)));
+    step(&mut a, Input::Received(B, message(has, false)));
     assert_eq!(a.kept(), 1);
     let out = step(&mut a, add(3, 1, false, &Vector::new()));
     assert!(matches!(&out[..], [Output::Persist(3, _)]), "{out:?}");
@@ -296,8 +296,8 @@ fn what_is_large_waits_as_what_is_much() {
 /// Answers waiting for the journal are limited as well.
 #[test]
 fn answers_that_wait_for_the_journal_have_an_end() {
-    let unsaid = Amount { operations: 2, bytes: 1 << 20 };
-    let limits = Limits { unsaid, ..Limits::default() };
+    let pending_answers = Amount { operations: 2, bytes: 1 << 20 };
+    let limits = Limits { pending_answers, ..Limits::default() };
     let mut a = Replica::new(Counter, A, &[A], Config { gossip: Duration::ZERO, limits });
     for ticket in 1..=2 {
         step(&mut a, add(ticket, 1, false, &Vector::new()));
@@ -314,17 +314,17 @@ fn answers_that_wait_for_the_journal_have_an_end() {
 
 const C: ReplicaId = ReplicaId(2);
 
-fn add_c() -> Wish {
-    Wish { add: [(C, "there".to_string())].into(), ..Wish::default() }
+fn add_c() -> ChangeRequest {
+    ChangeRequest { add: [(C, "there".to_string())].into(), ..ChangeRequest::default() }
 }
 
-fn lose(id: ReplicaId) -> Wish {
-    Wish { lost: [id].into(), ..Wish::default() }
+fn lose(id: ReplicaId) -> ChangeRequest {
+    ChangeRequest { lost: [id].into(), ..ChangeRequest::default() }
 }
 
-fn add_many(count: usize) -> Wish {
+fn add_many(count: usize) -> ChangeRequest {
     let ids = (2..).take(count).map(|id| (ReplicaId(id), String::new()));
-    Wish { add: ids.collect(), ..Wish::default() }
+    ChangeRequest { add: ids.collect(), ..ChangeRequest::default() }
 }
 
 #[test]
@@ -336,28 +336,28 @@ fn a_service_has_not_had_more_members_than_a_token_has_numbers() {
     let config = Config { gossip: Duration::ZERO, limits: Limits::default() };
     let full = Replica::recover(Counter, A, config, nothing, []);
     let next = ReplicaId(u16::try_from(ORIGINS_MAX).expect("small"));
-    let add = Wish { add: [(next, String::new())].into(), ..Wish::default() };
+    let add = ChangeRequest { add: [(next, String::new())].into(), ..ChangeRequest::default() };
     assert_eq!(full.plan(&add), Err(Objection::Many));
     // A former member need not leave again.
-    let again = Wish { remove: [ReplicaId(2)].into(), ..Wish::default() };
+    let again = ChangeRequest { remove: [ReplicaId(2)].into(), ..ChangeRequest::default() };
     assert_eq!(full.plan(&again), Err(Objection::Nothing));
     // A member may leave.
-    assert!(full.plan(&Wish { remove: [B].into(), ..Wish::default() }).is_ok());
+    assert!(full.plan(&ChangeRequest { remove: [B].into(), ..ChangeRequest::default() }).is_ok());
 }
 
 #[test]
 fn what_nobody_can_have_is_not_begun_with() {
     let plain = replica(A, &[A, B]).snapshot();
     assert!(plain.is_sound());
-    let membership = Membership::clone(&plain.standing.membership);
+    let membership = Membership::clone(&plain.member_state.membership);
     let far = Membership { epoch: Epoch { number: u64::MAX, by: 0 }, ..membership.clone() };
     let gone = Membership { retired: [(C, u64::MAX)].into(), ..membership };
-    let of = |it| Standing { membership: Arc::new(it), change: None };
+    let of = |it| MembershipState { membership: Arc::new(it), change: None };
     let base: Vector = [(B, u64::MAX)].into_iter().collect();
     for wrong in [
         Snapshot { base, ..plain.clone() },
-        Snapshot { standing: of(far), ..plain.clone() },
-        Snapshot { standing: of(gone), ..plain.clone() },
+        Snapshot { member_state: of(far), ..plain.clone() },
+        Snapshot { member_state: of(gone), ..plain.clone() },
     ] {
         assert!(!wrong.is_sound(), "{wrong:?}");
     }
@@ -374,14 +374,14 @@ fn what_cannot_both_be_is_said() {
     step(&mut a, Input::Change(one));
     assert_eq!(a.clash(), None);
     let told = Message { change: Some(Arc::new(other)), ..message(Vector::new(), false) };
-    step(&mut a, Input::Heard(B, told.clone()));
+    step(&mut a, Input::Received(B, told.clone()));
     assert_eq!(a.clash(), Some(&Objection::Most));
     // An administrator who is sure requests both.
     assert_eq!(a.plan(&lose(d)), Err(Objection::Most));
-    let both = a.plan(&Wish { forced: true, ..lose(d) }).expect("it can");
+    let both = a.plan(&ChangeRequest { forced: true, ..lose(d) }).expect("it can");
     step(&mut a, Input::Change(both.clone()));
-    assert_eq!((a.clash(), a.standing().change.as_deref()), (None, Some(&both)));
-    step(&mut a, Input::Heard(B, told));
+    assert_eq!((a.clash(), a.member_state().change.as_deref()), (None, Some(&both)));
+    step(&mut a, Input::Received(B, told));
     assert_eq!(a.clash(), None);
 }
 
@@ -389,10 +389,11 @@ fn what_cannot_both_be_is_said() {
 fn what_cannot_be_wished_is_said() {
     let two = replica(A, &[A, B]);
     let ids = |ids: &[ReplicaId]| ids.iter().copied().collect();
-    let remove = |these: &[ReplicaId]| Wish { remove: ids(these), ..Wish::default() };
-    let add_b = Wish { add: [(B, String::new())].into(), ..Wish::default() };
-    for (wish, why) in [
-        (Wish::default(), Objection::Nothing),
+    let remove =
+        |these: &[ReplicaId]| ChangeRequest { remove: ids(these), ..ChangeRequest::default() };
+    let add_b = ChangeRequest { add: [(B, String::new())].into(), ..ChangeRequest::default() };
+    for (change_request, why) in [
+        (ChangeRequest::default(), Objection::Nothing),
         (remove(&[C]), Objection::Unknown(ids(&[C]))),
         (lose(C), Objection::Unknown(ids(&[C]))),
         (add_b, Objection::Known(ids(&[B]))),
@@ -401,10 +402,10 @@ fn what_cannot_be_wished_is_said() {
         (remove(&[A, B]), Objection::Nobody),
         (add_many(MEMBERS_MAX - 1), Objection::Many),
     ] {
-        assert_eq!(two.plan(&wish), Err(why), "{wish:?}");
+        assert_eq!(two.plan(&change_request), Err(why), "{change_request:?}");
     }
     assert!(two.plan(&add_many(MEMBERS_MAX - 2)).is_ok());
-    assert!(two.plan(&Wish { forced: true, ..lose(B) }).is_ok());
+    assert!(two.plan(&ChangeRequest { forced: true, ..lose(B) }).is_ok());
     assert!(two.plan(&remove(&[B])).is_ok());
     assert!(two.plan(&add_c()).is_ok());
 }
@@ -417,14 +418,14 @@ fn who_is_alone_takes_another_in() {
     let change = a.plan(&add_c()).expect("it can");
     let to = change.to();
     step(&mut a, Input::Change(change));
-    assert!(a.gift(C).is_none(), "it is no member yet");
+    assert!(a.join_snapshot(C).is_none(), "it is no member yet");
     step(&mut a, Input::Persisted(2));
     assert_eq!(a.membership().epoch.number, 1, "the next one is not in the journal");
     let out = step(&mut a, Input::Persisted(3));
     assert!(out.iter().any(|output| matches!(output, Output::Members(it) if it.epoch == to)));
-    let gift = a.gift(C).expect("it is a member");
+    let join_snapshot = a.join_snapshot(C).expect("it is a member");
     let config = Config { gossip: Duration::ZERO, limits: Limits::default() };
-    let mut c = Replica::recover(Counter, C, config, gift, []);
+    let mut c = Replica::recover(Counter, C, config, join_snapshot, []);
     assert_eq!((*c.current(), c.membership()), (5, a.membership()));
     // New operations are placed after those of the join snapshot.
     step(&mut c, add(1, 1, false, &Vector::new()));
@@ -435,7 +436,7 @@ fn who_is_alone_takes_another_in() {
 #[test]
 fn changes_are_joined() {
     let (mut a, mut b) = (replica(A, &[A, B]), replica(B, &[A, B]));
-    let remove_b = Wish { remove: [B].into(), ..Wish::default() };
+    let remove_b = ChangeRequest { remove: [B].into(), ..ChangeRequest::default() };
     let (one, other) = (a.plan(&add_c()).expect("it can"), b.plan(&remove_b).expect("it can"));
     step(&mut a, Input::Change(one.clone()));
     step(&mut b, Input::Change(other.clone()));
@@ -444,10 +445,10 @@ fn changes_are_joined() {
         change: Some(Arc::new(change.clone())),
         ..message(has.clone(), false)
     };
-    step(&mut a, Input::Heard(B, told(&other)));
-    step(&mut b, Input::Heard(A, told(&one)));
-    assert_eq!(a.standing().change, b.standing().change);
-    let members = &a.standing().change.as_ref().expect("sealed").members;
+    step(&mut a, Input::Received(B, told(&other)));
+    step(&mut b, Input::Received(A, told(&one)));
+    assert_eq!(a.member_state().change, b.member_state().change);
+    let members = &a.member_state().change.as_ref().expect("sealed").members;
     assert_eq!(members.keys().copied().collect::<Vec<_>>(), [A, C]);
     // A leaving member accepts no client requests.
     let out = step(&mut b, add(1, 1, false, &Vector::new()));
@@ -465,11 +466,11 @@ fn what_is_early_of_the_lost_is_dropped() {
     let of = |id| -> Vector { [(id, 1)].into_iter().collect() };
     let from_b = Message { entries: vec![entry(B, of(C))], ..message(of(B), false) };
     let from_c = Message { entries: vec![entry(C, Vector::new())], ..message(of(C), false) };
-    step(&mut a, Input::Heard(B, from_b.clone()));
+    step(&mut a, Input::Received(B, from_b.clone()));
     let change = a.plan(&lose(B)).expect("it can");
     step(&mut a, Input::Change(change));
-    step(&mut a, Input::Heard(C, from_c));
-    step(&mut a, Input::Heard(B, from_b));
+    step(&mut a, Input::Received(C, from_c));
+    step(&mut a, Input::Received(B, from_b));
     assert_eq!((a.done().get(B), a.done().get(C)), (0, 1));
 }
 
@@ -487,10 +488,10 @@ fn what_is_final_takes_all_members_of_the_epoch() {
     let has: Vector = [(A, 1)].into_iter().collect();
     let sealed = Message { change: Some(change), ..message(has.clone(), false) };
     let now = Message { epoch: next, ..message(has.clone(), false) };
-    step(&mut a, Input::Heard(B, sealed));
-    assert_eq!(a.standing().membership.epoch, next);
+    step(&mut a, Input::Received(B, sealed));
+    assert_eq!(a.member_state().membership.epoch, next);
     for id in [B, C] {
-        let out = step(&mut a, Input::Heard(id, now.clone()));
+        let out = step(&mut a, Input::Received(id, now.clone()));
         assert_eq!(answered(&out), [], "its journal does not say that it is in this epoch");
     }
     let out = step(&mut a, Input::Persisted(3));
@@ -500,10 +501,10 @@ fn what_is_final_takes_all_members_of_the_epoch() {
     step(&mut a, Input::Persisted(4));
     let has: Vector = [(A, 2)].into_iter().collect();
     let now = Message { has: has.clone(), ..now };
-    step(&mut a, Input::Heard(C, now.clone()));
-    let out = step(&mut a, Input::Heard(B, message(has, false)));
+    step(&mut a, Input::Received(C, now.clone()));
+    let out = step(&mut a, Input::Received(B, message(has, false)));
     assert_eq!(answered(&out), [], "B may still go another way");
-    let out = step(&mut a, Input::Heard(B, now));
+    let out = step(&mut a, Input::Received(B, now));
     assert_eq!(answered(&out), [(2, Value::Integer(6), true)]);
 }
 
@@ -519,15 +520,15 @@ fn who_lies_about_what_it_has_ends_nobody() {
     let has = |has: &[(ReplicaId, u64)]| message(has.iter().copied().collect(), false);
     // The operation waits for one that C has not sent yet.
     let early = Message { entries: vec![entry(B, 1, 1, &[(c, 1)])], ..has(&[]) };
-    assert_eq!(step(&mut a, Input::Heard(B, early)), []);
+    assert_eq!(step(&mut a, Input::Received(B, early)), []);
     step(&mut a, add(1, 5, false, &Vector::new()));
     step(&mut a, add(2, 5, false, &Vector::new()));
     step(&mut a, Input::Persisted(2));
-    step(&mut a, Input::Heard(B, has(&[(A, 2)])));
-    step(&mut a, Input::Heard(c, has(&[(A, 2)])));
-    assert_eq!((*a.stable(), a.frontier()), (10, Some(Label { counter: 2, origin: A })));
+    step(&mut a, Input::Received(B, has(&[(A, 2)])));
+    step(&mut a, Input::Received(c, has(&[(A, 2)])));
+    assert_eq!((*a.stable(), a.commit_point()), (10, Some(Label { counter: 2, origin: A })));
     let late = Message { entries: vec![entry(c, 1, 3, &[])], ..has(&[(A, 2), (c, 1)]) };
-    let out = step(&mut a, Input::Heard(c, late));
+    let out = step(&mut a, Input::Received(c, late));
     assert!(out.contains(&Output::Distrust(B)), "{out:?}");
     assert!(!out.contains(&Output::Distrust(c)), "{out:?}");
     assert_eq!((a.done().get(B), a.done().get(c), *a.current()), (0, 1, 11));
@@ -551,7 +552,7 @@ fn a_membership_that_no_change_leads_to_is_not_believed() {
         let mut a = Replica::recover(Counter, A, config, snapshot, []);
         let (epoch, reached) = (reached.epoch, Some(Arc::new(reached)));
         let plain = Message { epoch: old.epoch, ..message(Vector::new(), false) };
-        step(&mut a, Input::Heard(B, Message { epoch, reached, ..plain }))
+        step(&mut a, Input::Received(B, Message { epoch, reached, ..plain }))
     };
     let many: Vec<ReplicaId> = (0..100).map(ReplicaId).filter(|id| *id != d).collect();
     for wrong in [
@@ -608,7 +609,7 @@ fn numbers_that_nobody_has_reached_are_not_believed() {
         Message { has: [(B, u64::MAX)].into_iter().collect(), ..plain.clone() },
     ] {
         let mut a = replica(A, &[A, B]);
-        let out = step(&mut a, Input::Heard(B, wrong.clone()));
+        let out = step(&mut a, Input::Received(B, wrong.clone()));
         assert_eq!(out, [Output::Distrust(B)], "{wrong:?}");
         assert_eq!(a.membership().epoch.number, 1);
     }
@@ -636,12 +637,12 @@ fn who_is_busy_is_told_what_does_not_reach_it() {
     }
     let of_a =
         Message { entries: vec![nth(A, 1)], ..message([(A, 1)].into_iter().collect(), false) };
-    b.step(NOW, Input::Heard(A, of_a), &mut out);
+    b.step(NOW, Input::Received(A, of_a), &mut out);
     for number in 1..=20 {
         let now = NOW + Duration::from_millis(50) * u32::try_from(number).expect("small");
         let has = [(C, number)].into_iter().collect();
         let of_c = Message { entries: vec![nth(C, number)], ..message(has, false) };
-        b.step(now, Input::Heard(C, of_c), &mut out);
+        b.step(now, Input::Received(C, of_c), &mut out);
         for output in std::mem::take(&mut out) {
             if let Output::Persist(record, _) = output {
                 written = record;
@@ -664,7 +665,7 @@ fn what_others_tell_is_not_on_its_way_from_here() {
     step(&mut b, Input::Connected(C));
     let has = [(A, 3)].into_iter().collect();
     let entries = (1..=3).map(|number| nth(A, number)).collect();
-    step(&mut b, Input::Heard(A, Message { entries, ..message(has, false) }));
+    step(&mut b, Input::Received(A, Message { entries, ..message(has, false) }));
     step(&mut b, add(1, 1, false, &Vector::new()));
     let told = said(step(&mut b, Input::Persisted(2)));
     let of_b = told.iter().flat_map(|message| &message.entries);
@@ -704,7 +705,7 @@ fn a_step_does_no_more_work_than_it_may() {
     let heard =
         Message { entries: Vec::new(), has, asks: false, epoch, change: None, reached: None };
     let (mut steps, mut most) = (0, 0);
-    let mut input = Input::Heard(B, heard);
+    let mut input = Input::Received(B, heard);
     loop {
         a.set_allowance(1000);
         a.step(NOW, input, &mut out);
@@ -759,7 +760,7 @@ fn a_snapshot_is_the_same_in_pieces() {
         let epoch = Membership::first(BTreeMap::new()).epoch;
         let heard = |to: u64| {
             let (entries, has) = (Vec::new(), [(A, to)].into_iter().collect());
-            Input::Heard(
+            Input::Received(
                 B,
                 Message { entries, has, asks: false, epoch, change: None, reached: None },
             )

@@ -49,7 +49,7 @@ impl<O> Blocked<O> {
 
 /// Answer waiting for a journal record.
 #[derive(Clone, Debug)]
-struct Unsaid<V> {
+struct PendingAnswer<V> {
     ticket: Ticket,
     value: V,
     /// Heap size of the value, in bytes.
@@ -58,7 +58,7 @@ struct Unsaid<V> {
     token: Vector,
 }
 
-impl<V> Unsaid<V> {
+impl<V> PendingAnswer<V> {
     fn size(&self) -> usize {
         size_of_val(self) + self.bytes + self.token.size()
     }
@@ -72,7 +72,7 @@ enum Place {
     /// Waiting for its turn; with its arrival number.
     Ready(u64),
     /// Waiting for this journal record; with its creation number.
-    Unsaid(u64, u64),
+    PendingAnswer(u64, u64),
     /// Waiting for this operation to be final.
     Strict(u64),
 }
@@ -88,7 +88,7 @@ pub(super) struct Waiting<D: DataType> {
     ready: BTreeMap<u64, Blocked<D::Operator>>,
     /// Total size of both.
     held: Amount,
-    unsaid: BTreeMap<(u64, u64), Unsaid<D::Value>>,
+    pending_answers: BTreeMap<(u64, u64), PendingAnswer<D::Value>>,
     /// Size of these in bytes.
     unsaid_bytes: usize,
     /// Number of the last record in the journal.
@@ -107,7 +107,7 @@ impl<D: DataType> Waiting<D> {
             blocked: BTreeMap::new(),
             ready: BTreeMap::new(),
             held: Amount::default(),
-            unsaid: BTreeMap::new(),
+            pending_answers: BTreeMap::new(),
             unsaid_bytes: 0,
             sayable: 0,
             strict: BTreeMap::new(),
@@ -218,15 +218,15 @@ impl<D: DataType> Waiting<D> {
         token: Vector,
     ) {
         self.arrivals += 1;
-        let unsaid = Unsaid { ticket, value, bytes, is_final, token };
-        self.unsaid_bytes += unsaid.size();
-        self.unsaid.insert((record, self.arrivals), unsaid);
-        self.expect(ticket, Place::Unsaid(record, self.arrivals), until);
+        let pending_answers = PendingAnswer { ticket, value, bytes, is_final, token };
+        self.unsaid_bytes += pending_answers.size();
+        self.pending_answers.insert((record, self.arrivals), pending_answers);
+        self.expect(ticket, Place::PendingAnswer(record, self.arrivals), until);
     }
 
     /// Amount of answers waiting for the journal.
-    pub(super) fn unsaid(&self) -> Amount {
-        Amount { operations: self.unsaid.len(), bytes: self.unsaid_bytes }
+    pub(super) fn pending_answers(&self) -> Amount {
+        Amount { operations: self.pending_answers.len(), bytes: self.unsaid_bytes }
     }
 
     /// Adds a strict operation that waits to be final.
@@ -250,18 +250,20 @@ impl<D: DataType> Waiting<D> {
 
     /// Reports whether an answer is ready to be sent.
     pub(super) fn has_sayable(&self) -> bool {
-        self.unsaid.first_key_value().is_some_and(|((record, _), _)| *record <= self.sayable)
+        self.pending_answers
+            .first_key_value()
+            .is_some_and(|((record, _), _)| *record <= self.sayable)
     }
 
     /// Sends answers whose records are durable, as far as the meter allows.
     pub(super) fn say(&mut self, meter: &mut Meter, out: &mut Vec<Output<D::Operator, D::Value>>) {
         while meter.has_left()
             && self.has_sayable()
-            && let Some((_, first)) = self.unsaid.pop_first()
+            && let Some((_, first)) = self.pending_answers.pop_first()
         {
             meter.spend(1 + work::of_bytes(first.bytes));
             self.unsaid_bytes -= first.size();
-            let Unsaid { ticket, value, is_final, token, .. } = first;
+            let PendingAnswer { ticket, value, is_final, token, .. } = first;
             self.leave(ticket);
             out.push(Output::Answer { ticket, value, is_final, token });
         }
@@ -278,9 +280,9 @@ impl<D: DataType> Waiting<D> {
                 let request = self.ready.remove(&arrival);
                 self.release(&request.expect("it is where its place says"));
             }
-            Some(Place::Unsaid(record, arrival)) => {
-                let unsaid = self.unsaid.remove(&(record, arrival));
-                self.unsaid_bytes -= unsaid.expect("it is where its place says").size();
+            Some(Place::PendingAnswer(record, arrival)) => {
+                let pending_answers = self.pending_answers.remove(&(record, arrival));
+                self.unsaid_bytes -= pending_answers.expect("it is where its place says").size();
             }
             Some(Place::Strict(number)) => drop(self.strict.remove(&number)),
             None => {}
@@ -309,7 +311,7 @@ impl<D: DataType> Waiting<D> {
                     Refusal::Behind(missing.collect())
                 }
                 Place::Ready(_) => Refusal::Busy,
-                Place::Unsaid(..) => Refusal::Unwritten,
+                Place::PendingAnswer(..) => Refusal::Unwritten,
                 Place::Strict(number) => {
                     let lacks = peers.iter().filter(|(_, peer)| peer.knows.get(me) < number);
                     let mut missing: Vec<ReplicaId> = lacks.map(|(id, _)| id).collect();
@@ -329,7 +331,8 @@ impl<D: DataType> Waiting<D> {
 
     pub(super) fn check(&self) {
         assert_eq!(self.places.len(), self.by_time.len());
-        let waiting = [self.blocked.len(), self.ready.len(), self.unsaid.len(), self.strict.len()];
+        let waiting =
+            [self.blocked.len(), self.ready.len(), self.pending_answers.len(), self.strict.len()];
         assert_eq!(self.places.len(), waiting.iter().sum::<usize>());
         assert_eq!(self.held.operations, self.blocked.len() + self.ready.len());
         for (ticket, (place, until)) in &self.places {
@@ -339,17 +342,18 @@ impl<D: DataType> Waiting<D> {
                     self.blocked.get(&(*of, *number, *arrival)).map(|request| request.ticket)
                 }
                 Place::Ready(arrival) => self.ready.get(arrival).map(|request| request.ticket),
-                Place::Unsaid(record, arrival) => {
-                    self.unsaid.get(&(*record, *arrival)).map(|unsaid| unsaid.ticket)
-                }
+                Place::PendingAnswer(record, arrival) => self
+                    .pending_answers
+                    .get(&(*record, *arrival))
+                    .map(|pending_answers| pending_answers.ticket),
                 Place::Strict(number) => self.strict.get(number).copied(),
             };
             assert_eq!(found, Some(*ticket), "a ticket is where its place says");
         }
         let held = self.blocked.values().chain(self.ready.values());
         assert_eq!(self.held.bytes, held.map(Blocked::size).sum::<usize>(), "bytes are counted");
-        let unsaid = self.unsaid.values().map(Unsaid::size).sum::<usize>();
-        assert_eq!(self.unsaid_bytes, unsaid, "bytes of answers are counted");
+        let pending_answers = self.pending_answers.values().map(PendingAnswer::size).sum::<usize>();
+        assert_eq!(self.unsaid_bytes, pending_answers, "bytes of answers are counted");
         let blocked = self.blocked.keys().map(|(_, _, arrival)| arrival);
         let mut arrivals = blocked.chain(self.ready.keys());
         assert!(arrivals.all(|arrival| *arrival <= self.arrivals), "arrivals are counted");

@@ -1,6 +1,6 @@
 //! Incremental encoding of a snapshot, while the replica continues.
 
-use super::{Amount, Label, Replica, ReplicaId, Standing, Vector};
+use super::{Amount, Label, MembershipState, Replica, ReplicaId, Vector};
 use crate::binary;
 use crate::data::{DataType, Pieces, Place};
 use crate::work::{self, Meter};
@@ -24,10 +24,10 @@ enum Stage {
 #[derive(Debug)]
 pub struct Writing<D: DataType> {
     state: D::State,
-    frontier: Option<Label>,
+    commit_point: Option<Label>,
     base: Vector,
     has: Vector,
-    standing: Standing,
+    member_state: MembershipState,
     stage: Stage,
 }
 
@@ -38,24 +38,25 @@ where
 {
     /// Starts to encode [`Replica::snapshot`].
     pub fn begin_writing(&mut self) -> Writing<D> {
-        let (has, standing) = (self.origins.done().clone(), self.members.standing().clone());
-        self.writing_of(has, standing)
+        let (has, member_state) =
+            (self.origins.done().clone(), self.members.member_state().clone());
+        self.writing_of(has, member_state)
     }
 
-    /// Starts to encode [`Replica::gift`].
-    pub fn begin_gift(&mut self, to: ReplicaId) -> Option<Writing<D>> {
-        let (has, standing) = self.gift_of(to)?;
-        Some(self.writing_of(has, standing))
+    /// Starts to encode [`Replica::join_snapshot`].
+    pub fn begin_join_snapshot(&mut self, to: ReplicaId) -> Option<Writing<D>> {
+        let (has, member_state) = self.join_snapshot_of(to)?;
+        Some(self.writing_of(has, member_state))
     }
 
-    fn writing_of(&mut self, has: Vector, standing: Standing) -> Writing<D> {
+    fn writing_of(&mut self, has: Vector, member_state: MembershipState) -> Writing<D> {
         self.origins.pin();
         Writing {
             state: self.order.stable().clone(),
-            frontier: self.order.frontier(),
+            commit_point: self.order.commit_point(),
             base: self.origins.forgotten(),
             has,
-            standing,
+            member_state,
             stage: Stage::State(Place::Begin),
         }
     }
@@ -79,7 +80,7 @@ where
                             number.saturating_sub(writing.base.get(id))
                         };
                         let rest: u64 = writing.has.iter().map(of).sum();
-                        out.extend(binary::write(&(writing.frontier, &writing.base, rest)));
+                        out.extend(binary::write(&(writing.commit_point, &writing.base, rest)));
                         Stage::Rest(writing.base.clone())
                     } else {
                         Stage::State(place)
@@ -97,7 +98,7 @@ where
                     }
                     if some.is_empty() {
                         assert!(upto.covers(&writing.has), "all that was promised is written");
-                        out.extend(binary::write(&writing.standing));
+                        out.extend(binary::write(&writing.member_state));
                         return true;
                     }
                     Stage::Rest(upto)

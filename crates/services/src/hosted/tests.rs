@@ -6,13 +6,13 @@ mod silence;
 use super::*;
 use crate::journal::lab::{NOW, formatted, formatted_as, kept, perform, settings};
 use crate::proof::Seals;
-use crate::strangers::UNPROVEN_MAX;
+use crate::unauthenticated::UNPROVEN_MAX;
 use base::Buf;
 use base::op::Op;
 use base::rng::seeded;
 use replica::data::kind::Operator as Plain;
 use replica::data::{log, once};
-use replica::service::{Entry, Label, Message, Vector, Wish};
+use replica::service::{ChangeRequest, Entry, Label, Message, Vector};
 use serde_json::json;
 use std::sync::Arc;
 use store::drive::Memory;
@@ -154,7 +154,7 @@ impl Lab {
     }
 
     fn tell(&mut self, open: OpenId, message: &Message<Operator>) -> Result<Reply, Error> {
-        self.tell_bytes(open, &letter(message))
+        self.tell_bytes(open, &peer_message(message))
     }
 }
 
@@ -166,8 +166,8 @@ fn entry(number: u64, record: &str) -> Arc<Entry<Operator>> {
     Arc::new(Entry { number, label, after: Vector::new(), strict: false, operator })
 }
 
-fn letter(message: &Message<Operator>) -> Vec<u8> {
-    Letter::Gossip(message.clone()).bytes()
+fn peer_message(message: &Message<Operator>) -> Vec<u8> {
+    PeerMessage::Gossip(message.clone()).bytes()
 }
 
 /// Returns a message of the other replica with these operations.
@@ -252,7 +252,7 @@ fn another_replica_tells_and_what_is_final_is_shown() {
     let (events, peer) = (lab.open("events"), lab.enter());
     let message = message(vec![entry(1, "x"), entry(2, "y")]);
     lab.tell(peer, &message).expect("taken");
-    // Both are final as soon as they are in this journal: the other replica has them.
+    // Nonces are final as soon as they are in this journal: the other replica has them.
     assert_eq!(lab.file("stable"), "\"x\"\n\"y\"\n");
     let told = lab.text(events);
     assert_eq!(told.lines().count(), 2, "{told}");
@@ -294,16 +294,16 @@ fn nobody_waits_for_what_does_not_come_when_the_server_ends() {
 fn few_who_have_proved_nothing_are_waited_for() {
     let mut lab = Lab::new();
     let known = lab.enter();
-    let strangers: Vec<OpenId> = (0..UNPROVEN_MAX + 2).map(|_| lab.open("peer")).collect();
+    let unauthenticated: Vec<OpenId> = (0..UNPROVEN_MAX + 2).map(|_| lab.open("peer")).collect();
     let waited = |lab: &mut Lab, open: &OpenId| lab.read(*open).is_ok();
-    let heard: Vec<bool> = strangers.iter().map(|open| waited(&mut lab, open)).collect();
+    let heard: Vec<bool> = unauthenticated.iter().map(|open| waited(&mut lab, open)).collect();
     assert_eq!(heard.iter().position(|heard| *heard), Some(2), "the oldest went first");
     assert!(heard[2..].iter().all(|heard| *heard));
     lab.tell(known, &message(vec![entry(1, "x")])).expect("who is known stays");
-    for open in strangers {
+    for open in unauthenticated {
         lab.turn(Input::Close(open));
     }
-    assert!(lab.hosted.strangers.is_empty());
+    assert!(lab.hosted.unauthenticated.is_empty());
 }
 
 /// Memory for incomplete requests and unread answers is bounded; other clients are not affected.
@@ -482,8 +482,10 @@ fn a_turn_does_no_more_work_than_it_may() {
         lab.hosted.tick(NOW, &mut Vec::new());
         lab.hosted.check();
         if answered.is_none() && lab.hosted.account.of(other.local()).1 > 0 {
-            let Opened::Ops(talk, _) = &mut lab.hosted.opens[other.local()] else { panic!("ops") };
-            answered = talk.read(1000).filter(|said| !said.is_empty()).map(|_| turns);
+            let Opened::Ops(op_session, _) = &mut lab.hosted.opens[other.local()] else {
+                panic!("ops")
+            };
+            answered = op_session.read(1000).filter(|said| !said.is_empty()).map(|_| turns);
             lab.hosted.count(other.local());
         }
         assert!(turns < 100_000);
@@ -543,11 +545,12 @@ fn who_asks_a_full_replica_is_told_what_to_do() {
     lab.tell(peer, &news).expect("taken");
     assert!(lab.text(events).starts_with("{\"replica\":1,\"number\":1,"));
     // It may leave, and that agreement is durable.
-    let wish = Wish { remove: [settings().me].into(), ..Wish::default() };
+    let change_request =
+        ChangeRequest { remove: [settings().me].into(), ..ChangeRequest::default() };
     let first = Membership::clone(lab.hosted.replica.membership());
     let theirs = service::Snapshot::empty(&lab.hosted.data, first);
     let other = Replica::recover(lab.hosted.data, OTHER, Hosted::config(), theirs, []);
-    let change = Some(Arc::new(other.plan(&wish).expect("it can")));
+    let change = Some(Arc::new(other.plan(&change_request).expect("it can")));
     let leave = Message { change, ..message(vec![entry(1, "x")]) };
     lab.tell(peer, &leave).expect("taken");
     assert!(lab.file("status").contains(&format!("\ndone     1:{taken}\n")));
@@ -589,7 +592,7 @@ fn whose_disk_has_failed_takes_nothing_from_others_either() {
 #[test]
 fn nobody_else_gets_in_and_nothing_from_outside_ends_the_server() {
     let mut rng = seeded(5);
-    let whole = letter(&message(vec![entry(1, "x"), entry(2, "y")]));
+    let whole = peer_message(&message(vec![entry(1, "x"), entry(2, "y")]));
     for round in 0..400 {
         let mut lab = Lab::new();
         let stranger = lab.open("peer");
@@ -653,7 +656,7 @@ fn letters_of_others_do_not_wait_for_texts_of_clients() {
     let peer = lab.enter();
     let (texts, mut out) = asked_for_texts(&mut lab);
     let (seals, _) = lab.seals.get_mut(&peer).expect("it has come in");
-    let data = Buf::from(&seals.ours.frame(&letter(&message(vec![entry(1, "y")])))[..]);
+    let data = Buf::from(&seals.ours.frame(&peer_message(&message(vec![entry(1, "y")])))[..]);
     let request =
         Request { caller: Caller::Server, ask: Ask::Write { open: peer, offset: 0, data } };
     lab.hosted.step(NOW, Input::Ask(RequestId(7), request), &mut out);
@@ -661,7 +664,7 @@ fn letters_of_others_do_not_wait_for_texts_of_clients() {
     while !out.iter().any(|it| matches!(it, Output::Reply(RequestId(7), Ok(_)))) {
         turns += 1;
         lab.hosted.tick(NOW, &mut out);
-        assert!(turns <= texts.len(), "the letter is taken last");
+        assert!(turns <= texts.len(), "the peer message is taken last");
     }
     shown += out.iter().filter(|it| matches!(it, Output::Reply(_, Ok(Reply::Fetched(..))))).count();
     assert!(turns <= 5 && shown < 5, "{turns} turns, {shown} texts");

@@ -93,7 +93,7 @@ pub(crate) fn fetch(store: &mut Store, disk: &mut Memory, missing: store::Missin
 }
 
 /// Returns the store and the replica's data on a disk.
-pub(crate) fn kept(disk: &mut Memory) -> (Store, Kept) {
+pub(crate) fn kept(disk: &mut Memory) -> (Store, StoredReplica) {
     let mut store = open(disk);
     let mut bring = |store: &mut Store, missing| {
         fetch(store, disk, missing);

@@ -1,17 +1,19 @@
 //! Recovery of a replica's data from its volume.
 
-use super::{Chore, HEAD_KEY, Head, LAST, PARTS, RECORDS, SETTINGS, SETTINGS_KEY, part_key};
+use super::{
+    BackgroundTask, HEAD_KEY, Head, LAST, PARTS, RECORDS, SETTINGS, SETTINGS_KEY, part_key,
+};
 use crate::settings::Settings;
 use crate::{Operator, Snapshot};
 use replica::binary;
-use replica::service::{Record, ReplicaId, Standing};
+use replica::service::{MembershipState, Record, ReplicaId};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use store::{Missing, Reader, Store, View};
 
 /// Data of a replica in its volume.
 #[derive(Debug)]
-pub struct Kept {
+pub struct StoredReplica {
     /// Identity of the replica.
     pub settings: Settings,
     pub(crate) snapshot: Option<Snapshot>,
@@ -22,28 +24,30 @@ pub struct Kept {
     pub(super) size: usize,
     pub(super) grown: usize,
     /// Deletions of leftovers that the head does not need.
-    pub(super) stale: Vec<Chore>,
+    pub(super) stale: Vec<BackgroundTask>,
 }
 
-impl Kept {
-    fn standing(&self) -> Option<&Standing> {
-        let mut standings = self.records.iter().filter_map(|record| record.standing.as_ref());
-        let first = self.snapshot.as_ref().map(|snapshot| &snapshot.standing);
-        standings.next_back().or(first)
+impl StoredReplica {
+    fn member_state(&self) -> Option<&MembershipState> {
+        let mut member_states =
+            self.records.iter().filter_map(|record| record.member_state.as_ref());
+        let first = self.snapshot.as_ref().map(|snapshot| &snapshot.member_state);
+        member_states.next_back().or(first)
     }
 
     /// Reports whether a replica is a former member.
     pub fn is_retired(&self, id: ReplicaId) -> bool {
-        self.standing().is_some_and(|standing| standing.membership.retired.contains_key(&id))
+        self.member_state()
+            .is_some_and(|member_state| member_state.membership.retired.contains_key(&id))
     }
 
     /// Returns the current and the future members as known here, with their addresses.
     pub fn members(&self) -> BTreeMap<ReplicaId, String> {
-        match self.standing() {
+        match self.member_state() {
             None => self.settings.members.clone(),
-            Some(standing) => {
-                let coming = standing.change.iter().flat_map(|change| change.members.clone());
-                standing.membership.members.clone().into_iter().chain(coming).collect()
+            Some(member_state) => {
+                let coming = member_state.change.iter().flat_map(|change| change.members.clone());
+                member_state.membership.members.clone().into_iter().chain(coming).collect()
             }
         }
     }
@@ -64,7 +68,7 @@ pub enum Unreadable {
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     begun: Option<(Settings, Head)>,
-    stale: Option<Vec<Chore>>,
+    stale: Option<Vec<BackgroundTask>>,
     /// Bytes of the snapshot read so far, and below its number of parts.
     snapshot: Vec<u8>,
     parts: u64,
@@ -79,7 +83,7 @@ impl Reading {
     pub(super) fn go_on(
         &mut self,
         reader: &Reader<'_>,
-    ) -> Result<Result<Kept, Unreadable>, Missing> {
+    ) -> Result<Result<StoredReplica, Unreadable>, Missing> {
         if self.begun.is_none() {
             match begin(reader)? {
                 Ok((settings, head)) => {
@@ -117,7 +121,16 @@ impl Reading {
         match (snapshot, damaged || !is_whole) {
             (Ok(snapshot), false) => {
                 let stale = self.stale.take().expect("it was looked for");
-                Ok(Ok(Kept { settings, snapshot, records, head, next, size, grown, stale }))
+                Ok(Ok(StoredReplica {
+                    settings,
+                    snapshot,
+                    records,
+                    head,
+                    next,
+                    size,
+                    grown,
+                    stale,
+                }))
             }
             (Ok(_) | Err(_), _) => Ok(Err(Unreadable::Damaged)),
         }
@@ -139,12 +152,12 @@ fn begin(reader: &Reader<'_>) -> Result<Result<(Settings, Head), Unreadable>, Mi
 
 /// Returns the deletions of a crash's leftovers: parts of incomplete snapshots, and parts and
 /// records that were replaced. Only their keys are read.
-fn stale(reader: &Reader<'_>, head: &Head) -> Result<Vec<Chore>, Missing> {
+fn stale(reader: &Reader<'_>, head: &Head) -> Result<Vec<BackgroundTask>, Missing> {
     let mut stale = Vec::new();
     reader.keys(RECORDS, &mut |key| {
         let first = key.try_into().map_or(head.first, u64::from_be_bytes);
         if first < head.first {
-            stale.push(Chore::DeleteRecords(first..head.first));
+            stale.push(BackgroundTask::DeleteRecords(first..head.first));
         }
         ControlFlow::Break(())
     })?;
@@ -155,11 +168,13 @@ fn stale(reader: &Reader<'_>, head: &Head) -> Result<Vec<Chore>, Missing> {
         let (generation, part) = ((key >> 64) as u64, key as u64);
         let counts = generation == head.generation && part < head.parts;
         match stale.last_mut() {
-            Some(Chore::DeleteParts(of, parts)) if *of == generation && parts.end == part => {
+            Some(BackgroundTask::DeleteParts(of, parts))
+                if *of == generation && parts.end == part =>
+            {
                 parts.end += 1;
             }
             Some(_) | None if counts => {}
-            Some(_) | None => stale.push(Chore::DeleteParts(generation, part..part + 1)),
+            Some(_) | None => stale.push(BackgroundTask::DeleteParts(generation, part..part + 1)),
         }
         ControlFlow::Continue(())
     })?;
@@ -207,7 +222,7 @@ impl Records {
 pub fn read_all(
     store: &mut Store,
     fetch: &mut dyn FnMut(&mut Store, Missing) -> Result<(), store::Error>,
-) -> Result<Kept, Unreadable> {
+) -> Result<StoredReplica, Unreadable> {
     let mut reading = Reading::default();
     loop {
         let reader = store.reader(View::Present).expect("the present is always there");

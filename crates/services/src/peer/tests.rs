@@ -29,7 +29,7 @@ fn frames(messages: &[&[u8]]) -> Vec<Vec<u8>> {
     messages.iter().map(|message| seal.frame(message)).collect()
 }
 
-fn said(verdict: Verdict) -> Input {
+fn said(verdict: ProofReply) -> Input {
     let theirs = Settings { me: ReplicaId(2), ..settings() };
     let to = (settings().me, &[1; CHALLENGE]);
     let said = crate::proof::verdict(&theirs, &[9; CHALLENGE], to, verdict);
@@ -64,8 +64,8 @@ fn states_md_is_fresh() {
             ("Opened", Input::Answered(Ok(Reply::Opened(OPEN, Stat::default())))),
             ("Challenged", Input::Answered(challenge())),
             ("Introduced", Input::Introduce(introduction())),
-            ("Welcome", said(Verdict::Welcome)),
-            ("Farewell", said(Verdict::Farewell)),
+            ("Welcome", said(ProofReply::Welcome)),
+            ("Farewell", said(ProofReply::Farewell)),
             ("Written", Input::Answered(Ok(Reply::Written(1)))),
             ("Ended", Input::Answered(Ok(Reply::Data(Buf::default())))),
             ("Whole", Input::Answered(Ok(Reply::Data(Buf::from(&theirs().frame(&[0])[..]))))),
@@ -74,16 +74,17 @@ fn states_md_is_fresh() {
             ("Leave", Input::Leave),
         ];
         for (label, input) in inputs {
-            let wishes = matches!(at, State::Asking(_) | State::Fetching(_));
-            let wish = wishes.then(|| Wish { letter: b"wish".to_vec(), room: u64::MAX });
+            let join_requests = matches!(at, State::Asking(_) | State::Fetching(_));
+            let join_request = join_requests
+                .then(|| JoinRequest { peer_message: b"wish".to_vec(), room: u64::MAX });
             let is_down = matches!(at, State::Down(_));
             let seals = (!is_down).then(|| introduction().seals);
             let reader = (!is_down).then(|| (Reader::new(theirs()), 0));
-            let Input::Answered(Ok(Reply::Data(verdict))) = said(Verdict::Welcome) else {
+            let Input::Answered(Ok(Reply::Data(verdict))) = said(ProofReply::Welcome) else {
                 unreachable!("a verdict is data")
             };
             let verdict = verdict.to_vec();
-            let peer = Peer { state: at, seals, verdict, reader, ..Peer::new(wish) };
+            let peer = Peer { state: at, seals, verdict, reader, ..Peer::new(join_request) };
             drawing.sample_as(label, peer, input, state);
         }
     }
@@ -105,13 +106,13 @@ fn written() -> Input {
 /// Returns a connected link.
 pub(crate) fn up() -> Peer {
     let mut peer = introduced(None);
-    assert_eq!(step(&mut peer, said(Verdict::Welcome)), [Output::Connected]);
+    assert_eq!(step(&mut peer, said(ProofReply::Welcome)), [Output::Connected]);
     peer
 }
 
 /// Returns a link that has sent its proof.
-fn introduced(wish: Option<Wish>) -> Peer {
-    let mut peer = Peer::new(wish);
+fn introduced(join_request: Option<JoinRequest>) -> Peer {
+    let mut peer = Peer::new(join_request);
     let found = Input::Answered(Ok(Reply::Walked(Vec::new(), Some(NODE))));
     let opened = Input::Answered(Ok(Reply::Opened(OPEN, Stat::default())));
     assert_eq!(step(&mut peer, Input::Tick), [Output::Find]);
@@ -156,7 +157,7 @@ fn a_heartbeat_follows_each_pause() {
     // One heartbeat at a time, and messages queued meanwhile are not lost.
     assert_eq!((peer.deadline(), tick(&mut peer, 9 * HEARTBEAT)), (None, Vec::new()));
     assert_eq!(step(&mut peer, Input::Say(b"ab".to_vec())), []);
-    let next = step(&mut peer, said(Verdict::Welcome));
+    let next = step(&mut peer, said(ProofReply::Welcome));
     assert_eq!(next, [Output::Write(OPEN, 0, frames(&[b"ab"]).concat())]);
     assert_eq!(step(&mut peer, written()), []);
     // A restarted server does not know the open file.
@@ -193,7 +194,7 @@ fn who_does_not_know_the_secret_is_told_nothing() {
     let wrong = Input::Answered(Ok(Reply::Data(Buf::from(&[7; VERDICT][..]))));
     assert_eq!(step(&mut peer, wrong), [Output::Stranger, Output::Close(OPEN)]);
     let mut peer = introduced(None);
-    let gone = step(&mut peer, said(Verdict::Farewell));
+    let gone = step(&mut peer, said(ProofReply::Farewell));
     assert_eq!(gone, [Output::Removed, Output::Close(OPEN)]);
 }
 
@@ -201,8 +202,8 @@ fn who_does_not_know_the_secret_is_told_nothing() {
 fn who_wants_to_be_a_member_reads_all_of_the_answer() {
     let part = |bytes: &[u8]| Input::Answered(Ok(Reply::Data(Buf::from(bytes))));
     let ask = |room| {
-        let mut peer = introduced(Some(Wish { letter: b"wish".to_vec(), room }));
-        let asks = step(&mut peer, said(Verdict::Welcome));
+        let mut peer = introduced(Some(JoinRequest { peer_message: b"wish".to_vec(), room }));
+        let asks = step(&mut peer, said(ProofReply::Welcome));
         assert_eq!(asks, [Output::Write(OPEN, 0, frames(&[b"wish"]).concat())]);
         assert_eq!(step(&mut peer, written()), [Output::Read(OPEN, 32)]);
         peer

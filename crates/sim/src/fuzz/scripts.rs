@@ -35,8 +35,8 @@ pub(super) fn script(rng: &mut Rng) {
 }
 
 fn word(rng: &mut Rng) -> String {
-    let letter = |rng: &mut Rng| LETTERS[rng.usize(..LETTERS.len())];
-    (0..rng.usize(1..12)).map(|_| letter(rng)).collect()
+    let peer_message = |rng: &mut Rng| LETTERS[rng.usize(..LETTERS.len())];
+    (0..rng.usize(1..12)).map(|_| peer_message(rng)).collect()
 }
 
 /// Draws a path without `.` and `..`.

@@ -7,7 +7,7 @@
 
 use super::canary::Mistake;
 use super::data::{Memory, What, draw_change, draw_look, is_blind};
-use super::ledger::{Answer, Fate, Ledger, Question};
+use super::ledger::{Answer, Fate, Ledger, OpRequest};
 use super::params::Params;
 use super::site::SERVICE;
 use super::stream::{Access, Heard, Stream};
@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Additional wait beyond the replica's timeout.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout given to a replica when all troubles are over.
 const CALM_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -30,7 +30,7 @@ const CALM_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) struct Setup {
     pub(super) number: usize,
     /// Listeners of the replicas.
-    pub(super) doors: Vec<Listener>,
+    pub(super) acceptors: Vec<Listener>,
     pub(super) ledger: Rc<RefCell<Ledger>>,
     pub(super) params: Params,
 }
@@ -54,7 +54,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     /// Its index in the ledger.
-    question: usize,
+    op_request: usize,
     /// Its number in the session.
     call: Option<u64>,
     /// Whether no further reply is expected.
@@ -93,7 +93,7 @@ pub(super) struct Asker {
 impl Asker {
     /// Returns an unconnected client; a `plain` one never retransmits.
     pub(super) fn new(setup: Setup, plain: bool, session: u64) -> Asker {
-        let (at, session) = (setup.number % setup.doors.len(), format!("{session:032x}"));
+        let (at, session) = (setup.number % setup.acceptors.len(), format!("{session:032x}"));
         Asker {
             setup,
             phase: Phase::Away,
@@ -130,7 +130,7 @@ impl Asker {
 
     /// Moves to another replica, or returns to this one.
     fn wander(&mut self, io: &mut Io<'_>) {
-        self.at = io.rng().usize(..self.setup.doors.len());
+        self.at = io.rng().usize(..self.setup.acceptors.len());
         if self.setup.params.mistake == Some(Mistake::LostToken) {
             self.token = None;
         }
@@ -153,11 +153,11 @@ impl Asker {
     fn miss(&mut self, index: usize, undone: bool) {
         let asked = &mut self.batch[index];
         let mut ledger = self.setup.ledger.borrow_mut();
-        let question = &mut ledger.questions[asked.question];
-        question.times.1 += u32::from(undone);
+        let op_request = &mut ledger.questions[asked.op_request];
+        op_request.times.1 += u32::from(undone);
         if asked.call.is_none() {
             asked.settled = true;
-            self.memory.learn(&question.what, question.fate(), &Value::Null);
+            self.memory.learn(&op_request.what, op_request.fate(), &Value::Null);
         }
     }
 
@@ -184,9 +184,9 @@ impl Asker {
             self.calls += u64::from(numbered);
             let call = numbered.then_some(self.calls);
             let mut ledger = self.setup.ledger.borrow_mut();
-            self.batch.push(Asked { question: ledger.questions.len(), call, settled: false });
+            self.batch.push(Asked { op_request: ledger.questions.len(), call, settled: false });
             let (asked, times, answer) = (now, (0, 0), None);
-            ledger.questions.push(Question { what, op, strict, asked, times, answer });
+            ledger.questions.push(OpRequest { what, op, strict, asked, times, answer });
         }
     }
 
@@ -220,7 +220,7 @@ impl Asker {
             if self.batch[index].settled {
                 continue;
             }
-            let mut line = self.question(index, given);
+            let mut line = self.op_request(index, given);
             if let Some(token) = token.as_ref().filter(|_| !in_front) {
                 line["after"] = json!(token);
             }
@@ -230,22 +230,22 @@ impl Asker {
         io.trace(format_args!("asks {}: {} of {:?}", self.at, lines.len(), self.batch));
         self.stream.write(io, &lines);
         self.stream.read(io);
-        self.wait(io, Phase::Asking, given + PATIENCE);
+        self.wait(io, Phase::Asking, given + TIMEOUT);
     }
 
     /// Returns an operation as JSON.
-    fn question(&mut self, index: usize, given: Duration) -> Value {
+    fn op_request(&mut self, index: usize, given: Duration) -> Value {
         let asked = &mut self.batch[index];
         let mut ledger = self.setup.ledger.borrow_mut();
-        let question = &mut ledger.questions[asked.question];
-        if question.times.0 > 0 && self.setup.params.mistake == Some(Mistake::SentAsNew) {
+        let op_request = &mut ledger.questions[asked.op_request];
+        if op_request.times.0 > 0 && self.setup.params.mistake == Some(Mistake::SentAsNew) {
             self.calls += 1;
             asked.call = Some(self.calls);
         }
-        question.times.0 += 1;
-        let mut line = json!({"op": question.op, "timeout": given.as_secs_f64()});
+        op_request.times.0 += 1;
+        let mut line = json!({"op": op_request.op, "timeout": given.as_secs_f64()});
         let forgets = self.setup.params.mistake == Some(Mistake::EarlyFinal);
-        if question.strict && !forgets {
+        if op_request.strict && !forgets {
             line["strict"] = json!(true);
         }
         if let (Some(session), Some(call)) = (&self.session, asked.call) {
@@ -314,24 +314,24 @@ impl Asker {
         asked.settled = true;
         let mut ledger = self.setup.ledger.borrow_mut();
         let kind = ledger.kind;
-        let question = &mut ledger.questions[asked.question];
+        let op_request = &mut ledger.questions[asked.op_request];
         let is_final = answer["final"].as_bool().expect("it says whether it is final");
-        let known = question.strict || is_blind(&question.op);
-        assert_eq!(is_final, known, "{answer}: {question:?}");
+        let known = op_request.strict || is_blind(&op_request.op);
+        assert_eq!(is_final, known, "{answer}: {op_request:?}");
         let value = &answer["value"];
         let repeated = value.get("repeated").is_some();
-        assert!(!repeated || question.times.0 > 1, "{answer}: it was sent once");
+        assert!(!repeated || op_request.times.0 > 1, "{answer}: it was sent once");
         let done = value.get("done").is_some();
-        let fits = repeated || done || !is_blind(&question.op);
-        assert!(fits && value.get("wrong").is_none(), "{answer}: {question:?}");
-        if let What::Insert(item) = &question.what {
-            assert!(done || repeated || *value == json!(true), "{item} was there: {question:?}");
+        let fits = repeated || done || !is_blind(&op_request.op);
+        assert!(fits && value.get("wrong").is_none(), "{answer}: {op_request:?}");
+        if let What::Insert(item) = &op_request.what {
+            assert!(done || repeated || *value == json!(true), "{item} was there: {op_request:?}");
         }
-        question.answer =
+        op_request.answer =
             Some(Answer { value: value.clone(), is_final, at: io.now(), by: self.at });
-        match question.what.looks() {
-            true => self.memory.look(kind, &question.what, value),
-            false => self.memory.learn(&question.what, Fate::Done, value),
+        match op_request.what.looks() {
+            true => self.memory.look(kind, &op_request.what, value),
+            false => self.memory.learn(&op_request.what, Fate::Done, value),
         }
         io.judged();
         let token = answer["token"].as_str().expect("every answer has a token");
@@ -365,8 +365,8 @@ impl Client for Asker {
         }
         match self.phase {
             Phase::Away => {
-                self.wait(io, Phase::Opening, PATIENCE);
-                self.stream.open(io, self.setup.doors[self.at]);
+                self.wait(io, Phase::Opening, TIMEOUT);
+                self.stream.open(io, self.setup.acceptors[self.at]);
             }
             Phase::Opening | Phase::Asking => {
                 assert!(!self.is_calm(), "no answer though all is well: {:?}", self.batch);

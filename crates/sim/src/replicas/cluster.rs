@@ -138,26 +138,26 @@ impl Cluster {
     }
 
     fn invite(&mut self) {
-        let doors: Vec<Listener> = self.sites.iter().map(|site| site.door).collect();
+        let acceptors: Vec<Listener> = self.sites.iter().map(|site| site.acceptor).collect();
         for number in 0..self.params.askers {
-            let (doors, ledger) = (doors.clone(), Rc::clone(&self.ledger));
-            let setup = Setup { number, doors, ledger, params: self.params.clone() };
+            let (acceptors, ledger) = (acceptors.clone(), Rc::clone(&self.ledger));
+            let setup = Setup { number, acceptors, ledger, params: self.params.clone() };
             let plain = self.rng.u32(..100) < self.params.plain;
             self.world.add(Box::new(Asker::new(setup, plain, self.rng.u64(..))));
         }
         let leaver = self.params.leaver();
-        for (number, door) in doors.iter().copied().enumerate() {
-            self.world.add(Box::new(Witness::new(door, Rc::clone(&self.ledger))));
+        for (number, acceptor) in acceptors.iter().copied().enumerate() {
+            self.world.add(Box::new(Witness::new(acceptor, Rc::clone(&self.ledger))));
             let (net_us, ledger) = (self.params.world.net_us, Rc::clone(&self.ledger));
-            self.world.add(Box::new(Bystander::new((number, door), net_us, ledger)));
+            self.world.add(Box::new(Bystander::new((number, acceptor), net_us, ledger)));
             if Some(number) != leaver {
-                self.world.add(Box::new(Surveyor::new(door, number, Rc::clone(&self.ledger))));
+                self.world.add(Box::new(Surveyor::new(acceptor, number, Rc::clone(&self.ledger))));
             }
         }
         self.ledger.borrow_mut().all_stay = leaver.is_none();
         if let Some(leaver) = leaver {
             let (params, ledger) = (self.params.clone(), Rc::clone(&self.ledger));
-            self.world.add(Box::new(Warden::new(params, doors[..leaver].to_vec(), ledger)));
+            self.world.add(Box::new(Warden::new(params, acceptors[..leaver].to_vec(), ledger)));
         }
     }
 
@@ -222,8 +222,8 @@ impl Cluster {
         let (mistake, occasions) = (self.params.mistake, &mut self.occasions);
         let forges = if self.is_ending { 0 } else { self.params.forges };
         let mut change = |_: &mut World, op| match op {
-            Op::Post { to, parcel } => {
-                posts.push((to, parcel));
+            Op::Post { to, envelope } => {
+                posts.push((to, envelope));
                 None
             }
             op => Some(spoil(mistake, forges, occasions, op)),
@@ -242,9 +242,9 @@ impl Cluster {
             HOME => assert_eq!(worked, 0, "home does no work of replicas"),
             _replicas => server.until = until,
         }
-        for (to, parcel) in posts {
+        for (to, envelope) in posts {
             let pair = (from, server.node(to).number);
-            self.world.scene.post(pair, until, self.params.letters_us, parcel);
+            self.world.scene.post(pair, until, self.params.letters_us, envelope);
         }
         news.iter().for_each(|news| self.hear(number, news));
     }

@@ -1,7 +1,7 @@
 //! Final checks of a run.
 
 use super::data::{Shown, Slot, What};
-use super::ledger::{Fate, Ledger, Place, Question};
+use super::ledger::{Fate, Ledger, OpRequest, Place};
 use replica::data::Kind;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,11 +18,11 @@ pub(super) fn judge(ledger: &Ledger, replicas: usize) {
     expect_final(ledger, &shown);
     expect_strict_looks(ledger);
     let order = expect_one_order(ledger);
-    let place = |question: &Question| order.get(&key(question)?).copied();
+    let place = |op_request: &OpRequest| order.get(&key(op_request)?).copied();
     expect_after_strict(&ledger.questions, place);
     if let (Kind::Log | Kind::Text, Shown::Items(items)) = (ledger.kind, &shown) {
         let places: BTreeMap<&String, usize> = items.iter().zip(0..).collect();
-        let place = |question: &Question| match &question.what {
+        let place = |op_request: &OpRequest| match &op_request.what {
             What::Append(item) => places.get(item).copied(),
             _ => None,
         };
@@ -55,12 +55,12 @@ fn expect_equal(ledger: &Ledger, replicas: usize) -> &str {
 
 /// Checks that the sum includes every acknowledged addition once, and some of the others: any
 /// subset if there are few; otherwise within the bounds of none and all.
-fn expect_sum(questions: &[Question], sum: i64) {
+fn expect_sum(questions: &[OpRequest], sum: i64) {
     let mut sums = Some(BTreeSet::from([0]));
     let (mut done, mut unknown) = (0, 0);
-    for question in questions {
-        let What::Add(number) = &question.what else { continue };
-        match question.fate() {
+    for op_request in questions {
+        let What::Add(number) = &op_request.what else { continue };
+        match op_request.fate() {
             Fate::Done => done += number,
             Fate::Undone => {}
             Fate::Unknown => {
@@ -79,29 +79,29 @@ fn expect_sum(questions: &[Question], sum: i64) {
 }
 
 /// Checks items of a log or a set: acknowledged ones are there once, or were removed.
-fn expect_items(questions: &[Question], items: &[String]) {
+fn expect_items(questions: &[OpRequest], items: &[String]) {
     let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
     items.iter().for_each(|item| *counts.entry(item).or_default() += 1);
     let mut removed: BTreeMap<&String, Fate> = BTreeMap::new();
-    for question in questions {
-        if let What::Remove(item) = &question.what {
-            removed.insert(item, question.fate());
+    for op_request in questions {
+        if let What::Remove(item) = &op_request.what {
+            removed.insert(item, op_request.fate());
         }
     }
     let mut raced = BTreeMap::new();
-    for question in questions {
-        let (item, gone) = match &question.what {
+    for op_request in questions {
+        let (item, gone) = match &op_request.what {
             What::Append(item) | What::Insert(item) => (item, removed.get(item)),
             What::Race(member, _) => {
                 let fate = raced.entry(member).or_insert(Fate::Undone);
-                if *fate != Fate::Done && question.fate() != Fate::Undone {
-                    *fate = question.fate();
+                if *fate != Fate::Done && op_request.fate() != Fate::Undone {
+                    *fate = op_request.fate();
                 }
                 continue;
             }
             _ => continue,
         };
-        expect_count(item, question.fate(), gone, counts.remove(item).unwrap_or(0));
+        expect_count(item, op_request.fate(), gone, counts.remove(item).unwrap_or(0));
     }
     for (member, fate) in raced {
         expect_count(member, fate, None, counts.remove(member).unwrap_or(0));
@@ -119,14 +119,14 @@ fn expect_count(item: &str, fate: Fate, gone: Option<&Fate>, count: usize) {
 }
 
 /// Checks that keys have the last values put.
-fn expect_entries(questions: &[Question], entries: &[(String, String)]) {
+fn expect_entries(questions: &[OpRequest], entries: &[(String, String)]) {
     let mut rest: BTreeMap<&String, &String> = entries.iter().map(|(key, it)| (key, it)).collect();
     let mut slots: BTreeMap<&String, Slot> = BTreeMap::new();
-    let mut races: BTreeMap<&String, Vec<&Question>> = BTreeMap::new();
-    for question in questions {
-        match &question.what {
-            What::Put(key, value) => slots.entry(key).or_default().learn(value, question.fate()),
-            What::Race(key, _) => races.entry(key).or_default().push(question),
+    let mut races: BTreeMap<&String, Vec<&OpRequest>> = BTreeMap::new();
+    for op_request in questions {
+        match &op_request.what {
+            What::Put(key, value) => slots.entry(key).or_default().learn(value, op_request.fate()),
+            What::Race(key, _) => races.entry(key).or_default().push(op_request),
             _ => {}
         }
     }
@@ -136,12 +136,12 @@ fn expect_entries(questions: &[Question], entries: &[(String, String)]) {
     }
     for (key, questions) in races {
         let there = rest.remove(key);
-        let possible = questions.iter().filter(|question| question.fate() != Fate::Undone);
-        let mut values = possible.filter_map(|question| match &question.what {
+        let possible = questions.iter().filter(|op_request| op_request.fate() != Fate::Undone);
+        let mut values = possible.filter_map(|op_request| match &op_request.what {
             What::Race(_, value) => Some(value),
             _ => None,
         });
-        let some_done = questions.iter().any(|question| question.fate() == Fate::Done);
+        let some_done = questions.iter().any(|op_request| op_request.fate() == Fate::Done);
         let fits = there.map_or(!some_done, |there| values.any(|value| value == there));
         assert!(fits, "{key} has {there:?}, which nobody has put there");
     }
@@ -152,15 +152,15 @@ fn expect_entries(questions: &[Question], entries: &[(String, String)]) {
 fn expect_final(ledger: &Ledger, shown: &Shown) {
     let finals = finals(ledger);
     let mut firsts = BTreeSet::new();
-    for question in &ledger.questions {
-        let Some(answer) = question.answer.as_ref().filter(|answer| answer.is_final) else {
+    for op_request in &ledger.questions {
+        let Some(answer) = op_request.answer.as_ref().filter(|answer| answer.is_final) else {
             continue;
         };
         let value = &answer.value;
         if value.get("repeated").is_some() {
             continue;
         }
-        match (&question.what, shown) {
+        match (&op_request.what, shown) {
             (What::Append(item), Shown::Items(items)) if value.is_u64() => {
                 let place = items.iter().position(|other| other == item);
                 assert_eq!(value.as_u64(), place.map(|place| place as u64), "where {item} is");
@@ -179,8 +179,8 @@ fn expect_final(ledger: &Ledger, shown: &Shown) {
             }
             _ => {}
         }
-        if let Some(final_value) = key(question).and_then(|key| finals.get(&key)) {
-            assert_eq!(*final_value, value, "what {} answers for ever", question.op);
+        if let Some(final_value) = key(op_request).and_then(|key| finals.get(&key)) {
+            assert_eq!(*final_value, value, "what {} answers for ever", op_request.op);
         }
     }
 }
@@ -188,8 +188,8 @@ fn expect_final(ledger: &Ledger, shown: &Shown) {
 /// Checks that a strict read includes every operation with an earlier strict reply, and none
 /// requested after it.
 fn expect_strict_looks(ledger: &Ledger) {
-    let strict = |question: &Question| {
-        let answer = question.answer.as_ref().filter(|_| question.strict)?;
+    let strict = |op_request: &OpRequest| {
+        let answer = op_request.answer.as_ref().filter(|_| op_request.strict)?;
         answer.value.get("repeated").is_none().then_some(answer.at)
     };
     for look in ledger.questions.iter().filter(|it| it.what == What::Look) {
@@ -200,7 +200,7 @@ fn expect_strict_looks(ledger: &Ledger) {
         let possible = || questions().filter(|it| it.asked <= at && it.fate() != Fate::Undone);
         match Shown::of_answer(ledger.kind, &answer.value) {
             Shown::Sum(sum) => {
-                let number = |question: &Question| match question.what {
+                let number = |op_request: &OpRequest| match op_request.what {
                     What::Add(number) => number,
                     _ => 0,
                 };
@@ -209,7 +209,7 @@ fn expect_strict_looks(ledger: &Ledger) {
             }
             Shown::Items(items) => {
                 let items: BTreeSet<&String> = items.iter().collect();
-                let item = |question: &Question| match &question.what {
+                let item = |op_request: &OpRequest| match &op_request.what {
                     What::Append(item) | What::Insert(item) | What::Race(item, _) => {
                         Some(item.clone())
                     }
@@ -226,7 +226,7 @@ fn expect_strict_looks(ledger: &Ledger) {
             }
             Shown::Entries(entries) => {
                 let keys: BTreeSet<&String> = entries.iter().map(|(key, _)| key).collect();
-                let entry = |question: &Question| match &question.what {
+                let entry = |op_request: &OpRequest| match &op_request.what {
                     What::Put(key, value) | What::Race(key, value) => {
                         Some((key.clone(), value.clone()))
                     }
@@ -243,13 +243,13 @@ fn expect_strict_looks(ledger: &Ledger) {
 }
 
 /// Returns the key of an operation that is unique.
-fn key(question: &Question) -> Option<String> {
-    let unique = match &question.what {
+fn key(op_request: &OpRequest) -> Option<String> {
+    let unique = match &op_request.what {
         What::Look | What::Size => false,
         What::Race(member, value) => member != value,
         What::Append(_) | What::Add(_) | What::Insert(_) | What::Remove(_) | What::Put(..) => true,
     };
-    unique.then(|| question.op.to_string())
+    unique.then(|| op_request.op.to_string())
 }
 
 /// Returns the final values of operations, as received by the listeners.
@@ -282,7 +282,7 @@ fn expect_one_order(ledger: &Ledger) -> BTreeMap<String, usize> {
 }
 
 /// Checks that operations requested after a strict reply are ordered after it.
-fn expect_after_strict(questions: &[Question], place: impl Fn(&Question) -> Option<usize>) {
+fn expect_after_strict(questions: &[OpRequest], place: impl Fn(&OpRequest) -> Option<usize>) {
     let placed = || questions.iter().filter_map(|it| Some((it, place(it)?)));
     for (strict, first) in placed().filter(|(it, _)| it.strict) {
         let Some(answer) = &strict.answer else { continue };

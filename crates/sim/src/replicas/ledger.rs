@@ -30,7 +30,7 @@ pub(super) struct Answer {
 
 /// A requested operation.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
+pub(super) struct OpRequest {
     pub(super) what: What,
     pub(super) op: Value,
     pub(super) strict: bool,
@@ -41,7 +41,7 @@ pub(super) struct Question {
     pub(super) answer: Option<Answer>,
 }
 
-impl Question {
+impl OpRequest {
     pub(super) fn fate(&self) -> Fate {
         match (&self.answer, self.times) {
             (Some(_), _) => Fate::Done,
@@ -66,7 +66,7 @@ pub(super) type Place = (u64, u64);
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) kind: Kind,
-    pub(super) questions: Vec<Question>,
+    pub(super) questions: Vec<OpRequest>,
     /// Final operations and their values.
     pub(super) finals: BTreeMap<Place, (Value, Value)>,
     /// Their order: one for each time that a client listened to a replica.
@@ -132,13 +132,13 @@ impl Ledger {
         let removed = self.surveys.iter().filter(|(_, survey)| is_removed(survey));
         let removed: BTreeSet<usize> = removed.map(|(number, _)| *number).collect();
         self.surveys.retain(|number, _| !removed.contains(number));
-        for question in &mut self.questions {
-            let may_be_lost = question.answer.as_ref().is_some_and(|answer| {
+        for op_request in &mut self.questions {
+            let may_be_lost = op_request.answer.as_ref().is_some_and(|answer| {
                 let since = self.removals.get(&answer.by).filter(|_| removed.contains(&answer.by));
                 since.is_some_and(|since| answer.at + TOLD >= *since)
             });
-            if !question.strict && may_be_lost {
-                (question.answer, question.times) = (None, (1, 0));
+            if !op_request.strict && may_be_lost {
+                (op_request.answer, op_request.times) = (None, (1, 0));
             }
         }
         removed

@@ -27,7 +27,7 @@ const DISK: u64 = 128 << 20;
 pub(super) struct Site {
     pub(super) server: Option<Server>,
     /// Listener for clients.
-    pub(super) door: Listener,
+    pub(super) acceptor: Listener,
     /// Listeners for each of the others; one that joins uses that for clients.
     pub(super) ways: BTreeMap<usize, Listener>,
     pub(super) file: File,
@@ -180,7 +180,7 @@ impl Site {
     /// Returns a machine with a new replica on its disk, without a process. Replicas beyond the
     /// first members join.
     pub(super) fn new(world: &mut World, params: &Params, number: usize, skew: u64) -> Site {
-        let (door, joins) = (world.listen(), number >= params.replicas);
+        let (acceptor, joins) = (world.listen(), number >= params.replicas);
         let others = (0..params.members()).filter(|other| *other != number);
         let (block, journal) = params.disk;
         let geometry = Geometry { block, blocks: DISK / block as u64, journal, segment: 1024 };
@@ -188,17 +188,17 @@ impl Site {
         let now = world.now();
         let (mut store, mut said) = stage::open(world, file, store_config(params), now);
         let mut settings = Settings { me: id(number), joins, ..key(params) };
-        settings.members.extend(joins.then(|| (id(number), place(door))));
+        settings.members.extend(joins.then(|| (id(number), place(acceptor))));
         let changes = services::format(&settings);
         let commit = store.commit(now, Ticket(1), &changes, Durability::Durable, &mut said);
         commit.expect("there is room");
         stage::run_store(world, file, &mut store, now, &mut said);
-        let way = |world: &mut World| if joins { door } else { world.listen() };
+        let way = |world: &mut World| if joins { acceptor } else { world.listen() };
         let ways = others.map(|other| (other, way(world))).collect();
         let (health, audience) = (Health::default(), Health::default());
         Site {
             server: None,
-            door,
+            acceptor,
             ways,
             file,
             skew,
@@ -213,7 +213,7 @@ impl Site {
 
     /// Returns all its listeners.
     pub(super) fn listeners(&self) -> Vec<Listener> {
-        let all: BTreeSet<Listener> = self.ways.values().copied().chain([self.door]).collect();
+        let all: BTreeSet<Listener> = self.ways.values().copied().chain([self.acceptor]).collect();
         all.into_iter().collect()
     }
 

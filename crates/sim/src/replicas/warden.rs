@@ -9,16 +9,16 @@ use super::stream::{Access, Heard, Stream};
 use crate::client::{Client, Io};
 use base::Instant;
 use base::op::Listener;
-use replica::service::Wish;
+use replica::service::ChangeRequest;
 use services::{
-    Answer, CHALLENGE, Introduction, Letter, Reader, Seals, VERDICT, Verdict, Verdicts,
+    Answer, CHALLENGE, Introduction, PeerMessage, ProofReplies, ProofReply, Reader, Seals, VERDICT,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// Timeout of a reply.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pause after a reply, or after a timeout.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -33,9 +33,9 @@ enum Phase {
     /// Waiting for a challenge.
     Reading,
     /// Waiting for the write of its proof.
-    Introducing(Verdicts),
+    Introducing(ProofReplies),
     /// Waiting for the server's proof.
-    Meeting(Verdicts),
+    Meeting(ProofReplies),
     /// Waiting for the write of the request.
     Asking,
     /// Waiting for the reply.
@@ -49,7 +49,7 @@ enum Phase {
 pub(super) struct Warden {
     params: Params,
     /// Listeners of the remaining members.
-    doors: Vec<Listener>,
+    acceptors: Vec<Listener>,
     ledger: Rc<RefCell<Ledger>>,
     phase: Phase,
     /// The member in use.
@@ -65,11 +65,15 @@ pub(super) struct Warden {
 
 impl Warden {
     /// Returns an administrator that knows the listeners of the first members.
-    pub(super) fn new(params: Params, doors: Vec<Listener>, ledger: Rc<RefCell<Ledger>>) -> Warden {
+    pub(super) fn new(
+        params: Params,
+        acceptors: Vec<Listener>,
+        ledger: Rc<RefCell<Ledger>>,
+    ) -> Warden {
         let stream = Stream::new(&["services", SERVICE, "peer"], Access::ReadWrite);
         let (since, due) = (Instant(0), Instant(0));
         let (phase, seals, reader) = (Phase::Away, None, None);
-        Warden { params, doors, ledger, phase, at: 0, since, due, stream, seals, reader }
+        Warden { params, acceptors, ledger, phase, at: 0, since, due, stream, seals, reader }
     }
 
     /// Returns whether all troubles were over before the request began.
@@ -87,7 +91,7 @@ impl Warden {
         io.abandon();
         self.stream.close();
         (self.seals, self.reader) = (None, None);
-        self.at = io.rng().usize(..self.doors.len());
+        self.at = io.rng().usize(..self.acceptors.len());
         self.wait(io, Phase::Away, PAUSE);
     }
 
@@ -108,12 +112,16 @@ impl Warden {
                 self.seals = Some(introduction.seals);
             }
             Phase::Meeting(verdicts) => {
-                assert_eq!(verdicts.judge(data), Some(Verdict::Welcome), "who has the key");
+                assert_eq!(verdicts.judge(data), Some(ProofReply::Welcome), "who has the key");
                 let leaver = id(self.params.leaver().expect("somebody leaves"));
-                let wish = Wish { remove: [leaver].into(), ..Wish::default() };
+                let change_request =
+                    ChangeRequest { remove: [leaver].into(), ..ChangeRequest::default() };
                 self.stream.seek(0, VERDICT as u64);
                 let mut seals = self.seals.take().expect("it has introduced itself");
-                self.stream.write(io, &seals.ours.frame(&Letter::Wish(wish).bytes()));
+                self.stream.write(
+                    io,
+                    &seals.ours.frame(&PeerMessage::ChangeRequest(change_request).bytes()),
+                );
                 self.reader = Some(Reader::new(seals.theirs));
                 self.phase = Phase::Asking;
             }
@@ -159,8 +167,8 @@ impl Client for Warden {
         match self.phase {
             Phase::Away => {
                 self.since = io.now();
-                self.wait(io, Phase::Opening, PATIENCE);
-                self.stream.open(io, self.doors[self.at]);
+                self.wait(io, Phase::Opening, TIMEOUT);
+                self.stream.open(io, self.acceptors[self.at]);
             }
             Phase::Opening
             | Phase::Reading

@@ -6,7 +6,7 @@ use super::sky::Sky;
 use super::yard;
 use crate::run::attempt;
 use crate::trace::Show;
-use base::op::Parcel;
+use base::op::Envelope;
 use node::HOME;
 use storelet::{Crossing, ToHome, ToWorker};
 
@@ -63,10 +63,15 @@ impl Mistake {
     ];
 }
 
-/// Returns a parcel in transit, or its replacement on some occasions.
-pub(super) fn spoil(sky: &mut Sky, from: usize, to: usize, mut parcel: Parcel) -> Vec<Parcel> {
-    let Some(mistake) = sky.mistake else { return vec![parcel] };
-    let label = node::label(&parcel);
+/// Returns a envelope in transit, or its replacement on some occasions.
+pub(super) fn spoil(
+    sky: &mut Sky,
+    from: usize,
+    to: usize,
+    mut envelope: Envelope,
+) -> Vec<Envelope> {
+    let Some(mistake) = sky.mistake else { return vec![envelope] };
+    let label = node::label(&envelope);
     let of_worker = to == HOME && from > 1;
     let gives = |what: &str| label.starts_with("Names(") && label.contains(&format!(", {what}("));
     let fits = match mistake {
@@ -85,38 +90,38 @@ pub(super) fn spoil(sky: &mut Sky, from: usize, to: usize, mut parcel: Parcel) -
     };
     sky.occasions += u32::from(fits);
     if !fits || !sky.occasions.is_multiple_of(3) {
-        return vec![parcel];
+        return vec![envelope];
     }
-    match (mistake, parcel.0.downcast_mut::<Crossing>()) {
+    match (mistake, envelope.0.downcast_mut::<Crossing>()) {
         (Mistake::SayTwice, Some(Crossing::Home(ToHome::Said(id, stream, bytes)))) => {
-            let again = Crossing::Home(ToHome::Said(*id, *stream, bytes.clone())).parcel();
-            vec![parcel, again]
+            let again = Crossing::Home(ToHome::Said(*id, *stream, bytes.clone())).envelope();
+            vec![envelope, again]
         }
         (Mistake::OtherByte, Some(Crossing::Home(ToHome::Said(_, _, bytes)))) => {
             bytes[0] ^= 1;
-            vec![parcel]
+            vec![envelope]
         }
         (Mistake::OtherBudget, Some(Crossing::Worker(ToWorker::Begin(_, begin)))) => {
             let budget = &mut begin.order.budget;
             (budget.memory, budget.cpu_ns) = (budget.memory * 2, budget.cpu_ns * 2);
-            vec![parcel]
+            vec![envelope]
         }
         (Mistake::OverMaximum, Some(Crossing::Worker(ToWorker::Begin(_, begin)))) => {
             begin.order.budget.time_ns = u64::MAX;
-            vec![parcel]
+            vec![envelope]
         }
         (Mistake::LoseCharge, Some(Crossing::Home(ToHome::Ended(_, report)))) => {
             report.used.cpu_ns /= 2;
-            vec![parcel]
+            vec![envelope]
         }
         (Mistake::OtherEnd, Some(Crossing::Home(ToHome::Ended(_, report)))) => {
             report.reason = Some("its time is over".to_string());
             report.end = if report.end == "killed" { "exit" } else { "killed" };
-            vec![parcel]
+            vec![envelope]
         }
-        (Mistake::GiveTwice, _) => match node::duplicate(&parcel) {
-            Some(again) => vec![parcel, again],
-            None => vec![parcel],
+        (Mistake::GiveTwice, _) => match node::duplicate(&envelope) {
+            Some(again) => vec![envelope, again],
+            None => vec![envelope],
         },
         _ => Vec::new(),
     }

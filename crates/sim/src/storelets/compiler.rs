@@ -2,7 +2,7 @@
 
 use super::programs;
 use super::sky::{Happening, Sky};
-use base::op::Parcel;
+use base::op::Envelope;
 use node::HOME;
 use std::collections::{BTreeMap, BTreeSet};
 use storelet::Crossing;
@@ -29,8 +29,8 @@ impl Compiler {
     }
 
     /// Handles a message of home.
-    pub(super) fn told(&mut self, sky: &mut Sky, parcel: Parcel) {
-        match *parcel.0.downcast::<ToCompiler>().expect("it is told what it is asked") {
+    pub(super) fn told(&mut self, sky: &mut Sky, envelope: Envelope) {
+        match *envelope.0.downcast::<ToCompiler>().expect("it is told what it is asked") {
             ToCompiler::Compile { ticket, module, code, .. } => {
                 assert!(!self.ended, "it was told to end");
                 let result = self.compile(sky, module, code);
@@ -82,7 +82,7 @@ impl Compiler {
     pub(super) fn tell(&mut self, sky: &mut Sky, ticket: u64) {
         let Asked { result, .. } = self.asked.remove(&ticket).expect("it was asked");
         let compiled = Crossing::Compiled(Compiled { ticket, result });
-        sky.post(self.number, sky.now, HOME, compiled.parcel());
+        sky.post(self.number, sky.now, HOME, compiled.envelope());
     }
 
     /// Returns whether no compilation is pending.

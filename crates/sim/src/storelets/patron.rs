@@ -4,7 +4,7 @@ use super::errand::Errand;
 use super::sky::{Happening, Sky};
 use super::yard::FRONT;
 use crate::trace::hash;
-use base::op::Parcel;
+use base::op::Envelope;
 use base::{Access, Buf, Caller, Error, Instant, Name, User};
 use node::{Heard, Shadow};
 use std::collections::BTreeMap;
@@ -208,8 +208,8 @@ impl Patrons {
     }
 
     /// Handles a message of home.
-    pub(super) fn hear(&mut self, sky: &mut Sky, parcel: Parcel) {
-        match self.shadow.hear(parcel) {
+    pub(super) fn hear(&mut self, sky: &mut Sky, envelope: Envelope) {
+        match self.shadow.hear(envelope) {
             Heard::Reply(id, reply) => {
                 let asked = self.asked.remove(&id);
                 let asked = asked.unwrap_or_else(|| panic!("{id:?} is answered twice: {reply:?}"));

@@ -200,15 +200,15 @@ impl Shop {
             match output {
                 Output::Reply(_, Ok(Reply::Data(said))) => self.heard(&said),
                 Output::Reply(_, Ok(Reply::Written(_))) => {}
-                Output::Do(Op::Post { to, parcel }) => self.posted(to, parcel.0),
+                Output::Do(Op::Post { to, envelope }) => self.posted(to, envelope.0),
                 other => panic!("nobody asked for {other:?}"),
             }
         }
     }
 
-    fn posted(&mut self, to: usize, parcel: Box<dyn std::any::Any + Send>) {
+    fn posted(&mut self, to: usize, envelope: Box<dyn std::any::Any + Send>) {
         if to == COMPILER {
-            return match parcel.downcast::<ToCompiler>() {
+            return match envelope.downcast::<ToCompiler>() {
                 Ok(asked) => self.compile(*asked),
                 Err(other) => {
                     let asked = other.downcast::<ToKeeper>().expect("it keeps and compiles");
@@ -219,7 +219,7 @@ impl Shop {
                 }
             };
         }
-        match *parcel.downcast::<Crossing>().expect("the others take these") {
+        match *envelope.downcast::<Crossing>().expect("the others take these") {
             Crossing::Ask(id, request) => {
                 assert_eq!(request.caller.clone(), theirs(), "as who installed it");
                 self.within(5000, Happening::Answered(id, request.ask));
@@ -294,7 +294,7 @@ impl Shop {
                 return self.tree.close(self.now, out);
             }
         };
-        let done = Done::Parcel(crossing.parcel());
+        let done = Done::Envelope(crossing.envelope());
         self.tree.step(self.now, Input::Done(OpId::UNASKED, done), out);
     }
 

@@ -4,7 +4,7 @@ use super::canary::{self, Mistake};
 use super::params::Params;
 use crate::trace::Trace;
 use base::Instant;
-use base::op::{Done, Event, Op, OpId, Parcel};
+use base::op::{Done, Envelope, Event, Op, OpId};
 use base::rng::Rng;
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) struct Sky {
     pub(super) occasions: u32,
     queue: BTreeMap<(Instant, u64), Happening>,
     sequence: u64,
-    /// Arrival time of the last parcel of each pair.
+    /// Arrival time of the last envelope of each pair.
     arrivals: BTreeMap<(usize, usize), Instant>,
 }
 
@@ -90,22 +90,22 @@ impl Sky {
         self.queue.pop_first().map(|(_, happening)| happening)
     }
 
-    /// Sends a parcel between nodes at this time: it arrives later, after all earlier ones of the
+    /// Sends a envelope between nodes at this time: it arrives later, after all earlier ones of the
     /// pair.
-    pub(super) fn post(&mut self, from: usize, sent: Instant, to: usize, parcel: Parcel) {
-        for parcel in canary::spoil(self, from, to, parcel) {
+    pub(super) fn post(&mut self, from: usize, sent: Instant, to: usize, envelope: Envelope) {
+        for envelope in canary::spoil(self, from, to, envelope) {
             let span = self.rng.u64(500..=self.params.post_us * 1000 + 1000);
             let last = self.arrivals.entry((from, to)).or_insert(sent);
             *last = (*last).max(Instant(sent.0 + span));
             let at = *last;
-            let event = Event { id: OpId::UNASKED, done: Done::Parcel(parcel) };
+            let event = Event { id: OpId::UNASKED, done: Done::Envelope(envelope) };
             self.at(at, Happening::Event(to, event));
         }
     }
 
     /// Sends a `Post` operation; others cannot occur.
     pub(super) fn send(&mut self, from: usize, op: Op) {
-        let Op::Post { to, parcel } = op else { unreachable!("{op:?} is no letter") };
-        self.post(from, self.now, to, parcel);
+        let Op::Post { to, envelope } = op else { unreachable!("{op:?} is no letter") };
+        self.post(from, self.now, to, envelope);
     }
 }

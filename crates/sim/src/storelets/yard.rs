@@ -161,13 +161,17 @@ impl Yard {
         match happening {
             Happening::Event(FRONT, event) => {
                 self.see(FRONT, &event);
-                let Done::Parcel(parcel) = event.done else { unreachable!("it asked for nothing") };
-                self.patrons.hear(&mut self.sky, parcel);
+                let Done::Envelope(envelope) = event.done else {
+                    unreachable!("it asked for nothing")
+                };
+                self.patrons.hear(&mut self.sky, envelope);
             }
             Happening::Event(number, event) if number > FRONT + self.sky.params.workers => {
                 self.see(number, &event);
-                let Done::Parcel(parcel) = event.done else { unreachable!("it asked for nothing") };
-                self.compiler.told(&mut self.sky, parcel);
+                let Done::Envelope(envelope) = event.done else {
+                    unreachable!("it asked for nothing")
+                };
+                self.compiler.told(&mut self.sky, envelope);
             }
             Happening::Event(number, event) => {
                 self.see(number, &event);
@@ -199,8 +203,8 @@ impl Yard {
     fn see(&mut self, number: usize, event: &Event) {
         let (now, trace) = (self.sky.now.0, &mut self.sky.trace);
         match &event.done {
-            Done::Parcel(parcel) => {
-                let label = node::label(parcel);
+            Done::Envelope(envelope) => {
+                let label = node::label(envelope);
                 let (sum, start) = (hash(0, label.as_bytes()), label.chars().take(80));
                 let start: String = start.collect();
                 trace.line(format_args!("{now} {number} <- {start} {sum:x}"));
@@ -215,8 +219,8 @@ impl Yard {
 
     /// Checks messages about running storelets.
     fn watch(&mut self, event: &Event) {
-        let Done::Parcel(parcel) = &event.done else { return };
-        match parcel.0.downcast_ref::<Crossing>() {
+        let Done::Envelope(envelope) = &event.done else { return };
+        match envelope.0.downcast_ref::<Crossing>() {
             Some(Crossing::Worker(ToWorker::Begin(id, begin))) => {
                 let before = self.running.insert(id.0, begin.order.budget.memory);
                 assert!(before.is_none(), "storelet {id} begins twice");
@@ -286,7 +290,7 @@ impl Yard {
         let from = self.places[index].number;
         for op in ops.drain(..) {
             match op {
-                Op::Post { to, parcel } => self.sky.post(from, at, to, parcel),
+                Op::Post { to, envelope } => self.sky.post(from, at, to, envelope),
                 op => self.files.submit(&mut self.sky, op),
             }
         }

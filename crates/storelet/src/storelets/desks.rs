@@ -11,7 +11,7 @@ use crate::standing::ToKeeper;
 use crate::standing::book::Run;
 use crate::standing::desk::{self, Desk};
 use crate::standing::shelf::{self, Filing};
-use base::op::Parcel;
+use base::op::Envelope;
 use base::{Automaton as _, Caller, Error, Instant};
 use tree::{Output, Reply};
 
@@ -107,10 +107,10 @@ impl Storelets {
             desk::Output::Compile(module, code) => {
                 let account = self.desks[&id].account;
                 let asked = ToCompiler::Compile { ticket, module, code, account };
-                self.post(compiler, Parcel(Box::new(asked)), out);
+                self.post(compiler, Envelope(Box::new(asked)), out);
             }
             desk::Output::CancelCompile => {
-                self.post(compiler, Parcel(Box::new(ToCompiler::Cancel(ticket))), out);
+                self.post(compiler, Envelope(Box::new(ToCompiler::Cancel(ticket))), out);
             }
             desk::Output::File(deed, module) => {
                 let AtDesk { caller, since, .. } = &self.desks[&id];
@@ -129,7 +129,7 @@ impl Storelets {
             match ask {
                 shelf::Output::Keep(ticket, changes) => {
                     let asked = ToKeeper { ticket, changes };
-                    self.post(self.settings.compiler, Parcel(Box::new(asked)), out);
+                    self.post(self.settings.compiler, Envelope(Box::new(asked)), out);
                 }
                 shelf::Output::Saved(label) => self.saved(now, &label, out),
                 shelf::Output::Filed(desk, filed) => {

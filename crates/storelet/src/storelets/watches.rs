@@ -177,7 +177,10 @@ impl Storelets {
                     continue;
                 }
             };
-            out.push(Output::Do(Op::Post { to: self.settings.home, parcel: crossing.parcel() }));
+            out.push(Output::Do(Op::Post {
+                to: self.settings.home,
+                envelope: crossing.envelope(),
+            }));
         }
         if self.watches.get(&id).is_some_and(|it| it.watch.is_over()) {
             self.watches.remove(&id);

@@ -1,7 +1,7 @@
 //! A pending request, and its messages.
 //!
-//! It waits for the link, then for the fids that it needs ([recovery](super::recovery)), then for the
-//! replies to its messages. `walk`, `transfer`, `list` and one file for each dialect handle the
+//! It waits for the link, then for the fids that it needs ([recovery](super::recovery)), then for
+//! the replies to its messages. `walk`, `transfer`, `list` and one file for each dialect handle the
 //! replies.
 //!
 #![doc = include_str!("states.md")]

@@ -3,7 +3,7 @@
 
 use super::{Compiler, inside};
 use crate::bounded;
-use base::op::{Done, Op, Parcel};
+use base::op::{Done, Envelope, Op};
 use base::{Buf, Instant, Reactor as _};
 use clap::Args;
 use reactor::{Form, World};
@@ -66,8 +66,8 @@ fn listen(world: &mut World, count: usize, mut cancel: Option<Instant>) -> Vec<C
     while said.len() < count {
         world.wait(cancel, &mut events);
         for event in events.drain(..) {
-            let Done::Parcel(Parcel(parcel)) = event.done else { continue };
-            let Ok(crossing) = parcel.downcast::<Crossing>() else { continue };
+            let Done::Envelope(Envelope(envelope)) = event.done else { continue };
+            let Ok(crossing) = envelope.downcast::<Crossing>() else { continue };
             let Crossing::Compiled(compiled) = *crossing else { continue };
             let waited = world.now().since(begun).as_secs_f64();
             println!("{} after {waited:.3} s: {}", compiled.ticket, text(&compiled));
@@ -91,5 +91,5 @@ fn text(compiled: &Compiled) -> String {
 }
 
 fn post(world: &mut World, message: ToCompiler) {
-    world.submit(Op::Post { to: 1, parcel: Parcel(Box::new(message)) });
+    world.submit(Op::Post { to: 1, envelope: Envelope(Box::new(message)) });
 }

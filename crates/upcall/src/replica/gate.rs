@@ -5,7 +5,7 @@ use crate::remote::frame::Frame;
 use crate::remote::{Outcome, Trouble};
 use client::{File, OpenOptions};
 use replica::service::ReplicaId;
-use services::{CHALLENGE, Introduction, Seals, Settings, VERDICT, Verdict};
+use services::{CHALLENGE, Introduction, ProofReply, Seals, Settings, VERDICT};
 use std::path::Path;
 
 /// Error for a mutual authentication that fails because of another secret.
@@ -25,8 +25,8 @@ pub(super) fn enter(frame: &Frame, key: &Settings, to: ReplicaId) -> Outcome<(Fi
         false => Trouble::Server(error),
     })?;
     match introduction.verdicts.judge(&read(&peer, 0, VERDICT)?) {
-        Some(Verdict::Welcome) => Ok((peer, introduction.seals)),
-        Some(Verdict::Farewell) | None => Err(Trouble::Host(NOT_OURS.to_string())),
+        Some(ProofReply::Welcome) => Ok((peer, introduction.seals)),
+        Some(ProofReply::Farewell) | None => Err(Trouble::Host(NOT_OURS.to_string())),
     }
 }
 

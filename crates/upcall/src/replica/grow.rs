@@ -9,7 +9,7 @@ use crate::size;
 use crate::volume::create::{Create, beside, directory};
 use crate::volume::file::{self, FileDisk, How};
 use clap::Args;
-use services::{Copying, Kept};
+use services::{Copying, StoredReplica};
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -64,7 +64,7 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
 
 /// Creates a file of this size with the contents of another one.
 fn copy(old: &mut kept::Read, to: &Path, size: u64) -> Result<(), String> {
-    let Kept { settings, .. } = &old.kept;
+    let StoredReplica { settings, .. } = &old.kept;
     Create::of_replica(to, Some(size), settings.clone()).make()?;
     let file::Opened { disk, store } = file::open(to, &How::WRITE)?;
     let mut target = Target { disk, store, clock: Clock::start() };

@@ -1,7 +1,7 @@
 //! `upcall replica join`: adds a replica to an existing service.
 
+use super::op_session::place;
 use super::report::Report;
-use super::talk::place;
 use super::{gate, key};
 use crate::remote::frame;
 use crate::remote::{At, Trouble};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Timeout of the server, seconds.
-const PATIENCE: f64 = 30.0;
+const TIMEOUT: f64 = 30.0;
 
 /// Options of `upcall replica join`.
 #[derive(Args, Clone, Debug)]
@@ -49,7 +49,7 @@ pub(crate) fn run(join: &Join) -> Result<ExitCode, String> {
             join.address
         ));
     }
-    let server = place(&join.at, &key.service, PATIENCE);
+    let server = place(&join.at, &key.service, TIMEOUT);
     Ok(frame::run(&server, false, |frame| {
         let report = Report::read(frame)?;
         // A file with another secret could never become a member.

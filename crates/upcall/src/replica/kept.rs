@@ -8,7 +8,7 @@ use base::op::Address;
 use node::Replicated;
 use reactor::World;
 use replica::service::ReplicaId;
-use services::{Kept, Limits, Options, Unreadable};
+use services::{Limits, Options, StoredReplica, Unreadable};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const CACHE: usize = 64 << 20;
 pub(crate) struct Opened {
     disk: FileDisk,
     store: Store,
-    kept: Kept,
+    kept: StoredReplica,
     addresses: BTreeMap<ReplicaId, Vec<Address>>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Read {
     pub(super) path: PathBuf,
     pub(super) disk: FileDisk,
     pub(super) store: Store,
-    pub(super) kept: Kept,
+    pub(super) kept: StoredReplica,
 }
 
 /// Opens a replica's volume and reads its contents.

@@ -1,6 +1,6 @@
 //! `upcall op`: operations on a replicated service.
 
-use super::talk::{Talk, WAIT_MAX, place};
+use super::op_session::{OpSession, WAIT_MAX, place};
 use crate::remote::frame::{self, Frame, Input};
 use crate::remote::{At, Outcome, Trouble};
 use crate::units;
@@ -60,16 +60,20 @@ fn seconds(text: &str) -> Result<f64, String> {
 pub(crate) fn run(operation: &Operation) -> ExitCode {
     let server = place(&operation.at, &operation.service, operation.wait);
     frame::run(&server, false, |frame| {
-        let mut talk = Talk::open(frame)?;
+        let mut op_session = OpSession::open(frame)?;
         if operation.words.is_empty() {
-            return every_line(frame, operation, &mut talk);
+            return every_line(frame, operation, &mut op_session);
         }
-        one(operation, &mut talk, &operation.words, (0, None))
+        one(operation, &mut op_session, &operation.words, (0, None))
     })
 }
 
 /// Performs the operation of each line of standard input.
-fn every_line(frame: &Frame, operation: &Operation, talk: &mut Talk) -> Outcome<ExitCode> {
+fn every_line(
+    frame: &Frame,
+    operation: &Operation,
+    op_session: &mut OpSession,
+) -> Outcome<ExitCode> {
     let (mut code, mut place) = (ExitCode::SUCCESS, 0);
     for (number, line) in (1..).zip(BufReader::new(Input(frame)).lines()) {
         let text = line.map_err(|error| {
@@ -82,7 +86,7 @@ fn every_line(frame: &Frame, operation: &Operation, talk: &mut Talk) -> Outcome<
         if words.is_empty() {
             continue;
         }
-        if one(operation, talk, &words, (place, Some(number)))? != ExitCode::SUCCESS {
+        if one(operation, op_session, &words, (place, Some(number)))? != ExitCode::SUCCESS {
             code = ExitCode::from(1);
         }
         place += 1;
@@ -94,11 +98,11 @@ fn every_line(frame: &Frame, operation: &Operation, talk: &mut Talk) -> Outcome<
 /// returns whether there was one as the exit code.
 fn one(
     operation: &Operation,
-    talk: &mut Talk,
+    op_session: &mut OpSession,
     words: &[String],
     (place, line_number): (u64, Option<u64>),
 ) -> Outcome<ExitCode> {
-    let (line, answer) = talk.ask(&question(operation, words, place)?)?;
+    let (line, answer) = op_session.ask(&op_request(operation, words, place)?)?;
     let error = answer.get("error").and_then(Value::as_str);
     if operation.json {
         frame::say(&line)?;
@@ -117,7 +121,7 @@ fn one(
 }
 
 /// Returns an operation in the server's format.
-fn question(operation: &Operation, words: &[String], place: u64) -> Outcome<Value> {
+fn op_request(operation: &Operation, words: &[String], place: u64) -> Outcome<Value> {
     let op = match serde_json::from_str::<Value>(&words.join(" ")) {
         Ok(op @ (Value::Object(_) | Value::String(_))) => op,
         Ok(_) | Err(_) => Value::from(words.to_vec()),

@@ -1,15 +1,15 @@
 //! `upcall replica remove`: removes replicas from a service.
 #![allow(clippy::disallowed_methods, reason = "a command waits in real time")]
 
+use super::op_session::place;
 use super::report::{Change, Report};
-use super::talk::place;
 use super::{gate, key};
 use crate::remote::frame::{self, Frame};
 use crate::remote::{At, Outcome, Trouble};
 use crate::units;
 use clap::Args;
-use replica::service::{ReplicaId, Wish};
-use services::{Answer, Letter, Reader, Settings, VERDICT};
+use replica::service::{ChangeRequest, ReplicaId};
+use services::{Answer, PeerMessage, Reader, Settings, VERDICT};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Timeout of the server, seconds.
-const PATIENCE: f64 = 30.0;
+const TIMEOUT: f64 = 30.0;
 
 /// Polling interval of the members' agreement.
 const LOOK: Duration = Duration::from_millis(50);
@@ -54,7 +54,7 @@ pub(crate) struct Remove {
 /// Requests the removal, and waits until it is effective.
 pub(crate) fn run(remove: &Remove) -> Result<ExitCode, String> {
     let key = key::read(&remove.key)?;
-    let server = place(&remove.at, &key.service, PATIENCE);
+    let server = place(&remove.at, &key.service, TIMEOUT);
     Ok(frame::run(&server, false, |frame| {
         let ids: BTreeSet<ReplicaId> = remove.ids.iter().copied().map(ReplicaId).collect();
         let before = Report::read(frame)?;
@@ -63,23 +63,33 @@ pub(crate) fn run(remove: &Remove) -> Result<ExitCode, String> {
                 format!("this is replica {}: ask one that stays, with --at", before.replica.0);
             return Err(Trouble::Host(text));
         }
-        let wish = match remove.lost {
-            true => Wish { lost: ids.clone(), forced: remove.force, ..Wish::default() },
-            false => Wish { remove: ids.clone(), ..Wish::default() },
+        let change_request = match remove.lost {
+            true => ChangeRequest {
+                lost: ids.clone(),
+                forced: remove.force,
+                ..ChangeRequest::default()
+            },
+            false => ChangeRequest { remove: ids.clone(), ..ChangeRequest::default() },
         };
-        ask(frame, &key, before.replica, &wish)?;
+        ask(frame, &key, before.replica, &change_request)?;
         frame.if_interrupted("the change goes on: see the status of the replicas".to_string());
-        wait(frame, remove.wait, &ids, || ask(frame, &key, before.replica, &wish))
+        wait(frame, remove.wait, &ids, || ask(frame, &key, before.replica, &change_request))
     }))
 }
 
 /// Proves knowledge of the secret, and sends the request.
-fn ask(frame: &Frame, key: &Settings, to: ReplicaId, wish: &Wish) -> Outcome<()> {
+fn ask(
+    frame: &Frame,
+    key: &Settings,
+    to: ReplicaId,
+    change_request: &ChangeRequest,
+) -> Outcome<()> {
     let (peer, mut seals) = gate::enter(frame, key, to)?;
-    let letter = seals.ours.frame(&Letter::Wish(wish.clone()).bytes());
+    let peer_message =
+        seals.ours.frame(&PeerMessage::ChangeRequest(change_request.clone()).bytes());
     let mut written = 0;
-    while written < letter.len() {
-        written += peer.write_at(&letter[written..], written as u64)?;
+    while written < peer_message.len() {
+        written += peer.write_at(&peer_message[written..], written as u64)?;
     }
     let (mut reader, mut read) = (Reader::new(seals.theirs), 0);
     loop {

@@ -1,7 +1,7 @@
 //! `upcall replica import` and `export`: sheets from and to CSV and XLSX files.
 
+use super::op_session::{OpSession, place};
 use super::report::Report;
-use super::talk::{Talk, place};
 use crate::bounded;
 use crate::remote::frame::{self, Frame};
 use crate::remote::{At, Outcome, Trouble};
@@ -71,12 +71,12 @@ pub(crate) fn import(import: &Import) -> ExitCode {
         .map_err(|error| trouble("read", path, &error))?;
         require_sheet(frame, &import.service)?;
         let (count, mut typed) = (cells.len(), 0);
-        let mut talk = Talk::open(frame)?;
+        let mut op_session = OpSession::open(frame)?;
         let loads = loads(cells);
         let all = loads.len();
         for load in loads {
             let op = serde_json::to_value(&load).expect("operations are JSON");
-            talk.value(&json!({ "op": op, "timeout": WAIT }))?;
+            op_session.value(&json!({ "op": op, "timeout": WAIT }))?;
             typed += 1;
             frame.if_interrupted(format!("{typed} of {all} parts of the file were typed"));
         }
@@ -122,8 +122,8 @@ fn require_sheet(frame: &Frame, service: &str) -> Outcome<()> {
 
 /// Returns a file with the contents of a sheet, and the number of cells.
 fn whole(frame: &Frame, form: &Form) -> Outcome<(Vec<u8>, u64)> {
-    let mut talk = Talk::open(frame)?;
-    let used = talk.value(&json!({ "op": "used" }))?;
+    let mut op_session = OpSession::open(frame)?;
+    let used = op_session.value(&json!({ "op": "used" }))?;
     let Some(used) = used.as_str() else {
         let empty = csv_bytes(&[]).map_err(|error| Trouble::Host(error.to_string()))?;
         return match form {
@@ -132,16 +132,16 @@ fn whole(frame: &Frame, form: &Form) -> Outcome<(Vec<u8>, u64)> {
         };
     };
     let region: Region = used.parse().map_err(|_| unknown(used))?;
-    let shown = rows(&mut talk, "range", region)?;
+    let shown = rows(&mut op_session, "range", region)?;
     let bytes = match form {
         Form::Csv => csv_bytes(&shown),
-        Form::Xlsx => xlsx_bytes(region, &rows(&mut talk, "inputs", region)?, &shown),
+        Form::Xlsx => xlsx_bytes(region, &rows(&mut op_session, "inputs", region)?, &shown),
     };
     Ok((bytes.map_err(|error| Trouble::Host(error.to_string()))?, region.area()))
 }
 
 /// Reads all rows of a region, as many at once as a reply holds.
-fn rows(talk: &mut Talk, what: &str, region: Region) -> Outcome<Vec<Vec<Scalar>>> {
+fn rows(op_session: &mut OpSession, what: &str, region: Region) -> Outcome<Vec<Vec<Scalar>>> {
     let at_once = u32::try_from(CELLS_MAX).unwrap_or(u32::MAX) / region.columns().max(1);
     let (mut rows, mut row) = (Vec::new(), region.first().row());
     while row <= region.last().row() {
@@ -151,7 +151,8 @@ fn rows(talk: &mut Talk, what: &str, region: Region) -> Outcome<Vec<Vec<Scalar>>
             corner(row, region.first().column()),
             corner(last, region.last().column()),
         );
-        let answer = talk.value(&json!({ "op": { what: part.to_string() }, "timeout": WAIT }))?;
+        let answer =
+            op_session.value(&json!({ "op": { what: part.to_string() }, "timeout": WAIT }))?;
         match serde_json::from_value::<Answer>(answer.clone()) {
             Ok(Answer::Rows(some)) => rows.extend(some),
             Ok(_) | Err(_) => return Err(unknown(&answer.to_string())),

@@ -1,6 +1,6 @@
 //! `upcall replica status`: progress of the replicas of a service.
 
-use super::talk::no_service;
+use super::op_session::no_service;
 use crate::remote::frame;
 use crate::remote::{At, Trouble};
 use clap::Args;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Timeout of a server.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Options of `upcall replica status`.
 #[derive(Args, Clone, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Status {
 
 /// Shows the status.
 pub(crate) fn run(status: &Status) -> ExitCode {
-    let server = status.at.server(PATIENCE).inside("/services");
+    let server = status.at.server(TIMEOUT).inside("/services");
     frame::run(&server, false, |frame| {
         let names = match &status.service {
             Some(service) => vec![service.clone()],

@@ -107,8 +107,8 @@ impl Worker<'_> {
                     self.ios.push((at, pending));
                 }
                 Request::Timer { tag, .. } => self.say(filament, at, Event::Timer(tag)),
-                Request::Send { to, parcel, .. } => {
-                    self.say(to, at, Event::Message { from: filament, parcel });
+                Request::Send { to, envelope, .. } => {
+                    self.say(to, at, Event::Message { from: filament, envelope });
                 }
             }
             // Carried I/Os need no wake-up.

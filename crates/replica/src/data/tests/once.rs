@@ -175,7 +175,9 @@ impl Pair {
         for output in out {
             match output {
                 Output::Persist(record, _) => self.step(at, Input::Persisted(record)),
-                Output::Say(to, message) => self.step(to.0, Input::Heard(ReplicaId(at), message)),
+                Output::Say(to, message) => {
+                    self.step(to.0, Input::Received(ReplicaId(at), message))
+                }
                 Output::Answer { ticket, value, is_final, .. } => {
                     self.answers.push((at, ticket.0, value, is_final));
                 }

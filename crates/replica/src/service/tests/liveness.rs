@@ -26,16 +26,16 @@ fn a_late_message_of_an_epoch_does_not_end_the_asking() {
     step(&mut a, Input::Persisted(2));
     let has: Vector = [(A, 1)].into_iter().collect();
     let sealed = Message { change: Some(change), ..message(has.clone(), false) };
-    step(&mut a, Input::Heard(B, sealed));
+    step(&mut a, Input::Received(B, sealed));
     // The request is lost.
     step(&mut a, Input::Persisted(3));
-    assert_eq!(a.standing().membership.epoch, next);
+    assert_eq!(a.member_state().membership.epoch, next);
     let late = Message { epoch: next, ..message(Vector::new(), false) };
-    step(&mut a, Input::Heard(B, late));
+    step(&mut a, Input::Received(B, late));
     let told = wait(&mut a);
     assert!(matches!(&told[..], [Message { asks: true, .. }]), "{told:?}");
     let now = Message { epoch: next, ..message(has, false) };
-    step(&mut a, Input::Heard(B, now));
+    step(&mut a, Input::Received(B, now));
     assert_eq!(a.deadline(), Some(NOW + Duration::from_secs(1)), "only its client waits");
 }
 
@@ -63,15 +63,15 @@ fn a_leaver_goes_on_without_the_lost_that_have_removed_it() {
     step(&mut a, Input::Connected(C));
     step(&mut a, add(1, 5, false, &Vector::new()));
     step(&mut a, Input::Persisted(1));
-    let remove = Wish { remove: [A].into(), ..Wish::default() };
+    let remove = ChangeRequest { remove: [A].into(), ..ChangeRequest::default() };
     let tells =
         |change| Message { change: Some(Arc::new(change)), ..message(Vector::new(), false) };
-    step(&mut a, Input::Heard(B, tells(b.plan(&remove).expect("it can"))));
+    step(&mut a, Input::Received(B, tells(b.plan(&remove).expect("it can"))));
     step(&mut a, Input::Persisted(2));
     step(&mut a, Input::Removed(B));
     assert!(a.is_removed());
-    let without = Wish { lost: [B].into(), ..remove };
-    step(&mut a, Input::Heard(C, tells(c.plan(&without).expect("it can"))));
+    let without = ChangeRequest { lost: [B].into(), ..remove };
+    step(&mut a, Input::Received(C, tells(c.plan(&without).expect("it can"))));
     // The following message is lost.
     step(&mut a, Input::Persisted(3));
     assert!(!a.is_removed());
@@ -89,14 +89,15 @@ fn a_member_of_the_next_membership_is_not_removed_by_a_retired_one() {
     step(&mut a, Input::Connected(C));
     step(&mut a, Input::Removed(B));
     assert!(a.is_removed());
-    let wish = Wish { lost: [B].into(), remove: [B].into(), ..Wish::default() };
-    let change = Arc::new(c.plan(&wish).expect("it can"));
+    let change_request =
+        ChangeRequest { lost: [B].into(), remove: [B].into(), ..ChangeRequest::default() };
+    let change = Arc::new(c.plan(&change_request).expect("it can"));
     let next = change.to();
     let sealed = Message { change: Some(change), ..message(Vector::new(), false) };
-    step(&mut a, Input::Heard(C, sealed));
+    step(&mut a, Input::Received(C, sealed));
     step(&mut a, Input::Persisted(1));
     step(&mut a, Input::Persisted(2));
-    assert_eq!(a.standing().membership.epoch, next);
+    assert_eq!(a.member_state().membership.epoch, next);
     assert!(!a.is_removed());
     step(&mut a, Input::Removed(B));
     assert!(!a.is_removed());

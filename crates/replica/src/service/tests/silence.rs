@@ -50,7 +50,7 @@ fn settled(members: &[ReplicaId]) -> Counting {
     let mut a = replica(A, members);
     for other in members.iter().copied().filter(|it| *it != A) {
         step(&mut a, Input::Connected(other));
-        step(&mut a, Input::Heard(other, message(Vector::new(), false)));
+        step(&mut a, Input::Received(other, message(Vector::new(), false)));
     }
     assert!(a.is_settled());
     a
@@ -62,11 +62,11 @@ fn all_others_remove_one_that_is_silent() {
     let out = step_at(&mut a, 10, silent(&[C]));
     assert_eq!((votes(&out), removes(&out)), (2, None), "{out:?}");
     assert_eq!(removes(&step_at(&mut a, 11, voted(B, &[C]))), Some(C));
-    let change = a.standing().change.clone().expect("it is sealed");
+    let change = a.member_state().change.clone().expect("it is sealed");
     assert_eq!((change.lost.clone(), change.forced), ([C].into(), false));
     assert_eq!(a.unsealed(), [B]);
     // Its later messages are ignored.
-    step_at(&mut a, 12, Input::Heard(C, message([(C, 1)].into_iter().collect(), true)));
+    step_at(&mut a, 12, Input::Received(C, message([(C, 1)].into_iter().collect(), true)));
     assert_eq!(a.knows_of(C).map(|knows| knows.get(C)), Some(0));
 }
 
@@ -106,7 +106,7 @@ fn nobody_is_removed_unless_all_others_agree_now() {
     let out = step_at(&mut a, 18, voted(C, &[D]));
     assert_eq!(removes(&out), None, "B does not hear C either");
     step_at(&mut a, 18, voted(B, &[D]));
-    assert_eq!(a.standing().change.as_ref().map(|it| it.lost.clone()), Some([D].into()));
+    assert_eq!(a.member_state().change.as_ref().map(|it| it.lost.clone()), Some([D].into()));
 }
 
 /// Others may be in another membership already: a replica in one that some members never enter must
@@ -115,16 +115,16 @@ fn nobody_is_removed_unless_all_others_agree_now() {
 fn nobody_is_removed_before_all_have_said_that_they_are_members() {
     let mut a = replica(A, &[A, B, C]);
     step(&mut a, Input::Connected(B));
-    step(&mut a, Input::Heard(B, message(Vector::new(), false)));
+    step(&mut a, Input::Received(B, message(Vector::new(), false)));
     step_at(&mut a, 10, silent(&[C]));
     assert_eq!(removes(&step_at(&mut a, 11, voted(B, &[C]))), None, "it was never heard");
     // A change is in progress: C may have reached another membership by it.
     let mut a = settled(&[A, B, C]);
-    let wish = Wish { remove: [B].into(), ..Wish::default() };
-    let change = a.plan(&wish).expect("it can be");
+    let change_request = ChangeRequest { remove: [B].into(), ..ChangeRequest::default() };
+    let change = a.plan(&change_request).expect("it can be");
     step_at(&mut a, 9, Input::Change(change));
     step_at(&mut a, 9, Input::Persisted(1));
     step_at(&mut a, 10, silent(&[C]));
     assert_eq!(removes(&step_at(&mut a, 11, voted(B, &[C]))), None);
-    assert_eq!(a.standing().change.as_ref().map(|it| it.lost.len()), Some(0));
+    assert_eq!(a.member_state().change.as_ref().map(|it| it.lost.len()), Some(0));
 }

@@ -41,7 +41,7 @@ impl Net {
             match output {
                 Output::Persist(number, _) => self.step(at, Input::Persisted(number)),
                 Output::Say(to, message) if (self.arrives)(at, to, &message) => {
-                    self.step(to, Input::Heard(at, message));
+                    self.step(to, Input::Received(at, message));
                 }
                 Output::Members(membership) => {
                     for id in membership.members.keys().filter(|id| **id != at) {
@@ -67,8 +67,8 @@ impl Net {
         }
     }
 
-    fn plan(&self, at: ReplicaId, wish: &Wish) -> Result<Change, Objection> {
-        self.replicas[&at].plan(wish)
+    fn plan(&self, at: ReplicaId, change_request: &ChangeRequest) -> Result<Change, Objection> {
+        self.replicas[&at].plan(change_request)
     }
 
     /// Submits a strict operation to a replica; returns whether it is answered.
@@ -86,12 +86,12 @@ fn ids(ids: &[ReplicaId]) -> BTreeSet<ReplicaId> {
     ids.iter().copied().collect()
 }
 
-fn remove(these: &[ReplicaId]) -> Wish {
-    Wish { remove: ids(these), ..Wish::default() }
+fn remove(these: &[ReplicaId]) -> ChangeRequest {
+    ChangeRequest { remove: ids(these), ..ChangeRequest::default() }
 }
 
-fn lost(these: &[ReplicaId]) -> Wish {
-    Wish { lost: ids(these), ..Wish::default() }
+fn lost(these: &[ReplicaId]) -> ChangeRequest {
+    ChangeRequest { lost: ids(these), ..ChangeRequest::default() }
 }
 
 /// C and D leave, to which all agree; A and B are in the next membership with E, which has not
@@ -106,8 +106,9 @@ fn divided() -> Net {
     net.step(A, Input::Change(change.clone()));
     net.pass();
     for id in ALL {
-        let standing = net.replicas[&id].standing();
-        let (number, sealed) = (standing.membership.epoch.number, standing.change.as_deref());
+        let member_state = net.replicas[&id].member_state();
+        let (number, sealed) =
+            (member_state.membership.epoch.number, member_state.change.as_deref());
         let expected = if [A, B].contains(&id) { (2, None) } else { (1, Some(&change)) };
         assert_eq!((number, sealed), expected, "{id:?}");
     }
@@ -136,7 +137,7 @@ fn nor_by_two_changes_that_are_joined() {
     net.step(E, Input::Change(one.clone()));
     net.step(D, Input::Change(other));
     assert_eq!(net.replicas[&D].clash(), Some(&Objection::Split));
-    assert_eq!(net.replicas[&D].standing().change.as_deref(), Some(&one));
+    assert_eq!(net.replicas[&D].member_state().change.as_deref(), Some(&one));
     net.pass();
     assert!(!net.answers_strict(E, 1), "B has gone on");
 }
@@ -145,8 +146,8 @@ fn nor_by_two_changes_that_are_joined() {
 #[test]
 fn force_divides_a_service() {
     let mut net = divided();
-    let wish = Wish { forced: true, ..lost(&[A, B]) };
-    let change = net.plan(E, &wish).expect("forced");
+    let change_request = ChangeRequest { forced: true, ..lost(&[A, B]) };
+    let change = net.plan(E, &change_request).expect("forced");
     net.step(E, Input::Change(change));
     let change = net.plan(A, &lost(&[E])).expect("one of three");
     net.step(A, Input::Change(change));
@@ -199,11 +200,12 @@ fn parts(sealed: &Change, old: &[ReplicaId], leave: &BTreeSet<ReplicaId>) -> Vec
 /// Returns the sealed outcomes when one or two administrators declare members lost at a replica
 /// that has sealed a change, and the number of refusals.
 fn given_up(sealed: &Counting, old: &[ReplicaId]) -> (Vec<Change>, usize) {
-    let wishes = subsets(&old[1..]).into_iter().filter(|it| !it.is_empty());
-    let wishes = wishes.map(|lost| Wish { lost, ..Wish::default() });
+    let change_requests = subsets(&old[1..]).into_iter().filter(|it| !it.is_empty());
+    let change_requests =
+        change_requests.map(|lost| ChangeRequest { lost, ..ChangeRequest::default() });
     let (mut allowed, mut refused) = (Vec::new(), 0);
-    for wish in wishes {
-        match sealed.plan(&wish) {
+    for change_request in change_requests {
+        match sealed.plan(&change_request) {
             Ok(change) => allowed.push(change),
             Err(Objection::Split) => refused += 1,
             Err(Objection::Most | Objection::Nobody) => {}
@@ -216,7 +218,7 @@ fn given_up(sealed: &Counting, old: &[ReplicaId]) -> (Vec<Change>, usize) {
         step(&mut replica, Input::Change(one.clone()));
         step(&mut replica, Input::Change(other.clone()));
         refused += usize::from(replica.clash() == Some(&Objection::Split));
-        let change = replica.standing().change.clone().expect("it is sealed");
+        let change = replica.member_state().change.clone().expect("it is sealed");
         all.insert(change.lost.clone(), Change::clone(&change));
     }
     (all.into_values().collect(), refused)
@@ -232,9 +234,10 @@ fn no_two_changes_without_force_divide_a_service() {
         let old = &ALL[..count];
         for (leave, come) in subsets(old).iter().flat_map(|it| (0..=2).map(move |n| (it, n))) {
             let add = (10..10 + come).map(|id| (ReplicaId(id), String::new())).collect();
-            let wish = Wish { add, remove: leave.clone(), ..Wish::default() };
+            let change_request =
+                ChangeRequest { add, remove: leave.clone(), ..ChangeRequest::default() };
             let mut a = replica(A, old);
-            let Ok(sealed) = a.plan(&wish) else { continue };
+            let Ok(sealed) = a.plan(&change_request) else { continue };
             step(&mut a, Input::Change(sealed.clone()));
             let (changes, objections) = given_up(&a, old);
             (allowed, refused) = (allowed + changes.len(), refused + objections);
@@ -251,7 +254,7 @@ fn no_two_changes_without_force_divide_a_service() {
 #[test]
 fn one_that_does_not_agree_is_given_up_without_force() {
     let three = &ALL[..3];
-    let new = Wish { add: [(D, String::new())].into(), ..Wish::default() };
+    let new = ChangeRequest { add: [(D, String::new())].into(), ..ChangeRequest::default() };
     for (members, first, second) in [
         // A leaving member is lost.
         (three, remove(&[C]), lost(&[C])),

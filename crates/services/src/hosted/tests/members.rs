@@ -3,20 +3,20 @@
 use super::*;
 use crate::ADMINISTRATOR;
 use crate::journal::lab::{formatted_of, formatted_small};
-use crate::letter::Answer;
-use crate::proof::{VERDICT, Verdict};
+use crate::peer_message::Answer;
+use crate::proof::{ProofReply, VERDICT};
 
 const NEW: ReplicaId = ReplicaId(4);
 const PLACE: &str = "192.0.2.4:5640";
 
-/// Authenticated writer of letters.
+/// Authenticated writer of peer messages.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) open: OpenId,
 }
 
 impl Lab {
-    pub(super) fn admit(&mut self, who: ReplicaId) -> Result<Writer, Verdict> {
+    pub(super) fn admit(&mut self, who: ReplicaId) -> Result<Writer, ProofReply> {
         let open = self.open("peer");
         let Ok(Reply::Data(challenge)) = self.read(open) else { panic!("a challenge") };
         let key = Settings { me: who, ..settings() };
@@ -24,21 +24,25 @@ impl Lab {
         self.write(open, 0, &introduction.proof).expect("it knows the secret");
         let Ok(Reply::Data(said)) = self.read(open) else { panic!("a verdict") };
         match introduction.verdicts.judge(&said).expect("this one knows it too") {
-            Verdict::Welcome => {
+            ProofReply::Welcome => {
                 self.seals.insert(open, (introduction.seals, 0));
                 Ok(Writer { open })
             }
-            Verdict::Farewell => Err(Verdict::Farewell),
+            ProofReply::Farewell => Err(ProofReply::Farewell),
         }
     }
 
-    pub(super) fn send(&mut self, writer: &mut Writer, letter: &Letter) -> Result<(), Error> {
-        self.tell_bytes(writer.open, &letter.bytes()).map(drop)
+    pub(super) fn send(
+        &mut self,
+        writer: &mut Writer,
+        peer_message: &PeerMessage,
+    ) -> Result<(), Error> {
+        self.tell_bytes(writer.open, &peer_message.bytes()).map(drop)
     }
 
     /// Returns the answer after the verdict, if there is one.
     fn said(&mut self, open: OpenId) -> Option<Vec<u8>> {
-        let mut reader = crate::letter::Reader::new(self.seals[&open].0.theirs.clone());
+        let mut reader = crate::peer_message::Reader::new(self.seals[&open].0.theirs.clone());
         let mut read = 0;
         loop {
             let offset = (VERDICT + read) as u64;
@@ -75,12 +79,16 @@ impl Lab {
     }
 }
 
-fn lose(forced: bool) -> Letter {
-    Letter::Wish(Wish { lost: [OTHER].into(), forced, ..Wish::default() })
+fn lose(forced: bool) -> PeerMessage {
+    PeerMessage::ChangeRequest(ChangeRequest {
+        lost: [OTHER].into(),
+        forced,
+        ..ChangeRequest::default()
+    })
 }
 
-fn join() -> Letter {
-    Letter::Join(PLACE.to_string())
+fn join() -> PeerMessage {
+    PeerMessage::Join(PLACE.to_string())
 }
 
 #[test]
@@ -99,25 +107,29 @@ fn who_has_the_key_is_told_what_a_wish_comes_to() {
     lab.send(&mut again, &lose(true)).expect("taken");
     assert_eq!(lab.objection(&again), None);
     // The file of a former member is closed, and another one rejects it.
-    let late = Letter::Gossip(message(vec![entry(1, "x")]));
+    let late = PeerMessage::Gossip(message(vec![entry(1, "x")]));
     assert_eq!(lab.send(&mut other, &late).err(), Some(Error::Denied));
-    assert_eq!(lab.admit(OTHER).err(), Some(Verdict::Farewell));
+    assert_eq!(lab.admit(OTHER).err(), Some(ProofReply::Farewell));
     let news = std::iter::from_fn(|| lab.hosted.next_news()).collect::<Vec<_>>();
     assert!(news.iter().any(|line| line.contains("epoch 2: the members are replicas 1")));
 }
 
 #[test]
 fn who_is_no_member_says_nothing_but_that_it_wants_to_be() {
-    for (who, letter) in [
-        (NEW, Letter::Gossip(message(vec![entry(1, "x")]))),
+    for (who, peer_message) in [
+        (NEW, PeerMessage::Gossip(message(vec![entry(1, "x")]))),
         (NEW, lose(true)),
         (OTHER, lose(true)),
         (ADMINISTRATOR, join()),
-        (ADMINISTRATOR, Letter::Gossip(message(Vec::new()))),
+        (ADMINISTRATOR, PeerMessage::Gossip(message(Vec::new()))),
     ] {
         let mut lab = Lab::new();
         let mut writer = lab.admit(who).expect("it knows the secret");
-        assert_eq!(lab.send(&mut writer, &letter).err(), Some(Error::Denied), "{letter:?}");
+        assert_eq!(
+            lab.send(&mut writer, &peer_message).err(),
+            Some(Error::Denied),
+            "{peer_message:?}"
+        );
         assert!(lab.file("status").contains("one of 2, epoch 1"));
     }
 }
@@ -125,12 +137,12 @@ fn who_is_no_member_says_nothing_but_that_it_wants_to_be() {
 #[test]
 fn who_cannot_be_a_member_is_told_why() {
     let mut lab = Lab::new();
-    let named = Letter::Join("example.org:5640".to_string());
-    for (who, letter, why) in
+    let named = PeerMessage::Join("example.org:5640".to_string());
+    for (who, peer_message, why) in
         [(NEW, named, "no address in numbers"), (OTHER, join(), "another number")]
     {
         let mut writer = lab.admit(who).expect("it knows the secret");
-        lab.send(&mut writer, &letter).expect("taken");
+        lab.send(&mut writer, &peer_message).expect("taken");
         assert!(lab.objection(&writer).expect("no member").contains(why));
     }
     assert!(lab.file("status").contains("one of 2, epoch 1"));
@@ -155,12 +167,12 @@ fn a_new_replica_begins_with_what_there_is() {
     let mut new = lab.admit(NEW).expect("it knows the secret");
     assert_eq!(lab.said(new.open), None, "it is no member");
     lab.send(&mut new, &join()).expect("taken");
-    let gift = lab.said(new.open).expect("a snapshot");
-    let Ok(Answer::Begin(read)) = Answer::read(&gift) else { panic!("a snapshot") };
-    assert!(read.standing.membership.members.contains_key(&NEW));
+    let join_snapshot = lab.said(new.open).expect("a snapshot");
+    let Ok(Answer::Begin(read)) = Answer::read(&join_snapshot) else { panic!("a snapshot") };
+    assert!(read.member_state.membership.members.contains_key(&NEW));
     // The number is in use at another address.
     let mut second = lab.admit(NEW).expect("it knows the secret");
-    let elsewhere = Letter::Join("192.0.2.5:5640".to_string());
+    let elsewhere = PeerMessage::Join("192.0.2.5:5640".to_string());
     lab.send(&mut second, &elsewhere).expect("taken");
     assert!(lab.objection(&second).expect("it is taken").contains("another number"));
 
@@ -171,7 +183,7 @@ fn a_new_replica_begins_with_what_there_is() {
     assert!(begun.text(ops).contains("is no member"));
     begun.hear(b"nonsense");
     assert!(begun.file("status").contains("no member yet"));
-    begun.hear(&gift);
+    begun.hear(&join_snapshot);
     assert_eq!(begun.file("value"), "\"a\"\n\"b\"\n");
     begun.write(ops, 9, b"append c\n").expect("taken");
     assert!(begun.text(ops).contains("\"value\":2"));
@@ -198,11 +210,11 @@ fn what_finds_no_room_is_not_begun_with() {
     }
     let mut new = lab.admit(NEW).expect("it knows the secret");
     lab.send(&mut new, &join()).expect("taken");
-    let gift = lab.said(new.open).expect("a snapshot");
-    assert!(gift.len() > 12 << 20);
+    let join_snapshot = lab.said(new.open).expect("a snapshot");
+    assert!(join_snapshot.len() > 12 << 20);
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut small = Lab::on(formatted_small(&settings));
-    small.hear(&gift);
+    small.hear(&join_snapshot);
     let is_full = |lab: &mut Lab| lab.file("status").contains("is full: ");
     assert!((0..100).any(|_| is_full(&mut small)));
     assert!(small.hosted.next_news().expect("said").contains("replica grow"));
@@ -224,11 +236,11 @@ fn nonsense_is_not_begun_with() {
     let mut rng = seeded(7);
     let (mut begun, mut refused) = (0, 0);
     for _ in 0..300 {
-        let mut gift = right.clone();
-        let at = rng.usize(..gift.len());
-        gift[at] = rng.u8(..);
+        let mut join_snapshot = right.clone();
+        let at = rng.usize(..join_snapshot.len());
+        join_snapshot[at] = rng.u8(..);
         let mut lab = Lab::on(formatted_of(&settings));
-        lab.hear(&gift);
+        lab.hear(&join_snapshot);
         lab.file("status");
         match lab.file("status").contains("no member yet") {
             true => refused += 1,
@@ -268,7 +280,7 @@ fn who_hangs_keeps_nobody_from_asking_another_member() {
 fn who_is_no_member_yet_sends_clients_to_another_one() {
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut lab = Lab::on(formatted_of(&settings));
-    let token = talk::show_token(settings.id, &[(ReplicaId(9), 4)].into_iter().collect());
+    let token = op_session::show_token(settings.id, &[(ReplicaId(9), 4)].into_iter().collect());
     let in_line = format!("{{\"op\": \"size\", \"after\": \"{token}\"}}\n");
     for asked in ["size\n".to_string(), in_line, format!("after {token}\nstrict size\n")] {
         let ops = lab.open("ops");

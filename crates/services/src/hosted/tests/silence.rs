@@ -82,9 +82,10 @@ fn whose_journal_has_failed_removes_nobody() {
 fn only_who_was_given_up_hears_that_operations_are_lost() {
     let (mut lab, [mut second, _]) = one_of_three();
     assert!(lab.hosted.farewell(OTHER).contains("are lost"));
-    let wish = Wish { remove: [settings().me].into(), ..Wish::default() };
-    let change = Some(Arc::new(lab.hosted.replica.plan(&wish).expect("it can")));
-    let leave = Letter::Gossip(Message { change, ..message(Vec::new()) });
+    let change_request =
+        ChangeRequest { remove: [settings().me].into(), ..ChangeRequest::default() };
+    let change = Some(Arc::new(lab.hosted.replica.plan(&change_request).expect("it can")));
+    let leave = PeerMessage::Gossip(Message { change, ..message(Vec::new()) });
     lab.send(&mut second, &leave).expect("taken");
     let said = lab.hosted.farewell(OTHER);
     assert!(said.contains("no member any more") && !said.contains("lost"), "{said}");

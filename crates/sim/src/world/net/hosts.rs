@@ -8,7 +8,7 @@
 use super::port_of;
 use crate::world::{Happening, Scene, World};
 use base::Instant;
-use base::op::{Done, Event, File, Listener, OpId, Parcel, PathDone, Socket};
+use base::op::{Done, Envelope, Event, File, Listener, OpId, PathDone, Socket};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -118,12 +118,18 @@ impl Scene {
 
     /// Sends a message between two nodes of a process at this time; messages of a pair arrive in
     /// order, each within this many microseconds.
-    pub fn post(&mut self, (from, to): (Host, Host), sent: Instant, most_us: u64, parcel: Parcel) {
+    pub fn post(
+        &mut self,
+        (from, to): (Host, Host),
+        sent: Instant,
+        most_us: u64,
+        envelope: Envelope,
+    ) {
         let span = self.rng.u64(500..=most_us * 1000 + 500);
-        let at = self.letters.entry((from, to)).or_insert(sent);
+        let at = self.node_messages.entry((from, to)).or_insert(sent);
         *at = (*at).max(sent + Duration::from_nanos(span));
         let (at, id) = (*at, name_op(to, OpId(0)));
-        self.at(at, Happening::Complete(Event { id, done: Done::Parcel(parcel) }));
+        self.at(at, Happening::Complete(Event { id, done: Done::Envelope(envelope) }));
     }
 
     /// Reopens a listener for the successor of a crashed process.

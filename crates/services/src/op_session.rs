@@ -67,7 +67,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
 /// Operation request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct OpRequest {
     pub(crate) operator: Operator,
     /// Identity for exactly-once execution.
     pub(crate) once: Option<Call>,
@@ -76,10 +76,10 @@ pub(crate) struct Question {
     pub(crate) timeout: Duration,
 }
 
-impl Question {
+impl OpRequest {
     /// Creates a request with defaults.
-    fn plain(operator: Operator, strict: bool) -> Question {
-        Question { operator, once: None, strict, after: Vector::new(), timeout: TIMEOUT }
+    fn plain(operator: Operator, strict: bool) -> OpRequest {
+        OpRequest { operator, once: None, strict, after: Vector::new(), timeout: TIMEOUT }
     }
 }
 
@@ -112,7 +112,7 @@ struct Answer<'a> {
 
 /// JSON form of an error.
 #[derive(Debug, Serialize)]
-struct Complaint<'a> {
+struct ErrorBody<'a> {
     error: &'a str,
     reason: &'static str,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -121,7 +121,7 @@ struct Complaint<'a> {
 
 /// Operation session.
 #[derive(Debug)]
-pub(crate) struct Talk {
+pub(crate) struct OpSession {
     /// Identifier of the service, and the valid origins in tokens; a replica that is not a member
     /// yet does not know them.
     service: u32,
@@ -151,12 +151,12 @@ pub(crate) struct Talk {
     early: usize,
 }
 
-impl Talk {
+impl OpSession {
     /// Creates a session with this service.
-    pub(crate) fn new(service: u32, origins: Option<Vec<ReplicaId>>) -> Talk {
+    pub(crate) fn new(service: u32, origins: Option<Vec<ReplicaId>>) -> OpSession {
         let (token, wrong, asked) = (Vector::new(), None, VecDeque::new());
         let (input, said) = (Buf::default(), Pieces::default());
-        Talk {
+        OpSession {
             service,
             origins,
             input,
@@ -263,22 +263,22 @@ impl Talk {
     ///
     /// # Errors
     /// A rejection, if the line or the `after` line before it is malformed.
-    pub(crate) fn question(&self, kind: Kind, line: &[u8]) -> Result<Question, Rejection> {
+    pub(crate) fn op_request(&self, kind: Kind, line: &[u8]) -> Result<OpRequest, Rejection> {
         if let Some(why) = &self.wrong {
             let detail = Some(Detail::Token(why.clone()));
             return Err(Rejection { detail, ..Rejection::token(WRONG_TOKEN) });
         }
         let text = str::from_utf8(line).map_err(|_| "a line is not UTF-8".to_string())?.trim();
-        let mut question = match text.as_bytes().first() {
+        let mut op_request = match text.as_bytes().first() {
             Some(b'{') => self.read_json(kind, text)?,
-            Some(b'"') => Question::plain(kind.read_json(text.as_bytes())?, false),
+            Some(b'"') => OpRequest::plain(kind.read_json(text.as_bytes())?, false),
             Some(_) | None => read_words(kind, text)?,
         };
-        question.after.join(&self.token);
-        Ok(question)
+        op_request.after.join(&self.token);
+        Ok(op_request)
     }
 
-    fn read_json(&self, kind: Kind, text: &str) -> Result<Question, Rejection> {
+    fn read_json(&self, kind: Kind, text: &str) -> Result<OpRequest, Rejection> {
         let asked: Asked<'_> = serde_json::from_str(text)
             .map_err(|error| format!("{error}; write {{\"op\": …, \"strict\": true}}"))?;
         let op = asked.op.get();
@@ -310,7 +310,7 @@ impl Talk {
                 return Err(text.to_string().into());
             }
         };
-        Ok(Question { operator, once, strict: asked.strict, after, timeout })
+        Ok(OpRequest { operator, once, strict: asked.strict, after, timeout })
     }
 
     /// Returns the text of a rejection, and the detail in it, unless that was sent before.
@@ -408,7 +408,7 @@ impl Talk {
 
 /// Formats an error: text for people, code for programs, and the replicas at fault.
 pub(crate) fn complaint(error: &str, reason: &'static str, replicas: &[ReplicaId]) -> Vec<u8> {
-    serde_json::to_vec(&Complaint { error, reason, replicas }).expect("words are JSON")
+    serde_json::to_vec(&ErrorBody { error, reason, replicas }).expect("words are JSON")
 }
 
 /// Returns the bytes of an answer beyond its reserved length.
@@ -416,11 +416,11 @@ fn beyond_reserve(line: &[u8]) -> usize {
     line.len().saturating_sub(ANSWER_RESERVED)
 }
 
-fn read_words(kind: Kind, text: &str) -> Result<Question, Rejection> {
+fn read_words(kind: Kind, text: &str) -> Result<OpRequest, Rejection> {
     let mut words: Vec<String> = text.split_whitespace().map(str::to_string).collect();
     let strict = words.first().is_some_and(|word| word == "strict");
     words.drain(..usize::from(strict));
-    Ok(Question::plain(kind.read_words(&words)?, strict))
+    Ok(OpRequest::plain(kind.read_words(&words)?, strict))
 }
 
 /// Formats a token: the service, then replicas with numbers, such as `009f03a2-1:12.3:7`.
@@ -551,9 +551,9 @@ mod tests {
 
     const MEMBERS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
 
-    fn answer(talk: &mut Talk, ticket: u64, value: &Value, token: &Vector) {
-        let line = talk.line(value, false, token);
-        talk.answer(Ticket(ticket), line, token);
+    fn answer(op_session: &mut OpSession, ticket: u64, value: &Value, token: &Vector) {
+        let line = op_session.line(value, false, token);
+        op_session.answer(Ticket(ticket), line, token);
     }
 
     #[test]
@@ -573,163 +573,168 @@ mod tests {
 
     #[test]
     fn answers_come_in_the_order_of_questions() {
-        let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
-        assert_eq!(talk.write(b"add 1\nread"), Ok(()));
-        assert_eq!(talk.next_line().as_deref(), Some(&b"add 1"[..]));
-        assert_eq!((talk.next_line(), talk.write(b"\n")), (None, Ok(())));
-        assert_eq!(talk.next_line().as_deref(), Some(&b"read"[..]));
-        let question = talk.question(Kind::Counter, b"strict read").expect("a question");
-        assert!(question.strict && question.after == Vector::new());
-        talk.ask(Ticket(1));
-        talk.ask(Ticket(2));
-        assert_eq!(talk.read(100), None);
+        let mut op_session = OpSession::new(0x7f, Some(MEMBERS.to_vec()));
+        assert_eq!(op_session.write(b"add 1\nread"), Ok(()));
+        assert_eq!(op_session.next_line().as_deref(), Some(&b"add 1"[..]));
+        assert_eq!((op_session.next_line(), op_session.write(b"\n")), (None, Ok(())));
+        assert_eq!(op_session.next_line().as_deref(), Some(&b"read"[..]));
+        let op_request = op_session.op_request(Kind::Counter, b"strict read").expect("a question");
+        assert!(op_request.strict && op_request.after == Vector::new());
+        op_session.ask(Ticket(1));
+        op_session.ask(Ticket(2));
+        assert_eq!(op_session.read(100), None);
         let token = read_token(0x7f, Some(&MEMBERS), "7f-1:2").expect("a token");
-        answer(&mut talk, 2, &Value::Integer(1), &token);
-        assert_eq!(talk.read(100), None, "the first is not answered");
-        talk.complain(Ticket(1), Some(complaint("no", "busy", &[])));
-        let said = talk.read(1000).expect("answers");
+        answer(&mut op_session, 2, &Value::Integer(1), &token);
+        assert_eq!(op_session.read(100), None, "the first is not answered");
+        op_session.complain(Ticket(1), Some(complaint("no", "busy", &[])));
+        let said = op_session.read(1000).expect("answers");
         assert_eq!(
             String::from_utf8_lossy(&said),
             "{\"error\":\"no\",\"reason\":\"busy\"}\n\
              {\"value\":1,\"final\":false,\"token\":\"0000007f-1:2\"}\n"
         );
-        assert_eq!(talk.read(100), Some(Vec::new()), "nothing was asked");
-        let next = talk.question(Kind::Counter, b"{\"op\": \"read\"}").expect("a question");
+        assert_eq!(op_session.read(100), Some(Vec::new()), "nothing was asked");
+        let next = op_session.op_request(Kind::Counter, b"{\"op\": \"read\"}").expect("a question");
         assert_eq!(next.after, token, "the session carries its token");
-        assert_eq!(talk.write(&vec![b'x'; LINE_MAX + 1]), Err(Error::FileTooLarge));
+        assert_eq!(op_session.write(&vec![b'x'; LINE_MAX + 1]), Err(Error::FileTooLarge));
     }
 
     #[test]
     fn a_token_that_makes_no_sense_is_not_passed_over() {
-        let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
-        let read = |talk: &Talk| talk.question(Kind::Counter, b"\"read\"");
+        let mut op_session = OpSession::new(0x7f, Some(MEMBERS.to_vec()));
+        let read = |op_session: &OpSession| op_session.op_request(Kind::Counter, b"\"read\"");
         for wrong in ["after x", "after ", "after 7e-1:2", "after 7f-9:1"] {
-            assert!(talk.remember(wrong.as_bytes()), "it is no question");
-            let said = |talk: &Talk| talk.explain(read(talk).expect_err("it is wrong"));
-            let Rejection { reason, .. } = read(&talk).expect_err("it is wrong");
-            let (text, topic) = said(&talk);
+            assert!(op_session.remember(wrong.as_bytes()), "it is no question");
+            let said = |op_session: &OpSession| {
+                op_session.explain(read(op_session).expect_err("it is wrong"))
+            };
+            let Rejection { reason, .. } = read(&op_session).expect_err("it is wrong");
+            let (text, topic) = said(&op_session);
             assert!(text.contains(": pass on ") || text.contains(": leave it out"), "{text}");
             assert_eq!(reason, "token");
             assert_eq!(topic, Some(Topic::Token));
-            talk.explained(Topic::Token);
-            assert_eq!(said(&talk), (format!("not done: {WRONG_TOKEN}"), None));
+            op_session.explained(Topic::Token);
+            assert_eq!(said(&op_session), (format!("not done: {WRONG_TOKEN}"), None));
         }
-        assert!(talk.remember(b"after \xff") && read(&talk).is_err());
-        assert!(talk.remember(b"after 7f-1:2\r") && read(&talk).is_ok());
+        assert!(op_session.remember(b"after \xff") && read(&op_session).is_err());
+        assert!(op_session.remember(b"after 7f-1:2\r") && read(&op_session).is_ok());
         // An invalid token in the request itself is rejected as well.
         let beside = b"{\"op\": \"read\", \"after\": \"x\"}";
-        let wrong = talk.question(Kind::Counter, beside).expect_err("it is wrong");
+        let wrong = op_session.op_request(Kind::Counter, beside).expect_err("it is wrong");
         assert!(wrong.reason == "token" && wrong.text.starts_with("not done: "), "{wrong:?}");
-        assert!(!talk.remember(b"afternoon"));
+        assert!(!op_session.remember(b"afternoon"));
     }
 
     #[test]
     fn all_operations_are_listed_once_in_a_session() {
-        let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
-        let said = |talk: &Talk, line: &str| {
-            talk.explain(talk.question(Kind::Counter, line.as_bytes()).expect_err("it is wrong"))
+        let mut op_session = OpSession::new(0x7f, Some(MEMBERS.to_vec()));
+        let said = |op_session: &OpSession, line: &str| {
+            op_session.explain(
+                op_session.op_request(Kind::Counter, line.as_bytes()).expect_err("it is wrong"),
+            )
         };
-        let (list, long) = said(&talk, "x");
+        let (list, long) = said(&op_session, "x");
         assert!(
             list.contains("\noperations on a counter:\n") && long == Some(Topic::Words),
             "{list}"
         );
-        talk.explained(Topic::Words);
-        assert_eq!(said(&talk, "x"), ("there is no operation \"x\"".to_string(), None));
+        op_session.explained(Topic::Words);
+        assert_eq!(said(&op_session, "x"), ("there is no operation \"x\"".to_string(), None));
         // The JSON syntax is another list.
-        let (list, long) = said(&talk, "\"x\"");
+        let (list, long) = said(&op_session, "\"x\"");
         assert!(
             list.contains("\noperations on a counter:\n") && long == Some(Topic::Json),
             "{list}"
         );
-        talk.explained(Topic::Json);
+        op_session.explained(Topic::Json);
         for line in ["\"x\"", "{\"op\": \"x\"}", "{\"op\": [\"x\"]}", "x"] {
-            let (brief, long) = said(&talk, line);
+            let (brief, long) = said(&op_session, line);
             assert!(!brief.contains('\n') && long.is_none(), "{brief}");
         }
     }
 
     #[test]
     fn all_that_is_allocated_for_answers_is_counted() {
-        let allocated = |talk: &Talk| {
-            let places = talk.asked.capacity() * size_of::<(Ticket, Option<Vec<u8>>)>();
-            let early = talk.asked.iter().filter_map(|(_, line)| line.as_ref());
+        let allocated = |op_session: &OpSession| {
+            let places = op_session.asked.capacity() * size_of::<(Ticket, Option<Vec<u8>>)>();
+            let early = op_session.asked.iter().filter_map(|(_, line)| line.as_ref());
             let early = early.map(|line| line.capacity() + 16).sum::<usize>();
-            let said = talk.said.each().map(|piece| piece.capacity() + pieces::OVERHEAD);
+            let said = op_session.said.each().map(|piece| piece.capacity() + pieces::OVERHEAD);
             places + early + said.sum::<usize>()
         };
         for len in [10, 255, 256, 300, 5000] {
-            let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
-            (0..ASKED_MAX as u64).for_each(|number| talk.ask(Ticket(number)));
+            let mut op_session = OpSession::new(0x7f, Some(MEMBERS.to_vec()));
+            (0..ASKED_MAX as u64).for_each(|number| op_session.ask(Ticket(number)));
             for number in (0..ASKED_MAX as u64).rev() {
-                let before = talk.held();
-                talk.put(Ticket(number), vec![b'x'; len]);
+                let before = op_session.held();
+                op_session.put(Ticket(number), vec![b'x'; len]);
                 // Only the part beyond the reserve needs room.
-                assert!(talk.held() <= before + (len + 1).saturating_sub(ANSWER_RESERVED));
-                assert!(allocated(&talk) <= talk.held(), "{len}: {number}");
-                talk.check();
+                assert!(op_session.held() <= before + (len + 1).saturating_sub(ANSWER_RESERVED));
+                assert!(allocated(&op_session) <= op_session.held(), "{len}: {number}");
+                op_session.check();
             }
-            while talk.held() > 0 {
-                assert!(talk.read(777).is_some_and(|some| !some.is_empty()));
-                assert!(allocated(&talk) <= talk.held(), "{len}");
+            while op_session.held() > 0 {
+                assert!(op_session.read(777).is_some_and(|some| !some.is_empty()));
+                assert!(allocated(&op_session) <= op_session.held(), "{len}");
             }
-            assert_eq!(allocated(&talk), 0);
+            assert_eq!(allocated(&op_session), 0);
         }
     }
 
     /// Above the limit, requests are deferred and further writes fail.
     #[test]
     fn there_is_room_for_so_many_questions() {
-        let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
-        assert_eq!(talk.write(&b"read\n".repeat(100_000)), Ok(()));
+        let mut op_session = OpSession::new(0x7f, Some(MEMBERS.to_vec()));
+        assert_eq!(op_session.write(&b"read\n".repeat(100_000)), Ok(()));
         for number in 0..ASKED_MAX as u64 {
-            assert!(talk.next_line().is_some());
-            talk.ask(Ticket(number));
+            assert!(op_session.next_line().is_some());
+            op_session.ask(Ticket(number));
         }
-        assert_eq!((talk.next_line(), talk.write(b"read\n")), (None, Err(Error::Busy)));
-        answer(&mut talk, 0, &Value::Nothing, &Vector::new());
-        assert!(talk.next_line().is_some());
+        assert_eq!((op_session.next_line(), op_session.write(b"read\n")), (None, Err(Error::Busy)));
+        answer(&mut op_session, 0, &Value::Nothing, &Vector::new());
+        assert!(op_session.next_line().is_some());
     }
 
     /// Even while the first request is unanswered.
     #[test]
     fn there_is_room_for_so_many_answers() {
-        let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
-        assert_eq!(talk.write(&b"read\n".repeat(20)), Ok(()));
+        let mut op_session = OpSession::new(0x7f, Some(MEMBERS.to_vec()));
+        assert_eq!(op_session.write(&b"read\n".repeat(20)), Ok(()));
         let large = Value::Bytes(vec![b'x'; 1 << 20].into());
-        let answer = |talk: &mut Talk, number| answer(talk, number, &large, &Vector::new());
+        let answer =
+            |op_session: &mut OpSession, number| answer(op_session, number, &large, &Vector::new());
         let mut asked = 0;
-        while talk.next_line().is_some() {
-            talk.ask(Ticket(asked));
+        while op_session.next_line().is_some() {
+            op_session.ask(Ticket(asked));
             if asked > 0 {
-                answer(&mut talk, asked);
+                answer(&mut op_session, asked);
             }
             asked += 1;
         }
-        assert_eq!((asked, talk.read(100)), (5, None));
-        answer(&mut talk, 0);
-        assert_eq!(talk.read(3 << 20).map(|said| said.len()), Some(3 << 20));
-        assert!(talk.next_line().is_some());
-        while talk.read(1 << 20).is_some_and(|said| !said.is_empty()) {}
-        assert_eq!(talk.answers, 0);
+        assert_eq!((asked, op_session.read(100)), (5, None));
+        answer(&mut op_session, 0);
+        assert_eq!(op_session.read(3 << 20).map(|said| said.len()), Some(3 << 20));
+        assert!(op_session.next_line().is_some());
+        while op_session.read(1 << 20).is_some_and(|said| !said.is_empty()) {}
+        assert_eq!(op_session.answers, 0);
     }
 
     /// However small the writes are, no byte is scanned twice for the end of a line.
     #[test]
     fn a_line_in_many_pieces_is_looked_through_once() {
-        let mut talk = Talk::new(0x7f, None);
+        let mut op_session = OpSession::new(0x7f, None);
         for written in 1..=3 * (1 << 20) {
-            assert_eq!(talk.write(b"x"), Ok(()));
-            assert_eq!(talk.scanned, written);
+            assert_eq!(op_session.write(b"x"), Ok(()));
+            assert_eq!(op_session.scanned, written);
         }
-        assert_eq!(talk.write(b"\nab"), Ok(()));
-        assert_eq!(talk.next_line().map(|line| line.len()), Some(3 << 20));
-        assert_eq!((talk.has_lines(), talk.scanned, talk.held()), (false, 2, 2));
+        assert_eq!(op_session.write(b"\nab"), Ok(()));
+        assert_eq!(op_session.next_line().map(|line| line.len()), Some(3 << 20));
+        assert_eq!((op_session.has_lines(), op_session.scanned, op_session.held()), (false, 2, 2));
     }
 
     #[test]
     fn what_makes_no_sense_is_said() {
-        let talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
+        let op_session = OpSession::new(0x7f, Some(MEMBERS.to_vec()));
         let wrong = [
             "",
             "{",
@@ -742,8 +747,8 @@ mod tests {
             "{\"op\": \"read\", \"strikt\": true}",
         ];
         for line in wrong {
-            assert!(talk.question(Kind::Counter, line.as_bytes()).is_err(), "{line}");
+            assert!(op_session.op_request(Kind::Counter, line.as_bytes()).is_err(), "{line}");
         }
-        assert!(talk.question(Kind::Counter, b"\xff").is_err());
+        assert!(op_session.op_request(Kind::Counter, b"\xff").is_err());
     }
 }

@@ -8,15 +8,15 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Timeout of a server beyond that of the operation.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum timeout accepted by servers.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Returns the server of a service, with a timeout of its replies in seconds.
 pub(super) fn place(at: &At, service: &str, wait: f64) -> Server {
-    let patience = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
-    let server = at.server(patience.min(WAIT_MAX) + PATIENCE);
+    let timeout = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
+    let server = at.server(timeout.min(WAIT_MAX) + TIMEOUT);
     server.inside(&format!("/services/{service}")).or_say(no_service(service))
 }
 
@@ -26,24 +26,24 @@ pub(super) fn no_service(name: &str) -> String {
 }
 
 /// The open file.
-pub(super) struct Talk {
+pub(super) struct OpSession {
     file: File,
     written: u64,
     said: Vec<u8>,
 }
 
-impl Talk {
+impl OpSession {
     /// Opens it.
-    pub(super) fn open(frame: &Frame) -> Outcome<Talk> {
+    pub(super) fn open(frame: &Frame) -> Outcome<OpSession> {
         let options = OpenOptions::new().read(true).write(true);
         let file = frame.client.open_with(Path::new("/ops"), options)?;
         frame.if_interrupted("what was asked for may be done all the same".to_string());
-        Ok(Talk { file, written: 0, said: Vec::new() })
+        Ok(OpSession { file, written: 0, said: Vec::new() })
     }
 
     /// Sends one operation; returns the reply as text, and parsed.
-    pub(super) fn ask(&mut self, question: &Value) -> Outcome<(String, Value)> {
-        let line = format!("{question}\n");
+    pub(super) fn ask(&mut self, op_request: &Value) -> Outcome<(String, Value)> {
+        let line = format!("{op_request}\n");
         let mut rest = line.as_bytes();
         while !rest.is_empty() {
             let count = self.file.write_at(rest, self.written)?;
@@ -61,8 +61,8 @@ impl Talk {
     ///
     /// # Errors
     /// Includes errors reported by the service.
-    pub(super) fn value(&mut self, question: &Value) -> Outcome<Value> {
-        let (_, mut answer) = self.ask(question)?;
+    pub(super) fn value(&mut self, op_request: &Value) -> Outcome<Value> {
+        let (_, mut answer) = self.ask(op_request)?;
         match answer.get("error").and_then(Value::as_str) {
             Some(error) => Err(Trouble::Host(error.to_string())),
             None => Ok(answer["value"].take()),

@@ -1,7 +1,7 @@
 //! A tree of a node, of any kind.
 
-use super::letters::{self, Letter};
 use super::log::{Level, News};
+use super::messages::{self, NodeMessage};
 use super::relay::{self, Relay};
 use super::{Config, Served};
 use base::op::{File, OpId};
@@ -21,7 +21,7 @@ const REMOTE_DEVICES: u64 = 0xfffe << 48;
 
 /// A tree.
 #[derive(Debug)]
-pub(crate) enum Branch {
+pub(crate) enum MountedTree {
     /// A directory of the host, and its attributes.
     Host(Box<Host>, Box<Stat>),
     Volume(Box<Volume>),
@@ -59,13 +59,13 @@ pub(crate) struct Counts {
     pub(crate) quotas: Option<(&'static str, Vec<tree::volume::Limited>)>,
 }
 
-impl Branch {
+impl MountedTree {
     /// Creates the tree with this number; a volume has recovered already.
-    pub(crate) fn opened(index: u16, served: Served, config: &Config) -> Branch {
+    pub(crate) fn opened(index: u16, served: Served, config: &Config) -> MountedTree {
         let mut out = Vec::new();
-        let branch = Branch::new(index, served, config, Instant(0), &mut out);
+        let mounted = MountedTree::new(index, served, config, Instant(0), &mut out);
         assert!(out.is_empty(), "the store was opened before it was given to the node");
-        branch
+        mounted
     }
 
     /// Creates the tree with this number; a volume may begin to recover.
@@ -75,11 +75,11 @@ impl Branch {
         config: &Config,
         now: Instant,
         out: &mut Vec<Output>,
-    ) -> Branch {
+    ) -> MountedTree {
         match served {
             Served::Directory { root, stat, .. } => {
                 let host = Host::new(index, root, &stat, config.read_only);
-                Branch::Host(Box::new(host), Box::new(stat))
+                MountedTree::Host(Box::new(host), Box::new(stat))
             }
             Served::Remote { to, aname, .. } => {
                 let index_seed = u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -90,83 +90,83 @@ impl Branch {
                     seed: config.wall.secs as u64 ^ index_seed,
                     ..tree::remote::Config::default()
                 };
-                Branch::Remote(Box::new(Remote::new(index, to, aname, settings)))
+                MountedTree::Remote(Box::new(Remote::new(index, to, aname, settings)))
             }
             Served::Skeleton { paths } => {
                 let skeleton = Skeleton::new(index, config.wall, &paths);
-                Branch::Skeleton(Box::new(skeleton))
+                MountedTree::Skeleton(Box::new(skeleton))
             }
             Served::Volume { file, store, said, path } => {
                 let mut volume = Volume::new(index, file, *store, config.wall, config.read_only);
                 volume.set_write_through(config.write_through);
                 volume.set_name(String::from_utf8_lossy(&path).into_owned());
                 volume.begin(now, said, out);
-                Branch::Volume(Box::new(volume))
+                MountedTree::Volume(Box::new(volume))
             }
         }
     }
 
     /// Creates the tree of storelets with this number.
-    pub(crate) fn storelets(index: u16, settings: Settings, config: &Config) -> Branch {
+    pub(crate) fn storelets(index: u16, settings: Settings, config: &Config) -> MountedTree {
         let Config { wall, owner, .. } = *config;
-        Branch::Storelets(Box::new(Storelets::new(index, wall, owner, settings)))
+        MountedTree::Storelets(Box::new(Storelets::new(index, wall, owner, settings)))
     }
 
     pub(crate) fn root(&self) -> NodeId {
         match self {
-            Branch::Host(host, _) => host.root(),
-            Branch::Volume(volume) => volume.root(),
-            Branch::Service(service) => service.root(),
-            Branch::Skeleton(skeleton) => skeleton.root(),
-            Branch::Remote(remote) => remote.root(),
-            Branch::Storelets(storelets) => storelets.root(),
-            Branch::Replica(replica) => replica.root(),
-            Branch::Relay(relay) => relay.root(),
+            MountedTree::Host(host, _) => host.root(),
+            MountedTree::Volume(volume) => volume.root(),
+            MountedTree::Service(service) => service.root(),
+            MountedTree::Skeleton(skeleton) => skeleton.root(),
+            MountedTree::Remote(remote) => remote.root(),
+            MountedTree::Storelets(storelets) => storelets.root(),
+            MountedTree::Replica(replica) => replica.root(),
+            MountedTree::Relay(relay) => relay.root(),
         }
     }
 
     /// Returns the attributes that identify its root.
     pub(crate) fn root_stat(&self) -> Stat {
         match self {
-            Branch::Host(_, stat) => (**stat).clone(),
-            Branch::Volume(volume) => volume.root_stat(),
-            Branch::Service(service) => service.root_stat(),
-            Branch::Skeleton(skeleton) => skeleton.root_stat(),
-            Branch::Remote(remote) => remote.root_stat(),
-            Branch::Storelets(storelets) => storelets.root_stat(),
-            Branch::Replica(replica) => replica.root_stat(),
-            Branch::Relay(relay) => relay.root_stat().clone(),
+            MountedTree::Host(_, stat) => (**stat).clone(),
+            MountedTree::Volume(volume) => volume.root_stat(),
+            MountedTree::Service(service) => service.root_stat(),
+            MountedTree::Skeleton(skeleton) => skeleton.root_stat(),
+            MountedTree::Remote(remote) => remote.root_stat(),
+            MountedTree::Storelets(storelets) => storelets.root_stat(),
+            MountedTree::Replica(replica) => replica.root_stat(),
+            MountedTree::Relay(relay) => relay.root_stat().clone(),
         }
     }
 
     /// Returns the request that an outstanding operation serves, for host trees.
     pub(crate) fn request_of(&self, op: OpId) -> Option<RequestId> {
-        let Branch::Host(host, _) = self else { return None };
+        let MountedTree::Host(host, _) = self else { return None };
         Some(host.request_of(op))
     }
 
     pub(crate) fn volume(&self) -> Option<&Volume> {
         match self {
-            Branch::Host(..)
-            | Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Remote(_)
-            | Branch::Storelets(_)
-            | Branch::Replica(_)
-            | Branch::Relay(_) => None,
-            Branch::Volume(volume) => Some(volume),
+            MountedTree::Host(..)
+            | MountedTree::Service(_)
+            | MountedTree::Skeleton(_)
+            | MountedTree::Remote(_)
+            | MountedTree::Storelets(_)
+            | MountedTree::Replica(_)
+            | MountedTree::Relay(_) => None,
+            MountedTree::Volume(volume) => Some(volume),
         }
     }
 
     /// Grows a volume to `bytes`.
     pub(crate) fn grow(&mut self, now: Instant, bytes: u64, out: &mut Vec<Output>) {
-        let Branch::Volume(volume) = self else { unreachable!("only volumes grow") };
+        let MountedTree::Volume(volume) = self else { unreachable!("only volumes grow") };
         volume.grow(now, bytes, out);
     }
 
     /// Takes the result of a volume's last growth, when it is known.
     pub(crate) fn take_grown(&mut self) -> Option<Result<(), store::Error>> {
-        let Branch::Volume(volume) = self else { unreachable!("only volumes grow") };
+        let MountedTree::Volume(volume) = self else { unreachable!("only volumes grow") };
         volume.take_grown()
     }
 
@@ -185,20 +185,20 @@ impl Branch {
     /// Returns the file to close when it is no longer needed.
     pub(crate) fn file(&self) -> Option<File> {
         match self {
-            Branch::Host(host, _) => Some(host.root_file()),
-            Branch::Volume(volume) => Some(volume.file()),
-            Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Remote(_)
-            | Branch::Storelets(_)
-            | Branch::Replica(_)
-            | Branch::Relay(_) => None,
+            MountedTree::Host(host, _) => Some(host.root_file()),
+            MountedTree::Volume(volume) => Some(volume.file()),
+            MountedTree::Service(_)
+            | MountedTree::Skeleton(_)
+            | MountedTree::Remote(_)
+            | MountedTree::Storelets(_)
+            | MountedTree::Replica(_)
+            | MountedTree::Relay(_) => None,
         }
     }
 
     /// Returns whether it resolves the identities of users.
     pub(crate) fn identifies(&self) -> bool {
-        matches!(self, Branch::Host(..) | Branch::Volume(_))
+        matches!(self, MountedTree::Host(..) | MountedTree::Volume(_))
     }
 
     /// Returns the directory of snapshots, if it has one.
@@ -215,32 +215,32 @@ impl Branch {
 
     /// Returns whether its nodes are files of the process.
     pub(crate) fn is_host(&self) -> bool {
-        matches!(self, Branch::Host(..))
+        matches!(self, MountedTree::Host(..))
     }
 
     /// Returns whether it holds users' files, rather than the server's state.
     pub(crate) fn has_files(&self) -> bool {
         match self {
-            Branch::Host(..)
-            | Branch::Volume(_)
-            | Branch::Remote(_)
-            | Branch::Replica(_)
-            | Branch::Relay(_) => true,
-            Branch::Service(_) | Branch::Skeleton(_) | Branch::Storelets(_) => false,
+            MountedTree::Host(..)
+            | MountedTree::Volume(_)
+            | MountedTree::Remote(_)
+            | MountedTree::Replica(_)
+            | MountedTree::Relay(_) => true,
+            MountedTree::Service(_) | MountedTree::Skeleton(_) | MountedTree::Storelets(_) => false,
         }
     }
 
     /// Returns the number of its nodes and open files.
     pub(crate) fn handles(&self) -> usize {
         match self {
-            Branch::Host(host, _) => host.handles(),
-            Branch::Volume(_)
-            | Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Remote(_)
-            | Branch::Storelets(_)
-            | Branch::Replica(_)
-            | Branch::Relay(_) => {
+            MountedTree::Host(host, _) => host.handles(),
+            MountedTree::Volume(_)
+            | MountedTree::Service(_)
+            | MountedTree::Skeleton(_)
+            | MountedTree::Remote(_)
+            | MountedTree::Storelets(_)
+            | MountedTree::Replica(_)
+            | MountedTree::Relay(_) => {
                 let counts = self.counts();
                 counts.nodes + counts.opens
             }
@@ -250,113 +250,116 @@ impl Branch {
     /// Returns the maximum number of nodes and open files, where they are not files of the process.
     pub(crate) fn own_handles_max(&self) -> Option<usize> {
         match self {
-            Branch::Host(..) => None,
-            Branch::Volume(_) => Some(tree::volume::HANDLES_MAX),
-            Branch::Service(_) => Some(tree::service::OPENS_MAX),
-            Branch::Skeleton(_) => Some(tree::skeleton::OPENS_MAX),
-            Branch::Remote(_) => Some(tree::remote::HANDLES_MAX),
-            Branch::Storelets(_) => Some(storelet::OPENS_MAX),
-            Branch::Replica(_) | Branch::Relay(_) => Some(services::OPENS_MAX),
+            MountedTree::Host(..) => None,
+            MountedTree::Volume(_) => Some(tree::volume::HANDLES_MAX),
+            MountedTree::Service(_) => Some(tree::service::OPENS_MAX),
+            MountedTree::Skeleton(_) => Some(tree::skeleton::OPENS_MAX),
+            MountedTree::Remote(_) => Some(tree::remote::HANDLES_MAX),
+            MountedTree::Storelets(_) => Some(storelet::OPENS_MAX),
+            MountedTree::Replica(_) | MountedTree::Relay(_) => Some(services::OPENS_MAX),
         }
     }
 
     /// Sets the maximum number of nodes and open files, where they are files of the process.
     pub(crate) fn set_handles_max(&mut self, most: usize) {
         match self {
-            Branch::Host(host, _) => host.set_handles_max(most),
-            Branch::Volume(_)
-            | Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Remote(_)
-            | Branch::Storelets(_)
-            | Branch::Replica(_)
-            | Branch::Relay(_) => {}
+            MountedTree::Host(host, _) => host.set_handles_max(most),
+            MountedTree::Volume(_)
+            | MountedTree::Service(_)
+            | MountedTree::Skeleton(_)
+            | MountedTree::Remote(_)
+            | MountedTree::Storelets(_)
+            | MountedTree::Replica(_)
+            | MountedTree::Relay(_) => {}
         }
     }
 
     /// Performs the work due at the end of a turn.
     pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
-            Branch::Service(_) | Branch::Skeleton(_) | Branch::Relay(_) => {}
-            Branch::Host(host, _) => host.tick(out),
-            Branch::Storelets(storelets) => storelets.tick(now, out),
-            Branch::Replica(replica) => replica.tick(now, out),
-            Branch::Volume(volume) => volume.tick(now, out),
-            Branch::Remote(remote) => remote.tick(now, out),
+            MountedTree::Service(_) | MountedTree::Skeleton(_) | MountedTree::Relay(_) => {}
+            MountedTree::Host(host, _) => host.tick(out),
+            MountedTree::Storelets(storelets) => storelets.tick(now, out),
+            MountedTree::Replica(replica) => replica.tick(now, out),
+            MountedTree::Volume(volume) => volume.tick(now, out),
+            MountedTree::Remote(remote) => remote.tick(now, out),
         }
     }
 
     /// Returns the units of work that a replica has done so far.
     pub(crate) fn worked(&self) -> u64 {
         match self {
-            Branch::Replica(replica) => replica.worked_ever(),
-            Branch::Host(..)
-            | Branch::Volume(_)
-            | Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Remote(_)
-            | Branch::Storelets(_)
-            | Branch::Relay(_) => 0,
+            MountedTree::Replica(replica) => replica.worked_ever(),
+            MountedTree::Host(..)
+            | MountedTree::Volume(_)
+            | MountedTree::Service(_)
+            | MountedTree::Skeleton(_)
+            | MountedTree::Remote(_)
+            | MountedTree::Storelets(_)
+            | MountedTree::Relay(_) => 0,
         }
     }
 
     /// Returns the usage of finished storelets, for the tree of storelets.
     pub(crate) fn storelet_totals(&self) -> Option<&storelet::Totals> {
         match self {
-            Branch::Storelets(storelets) => Some(storelets.totals()),
-            Branch::Host(..)
-            | Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Volume(_)
-            | Branch::Remote(_)
-            | Branch::Replica(_)
-            | Branch::Relay(_) => None,
+            MountedTree::Storelets(storelets) => Some(storelets.totals()),
+            MountedTree::Host(..)
+            | MountedTree::Service(_)
+            | MountedTree::Skeleton(_)
+            | MountedTree::Volume(_)
+            | MountedTree::Remote(_)
+            | MountedTree::Replica(_)
+            | MountedTree::Relay(_) => None,
         }
     }
 
     pub(crate) fn replica_counts(&self) -> Option<services::Counts> {
         match self {
-            Branch::Replica(replica) => Some(replica.counts()),
-            Branch::Host(..)
-            | Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Volume(_)
-            | Branch::Remote(_)
-            | Branch::Storelets(_)
-            | Branch::Relay(_) => None,
+            MountedTree::Replica(replica) => Some(replica.counts()),
+            MountedTree::Host(..)
+            | MountedTree::Service(_)
+            | MountedTree::Skeleton(_)
+            | MountedTree::Volume(_)
+            | MountedTree::Remote(_)
+            | MountedTree::Storelets(_)
+            | MountedTree::Relay(_) => None,
         }
     }
 
     /// Returns the name of a mounted server, and whether it is connected.
     pub(crate) fn server(&self) -> Option<(String, bool)> {
         match self {
-            Branch::Remote(remote) => Some((remote.name().to_string(), remote.is_connected())),
-            Branch::Host(..)
-            | Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Volume(_)
-            | Branch::Replica(_)
-            | Branch::Storelets(_)
-            | Branch::Relay(_) => None,
+            MountedTree::Remote(remote) => Some((remote.name().to_string(), remote.is_connected())),
+            MountedTree::Host(..)
+            | MountedTree::Service(_)
+            | MountedTree::Skeleton(_)
+            | MountedTree::Volume(_)
+            | MountedTree::Replica(_)
+            | MountedTree::Storelets(_)
+            | MountedTree::Relay(_) => None,
         }
     }
 
     /// Takes the next message for the operator.
     pub(crate) fn next_news(&mut self) -> Option<News> {
         let (level, target, text) = match self {
-            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Relay(_) => {
+            MountedTree::Host(..)
+            | MountedTree::Service(_)
+            | MountedTree::Skeleton(_)
+            | MountedTree::Relay(_) => {
                 return None;
             }
-            Branch::Volume(volume) => (Level::Error, "volume", volume.next_report()?),
-            Branch::Storelets(storelets) => (Level::Warn, "storelet", storelets.next_news()?),
-            Branch::Replica(replica) => match replica.next_news() {
+            MountedTree::Volume(volume) => (Level::Error, "volume", volume.next_report()?),
+            MountedTree::Storelets(storelets) => (Level::Warn, "storelet", storelets.next_news()?),
+            MountedTree::Replica(replica) => match replica.next_news() {
                 Some(text) => (Level::Warn, "replica", text),
                 None => {
                     let (is_up, text) = replica.next_connection_news()?;
                     (if is_up { Level::Info } else { Level::Warn }, "replica", text)
                 }
             },
-            Branch::Remote(remote) => {
+            MountedTree::Remote(remote) => {
                 let news = remote.next_news()?;
                 let level = if news.is_up() { Level::Info } else { Level::Warn };
                 (level, "mount", format!("{}: {news}", remote.name()))
@@ -368,43 +371,43 @@ impl Branch {
     /// Prepares for the shutdown: requests that would wait indefinitely are ended.
     pub(crate) fn drain(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
-            Branch::Replica(replica) => replica.drain(now, out),
-            Branch::Relay(relay) => pass(relay, now, relay::Input::Drain, out),
-            Branch::Host(..)
-            | Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Volume(_)
-            | Branch::Remote(_)
-            | Branch::Storelets(_) => {}
+            MountedTree::Replica(replica) => replica.drain(now, out),
+            MountedTree::Relay(relay) => pass(relay, now, relay::Input::Drain, out),
+            MountedTree::Host(..)
+            | MountedTree::Service(_)
+            | MountedTree::Skeleton(_)
+            | MountedTree::Volume(_)
+            | MountedTree::Remote(_)
+            | MountedTree::Storelets(_) => {}
         }
     }
 
     /// Makes everything durable at the end of the node.
     pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
-            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => {}
-            Branch::Volume(volume) => volume.close(now, out),
-            Branch::Remote(remote) => remote.close(now, out),
-            Branch::Storelets(storelets) => storelets.close(now, out),
-            Branch::Replica(replica) => replica.close(now, out),
-            Branch::Relay(relay) => pass(relay, now, relay::Input::Finish, out),
+            MountedTree::Host(..) | MountedTree::Service(_) | MountedTree::Skeleton(_) => {}
+            MountedTree::Volume(volume) => volume.close(now, out),
+            MountedTree::Remote(remote) => remote.close(now, out),
+            MountedTree::Storelets(storelets) => storelets.close(now, out),
+            MountedTree::Replica(replica) => replica.close(now, out),
+            MountedTree::Relay(relay) => pass(relay, now, relay::Input::Finish, out),
         }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         match self {
-            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => true,
-            Branch::Volume(volume) => volume.is_closed().is_some(),
-            Branch::Remote(remote) => remote.is_closed(),
-            Branch::Storelets(storelets) => storelets.is_closed(),
-            Branch::Replica(replica) => replica.is_closed(),
-            Branch::Relay(relay) => relay.is_closed(),
+            MountedTree::Host(..) | MountedTree::Service(_) | MountedTree::Skeleton(_) => true,
+            MountedTree::Volume(volume) => volume.is_closed().is_some(),
+            MountedTree::Remote(remote) => remote.is_closed(),
+            MountedTree::Storelets(storelets) => storelets.is_closed(),
+            MountedTree::Replica(replica) => replica.is_closed(),
+            MountedTree::Relay(relay) => relay.is_closed(),
         }
     }
 
     pub(crate) fn counts(&self) -> Counts {
         match self {
-            Branch::Host(host, _) => {
+            MountedTree::Host(host, _) => {
                 let counts = host.counts();
                 Counts {
                     nodes: counts.nodes,
@@ -414,7 +417,7 @@ impl Branch {
                     ..Counts::default()
                 }
             }
-            Branch::Volume(volume) => {
+            MountedTree::Volume(volume) => {
                 let counts = volume.counts();
                 Counts {
                     nodes: counts.nodes,
@@ -426,25 +429,27 @@ impl Branch {
                     ..Counts::default()
                 }
             }
-            Branch::Service(service) => Counts { opens: service.opens(), ..Counts::default() },
-            Branch::Skeleton(skeleton) => Counts { opens: skeleton.opens(), ..Counts::default() },
-            Branch::Replica(replica) => Counts {
+            MountedTree::Service(service) => Counts { opens: service.opens(), ..Counts::default() },
+            MountedTree::Skeleton(skeleton) => {
+                Counts { opens: skeleton.opens(), ..Counts::default() }
+            }
+            MountedTree::Replica(replica) => Counts {
                 held: Some((replica.held(), replica.held_max())),
                 opens: replica.opens(),
                 ..Counts::default()
             },
-            Branch::Relay(relay) => Counts {
+            MountedTree::Relay(relay) => Counts {
                 opens: relay.opens(),
                 pending: [("replica", relay.pending())].into_iter().filter(|it| it.1 > 0).collect(),
                 ..Counts::default()
             },
-            Branch::Storelets(storelets) => Counts {
+            MountedTree::Storelets(storelets) => Counts {
                 opens: storelets.opens(),
                 domains: storelets.states(),
                 memory: Some(storelets.memory()),
                 ..Counts::default()
             },
-            Branch::Remote(remote) => {
+            MountedTree::Remote(remote) => {
                 let counts = remote.counts();
                 Counts {
                     nodes: counts.nodes,
@@ -463,32 +468,32 @@ pub(crate) fn pass(relay: &mut Relay, now: Instant, input: relay::Input, out: &m
     let (mut asked, mut posts) = (Vec::new(), Vec::new());
     relay.step(now, input, &mut asked);
     let (node, tree) = (relay.node(), relay.root().tree());
-    let mut post = |letter| letters::post(node, letter, &mut posts);
+    let mut post = |node_message| messages::post(node, node_message, &mut posts);
     for output in asked {
         match output {
-            relay::Output::Forward(input) => post(Letter::Forward(tree, input)),
-            relay::Output::Drain => post(Letter::DrainTree(tree)),
-            relay::Output::Finish => post(Letter::CloseTree(tree)),
+            relay::Output::Forward(input) => post(NodeMessage::Forward(tree, input)),
+            relay::Output::Drain => post(NodeMessage::DrainTree(tree)),
+            relay::Output::Finish => post(NodeMessage::CloseTree(tree)),
             relay::Output::Reply(id, reply) => out.push(Output::Reply(id, reply)),
         }
     }
     out.extend(posts.into_iter().map(Output::Do));
 }
 
-impl Automaton for Branch {
+impl Automaton for MountedTree {
     type Input = Input;
     type Output = Output;
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         match self {
-            Branch::Host(host, _) => host.step(now, input, out),
-            Branch::Volume(volume) => volume.step(now, input, out),
-            Branch::Service(service) => service.step(now, input, out),
-            Branch::Skeleton(skeleton) => skeleton.step(now, input, out),
-            Branch::Remote(remote) => remote.step(now, input, out),
-            Branch::Storelets(storelets) => storelets.step(now, input, out),
-            Branch::Replica(replica) => replica.step(now, input, out),
-            Branch::Relay(relay) => match input {
+            MountedTree::Host(host, _) => host.step(now, input, out),
+            MountedTree::Volume(volume) => volume.step(now, input, out),
+            MountedTree::Service(service) => service.step(now, input, out),
+            MountedTree::Skeleton(skeleton) => skeleton.step(now, input, out),
+            MountedTree::Remote(remote) => remote.step(now, input, out),
+            MountedTree::Storelets(storelets) => storelets.step(now, input, out),
+            MountedTree::Replica(replica) => replica.step(now, input, out),
+            MountedTree::Relay(relay) => match input {
                 Input::Ask(id, request) => pass(relay, now, relay::Input::Ask(id, request), out),
                 Input::Cancel(id) => pass(relay, now, relay::Input::Cancel(id), out),
                 // Nodes of a replica's tree are plain numbers: nothing to release.
@@ -504,27 +509,27 @@ impl Automaton for Branch {
 
     fn deadline(&self) -> Option<Instant> {
         match self {
-            Branch::Host(host, _) => host.deadline(),
-            Branch::Volume(volume) => volume.deadline(),
-            Branch::Service(service) => service.deadline(),
-            Branch::Skeleton(skeleton) => skeleton.deadline(),
-            Branch::Remote(remote) => remote.deadline(),
-            Branch::Storelets(storelets) => storelets.deadline(),
-            Branch::Replica(replica) => replica.deadline(),
-            Branch::Relay(relay) => relay.deadline(),
+            MountedTree::Host(host, _) => host.deadline(),
+            MountedTree::Volume(volume) => volume.deadline(),
+            MountedTree::Service(service) => service.deadline(),
+            MountedTree::Skeleton(skeleton) => skeleton.deadline(),
+            MountedTree::Remote(remote) => remote.deadline(),
+            MountedTree::Storelets(storelets) => storelets.deadline(),
+            MountedTree::Replica(replica) => replica.deadline(),
+            MountedTree::Relay(relay) => relay.deadline(),
         }
     }
 
     fn check(&self) {
         match self {
-            Branch::Host(host, _) => host.check(),
-            Branch::Volume(volume) => volume.check(),
-            Branch::Service(service) => service.check(),
-            Branch::Skeleton(skeleton) => skeleton.check(),
-            Branch::Remote(remote) => remote.check(),
-            Branch::Storelets(storelets) => storelets.check(),
-            Branch::Replica(replica) => replica.check(),
-            Branch::Relay(relay) => relay.check(),
+            MountedTree::Host(host, _) => host.check(),
+            MountedTree::Volume(volume) => volume.check(),
+            MountedTree::Service(service) => service.check(),
+            MountedTree::Skeleton(skeleton) => skeleton.check(),
+            MountedTree::Remote(remote) => remote.check(),
+            MountedTree::Storelets(storelets) => storelets.check(),
+            MountedTree::Replica(replica) => replica.check(),
+            MountedTree::Relay(relay) => relay.check(),
         }
     }
 }

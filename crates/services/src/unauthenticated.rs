@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 pub(crate) const UNPROVEN_MAX: usize = 16_384;
 
 /// The opener: a user, or the server itself.
-type Who = Option<u32>;
+type PeerRole = Option<u32>;
 
 /// Unauthenticated open files.
 #[derive(Debug, Default)]
-pub(crate) struct Strangers {
+pub(crate) struct Unauthenticated {
     /// By user, oldest first.
-    of: BTreeMap<Who, BTreeMap<u64, usize>>,
-    places: BTreeMap<usize, (Who, u64)>,
+    of: BTreeMap<PeerRole, BTreeMap<u64, usize>>,
+    places: BTreeMap<usize, (PeerRole, u64)>,
     next: u64,
 }
 
-impl Strangers {
+impl Unauthenticated {
     /// Adds one. Returns the one evicted for it, if there were too many.
     pub(crate) fn add(&mut self, caller: &Caller, open: usize) -> Option<usize> {
         let who = match caller {
@@ -70,16 +70,16 @@ mod tests {
             let user = User { uid, gid: 0, groups: Vec::new(), commands: false };
             Caller::User(user.into())
         };
-        let mut strangers = Strangers::default();
-        assert_eq!(strangers.add(&caller(1), 0), None);
+        let mut unauthenticated = Unauthenticated::default();
+        assert_eq!(unauthenticated.add(&caller(1), 0), None);
         for open in 1..UNPROVEN_MAX {
-            assert_eq!(strangers.add(&caller(2), open), None);
+            assert_eq!(unauthenticated.add(&caller(2), open), None);
         }
-        assert_eq!(strangers.add(&caller(2), UNPROVEN_MAX), Some(1));
-        assert_eq!(strangers.add(&caller(3), UNPROVEN_MAX + 1), Some(2));
-        strangers.remove(5);
-        assert_eq!(strangers.add(&caller(1), 5), None);
-        (0..UNPROVEN_MAX + 2).for_each(|open| strangers.remove(open));
-        assert!(strangers.is_empty());
+        assert_eq!(unauthenticated.add(&caller(2), UNPROVEN_MAX), Some(1));
+        assert_eq!(unauthenticated.add(&caller(3), UNPROVEN_MAX + 1), Some(2));
+        unauthenticated.remove(5);
+        assert_eq!(unauthenticated.add(&caller(1), 5), None);
+        (0..UNPROVEN_MAX + 2).for_each(|open| unauthenticated.remove(open));
+        assert!(unauthenticated.is_empty());
     }
 }

@@ -2,22 +2,22 @@
 //!
 //! A peer opens the file, reads a challenge, and writes a proof of its identity and of its
 //! knowledge of the service's secret. Everything after that is a stream of
-//! [letters](crate::Letter); the read side carries the answer to one of them, if it has one. Both
-//! directions are [messages](crate::seal) with authentication codes: readable on the wire, but not
-//! modifiable.
+//! [peer messages](crate::PeerMessage); the read side carries the answer to one of them, if it has
+//! one. Nonces directions are [messages](crate::seal) with authentication codes: readable on the
+//! wire, but not modifiable.
 //!
 //! ```text
 //!   peer: read ──▶ challenge (32 bytes)
 //!   peer: write ◀── replica (2 bytes), random (32 bytes), proof (32 bytes)
 //!   peer: read ──▶ verdict: welcome or farewell (32 bytes)
-//!   peer: write ◀── letter, letter …
+//!   peer: write ◀── peer message, peer message …
 //!   peer: read, after the verdict ──▶ parts of an answer
 //! ```
 //!
 //! Proofs and verdicts are authentication codes that require the secret (`proof.rs`).
 
-use crate::letter::{CHUNK_MAX, chunk};
-use crate::proof::{self, Random, Seals, VERDICT, Verdict};
+use crate::peer_message::{CHUNK_MAX, chunk};
+use crate::proof::{self, ProofReply, Random, Seals, VERDICT};
 use crate::settings::Settings;
 use crate::{Data, seal};
 use base::{Buf, Error};
@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use tree::flat::part;
 use tree::{Output, Reply, RequestId};
 
-/// Maximum length of a letter, in bytes. One operation always fits.
+/// Maximum length of a peer message, in bytes. One operation always fits.
 pub(crate) const MESSAGE_MAX: usize = 4 << 20;
 
 /// Maximum unread bytes of an answer that is generated on demand.
@@ -34,9 +34,9 @@ pub(crate) const SAID_MAX: usize = 1 << 20;
 
 /// Open file `peer`.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct PeerAcceptor {
     state: State,
-    /// Bytes of an incomplete letter.
+    /// Bytes of an incomplete peer message.
     input: Buf,
     /// Bytes of the stream received.
     taken: u64,
@@ -49,10 +49,10 @@ pub(crate) struct Door {
     /// Whether a part of the answer has been generated.
     is_begun: bool,
     /// Snapshot from which the answer is generated.
-    pub(crate) gift: Option<Box<Writing<Data>>>,
-    /// Turn for which letters are queued.
+    pub(crate) join_snapshot: Option<Box<Writing<Data>>>,
+    /// Turn for which peer messages are queued.
     pub(crate) turn: Option<u64>,
-    /// Write pending until its letters are processed.
+    /// Write pending until its peer messages are processed.
     writes: Option<(RequestId, u32)>,
     /// Read pending for more of the answer.
     reads: Option<(RequestId, Read)>,
@@ -70,7 +70,7 @@ pub(crate) struct Read {
 enum State {
     /// Waiting for the proof.
     Challenged(Random),
-    /// Waiting for letters of this replica.
+    /// Waiting for peer messages of this replica.
     Open(ReplicaId, Box<Seals>),
     /// Closed after an invalid message.
     Shut,
@@ -80,9 +80,9 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused;
 
-impl Door {
-    pub(crate) fn new(challenge: Random) -> Door {
-        Door {
+impl PeerAcceptor {
+    pub(crate) fn new(challenge: Random) -> PeerAcceptor {
+        PeerAcceptor {
             state: State::Challenged(challenge),
             input: Buf::default(),
             taken: 0,
@@ -90,7 +90,7 @@ impl Door {
             gone: 0,
             is_answered: false,
             is_begun: false,
-            gift: None,
+            join_snapshot: None,
             turn: None,
             writes: None,
             reads: None,
@@ -128,14 +128,14 @@ impl Door {
     }
 
     /// Starts an answer that is generated on demand.
-    pub(crate) fn begin_gift(&mut self, writing: Writing<Data>) {
+    pub(crate) fn begin_join_snapshot(&mut self, writing: Writing<Data>) {
         self.is_answered = true;
-        self.gift = Some(Box::new(writing));
+        self.join_snapshot = Some(Box::new(writing));
     }
 
     /// Reports whether more of the answer should be generated.
     pub(crate) fn wants_more(&self) -> bool {
-        self.gift.is_some() && self.said.len() < SAID_MAX
+        self.join_snapshot.is_some() && self.said.len() < SAID_MAX
     }
 
     /// Returns the authenticated peer.
@@ -175,7 +175,9 @@ impl Door {
             State::Challenged(challenge) => Ok(part(challenge, offset, count, headroom)),
             State::Open(..) => match offset.checked_sub(self.gone) {
                 None => Err(Error::Invalid),
-                Some(behind) if behind >= self.said.len() as u64 && self.gift.is_some() => {
+                Some(behind)
+                    if behind >= self.said.len() as u64 && self.join_snapshot.is_some() =>
+                {
                     return false;
                 }
                 Some(behind) => {
@@ -199,7 +201,7 @@ impl Door {
         true
     }
 
-    /// Records a write whose letters are queued.
+    /// Records a write whose peer messages are queued.
     pub(crate) fn begin_write(&mut self, id: RequestId, count: u32) {
         self.writes = Some((id, count));
     }
@@ -240,7 +242,7 @@ impl Door {
         &mut self,
         settings: &Settings,
         (offset, data): (u64, &[u8]),
-        judge: impl FnOnce(ReplicaId) -> Verdict,
+        judge: impl FnOnce(ReplicaId) -> ProofReply,
     ) -> Result<Option<ReplicaId>, Refused> {
         let came = match &self.state {
             State::Challenged(challenge) => match proof::check(settings, challenge, data) {
@@ -269,7 +271,7 @@ impl Door {
         Err(Refused)
     }
 
-    /// Returns the next complete letter.
+    /// Returns the next complete peer message.
     ///
     /// # Errors
     /// If it is too long or not authentic.
@@ -293,25 +295,25 @@ impl Door {
 mod tests {
     use super::*;
     use crate::journal::lab::settings;
-    use crate::letter::Reader;
+    use crate::peer_message::Reader;
     use crate::proof::{CHALLENGE, Introduction};
 
     const CHALLENGED: Random = [7; CHALLENGE];
 
     /// Returns an authenticated acceptor, and the introduction used.
-    fn open(verdict: Verdict) -> (Door, Introduction) {
+    fn open(verdict: ProofReply) -> (PeerAcceptor, Introduction) {
         let theirs = Settings { me: ReplicaId(2), ..settings() };
         let introduction = Introduction::new(&theirs, settings().me, &CHALLENGED, [1; CHALLENGE]);
-        let mut door = Door::new(CHALLENGED);
-        assert_eq!(said(&mut door, 0).expect("a challenge"), CHALLENGED);
-        let entered = door.write(&settings(), (0, &introduction.proof), |_| verdict);
+        let mut acceptor = PeerAcceptor::new(CHALLENGED);
+        assert_eq!(said(&mut acceptor, 0).expect("a challenge"), CHALLENGED);
+        let entered = acceptor.write(&settings(), (0, &introduction.proof), |_| verdict);
         assert_eq!(entered, Ok(Some(ReplicaId(2))));
-        (door, introduction)
+        (acceptor, introduction)
     }
 
-    fn said(door: &mut Door, offset: u64) -> Result<Vec<u8>, Error> {
+    fn said(acceptor: &mut PeerAcceptor, offset: u64) -> Result<Vec<u8>, Error> {
         let (mut out, read) = (Vec::new(), Read { offset, count: 1 << 20, headroom: 0 });
-        door.read(RequestId(1), read, &mut out);
+        acceptor.read(RequestId(1), read, &mut out);
         let Some(Output::Reply(_, reply)) = out.pop() else { panic!("it waits") };
         reply.map(|reply| {
             let Reply::Data(data) = reply else { panic!("{reply:?}") };
@@ -319,33 +321,37 @@ mod tests {
         })
     }
 
-    fn write(door: &mut Door, offset: u64, data: &[u8]) -> Result<Option<ReplicaId>, Refused> {
-        door.write(&settings(), (offset, data), |peer| panic!("{peer:?} is in"))
+    fn write(
+        acceptor: &mut PeerAcceptor,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<Option<ReplicaId>, Refused> {
+        acceptor.write(&settings(), (offset, data), |peer| panic!("{peer:?} is in"))
     }
 
     #[test]
     fn who_proves_nothing_is_shut_out() {
-        let mut door = Door::new(CHALLENGED);
-        assert_eq!(write(&mut door, 0, b"let me in"), Err(Refused));
-        assert_eq!((door.peer(), said(&mut door, 0)), (None, Err(Error::Denied)));
+        let mut acceptor = PeerAcceptor::new(CHALLENGED);
+        assert_eq!(write(&mut acceptor, 0, b"let me in"), Err(Refused));
+        assert_eq!((acceptor.peer(), said(&mut acceptor, 0)), (None, Err(Error::Denied)));
     }
 
     #[test]
     fn behind_the_verdict_is_one_answer() {
-        for verdict in [Verdict::Welcome, Verdict::Farewell] {
-            let (mut door, introduction) = open(verdict);
-            let told = said(&mut door, 0).expect("open");
+        for verdict in [ProofReply::Welcome, ProofReply::Farewell] {
+            let (mut acceptor, introduction) = open(verdict);
+            let told = said(&mut acceptor, 0).expect("open");
             assert_eq!(introduction.verdicts.judge(&told), Some(verdict));
-            assert!(!door.is_answered());
+            assert!(!acceptor.is_answered());
             let whole = vec![b'x'; 3 * CHUNK_MAX];
-            door.answer(&whole);
-            assert!(door.is_answered());
+            acceptor.answer(&whole);
+            assert!(acceptor.is_answered());
             let mut reader = Reader::new(introduction.seals.theirs);
-            let part = said(&mut door, VERDICT as u64).expect("an answer");
+            let part = said(&mut acceptor, VERDICT as u64).expect("an answer");
             assert_eq!(reader.take(&part), Ok(Some(whole)));
             // Bytes that were read are dropped.
-            assert_eq!(said(&mut door, (VERDICT + part.len()) as u64), Ok(Vec::new()));
-            assert_eq!((door.held(), said(&mut door, 40)), (0, Err(Error::Invalid)));
+            assert_eq!(said(&mut acceptor, (VERDICT + part.len()) as u64), Ok(Vec::new()));
+            assert_eq!((acceptor.held(), said(&mut acceptor, 40)), (0, Err(Error::Invalid)));
         }
     }
 
@@ -356,49 +362,53 @@ mod tests {
             let all = [&b"ab"[..], b"", b"cde"].repeat(times);
             all.into_iter().flat_map(|it| seal.frame(it)).collect::<Vec<u8>>()
         };
-        let whole = stream(&open(Verdict::Welcome).1, 1);
+        let whole = stream(&open(ProofReply::Welcome).1, 1);
         for cut in 0..whole.len() {
-            let (mut door, mut came) = (open(Verdict::Welcome).0, Vec::new());
+            let (mut acceptor, mut came) = (open(ProofReply::Welcome).0, Vec::new());
             for (offset, part) in [(0, &whole[..cut]), (cut, &whole[cut..])] {
-                assert_eq!(write(&mut door, offset as u64, part), Ok(None));
-                while let Ok(Some(message)) = door.next() {
+                assert_eq!(write(&mut acceptor, offset as u64, part), Ok(None));
+                while let Ok(Some(message)) = acceptor.next() {
                     came.push(message);
                 }
             }
             assert_eq!(came, [&b"ab"[..], b"", b"cde"]);
         }
         // However long the stream, only unprocessed bytes are held.
-        let (mut door, introduction) = open(Verdict::Welcome);
+        let (mut acceptor, introduction) = open(ProofReply::Welcome);
         let some = stream(&introduction, 1000);
         let mut offset = 0;
         for part in some.chunks(1001) {
-            assert_eq!(write(&mut door, offset, part), Ok(None));
+            assert_eq!(write(&mut acceptor, offset, part), Ok(None));
             offset += part.len() as u64;
-            while let Ok(Some(_)) = door.next() {}
+            while let Ok(Some(_)) = acceptor.next() {}
         }
-        assert!(door.input.is_empty() && door.input.capacity() < 8192, "{}", door.input.capacity());
-        let mut door = open(Verdict::Welcome).0;
-        assert_eq!(write(&mut door, 1, b"x"), Err(Refused));
-        assert_eq!(write(&mut door, 0, b"x"), Err(Refused), "it was shut");
-        let mut door = open(Verdict::Welcome).0;
-        assert_eq!(write(&mut door, 0, &u32::MAX.to_le_bytes()), Ok(None));
-        assert_eq!(door.next(), Err(Refused));
+        assert!(
+            acceptor.input.is_empty() && acceptor.input.capacity() < 8192,
+            "{}",
+            acceptor.input.capacity()
+        );
+        let mut acceptor = open(ProofReply::Welcome).0;
+        assert_eq!(write(&mut acceptor, 1, b"x"), Err(Refused));
+        assert_eq!(write(&mut acceptor, 0, b"x"), Err(Refused), "it was shut");
+        let mut acceptor = open(ProofReply::Welcome).0;
+        assert_eq!(write(&mut acceptor, 0, &u32::MAX.to_le_bytes()), Ok(None));
+        assert_eq!(acceptor.next(), Err(Refused));
     }
 
     /// An attacker modifies, replays or drops messages.
     #[test]
     fn what_is_not_as_it_was_sent_shuts_the_door() {
-        let (_, introduction) = open(Verdict::Welcome);
+        let (_, introduction) = open(ProofReply::Welcome);
         let mut seal = introduction.seals.ours;
         let (first, second) = (seal.frame(b"first"), seal.frame(b"second"));
         let mut changed = first.clone();
         changed[5] ^= 1;
         for wrong in [changed, second.clone(), [&first[..], &first].concat()] {
-            let mut door = open(Verdict::Welcome).0;
-            assert_eq!(write(&mut door, 0, &wrong), Ok(None));
+            let mut acceptor = open(ProofReply::Welcome).0;
+            assert_eq!(write(&mut acceptor, 0, &wrong), Ok(None));
             let mut taken = Vec::new();
             let end = loop {
-                match door.next() {
+                match acceptor.next() {
                     Ok(Some(message)) => taken.push(message),
                     other => break other,
                 }

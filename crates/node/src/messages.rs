@@ -16,7 +16,7 @@ use super::relay;
 use super::status::Report;
 use super::{Node, Phase};
 use crate::route::Message;
-use base::op::{Op, Parcel, Unresponsive};
+use base::op::{Envelope, Op, Unresponsive};
 use base::{Error, Instant};
 use front::CallId;
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ const OWN: usize = 0xff;
 
 /// Maximum number of messages processed in a turn. A busy node sends many at once, and clients of
 /// this one must not wait for all of them.
-const LETTERS_AT_ONCE: usize = 8;
+const MESSAGES_AT_ONCE: usize = 8;
 
 /// Maximum number of nodes in a process.
 pub const NODES_MAX: usize = 127;
@@ -42,9 +42,9 @@ pub const NODES_MAX: usize = 127;
 /// A message between a front and home about a connection of the front; it waits for the
 /// connection's turn.
 #[derive(Debug)]
-pub(crate) enum ClientLetter {
+pub(crate) enum ClientMessage {
     /// Request of the connection, cancellation of one, or release of a node or an open file.
-    /// Exactly one [`ClientLetter::Reply`] follows each request.
+    /// Exactly one [`ClientMessage::Reply`] follows each request.
     Names(Client, names::Input),
     /// The connection has closed, and all its handles were released.
     Closed(Client),
@@ -54,13 +54,13 @@ pub(crate) enum ClientLetter {
 
 /// A message about anything else.
 #[derive(Debug)]
-pub(crate) enum Letter {
+pub(crate) enum NodeMessage {
     /// Request of a storelet of the worker with this number, cancellation of one, or release of a
-    /// handle. Exactly one [`Letter::Reply`] follows each request.
+    /// handle. Exactly one [`NodeMessage::Reply`] follows each request.
     Names(usize, names::Input),
     /// Reply of home to a storelet, and the cost of it since the last reply, ns.
     Reply(RequestId, Result<Reply, Error>, u64),
-    /// Home requests the counters of a node; one [`Letter::Reported`] follows, unless the node
+    /// Home requests the counters of a node; one [`NodeMessage::Reported`] follows, unless the node
     /// ends.
     Report(usize),
     /// Counters of a node.
@@ -96,12 +96,12 @@ pub(crate) enum Role {
     Replicas(usize, BTreeSet<u16>),
 }
 
-pub(crate) fn post(to: usize, letter: Letter, ops: &mut Vec<Op>) {
-    ops.push(Op::Post { to, parcel: Parcel(Box::new(letter)) });
+pub(crate) fn post(to: usize, node_message: NodeMessage, ops: &mut Vec<Op>) {
+    ops.push(Op::Post { to, envelope: Envelope(Box::new(node_message)) });
 }
 
-pub(crate) fn post_client(to: usize, letter: ClientLetter, ops: &mut Vec<Op>) {
-    ops.push(Op::Post { to, parcel: Parcel(Box::new(letter)) });
+pub(crate) fn post_client(to: usize, node_message: ClientMessage, ops: &mut Vec<Op>) {
+    ops.push(Op::Post { to, envelope: Envelope(Box::new(node_message)) });
 }
 
 /// Returns home's id of a request of another node.
@@ -136,10 +136,10 @@ impl Node {
             (OWN, id) => self.answer_storelets(id, reply),
             (front, id) => {
                 if !self.is_worker(front) {
-                    return post_client(front, ClientLetter::Reply(id, reply), ops);
+                    return post_client(front, ClientMessage::Reply(id, reply), ops);
                 }
                 let served_ns = self.bill.settle(front, id);
-                post(front, Letter::Reply(id, reply, served_ns), ops);
+                post(front, NodeMessage::Reply(id, reply, served_ns), ops);
             }
         }
     }
@@ -172,32 +172,32 @@ impl Node {
 
     /// Receives a message of another node: those of a connection wait for its turn, the rest are
     /// processed in order of arrival. A queued request that is cancelled is not started.
-    pub(crate) fn receive(&mut self, parcel: Parcel, ops: &mut Vec<Op>) {
-        let letter = match parcel.0.downcast::<ClientLetter>() {
-            Ok(letter) => *letter,
+    pub(crate) fn receive(&mut self, envelope: Envelope, ops: &mut Vec<Op>) {
+        let node_message = match envelope.0.downcast::<ClientMessage>() {
+            Ok(node_message) => *node_message,
             Err(other) => {
                 self.bill.defer();
-                return self.mail.push_back(Parcel(other));
+                return self.mail.push_back(Envelope(other));
             }
         };
-        match letter {
-            ClientLetter::Names(client, names::Input::Cancel(id)) => {
+        match node_message {
+            ClientMessage::Names(client, names::Input::Cancel(id)) => {
                 let mut freed = Vec::new();
                 match self.queue.withdraw(client, id, &mut freed) {
                     true => {
-                        let reply = ClientLetter::Reply(id, Err(Error::Cancelled));
+                        let reply = ClientMessage::Reply(id, Err(Error::Cancelled));
                         post_client(client.node, reply, ops);
                     }
                     false => self.forward(client.node, names::Input::Cancel(id)),
                 }
                 freed.into_iter().for_each(|input| self.forward(client.node, input));
             }
-            ClientLetter::Names(client, input) => match self.queue.add(client, input) {
+            ClientMessage::Names(client, input) => match self.queue.add(client, input) {
                 Some(input) => self.forward(client.node, input),
                 None => self.bill.defer(),
             },
-            ClientLetter::Closed(client) => self.queue.close(client),
-            ClientLetter::Reply(id, reply) => {
+            ClientMessage::Closed(client) => self.queue.close(client),
+            ClientMessage::Reply(id, reply) => {
                 self.bill.defer();
                 let client = Client::of_slot(id.asker() as usize);
                 self.queue.complete(client, Completion::Reply(id, reply));
@@ -207,13 +207,13 @@ impl Node {
 
     /// Processes messages of other nodes that are not of a connection, a few in a turn.
     pub(crate) fn read_mail(&mut self, now: Instant, ops: &mut Vec<Op>) {
-        for _ in 0..LETTERS_AT_ONCE {
-            let Some(parcel) = self.mail.pop_front() else { return };
+        for _ in 0..MESSAGES_AT_ONCE {
+            let Some(envelope) = self.mail.pop_front() else { return };
             self.bill.add(1);
-            match parcel.0.downcast::<Letter>() {
-                Ok(letter) => self.read(now, *letter, ops),
+            match envelope.0.downcast::<NodeMessage>() {
+                Ok(node_message) => self.read(now, *node_message, ops),
                 Err(other) => {
-                    let crossing = other.downcast::<Crossing>().expect("nodes send letters");
+                    let crossing = other.downcast::<Crossing>().expect("nodes send node messages");
                     self.cross(now, *crossing, ops);
                 }
             }
@@ -221,14 +221,16 @@ impl Node {
         }
     }
 
-    fn read(&mut self, now: Instant, letter: Letter, ops: &mut Vec<Op>) {
-        match letter {
-            Letter::Names(worker, input) => self.forward_storelet(worker, input),
-            Letter::Reply(id, reply, served_ns) => self.answered(now, id, reply, served_ns, ops),
-            Letter::Report(key) => self.report(key, ops),
-            Letter::Reported(front, key, report) => self.reported(now, front, key, *report),
-            Letter::Drain => self.stop(now, ops),
-            Letter::Over(front) => {
+    fn read(&mut self, now: Instant, node_message: NodeMessage, ops: &mut Vec<Op>) {
+        match node_message {
+            NodeMessage::Names(worker, input) => self.forward_storelet(worker, input),
+            NodeMessage::Reply(id, reply, served_ns) => {
+                self.answered(now, id, reply, served_ns, ops)
+            }
+            NodeMessage::Report(key) => self.report(key, ops),
+            NodeMessage::Reported(front, key, report) => self.reported(now, front, key, *report),
+            NodeMessage::Drain => self.stop(now, ops),
+            NodeMessage::Over(front) => {
                 // Releases of its clients precede the closing of trees.
                 for input in self.queue.forget_node(front) {
                     self.forward(front, input);
@@ -238,17 +240,17 @@ impl Node {
                 }
                 self.survey_without(now, front);
             }
-            Letter::Forward(tree, input) => self.forwarded(tree, input),
-            Letter::DrainTree(tree) => self.drain_tree(now, tree, ops),
-            Letter::CloseTree(tree) => self.close_tree(now, tree, ops),
-            Letter::Replied(tree, id, reply) => {
+            NodeMessage::Forward(tree, input) => self.forwarded(tree, input),
+            NodeMessage::DrainTree(tree) => self.drain_tree(now, tree, ops),
+            NodeMessage::CloseTree(tree) => self.close_tree(now, tree, ops),
+            NodeMessage::Replied(tree, id, reply) => {
                 self.step_relay(now, tree, relay::Input::Replied(id, reply), ops);
             }
-            Letter::Closed(tree) => self.step_relay(now, tree, relay::Input::Finished, ops),
+            NodeMessage::Closed(tree) => self.step_relay(now, tree, relay::Input::Finished, ops),
             // Events during the shutdown are not reported.
-            Letter::News(_) if !matches!(self.phase, Phase::Joining | Phase::Running) => {}
-            Letter::News(news) => self.add_news(news),
-            Letter::Unresponsive(node, all) => self.report_unresponsive(now, node, all),
+            NodeMessage::News(_) if !matches!(self.phase, Phase::Joining | Phase::Running) => {}
+            NodeMessage::News(news) => self.add_news(news),
+            NodeMessage::Unresponsive(node, all) => self.report_unresponsive(now, node, all),
         }
     }
 
@@ -283,13 +285,13 @@ impl Node {
 
     /// Sends the counters of this node to home.
     fn report(&self, key: usize, ops: &mut Vec<Op>) {
-        post(HOME, Letter::Reported(self.number(), key, Box::new(Report::of(self))), ops);
+        post(HOME, NodeMessage::Reported(self.number(), key, Box::new(Report::of(self))), ops);
     }
 
     /// Shuts the fronts down.
     pub(crate) fn stop_fronts(&self, ops: &mut Vec<Op>) {
         if let Role::Home(fronts) = &self.role {
-            fronts.iter().for_each(|front| post(*front, Letter::Drain, ops));
+            fronts.iter().for_each(|front| post(*front, NodeMessage::Drain, ops));
         }
     }
 
@@ -307,7 +309,7 @@ impl Node {
     pub(crate) fn take_leave(&self, before: Phase, ops: &mut Vec<Op>) {
         match self.role {
             Role::Front(front) if before != Phase::Over && self.is_over() => {
-                post(HOME, Letter::Over(front), ops);
+                post(HOME, NodeMessage::Over(front), ops);
             }
             Role::Front(_) | Role::Home(_) | Role::Replicas(..) => {}
         }
@@ -332,12 +334,12 @@ mod tests {
         home
     }
 
-    fn of_client(letter: ClientLetter) -> Event {
-        Event { id: OpId::UNASKED, done: Done::Parcel(Parcel(Box::new(letter))) }
+    fn of_client(node_message: ClientMessage) -> Event {
+        Event { id: OpId::UNASKED, done: Done::Envelope(Envelope(Box::new(node_message))) }
     }
 
     fn names(slot: usize, input: names::Input) -> Event {
-        of_client(ClientLetter::Names(Client { node: FRONT, slot }, input))
+        of_client(ClientMessage::Names(Client { node: FRONT, slot }, input))
     }
 
     fn stat(home: &Node, slot: usize, call: u32) -> Event {
@@ -352,9 +354,9 @@ mod tests {
         home.turn(now, &crate::ticking(now), &mut events, &mut ops);
         home.check();
         let replies = ops.into_iter().filter_map(|op| {
-            let Op::Post { to: FRONT, parcel } = op else { return None };
-            let letter = *parcel.0.downcast().unwrap();
-            let ClientLetter::Reply(id, reply) = letter else { return None };
+            let Op::Post { to: FRONT, envelope } = op else { return None };
+            let node_message = *envelope.0.downcast().unwrap();
+            let ClientMessage::Reply(id, reply) = node_message else { return None };
             Some((id, reply))
         });
         replies.collect()
@@ -412,7 +414,7 @@ mod tests {
         let open = open(&mut home);
         let mut events: Vec<Event> = (1..300).map(|call| stat(&home, 0, call)).collect();
         events.push(names(0, names::Input::Close(open)));
-        events.push(of_client(ClientLetter::Closed(Client { node: FRONT, slot: 0 })));
+        events.push(of_client(ClientMessage::Closed(Client { node: FRONT, slot: 0 })));
         let mut replies = turn(&mut home, events);
         assert_eq!(opens(&home), 1, "requests before it wait");
         let next = stat(&home, 0, 1000);
@@ -447,8 +449,8 @@ mod tests {
         let open = open(&mut home);
         let mut events: Vec<Event> = (1..300).map(|call| stat(&home, 0, call)).collect();
         events.push(names(0, names::Input::Close(open)));
-        let over = Parcel(Box::new(Letter::Over(FRONT)));
-        events.push(Event { id: OpId::UNASKED, done: Done::Parcel(over) });
+        let over = Envelope(Box::new(NodeMessage::Over(FRONT)));
+        events.push(Event { id: OpId::UNASKED, done: Done::Envelope(over) });
         let replies = turns(&mut home, events);
         assert!(replies.is_empty() && home.is_last() && opens(&home) == 0);
     }

@@ -11,7 +11,7 @@ use replica::data::{Kind, Once, once};
 use replica::service::{
     Config, Input, Limits, Message, Output, Replica, ReplicaId, Ticket, Vector,
 };
-use services::{Answer, CHALLENGE, Introduction, Letter, Reader, Secret, Settings};
+use services::{Answer, CHALLENGE, Introduction, PeerMessage, Reader, Secret, Settings};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl Pair {
                         let to = usize::from(to.0);
                         let from = ReplicaId(u16::from(to == 0));
                         if let Some(message) = self.carried(to, message, rng) {
-                            inputs.push((to, Input::Heard(from, message)));
+                            inputs.push((to, Input::Received(from, message)));
                         }
                     }
                     Output::Persist(number, _) => inputs.push((who, Input::Persisted(number))),
@@ -94,14 +94,14 @@ impl Pair {
 
     /// Returns the message that arrives: A's are sometimes corrupted.
     fn carried(&self, to: usize, message: Said, rng: &mut Rng) -> Option<Said> {
-        let mut bytes = Letter::Gossip(message).bytes();
+        let mut bytes = PeerMessage::Gossip(message).bytes();
         if to == 1 && rng.u8(..3) == 0 {
             streams::spoil(rng, &mut bytes);
         }
-        let letter: Letter = binary::read(&bytes).ok()?;
-        let again: Letter = binary::read(&letter.bytes()).expect("it was written");
-        assert_eq!(again, letter);
-        let Letter::Gossip(message) = letter else { return None };
+        let peer_message: PeerMessage = binary::read(&bytes).ok()?;
+        let again: PeerMessage = binary::read(&peer_message.bytes()).expect("it was written");
+        assert_eq!(again, peer_message);
+        let PeerMessage::Gossip(message) = peer_message else { return None };
         let admitted = |operator| Kind::Counter.admits(operator).is_ok();
         message.entries.iter().all(|entry| admitted(&entry.operator.operator)).then_some(message)
     }

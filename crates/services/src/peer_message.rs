@@ -1,32 +1,32 @@
-//! Letters written to the file `peer`, and their answers, framed as in `seal.rs`.
+//! Peer messages written to the file `peer`, and their answers, framed as in `seal.rs`.
 
 use crate::seal::{Forged, Seal};
 use crate::{Operator, Snapshot};
 use replica::binary;
-use replica::service::{Message, Vote, Wish};
+use replica::service::{ChangeRequest, Message, Vote};
 use serde::{Deserialize, Serialize};
 
 /// Message of the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Letter {
+pub enum PeerMessage {
     /// Gossip between replicas.
     Gossip(Message<Operator>),
     /// Join request of the sender, with its address.
     Join(String),
     /// Membership change requested by an administrator.
-    Wish(Wish),
+    ChangeRequest(ChangeRequest),
     /// Vote on unresponsive members.
     Silent(Vote),
 }
 
-impl Letter {
+impl PeerMessage {
     /// Returns its encoding.
     pub fn bytes(&self) -> Vec<u8> {
         binary::write(self)
     }
 }
 
-/// Answer to a letter, for senders that read it.
+/// Answer to a peer message, for senders that read it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// Accepted.
