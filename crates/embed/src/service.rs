@@ -121,7 +121,7 @@ struct Turns {
     answers: Answers,
     workers: Workers,
     clock: Clock,
-    said: Vec<Output>,
+    outputs: Vec<Output>,
     to_do: VecDeque<Io>,
     /// Operations in progress at the workers.
     under_way: usize,
@@ -167,15 +167,15 @@ impl Turns {
     ) -> Result<Turns, store::Error> {
         use drive::Disk;
         let head = disk.head().map_err(store::Error::of_disk)?;
-        let (clock, mut said) = (Clock::start(), Vec::new());
-        let engine = Engine::open(&head, config, clock.now(), &mut said)?;
+        let (clock, mut outputs) = (Clock::start(), Vec::new());
+        let engine = Engine::open(&head, config, clock.now(), &mut outputs)?;
         let mut turns = Turns {
             engine,
             disk,
             answers: Answers { queue, waiting: BTreeMap::new() },
             workers,
             clock,
-            said,
+            outputs,
             to_do: VecDeque::new(),
             under_way: 0,
             next: 0,
@@ -201,7 +201,7 @@ impl Turns {
             for (id, done) in arrived.done {
                 assert!(self.under_way > 0, "what is done was begun");
                 self.under_way -= 1;
-                self.engine.done(now, id, done, &mut self.said);
+                self.engine.done(now, id, done, &mut self.outputs);
             }
             for message in arrived.messages {
                 self.ask(message);
@@ -238,19 +238,19 @@ impl Turns {
         }
         assert!(self.closed.is_none(), "a volume that is closed is asked nothing");
         self.answers.waiting.insert(own, (port, ticket));
-        self.engine.request(self.clock.now(), own, request, &mut self.said);
+        self.engine.request(self.clock.now(), own, request, &mut self.outputs);
     }
 
     fn end_turn(&mut self) {
-        self.engine.tick(self.clock.now(), &mut self.said);
+        self.engine.tick(self.clock.now(), &mut self.outputs);
         self.route();
     }
 
     /// Routes the engine's outputs; returns the result of opening the volume, if it is among them.
     fn route(&mut self) -> Option<Result<(), store::Error>> {
         let mut opened = None;
-        for said in self.said.drain(..) {
-            match said {
+        for output in self.outputs.drain(..) {
+            match output {
                 Output::Io(io) => self.to_do.push_back(io),
                 Output::Opened(result) => opened = Some(result),
                 Output::Reply(own, result) if self.closing == Some(own) => {
@@ -264,6 +264,6 @@ impl Turns {
 
     fn perform(&mut self, io: &Io) {
         let (id, done) = drive::perform(&mut self.disk, io);
-        self.engine.done(self.clock.now(), id, done, &mut self.said);
+        self.engine.done(self.clock.now(), id, done, &mut self.outputs);
     }
 }

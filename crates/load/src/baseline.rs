@@ -15,7 +15,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::core::{self, Batch, Calibration, Conduct, Options};
+use crate::core::{self, Batch, Calibration, Options, RunMetadata};
 use crate::driver::{Driver, Target};
 use crate::statistics::{LATE_NS, Machine};
 use crate::trace::Traced;
@@ -123,7 +123,7 @@ pub fn run(
     scheme: Scheme,
     options: &Options,
     observe: &mut dyn FnMut(&[Batch], u64),
-) -> io::Result<Conduct> {
+) -> io::Result<RunMetadata> {
     let calibration = Calibration::measure();
     let shared = Shared {
         scheme,
@@ -195,7 +195,7 @@ fn conclude(
     calibration: Calibration,
     (clock, origin_ns): (Ticks, u64),
     left: u64,
-) -> Conduct {
+) -> RunMetadata {
     let machine = Machine {
         spin_before: Some(calibration.spin),
         spin_after: Some(core::bare_spin()),
@@ -205,7 +205,7 @@ fn conclude(
         processors: precise::processors().len() as u32,
         ..Machine::default()
     };
-    Conduct {
+    RunMetadata {
         machine,
         calibration,
         origin_ns,

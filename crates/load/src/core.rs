@@ -20,7 +20,7 @@
 //! See `docs/decisions/0016` for the differences from the paper and their reasons.
 
 mod calibrate;
-mod depot;
+mod exchange;
 mod policy;
 mod queue;
 mod shared;
@@ -30,7 +30,7 @@ mod worker;
 use crate::driver::Target;
 use crate::statistics::Machine;
 use crate::{Filament, Record};
-use policy::Overseer;
+use policy::LossSupervisor;
 use reactor::precise::{self, Ticks};
 use shared::Shared;
 use std::io;
@@ -114,7 +114,7 @@ pub struct Batch {
 
 /// Metadata of a run beside its records.
 #[derive(Debug)]
-pub struct Conduct {
+pub struct RunMetadata {
     /// Interference of the machine.
     pub machine: Machine,
     /// Measurements before the run.
@@ -145,7 +145,7 @@ pub fn run(
     filaments: Vec<Box<dyn Filament>>,
     options: &Options,
     observe: &mut dyn FnMut(&[Batch], u64),
-) -> io::Result<Conduct> {
+) -> io::Result<RunMetadata> {
     let calibration = Calibration::measure();
     let processors = precise::processors();
     let workers = match options.workers {
@@ -154,7 +154,7 @@ pub fn run(
         workers => workers.min(WORKERS_MAX),
     };
     let shared = Shared::new(filaments, options, workers, &calibration);
-    let overseer = Overseer::new(options.policy, &shared, &calibration);
+    let overseer = LossSupervisor::new(options.policy, &shared, &calibration);
     std::thread::scope(|scope| {
         let (told, ready) = channel();
         let (mut threads, mut starts) = (Vec::new(), Vec::new());
@@ -179,7 +179,7 @@ pub fn run(
             found.extend(ended);
         }
         let end = clock.0.now_ns().saturating_sub(clock.1);
-        shared.depot.drain(end, observe);
+        shared.exchange.drain(end, observe);
         clock.0.calibrate();
         Ok(conclude(&shared, found, calibration, clock))
     })
@@ -215,13 +215,13 @@ fn follow(
     shared: &Shared,
     options: &Options,
     (clock, origin_ns): &(Ticks, u64),
-    mut overseer: Overseer,
+    mut overseer: LossSupervisor,
     observe: &mut dyn FnMut(&[Batch], u64),
 ) {
     while !shared.is_over() {
         precise::sleep(TICK);
         let now = clock.now_ns().saturating_sub(*origin_ns);
-        shared.depot.drain(now, observe);
+        shared.exchange.drain(now, observe);
         if options.stop.load(Ordering::Relaxed) {
             // In schedule time, which may be shifted.
             shared.stop(now.saturating_sub(shared.shift_ns()), "interrupted");
@@ -239,7 +239,7 @@ fn conclude(
     found: Vec<Found>,
     calibration: Calibration,
     (clock, origin_ns): (Ticks, u64),
-) -> Conduct {
+) -> RunMetadata {
     let mut machine = Machine {
         spin_before: Some(calibration.spin),
         spin_after: Some(calibrate::bare_spin()),
@@ -258,7 +258,7 @@ fn conclude(
         machine.gaps.extend(found.watch.gaps);
     }
     machine.gaps.sort_by_key(|gap| gap.start_ns);
-    Conduct {
+    RunMetadata {
         machine,
         calibration,
         origin_ns,

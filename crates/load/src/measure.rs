@@ -1,14 +1,14 @@
 //! Complete measurement: run, statistics, witness and verdict.
 
 use crate::baseline::{self, Scheme};
-use crate::core::{self, Batch, Conduct, Options};
+use crate::core::{self, Batch, Options, RunMetadata};
 use crate::driver::Target;
 use crate::records;
 use crate::report::{Run, Title};
 use crate::statistics::{Machine, Statistics};
 use crate::trace::Traced;
 use crate::verdict::{Thresholds, Verdict};
-use crate::witness::{Testimony, Witness};
+use crate::witness::{Witness, WitnessRecord};
 use crate::{Filament, Record};
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
@@ -110,11 +110,11 @@ impl Ledger<'_> {
     }
 
     /// Adds the witness's times to the waiting records.
-    fn confront(&mut self, testimony: &Testimony, conduct: &Conduct) {
+    fn confront(&mut self, testimony: &WitnessRecord, metadata: &RunMetadata) {
         self.statistics = Statistics::default();
         for (mut record, name) in self.waiting.take().unwrap_or_default() {
-            let seen = testimony.saw(name, &conduct.clock);
-            record.witnessed_ns = seen.map(|at| at.saturating_sub(conduct.origin_ns));
+            let seen = testimony.saw(name, &metadata.clock);
+            record.witnessed_ns = seen.map(|at| at.saturating_sub(metadata.origin_ns));
             self.count(&[record]);
             self.write(&[record]);
         }
@@ -166,7 +166,7 @@ type Observer<'a> = &'a mut dyn FnMut(&[Batch], u64);
 /// Accumulates the results of a run.
 fn account(
     plan: Plan<'_>,
-    run: impl FnOnce(&Options, Observer<'_>) -> io::Result<Conduct>,
+    run: impl FnOnce(&Options, Observer<'_>) -> io::Result<RunMetadata>,
 ) -> io::Result<Measured> {
     let Plan { title, mut options, thresholds, warm_up_ns, witness, records, progress } = plan;
     let witness = witness.map(|ios| Witness::call(ios.min(WITNESSED_MAX))).transpose()?;
@@ -180,7 +180,7 @@ fn account(
         records: records.map(|to| records::Writer::new(to, start)).transpose()?,
         trouble: None,
     };
-    let conduct = run(&options, &mut |batches, now| {
+    let metadata = run(&options, &mut |batches, now| {
         ledger.take(batches);
         if ledger.is_full() {
             options.stop.store(true, Ordering::Relaxed);
@@ -200,10 +200,10 @@ fn account(
         if testimony.lost > 0 {
             notes.push(format!("the kernel's trace lost {} events", testimony.lost));
         }
-        ledger.confront(&testimony, &conduct);
+        ledger.confront(&testimony, &metadata);
     }
     let statistics = ledger.end()?;
-    let Conduct { machine, abandoned, stopped, workers, hand_overs, .. } = conduct;
+    let RunMetadata { machine, abandoned, stopped, workers, hand_overs, .. } = metadata;
     let mut verdict = Verdict::of(&statistics, &machine, title.asked_rate, &thresholds);
     verdict.notes.extend(notes);
     if let Some(why) = stopped {

@@ -112,7 +112,7 @@ pub struct Reason {
 
 /// Cause of I/Os later than 10 µs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Blame {
+pub struct LateCauses {
     /// Cause, in words.
     pub because: &'static str,
     /// Number of late I/Os with this cause.
@@ -131,7 +131,7 @@ pub struct Verdict {
     /// All rules that apply to this run, in order.
     pub reasons: Vec<Reason>,
     /// Causes of lateness, most important first.
-    pub blames: Vec<Blame>,
+    pub blames: Vec<LateCauses>,
     /// Further notes for readers of the results.
     pub notes: Vec<String>,
 }
@@ -265,14 +265,14 @@ mod say {
 }
 
 /// Returns the causes of lateness, most important first.
-fn blames(statistics: &Statistics, machine: &Machine) -> Vec<Blame> {
+fn blames(statistics: &Statistics, machine: &Machine) -> Vec<LateCauses> {
     let all = statistics.late().max(1) as f64;
     let blame = |(cause, late): (Cause, u64)| {
         let (because, advice) = words(cause, machine.realtime);
-        Blame { because, late, share: late as f64 / all, advice }
+        LateCauses { because, late, share: late as f64 / all, advice }
     };
     let late = statistics.causes().map(|(cause, late)| (cause, late.late));
-    let mut blames: Vec<Blame> = late.filter(|(_, late)| *late > 0).map(blame).collect();
+    let mut blames: Vec<LateCauses> = late.filter(|(_, late)| *late > 0).map(blame).collect();
     blames.sort_by_key(|blame| std::cmp::Reverse(blame.late));
     blames
 }
@@ -329,8 +329,8 @@ fn late_sentences(statistics: &Statistics, machine: &Machine) -> Vec<String> {
     let share = statistics.late() as f64 / statistics.issued_count().max(1) as f64;
     let (share, limit) = (units::percent(share), units::time(LATE_NS as f64));
     let first = format!("{share} of the I/Os were more than {limit} late.");
-    let part = |blame: &Blame| {
-        let Blame { because, share, advice, .. } = blame;
+    let part = |blame: &LateCauses| {
+        let LateCauses { because, share, advice, .. } = blame;
         format!("{} of these because {because} → {advice}.", units::percent(*share))
     };
     std::iter::once(first).chain(blames.iter().map(part)).collect()

@@ -34,7 +34,7 @@ pub struct Witness {
 
 /// Recorded events.
 #[derive(Debug, Default)]
-pub struct Testimony {
+pub struct WitnessRecord {
     /// Counter values by I/O name.
     seen: BTreeMap<u64, u64>,
     /// Events lost by the kernel.
@@ -86,9 +86,9 @@ impl Witness {
     ///
     /// # Errors
     /// Errors while reading the kernel's trace.
-    pub fn hear(&self) -> io::Result<Testimony> {
+    pub fn hear(&self) -> io::Result<WitnessRecord> {
         self.write("tracing_on", "0")?;
-        let mut testimony = Testimony { lost: self.lost(), ..Testimony::default() };
+        let mut testimony = WitnessRecord { lost: self.lost(), ..WitnessRecord::default() };
         let trace = BufReader::new(fs::File::open(self.instance.join("trace"))?);
         for line in trace.lines() {
             testimony.seen.extend(event(&line?));
@@ -120,7 +120,7 @@ impl Drop for Witness {
     }
 }
 
-impl Testimony {
+impl WitnessRecord {
     /// Returns the time at which an I/O was seen, in ns on the clock.
     pub fn saw(&self, name: u64, clock: &Ticks) -> Option<u64> {
         self.seen.get(&name).map(|ticks| clock.ns_at(*ticks))

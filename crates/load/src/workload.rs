@@ -34,7 +34,7 @@ pub mod weighted;
 pub use arrival::Arrival;
 pub use file::Workload;
 pub use pace::Pace;
-pub use place::{Ground, Place, Placer};
+pub use place::{OffsetRange, Place, Placer};
 pub use size::{Size, Sizer};
 pub use weighted::Weighted;
 
@@ -105,11 +105,11 @@ impl Drawer {
             0 => (longest, u64::from(mix.size.grain())),
             align => (align, align),
         };
-        let ground = Ground { span: mix.span, longest, align, grain };
+        let range = OffsetRange { span: mix.span, longest, align, grain };
         Drawer {
             kinds: Weighted::new(mix.kinds),
             sizer: Sizer::new(&mix.size),
-            placer: Placer::new(&mix.place, ground),
+            placer: Placer::new(&mix.place, range),
             begin: mix.begin,
             span: mix.span,
             files: mix.files,

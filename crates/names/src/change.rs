@@ -5,8 +5,8 @@
 #![doc = include_str!("change/states.md")]
 
 use crate::hidden::Hidden;
-use crate::said::Number;
-use crate::table::{Held, Key, MEMBERS_MAX, Member, Place, Point, Table};
+use crate::history::Number;
+use crate::table::{HeldNode, Key, MEMBERS_MAX, Member, MountPoint, Position, Table};
 use crate::walk::{Map, Step as WalkStep, Walk};
 use base::{Caller, Error, Kind, Name, Stat};
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ pub enum Order {
 
 /// A requested change.
 #[derive(Clone, Debug)]
-pub enum Wish {
+pub enum NamespaceChange {
     /// Mount or bind a directory.
     Join {
         /// Path of the mount point, from the root of the name space.
@@ -42,14 +42,14 @@ pub enum Wish {
         /// Whether new files may be created in it.
         create: bool,
         /// The source as written in the request, for listings of the name space.
-        said: Arc<str>,
+        source_text: Arc<str>,
     },
     /// Unmount.
     Part {
         /// Path of the mount point.
         at: Vec<Name>,
         /// Only the members with this source, as written when they were mounted; `None`: all.
-        said: Option<Arc<str>>,
+        source_text: Option<Arc<str>>,
     },
 }
 
@@ -89,9 +89,9 @@ impl Top {
 /// A change in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    root: Place,
+    root: Position,
     top: Top,
-    wish: Wish,
+    requested: NamespaceChange,
     /// Lines that the path of the bind's source depends on.
     needs: Vec<Number>,
     state: State,
@@ -107,18 +107,29 @@ pub(crate) enum Step {
 }
 
 impl Change {
-    pub(crate) fn new(root: Place, top: Top, wish: Wish) -> Change {
+    pub(crate) fn new(root: Position, top: Top, requested: NamespaceChange) -> Change {
         let walk =
             |path: &[Name]| Box::new(Walk::to_point(Caller::Server, root.clone(), path.to_vec()));
-        let state = match &wish {
-            Wish::Join { what: Source::Path(path), .. } => State::ToSource(walk(path)),
-            Wish::Join { at, what: Source::Tree(node, stat), create, said, .. } => {
-                let member = member(Held { node: *node, owned: false }, stat, *create, Some(said));
+        let state = match &requested {
+            NamespaceChange::Join { what: Source::Path(path), .. } => State::ToSource(walk(path)),
+            NamespaceChange::Join {
+                at,
+                what: Source::Tree(node, stat),
+                create,
+                source_text,
+                ..
+            } => {
+                let member = member(
+                    HeldNode { node: *node, owned: false },
+                    stat,
+                    *create,
+                    Some(source_text),
+                );
                 State::ToPlace(walk(at), vec![member])
             }
-            Wish::Part { at, .. } => State::ToPlace(walk(at), Vec::new()),
+            NamespaceChange::Part { at, .. } => State::ToPlace(walk(at), Vec::new()),
         };
-        Change { root, top, wish, needs: Vec::new(), state }
+        Change { root, top, requested, needs: Vec::new(), state }
     }
 
     /// Handles the reply to a walk.
@@ -150,22 +161,22 @@ impl Change {
                 WalkStep::Ask(from, names) => return Step::Ask(from, names),
                 WalkStep::End(Err(error)) => Err(error),
                 WalkStep::End(Ok((_, None))) => Err(walk.why().unwrap_or(Error::NotFound)),
-                WalkStep::End(Ok((stats, Some(place)))) => {
-                    let spare = walk.owns_end().then_some(place.node);
-                    Ok((stats.last().unwrap_or(&self.top.stat).clone(), place, spare))
+                WalkStep::End(Ok((stats, Some(position)))) => {
+                    let spare = walk.owns_end().then_some(position.node);
+                    Ok((stats.last().unwrap_or(&self.top.stat).clone(), position, spare))
                 }
             };
-            let (stat, place, spare) = match found {
+            let (stat, position, spare) = match found {
                 Ok(found) => found,
                 Err(error) => return self.over(Err(error), gone),
             };
             match std::mem::replace(&mut self.state, State::Over) {
-                State::ToSource(_) => match self.source(stat, &place, spare, gone) {
+                State::ToSource(_) => match self.source(stat, &position, spare, gone) {
                     Ok(members) => self.find_place(members),
                     Err(error) => return Step::End(Err(error)),
                 },
                 State::ToPlace(_, members) => {
-                    let end = self.put(stat, place, spare, members, (table, hidden), gone);
+                    let end = self.put(stat, position, spare, members, (table, hidden), gone);
                     return self.over(end, gone);
                 }
                 State::Over => unreachable!("it walked"),
@@ -196,20 +207,20 @@ impl Change {
     fn source(
         &mut self,
         stat: Stat,
-        place: &Place,
+        position: &Position,
         spare: Option<NodeId>,
         gone: &mut Vec<NodeId>,
     ) -> Result<Vec<Member>, Error> {
-        let Wish::Join { create, said, .. } = &self.wish else {
+        let NamespaceChange::Join { create, source_text, .. } = &self.requested else {
             unreachable!("only a bind has a source");
         };
-        self.needs = place.trail.lines();
-        if let Some(last) = place.trail.last().filter(|_| place.at_point) {
+        self.needs = position.mount_stack.lines();
+        if let Some(last) = position.mount_stack.last().filter(|_| position.at_point) {
             gone.extend(spare);
             self.needs.extend(last.point.lines());
             let with = |member: &Member| Member {
                 create: *create,
-                what: Some(Arc::clone(said)),
+                what: Some(Arc::clone(source_text)),
                 ..member.clone()
             };
             return Ok(last.point.members.iter().map(with).collect());
@@ -218,11 +229,18 @@ impl Change {
             gone.extend(spare);
             return Err(Error::NotDirectory);
         }
-        Ok(vec![member(Held { node: place.node, owned: true }, &stat, *create, Some(said))])
+        Ok(vec![member(
+            HeldNode { node: position.node, owned: true },
+            &stat,
+            *create,
+            Some(source_text),
+        )])
     }
 
     fn find_place(&mut self, members: Vec<Member>) {
-        let Wish::Join { at, .. } = &self.wish else { unreachable!("only a bind has a source") };
+        let NamespaceChange::Join { at, .. } = &self.requested else {
+            unreachable!("only a bind has a source")
+        };
         let walk = Walk::to_point(Caller::Server, self.root.clone(), at.clone());
         self.state = State::ToPlace(Box::new(walk), members);
     }
@@ -230,29 +248,29 @@ impl Change {
     fn put(
         &self,
         stat: Stat,
-        place: Place,
+        position: Position,
         spare: Option<NodeId>,
         members: Vec<Member>,
         (table, hidden): (&mut Table, &Hidden),
         gone: &mut Vec<NodeId>,
     ) -> Result<(), Error> {
-        let last = place.trail.last().filter(|_| place.at_point);
+        let last = position.mount_stack.last().filter(|_| position.at_point);
         let known = last.and_then(|last| table.at(last.point.key).cloned());
-        let way = last.map_or(&place.trail, |last| &last.before);
+        let way = last.map_or(&position.mount_stack, |last| &last.before);
         let needs = [self.needs.as_slice(), &way.lines()].concat();
-        match &self.wish {
-            Wish::Part { said, .. } => {
+        match &self.requested {
+            NamespaceChange::Part { source_text, .. } => {
                 gone.extend(spare);
                 let point = known.ok_or(Error::NotFound)?;
-                let rest = parted(&point, said.as_ref())?;
+                let rest = parted(&point, source_text.as_ref())?;
                 self.expect_none_stranded(&point, &rest, table, hidden)?;
-                let line = table.say(&self.wish, point.key, false, needs);
+                let line = table.say(&self.requested, point.key, false, needs);
                 match rest.is_empty() {
                     true => table.remove(point.key, line),
                     false => table.set(point.with(rest), line),
                 }
             }
-            Wish::Join { at, order, .. } => {
+            NamespaceChange::Join { at, order, .. } => {
                 let fits = match &known {
                     _ if !table.has_room() => Err(Error::TooManyOpen),
                     Some(point) => self.expect_fit(*order, point, &members, table, hidden),
@@ -271,7 +289,7 @@ impl Change {
                 match known {
                     Some(point) => self.join(*order, &point, members, needs, table),
                     None => {
-                        let bare = bare(place.node, &stat, at);
+                        let bare = bare(position.node, &stat, at);
                         self.join(*order, &bare, members, needs, table);
                     }
                 }
@@ -285,7 +303,7 @@ impl Change {
     fn expect_fit(
         &self,
         order: Order,
-        point: &Point,
+        point: &MountPoint,
         members: &[Member],
         table: &Table,
         hidden: &Hidden,
@@ -303,7 +321,7 @@ impl Change {
     /// unreachable: nobody could use that one, or unmount it.
     fn expect_none_stranded(
         &self,
-        point: &Point,
+        point: &MountPoint,
         members: &[Member],
         table: &Table,
         hidden: &Hidden,
@@ -319,14 +337,14 @@ impl Change {
     fn join(
         &self,
         order: Order,
-        point: &Point,
+        point: &MountPoint,
         mut members: Vec<Member>,
         needs: Vec<Number>,
         table: &mut Table,
     ) {
         let own = point.members.iter().any(|member| member.what.is_none());
         let alone = order == Order::Replace || !own;
-        let line = table.say(&self.wish, point.key, alone, needs);
+        let line = table.say(&self.requested, point.key, alone, needs);
         members.iter_mut().for_each(|member| member.line = Some(line));
         table.set(point.with(ordered(order, &point.members, members)), line);
     }
@@ -341,21 +359,21 @@ impl Change {
     }
 }
 
-fn member(root: Held, stat: &Stat, create: bool, said: Option<&Arc<str>>) -> Member {
-    let (key, stat, what) = (Key::new(root.node.tree(), stat), stat.clone(), said.cloned());
+fn member(root: HeldNode, stat: &Stat, create: bool, source_text: Option<&Arc<str>>) -> Member {
+    let (key, stat, what) = (Key::new(root.node.tree(), stat), stat.clone(), source_text.cloned());
     Member { root: Arc::new(root), key, stat, create, what, line: None }
 }
 
 /// Returns a directory as a mount point whose only member is itself.
-fn bare(node: NodeId, stat: &Stat, at: &[Name]) -> Point {
-    let own = member(Held { node, owned: true }, stat, false, None);
+fn bare(node: NodeId, stat: &Stat, at: &[Name]) -> MountPoint {
+    let own = member(HeldNode { node, owned: true }, stat, false, None);
     let (from, key, path) = (Arc::clone(&own.root), own.key, at.to_vec());
-    Point { from, key, path, members: vec![own] }
+    MountPoint { from, key, path, members: vec![own] }
 }
 
 /// Returns the node of a member to release, unless others hold it.
 fn given_back(member: Member) -> Option<NodeId> {
-    Held::let_go(member.root)
+    HeldNode::let_go(member.root)
 }
 
 fn ordered(order: Order, there: &[Member], new: Vec<Member>) -> Vec<Member> {
@@ -367,9 +385,9 @@ fn ordered(order: Order, there: &[Member], new: Vec<Member>) -> Vec<Member> {
 }
 
 /// Returns the members left after an unmount; none, if only the directory itself would be left.
-fn parted(point: &Point, said: Option<&Arc<str>>) -> Result<Vec<Member>, Error> {
-    let goes = |member: &&Member| match (&member.what, said) {
-        (Some(what), Some(said)) => what == said,
+fn parted(point: &MountPoint, source_text: Option<&Arc<str>>) -> Result<Vec<Member>, Error> {
+    let goes = |member: &&Member| match (&member.what, source_text) {
+        (Some(what), Some(source_text)) => what == source_text,
         (Some(_), None) => true,
         (None, _) => false,
     };

@@ -6,7 +6,7 @@
 //!
 #![doc = include_str!("entry/states.md")]
 
-use crate::table::{Place, Table};
+use crate::table::{Position, Table};
 use base::op::Replacement;
 use base::{Error, Name};
 use tree::{Ask, NodeId, Reply, Request};
@@ -32,7 +32,7 @@ enum State {
 /// One entry of the request.
 #[derive(Clone, Debug)]
 struct Subject {
-    place: Place,
+    position: Position,
     name: Name,
     /// The directory that has it, once known.
     found: Option<NodeId>,
@@ -66,22 +66,22 @@ pub(crate) enum Step {
 
 impl Entry {
     /// Returns a request whose nodes are already those of trees.
-    pub(crate) fn new(mut request: Request, subjects: Vec<(Place, Name)>) -> Entry {
+    pub(crate) fn new(mut request: Request, subjects: Vec<(Position, Name)>) -> Entry {
         let mut nodes = Vec::new();
         request.ask.each_node(&mut |node| nodes.push(*node));
-        let subject = |(place, name)| Subject { place, name, found: None };
+        let subject = |(position, name)| Subject { position, name, found: None };
         let subjects = subjects.into_iter().map(subject).collect();
         Entry { request, state: State::Next(0, 0, None), subjects, asked_of: None, nodes }
     }
 
     /// Returns the directory of a new entry.
-    pub(crate) fn place(&self) -> &Place {
-        &self.subjects[0].place
+    pub(crate) fn position(&self) -> &Position {
+        &self.subjects[0].position
     }
 
     /// Returns the member in which a new entry was created, if the directory is a union.
     pub(crate) fn member(&self) -> Option<usize> {
-        let point = self.place().union()?;
+        let point = self.position().union()?;
         point.members.iter().position(|member| Some(member.root.node) == self.asked_of)
     }
 
@@ -100,8 +100,9 @@ impl Entry {
         let (state, step) = match self.state {
             State::Next(subject, ..) if subject == self.subjects.len() => self.choose(0),
             State::Next(subject, member, failed) => {
-                let Subject { place, name, .. } = &self.subjects[subject];
-                let dir = place.union().map_or(place.node, |point| point.members[member].root.node);
+                let Subject { position, name, .. } = &self.subjects[subject];
+                let dir =
+                    position.union().map_or(position.node, |point| point.members[member].root.node);
                 (State::Looking(subject, member, failed), Step::Look(dir, name.clone()))
             }
             State::Ready(candidate) => self.choose(candidate),
@@ -120,9 +121,9 @@ impl Entry {
     /// Returns the directories, once each entry is found or known not to exist.
     fn choose(&self, candidate: usize) -> (State, Step) {
         let first = self.subjects[0].found;
-        let dir = |subject: &Subject| match (subject.found, subject.place.union()) {
+        let dir = |subject: &Subject| match (subject.found, subject.position.union()) {
             (Some(found), _) => Ok(found),
-            (None, None) => Ok(subject.place.node),
+            (None, None) => Ok(subject.position.node),
             (None, Some(point)) => {
                 let inside = |root: &NodeId| first == Some(*root);
                 let roots = point.members.iter().map(|member| member.root.node);
@@ -185,7 +186,7 @@ impl Entry {
         error: Error,
     ) -> State {
         let failed = failed.filter(|failed| *failed != Error::NotFound).or(Some(error));
-        let count = self.subjects[subject].place.union().map_or(1, |point| point.members.len());
+        let count = self.subjects[subject].position.union().map_or(1, |point| point.members.len());
         match failed {
             failed if member + 1 < count => State::Next(subject, member + 1, failed),
             Some(error) if self.must_be_there(subject) || error != Error::NotFound => {
@@ -199,15 +200,15 @@ impl Entry {
     fn takers(&self) -> usize {
         let new = self.subjects.iter().filter(|subject| subject.found.is_none());
         let takers = |subject: &Subject| {
-            let point = subject.place.union()?;
+            let point = subject.position.union()?;
             Some(point.members.iter().filter(|member| member.create).count())
         };
         new.filter_map(takers).next().unwrap_or(1)
     }
 
     fn dir(&self, subject: usize, member: usize) -> NodeId {
-        let place = &self.subjects[subject].place;
-        place.union().map_or(place.node, |point| point.members[member].root.node)
+        let position = &self.subjects[subject].position;
+        position.union().map_or(position.node, |point| point.members[member].root.node)
     }
 
     /// Returns the state's name for `/.upcall/`.

@@ -4,7 +4,7 @@
 //!
 #![doc = include_str!("fetch/states.md")]
 
-use crate::table::Place;
+use crate::table::Position;
 use crate::walk::{Map, Step as WalkStep, Walk};
 use base::{Access, Buf, Caller, Error, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
@@ -25,7 +25,7 @@ enum State {
     /// Waiting for the target of the link.
     ReadingLink(NodeId, usize),
     /// Waiting for the open of the file.
-    Opening(Place),
+    Opening(Position),
     /// Waiting for the first bytes of the file.
     Reading(OpenId, Stat),
     /// Ended, or continued as the open of a union; nothing is held.
@@ -36,7 +36,7 @@ enum State {
 #[derive(Clone, Debug)]
 pub(crate) struct Fetch {
     pub(crate) caller: Caller,
-    root: Place,
+    root: Position,
     state: State,
     path: Vec<Name>,
     links: u32,
@@ -50,14 +50,14 @@ pub(crate) enum Step {
     /// Send a request to the tree with this number.
     Ask(u16, Ask),
     /// Open the union that the path leads to, as the end of the fetch.
-    OpenUnion(Place),
+    OpenUnion(Position),
     /// End with this reply.
     End(Result<Reply, Error>),
 }
 
 /// Nodes and the open file to give back.
 #[derive(Debug, Default)]
-pub(crate) struct Gone {
+pub(crate) struct Released {
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) open: Option<OpenId>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Gone {
 impl Fetch {
     pub(crate) fn new(
         caller: Caller,
-        root: Place,
+        root: Position,
         path: Vec<Name>,
         read_max: u32,
         headroom: u32,
@@ -76,7 +76,7 @@ impl Fetch {
     }
 
     /// Returns the first action.
-    pub(crate) fn begin(&mut self, map: Map<'_>, gone: &mut Gone) -> Step {
+    pub(crate) fn begin(&mut self, map: Map<'_>, gone: &mut Released) -> Step {
         let step = self.walk_on(map, gone);
         self.release_at_end(step)
     }
@@ -86,7 +86,7 @@ impl Fetch {
         &mut self,
         reply: Result<Reply, Error>,
         map: Map<'_>,
-        gone: &mut Gone,
+        gone: &mut Released,
     ) -> Step {
         let step = self.take(reply, map, gone);
         self.release_at_end(step)
@@ -102,7 +102,7 @@ impl Fetch {
         step
     }
 
-    fn take(&mut self, reply: Result<Reply, Error>, map: Map<'_>, gone: &mut Gone) -> Step {
+    fn take(&mut self, reply: Result<Reply, Error>, map: Map<'_>, gone: &mut Released) -> Step {
         match (&mut self.state, reply) {
             (State::Walking(walk) | State::ToLink(walk, _), reply) => {
                 walk.arrive(reply, map, &mut gone.nodes);
@@ -120,12 +120,12 @@ impl Fetch {
                 gone.nodes.push(*node);
                 Step::End(Err(error))
             }
-            (State::Opening(place), Ok(Reply::Opened(open, stat))) => {
-                gone.nodes.push(place.node);
+            (State::Opening(position), Ok(Reply::Opened(open, stat))) => {
+                gone.nodes.push(position.node);
                 self.opened(open, stat)
             }
-            (State::Opening(place), Err(error)) => {
-                gone.nodes.push(place.node);
+            (State::Opening(position), Err(error)) => {
+                gone.nodes.push(position.node);
                 Step::End(Err(error))
             }
             (State::Reading(open, stat), Ok(reply @ (Reply::Data(_) | Reply::Pieces(_)))) => {
@@ -145,14 +145,14 @@ impl Fetch {
         }
     }
 
-    fn walk_on(&mut self, map: Map<'_>, gone: &mut Gone) -> Step {
+    fn walk_on(&mut self, map: Map<'_>, gone: &mut Released) -> Step {
         let (State::Walking(walk) | State::ToLink(walk, _)) = &mut self.state else {
             unreachable!("{:?} walks nowhere", self.state);
         };
         match walk.next(map) {
             WalkStep::Ask(from, names) => Step::Ask(from.tree(), Ask::Walk { from, names }),
             WalkStep::End(Err(error)) => Step::End(Err(error)),
-            WalkStep::End(Ok((stats, place))) => self.arrived(&stats, place, map, gone),
+            WalkStep::End(Ok((stats, position))) => self.arrived(&stats, position, map, gone),
         }
     }
 
@@ -160,24 +160,24 @@ impl Fetch {
     fn arrived(
         &mut self,
         stats: &[Stat],
-        place: Option<Place>,
+        position: Option<Position>,
         map: Map<'_>,
-        gone: &mut Gone,
+        gone: &mut Released,
     ) -> Step {
         let is_link = stats.last().is_some_and(|stat| stat.kind == Kind::Symlink);
-        match (&self.state, place) {
-            (State::ToLink(_, before), Some(place)) if is_link => {
-                let node = place.node;
+        match (&self.state, position) {
+            (State::ToLink(_, before), Some(position)) if is_link => {
+                let node = position.node;
                 self.state = State::ReadingLink(node, *before);
                 Step::Ask(node.tree(), Ask::ReadLink { node })
             }
             // No longer a link.
-            (State::ToLink(..), place) => {
-                gone.nodes.extend(place.map(|place| place.node));
+            (State::ToLink(..), position) => {
+                gone.nodes.extend(position.map(|position| position.node));
                 Step::End(Err(Error::NotFound))
             }
-            (_, place) if is_link => {
-                gone.nodes.extend(place.map(|place| place.node));
+            (_, position) if is_link => {
+                gone.nodes.extend(position.map(|position| position.node));
                 self.links += 1;
                 if self.links > LINKS_MAX {
                     return Step::End(Err(Error::Loop));
@@ -196,13 +196,13 @@ impl Fetch {
                 Some(stat) if stat.kind != Kind::Directory => Error::NotDirectory,
                 Some(_) | None => Error::NotFound,
             })),
-            (_, Some(place)) if place.union().is_some() => {
-                gone.nodes.push(place.node);
-                Step::OpenUnion(place)
+            (_, Some(position)) if position.union().is_some() => {
+                gone.nodes.push(position.node);
+                Step::OpenUnion(position)
             }
-            (_, Some(place)) => {
-                let node = place.node;
-                self.state = State::Opening(place);
+            (_, Some(position)) => {
+                let node = position.node;
+                self.state = State::Opening(position);
                 let access = Access { read: true, ..Access::default() };
                 Step::Ask(node.tree(), Ask::Open { node, access })
             }
@@ -241,11 +241,11 @@ impl Fetch {
     }
 
     /// Aborts the fetch; gives back everything that it holds.
-    pub(crate) fn abandon(&mut self, gone: &mut Gone) {
+    pub(crate) fn abandon(&mut self, gone: &mut Released) {
         match &mut self.state {
             State::Walking(walk) | State::ToLink(walk, _) => gone.nodes.extend(walk.abandon()),
             State::ReadingLink(node, _) => gone.nodes.push(*node),
-            State::Opening(place) => gone.nodes.push(place.node),
+            State::Opening(position) => gone.nodes.push(position.node),
             State::Reading(open, _) => gone.open = Some(*open),
             State::Over => {}
         }

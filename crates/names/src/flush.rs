@@ -1,6 +1,6 @@
 //! A flush of an open union directory: each member is opened and flushed, one after the other.
 
-use crate::table::Point;
+use crate::table::MountPoint;
 use base::{Access, Caller, Error};
 use std::sync::Arc;
 use tree::{Ask, NodeId, OpenId, Reply};
@@ -19,7 +19,7 @@ enum State {
 /// A flush in progress.
 #[derive(Debug)]
 pub(crate) struct Flush {
-    point: Arc<Point>,
+    point: Arc<MountPoint>,
     pub(crate) caller: Caller,
     data_only: bool,
     state: State,
@@ -37,7 +37,7 @@ pub(crate) enum Step {
 }
 
 impl Flush {
-    pub(crate) fn new(point: Arc<Point>, caller: Caller, data_only: bool) -> Flush {
+    pub(crate) fn new(point: Arc<MountPoint>, caller: Caller, data_only: bool) -> Flush {
         Flush { point, caller, data_only, state: State::Next(0), failed: None }
     }
 

@@ -44,7 +44,7 @@ impl Hidden {
 
     /// Returns the root mounted behind a name in a directory.
     pub(crate) fn behind(&self, at: NodeId, name: &Name) -> Option<NodeId> {
-        let mut mounts = self.within.get(&at)?.iter().map(|place| &self.mounts[*place]);
+        let mut mounts = self.within.get(&at)?.iter().map(|position| &self.mounts[*position]);
         mounts.find(|mount| mount.name == *name).map(|mount| mount.root)
     }
 

@@ -2,9 +2,9 @@
 //!
 //! Requests go to the tree whose id they carry. The mux adds *mount points* ([`table`]):
 //! directories replaced by others, mounted or bound, alone or as a union. A node reached through
-//! mount points has an id of the mux's own, which maps to its [`Place`]; all others keep the ids of
-//! their trees, so without mount points the mux costs a comparison (thesis 004, §3.4: its tag, fid
-//! and qid maps are our request ids, node ids and keys).
+//! mount points has an id of the mux's own, which maps to its [`Position`]; all others keep the ids
+//! of their trees, so without mount points the mux costs a comparison (thesis 004, §3.4: its tag,
+//! fid and qid maps are our request ids, node ids and keys).
 //!
 //! In addition there are *hidden* mounts: behind a name in a directory that does not list it,
 //! so that copies of a tree do not include the server's own state.
@@ -19,8 +19,8 @@ mod entry;
 mod fetch;
 mod flush;
 mod hidden;
+mod history;
 mod list;
-mod said;
 pub mod script;
 mod table;
 mod task;
@@ -28,7 +28,7 @@ mod task;
 mod tests;
 mod walk;
 
-pub use change::{Order, Source, Wish};
+pub use change::{NamespaceChange, Order, Source};
 
 use base::{Automaton, Caller, Error, Instant, Name, Stat};
 use change::Top;
@@ -36,7 +36,7 @@ use hidden::Hidden;
 use list::Union;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
-use table::{Gone, Place, Table};
+use table::{Position, Released, Table};
 use task::Task;
 use tree::{Ask, Id, Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};
 use walk::Map;
@@ -61,7 +61,7 @@ pub enum Input {
     Answered(RequestId, Result<Reply, Error>),
     /// A change of the name space; exactly one [`Output::Changed`] follows. The id must differ from
     /// those of requests and of other changes.
-    Change(RequestId, Wish),
+    Change(RequestId, NamespaceChange),
 }
 
 /// An output of the mux.
@@ -117,7 +117,7 @@ pub struct Names {
     table: Table,
     /// Places behind ids of the mux's own. Bounded: each holds a reference to a node of a tree, and
     /// trees limit those.
-    places: Slab<Place>,
+    places: Slab<Position>,
     unions: Slab<OpenUnion>,
     /// Requests that take more than one request to a tree. Bounded by the node's admission of
     /// requests.
@@ -222,9 +222,9 @@ impl Automaton for Names {
                     None => out.push(Output::Reply(id, reply)),
                 }
             }
-            Input::Change(id, wish) => {
+            Input::Change(id, requested) => {
                 let top = Top { node: self.root, stat: self.root_stat.clone() };
-                let task = Task::change(self.root_place(), top, wish);
+                let task = Task::change(self.root_place(), top, requested);
                 self.go_on(id, task, None, out);
             }
         }
@@ -233,7 +233,7 @@ impl Automaton for Names {
     fn check(&self) {
         self.table.check();
         self.tasks.values().for_each(Task::check);
-        assert!(self.places.iter().all(|(_, place)| !place.trail.is_empty()));
+        assert!(self.places.iter().all(|(_, position)| !position.mount_stack.is_empty()));
         assert!(self.cancelled.iter().all(|id| self.tasks.contains_key(id)));
         let waiting = self.unions.iter().map(|(_, open)| open.waiting.len()).sum::<usize>();
         assert_eq!(self.queued.len(), waiting, "every pending list has its place in a queue");
@@ -286,7 +286,7 @@ impl Names {
         let Request { caller, ask } = request;
         let task = match ask {
             Ask::Walk { from, names } if self.may_pass(from, &names) => {
-                Task::walk(caller, self.place(from), names)
+                Task::walk(caller, self.position(from), names)
             }
             Ask::Fetch { path, read_max, headroom, root: None } => {
                 if !self.table.is_empty() {
@@ -317,11 +317,11 @@ impl Names {
                 let point = self.unions[open.local()].union.point();
                 Task::flush(caller, point, data_only)
             }
-            Ask::Open { node, access } if self.place(node).union().is_some() => {
+            Ask::Open { node, access } if self.position(node).union().is_some() => {
                 if access.changes() {
                     return Err(Error::IsDirectory);
                 }
-                Task::open(caller, &self.place(node))
+                Task::open(caller, &self.position(node))
             }
             ask => {
                 let subjects = self.subjects(&ask)?;
@@ -336,8 +336,13 @@ impl Names {
     }
 
     /// Returns a task for a request about entries and holds the nodes that it needs.
-    fn entry_task(&mut self, caller: Caller, mut ask: Ask, subjects: Vec<(Place, Name)>) -> Task {
-        ask.each_node(&mut |node| *node = self.place(*node).node);
+    fn entry_task(
+        &mut self,
+        caller: Caller,
+        mut ask: Ask,
+        subjects: Vec<(Position, Name)>,
+    ) -> Task {
+        ask.each_node(&mut |node| *node = self.position(*node).node);
         let task = Task::entry(Request { caller, ask }, subjects);
         if let Task::Entry(entry) = &task {
             for node in &entry.nodes {
@@ -405,46 +410,46 @@ impl Names {
         {
             return Err(Error::IsDirectory);
         }
-        let trail = match &ask {
+        let mount_stack = match &ask {
             Ask::Create { dir, .. } | Ask::CreateUnnamed { dir, .. } if dir.tree() == NAMES => {
-                Some(self.place(*dir))
+                Some(self.position(*dir))
             }
             Ask::RemoveNode { node } | Ask::RenameNode { node, .. } => {
                 // A directory mounted elsewhere cannot be removed from there.
-                if self.place(*node).at_point {
+                if self.position(*node).at_point {
                     return Err(Error::Busy);
                 }
                 None
             }
             _other => None,
         };
-        ask.each_node(&mut |node| *node = self.place(*node).node);
+        ask.each_node(&mut |node| *node = self.position(*node).node);
         let [one, two] = ask.ids();
         let tree = one.map_or(self.identifier, Id::tree);
         if two.is_some_and(|two| two.tree() != tree) {
             return Err(Error::CrossDevice);
         }
-        if let Some(place) = trail {
-            self.tasks.insert(id, Task::Create(place));
+        if let Some(position) = mount_stack {
+            self.tasks.insert(id, Task::Create(position));
         }
         self.tell(tree, id, caller, ask, out);
         Ok(())
     }
 
     /// Returns the entries that need a lookup first: those in unions, and possible mount points.
-    fn subjects(&self, ask: &Ask) -> Result<Vec<(Place, Name)>, Error> {
+    fn subjects(&self, ask: &Ask) -> Result<Vec<(Position, Name)>, Error> {
         let entries = ask.entries();
-        let entries = || entries.iter().flatten().map(|(dir, name)| (self.place(*dir), *name));
-        if entries().any(|(place, name)| self.hides(&place, name)) {
+        let entries = || entries.iter().flatten().map(|(dir, name)| (self.position(*dir), *name));
+        if entries().any(|(position, name)| self.hides(&position, name)) {
             return Err(Error::Busy);
         }
-        let unsure = |(place, name): (Place, &Name)| {
-            place.union().is_some() || self.table.may_be_point(place.node.tree(), name)
+        let unsure = |(position, name): (Position, &Name)| {
+            position.union().is_some() || self.table.may_be_point(position.node.tree(), name)
         };
         if !entries().any(unsure) {
             return Ok(Vec::new());
         }
-        Ok(entries().map(|(place, name)| (place, name.clone())).collect())
+        Ok(entries().map(|(position, name)| (position, name.clone())).collect())
     }
 
     /// Returns whether a walk may pass from tree to tree.
@@ -459,48 +464,48 @@ impl Names {
     /// Returns whether there is no mount point in the tree of a node, so that the tree's own
     /// replies are complete.
     fn is_whole(&self, node: NodeId) -> bool {
-        let place = self.place(node);
-        let tree = place.node.tree();
-        place.union().is_none() && !self.table.has_points_in(tree)
+        let position = self.position(node);
+        let tree = position.node.tree();
+        position.union().is_none() && !self.table.has_points_in(tree)
     }
 
     /// Returns the node of a place, or the root if the place is what is mounted there.
-    fn tree_node(&self, place: &Place) -> NodeId {
-        let last = place.trail.last().filter(|_| place.at_point);
+    fn tree_node(&self, position: &Position) -> NodeId {
+        let last = position.mount_stack.last().filter(|_| position.at_point);
         let is_root = last.is_some_and(|last| last.point.from.node == self.root);
-        if is_root { self.root } else { place.node }
+        if is_root { self.root } else { position.node }
     }
 
     /// Returns whether a mount is hidden behind this name at a place.
-    fn hides(&self, place: &Place, name: &Name) -> bool {
-        let members = place.union().into_iter().flat_map(|union| &union.members);
-        let mut nodes = members.map(|member| member.root.node).chain([self.tree_node(place)]);
+    fn hides(&self, position: &Position, name: &Name) -> bool {
+        let members = position.union().into_iter().flat_map(|union| &union.members);
+        let mut nodes = members.map(|member| member.root.node).chain([self.tree_node(position)]);
         nodes.any(|at| self.hidden.behind(at, name).is_some())
     }
 
     /// Returns the place of a node id known to clients.
-    fn place(&self, node: NodeId) -> Place {
+    fn position(&self, node: NodeId) -> Position {
         match node {
             node if node.tree() == NAMES => self.places[node.local()].clone(),
             node if node == self.root => self.root_place(),
-            node => Place::plain(node),
+            node => Position::plain(node),
         }
     }
 
-    fn root_place(&self) -> Place {
-        let plain = Place::plain(self.root);
+    fn root_place(&self) -> Position {
+        let plain = Position::plain(self.root);
         let Some(point) = self.table.point(self.root.tree(), &self.root_stat) else {
             return plain;
         };
-        let trail = plain.trail.through(point, 0).expect("it is the first");
-        Place { node: point.members[0].root.node, trail, at_point: true }
+        let mount_stack = plain.mount_stack.through(point, 0).expect("it is the first");
+        Position { node: point.members[0].root.node, mount_stack, at_point: true }
     }
 
     /// Returns the id by which clients know a node at a place.
-    fn known_as(&mut self, place: Place) -> NodeId {
-        match place.trail.is_empty() {
-            true => place.node,
-            false => NodeId::new(NAMES, self.places.insert(place)),
+    fn known_as(&mut self, position: Position) -> NodeId {
+        match position.mount_stack.is_empty() {
+            true => position.node,
+            false => NodeId::new(NAMES, self.places.insert(position)),
         }
     }
 
@@ -508,16 +513,16 @@ impl Names {
         if node.tree() != NAMES {
             return self.release_node(node, out);
         }
-        let place = self.places.remove(node.local());
-        self.release_node(place.node, out);
-        drop(place);
+        let position = self.places.remove(node.local());
+        self.release_node(position.node, out);
+        drop(position);
         self.sweep(out);
     }
 
     fn sweep(&mut self, out: &mut Vec<Output>) {
         out.extend(self.table.sweep().into_iter().map(|gone| match gone {
-            Gone::Node(node) => Output::Tell(node.tree(), TreeInput::Release(node)),
-            Gone::Tree(tree) => Output::Left(tree),
+            Released::Node(node) => Output::Tell(node.tree(), TreeInput::Release(node)),
+            Released::Tree(tree) => Output::Left(tree),
         }));
     }
 

@@ -6,7 +6,7 @@
 //!
 #![doc = include_str!("list/states.md")]
 
-use crate::table::Point;
+use crate::table::MountPoint;
 use base::op::Entry;
 use base::{Access, Caller, Error, Stat};
 use sha2::{Digest as _, Sha256};
@@ -39,7 +39,7 @@ enum State {
 /// An open union directory.
 #[derive(Debug)]
 pub(crate) struct Union {
-    point: Arc<Point>,
+    point: Arc<MountPoint>,
     caller: Caller,
     state: State,
     /// The open member.
@@ -68,7 +68,7 @@ pub(crate) enum Step {
 
 impl Union {
     /// Returns the union of a point's members, about to open the first that can be opened.
-    pub(crate) fn new(point: Arc<Point>, caller: Caller) -> Union {
+    pub(crate) fn new(point: Arc<MountPoint>, caller: Caller) -> Union {
         Union {
             point,
             caller,
@@ -87,7 +87,7 @@ impl Union {
         self.caller.clone()
     }
 
-    pub(crate) fn point(&self) -> Arc<Point> {
+    pub(crate) fn point(&self) -> Arc<MountPoint> {
         Arc::clone(&self.point)
     }
 

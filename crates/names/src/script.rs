@@ -109,29 +109,29 @@ impl fmt::Display for Source {
 
 /// A syntax error in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ScriptError {
     /// Number of the line, counted from one.
     pub line: usize,
     /// The error, and the correct form.
     pub what: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ScriptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.what)
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for ScriptError {}
 
 /// Parses the lines of a text; returns each with its number, without empty ones and comments.
 ///
 /// # Errors
 /// The first line with a syntax error.
-pub fn parse(text: &str) -> Result<Vec<(usize, Line)>, Mistake> {
+pub fn parse(text: &str) -> Result<Vec<(usize, Line)>, ScriptError> {
     let mut lines = Vec::new();
     for (number, text) in (1..).zip(text.lines()) {
-        let wrong = |what| Mistake { line: number, what };
+        let wrong = |what| ScriptError { line: number, what };
         let words = words(text).map_err(wrong)?;
         if let Some((command, rest)) = words.split_first() {
             lines.push((number, line(command, rest).map_err(wrong)?));

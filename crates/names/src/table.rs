@@ -2,12 +2,12 @@
 //!
 //! A *mount point* is a directory replaced by one or several others, its *members*: mounted
 //! directories, or a union. Its key is its identity and not its path, like the qid of the *from*
-//! side in thesis 004, §3.4.4. A [`Trail`] is the stack of mount points that a walk has crossed,
-//! so that `..` returns the same way (the thesis's `MheadHistory`).
+//! side in thesis 004, §3.4.4. A [`MountStack`] is the stack of mount points that a walk has
+//! crossed, so that `..` returns the same way (the thesis's `MheadHistory`).
 
-use crate::Wish;
+use crate::NamespaceChange;
 use crate::hidden::Hidden;
-use crate::said::{Number, Said};
+use crate::history::{History, Number};
 use base::{Name, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,27 +35,27 @@ impl Key {
 
 /// A node that the mux itself needs.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldNode {
     pub(crate) node: NodeId,
     /// Whether the mux has a reference to it, to be released. Roots of trees need none.
     pub(crate) owned: bool,
 }
 
-impl Held {
+impl HeldNode {
     /// Returns the node if it must be released.
     fn due(&self) -> Option<NodeId> {
         self.owned.then_some(self.node)
     }
 
     /// Returns the node if it must be released and has no other holder.
-    pub(crate) fn let_go(held: Arc<Held>) -> Option<NodeId> {
+    pub(crate) fn let_go(held: Arc<HeldNode>) -> Option<NodeId> {
         Arc::into_inner(held)?.due()
     }
 }
 
 /// A node or tree that the mux no longer needs.
 #[derive(Debug)]
-pub(crate) enum Gone {
+pub(crate) enum Released {
     /// A reference to a node, to be released.
     Node(NodeId),
     /// A tree with no mount left.
@@ -65,7 +65,7 @@ pub(crate) enum Gone {
 /// A directory at a mount point, perhaps one of several.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    pub(crate) root: Arc<Held>,
+    pub(crate) root: Arc<HeldNode>,
     pub(crate) key: Key,
     /// Its attributes when it was mounted.
     pub(crate) stat: Stat,
@@ -79,8 +79,8 @@ pub(crate) struct Member {
 
 /// A mount point.
 #[derive(Debug)]
-pub(crate) struct Point {
-    pub(crate) from: Arc<Held>,
+pub(crate) struct MountPoint {
+    pub(crate) from: Arc<HeldNode>,
     pub(crate) key: Key,
     /// Its path, as written in the command.
     pub(crate) path: Vec<Name>,
@@ -88,15 +88,15 @@ pub(crate) struct Point {
     pub(crate) members: Vec<Member>,
 }
 
-impl Point {
+impl MountPoint {
     pub(crate) fn is_union(&self) -> bool {
         self.members.len() > 1
     }
 
     /// Returns the same mount point with other members.
-    pub(crate) fn with(&self, members: Vec<Member>) -> Point {
+    pub(crate) fn with(&self, members: Vec<Member>) -> MountPoint {
         let (from, path) = (Arc::clone(&self.from), self.path.clone());
-        Point { from, key: self.key, path, members }
+        MountPoint { from, key: self.key, path, members }
     }
 
     /// Returns the lines that mounted its members, perhaps with repetitions.
@@ -104,26 +104,26 @@ impl Point {
         self.members.iter().filter_map(|member| member.line)
     }
 
-    fn held(&self) -> impl Iterator<Item = &Arc<Held>> {
+    fn held(&self) -> impl Iterator<Item = &Arc<HeldNode>> {
         std::iter::once(&self.from).chain(self.members.iter().map(|member| &member.root))
     }
 }
 
 /// The mount stack of a walk: the mount points crossed, the last one first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trail(Option<Arc<Crossed>>);
+pub(crate) struct MountStack(Option<Arc<Crossed>>);
 
 /// A crossed mount point.
 #[derive(Debug)]
 pub(crate) struct Crossed {
-    pub(crate) point: Arc<Point>,
+    pub(crate) point: Arc<MountPoint>,
     /// Key of the member by which it was crossed.
     root: Key,
-    pub(crate) before: Trail,
+    pub(crate) before: MountStack,
     depth: usize,
 }
 
-impl Trail {
+impl MountStack {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -135,12 +135,12 @@ impl Trail {
 
     /// Returns the lines that mounted the members that it leads through.
     pub(crate) fn lines(&self) -> Vec<Number> {
-        let (mut lines, mut trail) = (Vec::new(), self);
-        while let Some(crossed) = trail.last() {
+        let (mut lines, mut mount_stack) = (Vec::new(), self);
+        while let Some(crossed) = mount_stack.last() {
             let members = &crossed.point.members;
             let by = members.iter().find(|member| member.key == crossed.root);
             lines.extend(by.and_then(|member| member.line));
-            trail = &crossed.before;
+            mount_stack = &crossed.before;
         }
         lines
     }
@@ -151,15 +151,15 @@ impl Trail {
     }
 
     /// Returns the stack with one mount point more; `None` if it is too deep.
-    pub(crate) fn through(&self, point: &Arc<Point>, member: usize) -> Option<Trail> {
+    pub(crate) fn through(&self, point: &Arc<MountPoint>, member: usize) -> Option<MountStack> {
         let depth = self.last().map_or(1, |last| last.depth + 1);
         let (point, root) = (Arc::clone(point), point.members[member].key);
         let crossed = Crossed { point, root, before: self.clone(), depth };
-        (depth <= DEPTH_MAX).then(|| Trail(Some(Arc::new(crossed))))
+        (depth <= DEPTH_MAX).then(|| MountStack(Some(Arc::new(crossed))))
     }
 
     /// Returns the stack with another member of the last mount point.
-    pub(crate) fn by_member(&self, member: usize) -> Trail {
+    pub(crate) fn by_member(&self, member: usize) -> MountStack {
         let last = self.last().expect("members belong to a point");
         last.before.through(&last.point, member).expect("it is as deep as it was")
     }
@@ -167,23 +167,23 @@ impl Trail {
 
 /// The position of a walk or of a client.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) node: NodeId,
-    pub(crate) trail: Trail,
+    pub(crate) mount_stack: MountStack,
     /// Whether this is the trail's last mount point itself, whichever member the node is the root
     /// of.
     pub(crate) at_point: bool,
 }
 
-impl Place {
+impl Position {
     /// Returns a place reached through no mount point.
-    pub(crate) fn plain(node: NodeId) -> Place {
-        Place { node, trail: Trail::default(), at_point: false }
+    pub(crate) fn plain(node: NodeId) -> Position {
+        Position { node, mount_stack: MountStack::default(), at_point: false }
     }
 
     /// Returns the union at this place, if it is one.
-    pub(crate) fn union(&self) -> Option<&Arc<Point>> {
-        let last = self.trail.last().filter(|_| self.at_point)?;
+    pub(crate) fn union(&self) -> Option<&Arc<MountPoint>> {
+        let last = self.mount_stack.last().filter(|_| self.at_point)?;
         last.point.is_union().then_some(&last.point)
     }
 }
@@ -191,10 +191,10 @@ impl Place {
 /// The mount table.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    points: BTreeMap<Key, Arc<Point>>,
+    points: BTreeMap<Key, Arc<MountPoint>>,
     /// References to release when the last place that needs them is gone.
-    retired: Vec<Arc<Held>>,
-    said: Said,
+    retired: Vec<Arc<HeldNode>>,
+    source_text: History,
 }
 
 impl Table {
@@ -202,15 +202,15 @@ impl Table {
         self.points.is_empty()
     }
 
-    pub(crate) fn points(&self) -> impl Iterator<Item = &Arc<Point>> {
+    pub(crate) fn points(&self) -> impl Iterator<Item = &Arc<MountPoint>> {
         self.points.values()
     }
 
-    pub(crate) fn point(&self, tree: u16, stat: &Stat) -> Option<&Arc<Point>> {
+    pub(crate) fn point(&self, tree: u16, stat: &Stat) -> Option<&Arc<MountPoint>> {
         self.at(Key::new(tree, stat))
     }
 
-    pub(crate) fn at(&self, key: Key) -> Option<&Arc<Point>> {
+    pub(crate) fn at(&self, key: Key) -> Option<&Arc<MountPoint>> {
         self.points.get(&key)
     }
 
@@ -222,19 +222,19 @@ impl Table {
 
     /// Returns whether an entry of this name in this tree may be a mount point.
     pub(crate) fn may_be_point(&self, tree: u16, name: &Name) -> bool {
-        let is = |point: &&Arc<Point>| point.from.node.tree() == tree;
+        let is = |point: &&Arc<MountPoint>| point.from.node.tree() == tree;
         self.points().filter(is).any(|point| point.path.last() == Some(name))
     }
 
     /// Returns whether one more line can be kept.
     pub(crate) fn has_room(&mut self) -> bool {
         let lines = self.points.values().flat_map(|point| point.lines());
-        self.said.has_room(lines)
+        self.source_text.has_room(lines)
     }
 
     /// Returns the commands that rebuild the table.
     pub(crate) fn text(&self) -> Vec<String> {
-        self.said.text(self.lines())
+        self.source_text.text(self.lines())
     }
 
     fn lines(&self) -> impl Iterator<Item = Number> {
@@ -242,12 +242,18 @@ impl Table {
     }
 
     /// Records a command about a mount point before the change; returns the number of the line.
-    pub(crate) fn say(&mut self, wish: &Wish, key: Key, alone: bool, needs: Vec<Number>) -> Number {
-        self.said.say(wish, key, alone, needs)
+    pub(crate) fn say(
+        &mut self,
+        requested: &NamespaceChange,
+        key: Key,
+        alone: bool,
+        needs: Vec<Number>,
+    ) -> Number {
+        self.source_text.say(requested, key, alone, needs)
     }
 
     /// Sets or replaces a mount point, on behalf of a line.
-    pub(crate) fn set(&mut self, point: Point, by: Number) {
+    pub(crate) fn set(&mut self, point: MountPoint, by: Number) {
         let point = Arc::new(point);
         let old = self.points.insert(point.key, Arc::clone(&point));
         self.take_away(old.as_deref(), Some(&point), by);
@@ -291,21 +297,21 @@ impl Table {
         }
     }
 
-    fn take_away(&mut self, old: Option<&Point>, new: Option<&Point>, by: Number) {
-        let kept: BTreeSet<Number> = new.into_iter().flat_map(Point::lines).collect();
-        let gone = old.into_iter().flat_map(Point::lines).filter(|line| !kept.contains(line));
-        self.said.take_away(gone, by);
+    fn take_away(&mut self, old: Option<&MountPoint>, new: Option<&MountPoint>, by: Number) {
+        let kept: BTreeSet<Number> = new.into_iter().flat_map(MountPoint::lines).collect();
+        let gone = old.into_iter().flat_map(MountPoint::lines).filter(|line| !kept.contains(line));
+        self.source_text.take_away(gone, by);
     }
 
-    fn retire(&mut self, old: Option<Arc<Point>>, new: Option<&Arc<Point>>) {
+    fn retire(&mut self, old: Option<Arc<MountPoint>>, new: Option<&Arc<MountPoint>>) {
         let Some(old) = old else { return };
-        let kept = |held: &Arc<Held>| {
+        let kept = |held: &Arc<HeldNode>| {
             new.is_some_and(|new| new.held().any(|other| Arc::ptr_eq(held, other)))
         };
         let members = self.points.values().flat_map(|point| point.held());
-        let shared: Vec<*const Held> = members.map(Arc::as_ptr).collect();
+        let shared: Vec<*const HeldNode> = members.map(Arc::as_ptr).collect();
         let gone = old.held().filter(|held| !kept(held) && !shared.contains(&Arc::as_ptr(held)));
-        let gone: Vec<Arc<Held>> = gone.cloned().collect();
+        let gone: Vec<Arc<HeldNode>> = gone.cloned().collect();
         for held in gone {
             if !self.retired.iter().any(|other| Arc::ptr_eq(&held, other)) {
                 self.retired.push(held);
@@ -314,22 +320,24 @@ impl Table {
     }
 
     /// Removes and returns retired references without users.
-    pub(crate) fn sweep(&mut self) -> Vec<Gone> {
-        let free = |held: &Arc<Held>| Arc::strong_count(held) == 1;
+    pub(crate) fn sweep(&mut self) -> Vec<Released> {
+        let free = |held: &Arc<HeldNode>| Arc::strong_count(held) == 1;
         if !self.retired.iter().any(free) {
             return Vec::new();
         }
         let (free, kept) = std::mem::take(&mut self.retired).into_iter().partition(free);
         self.retired = kept;
-        let free: Vec<Arc<Held>> = free;
-        let gone = |held: Arc<Held>| held.due().map_or(Gone::Tree(held.node.tree()), Gone::Node);
+        let free: Vec<Arc<HeldNode>> = free;
+        let gone = |held: Arc<HeldNode>| {
+            held.due().map_or(Released::Tree(held.node.tree()), Released::Node)
+        };
         free.into_iter().map(gone).collect()
     }
 
     /// Returns the number of lines kept.
     #[cfg(test)]
     pub(crate) fn lines_kept(&self) -> usize {
-        self.said.len()
+        self.source_text.len()
     }
 
     /// Returns the tree of every mount.
@@ -354,6 +362,6 @@ impl Table {
         for (key, point) in &self.points {
             assert!(*key == point.key && !point.members.is_empty());
         }
-        self.said.check(self.lines());
+        self.source_text.check(self.lines());
     }
 }

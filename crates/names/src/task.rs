@@ -1,11 +1,11 @@
 //! Requests that take more than one request to a tree.
 
-use crate::change::{Change, Step as ChangeStep, Top, Wish};
+use crate::change::{Change, NamespaceChange, Step as ChangeStep, Top};
 use crate::entry::{Entry, Step as EntryStep};
-use crate::fetch::{Fetch, Gone, Step as FetchStep};
+use crate::fetch::{Fetch, Released, Step as FetchStep};
 use crate::flush::{Flush, Step as FlushStep};
 use crate::list::{ENTRIES_MAX, Step as ListStep, Union};
-use crate::table::{Place, Point};
+use crate::table::{MountPoint, Position};
 use crate::walk::{Step as WalkStep, Walk};
 use crate::{NAMES, Names, OpenUnion, Output, Waiting};
 use base::{Caller, Error, Name};
@@ -21,7 +21,7 @@ pub(crate) enum Task {
     /// A request about entries of unions.
     Entry(Box<Entry>),
     /// The creation of a file in a directory reached through mount points.
-    Create(Place),
+    Create(Position),
     /// A fetch by path.
     Fetch(Box<Fetch>),
     /// The open of a union: for a client that knows the directory, or as the end of a fetch.
@@ -45,17 +45,17 @@ pub(crate) enum Opening {
 }
 
 impl Task {
-    pub(crate) fn walk(caller: Caller, place: Place, names: Vec<Name>) -> Task {
-        Task::Walk(Box::new(Walk::new(caller, place, names)))
+    pub(crate) fn walk(caller: Caller, position: Position, names: Vec<Name>) -> Task {
+        Task::Walk(Box::new(Walk::new(caller, position, names)))
     }
 
-    pub(crate) fn entry(request: Request, subjects: Vec<(Place, Name)>) -> Task {
+    pub(crate) fn entry(request: Request, subjects: Vec<(Position, Name)>) -> Task {
         Task::Entry(Box::new(Entry::new(request, subjects)))
     }
 
     pub(crate) fn fetch(
         caller: Caller,
-        root: Place,
+        root: Position,
         path: Vec<Name>,
         read_max: u32,
         headroom: u32,
@@ -63,17 +63,17 @@ impl Task {
         Task::Fetch(Box::new(Fetch::new(caller, root, path, read_max, headroom)))
     }
 
-    pub(crate) fn open(caller: Caller, place: &Place) -> Task {
-        let point = Arc::clone(place.union().expect("it is a union"));
+    pub(crate) fn open(caller: Caller, position: &Position) -> Task {
+        let point = Arc::clone(position.union().expect("it is a union"));
         Task::Open(Box::new(Union::new(point, caller)), Opening::Open)
     }
 
-    pub(crate) fn flush(caller: Caller, point: Arc<Point>, data_only: bool) -> Task {
+    pub(crate) fn flush(caller: Caller, point: Arc<MountPoint>, data_only: bool) -> Task {
         Task::Flush(Box::new(Flush::new(point, caller, data_only)))
     }
 
-    pub(crate) fn change(root: Place, top: Top, wish: Wish) -> Task {
-        Task::Change(Box::new(Change::new(root, top, wish)))
+    pub(crate) fn change(root: Position, top: Top, requested: NamespaceChange) -> Task {
+        Task::Change(Box::new(Change::new(root, top, requested)))
     }
 
     pub(crate) fn check(&self) {
@@ -110,9 +110,9 @@ impl Names {
         match task {
             Task::Walk(walk) => self.walk(id, walk, reply, out),
             Task::Entry(entry) => self.entry(id, entry, reply, out),
-            Task::Create(place) => {
+            Task::Create(position) => {
                 let reply = reply.expect("it was asked for");
-                let reply = reply.map(|reply| self.made(reply, &place, None));
+                let reply = reply.map(|reply| self.made(reply, &position, None));
                 out.push(Output::Reply(id, reply));
             }
             Task::Fetch(fetch) => self.fetch(id, fetch, reply, out),
@@ -150,8 +150,8 @@ impl Names {
                 self.tasks.insert(id, Task::Walk(walk));
                 self.tell(from.tree(), id, caller, Ask::Walk { from, names }, out);
             }
-            WalkStep::End(Ok((stats, place))) => {
-                let node = place.map(|place| self.known_as(place));
+            WalkStep::End(Ok((stats, position))) => {
+                let node = position.map(|position| self.known_as(position));
                 out.push(Output::Reply(id, Ok(Reply::Walked(stats, node))));
             }
             WalkStep::End(Err(error)) => out.push(Output::Reply(id, Err(error))),
@@ -169,8 +169,8 @@ impl Names {
         let answer = reply.and_then(|reply| entry.arrive(reply, &self.table, &mut gone));
         let step = match answer {
             Some(reply) => {
-                let (place, member) = (entry.place().clone(), entry.member());
-                EntryStep::End(self.made(reply, &place, member))
+                let (position, member) = (entry.position().clone(), entry.member());
+                EntryStep::End(self.made(reply, &position, member))
             }
             None => entry.next(),
         };
@@ -203,15 +203,15 @@ impl Names {
 
     /// Converts a reply for the client: a new file has the mount stack of its directory, in a union
     /// through the member in which it was created.
-    fn made(&mut self, reply: Reply, dir: &Place, member: Option<usize>) -> Reply {
+    fn made(&mut self, reply: Reply, dir: &Position, member: Option<usize>) -> Reply {
         match reply {
             Reply::Created(node, open, stat) => {
-                let trail = match member {
-                    Some(member) => dir.trail.by_member(member),
-                    None => dir.trail.clone(),
+                let mount_stack = match member {
+                    Some(member) => dir.mount_stack.by_member(member),
+                    None => dir.mount_stack.clone(),
                 };
-                let place = Place { node, trail, at_point: false };
-                Reply::Created(self.known_as(place), open, stat)
+                let position = Position { node, mount_stack, at_point: false };
+                Reply::Created(self.known_as(position), open, stat)
             }
             other => other,
         }
@@ -224,7 +224,7 @@ impl Names {
         reply: Option<Result<Reply, Error>>,
         out: &mut Vec<Output>,
     ) {
-        let mut gone = Gone::default();
+        let mut gone = Released::default();
         let step = match reply {
             Some(reply) => fetch.arrive(reply, self.map(), &mut gone),
             None => fetch.begin(self.map(), &mut gone),
@@ -239,8 +239,8 @@ impl Names {
                 self.tasks.insert(id, Task::Fetch(fetch));
                 self.tell(tree, id, caller, ask, out);
             }
-            FetchStep::OpenUnion(place) => {
-                let point = Arc::clone(place.union().expect("it is a union"));
+            FetchStep::OpenUnion(position) => {
+                let point = Arc::clone(position.union().expect("it is a union"));
                 let union = Box::new(Union::new(point, fetch.caller.clone()));
                 let opening = Opening::Fetch(fetch.headroom());
                 self.go_on(id, Task::Open(union, opening), None, out);

@@ -124,15 +124,15 @@ impl Lab {
         self.step(Input::Answered(id, reply));
     }
 
-    fn wish(&mut self, wish: Wish) -> Result<(), Error> {
+    fn requested(&mut self, requested: NamespaceChange) -> Result<(), Error> {
         self.next += 1;
         let id = RequestId(self.next | 1 << 63);
-        let tree = match &wish {
-            Wish::Join { what: Source::Tree(root, _), .. } => Some(root.tree()),
-            Wish::Join { .. } | Wish::Part { .. } => None,
+        let tree = match &requested {
+            NamespaceChange::Join { what: Source::Tree(root, _), .. } => Some(root.tree()),
+            NamespaceChange::Join { .. } | NamespaceChange::Part { .. } => None,
         };
         tree.into_iter().for_each(|tree| *self.mounts.entry(tree).or_insert(0) += 1);
-        self.step(Input::Change(id, wish));
+        self.step(Input::Change(id, requested));
         let (changed, result) = self.changed.pop().unwrap();
         assert!(changed == id && self.changed.is_empty());
         if result.is_err() {
@@ -144,9 +144,14 @@ impl Lab {
     fn mount(&mut self, at: &str, tree: usize, order: Order) -> Result<(), Error> {
         let fake = &self.fakes[tree];
         let what = Source::Tree(fake.root(), fake.root_stat());
-        let said = format!("tree {tree}").into();
-        let result =
-            self.wish(Wish::Join { at: path(at), what, order, create: tree % 2 == 1, said });
+        let source_text = format!("tree {tree}").into();
+        let result = self.requested(NamespaceChange::Join {
+            at: path(at),
+            what,
+            order,
+            create: tree % 2 == 1,
+            source_text,
+        });
         if result.is_err() {
             // The caller releases the root; the mux has released everything else.
             assert!(self.fakes[tree].is_free(), "{:?}", self.fakes[tree].held());
@@ -155,12 +160,18 @@ impl Lab {
     }
 
     fn bind(&mut self, new: &str, old: &str, order: Order) -> Result<(), Error> {
-        let (what, said) = (Source::Path(path(new)), format!("bind {new}").into());
-        self.wish(Wish::Join { at: path(old), what, order, create: false, said })
+        let (what, source_text) = (Source::Path(path(new)), format!("bind {new}").into());
+        self.requested(NamespaceChange::Join {
+            at: path(old),
+            what,
+            order,
+            create: false,
+            source_text,
+        })
     }
 
     fn part(&mut self, at: &str) -> Result<(), Error> {
-        self.wish(Wish::Part { at: path(at), said: None })
+        self.requested(NamespaceChange::Part { at: path(at), source_text: None })
     }
 
     fn walk(&mut self, from: NodeId, names: &[Name]) -> Result<(Vec<Stat>, Option<NodeId>), Error> {
@@ -295,11 +306,11 @@ fn what_is_hidden_in_a_mounted_tree_is_there_in_a_union_too_and_knows_the_way_ba
     lab.names.hide(Mount { at, name: name.clone(), root });
     lab.mount("/x", 1, Order::After).unwrap();
     lab.bind("/x", "/y", Order::Replace).unwrap();
-    for place in ["x", "y"] {
-        assert_eq!(lab.at(&format!("{place}/.snapshots/state")).unwrap(), "2:/state");
-        assert_eq!(lab.at(&format!("{place}/.snapshots/../b")).unwrap(), "1:/b");
-        assert_eq!(lab.at(&format!("{place}/.snapshots/../../x/own")).unwrap(), "0:/x/own");
-        assert_eq!(lab.list(place).unwrap(), "own b");
+    for position in ["x", "y"] {
+        assert_eq!(lab.at(&format!("{position}/.snapshots/state")).unwrap(), "2:/state");
+        assert_eq!(lab.at(&format!("{position}/.snapshots/../b")).unwrap(), "1:/b");
+        assert_eq!(lab.at(&format!("{position}/.snapshots/../../x/own")).unwrap(), "0:/x/own");
+        assert_eq!(lab.list(position).unwrap(), "own b");
     }
     let (_, dir) = lab.walk(lab.names.root(), &parts("x")).unwrap();
     let dir = dir.unwrap();
@@ -361,7 +372,7 @@ fn a_tree_whose_last_user_was_a_request_is_let_go_of() {
     let root = lab.names.root();
     lab.begin(Ask::Walk { from: root, names: parts("x/nothing") });
     lab.answer_one();
-    let part = Wish::Part { at: path("/x"), said: None };
+    let part = NamespaceChange::Part { at: path("/x"), source_text: None };
     lab.next += 1;
     lab.step(Input::Change(RequestId(lab.next), part));
     // The change is made first.
@@ -478,35 +489,35 @@ fn a_fetch_passes_points_and_follows_links() {
 /// released.
 #[test]
 fn a_change_that_is_given_up_ends_at_once() {
-    let wishes = [
+    let requests = [
         (
             "to what is bound",
-            Wish::Join {
+            NamespaceChange::Join {
                 at: path("/b"),
                 what: Source::Path(path("/far/sub")),
                 order: Order::Replace,
                 create: false,
-                said: "/far/sub".into(),
+                source_text: "/far/sub".into(),
             },
         ),
         (
             "to where it is put",
-            Wish::Join {
+            NamespaceChange::Join {
                 at: path("/far/sub"),
                 what: Source::Path(path("/b")),
                 order: Order::Replace,
                 create: false,
-                said: "/b".into(),
+                source_text: "/b".into(),
             },
         ),
     ];
-    for (which, wish) in wishes {
+    for (which, requested) in requests {
         for answers in 0..3 {
             let mut lab = Lab::new(&[&["far/", "b/"], &["sub/"]]);
             lab.mount("/far", 1, Order::Replace).unwrap();
             lab.slow = true;
             let id = RequestId(7 | 1 << 63);
-            lab.step(Input::Change(id, wish.clone()));
+            lab.step(Input::Change(id, requested.clone()));
             (0..answers).for_each(|_| lab.answer_one());
             assert_eq!(lab.asked.len(), 1, "{which}");
             lab.step(Input::Cancel(id));

@@ -9,7 +9,7 @@
 #![doc = include_str!("walk/states.md")]
 
 use crate::hidden::Hidden;
-use crate::table::{Key, Place, Point, Table, Trail};
+use crate::table::{Key, MountPoint, MountStack, Position, Table};
 use base::{Caller, Error, Name, Stat};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) enum State {
     DownMember(usize, usize, Option<Error>),
     /// Waiting for a tree to walk `.` or `..`, or a name with a hidden mount behind it. The mount
     /// stack after it.
-    Aside(Trail),
+    Aside(MountStack),
     /// Waiting for a reference to the root of this member of the mount point reached.
     Arriving(usize, Option<Error>),
     /// Waiting for one more reference to the node where the walk starts and ends.
@@ -46,7 +46,7 @@ pub(crate) enum State {
 pub(crate) struct Walk {
     pub(crate) caller: Caller,
     state: State,
-    place: Place,
+    position: Position,
     /// Whether the walk has a reference of its own to the node.
     owned: bool,
     /// Attributes of the files passed so far.
@@ -65,7 +65,7 @@ pub(crate) enum Step {
     /// A walk within one tree.
     Ask(NodeId, Vec<Name>),
     /// The end: all names were found, or some, or none.
-    End(Result<(Vec<Stat>, Option<Place>), Error>),
+    End(Result<(Vec<Stat>, Option<Position>), Error>),
 }
 
 /// The tables used by a walk.
@@ -76,16 +76,16 @@ pub(crate) struct Map<'a> {
     /// Root of the first tree.
     pub(crate) top: NodeId,
     /// Mount point at the root, if there is one.
-    pub(crate) root: Option<&'a Arc<Point>>,
+    pub(crate) root: Option<&'a Arc<MountPoint>>,
 }
 
 impl Walk {
-    pub(crate) fn new(caller: Caller, place: Place, names: Vec<Name>) -> Walk {
+    pub(crate) fn new(caller: Caller, position: Position, names: Vec<Name>) -> Walk {
         let (stats, names) = (Vec::new(), names.into());
         Walk {
             caller,
             state: State::Ready,
-            place,
+            position,
             owned: false,
             stats,
             names,
@@ -96,8 +96,8 @@ impl Walk {
 
     /// Returns a walk that, if it ends at a mount point, sends no request to the members: their
     /// servers may be unavailable.
-    pub(crate) fn to_point(caller: Caller, place: Place, names: Vec<Name>) -> Walk {
-        Walk { to_point: true, ..Walk::new(caller, place, names) }
+    pub(crate) fn to_point(caller: Caller, position: Position, names: Vec<Name>) -> Walk {
+        Walk { to_point: true, ..Walk::new(caller, position, names) }
     }
 
     /// Returns the error that ended the walk, also after some names were found; `None` or
@@ -145,35 +145,35 @@ impl Walk {
 
     fn take_part(&mut self, map: Map<'_>) -> (State, Step) {
         // `.` stays here, whichever members are unavailable.
-        while self.place.at_point && self.names.front().is_some_and(|n| n.as_bytes() == b".") {
+        while self.position.at_point && self.names.front().is_some_and(|n| n.as_bytes() == b".") {
             self.names.pop_front();
             let here = self.stats.last().unwrap_or(&self.point().members[0].stat).clone();
             self.stats.push(here);
         }
-        let node = self.place.node;
+        let node = self.position.node;
         let Some(first) = self.names.front() else {
-            let stays = self.to_point && self.place.at_point;
-            return match (self.owned || stays, self.place.at_point && !self.stats.is_empty()) {
+            let stays = self.to_point && self.position.at_point;
+            return match (self.owned || stays, self.position.at_point && !self.stats.is_empty()) {
                 (true, _) => {
-                    let end = (std::mem::take(&mut self.stats), Some(self.place.clone()));
+                    let end = (std::mem::take(&mut self.stats), Some(self.position.clone()));
                     (State::Over(None), Step::End(Ok(end)))
                 }
                 (false, true) => self.arrive_at(0, None),
                 (false, false) => (State::Copying, Step::Ask(node, Vec::new())),
             };
         };
-        let aside = |trail: &Trail, from, name: &[u8]| {
+        let aside = |mount_stack: &MountStack, from, name: &[u8]| {
             let name = Name::new(name).expect("a plain name");
-            (State::Aside(trail.clone()), Step::Ask(from, vec![name]))
+            (State::Aside(mount_stack.clone()), Step::Ask(from, vec![name]))
         };
-        if let Some((trail, node)) = self.beside(first, map) {
-            return aside(&trail, node, b".");
+        if let Some((mount_stack, node)) = self.beside(first, map) {
+            return aside(&mount_stack, node, b".");
         }
-        let trail = &self.place.trail;
-        match trail.last().filter(|_| first.is_parent() && self.place.at_point) {
+        let mount_stack = &self.position.mount_stack;
+        match mount_stack.last().filter(|_| first.is_parent() && self.position.at_point) {
             Some(last) => aside(&last.before, last.point.from.node, b".."),
-            None if !first.plain() => aside(trail, node, first.as_bytes()),
-            None if self.place.union().is_some() => self.try_member(0, None, map),
+            None if !first.plain() => aside(mount_stack, node, first.as_bytes()),
+            None if self.position.union().is_some() => self.try_member(0, None, map),
             None => {
                 let run = self.run(map);
                 (State::Down(run), Step::Ask(node, self.first_names(run)))
@@ -182,27 +182,28 @@ impl Walk {
     }
 
     /// Returns the destination of a name that leaves the tree through a hidden mount.
-    fn beside(&self, name: &Name, map: Map<'_>) -> Option<(Trail, NodeId)> {
-        let Place { node, ref trail, at_point } = self.place;
+    fn beside(&self, name: &Name, map: Map<'_>) -> Option<(MountStack, NodeId)> {
+        let Position { node, ref mount_stack, at_point } = self.position;
         let above = map.hidden.above(node).filter(|_| name.is_parent());
         if let Some(above) = above {
-            return Some((trail.clone(), above));
+            return Some((mount_stack.clone(), above));
         }
         if !map.hidden.is_name(name) {
             return None;
         }
         let hidden = |at| map.hidden.behind(at, name);
         // Hidden mounts of the root stay there even if the root itself is a mount point.
-        let last = trail.last().filter(|_| at_point);
+        let last = mount_stack.last().filter(|_| at_point);
         let at_root = last.is_some_and(|last| map.root.is_some_and(|r| r.key == last.point.key));
         if at_root && let Some(root) = hidden(map.top) {
-            return Some((Trail::default(), root));
+            return Some((MountStack::default(), root));
         }
-        let members = self.place.union().into_iter().flat_map(|union| &union.members).enumerate();
+        let members =
+            self.position.union().into_iter().flat_map(|union| &union.members).enumerate();
         let mut members = members.filter_map(|(number, member)| {
-            hidden(member.root.node).map(|root| (trail.by_member(number), root))
+            hidden(member.root.node).map(|root| (mount_stack.by_member(number), root))
         });
-        members.next().or_else(|| hidden(node).map(|root| (trail.clone(), root)))
+        members.next().or_else(|| hidden(node).map(|root| (mount_stack.clone(), root)))
     }
 
     fn try_member(&mut self, member: usize, failed: Option<Error>, map: Map<'_>) -> (State, Step) {
@@ -230,34 +231,35 @@ impl Walk {
         });
         self.state = match (std::mem::replace(&mut self.state, State::Ready), reply) {
             (State::Down(run), Ok((stats, node))) => {
-                let (tree, trail) = (self.place.node.tree(), self.place.trail.clone());
-                self.found(run, tree, (stats, node), trail, map, gone)
+                let (tree, mount_stack) =
+                    (self.position.node.tree(), self.position.mount_stack.clone());
+                self.found(run, tree, (stats, node), mount_stack, map, gone)
             }
             (State::DownMember(run, member, _), Ok((stats, node))) => {
                 let tree = self.point().members[member].root.node.tree();
-                let trail = self.place.trail.by_member(member);
-                self.found(run, tree, (stats, node), trail, map, gone)
+                let mount_stack = self.position.mount_stack.by_member(member);
+                self.found(run, tree, (stats, node), mount_stack, map, gone)
             }
             // The next member may have the name.
             (State::DownMember(_, member, failed), Err(error)) => {
                 self.fail_member(member, failed, error)
             }
-            (State::Aside(trail), Ok((stats, Some(node)))) => {
+            (State::Aside(mount_stack), Ok((stats, Some(node)))) => {
                 self.names.pop_front();
                 let key = stats.last().map(|stat| Key::new(node.tree(), stat));
                 self.stats.extend(stats);
-                let at_point = key.is_some_and(|key| trail.at_root(key).is_some());
-                let root = map.root.filter(|root| trail.is_empty() && key == Some(root.key));
-                self.go(Place { node, trail: trail.clone(), at_point }, gone);
+                let at_point = key.is_some_and(|key| mount_stack.at_root(key).is_some());
+                let root = map.root.filter(|root| mount_stack.is_empty() && key == Some(root.key));
+                self.go(Position { node, mount_stack: mount_stack.clone(), at_point }, gone);
                 // There is nothing above the root; if it is a mount point, the walk enters it.
-                root.map_or(State::Ready, |root| self.enter(root, &trail, gone))
+                root.map_or(State::Ready, |root| self.enter(root, &mount_stack, gone))
             }
             (State::Arriving(member, _), Ok((stats, Some(node)))) => {
                 // Its attributes may have changed since it was mounted.
                 self.stats.pop();
                 self.stats.extend(stats);
-                let trail = self.place.trail.by_member(member);
-                self.go(Place { node, trail, at_point: true }, gone);
+                let mount_stack = self.position.mount_stack.by_member(member);
+                self.go(Position { node, mount_stack, at_point: true }, gone);
                 State::Ready
             }
             (State::Arriving(member, failed), Err(error)) => {
@@ -270,8 +272,8 @@ impl Walk {
                 }
             }
             (State::Copying, Ok((_, Some(node)))) => {
-                let place = Place { node, ..self.place.clone() };
-                self.go(place, gone);
+                let position = Position { node, ..self.position.clone() };
+                self.go(position, gone);
                 State::Ready
             }
             (State::Aside(_) | State::Arriving(..) | State::Copying, Ok((_, None))) => {
@@ -296,7 +298,7 @@ impl Walk {
         run: usize,
         tree: u16,
         (stats, node): (Vec<Stat>, Option<NodeId>),
-        trail: Trail,
+        mount_stack: MountStack,
         map: Map<'_>,
         gone: &mut Vec<NodeId>,
     ) -> State {
@@ -307,12 +309,12 @@ impl Walk {
                 gone.extend(node);
                 self.stats.extend(stats.into_iter().take(at + 1));
                 self.names.drain(..=at);
-                self.enter(&point, &trail, gone)
+                self.enter(&point, &mount_stack, gone)
             }
             (None, Some(node)) => {
                 self.stats.extend(stats);
                 self.names.drain(..run);
-                self.go(Place { node, trail, at_point: false }, gone);
+                self.go(Position { node, mount_stack, at_point: false }, gone);
                 State::Ready
             }
             (None, None) => {
@@ -323,14 +325,19 @@ impl Walk {
     }
 
     /// Enters a mount point, without a reference of its own.
-    fn enter(&mut self, point: &Arc<Point>, trail: &Trail, gone: &mut Vec<NodeId>) -> State {
-        let Some(trail) = trail.through(point, 0) else {
+    fn enter(
+        &mut self,
+        point: &Arc<MountPoint>,
+        mount_stack: &MountStack,
+        gone: &mut Vec<NodeId>,
+    ) -> State {
+        let Some(mount_stack) = mount_stack.through(point, 0) else {
             self.stats.pop();
             return State::Over(Some(Error::Loop));
         };
         let first = &point.members[0];
         *self.stats.last_mut().expect("the point was found") = first.stat.clone();
-        self.go(Place { node: first.root.node, trail, at_point: true }, gone);
+        self.go(Position { node: first.root.node, mount_stack, at_point: true }, gone);
         self.owned = false;
         State::Ready
     }
@@ -345,20 +352,20 @@ impl Walk {
         }
     }
 
-    fn go(&mut self, place: Place, gone: &mut Vec<NodeId>) {
+    fn go(&mut self, position: Position, gone: &mut Vec<NodeId>) {
         self.let_go(gone);
-        self.place = place;
+        self.position = position;
         self.owned = true;
     }
 
     fn let_go(&mut self, gone: &mut Vec<NodeId>) {
         if std::mem::replace(&mut self.owned, false) {
-            gone.push(self.place.node);
+            gone.push(self.position.node);
         }
     }
 
-    fn point(&self) -> &Point {
-        &self.place.trail.last().expect("members belong to a point").point
+    fn point(&self) -> &MountPoint {
+        &self.position.mount_stack.last().expect("members belong to a point").point
     }
 
     /// Returns whether the walk has a reference to the node at its end, to be released.

@@ -15,7 +15,7 @@ use super::{Order, Served};
 use base::op::{File, PathDone, PathOp};
 use base::{Error, Instant, Name, Stat};
 use names::script::{self, Line, Source as Said};
-use names::{Source, Wish};
+use names::{NamespaceChange, Source};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use tree::{NodeId, Refusal};
@@ -78,7 +78,7 @@ pub(crate) enum Output {
     /// some time later.
     Plant(Served),
     /// Make the change with this number in the mux; [`Input::Changed`] follows.
-    Make(u32, Wish),
+    Make(u32, NamespaceChange),
     /// Cancel that change; [`Input::Changed`] follows soon.
     CancelMake(u32),
     /// Grow the volume in this file to this size, bytes; [`Input::Grown`] follows.
@@ -104,7 +104,7 @@ enum Cause {
 #[derive(Debug)]
 enum Change {
     /// A change that the mux can make.
-    Ready(Wish),
+    Ready(NamespaceChange),
     /// A mount of a source that is not open yet.
     Mount(Mount),
     /// Growth of a volume, by its file, to this size, bytes.
@@ -187,8 +187,8 @@ impl Changes {
     }
 
     /// Adds a join of the configuration, with its position.
-    pub(crate) fn add(&mut self, number: usize, wish: Wish) {
-        self.waiting.push_back((Cause::Start(number), Change::Ready(wish)));
+    pub(crate) fn add(&mut self, number: usize, requested: NamespaceChange) {
+        self.waiting.push_back((Cause::Start(number), Change::Ready(requested)));
     }
 
     /// Records the failure of a join that could not be started.
@@ -267,8 +267,8 @@ impl Changes {
         assert!(!self.draining, "nothing is begun when the node ends");
         self.number = self.number.wrapping_add(1);
         let begun = match change {
-            Change::Ready(wish) => {
-                out.push(Output::Make(self.number, wish));
+            Change::Ready(requested) => {
+                out.push(Output::Make(self.number, requested));
                 Ok(Step::Making(None))
             }
             Change::Mount(mount) => self.open(mount, out),
@@ -356,9 +356,12 @@ impl Changes {
             }
             (Step::Recovering(mount, tree), News::Recovered(Ok((root, stat)))) => {
                 let Mount { at, source, order, create } = mount;
-                let said = script::quoted(&source.to_string()).into();
+                let source_text = script::quoted(&source.to_string()).into();
                 let what = Source::Tree(root, stat);
-                out.push(Output::Make(self.number, Wish::Join { at, what, order, create, said }));
+                out.push(Output::Make(
+                    self.number,
+                    NamespaceChange::Join { at, what, order, create, source_text },
+                ));
                 Ok(Some(Step::Making(Some(tree))))
             }
             (Step::Recovering(mount, tree), News::Recovered(Err(error))) => {
@@ -592,13 +595,13 @@ fn wanted(line: Line) -> Change {
             Change::Mount(Mount { at, source, order, create })
         }
         Line::Bind { new, old, order, create } => {
-            let said = script::path_text(&new).into();
+            let source_text = script::path_text(&new).into();
             let what = Source::Path(new);
-            Change::Ready(Wish::Join { at: old, what, order, create, said })
+            Change::Ready(NamespaceChange::Join { at: old, what, order, create, source_text })
         }
         Line::Unmount { what, at } => {
-            let said = what.map(|what| script::quoted(&what).into());
-            Change::Ready(Wish::Part { at, said })
+            let source_text = what.map(|what| script::quoted(&what).into());
+            Change::Ready(NamespaceChange::Part { at, source_text })
         }
         Line::Grow { file, bytes } => Change::Grow(file, bytes),
     }

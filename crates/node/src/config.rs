@@ -74,7 +74,7 @@ pub enum Served {
         /// Store in it, which may still be recovering.
         store: Box<Store>,
         /// Outputs of the store at its opening.
-        said: Vec<store::Output>,
+        outputs: Vec<store::Output>,
         /// Path of the file on the host.
         path: Vec<u8>,
     },
@@ -102,7 +102,7 @@ pub struct Join {
     /// Whether files may be created in it.
     pub create: bool,
     /// The same as text, for listings of the name space.
-    pub said: Arc<str>,
+    pub source_text: Arc<str>,
 }
 
 /// Source of a join.

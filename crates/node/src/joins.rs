@@ -105,8 +105,8 @@ impl Node {
                     self.step_changes(now, changes::Input::Planted(planted), ops);
                     continue;
                 }
-                Output::Make(number, wish) => {
-                    Message::Names(names::Input::Change(change(number), wish))
+                Output::Make(number, requested) => {
+                    Message::Names(names::Input::Change(change(number), requested))
                 }
                 Output::CancelMake(number) => Message::Names(names::Input::Cancel(change(number))),
                 Output::Grow(file, bytes) => {

@@ -68,7 +68,7 @@ use listener::Listener;
 use log::{Access, Log, News};
 use messages::Role;
 use mounted_tree::MountedTree;
-use names::{Mount, Names, Source, Wish};
+use names::{Mount, Names, NamespaceChange, Source};
 use places::Places;
 use recorder::Recorder;
 use route::Message;
@@ -469,11 +469,11 @@ fn begin(joins: Vec<Join>, trees: &mut Trees, config: &Config) -> Changes {
     let Config { read_only, volume_cache, .. } = *config;
     let mut changes = Changes::new(sources::Settings { read_only, volume_cache });
     for (number, join) in joins.into_iter().enumerate() {
-        let Join { what, at, order, create, said } = join;
+        let Join { what, at, order, create, source_text } = join;
         let what = match what {
             Joined::Path(path) => Source::Path(path),
-            Joined::Gone(said) => {
-                changes.add(number, Wish::Part { at, said });
+            Joined::Gone(source_text) => {
+                changes.add(number, NamespaceChange::Part { at, source_text });
                 continue;
             }
             Joined::Tree(served) => {
@@ -485,7 +485,7 @@ fn begin(joins: Vec<Join>, trees: &mut Trees, config: &Config) -> Changes {
                 Source::Tree(trees[tree].root(), trees[tree].root_stat())
             }
         };
-        changes.add(number, Wish::Join { at, what, order, create, said });
+        changes.add(number, NamespaceChange::Join { at, what, order, create, source_text });
     }
     changes
 }

@@ -96,11 +96,11 @@ impl MountedTree {
                 let skeleton = Skeleton::new(index, config.wall, &paths);
                 MountedTree::Skeleton(Box::new(skeleton))
             }
-            Served::Volume { file, store, said, path } => {
+            Served::Volume { file, store, outputs, path } => {
                 let mut volume = Volume::new(index, file, *store, config.wall, config.read_only);
                 volume.set_write_through(config.write_through);
                 volume.set_name(String::from_utf8_lossy(&path).into_owned());
-                volume.begin(now, said, out);
+                volume.begin(now, outputs, out);
                 MountedTree::Volume(Box::new(volume))
             }
         }

@@ -62,8 +62,8 @@ pub(crate) fn opened(
         (Source::Volume(path), Ok(PathDone::Volume(file, size, head))) => {
             let refuse =
                 |(error, what)| (refusal(source, error, &format!("{what} {path}")), Some(file));
-            let (store, said) = store(&head, size, settings).map_err(refuse)?;
-            Ok(Served::Volume { file, store, said, path: path.as_bytes().to_vec() })
+            let (store, outputs) = store(&head, size, settings).map_err(refuse)?;
+            Ok(Served::Volume { file, store, outputs, path: path.as_bytes().to_vec() })
         }
         (Source::NineP { aname, .. }, Ok(PathDone::Addresses(numbers))) => {
             let to = numbers.into_iter().map(Address::Tcp).collect();
@@ -97,9 +97,9 @@ fn store(head: &[u8], size: u64, settings: Settings) -> Result<Opened, (Error, &
     }
     let usual = store::Config::for_memory(settings.volume_cache, &superblock.layout);
     let config = store::Config { read_only: settings.read_only, ..usual };
-    let mut said = Vec::new();
-    let store = Store::open(head, config, base::Instant(0), &mut said).map_err(wrong)?;
-    Ok((Box::new(store), said))
+    let mut outputs = Vec::new();
+    let store = Store::open(head, config, base::Instant(0), &mut outputs).map_err(wrong)?;
+    Ok((Box::new(store), outputs))
 }
 
 /// Returns a suggestion for a source that cannot be opened.

@@ -30,7 +30,7 @@ pub(crate) enum Phase {
 
 /// A transfer of blocks.
 #[derive(Debug)]
-pub(crate) struct Passage {
+pub(crate) struct BlockTransfer {
     phase: Phase,
     /// Offset of the first block, bytes.
     offset: u64,
@@ -41,25 +41,25 @@ pub(crate) struct Passage {
     done: usize,
 }
 
-impl Passage {
+impl BlockTransfer {
     /// Returns a transfer from the volume: `count` blocks of `size` bytes each.
-    pub(crate) fn read(offset: u64, count: usize, size: usize) -> Passage {
+    pub(crate) fn read(offset: u64, count: usize, size: usize) -> BlockTransfer {
         let blocks = (0..count).map(|_| Block::stale(size)).collect();
-        Passage::new(Phase::Read, offset, blocks, size)
+        BlockTransfer::new(Phase::Read, offset, blocks, size)
     }
 
     /// Returns a transfer to the volume.
-    pub(crate) fn write(offset: u64, blocks: Vec<Block>, durable: bool) -> Passage {
+    pub(crate) fn write(offset: u64, blocks: Vec<Block>, durable: bool) -> BlockTransfer {
         let phase = if durable { Phase::WriteDurable } else { Phase::Write };
         let size = blocks.first().map_or(512, |block| block.len());
-        Passage::new(phase, offset, blocks, size)
+        BlockTransfer::new(phase, offset, blocks, size)
     }
 
-    fn new(phase: Phase, offset: u64, blocks: Vec<Block>, size: usize) -> Passage {
+    fn new(phase: Phase, offset: u64, blocks: Vec<Block>, size: usize) -> BlockTransfer {
         assert!(size.is_power_of_two() && size >= 512, "blocks of {size} bytes");
         assert!(offset.is_multiple_of(size as u64), "blocks of {size} bytes at {offset}");
         assert!(blocks.iter().all(|block| block.len() == size), "blocks of several sizes");
-        Passage { phase, offset, blocks, size, done: 0 }
+        BlockTransfer { phase, offset, blocks, size, done: 0 }
     }
 
     /// Returns the next call; `None` if there are no blocks, so that there is nothing to do.
@@ -183,50 +183,50 @@ enum Progress {
 mod tests {
     use super::*;
 
-    fn three_blocks(durable: bool) -> Passage {
+    fn three_blocks(durable: bool) -> BlockTransfer {
         let blocks = [1, 2, 3].map(|byte| Block::from_bytes(&[byte; 8192], 8192));
-        Passage::write(1 << 20, blocks.to_vec(), durable)
+        BlockTransfer::write(1 << 20, blocks.to_vec(), durable)
     }
 
     #[test]
     fn a_short_call_is_continued_at_a_place_that_direct_io_takes() {
-        let mut passage = three_blocks(false);
-        assert_eq!(passage.step(Ok(8192 + 5000)), None);
-        assert_eq!(passage.position(), (1 << 20) + 8192 + 4096);
-        let rest: Vec<(u8, usize)> = passage.sources().map(|s| (s[0], s.len())).collect();
+        let mut block_transfer = three_blocks(false);
+        assert_eq!(block_transfer.step(Ok(8192 + 5000)), None);
+        assert_eq!(block_transfer.position(), (1 << 20) + 8192 + 4096);
+        let rest: Vec<(u8, usize)> = block_transfer.sources().map(|s| (s[0], s.len())).collect();
         assert_eq!(rest, [(2, 4096), (3, 8192)]);
-        assert_eq!(passage.step(Err(Errno::INTR)), None);
-        assert_eq!(passage.step(Ok(4096 + 8192)), Some(Ok(())));
+        assert_eq!(block_transfer.step(Err(Errno::INTR)), None);
+        assert_eq!(block_transfer.step(Ok(4096 + 8192)), Some(Ok(())));
     }
 
     #[test]
     fn where_nothing_moves_the_file_ends() {
-        assert_eq!(Passage::read(0, 1, 512).step(Ok(0)), Some(Err(Errno::IO)));
-        let mut passage = Passage::read(4096, 2, 4096);
-        assert_eq!(passage.step(Ok(4096 + 100)), None);
-        assert_eq!(passage.step(Ok(100)), Some(Err(Errno::IO)));
+        assert_eq!(BlockTransfer::read(0, 1, 512).step(Ok(0)), Some(Err(Errno::IO)));
+        let mut block_transfer = BlockTransfer::read(4096, 2, 4096);
+        assert_eq!(block_transfer.step(Ok(4096 + 100)), None);
+        assert_eq!(block_transfer.step(Ok(100)), Some(Err(Errno::IO)));
         assert_eq!(three_blocks(false).step(Ok(100)), Some(Err(Errno::NOSPC)));
     }
 
     #[test]
     fn where_no_flag_is_taken_a_sync_follows_the_whole_write() {
-        let mut passage = three_blocks(true);
-        assert_eq!(passage.phase(), Some(Phase::WriteDurable));
-        assert_eq!(passage.step(Err(Errno::OPNOTSUPP)), None);
-        assert_eq!(passage.step(Ok(4096)), None);
-        assert_eq!(passage.phase(), Some(Phase::WriteThenSync));
-        assert_eq!(passage.step(Ok(5 * 4096)), None);
-        assert_eq!(passage.phase(), Some(Phase::Sync));
-        assert_eq!(passage.step(Ok(0)), Some(Ok(())));
+        let mut block_transfer = three_blocks(true);
+        assert_eq!(block_transfer.phase(), Some(Phase::WriteDurable));
+        assert_eq!(block_transfer.step(Err(Errno::OPNOTSUPP)), None);
+        assert_eq!(block_transfer.step(Ok(4096)), None);
+        assert_eq!(block_transfer.phase(), Some(Phase::WriteThenSync));
+        assert_eq!(block_transfer.step(Ok(5 * 4096)), None);
+        assert_eq!(block_transfer.phase(), Some(Phase::Sync));
+        assert_eq!(block_transfer.step(Ok(0)), Some(Ok(())));
         assert_eq!(three_blocks(true).step(Ok(6 * 4096)), Some(Ok(())));
         assert_eq!(three_blocks(false).step(Err(Errno::NOSPC)), Some(Err(Errno::NOSPC)));
     }
 
     #[test]
     fn no_blocks_are_no_work() {
-        assert_eq!(Passage::write(0, Vec::new(), true).phase(), None);
+        assert_eq!(BlockTransfer::write(0, Vec::new(), true).phase(), None);
         assert!(
-            matches!(Passage::read(0, 0, 512).end(Ok(())), Done::Blocks(Ok(b)) if b.is_empty())
+            matches!(BlockTransfer::read(0, 0, 512).end(Ok(())), Done::Blocks(Ok(b)) if b.is_empty())
         );
     }
 }

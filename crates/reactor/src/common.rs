@@ -71,7 +71,7 @@ pub(crate) struct Common {
     /// Time of path operations on the node's thread since its last turn.
     inline: Duration,
     /// Files on file systems that may block: never accessed on the node's thread.
-    foreign: BTreeMap<u32, Lane>,
+    may_block: BTreeMap<u32, Lane>,
     /// Time after which an operation that occupies a thread is reported.
     unresponsive_after: Duration,
     /// File systems reported as unresponsive.
@@ -108,7 +108,7 @@ impl Common {
             recent: Recent::default(),
             turns: 0,
             inline: Duration::ZERO,
-            foreign: BTreeMap::new(),
+            may_block: BTreeMap::new(),
             unresponsive_after: config.unresponsive_after,
             unresponsive: Vec::new(),
             next_look: Instant::default(),
@@ -215,7 +215,7 @@ impl Common {
             if let Some(buf) = finished.used {
                 self.memory.give(buf);
             }
-            self.foreign.extend(finished.opened.into_iter().map(|(file, lane)| (file.0, lane)));
+            self.may_block.extend(finished.opened.into_iter().map(|(file, lane)| (file.0, lane)));
             if let Some((id, done)) = finished.event {
                 self.recent.forget();
                 self.span(finished.span);
@@ -271,7 +271,8 @@ impl Common {
     /// Returns the lanes of an operation known before its start.
     fn lanes_of(&self, op: &PathOp) -> Vec<Lane> {
         let files = path::files(op).into_iter().flatten();
-        let mut lanes: Vec<Lane> = files.filter_map(|f| self.foreign.get(&f.0)).cloned().collect();
+        let mut lanes: Vec<Lane> =
+            files.filter_map(|f| self.may_block.get(&f.0)).cloned().collect();
         lanes.dedup();
         lanes.extend(path::lane(op));
         lanes
@@ -279,19 +280,19 @@ impl Common {
 
     /// Returns whether the files of an operation are on different file systems.
     fn are_apart(&self, op: &PathOp) -> bool {
-        let files = path::files(op).map(|file| file.map(|file| self.foreign.get(&file.0)));
+        let files = path::files(op).map(|file| file.map(|file| self.may_block.get(&file.0)));
         matches!(files, [Some(first), Some(second)] if first != second)
     }
 
     /// Returns whether a file is on a file system that may block, so that only the pool may access
     /// it: the ring and `RWF_NOWAIT` do not help, because FUSE waits for its server in any case.
-    pub(crate) fn is_far(&self, file: File) -> bool {
-        !self.foreign.is_empty() && self.foreign.contains_key(&file.0)
+    pub(crate) fn may_block(&self, file: File) -> bool {
+        !self.may_block.is_empty() && self.may_block.contains_key(&file.0)
     }
 
     /// Queues work on a file for the pool.
     pub(crate) fn push(&mut self, id: OpId, file: File, work: Work) {
-        let lanes = self.foreign.get(&file.0).cloned().into_iter().collect();
+        let lanes = self.may_block.get(&file.0).cloned().into_iter().collect();
         let submitted = self.clock.now();
         self.pool.push(Job { id: Some(id), work, lanes, is_long: false, submitted });
     }
@@ -307,15 +308,15 @@ impl Common {
     pub(crate) fn adopt(&mut self, fd: OwnedFd) -> File {
         let lane = self.host.lane_of(fd.as_fd());
         let file = File(descriptor::release(fd));
-        assert!(!self.foreign.contains_key(&file.0), "the descriptor was closed before");
-        self.foreign.extend(lane.map(|lane| (file.0, lane)));
+        assert!(!self.may_block.contains_key(&file.0), "the descriptor was closed before");
+        self.may_block.extend(lane.map(|lane| (file.0, lane)));
         file
     }
 
     /// Closes a file: at once, or on the pool if that may block or frees storage.
     pub(crate) fn close_file(&mut self, file: File) {
         let frees = || descriptor::frees_storage(file).then_some(Lane::Freeing);
-        let Some(lane) = self.foreign.remove(&file.0).or_else(frees) else {
+        let Some(lane) = self.may_block.remove(&file.0).or_else(frees) else {
             return descriptor::close(file.0);
         };
         let (submitted, lanes) = (self.clock.now(), vec![lane]);

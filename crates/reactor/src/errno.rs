@@ -7,7 +7,7 @@ use std::io;
 
 /// Failure of a step of straight-line work.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum StepError {
     /// An error of the kernel.
     Kernel(Errno),
     /// An error of this crate.
@@ -21,25 +21,25 @@ pub(crate) enum Trouble {
     Elsewhere(Lane),
 }
 
-impl From<Errno> for Trouble {
-    fn from(errno: Errno) -> Trouble {
-        Trouble::Kernel(errno)
+impl From<Errno> for StepError {
+    fn from(errno: Errno) -> StepError {
+        StepError::Kernel(errno)
     }
 }
 
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        Trouble::Known(error)
+impl From<Error> for StepError {
+    fn from(error: Error) -> StepError {
+        StepError::Known(error)
     }
 }
 
-impl From<Trouble> for Error {
-    fn from(trouble: Trouble) -> Error {
-        match trouble {
-            Trouble::Kernel(errno) => translate(errno),
-            Trouble::Known(error) => error,
-            Trouble::NotCached | Trouble::Lengthy => Error::WouldBlock,
-            Trouble::Elsewhere(_) => Error::CrossDevice,
+impl From<StepError> for Error {
+    fn from(failure: StepError) -> Error {
+        match failure {
+            StepError::Kernel(errno) => translate(errno),
+            StepError::Known(error) => error,
+            StepError::NotCached | StepError::Lengthy => Error::WouldBlock,
+            StepError::Elsewhere(_) => Error::CrossDevice,
         }
     }
 }

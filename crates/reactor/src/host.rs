@@ -1,6 +1,6 @@
 //! State of the host shared by all threads of a reactor: devices, `/proc`, the process.
 
-use crate::identity::Own;
+use crate::identity::ProcessCredentials;
 use crate::mounts::Mounts;
 use crate::pool::lanes::Lane;
 use crate::{descriptor, path};
@@ -20,7 +20,7 @@ const PLAIN_PATHS: usize = 2048;
 #[derive(Debug)]
 pub(crate) struct Host {
     /// The process's own identity.
-    pub(crate) own: &'static Own,
+    pub(crate) own: &'static ProcessCredentials,
     /// `/proc/self/fd`, for reopening handles.
     proc: OwnedFd,
     /// The mount table.
@@ -39,7 +39,7 @@ impl Host {
     /// If `/proc` is not mounted, or the kernel is too old or forbids `openat2(2)`; with a
     /// description of the reason.
     pub(crate) fn new() -> io::Result<Host> {
-        let own = Own::get()?;
+        let own = ProcessCredentials::get()?;
         // The thread may have had another reactor before.
         own.be_server().map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

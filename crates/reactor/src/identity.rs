@@ -9,7 +9,7 @@
 //! Each change costs about 1.6 us, and there are four of them, so the thread keeps an identity
 //! until it needs another one: consecutive work for one user costs nothing. And where names are
 //! only looked up and files opened with the access that their modes allow, unrelated capabilities
-//! are kept ([`Depth::Looking`]).
+//! are kept ([`IdentityPart::Looking`]).
 #![allow(unsafe_code)]
 
 use base::{Caller, Error, Kind, User};
@@ -23,7 +23,7 @@ const ACT_AS_OTHERS: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::
 
 /// Credentials of the process itself.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct ProcessCredentials {
     uid: u32,
     gid: u32,
     groups: Vec<Gid>,
@@ -34,7 +34,7 @@ pub(crate) struct Own {
 
 /// Part of a user's identity that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Depth {
+pub(crate) enum IdentityPart {
     /// Path resolution, reading of attributes, and opening of existing files.
     Looking,
     /// Any operation.
@@ -42,7 +42,7 @@ pub(crate) enum Depth {
 }
 
 /// A user whose identity the thread has assumed.
-struct Present {
+struct AssumedIdentity {
     user: Arc<User>,
     /// Group for new files.
     gid: u32,
@@ -50,27 +50,27 @@ struct Present {
     bare: bool,
 }
 
-static OWN: OnceLock<Own> = OnceLock::new();
+static OWN: OnceLock<ProcessCredentials> = OnceLock::new();
 
 thread_local! {
     /// `None` for the process's own identity.
-    static PRESENT: RefCell<Option<Present>> = const { RefCell::new(None) };
+    static PRESENT: RefCell<Option<AssumedIdentity>> = const { RefCell::new(None) };
 }
 
-impl Own {
+impl ProcessCredentials {
     /// Returns the identity of the process at the first call: before any thread has another one,
     /// because they are only assumed through this.
-    pub(crate) fn get() -> rustix::io::Result<&'static Own> {
+    pub(crate) fn get() -> rustix::io::Result<&'static ProcessCredentials> {
         match OWN.get() {
             Some(own) => Ok(own),
-            None => Own::read().map(|own| OWN.get_or_init(|| own)),
+            None => ProcessCredentials::read().map(|own| OWN.get_or_init(|| own)),
         }
     }
 
-    fn read() -> rustix::io::Result<Own> {
+    fn read() -> rustix::io::Result<ProcessCredentials> {
         let (uid, capabilities) =
             (rustix::process::geteuid().as_raw(), rustix::thread::capabilities(None)?);
-        Ok(Own {
+        Ok(ProcessCredentials {
             uid,
             gid: rustix::process::getegid().as_raw(),
             groups: rustix::process::getgroups()?,
@@ -115,7 +115,7 @@ impl Own {
         &self,
         caller: &Caller,
         gid: Option<u32>,
-        depth: Depth,
+        depth: IdentityPart,
     ) -> Result<(), Error> {
         let user = match caller {
             Caller::Server => return self.be_server(),
@@ -139,8 +139,8 @@ impl Own {
     }
 
     /// Restores the process's own identity.
-    fn leave(&self, present: &mut Option<Present>) -> Result<(), Error> {
-        let Some(Present { bare, .. }) = present else { return Ok(()) };
+    fn leave(&self, present: &mut Option<AssumedIdentity>) -> Result<(), Error> {
+        let Some(AssumedIdentity { bare, .. }) = present else { return Ok(()) };
         // First, because the change of groups needs one of the capabilities.
         if *bare {
             set_capabilities(self.capabilities)?;
@@ -158,10 +158,10 @@ impl Own {
 
     fn become_user(
         &self,
-        present: &mut Option<Present>,
+        present: &mut Option<AssumedIdentity>,
         user: &Arc<User>,
         gid: u32,
-        depth: Depth,
+        depth: IdentityPart,
     ) -> Result<(), Error> {
         let same = present.as_ref().is_some_and(|p| is_same(&p.user, user) && p.gid == gid);
         if !same {
@@ -171,11 +171,11 @@ impl Own {
                 self.leave(present)?;
             }
             // Recorded in advance, so that `leave` undoes a partial failure.
-            *present = Some(Present { user: Arc::clone(user), gid, bare: false });
+            *present = Some(AssumedIdentity { user: Arc::clone(user), gid, bare: false });
             take_on(user, gid)?;
         }
         if let Some(present) = present
-            && depth == Depth::Changing
+            && depth == IdentityPart::Changing
             && !present.bare
             && user.uid != 0
         {

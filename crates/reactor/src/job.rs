@@ -1,9 +1,9 @@
 //! Jobs for threads that may block.
 
-use crate::blocks::Passage;
+use crate::blocks::BlockTransfer;
 use crate::clock::Clock;
 use crate::host::Host;
-use crate::identity::Depth;
+use crate::identity::IdentityPart;
 use crate::memory::Memory;
 use crate::path::{Performed, Task};
 use crate::pool::lanes::{Lane, Queued};
@@ -44,7 +44,7 @@ pub(crate) enum Work {
         /// The volume's file or device.
         file: File,
         /// The transfer.
-        passage: Passage,
+        block_transfer: BlockTransfer,
     },
     /// Make completed writes durable.
     Sync {
@@ -90,7 +90,7 @@ pub(crate) struct Finished {
 
 /// Result of a job on a thread.
 #[derive(Debug)]
-pub(crate) enum Ran {
+pub(crate) enum JobOutcome {
     /// It has ended.
     Ended(Finished),
     /// It has done nothing and has to be queued again: it leads to a file system that was not among
@@ -125,7 +125,7 @@ impl Queued for Job {
 
 impl Job {
     /// Performs the work.
-    pub(crate) fn run(self, host: &Host, clock: &Clock, memory: &mut Memory) -> Ran {
+    pub(crate) fn run(self, host: &Host, clock: &Clock, memory: &mut Memory) -> JobOutcome {
         let Job { id, work, mut lanes, is_long, submitted } = self;
         let started = clock.now();
         let (done, used) = match work {
@@ -134,11 +134,11 @@ impl Job {
                 Performed::Elsewhere(lane) => {
                     lanes.push(lane);
                     let work = Work::Path(task);
-                    return Ran::Again(Job { id, work, lanes, is_long, submitted });
+                    return JobOutcome::Again(Job { id, work, lanes, is_long, submitted });
                 }
                 Performed::Lengthy => {
                     let (work, is_long) = (Work::Path(task), true);
-                    return Ran::Again(Job { id, work, lanes, is_long, submitted });
+                    return JobOutcome::Again(Job { id, work, lanes, is_long, submitted });
                 }
             },
             work @ (Work::Read { .. }
@@ -153,7 +153,7 @@ impl Job {
             _ => Vec::new(),
         };
         let span = Span { submitted, started, finished: clock.now() };
-        Ran::Ended(Finished { event: id.zip(done), used, span, opened })
+        JobOutcome::Ended(Finished { event: id.zip(done), used, span, opened })
     }
 
     /// Cancels the work before its start.
@@ -167,7 +167,7 @@ impl Job {
             Work::Path(_) => (Done::Path(Err(error)), None),
             Work::Read { buf, .. } => (Done::Read(Err(error)), Some(buf)),
             Work::Write { data, .. } => (Done::Written(Err(error)), Some(data)),
-            Work::Blocks { passage, .. } => (passage.end(Err(error)), None),
+            Work::Blocks { block_transfer, .. } => (block_transfer.end(Err(error)), None),
             Work::Sync { .. } => (Done::Synced(Err(error)), None),
             // It has no id, so it cannot be cancelled; at the end of the reactor it is performed.
             Work::Close { file } => {
@@ -194,14 +194,14 @@ impl Work {
                 }
             }
             Work::Write { caller, file, offset, data } => {
-                let result = host.own.assume(&caller, None, Depth::Changing);
+                let result = host.own.assume(&caller, None, IdentityPart::Changing);
                 let result = result.and_then(|()| write(file, offset, &data));
                 (Some(Done::Written(result)), Some(data))
             }
-            Work::Blocks { file, mut passage } => {
+            Work::Blocks { file, mut block_transfer } => {
                 let result = host.own.be_server().and_then(|()| descriptor::file(file));
-                let result = result.and_then(|fd| passage.run(fd).map_err(errno::translate));
-                (Some(passage.end(result)), None)
+                let result = result.and_then(|fd| block_transfer.run(fd).map_err(errno::translate));
+                (Some(block_transfer.end(result)), None)
             }
             Work::Sync { file, data_only } => {
                 let result = host.own.be_server();

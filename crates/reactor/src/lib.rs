@@ -69,7 +69,7 @@ pub use volume::VolumeFile;
 /// Kernel interface of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One io_uring.
+    /// FileOutcome io_uring.
     Uring,
     /// Epoll, and threads for operations that would block.
     Threads,

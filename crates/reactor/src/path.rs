@@ -2,14 +2,15 @@
 //!
 //! Each operation is tried in one of two modes. `Cached` runs on the node's own thread and never
 //! blocks: it resolves names with `RESOLVE_CACHED`, never crosses a mount point, reads with
-//! `RWF_NOWAIT`, and otherwise gives up with [`Trouble::NotCached`]. `Blocking` runs on a thread of
-//! the pool and may take as long as the file system needs. Only handles on local file systems are
-//! tried in `Cached` mode: a call on a hung network or FUSE mount would block the node's thread.
+//! `RWF_NOWAIT`, and otherwise gives up with [`StepError::NotCached`]. `Blocking` runs on a thread
+//! of the pool and may take as long as the file system needs. Only handles on local file systems
+//! are tried in `Cached` mode: a call on a hung network or FUSE mount would block the node's
+//! thread.
 //!
 //! In neither mode is a mount point crossed unchecked ([`enter`]). If one leads to a file
 //! system that may block and that the job was not admitted to, the operation ends with
-//! [`Trouble::Elsewhere`] before it has changed anything, and the pool starts it again as one that
-//! may enter there.
+//! [`StepError::Elsewhere`] before it has changed anything, and the pool starts it again as one
+//! that may enter there.
 
 mod attrs;
 mod contents;
@@ -27,9 +28,9 @@ pub(crate) mod users;
 mod walk;
 
 use crate::descriptor;
-use crate::errno::Trouble;
+use crate::errno::StepError;
 use crate::host::Host;
-use crate::identity::Depth;
+use crate::identity::IdentityPart;
 use crate::memory::Memory;
 use crate::pool::lanes::Lane;
 use base::op::{File, PathDone, PathOp, Replacement};
@@ -40,7 +41,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 /// Result of a step.
-type Outcome<T> = Result<T, Trouble>;
+type Outcome<T> = Result<T, StepError>;
 
 /// Whether a step may block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ pub(crate) struct Task {
 }
 
 /// Environment of an operation.
-pub(crate) struct Ground<'a> {
+pub(crate) struct PathContext<'a> {
     /// The host.
     pub(crate) host: &'a Host,
     /// Whether it may block.
@@ -86,11 +87,11 @@ pub(crate) struct Ground<'a> {
 /// 16; climbing from a deep directory to the root takes milliseconds.
 const STEPS_MAX: usize = 64;
 
-impl Ground<'_> {
+impl PathContext<'_> {
     /// Counts a name lookup.
     fn step(&self) -> Outcome<()> {
         let Some(steps) = &self.steps else { return Ok(()) };
-        let left = steps.get().checked_sub(1).ok_or(Trouble::Lengthy)?;
+        let left = steps.get().checked_sub(1).ok_or(StepError::Lengthy)?;
         steps.set(left);
         Ok(())
     }
@@ -100,9 +101,9 @@ impl Ground<'_> {
     fn settle<T>(&self, result: rustix::io::Result<T>) -> Outcome<T> {
         match result {
             Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::XDEV) if self.mode == Mode::Cached => {
-                Err(Trouble::NotCached)
+                Err(StepError::NotCached)
             }
-            other => other.map_err(Trouble::Kernel),
+            other => other.map_err(StepError::Kernel),
         }
     }
 }
@@ -128,16 +129,16 @@ pub(crate) fn perform(
     task: &Task,
 ) -> Performed {
     let Task { caller, op, .. } = task;
-    if let Err(error) = host.own.assume(caller, group_of(op), Depth::Changing) {
+    if let Err(error) = host.own.assume(caller, group_of(op), IdentityPart::Changing) {
         return Performed::Done(Err(error));
     }
     let is_short = !is_long && admitted.is_empty() && cacheable(op);
     let steps = is_short.then(|| Cell::new(STEPS_MAX));
     let (mode, recent) = (Mode::Blocking, None);
-    let mut ground = Ground { host, mode, caller, admitted, memory, recent, steps };
-    match dispatch(&mut ground, task) {
-        Err(Trouble::Elsewhere(lane)) => Performed::Elsewhere(lane),
-        Err(Trouble::Lengthy) => Performed::Lengthy,
+    let mut context = PathContext { host, mode, caller, admitted, memory, recent, steps };
+    match dispatch(&mut context, task) {
+        Err(StepError::Elsewhere(lane)) => Performed::Elsewhere(lane),
+        Err(StepError::Lengthy) => Performed::Lengthy,
         result => Performed::Done(result.map_err(Error::from)),
     }
 }
@@ -161,14 +162,14 @@ pub(crate) fn perform_cached(
     task: &Task,
 ) -> Attempt {
     let caller = &task.caller;
-    if let Err(error) = host.own.assume(caller, None, Depth::Looking) {
+    if let Err(error) = host.own.assume(caller, None, IdentityPart::Looking) {
         return Attempt::Done(Err(error));
     }
     let (mode, recent, steps) = (Mode::Cached, Some(recent), Some(Cell::new(STEPS_MAX)));
-    let mut ground = Ground { host, mode, caller, admitted: &[], memory, recent, steps };
-    match dispatch(&mut ground, task) {
-        Err(Trouble::NotCached) => Attempt::Later { is_long: false },
-        Err(Trouble::Lengthy) => Attempt::Later { is_long: true },
+    let mut context = PathContext { host, mode, caller, admitted: &[], memory, recent, steps };
+    match dispatch(&mut context, task) {
+        Err(StepError::NotCached) => Attempt::Later { is_long: false },
+        Err(StepError::Lengthy) => Attempt::Later { is_long: true },
         result => Attempt::Done(result.map_err(Error::from)),
     }
 }
@@ -390,74 +391,74 @@ fn directories(op: &PathOp) -> [Option<File>; 2] {
 }
 
 /// Refuses an operation in a directory that is not within its confinement.
-fn expect_within(ground: &Ground<'_>, Task { within, op, .. }: &Task) -> Outcome<()> {
+fn expect_within(context: &PathContext<'_>, Task { within, op, .. }: &Task) -> Outcome<()> {
     let Some(root) = within else { return Ok(()) };
     for dir in directories(op).into_iter().flatten().filter(|dir| dir != root) {
-        enter::expect_within(ground, descriptor::file(*root)?, descriptor::file(dir)?)?;
+        enter::expect_within(context, descriptor::file(*root)?, descriptor::file(dir)?)?;
     }
     Ok(())
 }
 
-fn dispatch(ground: &mut Ground<'_>, task: &Task) -> Outcome<PathDone> {
-    expect_within(ground, task)?;
+fn dispatch(context: &mut PathContext<'_>, task: &Task) -> Outcome<PathDone> {
+    expect_within(context, task)?;
     let (fd, Task { caller, op, .. }) = (descriptor::file, task);
     match op {
-        PathOp::Walk { root, from, names } => walk::walk(ground, fd(*root)?, fd(*from)?, names),
+        PathOp::Walk { root, from, names } => walk::walk(context, fd(*root)?, fd(*from)?, names),
         PathOp::Fetch { root, path, read_max, headroom } => {
-            fetch::fetch(ground, caller, (*root, path), *read_max, *headroom)
+            fetch::fetch(context, caller, (*root, path), *read_max, *headroom)
         }
         PathOp::Stat { file } => attrs::stat(fd(*file)?).map(PathDone::Stat),
-        PathOp::SetStat { file, open, set } => attrs::set(ground, fd(*file)?, *open, set),
-        PathOp::Open { file, access } => open::open(ground, fd(*file)?, *access),
+        PathOp::SetStat { file, open, set } => attrs::set(context, fd(*file)?, *open, set),
+        PathOp::Open { file, access } => open::open(context, fd(*file)?, *access),
         PathOp::Create { dir, name, access, exclusive, mode, gid: _ } => {
-            create::create(ground, fd(*dir)?, name, *access, *exclusive, *mode)
+            create::create(context, fd(*dir)?, name, *access, *exclusive, *mode)
         }
         PathOp::CreateUnnamed { dir, access, mode } => {
-            replace::create_unnamed(ground, fd(*dir)?, *access, *mode)
+            replace::create_unnamed(context, fd(*dir)?, *access, *mode)
         }
         PathOp::Replace { dir, name, by, expected } => {
-            replace::replace(ground, fd(*dir)?, name, by, *expected)
+            replace::replace(context, fd(*dir)?, name, by, *expected)
         }
         PathOp::MakeDir { dir, name, mode, gid: _ } => {
-            create::make_dir(ground, fd(*dir)?, name, *mode)
+            create::make_dir(context, fd(*dir)?, name, *mode)
         }
         PathOp::Symlink { dir, name, target, gid: _ } => {
-            create::symlink(ground, fd(*dir)?, name, target)
+            create::symlink(context, fd(*dir)?, name, target)
         }
         PathOp::MakeNode { dir, name, kind, mode, device, gid: _ } => {
-            create::make_node(ground, fd(*dir)?, name, *kind, *mode, *device)
+            create::make_node(context, fd(*dir)?, name, *kind, *mode, *device)
         }
-        PathOp::ReadLink { file } => open::read_link(ground, fd(*file)?),
-        PathOp::Link { file, dir, name } => create::link(ground, fd(*file)?, fd(*dir)?, name),
+        PathOp::ReadLink { file } => open::read_link(context, fd(*file)?),
+        PathOp::Link { file, dir, name } => create::link(context, fd(*file)?, fd(*dir)?, name),
         PathOp::Rename { from, name, to, new_name, replace } => {
             rename::rename(fd(*from)?, name, fd(*to)?, new_name, *replace)
         }
         PathOp::RenameFile { root, file, to, new_name, replace } => {
-            let place = rename::locate(ground, caller, fd(*root)?, fd(*file)?)?;
+            let place = rename::locate(context, caller, fd(*root)?, fd(*file)?)?;
             rename::rename_file(&place, to.map(fd).transpose()?, new_name, *replace)
         }
         PathOp::Remove { dir, name, directory } => rename::remove(fd(*dir)?, name, *directory),
         PathOp::RemoveFile { root, file } => {
-            rename::remove_file(ground, caller, fd(*root)?, fd(*file)?)
+            rename::remove_file(context, caller, fd(*root)?, fd(*file)?)
         }
         PathOp::ListAll { from, paths, bytes_max } => {
-            list::list_all(ground, *from, paths, *bytes_max)
+            list::list_all(context, *from, paths, *bytes_max)
         }
         PathOp::ReadAll { from, paths, size_max, bytes_max } => {
-            contents::read_all(ground, *from, paths, *size_max, *bytes_max)
+            contents::read_all(context, *from, paths, *size_max, *bytes_max)
         }
         PathOp::List { file, cookie, bytes_max, with_stat } => {
-            list::list(ground, *file, *cookie, *bytes_max, *with_stat)
+            list::list(context, *file, *cookie, *bytes_max, *with_stat)
         }
         PathOp::StatFs { file } => attrs::stat_fs(fd(*file)?),
         PathOp::GetAttr { file, name } => extended::get(fd(*file)?, name),
         PathOp::SetAttr { file, name, value, create } => {
-            extended::set(ground, fd(*file)?, name, value, *create)
+            extended::set(context, fd(*file)?, name, value, *create)
         }
         PathOp::ListAttrs { file } => extended::list(fd(*file)?),
-        PathOp::RemoveAttr { file, name } => extended::remove(ground, fd(*file)?, name),
+        PathOp::RemoveAttr { file, name } => extended::remove(context, fd(*file)?, name),
         PathOp::Identify { who } => users::identify(who).map(PathDone::User),
-        PathOp::OpenRoot { path } => source::open_root(ground, path),
+        PathOp::OpenRoot { path } => source::open_root(context, path),
         PathOp::OpenVolume { path, writable, head } => {
             source::open_volume(path, *writable, *head as usize)
         }

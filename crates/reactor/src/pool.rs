@@ -12,7 +12,7 @@ pub(crate) mod lanes;
 
 use crate::clock::Clock;
 use crate::host::Host;
-use crate::job::{Finished, Job, Ran};
+use crate::job::{Finished, Job, JobOutcome};
 use crate::memory::Memory;
 use base::op::{Done, Envelope, OpId, Span, Unresponsive};
 use base::{Error, Instant};
@@ -43,7 +43,7 @@ pub struct PoolStatistics {
     pub running: usize,
     /// Maximum number of jobs that ever waited.
     pub queued_max: usize,
-    /// Present number of threads.
+    /// AssumedIdentity number of threads.
     pub threads: usize,
     /// Number of jobs started.
     pub started: u64,
@@ -381,17 +381,17 @@ impl Shared {
     }
 
     /// Completes a job, or queues it again for the lane that it leads to, and frees the thread.
-    fn end(self: &Arc<Shared>, ran: Ran, ticket: &Ticket) {
+    fn end(self: &Arc<Shared>, ran: JobOutcome, ticket: &Ticket) {
         let mut state = self.state();
         state.jobs.end(ticket);
         assert!(state.counts.running > 0, "a job ends once");
         state.counts.running -= 1;
         let finished = match ran {
-            Ran::Ended(finished) => {
+            JobOutcome::Ended(finished) => {
                 finished.event.iter().for_each(|(id, _)| _ = state.begun.remove(id));
                 Some(finished)
             }
-            Ran::Again(job) => {
+            JobOutcome::Again(job) => {
                 let cancelled = job.id.and_then(|id| state.begun.remove(&id)).unwrap_or(false);
                 if cancelled {
                     Some(job.cancel())

@@ -1,7 +1,7 @@
 //! Privileges of the process, and how it drops them.
 
 use crate::errno;
-use crate::identity::{self, Depth, Own};
+use crate::identity::{self, IdentityPart, ProcessCredentials};
 use crate::path::users;
 use base::op::Who;
 use base::{Caller, Error, User};
@@ -87,8 +87,8 @@ pub fn renounce_privileges(root: &User) -> io::Result<()> {
 /// # Errors
 /// The kernel's error if not; `Io` if the process cannot determine its own identity.
 pub fn check_list(path: &Path, caller: &Caller) -> Result<(), Error> {
-    let own = Own::get().map_err(errno::translate)?;
-    own.assume(caller, None, Depth::Changing)?;
+    let own = ProcessCredentials::get().map_err(errno::translate)?;
+    own.assume(caller, None, IdentityPart::Changing)?;
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listed = rustix::fs::open(path, OFlags::RDONLY | flags, Mode::empty())
         .and_then(|dir| rustix::fs::openat(dir, c".", OFlags::PATH | flags, Mode::empty()));

@@ -7,7 +7,7 @@
 
 mod connection;
 
-use crate::blocks::Passage;
+use crate::blocks::BlockTransfer;
 use crate::common::{Common, EVENTS_MAX};
 use crate::job::Work;
 use crate::path::Task;
@@ -107,12 +107,12 @@ impl Threads {
                 self.common.push(id, file, Work::Sync { file, data_only });
             }
             Op::ReadBlocks { id, file, offset, count, size } => {
-                let passage = Passage::read(offset, count as usize, size as usize);
-                self.common.push(id, file, Work::Blocks { file, passage });
+                let block_transfer = BlockTransfer::read(offset, count as usize, size as usize);
+                self.common.push(id, file, Work::Blocks { file, block_transfer });
             }
             Op::WriteBlocks { id, file, offset, blocks, durable } => {
-                let passage = Passage::write(offset, blocks, durable);
-                self.common.push(id, file, Work::Blocks { file, passage });
+                let block_transfer = BlockTransfer::write(offset, blocks, durable);
+                self.common.push(id, file, Work::Blocks { file, block_transfer });
             }
             Op::Path { id, caller, asker, within, op } => {
                 self.common.path(id, Task { caller, asker, within, op });
@@ -129,7 +129,7 @@ impl Threads {
         let submitted = self.common.clock.now();
         let mut buf = self.common.read_buffer(headroom, count);
         let count = count as usize;
-        if self.common.is_far(file) {
+        if self.common.may_block(file) {
             return self.common.push(id, file, Work::Read { file, offset, count, buf });
         }
         match read_cached(file, offset, count, &mut buf) {

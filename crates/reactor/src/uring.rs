@@ -7,11 +7,11 @@
 #![allow(unsafe_code)]
 
 mod blocks;
+mod buffer_ring;
 mod personality;
 pub(crate) mod ring;
-mod shelf;
 
-use crate::blocks::Passage;
+use crate::blocks::BlockTransfer;
 use crate::common::{Common, EVENTS_MAX};
 use crate::job::Work;
 use crate::path::Task;
@@ -19,12 +19,12 @@ use crate::sending::{BULK_MIN, Sending};
 use crate::{Config, errno, sockets};
 use base::op::{Address, Done, Event, File, Listener, Op, OpId, ReceiveBuf, Socket, Span};
 use base::{Buf, Caller, Error, Instant};
+use buffer_ring::BufferRing;
 use io_uring::{cqueue, opcode, squeue, types};
 use personality::Personalities;
 use ring::Ring;
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::net::{SocketAddrAny, SocketFlags};
-use shelf::Shelf;
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -89,7 +89,7 @@ enum Slot {
     Blocks {
         id: OpId,
         file: File,
-        passage: Passage,
+        block_transfer: BlockTransfer,
         slices: Vec<libc::iovec>,
     },
     Sync {
@@ -115,7 +115,7 @@ struct Entry {
 pub(crate) struct Uring {
     pub(crate) common: Common,
     ring: Ring,
-    shelf: Shelf,
+    buffer_ring: BufferRing,
     slots: Slab<Entry>,
     /// Slots of operations on files, which clients cancel, so that the cost does not depend on the
     /// number of slots.
@@ -139,11 +139,11 @@ impl Uring {
         let mut common = Common::new(config)?;
         let ring = Ring::new()?;
         let personalities = Personalities::new(&ring)?;
-        let shelf = Shelf::new(&ring, &mut common.memory)?;
+        let buffer_ring = BufferRing::new(&ring, &mut common.memory)?;
         let mut uring = Uring {
             common,
             ring,
-            shelf,
+            buffer_ring,
             slots: Slab::new(),
             transfers: BTreeMap::new(),
             unbuffered: VecDeque::new(),
@@ -199,7 +199,7 @@ impl Uring {
             }
             Op::Read { id, file, offset, count, headroom } => {
                 let buf = self.common.read_buffer(headroom, count);
-                if self.common.is_far(file) {
+                if self.common.may_block(file) {
                     let work = Work::Read { file, offset, count: count as usize, buf };
                     return self.common.push(id, file, work);
                 }
@@ -208,7 +208,7 @@ impl Uring {
             Op::Write { id, caller, file, offset, data } => {
                 self.write(id, caller, file, offset, data);
             }
-            Op::Sync { id, file, data_only } if self.common.is_far(file) => {
+            Op::Sync { id, file, data_only } if self.common.may_block(file) => {
                 self.common.push(id, file, Work::Sync { file, data_only });
             }
             Op::Sync { id, file, data_only } => {
@@ -221,12 +221,12 @@ impl Uring {
                 self.start(Slot::Sync { id }, entry.personality(self.personalities.server()));
             }
             Op::ReadBlocks { id, file, offset, count, size } => {
-                let passage = Passage::read(offset, count as usize, size as usize);
-                self.begin_blocks(id, file, passage);
+                let block_transfer = BlockTransfer::read(offset, count as usize, size as usize);
+                self.begin_blocks(id, file, block_transfer);
             }
             Op::WriteBlocks { id, file, offset, blocks, durable } => {
-                let passage = Passage::write(offset, blocks, durable);
-                self.begin_blocks(id, file, passage);
+                let block_transfer = BlockTransfer::write(offset, blocks, durable);
+                self.begin_blocks(id, file, block_transfer);
             }
             Op::Path { id, caller, asker, within, op } => {
                 self.common.path(id, Task { caller, asker, within, op });
@@ -238,11 +238,11 @@ impl Uring {
 
     /// Transfers blocks, on the pool if their file system may block: the ring's own threads are
     /// few.
-    fn begin_blocks(&mut self, id: OpId, file: File, passage: Passage) {
-        if self.common.is_far(file) {
-            return self.common.push(id, file, Work::Blocks { file, passage });
+    fn begin_blocks(&mut self, id: OpId, file: File, block_transfer: BlockTransfer) {
+        if self.common.may_block(file) {
+            return self.common.push(id, file, Work::Blocks { file, block_transfer });
         }
-        self.move_blocks(id, file, passage, Vec::new());
+        self.move_blocks(id, file, block_transfer, Vec::new());
     }
 
     fn accept(&mut self, id: OpId, listener: Listener, max: usize) {
@@ -280,7 +280,7 @@ impl Uring {
         };
         let entry = match &mut into {
             None => opcode::Recv::new(fd(socket.0), std::ptr::null_mut(), 0)
-                .buf_group(shelf::GROUP)
+                .buf_group(buffer_ring::GROUP)
                 .ioprio(self.patience(socket))
                 .build()
                 .flags(squeue::Flags::BUFFER_SELECT),
@@ -363,7 +363,7 @@ impl Uring {
             Caller::Server => Ok(self.personalities.server()),
             Caller::User(user) => self.personalities.of(user, &mut self.ring, &self.common.host),
         };
-        let near = personality.ok().filter(|_| !self.common.is_far(file));
+        let near = personality.ok().filter(|_| !self.common.may_block(file));
         let Some(personality) = near else {
             let work = Work::Write { caller, file, offset, data };
             return self.common.push(id, file, work);
@@ -502,9 +502,9 @@ impl Uring {
             self.complete(&completion);
         }
         self.completions = completions;
-        let returned = self.shelf.publish();
+        let returned = self.buffer_ring.publish();
         // Without pending completions, all buffers are free.
-        let buffers = if self.ring.any_completion() { returned } else { shelf::COUNT.into() };
+        let buffers = if self.ring.any_completion() { returned } else { buffer_ring::COUNT.into() };
         self.retry_receives(buffers);
     }
 
@@ -544,7 +544,7 @@ impl Uring {
                 self.common.ready(id, Done::Connected(connected));
             }
             Slot::Receive { id, socket, into: None, .. } => {
-                self.complete_shelf_receive(id, socket, completion);
+                self.complete_ring_receive(id, socket, completion);
             }
             Slot::Receive { id, socket, into: Some(buf), .. } => {
                 self.note_drained(socket, !cqueue::sock_nonempty(completion.flags()));
@@ -563,8 +563,8 @@ impl Uring {
                 let written = u32::try_from(result).map_err(|_| errno::from_raw(result));
                 self.common.ready(id, Done::Written(written));
             }
-            Slot::Blocks { id, file, passage, slices } => {
-                self.complete_blocks(id, file, passage, slices, result);
+            Slot::Blocks { id, file, block_transfer, slices } => {
+                self.complete_blocks(id, file, block_transfer, slices, result);
             }
             Slot::Sync { id } => {
                 let synced = if result < 0 { Err(errno::from_raw(result)) } else { Ok(()) };
@@ -588,7 +588,7 @@ impl Uring {
         self.common.ready(id, Done::Accepted(accepted));
     }
 
-    fn complete_shelf_receive(&mut self, id: OpId, socket: Socket, completion: &cqueue::Entry) {
+    fn complete_ring_receive(&mut self, id: OpId, socket: Socket, completion: &cqueue::Entry) {
         let result = completion.result();
         if result == -libc::ENOBUFS {
             // This one is retried before later receives, without waiting for the socket first.
@@ -599,9 +599,9 @@ impl Uring {
         let length = usize::try_from(result).unwrap_or(0);
         let buf = cqueue::buffer_select(completion.flags()).map(|index| {
             if length > COPY_MAX {
-                self.shelf.take(index, length, &mut self.common.memory)
+                self.buffer_ring.take(index, length, &mut self.common.memory)
             } else {
-                self.shelf.copy(index, length)
+                self.buffer_ring.copy(index, length)
             }
         });
         let received = match (result, buf) {
@@ -731,7 +731,7 @@ impl Slot {
                 *id == wanted
             }
             Slot::Read { id, .. } => *id == wanted,
-            Slot::Blocks { id, passage, .. } => passage.is_read() && *id == wanted,
+            Slot::Blocks { id, block_transfer, .. } => block_transfer.is_read() && *id == wanted,
             Slot::Send { .. }
             | Slot::Room { .. }
             | Slot::Write { .. }
@@ -764,7 +764,7 @@ impl Drop for Uring {
         if !self.slots.is_empty() {
             // Operations that still hang (a read of a dead disk) keep their memory for ever.
             std::mem::forget(std::mem::take(&mut self.slots));
-            self.shelf.abandon();
+            self.buffer_ring.abandon();
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Opened for direct I/O where possible, because a volume has a cache of its own, and locked,
 //! because two servers on one volume would destroy it.
 
-use crate::blocks::Passage;
+use crate::blocks::BlockTransfer;
 use crate::clock;
 use base::Block;
 use rustix::fd::{AsFd, OwnedFd};
@@ -184,9 +184,9 @@ impl VolumeFile {
     /// # Errors
     /// Those of `preadv2(2)`; `EIO` if the file ends before.
     pub fn read_blocks(&self, offset: u64, count: usize, size: usize) -> io::Result<Vec<Block>> {
-        let mut passage = Passage::read(offset, count, size);
-        passage.run(self.fd.as_fd())?;
-        Ok(passage.into_blocks())
+        let mut block_transfer = BlockTransfer::read(offset, count, size);
+        block_transfer.run(self.fd.as_fd())?;
+        Ok(block_transfer.into_blocks())
     }
 
     /// Writes consecutive blocks of one size. `offset` is in bytes, a multiple of that size.
@@ -195,7 +195,7 @@ impl VolumeFile {
     /// # Errors
     /// Those of `pwritev2(2)` and `fdatasync(2)`.
     pub fn write_blocks(&self, offset: u64, blocks: &[Block], durable: bool) -> io::Result<()> {
-        Ok(Passage::write(offset, blocks.to_vec(), durable).run(self.fd.as_fd())?)
+        Ok(BlockTransfer::write(offset, blocks.to_vec(), durable).run(self.fd.as_fd())?)
     }
 
     /// Makes completed writes durable, and the file's size with them.

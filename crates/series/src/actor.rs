@@ -18,13 +18,13 @@ pub(crate) enum Turn {
 
 /// Outcome of a turn.
 #[derive(Clone, Debug)]
-pub(crate) enum ReservedAction<M> {
+pub(crate) enum TurnOutcome<M> {
     /// No action was enabled.
     Nothing,
     /// An internal action.
     Silent,
     /// A message to these parts.
-    PartOutput(Vec<usize>, M),
+    Sent(Vec<usize>, M),
     /// The value of a client's operation.
     Answered(u64, Value),
 }
@@ -38,7 +38,7 @@ pub(crate) trait Actor {
     fn hear(&mut self, from: usize, message: Self::Message);
 
     /// Performs one action, if any is enabled.
-    fn act(&mut self, turn: Turn) -> ReservedAction<Self::Message>;
+    fn act(&mut self, turn: Turn) -> TurnOutcome<Self::Message>;
 
     /// Number of operator applications so far.
     fn applied(&self) -> u64 {
@@ -66,7 +66,7 @@ pub(crate) trait Asked<O>: Actor {
 }
 
 /// Part that holds a replica.
-pub(crate) trait Keeper: Actor {
+pub(crate) trait ReplicaHolder: Actor {
     /// Number of final operations here.
     fn final_count(&self) -> usize;
 

@@ -9,14 +9,14 @@
 //! part sleeps for the simulated time.
 
 mod actor;
-mod bell;
+mod channels;
 mod counted;
+mod latch;
 mod paper;
-mod post;
+mod participant;
 mod processor;
 mod production;
 mod run;
-mod seat;
 mod spec;
 mod wire;
 

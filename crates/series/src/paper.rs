@@ -1,7 +1,7 @@
 //! Algorithms of the paper as processes: [`Plainly`] composed by channels, [`Negotiating`] by
 //! reservations.
 
-use crate::actor::{Actor, Asked, Keeper, Order, ReservedAction, Turn};
+use crate::actor::{Actor, Asked, Order, ReplicaHolder, Turn, TurnOutcome};
 use crate::counted::{Counted, Workload};
 use crate::wire::Spoken;
 use base::rng::Rng;
@@ -73,12 +73,12 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Scheduler<Reserved<Station<Counted
         }
         let (tasks, from) = (part.tasks(), self.next);
         for task in (0..tasks).map(|turn| (from + turn) % tasks) {
-            let mut deeds = Vec::new();
-            part.enabled(task, &mut deeds);
-            deeds.retain(|deed| self.rested || *deed != ioa::ReservedAction::Rest);
-            if !deeds.is_empty() {
+            let mut outcomes = Vec::new();
+            part.enabled(task, &mut outcomes);
+            outcomes.retain(|outcome| self.rested || *outcome != ioa::ReservedAction::Rest);
+            if !outcomes.is_empty() {
                 self.next = task + 1;
-                return Some(deeds.swap_remove(0));
+                return Some(outcomes.swap_remove(0));
             }
         }
         None
@@ -96,7 +96,7 @@ pub(crate) fn front_end<D: Workload, R>(replicas: usize, rules: Rules) -> Statio
 }
 
 /// Performs one transition of a process.
-fn step<A, S, M>(process: &mut Process<A, S>) -> ReservedAction<M>
+fn step<A, S, M>(process: &mut Process<A, S>) -> TurnOutcome<M>
 where
     A: IoAutomaton<Output = PartOutput<M, (Id, Value)>>,
     S: Scheduler<A>,
@@ -104,11 +104,11 @@ where
     let mut out = Vec::new();
     process.step(Tick(0), ioa::Input::Turn, &mut out);
     match out.pop() {
-        Some(PartOutput::To(others, message)) => ReservedAction::PartOutput(others, message),
-        Some(PartOutput::Outside((id, value))) => ReservedAction::Answered(id.0, value),
+        Some(PartOutput::To(others, message)) => TurnOutcome::Sent(others, message),
+        Some(PartOutput::Outside((id, value))) => TurnOutcome::Answered(id.0, value),
         // A turn that ended at its limit has performed an action.
-        None if process.deadline().is_some() => ReservedAction::Silent,
-        None => ReservedAction::Nothing,
+        None if process.deadline().is_some() => TurnOutcome::Silent,
+        None => TurnOutcome::Nothing,
     }
 }
 
@@ -123,10 +123,10 @@ fn finals<D: Workload>(replica: &impl Replica<Counted<D>>) -> Vec<(u64, Value)> 
 }
 
 /// Message between parts of the paper's services.
-type Speech<D> = Message<<D as DataType>::Operator, Value>;
+type PartMessage<D> = Message<<D as DataType>::Operator, Value>;
 
 /// Input of a part with messages `M`.
-type Hears<D, M> = PartInput<M, Request<<D as DataType>::Operator>>;
+type PartIn<D, M> = PartInput<M, Request<<D as DataType>::Operator>>;
 
 /// Part composed by channels.
 pub(crate) struct Plainly<D: Workload, R: ReplicaPart<Counted<D>>> {
@@ -142,7 +142,7 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Plainly<D, R> {
         Plainly { process, me, counted }
     }
 
-    fn input(&mut self, input: Hears<D, Speech<D>>) {
+    fn input(&mut self, input: PartIn<D, PartMessage<D>>) {
         self.process.scheduler_mut().turn = Turn::Hear;
         self.process.step(Tick(0), ioa::Input::Action(input), &mut Vec::new());
     }
@@ -150,15 +150,15 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Plainly<D, R> {
 
 impl<D: Workload, R: ReplicaPart<Counted<D>>> Actor for Plainly<D, R>
 where
-    Speech<D>: Spoken,
+    PartMessage<D>: Spoken,
 {
-    type Message = Speech<D>;
+    type Message = PartMessage<D>;
 
     fn hear(&mut self, from: usize, message: Self::Message) {
         self.input(PartInput::From(from, message));
     }
 
-    fn act(&mut self, turn: Turn) -> ReservedAction<Self::Message> {
+    fn act(&mut self, turn: Turn) -> TurnOutcome<Self::Message> {
         self.process.scheduler_mut().turn = turn;
         step(&mut self.process)
     }
@@ -174,7 +174,7 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Asked<D::Operator> for Plainly<D, 
     }
 }
 
-impl<D, R> Keeper for Plainly<D, R>
+impl<D, R> ReplicaHolder for Plainly<D, R>
 where
     D: Workload,
     R: ReplicaPart<Counted<D>> + Replica<Counted<D>>,
@@ -222,7 +222,7 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Negotiating<D, R> {
         }
     }
 
-    fn input(&mut self, input: Hears<D, ReservedMessage<Speech<D>>>) {
+    fn input(&mut self, input: PartIn<D, ReservedMessage<PartMessage<D>>>) {
         self.process.scheduler_mut().turn = Turn::Hear;
         self.process.step(Tick(0), ioa::Input::Action(input), &mut Vec::new());
         self.keep_time();
@@ -244,21 +244,21 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Negotiating<D, R> {
 
 impl<D: Workload, R: ReplicaPart<Counted<D>>> Actor for Negotiating<D, R>
 where
-    ReservedMessage<Speech<D>>: Spoken,
+    ReservedMessage<PartMessage<D>>: Spoken,
 {
-    type Message = ReservedMessage<Speech<D>>;
+    type Message = ReservedMessage<PartMessage<D>>;
 
     fn hear(&mut self, from: usize, message: Self::Message) {
         self.input(PartInput::From(from, message));
     }
 
-    fn act(&mut self, turn: Turn) -> ReservedAction<Self::Message> {
+    fn act(&mut self, turn: Turn) -> TurnOutcome<Self::Message> {
         let rested = self.until.is_some_and(|until| until <= Instant::now());
         let scheduler = self.process.scheduler_mut();
         (scheduler.turn, scheduler.rested) = (turn, rested);
-        let deed = step(&mut self.process);
+        let outcome = step(&mut self.process);
         self.keep_time();
-        deed
+        outcome
     }
 
     fn applied(&self) -> u64 {
@@ -276,7 +276,7 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Asked<D::Operator> for Negotiating
     }
 }
 
-impl<D, R> Keeper for Negotiating<D, R>
+impl<D, R> ReplicaHolder for Negotiating<D, R>
 where
     D: Workload,
     R: ReplicaPart<Counted<D>> + Replica<Counted<D>>,

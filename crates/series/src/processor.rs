@@ -3,7 +3,7 @@
 //! Work is simulated by sleeping. Oversleep is deducted from the next sleep, as long as work is
 //! continuous, so that it does not accumulate; the lateness of sleeps is measured.
 
-use crate::bell::Bell;
+use crate::latch::Latch;
 use crate::spec::cost;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -53,14 +53,14 @@ impl<'p> Share<'p> {
     }
 
     /// Performs work of this many µs; none once the latch is set.
-    pub(crate) fn work(&mut self, micros: u64, bell: &Bell) {
-        if micros == 0 || bell.has_rung() {
+    pub(crate) fn work(&mut self, micros: u64, latch: &Latch) {
+        if micros == 0 || latch.has_rung() {
             return;
         }
         let from = self.ended.unwrap_or_else(Instant::now);
         let end = self.processor.book(self.me, from, micros);
-        bell.sleep(end);
-        if !bell.has_rung() {
+        latch.sleep(end);
+        if !latch.has_rung() {
             let late = Instant::now().saturating_duration_since(end);
             self.late = (self.late.0 + late, self.late.1 + 1);
             self.late_max = self.late_max.max(late);

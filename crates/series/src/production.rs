@@ -1,7 +1,7 @@
 //! Production replica in the same harness. It has no journal here: records count as written
 //! immediately.
 
-use crate::actor::{Actor, Asked, Keeper, Order, ReservedAction, Turn};
+use crate::actor::{Actor, Asked, Order, ReplicaHolder, Turn, TurnOutcome};
 use crate::counted::{Counted, Workload};
 use crate::wire::{About, Spoken};
 use base::{Automaton, Instant as Tick};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Message between parts of this service.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Speech<O> {
+pub(crate) enum PartMessage<O> {
     /// Request from the front end to a replica.
     Request(u64, bool, O),
     /// Response of the replica.
@@ -24,12 +24,12 @@ pub(crate) enum Speech<O> {
     Gossip(Message<O>),
 }
 
-impl<O: Serialize + DeserializeOwned> Spoken for Speech<O> {
+impl<O: Serialize + DeserializeOwned> Spoken for PartMessage<O> {
     fn about(&self) -> About {
         match self {
-            Speech::Request(number, ..) => About::Request(*number),
-            Speech::Response(number, _) => About::Response(*number),
-            Speech::Gossip(message) => About::Gossip(message.entries.len() as u64),
+            PartMessage::Request(number, ..) => About::Request(*number),
+            PartMessage::Response(number, _) => About::Response(*number),
+            PartMessage::Gossip(message) => About::Gossip(message.entries.len() as u64),
         }
     }
 }
@@ -47,7 +47,7 @@ pub(crate) struct Site<D: Workload> {
     counted: Counted<D>,
     began: Instant,
     /// Outputs to send.
-    deeds: VecDeque<ReservedAction<Speech<D::Operator>>>,
+    outcomes: VecDeque<TurnOutcome<PartMessage<D::Operator>>>,
     /// Operations done, in local order.
     done: Vec<Done<D>>,
 }
@@ -64,8 +64,8 @@ impl<D: Workload> Site<D> {
         let config = Config { gossip: gather, limits: replica::service::Limits::default() };
         let members: Vec<ReplicaId> = (0..replicas).map(identity).collect();
         let replica = Replica::new(counted.clone(), identity(me), &members, config);
-        let (began, deeds, done) = (Instant::now(), VecDeque::new(), Vec::new());
-        let mut site = Site { replica, me, replicas, counted, began, deeds, done };
+        let (began, outcomes, done) = (Instant::now(), VecDeque::new(), Vec::new());
+        let mut site = Site { replica, me, replicas, counted, began, outcomes, done };
         let others = members.iter().filter(|id| **id != identity(me));
         others.for_each(|id| site.step(Input::Connected(*id)));
         site
@@ -83,14 +83,13 @@ impl<D: Workload> Site<D> {
             for output in out {
                 match output {
                     Output::Answer { ticket, value, .. } => {
-                        let answer = Speech::Response(ticket.0, value);
-                        self.deeds
-                            .push_back(ReservedAction::PartOutput(vec![self.replicas], answer));
+                        let answer = PartMessage::Response(ticket.0, value);
+                        self.outcomes.push_back(TurnOutcome::Sent(vec![self.replicas], answer));
                     }
                     Output::Say(peer, message) => {
                         let to = vec![usize::from(peer.0)];
-                        self.deeds
-                            .push_back(ReservedAction::PartOutput(to, Speech::Gossip(message)));
+                        self.outcomes
+                            .push_back(TurnOutcome::Sent(to, PartMessage::Gossip(message)));
                     }
                     Output::Persist(number, record) => {
                         self.done.extend(record.entries);
@@ -112,31 +111,31 @@ impl<D: Workload> Site<D> {
 }
 
 impl<D: Workload> Actor for Site<D> {
-    type Message = Speech<D::Operator>;
+    type Message = PartMessage<D::Operator>;
 
     fn hear(&mut self, from: usize, message: Self::Message) {
         match message {
-            Speech::Request(number, strict, operator) => {
+            PartMessage::Request(number, strict, operator) => {
                 let (ticket, until) = (Ticket(number), self.now() + TIMEOUT);
                 let after = Vector::new();
                 self.step(Input::Request { ticket, after, strict, operator, until });
             }
-            Speech::Gossip(message) => self.step(Input::Received(identity(from), message)),
-            Speech::Response(..) => unreachable!("nobody answers a replica"),
+            PartMessage::Gossip(message) => self.step(Input::Received(identity(from), message)),
+            PartMessage::Response(..) => unreachable!("nobody answers a replica"),
         }
     }
 
     /// Outputs are determined when a message is processed, so no turn is needed to produce them.
-    fn act(&mut self, turn: Turn) -> ReservedAction<Self::Message> {
-        if turn == Turn::Answer && self.deeds.is_empty() {
+    fn act(&mut self, turn: Turn) -> TurnOutcome<Self::Message> {
+        if turn == Turn::Answer && self.outcomes.is_empty() {
             let now = self.now();
             if self.replica.deadline().is_some_and(|deadline| deadline <= now) {
                 self.step(Input::Tick);
             }
         }
         match turn {
-            Turn::Answer => self.deeds.pop_front().unwrap_or(ReservedAction::Nothing),
-            Turn::Hear | Turn::Gossip => ReservedAction::Nothing,
+            Turn::Answer => self.outcomes.pop_front().unwrap_or(TurnOutcome::Nothing),
+            Turn::Hear | Turn::Gossip => TurnOutcome::Nothing,
         }
     }
 
@@ -149,7 +148,7 @@ impl<D: Workload> Actor for Site<D> {
     }
 }
 
-impl<D: Workload> Keeper for Site<D> {
+impl<D: Workload> ReplicaHolder for Site<D> {
     fn final_count(&self) -> usize {
         self.done.len() - self.replica.suffix().count()
     }
@@ -170,42 +169,44 @@ impl<D: Workload> Keeper for Site<D> {
 }
 
 /// Front end, like that of the paper, but without an automaton of its own.
-pub(crate) struct Desk<O> {
+pub(crate) struct ClientFrontEnd<O> {
     replicas: usize,
-    deeds: VecDeque<ReservedAction<Speech<O>>>,
+    outcomes: VecDeque<TurnOutcome<PartMessage<O>>>,
 }
 
-impl<O> Desk<O> {
+impl<O> ClientFrontEnd<O> {
     /// Creates a front end for this many replicas.
-    pub(crate) fn new(replicas: usize) -> Desk<O> {
-        Desk { replicas, deeds: VecDeque::new() }
+    pub(crate) fn new(replicas: usize) -> ClientFrontEnd<O> {
+        ClientFrontEnd { replicas, outcomes: VecDeque::new() }
     }
 }
 
-impl<O: Serialize + DeserializeOwned> Actor for Desk<O> {
-    type Message = Speech<O>;
+impl<O: Serialize + DeserializeOwned> Actor for ClientFrontEnd<O> {
+    type Message = PartMessage<O>;
 
-    fn hear(&mut self, _from: usize, message: Speech<O>) {
+    fn hear(&mut self, _from: usize, message: PartMessage<O>) {
         match message {
-            Speech::Response(number, value) => {
-                self.deeds.push_back(ReservedAction::Answered(number, value))
+            PartMessage::Response(number, value) => {
+                self.outcomes.push_back(TurnOutcome::Answered(number, value))
             }
-            Speech::Request(..) | Speech::Gossip(_) => unreachable!("nobody asks a front end"),
+            PartMessage::Request(..) | PartMessage::Gossip(_) => {
+                unreachable!("nobody asks a front end")
+            }
         }
     }
 
-    fn act(&mut self, turn: Turn) -> ReservedAction<Speech<O>> {
+    fn act(&mut self, turn: Turn) -> TurnOutcome<PartMessage<O>> {
         match turn {
-            Turn::Answer => self.deeds.pop_front().unwrap_or(ReservedAction::Nothing),
-            Turn::Hear | Turn::Gossip => ReservedAction::Nothing,
+            Turn::Answer => self.outcomes.pop_front().unwrap_or(TurnOutcome::Nothing),
+            Turn::Hear | Turn::Gossip => TurnOutcome::Nothing,
         }
     }
 }
 
-impl<O: Serialize + DeserializeOwned> Asked<O> for Desk<O> {
+impl<O: Serialize + DeserializeOwned> Asked<O> for ClientFrontEnd<O> {
     fn submit(&mut self, order: Order<O>) {
         let to = usize::try_from(order.number).unwrap_or_default() % self.replicas;
-        let request = Speech::Request(order.number, order.strict, order.operator);
-        self.deeds.push_back(ReservedAction::PartOutput(vec![to], request));
+        let request = PartMessage::Request(order.number, order.strict, order.operator);
+        self.outcomes.push_back(TurnOutcome::Sent(vec![to], request));
     }
 }

@@ -1,12 +1,12 @@
 //! Run of a service: setup, load and evaluation.
 
-use crate::actor::{Actor, Asked, Keeper, Order};
+use crate::actor::{Actor, Asked, Order, ReplicaHolder};
+use crate::channels::Channels;
 use crate::counted::{Counted, Workload};
 use crate::paper::{self, Negotiating, Plainly};
-use crate::post::Post;
+use crate::participant::{Participant, Service, Shared, Timing, Traffic};
 use crate::processor::{Processor, Share};
-use crate::production::{Desk, Site};
-use crate::seat::{Ground, Seat, Service, Story, Talked};
+use crate::production::{ClientFrontEnd, Site};
 use crate::spec::{Data, Kind, Outcome, Spec, cost};
 use replica::data::{Counter, Text, Value};
 use replica::esds::{Optimised, Plain, Station};
@@ -68,7 +68,9 @@ fn run_of<D: Workload>(spec: &Spec) -> io::Result<Outcome> {
             })
         }
         Kind::Service => {
-            play::<D, _, _>(spec, &|me| Site::<D>::new(me, n, cost(spec.gather)), &|| Desk::new(n))
+            play::<D, _, _>(spec, &|me| Site::<D>::new(me, n, cost(spec.gather)), &|| {
+                ClientFrontEnd::new(n)
+            })
         }
     }
 }
@@ -87,17 +89,17 @@ fn orders<D: Workload>(spec: &Spec) -> Vec<Order<D::Operator>> {
 /// Result of a thread.
 struct Left<T> {
     result: io::Result<T>,
-    talked: Talked,
+    talked: Traffic,
     late: (Duration, u32, Duration),
     /// Kept open until all threads have ended: others may still receive.
-    _post: Post,
+    _post: Channels,
 }
 
 /// Results of all threads of a service.
 struct Played {
-    stories: BTreeMap<u64, Story>,
+    stories: BTreeMap<u64, Timing>,
     services: Vec<Service>,
-    talked: Vec<Talked>,
+    talked: Vec<Traffic>,
     late: Vec<(Duration, u32, Duration)>,
     /// Time from the first submission to the last answer.
     total: Duration,
@@ -107,19 +109,24 @@ struct Played {
 
 /// Runs a part in its thread.
 fn sit<A: Actor, T>(
-    ground: &Ground<'_>,
-    (me, post, processor): (usize, Post, &Processor),
+    ground: &Shared<'_>,
+    (me, channels, processor): (usize, Channels, &Processor),
     actor: A,
-    does: impl FnOnce(&mut Seat<'_, A>) -> io::Result<T>,
+    does: impl FnOnce(&mut Participant<'_, A>) -> io::Result<T>,
 ) -> Left<T> {
-    let (share, talked) = (Share::new(processor, me), Talked::default());
-    let mut seat = Seat { actor, me, post, share, ground, talked };
-    let mut result = does(&mut seat);
+    let (share, talked) = (Share::new(processor, me), Traffic::default());
+    let mut participant = Participant { actor, me, channels, share, ground, talked };
+    let mut result = does(&mut participant);
     if result.is_err() {
         // Releases the others, which need not wait for this one.
         result = ground.answered.ring().and(ground.over.ring()).and(result);
     }
-    Left { result, talked: seat.talked, late: seat.share.lateness(), _post: seat.post }
+    Left {
+        result,
+        talked: participant.talked,
+        late: participant.share.lateness(),
+        _post: participant.channels,
+    }
 }
 
 fn play<D, K, F>(
@@ -129,28 +136,31 @@ fn play<D, K, F>(
 ) -> io::Result<Outcome>
 where
     D: Workload,
-    K: Keeper,
+    K: ReplicaHolder,
     F: Asked<D::Operator>,
 {
     // Desynchronizes the submissions of concurrent runs.
     let phase = base::rng::seeded(spec.seed).f64() / spec.rate;
     let began = Instant::now() + START + Duration::from_secs_f64(spec.delay + phase);
-    let ground = &Ground::new(spec, began)?;
+    let ground = &Shared::new(spec, began)?;
     let count = spec.replicas.min(spec.processors) + 1;
     let own = |_| Processor::new(began, spec.speed.switch);
     let processors: Vec<Processor> = (0..count).map(own).collect();
-    let (desk, machines) = processors.split_last().expect("the front end has one");
-    let mut posts = Post::mesh(spec.replicas + 1)?;
-    let post = posts.pop().expect("the front end has one");
+    let (client_front_end, machines) = processors.split_last().expect("the front end has one");
+    let mut posts = Channels::mesh(spec.replicas + 1)?;
+    let channels = posts.pop().expect("the front end has one");
     let (asked, served) = thread::scope(|scope| {
         let asking = scope.spawn(move || {
-            let does = |seat: &mut Seat<'_, F>| seat.ask(orders::<D>(spec));
-            sit(ground, (spec.replicas, post, desk), front_end(), does)
+            let does = |participant: &mut Participant<'_, F>| participant.ask(orders::<D>(spec));
+            sit(ground, (spec.replicas, channels, client_front_end), front_end(), does)
         });
-        let serving = posts.into_iter().enumerate().map(|(me, post)| {
+        let serving = posts.into_iter().enumerate().map(|(me, channels)| {
             let processor = &machines[me % machines.len()];
-            scope
-                .spawn(move || sit(ground, (me, post, processor), replica(me), |seat| seat.serve()))
+            scope.spawn(move || {
+                sit(ground, (me, channels, processor), replica(me), |participant| {
+                    participant.serve()
+                })
+            })
         });
         let serving: Vec<_> = serving.collect();
         let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().expect("no panic");
@@ -205,7 +215,7 @@ fn judge(spec: &Spec, played: &Played) -> Outcome {
     let equal = same.all(|finals| *finals == played.services[0].finals) && complete;
     let answered = played.stories.len() as u64;
     let services = || played.services.iter();
-    let each = |of: fn(&Talked) -> u64| share(played.talked.iter().map(of).sum(), answered);
+    let each = |of: fn(&Traffic) -> u64| share(played.talked.iter().map(of).sum(), answered);
     let times = services().flat_map(|service| service.times.values().copied());
     let (late, sleeps) = played.late.iter().fold((Duration::ZERO, 0), |sum, (late, sleeps, _)| {
         (sum.0 + *late, sum.1 + u64::from(*sleeps))

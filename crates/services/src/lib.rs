@@ -5,7 +5,7 @@
 //! connects it to disks, peers and clients.
 //!
 //! ```text
-//!   ops ──▶ talk ──▶ ┌─────────┐ ──▶ journal ──▶ blocks of the replica's volume
+//!   ops ─▶ session ─▶ ┌─────────┐ ──▶ journal ──▶ blocks of the replica's volume
 //!                    │ replica │
 //!   peer ─▶ accept ▶ └─────────┘ ──▶ peer ──▶ remote tree ──▶ `peer` of another server
 //! ```

@@ -53,10 +53,10 @@ pub(crate) fn open(
     now: Instant,
 ) -> (Store, Vec<store::Output>) {
     let head = world.volume(file).read(0, store::HEAD_BYTES);
-    let mut said = Vec::new();
-    let mut store = Store::open(&head, config, now, &mut said).expect("it is a volume");
-    run_store(world, file, &mut store, now, &mut said);
-    (store, said)
+    let mut outputs = Vec::new();
+    let mut store = Store::open(&head, config, now, &mut outputs).expect("it is a volume");
+    run_store(world, file, &mut store, now, &mut outputs);
+    (store, outputs)
 }
 
 /// Performs a store's disk operations until there are none.
@@ -65,14 +65,14 @@ pub(crate) fn run_store(
     file: File,
     store: &mut Store,
     now: Instant,
-    said: &mut Vec<store::Output>,
+    outputs: &mut Vec<store::Output>,
 ) {
     let size = store.layout().block as u64;
     loop {
-        store.tick(now, said);
+        store.tick(now, outputs);
         let (io, rest): (Vec<_>, Vec<_>) =
-            said.drain(..).partition(|output| matches!(output, store::Output::Io(_)));
-        *said = rest;
+            outputs.drain(..).partition(|output| matches!(output, store::Output::Io(_)));
+        *outputs = rest;
         if io.is_empty() {
             return;
         }
@@ -95,7 +95,7 @@ pub(crate) fn run_store(
                 base::op::Done::Synced(result) => store::IoDone::Flushed(result),
                 other => unreachable!("{other:?} is not of a volume"),
             };
-            store.done(now, io.id(), done, said);
+            store.done(now, io.id(), done, outputs);
         }
     }
 }
@@ -120,7 +120,7 @@ impl Stage {
     /// Returns a volume with an empty tree.
     pub(crate) fn new(world: &mut World) -> Stage {
         let file = make(world, &GEOMETRY);
-        let (mut store, mut said) = open(world, file, CONFIG, NOW);
+        let (mut store, mut outputs) = open(world, file, CONFIG, NOW);
         let chosen = Format {
             uid: 0,
             gid: 0,
@@ -131,12 +131,12 @@ impl Stage {
             bytes_max: u64::MAX,
         };
         let changes: Vec<Change> = format(&chosen);
-        let commit = store.commit(NOW, Ticket(1), &changes, Durability::Durable, &mut said);
+        let commit = store.commit(NOW, Ticket(1), &changes, Durability::Durable, &mut outputs);
         commit.expect("there is room");
-        run_store(world, file, &mut store, NOW, &mut said);
-        let said = vec![store::Output::Opened(Ok(()))];
+        run_store(world, file, &mut store, NOW, &mut outputs);
+        let outputs = vec![store::Output::Opened(Ok(()))];
         let mut volume = Volume::new(0, file, store, WALL, false);
-        volume.begin(NOW, said, &mut Vec::new());
+        volume.begin(NOW, outputs, &mut Vec::new());
         Stage { file, volume }
     }
 
@@ -219,8 +219,8 @@ impl Stage {
                 volume.step(NOW, Input::Done(id, done), &mut out);
             }
         }
-        let (store, said) = open(world, file, CONFIG, NOW);
-        Served::Volume { file, store: Box::new(store), said, path: b"/srv.volume".to_vec() }
+        let (store, outputs) = open(world, file, CONFIG, NOW);
+        Served::Volume { file, store: Box::new(store), outputs, path: b"/srv.volume".to_vec() }
     }
 }
 

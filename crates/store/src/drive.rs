@@ -70,7 +70,7 @@ pub fn create(
 pub struct Driver<D> {
     engine: Engine,
     disk: D,
-    said: Vec<Output>,
+    outputs: Vec<Output>,
     to_do: VecDeque<Io>,
     next: u64,
 }
@@ -82,19 +82,19 @@ impl<D: Disk> Driver<D> {
     /// As [`crate::Store::open`], or the error of recovery.
     pub fn open(mut disk: D, config: Config, now: Instant) -> Result<Driver<D>, Error> {
         let head = disk.head().map_err(|_| Error::NotAVolume)?;
-        let mut said = Vec::new();
-        let engine = Engine::open(&head, config, now, &mut said)?;
-        let mut driver = Driver { engine, disk, said, to_do: VecDeque::new(), next: 0 };
+        let mut outputs = Vec::new();
+        let engine = Engine::open(&head, config, now, &mut outputs)?;
+        let mut driver = Driver { engine, disk, outputs, to_do: VecDeque::new(), next: 0 };
         loop {
-            for said in std::mem::take(&mut driver.said) {
-                match said {
+            for output in std::mem::take(&mut driver.outputs) {
+                match output {
                     Output::Io(io) => driver.to_do.push_back(io),
                     Output::Opened(result) => return result.map(|()| driver),
                     Output::Reply(ticket, _) => unreachable!("{ticket:?} was not asked for"),
                 }
             }
             let opened = driver.step(now);
-            assert!(opened || !driver.said.is_empty(), "recovery comes to its end");
+            assert!(opened || !driver.outputs.is_empty(), "recovery comes to its end");
         }
     }
 
@@ -106,10 +106,10 @@ impl<D: Disk> Driver<D> {
     pub fn ask(&mut self, now: Instant, request: Request) -> Result<Reply, Failure> {
         self.next += 1;
         let ticket = Ticket(self.next);
-        self.engine.request(now, ticket, request, &mut self.said);
+        self.engine.request(now, ticket, request, &mut self.outputs);
         let mut answer = self.run_for(now, Some(ticket));
         if answer.is_none() {
-            self.engine.refuse_waiting(now, &mut self.said);
+            self.engine.refuse_waiting(now, &mut self.outputs);
             answer = self.run_for(now, Some(ticket));
         }
         answer.expect("who waits for nothing is answered")
@@ -123,10 +123,10 @@ impl<D: Disk> Driver<D> {
     fn run_for(&mut self, now: Instant, ticket: Option<Ticket>) -> Option<Result<Reply, Failure>> {
         let mut answer = None;
         loop {
-            self.engine.tick(now, &mut self.said);
+            self.engine.tick(now, &mut self.outputs);
             loop {
-                for said in self.said.drain(..) {
-                    match said {
+                for output in self.outputs.drain(..) {
+                    match output {
                         Output::Io(io) => self.to_do.push_back(io),
                         Output::Reply(of, result) if Some(of) == ticket => answer = Some(result),
                         // The request was refused long ago.
@@ -149,7 +149,7 @@ impl<D: Disk> Driver<D> {
         let Some(io) = self.to_do.pop_front() else { return false };
         let (id, done) = perform(&mut self.disk, &io);
         drop(io);
-        self.engine.done(now, id, done, &mut self.said);
+        self.engine.done(now, id, done, &mut self.outputs);
         true
     }
 

@@ -32,7 +32,8 @@ pub use scan::ScanBatch;
 
 use crate::locks::{Locks, Owner};
 use crate::{
-    Change, Config, Durability, Error, Io, IoDone, IoId, Output as Said, Store, Table, Ticket, View,
+    Change, Config, Durability, Error, Io, IoDone, IoId, Output as StoreOutput, Store, Table,
+    Ticket, View,
 };
 use base::{Automaton, Instant};
 use read_view::Guard;
@@ -151,7 +152,7 @@ pub struct Engine {
     piece: usize,
     pending: Slab<Pending>,
     /// Outputs of the store not handled yet.
-    said: Vec<Said>,
+    outputs: Vec<StoreOutput>,
     /// Empty writes, for calls outside of transactions.
     nothing: Writes,
     phase: Phase,
@@ -177,8 +178,8 @@ impl Engine {
         now: Instant,
         out: &mut Vec<Output>,
     ) -> Result<Engine, Error> {
-        let mut said = Vec::new();
-        let store = Store::open(head, config, now, &mut said)?;
+        let mut outputs = Vec::new();
+        let store = Store::open(head, config, now, &mut outputs)?;
         let mut engine = Engine {
             store,
             locks: Locks::default(),
@@ -193,7 +194,7 @@ impl Engine {
             sweeps: None,
             piece: sweeping::PIECE_MAX,
             pending: Slab::new(),
-            said,
+            outputs,
             nothing: Writes::default(),
             phase: Phase::Opening,
         };
@@ -249,15 +250,15 @@ impl Engine {
             }
             Request::Sync => {
                 let ticket = self.pending(ticket);
-                self.store.sync(now, ticket, &mut self.said);
+                self.store.sync(now, ticket, &mut self.outputs);
             }
             Request::Snapshot { name, date } => {
                 let ticket = self.pending(ticket);
-                self.store.snapshot(now, ticket, &name, date, &mut self.said);
+                self.store.snapshot(now, ticket, &name, date, &mut self.outputs);
             }
             Request::DropSnapshot { name } => {
                 let ticket = self.pending(ticket);
-                self.store.drop_snapshot(now, ticket, &name, &mut self.said);
+                self.store.drop_snapshot(now, ticket, &name, &mut self.outputs);
             }
             Request::Snapshots => {
                 let all = self.store.snapshots();
@@ -284,7 +285,7 @@ impl Engine {
 
     /// Handles the completion of an operation on the disk.
     pub fn done(&mut self, now: Instant, io: IoId, done: IoDone, out: &mut Vec<Output>) {
-        self.store.done(now, io, done, &mut self.said);
+        self.store.done(now, io, done, &mut self.outputs);
         self.settle(now, out);
     }
 
@@ -299,7 +300,7 @@ impl Engine {
         if self.phase == Phase::Open {
             self.step_sweeper(now, sweeper::Input::Tick, out);
         }
-        self.store.tick(now, &mut self.said);
+        self.store.tick(now, &mut self.outputs);
         self.settle(now, out);
     }
 
@@ -334,7 +335,7 @@ impl Engine {
         }
         self.settle(now, out);
         let ticket = self.pending(ticket);
-        self.store.close(now, ticket, &mut self.said);
+        self.store.close(now, ticket, &mut self.outputs);
     }
 
     /// Begins a transaction.
@@ -402,8 +403,8 @@ impl Engine {
     /// nothing left to do.
     fn settle(&mut self, now: Instant, out: &mut Vec<Output>) {
         loop {
-            for said in mem::take(&mut self.said) {
-                self.hear(now, said, out);
+            for output in mem::take(&mut self.outputs) {
+                self.hear(now, output, out);
             }
             match self.granted.pop_front() {
                 Some(owner) => {
@@ -413,28 +414,28 @@ impl Engine {
                         self.drive(now, id, Event::Granted, out);
                     }
                 }
-                None if self.said.is_empty() => return,
+                None if self.outputs.is_empty() => return,
                 None => {}
             }
         }
     }
 
-    fn hear(&mut self, now: Instant, said: Said, out: &mut Vec<Output>) {
-        match said {
-            Said::Io(io) => out.push(Output::Io(io)),
-            Said::Opened(result) => {
+    fn hear(&mut self, now: Instant, output: StoreOutput, out: &mut Vec<Output>) {
+        match output {
+            StoreOutput::Io(io) => out.push(Output::Io(io)),
+            StoreOutput::Opened(result) => {
                 self.phase = if result.is_ok() { Phase::Open } else { Phase::Closing };
                 if !self.store.is_read_only() {
                     self.sweeper.step(now, sweeper::Input::Dropped, &mut Vec::new());
                 }
                 out.push(Output::Opened(result));
             }
-            Said::Fetched(ticket, result) => self.fetched(now, ticket, result, out),
-            Said::Committed(ticket, result) | Said::Closed(ticket, result) => {
+            StoreOutput::Fetched(ticket, result) => self.fetched(now, ticket, result, out),
+            StoreOutput::Committed(ticket, result) | StoreOutput::Closed(ticket, result) => {
                 self.committed(now, ticket, result, out);
             }
             // Blocks are placed only by users of the store itself.
-            Said::Placed(ticket, result) => unreachable!("{ticket:?} {result:?}"),
+            StoreOutput::Placed(ticket, result) => unreachable!("{ticket:?} {result:?}"),
         }
     }
 
@@ -539,7 +540,7 @@ impl Automaton for Engine {
         let known = |owner: Owner| self.transactions.contains_key(&TransactionId(owner.0));
         assert!(owners.all(known), "who is over holds no locks");
         assert!(self.transactions.len() <= TRANSACTIONS_MAX, "transactions are limited");
-        assert!(self.granted.is_empty() && self.said.is_empty(), "all was looked at");
+        assert!(self.granted.is_empty() && self.outputs.is_empty(), "all was looked at");
         assert!((1..=sweeping::PIECE_MAX).contains(&self.piece), "a piece has entries");
     }
 }

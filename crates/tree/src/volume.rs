@@ -202,8 +202,8 @@ impl Volume {
 
     /// Handles the store's outputs from opening it. Requests wait until the store reports that it
     /// is open.
-    pub fn begin(&mut self, now: Instant, said: Vec<store::Output>, out: &mut Vec<Output>) {
-        self.inbox.extend(said);
+    pub fn begin(&mut self, now: Instant, outputs: Vec<store::Output>, out: &mut Vec<Output>) {
+        self.inbox.extend(outputs);
         self.settle(now, out);
     }
 
@@ -600,9 +600,9 @@ impl Volume {
     }
 
     fn tell_reaper(&mut self, now: Instant, input: reaper::Input, out: &mut Vec<Output>) {
-        let mut said = Vec::new();
-        self.reaper.step(now, input, &mut said);
-        for output in said {
+        let mut outputs = Vec::new();
+        self.reaper.step(now, input, &mut outputs);
+        for output in outputs {
             match output {
                 reaper::Output::Over(ino) => self.trimmed(now, ino, Ok(()), out),
                 reaper::Output::Failed(ino, error) => self.trimmed(now, ino, Err(error), out),
@@ -715,9 +715,9 @@ impl Volume {
     }
 
     fn tell_counting(&mut self, now: Instant, input: counting::Input) {
-        let mut said = Vec::new();
-        self.counting.step(now, input, &mut said);
-        for counting::Output::Failed(holder, error) in said {
+        let mut outputs = Vec::new();
+        self.counting.step(now, input, &mut outputs);
+        for counting::Output::Failed(holder, error) in outputs {
             let of = match holder {
                 Holder::User(uid) => format!("user {uid}"),
                 Holder::Project(project) => {

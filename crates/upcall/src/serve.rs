@@ -261,8 +261,8 @@ fn open(world: &mut World, place: Place) -> Result<(Served, Option<String>), Str
         }
         What::Volume(opened, facts) => {
             let file = world.adopt_volume(opened.disk.file);
-            let (store, said) = (Box::new(opened.store), vec![store::Output::Opened(Ok(()))]);
-            Ok((Served::Volume { file, store, said, path: bytes }, Some(facts.line())))
+            let (store, outputs) = (Box::new(opened.store), vec![store::Output::Opened(Ok(()))]);
+            Ok((Served::Volume { file, store, outputs, path: bytes }, Some(facts.line())))
         }
     }
 }
@@ -280,13 +280,13 @@ fn record(
 
 /// Passes a joined tree to the world.
 fn join(world: &mut World, joint: Joint) -> Result<Join, String> {
-    let Joint { what, at, order, create, said, .. } = joint;
+    let Joint { what, at, order, create, source_text, .. } = joint;
     let what = match what {
         Jointed::Path(path) => Joined::Path(path),
-        Jointed::Gone(said) => Joined::Gone(said),
+        Jointed::Gone(outputs) => Joined::Gone(outputs),
         Jointed::Place(place) => Joined::Tree(open(world, place)?.0),
     };
-    Ok(Join { what, at, order, create, said })
+    Ok(Join { what, at, order, create, source_text })
 }
 
 /// Prints to standard output, which may be closed already.
@@ -339,8 +339,8 @@ fn web(serve: &Serve) -> Result<Web, String> {
 }
 
 /// Returns the form of the reactor, and the reason of the choice.
-fn choose_form(said: Option<Form>) -> Result<(reactor::Form, String), String> {
-    match (said, reactor::probe()) {
+fn choose_form(outputs: Option<Form>) -> Result<(reactor::Form, String), String> {
+    match (outputs, reactor::probe()) {
         (Some(Form::Threads), _) => Ok((reactor::Form::Threads, "threads, as asked".to_string())),
         (Some(Form::Uring), Ok(())) => Ok((reactor::Form::Uring, "uring, as asked".to_string())),
         (Some(Form::Uring), Err(reason)) => {

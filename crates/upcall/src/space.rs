@@ -30,7 +30,7 @@ pub(crate) struct Joint {
     pub(crate) at: Vec<Name>,
     pub(crate) order: Order,
     pub(crate) create: bool,
-    pub(crate) said: Arc<str>,
+    pub(crate) source_text: Arc<str>,
 }
 
 /// Its source.
@@ -106,8 +106,8 @@ impl Joint {
     pub(crate) fn text(&self) -> String {
         let at = script::path_text(&self.at);
         match &self.what {
-            Jointed::Place(_) => format!("mount {at} {}", self.said),
-            Jointed::Path(_) => format!("bind {} {at}", self.said),
+            Jointed::Place(_) => format!("mount {at} {}", self.source_text),
+            Jointed::Path(_) => format!("bind {} {at}", self.source_text),
             Jointed::Gone(None) => format!("unmount {at}"),
             Jointed::Gone(Some(what)) => format!("unmount {what} {at}"),
         }
@@ -115,28 +115,33 @@ impl Joint {
 }
 
 /// Returns the error message for a line that the node could not join.
-pub(crate) fn explain(file: Option<&Path>, line: usize, said: &str, error: base::Error) -> String {
+pub(crate) fn explain(
+    file: Option<&Path>,
+    line: usize,
+    source_text: &str,
+    error: base::Error,
+) -> String {
     let file = file.unwrap_or(Path::new("names"));
     let advice = node::advice(error);
-    format!("{}:{line}: {said}: {error}; {advice}", file.display())
+    format!("{}:{line}: {source_text}: {error}; {advice}", file.display())
 }
 
 fn joint(number: usize, line: Line, serve: &Serve, say: &dyn Fn(&str)) -> Result<Joint, String> {
     match line {
         Line::Mount { at, source, order, create } => {
             let what = Jointed::Place(of(&source, serve, say)?);
-            let said = script::quoted(&source.to_string()).into();
-            Ok(Joint { line: number, what, at, order, create, said })
+            let source_text = script::quoted(&source.to_string()).into();
+            Ok(Joint { line: number, what, at, order, create, source_text })
         }
         Line::Bind { new, old, order, create } => {
-            let said = script::path_text(&new).into();
+            let source_text = script::path_text(&new).into();
             let what = Jointed::Path(new);
-            Ok(Joint { line: number, what, at: old, order, create, said })
+            Ok(Joint { line: number, what, at: old, order, create, source_text })
         }
         Line::Unmount { what, at } => {
             let what = Jointed::Gone(what.map(|what| script::quoted(&what).into()));
-            let (order, create, said) = (Order::default(), false, "".into());
-            Ok(Joint { line: number, what, at, order, create, said })
+            let (order, create, source_text) = (Order::default(), false, "".into());
+            Ok(Joint { line: number, what, at, order, create, source_text })
         }
         Line::Grow { file, .. } => Err(format!(
             "volume:{file}: grow is for a running server; without one: 'upcall volume grow'"

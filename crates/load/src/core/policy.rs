@@ -66,7 +66,7 @@ const WINDOW_NS: u64 = 100_000_000;
 const WINDOWS: u32 = 4;
 
 /// Supervisor of the loss, which changes the policy.
-pub(super) struct Overseer {
+pub(super) struct LossSupervisor {
     choice: Choice,
     realtime: bool,
     /// Start of the window, and the time watched and lost before it, in ns.
@@ -74,9 +74,9 @@ pub(super) struct Overseer {
     bad: u32,
 }
 
-impl Overseer {
+impl LossSupervisor {
     /// Sets the initial policy.
-    pub(super) fn new(choice: Choice, shared: &Shared, before: &Calibration) -> Overseer {
+    pub(super) fn new(choice: Choice, shared: &Shared, before: &Calibration) -> LossSupervisor {
         let (spin, realtime) = (before.spin.share(), before.realtime);
         match choice {
             Choice::Fixed(policy) => shared.set_policy(0, policy, "as asked for"),
@@ -89,7 +89,7 @@ impl Overseer {
                 shared.set_policy(0, refuge(realtime), &why);
             }
         }
-        Overseer { choice, realtime, window: (0, 0, 0), bad: 0 }
+        LossSupervisor { choice, realtime, window: (0, 0, 0), bad: 0 }
     }
 
     /// Changes the policy if the loss is too great.

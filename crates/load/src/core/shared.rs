@@ -1,6 +1,6 @@
 //! State shared by all workers.
 
-use super::depot::Depot;
+use super::exchange::BatchExchange;
 use super::policy::Policy;
 use super::queue::Queue;
 use super::{Calibration, Late, Options};
@@ -62,7 +62,7 @@ pub(super) struct Shared {
     /// Worker that watches the clock.
     pub(super) leader: AtomicU32,
     /// Worker selected as successor, while the leader still watches.
-    pub(super) heir: AtomicU32,
+    pub(super) successor: AtomicU32,
     /// Worker that spins on the leader's heartbeat, to take over immediately.
     standby: AtomicU32,
     /// Time of the leader's last look at the clock in ns; stored only with a standby.
@@ -95,7 +95,7 @@ pub(super) struct Shared {
     /// Whether the run was stopped early.
     halted: AtomicBool,
     pub(super) late: Late,
-    pub(super) depot: Depot,
+    pub(super) exchange: BatchExchange,
     pub(super) workers: usize,
     /// Wake-up latency in ns: median and 99th percentile.
     pub(super) wake_ns: (u64, u64),
@@ -118,7 +118,7 @@ impl Shared {
             ios: Queue::new(parts),
             hints: Queue::new(parts),
             leader: AtomicU32::new(NOBODY),
-            heir: AtomicU32::new(NOBODY),
+            successor: AtomicU32::new(NOBODY),
             standby: AtomicU32::new(NOBODY),
             beat: AtomicU64::new(0),
             relieved: AtomicU64::new(0),
@@ -139,7 +139,7 @@ impl Shared {
             stopped: Mutex::default(),
             halted: AtomicBool::new(false),
             late: options.late,
-            depot: Depot::new(workers, options.named),
+            exchange: BatchExchange::new(workers, options.named),
             workers,
             wake_ns: calibration.wake_ns,
         };
@@ -234,7 +234,7 @@ impl Shared {
     }
 
     /// Reports whether this worker leads, after taking a vacant lead.
-    pub(super) fn lead(&self, worker: u32) -> bool {
+    pub(super) fn clock_leader(&self, worker: u32) -> bool {
         match self.leader.load(Ordering::Acquire) {
             NOBODY => {
                 let taken = (Ordering::AcqRel, Ordering::Acquire);
@@ -315,7 +315,7 @@ impl Shared {
     /// Clears the successor if it is this worker, which now leads.
     fn disinherit(&self, worker: u32) {
         let taken = (Ordering::AcqRel, Ordering::Acquire);
-        let _ = self.heir.compare_exchange(worker, NOBODY, taken.0, taken.1);
+        let _ = self.successor.compare_exchange(worker, NOBODY, taken.0, taken.1);
     }
 
     /// Returns the earliest due time, or [`super::queue::NEVER`].
@@ -342,14 +342,14 @@ impl Shared {
     /// Selects and wakes a successor; the leader keeps watching until then. Returns whether there
     /// is one.
     pub(super) fn offer_lead(&self) -> bool {
-        if self.heir.load(Ordering::Acquire) != NOBODY {
+        if self.successor.load(Ordering::Acquire) != NOBODY {
             return true;
         }
         let Some(next) = lock(&self.idle).pop() else {
             return false;
         };
         self.hand_overs.fetch_add(1, Ordering::Relaxed);
-        self.heir.store(next, Ordering::Release);
+        self.successor.store(next, Ordering::Release);
         self.wake(next);
         true
     }
@@ -357,7 +357,7 @@ impl Shared {
     /// Takes the lead if this worker is the successor.
     pub(super) fn inherit(&self, worker: u32) {
         let taken = (Ordering::AcqRel, Ordering::Acquire);
-        if self.heir.compare_exchange(worker, NOBODY, taken.0, taken.1).is_ok() {
+        if self.successor.compare_exchange(worker, NOBODY, taken.0, taken.1).is_ok() {
             self.leader.store(worker, Ordering::Release);
         }
     }

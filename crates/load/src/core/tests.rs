@@ -15,12 +15,12 @@ fn played(
     target: &dyn Target,
     filaments: Vec<Box<dyn Filament>>,
     options: &Options,
-) -> (Vec<Record>, Conduct) {
+) -> (Vec<Record>, RunMetadata) {
     let mut records = Vec::new();
-    let conduct = run(target, filaments, options, &mut |batches, _| {
+    let metadata = run(target, filaments, options, &mut |batches, _| {
         batches.iter().for_each(|batch| records.extend(&batch.records));
     });
-    (records, conduct.expect("it runs"))
+    (records, metadata.expect("it runs"))
 }
 
 fn gently(workers: usize) -> Options {
@@ -37,8 +37,8 @@ fn each_io_is_issued_once_and_never_early_with_any_number_of_workers() {
     for (workers, policy) in [(1, Policy::Spin), (2, Policy::Nap), (3, Policy::Sleep)] {
         let options = Options { policy: Choice::Fixed(policy), ..gently(workers) };
         let filaments = vec![stream(20_000.0, 2000), stream(3000.0, 300)];
-        let (records, conduct) = played(&Null, filaments, &options);
-        assert_eq!((records.len(), conduct.abandoned, conduct.workers), (2300, 0, workers));
+        let (records, metadata) = played(&Null, filaments, &options);
+        assert_eq!((records.len(), metadata.abandoned, metadata.workers), (2300, 0, workers));
         let early = records.iter().filter(|record| record.issued_ns < record.scheduled_ns);
         assert_eq!(early.count(), 0, "{policy}");
         let mut first: Vec<u64> =
@@ -60,8 +60,8 @@ fn closed_loops_of_several_filaments_end_with_their_count() {
         let think = Think::Exponential(Duration::from_micros(50));
         Box::new(Users::new(5, think, Mix::default(), seed, Duration::ZERO, 1000))
     };
-    let (records, conduct) = played(&Null, vec![users(1), users(2), users(3)], &gently(3));
-    assert_eq!((records.len(), conduct.abandoned), (3000, 0));
+    let (records, metadata) = played(&Null, vec![users(1), users(2), users(3)], &gently(3));
+    assert_eq!((records.len(), metadata.abandoned), (3000, 0));
 }
 
 #[test]
@@ -78,8 +78,8 @@ fn files_are_read_by_a_ring_and_by_threads() {
     for target in [&ring as &dyn Target, &threads] {
         let mix = Mix { span: 1 << 20, ..Mix::default() };
         let users = Users::new(20, Think::Not, mix, 1, Duration::ZERO, 3000);
-        let (records, conduct) = played(target, vec![Box::new(users)], &gently(2));
-        assert_eq!((records.len(), conduct.abandoned), (3000, 0));
+        let (records, metadata) = played(target, vec![Box::new(users)], &gently(2));
+        assert_eq!((records.len(), metadata.abandoned), (3000, 0));
         assert!(records.iter().all(|record| record.outcome == Outcome::Done(4096)));
     }
     std::fs::remove_file(&path).expect("it was made");
@@ -114,9 +114,9 @@ fn late_ios_are_issued_skipped_moved_or_end_the_run() {
     let late = 45_000_000;
     let with = |late| {
         let options = Options { late, ..gently(1) };
-        let (mut records, conduct) = played(&Null, vec![Box::new(Slow)], &options);
+        let (mut records, metadata) = played(&Null, vec![Box::new(Slow)], &options);
         records.sort_by_key(|record| record.scheduled_ns);
-        (records, conduct)
+        (records, metadata)
     };
     let skipped = |records: &[Record]| {
         records.iter().filter(|record| record.outcome == Outcome::Skipped).count()
@@ -138,9 +138,9 @@ fn late_ios_are_issued_skipped_moved_or_end_the_run() {
     assert!(times[1] >= times[0] + 60_000_000, "{times:?}");
     assert!(times.windows(2).all(|pair| pair[1] >= pair[0] + 1_000_000), "{times:?}");
 
-    let (records, conduct) = with(Late::Stop(late - 1));
+    let (records, metadata) = with(Late::Stop(late - 1));
     assert!(records.len() <= 10);
-    assert!(conduct.stopped.expect("it stopped").contains("us late"));
+    assert!(metadata.stopped.expect("it stopped").contains("us late"));
 }
 
 /// Sends an I/O to the next filament.
@@ -180,8 +180,8 @@ impl Automaton for Hears {
 #[test]
 fn messages_arrive_at_their_time_and_in_order() {
     let filaments: Vec<Box<dyn Filament>> = vec![Box::new(Sender), Box::new(Hears)];
-    let (mut records, conduct) = played(&Null, filaments, &gently(2));
-    assert_eq!((records.len(), conduct.abandoned), (100, 0));
+    let (mut records, metadata) = played(&Null, filaments, &gently(2));
+    assert_eq!((records.len(), metadata.abandoned), (100, 0));
     records.sort_by_key(|record| (record.scheduled_ns, record.io.offset));
     assert!(records.iter().map(|record| record.io.offset).eq(0..100));
     let late = |record: &&Record| record.scheduled_ns < record.io.offset * 100_000;
@@ -192,21 +192,21 @@ fn messages_arrive_at_their_time_and_in_order() {
 fn the_end_comes_when_the_time_is_over_or_somebody_says_so() {
     let length = Duration::from_millis(100);
     let options = Options { length, ..gently(2) };
-    let (records, conduct) = played(&Null, vec![stream(1000.0, u64::MAX)], &options);
+    let (records, metadata) = played(&Null, vec![stream(1000.0, u64::MAX)], &options);
     assert!((50..200).contains(&records.len()), "{}", records.len());
     assert!(records.iter().all(|record| record.scheduled_ns <= 100_000_000));
-    assert_eq!((conduct.abandoned, conduct.stopped), (0, None));
+    assert_eq!((metadata.abandoned, metadata.stopped), (0, None));
 
     let options = gently(2);
     let stop = options.stop.clone();
-    let (records, conduct) = std::thread::scope(|scope| {
+    let (records, metadata) = std::thread::scope(|scope| {
         scope.spawn(move || {
             std::thread::sleep(Duration::from_millis(600));
             stop.store(true, Ordering::Relaxed);
         });
         played(&Null, vec![stream(1000.0, u64::MAX)], &options)
     });
-    assert!(!records.is_empty() && conduct.stopped.as_deref() == Some("interrupted"));
+    assert!(!records.is_empty() && metadata.stopped.as_deref() == Some("interrupted"));
 }
 
 /// Blocks for each I/O, as `pread` does on a disk, and counts concurrent calls.
@@ -240,7 +240,7 @@ impl Perform for &'static Waits {
 fn where_calls_wait_as_many_are_under_way_as_there_are_workers() {
     let waits: &'static Waits = Box::leak(Box::default());
     let users = Users::new(8, Think::Not, Mix::default(), 1, Duration::ZERO, 200);
-    let (records, conduct) = played(&waits, vec![Box::new(users)], &gently(4));
-    assert_eq!((records.len(), conduct.abandoned), (200, 0));
+    let (records, metadata) = played(&waits, vec![Box::new(users)], &gently(4));
+    assert_eq!((records.len(), metadata.abandoned), (200, 0));
     assert!(waits.most.load(Ordering::SeqCst) >= 3, "one worker must not keep what others can do");
 }

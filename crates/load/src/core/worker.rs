@@ -5,7 +5,7 @@ mod issue;
 mod wait;
 
 use super::Batch;
-use super::depot::BATCH;
+use super::exchange::BATCH;
 use super::policy::Policy;
 use super::shared::{Pending, Shared};
 use super::watch::Watch;
@@ -212,7 +212,7 @@ impl<'a> Worker<'a> {
             ended: Vec::with_capacity(256),
             issued: Vec::with_capacity(256),
             done: 0,
-            batch: setup.shared.depot.empty(),
+            batch: setup.shared.exchange.empty(),
             batch_since: 0,
             watch: Watch::new(),
             spent: Spent::default(),
@@ -279,7 +279,7 @@ impl<'a> Worker<'a> {
             self.shared.finish();
             return State::Over;
         }
-        if self.shared.lead(self.id) || self.shared.take_over(self.id) {
+        if self.shared.clock_leader(self.id) || self.shared.take_over(self.id) {
             let now = self.now();
             self.lead_since.get_or_insert(now);
             return State::Spin;
@@ -307,7 +307,7 @@ impl<'a> Worker<'a> {
         }
         self.ended = ended;
         if self.batch.records.len() >= BATCH {
-            self.shared.depot.leave(&mut self.batch);
+            self.shared.exchange.leave(&mut self.batch);
             self.batch_since = now;
         }
     }
@@ -324,7 +324,7 @@ impl<'a> Worker<'a> {
             cause: flight.cause,
             filament: flight.pending.filament,
         });
-        if self.shared.depot.named {
+        if self.shared.exchange.named {
             self.batch.names.push(name);
         }
         self.done += 1;
@@ -341,7 +341,7 @@ impl<'a> Worker<'a> {
     }
 
     fn end(mut self) -> Found {
-        self.shared.depot.leave_last(&mut self.batch);
+        self.shared.exchange.leave_last(&mut self.batch);
         Found { watch: self.watch, recalibrations: self.recalibrations }
     }
 }

@@ -140,7 +140,7 @@ impl Target for Http {
         let (url, pattern) = (self.url.clone(), super::pattern(self.io_max));
         let dial = Box::new(move || {
             let socket = url.server.connect()?.into_socket()?;
-            Ok((socket, Talk::new(url.clone(), pattern.clone())))
+            Ok((socket, HttpSession::new(url.clone(), pattern.clone())))
         });
         let place = (worker, workers);
         Ok(Box::new(Sockets::connect(self.connections, place, dial, &self.troubles)?))
@@ -169,7 +169,7 @@ enum Await {
 }
 
 /// Session of a connection.
-pub(super) struct Talk {
+pub(super) struct HttpSession {
     url: Url,
     pattern: Arc<[u8]>,
     name: u64,
@@ -184,9 +184,9 @@ pub(super) struct Talk {
     last: bool,
 }
 
-impl Talk {
-    fn new(url: Url, pattern: Arc<[u8]>) -> Talk {
-        Talk {
+impl HttpSession {
+    fn new(url: Url, pattern: Arc<[u8]>) -> HttpSession {
+        HttpSession {
             url,
             pattern,
             name: 0,
@@ -307,7 +307,7 @@ impl Talk {
     }
 }
 
-impl Session for Talk {
+impl Session for HttpSession {
     fn has_room(&self) -> bool {
         self.awaited == Await::Nothing && !self.last
     }

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use wire::ninep::{Data, Rmessage, Tmessage, frame_size};
 
-use greeting::Greeted;
+use greeting::AttachedConnection;
 
 /// Maximum outstanding requests on one connection; tags have 16 bits.
 const UNDER_WAY_MAX: usize = 1024;
@@ -51,12 +51,12 @@ pub struct NineP {
 
 impl NineP {
     /// Establishes a connection with all files open.
-    fn dial(&self, pattern: &Arc<[u8]>) -> io::Result<(OwnedFd, Talk)> {
-        let mut greeted = Greeted::greet(&self.server, &self.aname)?;
+    fn dial(&self, pattern: &Arc<[u8]>) -> io::Result<(OwnedFd, NinepSession)> {
+        let mut greeted = AttachedConnection::greet(&self.server, &self.aname)?;
         greeted.open(&self.path, self.files, self.writes)?;
         let (stream, size_max, linux) = greeted.into_parts();
-        let talk = Talk::new(size_max, linux, self.files, pattern.clone());
-        Ok((stream.into_socket()?, talk))
+        let session = NinepSession::new(size_max, linux, self.files, pattern.clone());
+        Ok((stream.into_socket()?, session))
     }
 }
 
@@ -93,7 +93,7 @@ struct Whole {
 }
 
 /// Session after all files are open.
-pub(super) struct Talk {
+pub(super) struct NinepSession {
     /// Maximum data bytes in one message.
     data_max: u32,
     linux: bool,
@@ -104,11 +104,11 @@ pub(super) struct Talk {
     pattern: Arc<[u8]>,
 }
 
-impl Talk {
-    fn new(size_max: u32, linux: bool, files: u32, pattern: Arc<[u8]>) -> Talk {
+impl NinepSession {
+    fn new(size_max: u32, linux: bool, files: u32, pattern: Arc<[u8]>) -> NinepSession {
         let data_max = size_max - OVERHEAD;
         let (wholes, parts) = (Slab::new(), Slab::new());
-        Talk { data_max, linux, files: files.max(1), wholes, parts, pattern }
+        NinepSession { data_max, linux, files: files.max(1), wholes, parts, pattern }
     }
 
     fn say(&mut self, whole: usize, message: &Tmessage<'_>, out: &mut Vec<u8>) {
@@ -145,7 +145,7 @@ impl Talk {
     }
 }
 
-impl Session for Talk {
+impl Session for NinepSession {
     fn has_room(&self) -> bool {
         self.parts.len() < UNDER_WAY_MAX
     }

@@ -17,7 +17,7 @@ pub enum Arrival {
     },
     /// A mixture of short and long exponential times, as in storage traces (Wajahat et al. 2020 fit
     /// 250 of them).
-    Hyper {
+    Hyperexponential {
         /// Mean I/Os per second.
         rate: f64,
         /// Share of short times.
@@ -42,7 +42,7 @@ impl Arrival {
         match self {
             Arrival::Uniform { rate }
             | Arrival::Poisson { rate }
-            | Arrival::Hyper { rate, .. }
+            | Arrival::Hyperexponential { rate, .. }
             | Arrival::OnOff { rate, .. } => *rate,
         }
     }
@@ -53,7 +53,7 @@ impl Arrival {
         match &mut self {
             Arrival::Uniform { rate }
             | Arrival::Poisson { rate }
-            | Arrival::Hyper { rate, .. }
+            | Arrival::Hyperexponential { rate, .. }
             | Arrival::OnOff { rate, .. } => *rate *= factor,
         }
         self
@@ -82,7 +82,7 @@ impl Arrivals {
         match self.arrival {
             Arrival::Uniform { rate } => self.last = self.count as f64 / rate,
             Arrival::Poisson { rate } => self.last += exponential(1.0 / rate, random),
-            Arrival::Hyper { rate, share, factor } => {
+            Arrival::Hyperexponential { rate, share, factor } => {
                 // share·short + (1-share)·factor·short = 1/rate
                 let short = 1.0 / (rate * (share + (1.0 - share) * factor));
                 let mean = if random.f64() < share { short } else { short * factor };
@@ -136,7 +136,8 @@ mod tests {
         let (rate, variation) = measure(Arrival::Poisson { rate: 3000.0 });
         assert!((rate / 3000.0 - 1.0).abs() < 0.02, "{rate}");
         assert!((variation - 1.0).abs() < 0.02, "{variation}");
-        let (rate, variation) = measure(Arrival::Hyper { rate: 3000.0, share: 0.9, factor: 20.0 });
+        let (rate, variation) =
+            measure(Arrival::Hyperexponential { rate: 3000.0, share: 0.9, factor: 20.0 });
         assert!((rate / 3000.0 - 1.0).abs() < 0.05 && variation > 1.5, "{rate} {variation}");
         let (on, off) = (Duration::from_millis(1), Duration::from_millis(4));
         let (rate, variation) = measure(Arrival::OnOff { rate: 3000.0, on, off });

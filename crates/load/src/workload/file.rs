@@ -61,7 +61,7 @@ mod fuzz;
 #[cfg(test)]
 mod tests;
 
-use super::pace::Life;
+use super::pace::Lifetime;
 use super::specweb::File;
 use crate::{Filament, Kind};
 use parts::{Document, Table, What};
@@ -69,7 +69,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-pub use parts::{Replay, Way};
+pub use parts::{Replay, ReplayMode};
 
 /// Maximum length of a workload file, in bytes.
 pub const TEXT_MAX: usize = 1 << 20;
@@ -154,7 +154,7 @@ struct Part {
     name: String,
     line: usize,
     seed: u64,
-    life: Life,
+    life: Lifetime,
     what: What,
 }
 
@@ -344,7 +344,11 @@ impl Collected<'_> {
                 name: common.name.unwrap_or_else(|| format!("{} {number}", T::KIND)),
                 line,
                 seed: common.seed.unwrap_or_else(|| super::seed(self.run.seed, part)),
-                life: Life { begin: common.begin, end, count: common.count.unwrap_or(u64::MAX) },
+                life: Lifetime {
+                    begin: common.begin,
+                    end,
+                    count: common.count.unwrap_or(u64::MAX),
+                },
                 what,
             });
         }

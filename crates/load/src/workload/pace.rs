@@ -32,7 +32,7 @@ impl Pace {
 
 /// Start, end and volume of a filament.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
+pub struct Lifetime {
     /// Start time.
     pub begin: Duration,
     /// End of new starts.
@@ -41,9 +41,9 @@ pub struct Life {
     pub count: u64,
 }
 
-impl Default for Life {
-    fn default() -> Life {
-        Life { begin: Duration::ZERO, end: Duration::MAX, count: u64::MAX }
+impl Default for Lifetime {
+    fn default() -> Lifetime {
+        Lifetime { begin: Duration::ZERO, end: Duration::MAX, count: u64::MAX }
     }
 }
 

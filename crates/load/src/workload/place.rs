@@ -26,7 +26,7 @@ pub enum Place {
 
 /// Range of offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ground {
+pub struct OffsetRange {
     /// Length of the range, in bytes.
     pub span: u64,
     /// Maximum I/O size, in bytes.
@@ -38,7 +38,7 @@ pub struct Ground {
     pub grain: u64,
 }
 
-impl Ground {
+impl OffsetRange {
     /// Number of positions with room for the largest I/O.
     fn places(&self) -> u64 {
         (self.span.saturating_sub(self.longest) / self.align.max(1)).saturating_add(1)
@@ -48,13 +48,13 @@ impl Ground {
 /// Generator of offsets: an I/O ends within the range, if it fits into it at all.
 #[derive(Clone, Debug)]
 pub struct Placer {
-    way: Way,
+    way: PlacerKind,
     places: u64,
-    ground: Ground,
+    range: OffsetRange,
 }
 
 #[derive(Clone, Debug)]
-enum Way {
+enum PlacerKind {
     Uniform,
     Zipf(Zipf),
     /// End of the last I/O.
@@ -68,42 +68,42 @@ enum Way {
 
 impl Placer {
     /// Creates a generator for this range.
-    pub fn new(place: &Place, ground: Ground) -> Placer {
-        let ground = Ground { align: ground.align.max(1), grain: ground.grain.max(1), ..ground };
-        let places = ground.places();
+    pub fn new(place: &Place, range: OffsetRange) -> Placer {
+        let range = OffsetRange { align: range.align.max(1), grain: range.grain.max(1), ..range };
+        let places = range.places();
         let way = match place {
-            Place::Uniform => Way::Uniform,
-            Place::Zipf { theta } => Way::Zipf(Zipf::new(places, *theta)),
-            Place::Sequential => Way::Sequential(0),
-            Place::Strided { stride } => Way::Strided { stride: *stride, next: 0 },
+            Place::Uniform => PlacerKind::Uniform,
+            Place::Zipf { theta } => PlacerKind::Zipf(Zipf::new(places, *theta)),
+            Place::Sequential => PlacerKind::Sequential(0),
+            Place::Strided { stride } => PlacerKind::Strided { stride: *stride, next: 0 },
             Place::Mixed(among) => {
-                let inner = |(place, weight): &(Place, f64)| (Placer::new(place, ground), *weight);
-                Way::Mixed(Weighted::new(among.iter().map(inner).collect()))
+                let inner = |(place, weight): &(Place, f64)| (Placer::new(place, range), *weight);
+                PlacerKind::Mixed(Weighted::new(among.iter().map(inner).collect()))
             }
         };
-        Placer { way, places, ground }
+        Placer { way, places, range }
     }
 
     /// Draws the offset of the next I/O of `len` bytes.
     pub fn draw(&mut self, len: u64, random: &mut fastrand::Rng) -> u64 {
-        let Ground { span, align, grain, .. } = self.ground;
+        let OffsetRange { span, align, grain, .. } = self.range;
         match &mut self.way {
-            Way::Uniform => random.u64(..self.places) * align,
-            Way::Zipf(zipf) => spread(zipf.draw(random), self.places) * align,
-            Way::Sequential(next) => {
+            PlacerKind::Uniform => random.u64(..self.places) * align,
+            PlacerKind::Zipf(zipf) => spread(zipf.draw(random), self.places) * align,
+            PlacerKind::Sequential(next) => {
                 let fits = next.checked_add(len).is_some_and(|end| end <= span);
                 let here = if fits { *next } else { 0 };
                 let taken = len.max(1).checked_next_multiple_of(grain).unwrap_or(u64::MAX);
                 *next = here.saturating_add(taken);
                 here
             }
-            Way::Strided { stride, next } => {
+            PlacerKind::Strided { stride, next } => {
                 let here = *next / align * align;
                 let round = u128::from(self.places) * u128::from(align);
                 *next = ((u128::from(*next) + u128::from(*stride)) % round) as u64;
                 here
             }
-            Way::Mixed(among) => among.draw_mut(random).draw(len, random),
+            PlacerKind::Mixed(among) => among.draw_mut(random).draw(len, random),
         }
     }
 }
@@ -170,8 +170,8 @@ mod tests {
     use super::*;
 
     fn draw(place: &Place, places: u64, count: usize) -> Vec<u64> {
-        let ground = Ground { span: places * 4096, longest: 4096, align: 4096, grain: 4096 };
-        let mut placer = Placer::new(place, ground);
+        let range = OffsetRange { span: places * 4096, longest: 4096, align: 4096, grain: 4096 };
+        let mut placer = Placer::new(place, range);
         let mut random = fastrand::Rng::with_seed(3);
         (0..count).map(|_| placer.draw(4096, &mut random) / 4096).collect()
     }
@@ -184,17 +184,17 @@ mod tests {
 
     #[test]
     fn sequential_places_of_several_sizes_touch_and_end_within_the_span() {
-        let ground = Ground { span: 1_000_000, longest: 65536, align: 65536, grain: 4096 };
-        let mut placer = Placer::new(&Place::Sequential, ground);
+        let range = OffsetRange { span: 1_000_000, longest: 65536, align: 65536, grain: 4096 };
+        let mut placer = Placer::new(&Place::Sequential, range);
         let mut random = fastrand::Rng::with_seed(3);
         let mut expected = 0;
         for _ in 0..10_000 {
             let len = 4096 * random.u64(1..=16);
             let here = placer.draw(len, &mut random);
-            let rounds = expected + len > ground.span;
+            let rounds = expected + len > range.span;
             assert_eq!(here, if rounds { 0 } else { expected });
             expected = here + len;
-            assert!(expected <= ground.span);
+            assert!(expected <= range.span);
         }
     }
 

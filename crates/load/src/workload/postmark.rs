@@ -19,7 +19,7 @@
 
 mod books;
 
-use super::pace::Life;
+use super::pace::Lifetime;
 use crate::{Ended, Event, Io, Kind, Outcome, Request};
 use base::{Automaton, Instant};
 use books::Books;
@@ -97,7 +97,7 @@ enum Does {
 #[derive(Clone, Debug)]
 pub struct PostMark {
     setup: Setup,
-    life: Life,
+    life: Lifetime,
     random: fastrand::Rng,
     phase: Phase,
     users: Vec<Does>,
@@ -111,7 +111,7 @@ impl PostMark {
     ///
     /// # Panics
     /// Without files or users, or if the minimum size exceeds the maximum.
-    pub fn new(setup: Setup, seed: u64, life: Life) -> PostMark {
+    pub fn new(setup: Setup, seed: u64, life: Lifetime) -> PostMark {
         assert!(setup.files > 0 && setup.users > 0, "somebody has something to do");
         assert!(setup.min <= setup.max, "there are sizes between");
         PostMark {

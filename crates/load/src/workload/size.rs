@@ -50,10 +50,10 @@ fn common(mut a: u32, mut b: u32) -> u32 {
 
 /// Generator of sizes.
 #[derive(Clone, Debug)]
-pub struct Sizer(Way);
+pub struct Sizer(SizerKind);
 
 #[derive(Clone, Debug)]
-enum Way {
+enum SizerKind {
     Fixed(u32),
     Choice(Weighted<u32>),
     /// Minimum, step, and maximum number of steps.
@@ -67,11 +67,11 @@ impl Sizer {
     /// If it is a choice among none.
     pub fn new(size: &Size) -> Sizer {
         Sizer(match size {
-            Size::Fixed(size) => Way::Fixed(*size),
-            Size::Choice(among) => Way::Choice(Weighted::new(among.clone())),
+            Size::Fixed(size) => SizerKind::Fixed(*size),
+            Size::Choice(among) => SizerKind::Choice(Weighted::new(among.clone())),
             Size::Range { min, max, step } => {
                 let step = (*step).max(1);
-                Way::Range(*min, step, max.saturating_sub(*min) / step)
+                SizerKind::Range(*min, step, max.saturating_sub(*min) / step)
             }
         })
     }
@@ -79,9 +79,9 @@ impl Sizer {
     /// Draws the next size.
     pub fn draw(&self, random: &mut fastrand::Rng) -> u32 {
         match &self.0 {
-            Way::Fixed(size) => *size,
-            Way::Choice(among) => *among.draw(random),
-            Way::Range(min, step, steps) => min + random.u32(..=*steps) * step,
+            SizerKind::Fixed(size) => *size,
+            SizerKind::Choice(among) => *among.draw(random),
+            SizerKind::Range(min, step, steps) => min + random.u32(..=*steps) * step,
         }
     }
 }

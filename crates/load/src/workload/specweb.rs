@@ -27,7 +27,7 @@
 //! derived from cookies, posts, and programs) are omitted, as are its slow lines (400 kbit/s) and
 //! the number of requests per connection, which the target determines.
 
-use super::pace::{Life, Pace};
+use super::pace::{Lifetime, Pace};
 use super::place::Zipf;
 use super::stream::Stream;
 use super::users::Users;
@@ -120,7 +120,7 @@ impl FileSet {
     }
 
     /// Returns the filament of requests: open, or from a number of connections.
-    pub fn filament(self, pace: Pace, seed: u64, life: Life) -> Box<dyn Filament> {
+    pub fn filament(self, pace: Pace, seed: u64, life: Lifetime) -> Box<dyn Filament> {
         let drawer = Drawer::new(self, seed);
         match pace {
             Pace::Open(arrival) => {

@@ -79,7 +79,7 @@ fn sequential_streams_of_several_sizes_leave_nothing_out() {
 
 /// Runs every workload of the library once, on a device without latency.
 fn library(seed: u64) -> Vec<Record> {
-    let life = pace::Life { count: 300, ..pace::Life::default() };
+    let life = pace::Lifetime { count: 300, ..pace::Lifetime::default() };
     let open = Pace::Open(Arrival::Poisson { rate: 1000.0 });
     let tables = transactions::Tables::new(1, 0, 1 << 30).expect("it fits");
     let files = specweb::FileSet::of_load(specweb::Year::Y99, 100.0);

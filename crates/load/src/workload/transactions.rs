@@ -19,7 +19,7 @@
 //! This approximates the storage load of a database, and is not the benchmark: there are no locks
 //! (two transactions may use the same page at once), no cache and no separate log.
 
-use super::pace::{Calendar, Due, Life};
+use super::pace::{Calendar, Due, Lifetime};
 use super::{Pace, users::Think};
 use crate::{Event, Io, Kind, Request};
 use base::{Automaton, Instant};
@@ -126,7 +126,7 @@ enum Begins {
 pub struct Transactions {
     tables: Tables,
     begins: Begins,
-    life: Life,
+    life: Lifetime,
     random: fastrand::Rng,
     under_way: Slab<Transaction>,
     /// Rows of the history.
@@ -136,7 +136,7 @@ pub struct Transactions {
 
 impl Transactions {
     /// Creates the transactions on these tables.
-    pub fn new(tables: Tables, pace: Pace, seed: u64, life: Life) -> Transactions {
+    pub fn new(tables: Tables, pace: Pace, seed: u64, life: Lifetime) -> Transactions {
         let begins = match pace {
             Pace::Open(arrival) => Begins::Open(Calendar::new(arrival, life.begin)),
             Pace::Closed { count, think } => Begins::Closed { terminals: count, think },

@@ -10,19 +10,19 @@ fn path(text: &str) -> Vec<Name> {
     vec![Name::new(text.as_bytes()).unwrap()]
 }
 
-fn wishes() -> Vec<(&'static str, Wish)> {
-    let said: Arc<str> = "x".into();
-    let join = |what| Wish::Join {
+fn requests() -> Vec<(&'static str, NamespaceChange)> {
+    let source_text: Arc<str> = "x".into();
+    let join = |what| NamespaceChange::Join {
         at: path("at"),
         what,
         order: Order::Replace,
         create: false,
-        said: Arc::clone(&said),
+        source_text: Arc::clone(&source_text),
     };
     vec![
         ("mount", join(Source::Tree(NodeId::new(1, 0), stat(Kind::Directory, 0)))),
         ("bind", join(Source::Path(path("new")))),
-        ("unmount", Wish::Part { at: path("at"), said: None }),
+        ("unmount", NamespaceChange::Part { at: path("at"), source_text: None }),
     ]
 }
 
@@ -35,21 +35,21 @@ fn states_md_is_fresh() {
         ("FoundFile", found(Kind::File)),
         ("Failed", Err(Error::NotFound)),
     ];
-    for (kind, wish) in wishes() {
+    for (kind, requested) in requests() {
         // Every sequence of two replies.
         for course in 0..9_usize {
             let (mut table, mut gone) = (Table::default(), Vec::new());
-            let root = Place::plain(NodeId::new(0, 0));
+            let root = Position::plain(NodeId::new(0, 0));
             let top = Top { node: NodeId::new(0, 0), stat: stat(Kind::Directory, 0) };
-            let mut change = Change::new(root, top, wish.clone());
+            let mut change = Change::new(root, top, requested.clone());
             drawing.row("begin", kind, change.name(), "Ask");
             let hidden = Hidden::default();
             let mut step = change.next(&mut table, &hidden, &mut gone);
-            for place in 0..2 {
+            for position in 0..2 {
                 if !matches!(step, Step::Ask(..)) {
                     break;
                 }
-                let (label, reply) = &replies[course / 3_usize.pow(place) % 3];
+                let (label, reply) = &replies[course / 3_usize.pow(position) % 3];
                 let before = change.name();
                 change.arrive(
                     reply.clone(),

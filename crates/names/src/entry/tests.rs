@@ -1,5 +1,5 @@
 use super::*;
-use crate::table::{Held, Key, Member, Point, Trail};
+use crate::table::{HeldNode, Key, Member, MountPoint, MountStack};
 use base::drawing::Drawing;
 use base::{Caller, Kind, Stat};
 use std::sync::Arc;
@@ -8,9 +8,9 @@ fn stat(inode: u64) -> Stat {
     Stat { kind: Kind::Directory, device: 1, inode, ..Stat::default() }
 }
 
-fn union() -> Place {
+fn union() -> Position {
     let member = |inode: u64| Member {
-        root: Arc::new(Held { node: NodeId::new(1, inode as usize), owned: true }),
+        root: Arc::new(HeldNode { node: NodeId::new(1, inode as usize), owned: true }),
         key: Key::new(1, &stat(inode)),
         stat: stat(inode),
         create: true,
@@ -18,10 +18,10 @@ fn union() -> Place {
         line: None,
     };
     let (from, key) =
-        (Arc::new(Held { node: NodeId::new(1, 7), owned: true }), Key::new(1, &stat(7)));
-    let point = Point { from, key, path: Vec::new(), members: vec![member(20), member(21)] };
-    let trail = Trail::default().through(&Arc::new(point), 0).unwrap();
-    Place { node: NodeId::new(1, 20), trail, at_point: true }
+        (Arc::new(HeldNode { node: NodeId::new(1, 7), owned: true }), Key::new(1, &stat(7)));
+    let point = MountPoint { from, key, path: Vec::new(), members: vec![member(20), member(21)] };
+    let mount_stack = MountStack::default().through(&Arc::new(point), 0).unwrap();
+    Position { node: NodeId::new(1, 20), mount_stack, at_point: true }
 }
 
 fn make_dir() -> Entry {
@@ -47,7 +47,7 @@ fn states_md_is_fresh() {
     // Every sequence of up to four replies.
     for course in 0..256_usize {
         let mut entry = make_dir();
-        for place in 0..4 {
+        for position in 0..4 {
             let before = entry.name();
             let asks = match entry.next() {
                 Step::Look(..) => "Look",
@@ -56,7 +56,7 @@ fn states_md_is_fresh() {
                 Step::End(_) => "End",
             };
             drawing.row(before, "next", entry.name(), asks);
-            let (label, reply) = replies[course >> (2 * place) & 3];
+            let (label, reply) = replies[course >> (2 * position) & 3];
             let fits = match entry.state {
                 State::Looking(..) => label != "Done",
                 State::Asked(_) => matches!(label, "Done" | "Failed"),

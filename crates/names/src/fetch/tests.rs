@@ -42,9 +42,9 @@ fn states_md_is_fresh() {
     let map = Map { table: &table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
     let mut drawing = Drawing::default();
     let path = vec![Name::new(b"a").unwrap()];
-    let root = Place::plain(NodeId::new(0, 0));
+    let root = Position::plain(NodeId::new(0, 0));
     let mut fetch = Fetch::new(Caller::Server, root, path, 100, 0);
-    let Step::Ask(..) = fetch.begin(map, &mut Gone::default()) else { panic!("it walks") };
+    let Step::Ask(..) = fetch.begin(map, &mut Released::default()) else { panic!("it walks") };
     let mut fresh = vec![(fetch, 0)];
     while let Some((fetch, depth)) = fresh.pop() {
         for (label, reply) in replies() {
@@ -52,7 +52,7 @@ fn states_md_is_fresh() {
                 continue;
             }
             let (mut next, before) = (fetch.clone(), fetch.name());
-            let step = next.arrive(reply, map, &mut Gone::default());
+            let step = next.arrive(reply, map, &mut Released::default());
             let (after, asks) = match &step {
                 Step::Ask(..) => (next.name(), "Ask"),
                 Step::OpenUnion(_) => ("over", "OpenUnion"),
@@ -72,9 +72,10 @@ fn states_md_is_fresh() {
 fn opened(size: u64) -> (Fetch, OpenId) {
     let (table, hidden) = (Table::default(), Hidden::default());
     let map = || Map { table: &table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
-    let root = Place::plain(NodeId::new(0, 0));
+    let root = Position::plain(NodeId::new(0, 0));
     let path = vec![Name::new(b"a").unwrap()];
-    let (mut fetch, mut gone) = (Fetch::new(Caller::Server, root, path, 100, 0), Gone::default());
+    let (mut fetch, mut gone) =
+        (Fetch::new(Caller::Server, root, path, 100, 0), Released::default());
     fetch.begin(map(), &mut gone);
     let (node, open) = (NodeId::new(0, 3), OpenId::new(0, 4));
     fetch.arrive(Ok(Reply::Walked(vec![stat(Kind::File)], Some(node))), map(), &mut gone);
@@ -89,7 +90,7 @@ fn a_file_that_claims_to_be_empty_stays_open_until_a_read_finds_nothing() {
     let map = || Map { table: &table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
     for (size, count, all) in [(10, 10, true), (20, 10, false), (0, 10, false), (0, 0, true)] {
         let (mut fetch, open) = opened(size);
-        let mut gone = Gone::default();
+        let mut gone = Released::default();
         let data = Ok(Reply::Data(Buf::from(vec![1; count])));
         let Step::End(Ok(Reply::Fetched(_, _, rest))) = fetch.arrive(data, map(), &mut gone) else {
             panic!("the first bytes answer it");
@@ -104,18 +105,18 @@ fn a_fetch_that_has_ended_has_nothing_left_to_give_back() {
     let (table, hidden) = (Table::default(), Hidden::default());
     let map = || Map { table: &table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
     let path = vec![Name::new(b"a").unwrap()];
-    let root = Place::plain(NodeId::new(0, 0));
+    let root = Position::plain(NodeId::new(0, 0));
     let mut fetch = Fetch::new(Caller::Server, root, path, 100, 0);
-    fetch.begin(map(), &mut Gone::default());
+    fetch.begin(map(), &mut Released::default());
     let (mut fresh, mut ended) = (vec![(fetch, 0)], 0);
     while let Some((fetch, depth)) = fresh.pop() {
         for (label, reply) in replies().into_iter().filter(|(label, _)| fits(&fetch, label)) {
             let mut next = fetch.clone();
-            match next.arrive(reply, map(), &mut Gone::default()) {
+            match next.arrive(reply, map(), &mut Released::default()) {
                 Step::Ask(..) if depth < 5 => fresh.push((next, depth + 1)),
                 Step::Ask(..) => {}
                 Step::OpenUnion(_) | Step::End(_) => {
-                    let mut again = Gone::default();
+                    let mut again = Released::default();
                     next.abandon(&mut again);
                     let none = again.nodes.is_empty() && again.open.is_none();
                     assert!(none, "{label} in {}: {again:?}", fetch.name());

@@ -1,12 +1,12 @@
 use super::*;
-use crate::table::{Held, Key, Member};
+use crate::table::{HeldNode, Key, Member};
 use base::drawing::Drawing;
 use base::{Kind, Name};
 
 fn union() -> Union {
     let stat = |inode| Stat { kind: Kind::Directory, device: 1, inode, ..Stat::default() };
     let member = |inode: u64| Member {
-        root: Arc::new(Held { node: NodeId::new(1, inode as usize), owned: true }),
+        root: Arc::new(HeldNode { node: NodeId::new(1, inode as usize), owned: true }),
         key: Key::new(1, &stat(inode)),
         stat: stat(inode),
         create: true,
@@ -14,8 +14,8 @@ fn union() -> Union {
         line: None,
     };
     let (from, key) =
-        (Arc::new(Held { node: NodeId::new(1, 7), owned: true }), Key::new(1, &stat(7)));
-    let point = Point { from, key, path: Vec::new(), members: vec![member(20), member(21)] };
+        (Arc::new(HeldNode { node: NodeId::new(1, 7), owned: true }), Key::new(1, &stat(7)));
+    let point = MountPoint { from, key, path: Vec::new(), members: vec![member(20), member(21)] };
     Union::new(Arc::new(point), Caller::Server)
 }
 

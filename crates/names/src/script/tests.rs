@@ -101,7 +101,7 @@ fn servers_that_cannot_be_reached_are_refused() {
 
 #[test]
 fn a_mistake_names_its_line_and_what_would_be_right() {
-    let said = |text: &str| parse(text).unwrap_err().to_string();
+    let source_text = |text: &str| parse(text).unwrap_err().to_string();
     for (text, expected) in [
         ("\nmount /x", "line 2: mount takes a place and a source: mount /logs host:/var/log"),
         ("mount x host:/", "line 1: `x` is no place: places begin with /"),
@@ -118,7 +118,7 @@ fn a_mistake_names_its_line_and_what_would_be_right() {
              9p://HOST:PORT/ANAME, 9p+unix:PATH!ANAME",
         ),
     ] {
-        assert_eq!(said(text), expected);
+        assert_eq!(source_text(text), expected);
     }
 }
 

@@ -132,8 +132,8 @@ fn join(lab: &mut Lab, model: &mut Model, rng: &mut Rng) {
     let result = match mount {
         Some(tree) => {
             let what = Source::Tree(lab.fakes[tree].root(), lab.fakes[tree].root_stat());
-            let (at, said) = (path(&text(&old)), format!("tree {tree}").into());
-            lab.wish(Wish::Join { at, what, order, create: false, said })
+            let (at, source_text) = (path(&text(&old)), format!("tree {tree}").into());
+            lab.requested(NamespaceChange::Join { at, what, order, create: false, source_text })
         }
         None => lab.bind(&text(&new), &text(&old), order),
     };
@@ -141,13 +141,13 @@ fn join(lab: &mut Lab, model: &mut Model, rng: &mut Rng) {
         Some(tree) => Some(vec![(tree, 0)]),
         None => model.walk(&lab.fakes, &new).and_then(|at| model.source(&lab.fakes, &at)),
     };
-    let place = model.walk(&lab.fakes, &old);
-    let Some((source, place)) = source.zip(place) else {
+    let position = model.walk(&lab.fakes, &old);
+    let Some((source, position)) = source.zip(position) else {
         return assert!(result.is_err(), "{old:?} {new:?}");
     };
-    let from = if place.here { place.passed.last().unwrap().1 } else { place.file };
+    let from = if position.here { position.passed.last().unwrap().1 } else { position.file };
     let there = model.points.get(&from).cloned().unwrap_or(vec![from]);
-    if !place.here && !lab.fakes[from.0].is_directory(from.1) {
+    if !position.here && !lab.fakes[from.0].is_directory(from.1) {
         return assert!(result.is_err());
     }
     let members = match order {

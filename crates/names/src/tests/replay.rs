@@ -1,7 +1,7 @@
 //! The listed commands rebuild the same name space.
 
 use super::*;
-use crate::script::{Line, Source as Said};
+use crate::script::{Line, Source as History};
 use fastrand::Rng;
 
 /// Trees with enough directories to get lost.
@@ -11,24 +11,31 @@ impl Lab {
     /// Executes a line, as a node does; `volume:N` is the tree with this number.
     fn say(&mut self, text: &str) -> Result<(), Error> {
         let mut lines = script::parse(text).expect("a line");
-        let wish = match lines.remove(0).1 {
+        let requested = match lines.remove(0).1 {
             Line::Mount { at, source, order, create } => {
-                let said = script::quoted(&source.to_string()).into();
-                let Said::Volume(number) = source else { panic!("{source}") };
+                let source_text = script::quoted(&source.to_string()).into();
+                let History::Volume(number) = source else { panic!("{source}") };
                 let fake = &self.fakes[number.parse::<usize>().unwrap()];
                 let what = Source::Tree(fake.root(), fake.root_stat());
-                Wish::Join { at, what, order, create, said }
+                NamespaceChange::Join { at, what, order, create, source_text }
             }
             Line::Bind { new, old, order, create } => {
-                let said = script::path_text(&new).into();
-                Wish::Join { at: old, what: Source::Path(new), order, create, said }
+                let source_text = script::path_text(&new).into();
+                NamespaceChange::Join {
+                    at: old,
+                    what: Source::Path(new),
+                    order,
+                    create,
+                    source_text,
+                }
             }
-            Line::Unmount { what, at } => {
-                Wish::Part { at, said: what.map(|what| script::quoted(&what).into()) }
-            }
+            Line::Unmount { what, at } => NamespaceChange::Part {
+                at,
+                source_text: what.map(|what| script::quoted(&what).into()),
+            },
             Line::Grow { .. } => panic!("no volume is here"),
         };
-        self.wish(wish)
+        self.requested(requested)
     }
 }
 
@@ -133,11 +140,11 @@ fn a_name_space_said_again_is_the_same() {
             let done = again.say(line);
             assert_eq!(done, Ok(()), "seed {seed}: {line}\nsaid: {made:#?}\nshown: {text:#?}");
         }
-        let said = format!("seed {seed}\nsaid: {made:#?}\nshown: {text:#?}");
-        assert_eq!(again.names.text(), text, "{said}");
-        assert!(text.len() <= made.len(), "{said}");
+        let source_text = format!("seed {seed}\nsaid: {made:#?}\nshown: {text:#?}");
+        assert_eq!(again.names.text(), text, "{source_text}");
+        assert!(text.len() <= made.len(), "{source_text}");
         let look = rng.u64(..);
         let before = seen(&mut lab, &mut Rng::with_seed(look));
-        assert_eq!(seen(&mut again, &mut Rng::with_seed(look)), before, "{said}");
+        assert_eq!(seen(&mut again, &mut Rng::with_seed(look)), before, "{source_text}");
     }
 }

@@ -153,13 +153,16 @@ fn a_file_made_in_a_union_knows_its_way_back() {
 #[test]
 fn members_are_taken_away_one_by_one() {
     let mut lab = union();
-    let part = |said: &str| Wish::Part { at: path("/u"), said: Some(said.into()) };
-    lab.wish(part("tree 3")).unwrap();
+    let part = |source_text: &str| NamespaceChange::Part {
+        at: path("/u"),
+        source_text: Some(source_text.into()),
+    };
+    lab.requested(part("tree 3")).unwrap();
     assert_eq!(lab.at("u/both").unwrap(), "1:/both");
-    assert_eq!(lab.wish(part("tree 3")), Err(Error::NotFound));
-    lab.wish(part("tree 1")).unwrap();
+    assert_eq!(lab.requested(part("tree 3")), Err(Error::NotFound));
+    lab.requested(part("tree 1")).unwrap();
     assert_eq!(lab.at("u/both").unwrap(), "2:/both");
-    lab.wish(part("tree 2")).unwrap();
+    lab.requested(part("tree 2")).unwrap();
     assert_eq!(lab.at("u").unwrap(), "0:/u");
     assert!(lab.fakes.iter().all(Fake::is_free));
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::table::{Held, Member};
+use crate::table::{HeldNode, Member};
 use base::Kind;
 use base::drawing::Drawing;
 
@@ -13,15 +13,15 @@ fn node(local: usize) -> NodeId {
 
 fn member(inode: u64) -> Member {
     let (root, key) =
-        (Arc::new(Held { node: node(inode as usize), owned: true }), Key::new(1, &stat(inode)));
+        (Arc::new(HeldNode { node: node(inode as usize), owned: true }), Key::new(1, &stat(inode)));
     Member { root, key, stat: stat(inode), create: false, what: None, line: None }
 }
 
 fn table() -> Table {
     let mut table = Table::default();
     let (from, key, path) =
-        (Arc::new(Held { node: node(7), owned: true }), Key::new(1, &stat(7)), Vec::new());
-    table.set(Point { from, key, path, members: vec![member(20), member(21)] }, 1);
+        (Arc::new(HeldNode { node: node(7), owned: true }), Key::new(1, &stat(7)), Vec::new());
+    table.set(MountPoint { from, key, path, members: vec![member(20), member(21)] }, 1);
     table
 }
 
@@ -34,14 +34,14 @@ fn waiting(table: &Table) -> Vec<Walk> {
     let hidden = Hidden::default();
     let map = Map { table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
     let point = table.at(Key::new(1, &stat(7))).unwrap();
-    let trail = Trail::default().through(point, 0).unwrap();
-    let union = Place { node: node(20), trail, at_point: true };
-    let begun = |place: &Place, names: Vec<Name>| {
-        let mut walk = Walk::new(Caller::Server, place.clone(), names);
+    let mount_stack = MountStack::default().through(point, 0).unwrap();
+    let union = Position { node: node(20), mount_stack, at_point: true };
+    let begun = |position: &Position, names: Vec<Name>| {
+        let mut walk = Walk::new(Caller::Server, position.clone(), names);
         drop(walk.next(map));
         walk
     };
-    let plain = Place::plain(node(1));
+    let plain = Position::plain(node(1));
     let mut second = begun(&union, names("a b"));
     second.arrive(Err(Error::NotFound), map, &mut Vec::new());
     drop(second.next(map));

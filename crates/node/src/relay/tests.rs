@@ -20,7 +20,7 @@ fn open(number: usize) -> OpenId {
 }
 
 /// Steps the stand-in; returns one line for each output.
-fn said(relay: &mut Relay, input: Input) -> Vec<String> {
+fn outputs(relay: &mut Relay, input: Input) -> Vec<String> {
     let mut out = Vec::new();
     relay.step(Instant(0), input, &mut out);
     let line = |output: &Output| match output {
@@ -61,21 +61,21 @@ fn states_md_is_fresh() {
 fn a_request_is_answered_once_whatever_becomes_of_it() {
     let mut relay = Relay::new(1, ROOT, Stat::default());
     let ask = |id| Input::Ask(RequestId(id), request());
-    assert_eq!(said(&mut relay, ask(1)), ["forward 1"]);
-    assert_eq!(said(&mut relay, Input::Cancel(RequestId(1))), ["cancel 1"]);
+    assert_eq!(outputs(&mut relay, ask(1)), ["forward 1"]);
+    assert_eq!(outputs(&mut relay, Input::Cancel(RequestId(1))), ["cancel 1"]);
     let reply = Input::Replied(RequestId(1), Ok(Reply::Done));
-    assert_eq!(said(&mut relay, reply), ["1: Done"]);
+    assert_eq!(outputs(&mut relay, reply), ["1: Done"]);
     // The reply precedes the cancellation.
-    assert!(said(&mut relay, Input::Cancel(RequestId(1))).is_empty());
-    assert_eq!(said(&mut relay, ask(1)), ["forward 1"]);
-    assert_eq!(said(&mut relay, Input::Finish), ["Finish"]);
-    assert_eq!(said(&mut relay, ask(2)), ["forward 2"]);
+    assert!(outputs(&mut relay, Input::Cancel(RequestId(1))).is_empty());
+    assert_eq!(outputs(&mut relay, ask(1)), ["forward 1"]);
+    assert_eq!(outputs(&mut relay, Input::Finish), ["Finish"]);
+    assert_eq!(outputs(&mut relay, ask(2)), ["forward 2"]);
     let opened = Reply::Opened(open(3), Stat::default());
-    assert_eq!(said(&mut relay, Input::Replied(RequestId(2), Ok(opened))), ["2: Opened"]);
+    assert_eq!(outputs(&mut relay, Input::Replied(RequestId(2), Ok(opened))), ["2: Opened"]);
     assert_eq!((relay.opens(), relay.pending()), (1, 1));
-    assert_eq!(said(&mut relay, Input::Finished), ["1: Disconnected"]);
-    assert_eq!(said(&mut relay, ask(3)), ["3: Disconnected"]);
-    assert!(said(&mut relay, Input::Close(open(3))).is_empty());
+    assert_eq!(outputs(&mut relay, Input::Finished), ["1: Disconnected"]);
+    assert_eq!(outputs(&mut relay, ask(3)), ["3: Disconnected"]);
+    assert!(outputs(&mut relay, Input::Close(open(3))).is_empty());
     assert!(relay.is_closed() && relay.opens() == 0);
 }
 

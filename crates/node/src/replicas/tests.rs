@@ -28,16 +28,16 @@ fn replicated(kind: &str) -> (Replicated, Memory) {
     let mut disk = Memory::formatted(&Geometry::for_bytes(16 << 20)).expect("a disk");
     let head = disk.head().expect("a head");
     let layout = store::Superblock::newest(&head).expect("a volume").layout;
-    let (config, mut said) = (store::Config::for_memory(1 << 20, &layout), Vec::new());
-    let mut store = Store::open(&head, config, NOW, &mut said).expect("a volume");
-    while let Some(output) = said.pop() {
+    let (config, mut outputs) = (store::Config::for_memory(1 << 20, &layout), Vec::new());
+    let mut store = Store::open(&head, config, NOW, &mut outputs).expect("a volume");
+    while let Some(output) = outputs.pop() {
         if let store::Output::Io(io) = output {
             let (id, done) = drive::perform(&mut disk, &io);
-            store.done(NOW, id, done, &mut said);
+            store.done(NOW, id, done, &mut outputs);
         }
     }
     let changes = services::format(&settings(kind));
-    store.commit(NOW, Ticket(0), &changes, Durability::Soon, &mut said).expect("room");
+    store.commit(NOW, Ticket(0), &changes, Durability::Soon, &mut outputs).expect("room");
     let mut fetch = |_: &mut Store, missing| panic!("{missing:?} in a new volume");
     let kept = services::read_all(&mut store, &mut fetch).expect("a replica");
     let options = Options {
@@ -220,12 +220,12 @@ fn home_answers_while_a_replica_works() {
     assert!(!lab.answers.contains_key(&write));
     lab.settle();
     assert!(matches!(lab.answers.remove(&write), Some(Ok(Reply::Written(_)))));
-    let mut said = String::new();
-    while said.lines().count() < 101 {
+    let mut outputs = String::new();
+    while outputs.lines().count() < 101 {
         let Reply::Data(data) = lab.answer(read(ops)) else { panic!("it is a read") };
-        said.push_str(std::str::from_utf8(&data).expect("JSON"));
+        outputs.push_str(std::str::from_utf8(&data).expect("JSON"));
     }
-    assert!(said.lines().all(|line| line.starts_with("{\"value\":")), "{:.200}", said);
+    assert!(outputs.lines().all(|line| line.starts_with("{\"value\":")), "{:.200}", outputs);
 }
 
 /// A read of `events` waits until an operation is stable.

@@ -1,7 +1,7 @@
 //! Attributes of files and of whole file systems.
 
 use super::open::by_number;
-use super::{Ground, Outcome};
+use super::{Outcome, PathContext};
 use base::op::PathDone;
 use base::{Error, Kind, SetStat, SetTime, Stat, StatFs, Time};
 use rustix::fd::BorrowedFd;
@@ -47,7 +47,7 @@ fn convert_time(time: StatxTimestamp) -> Time {
 /// Changes attributes: size and owner first, because both clear set-id bits; then mode, timestamps.
 /// Linux's own NFS server uses the same order.
 pub(super) fn set(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     fd: BorrowedFd<'_>,
     open: bool,
     set: &SetStat,
@@ -59,7 +59,7 @@ pub(super) fn set(
         set_owner(fd, set.uid, set.gid)?;
     }
     if let Some(mode) = set.mode {
-        set_mode(ground, fd, mode)?;
+        set_mode(context, fd, mode)?;
     }
     if set.accessed.is_some() || set.modified.is_some() {
         set_times(fd, set.accessed, set.modified)?;
@@ -77,16 +77,16 @@ fn set_owner(fd: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> Outcome<
     Ok(rustix::fs::chownat(fd, c"", uid, gid, flags)?)
 }
 
-fn set_mode(ground: &Ground<'_>, fd: BorrowedFd<'_>, mode: u32) -> Outcome<()> {
+fn set_mode(context: &PathContext<'_>, fd: BorrowedFd<'_>, mode: u32) -> Outcome<()> {
     // Older kernels change the meaningless mode of a link; newer ones refuse.
     let kind = stat(fd)?.kind;
     if kind == Kind::Symlink {
         return Err(Error::Unsupported.into());
     }
-    ground.host.own.admit_mode(kind, mode)?;
+    context.host.own.admit_mode(kind, mode)?;
     let number = by_number(fd);
     let mode = rustix::fs::Mode::from_raw_mode(mode & 0o7777);
-    Ok(rustix::fs::chmodat(ground.host.proc(), number.as_c_str(), mode, AtFlags::empty())?)
+    Ok(rustix::fs::chmodat(context.host.proc(), number.as_c_str(), mode, AtFlags::empty())?)
 }
 
 fn set_size(fd: BorrowedFd<'_>, open: bool, size: u64) -> Outcome<()> {

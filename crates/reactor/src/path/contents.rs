@@ -1,6 +1,6 @@
 //! Reads of many small files at once.
 
-use super::{Ground, Outcome, attrs, open, spent_since};
+use super::{Outcome, PathContext, attrs, open, spent_since};
 use crate::descriptor;
 use crate::thread_time;
 use base::op::{Content, File, PathDone};
@@ -12,7 +12,7 @@ use std::io::IoSliceMut;
 
 /// Reads files as a whole, as many of the first as fit.
 pub(super) fn read_all(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     from: File,
     paths: &[Vec<u8>],
     size_max: u32,
@@ -22,48 +22,54 @@ pub(super) fn read_all(
     let begun = thread_time();
     let (mut contents, mut left) = (Vec::new(), u64::from(bytes_max));
     for path in paths {
-        match read(ground, from, path, u64::from(size_max), left) {
-            One::Read(content) => {
+        match read(context, from, path, u64::from(size_max), left) {
+            FileOutcome::Read(content) => {
                 left -= content.data.len() as u64;
                 contents.push(content);
             }
-            One::LeftOut => {}
-            One::Full => break,
+            FileOutcome::LeftOut => {}
+            FileOutcome::Full => break,
         }
     }
     Ok(PathDone::Contents(contents, spent_since(begun)))
 }
 
 /// Result for one file.
-enum One {
+enum FileOutcome {
     Read(Content),
     LeftOut,
     /// It does not fit.
     Full,
 }
 
-fn read(ground: &Ground<'_>, from: BorrowedFd<'_>, path: &[u8], size_max: u64, left: u64) -> One {
+fn read(
+    context: &PathContext<'_>,
+    from: BorrowedFd<'_>,
+    path: &[u8],
+    size_max: u64,
+    left: u64,
+) -> FileOutcome {
     // Only plain files are opened: opening others may have effects.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
     let Ok(handle) = rustix::fs::openat2(from, path, flags, Mode::empty(), resolve) else {
-        return One::LeftOut;
+        return FileOutcome::LeftOut;
     };
-    let Ok(stat) = attrs::stat(handle.as_fd()) else { return One::LeftOut };
+    let Ok(stat) = attrs::stat(handle.as_fd()) else { return FileOutcome::LeftOut };
     // Files of size zero may have contents, such as those of `/proc`.
     if stat.kind != Kind::File || stat.size == 0 || stat.size > size_max {
-        return One::LeftOut;
+        return FileOutcome::LeftOut;
     }
     if stat.size > left {
-        return One::Full;
+        return FileOutcome::Full;
     }
-    let Ok(file) = open::reopen(ground, handle.as_fd(), OFlags::RDONLY | open::ALWAYS) else {
-        return One::LeftOut;
+    let Ok(file) = open::reopen(context, handle.as_fd(), OFlags::RDONLY | open::ALWAYS) else {
+        return FileOutcome::LeftOut;
     };
     match whole(file.as_fd(), stat.size) {
-        Ok(Some(data)) => One::Read(Content { path: path.to_vec(), stat, data }),
+        Ok(Some(data)) => FileOutcome::Read(Content { path: path.to_vec(), stat, data }),
         // It was truncated meanwhile.
-        Ok(None) | Err(_) => One::LeftOut,
+        Ok(None) | Err(_) => FileOutcome::LeftOut,
     }
 }
 

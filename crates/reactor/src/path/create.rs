@@ -1,8 +1,8 @@
 //! Creation of files, directories, links and special files.
 
-use super::{Ground, Outcome, attrs, enter, open, walk};
+use super::{Outcome, PathContext, attrs, enter, open, walk};
 use crate::descriptor;
-use crate::errno::Trouble;
+use crate::errno::StepError;
 use base::op::{File, PathDone};
 use base::{Access, Error, Kind, Name};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ pub(super) fn permissions(mode: u32) -> Mode {
 /// An existing file is checked before it is opened, so that other kinds than plain files (a pipe, a
 /// device, a link) are refused without any effect on them.
 pub(super) fn create(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     dir: BorrowedFd<'_>,
     name: &Name,
     access: Access,
@@ -34,26 +34,26 @@ pub(super) fn create(
     mode: u32,
 ) -> Outcome<PathDone> {
     let bytes = plain(name)?;
-    ground.host.own.admit_mode(Kind::File, mode)?;
+    context.host.own.admit_mode(Kind::File, mode)?;
     for _ in 0..RETRIES {
         let flags = open::flags(access) | OFlags::CREATE | OFlags::EXCL;
-        match enter::entry(ground, dir, bytes, flags, permissions(mode)) {
+        match enter::entry(context, dir, bytes, flags, permissions(mode)) {
             Ok(file) => {
-                let handle = open::reopen(ground, file.as_fd(), OFlags::PATH | OFlags::CLOEXEC)?;
+                let handle = open::reopen(context, file.as_fd(), OFlags::PATH | OFlags::CLOEXEC)?;
                 return created(file, handle);
             }
-            Err(Trouble::Kernel(Errno::EXIST)) if !exclusive => {}
-            Err(trouble) => return Err(trouble),
+            Err(StepError::Kernel(Errno::EXIST)) if !exclusive => {}
+            Err(failure) => return Err(failure),
         }
-        let handle = match walk::handle(ground, dir, bytes) {
-            Err(Trouble::Kernel(Errno::NOENT)) => continue,
+        let handle = match walk::handle(context, dir, bytes) {
+            Err(StepError::Kernel(Errno::NOENT)) => continue,
             other => other?,
         };
         let stat = attrs::stat(handle.as_fd())?;
         if stat.kind == Kind::Directory {
             return Err(Error::IsDirectory.into());
         }
-        let file = open::open_plain(ground, handle.as_fd(), &stat, access)?;
+        let file = open::open_plain(context, handle.as_fd(), &stat, access)?;
         return created(file, handle);
     }
     Err(Error::Busy.into())
@@ -67,29 +67,29 @@ pub(super) fn created(file: OwnedFd, handle: OwnedFd) -> Outcome<PathDone> {
 
 /// Creates a directory.
 pub(super) fn make_dir(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     dir: BorrowedFd<'_>,
     name: &Name,
     mode: u32,
 ) -> Outcome<PathDone> {
     rustix::fs::mkdirat(dir, plain(name)?, permissions(mode))?;
-    made(ground, dir, name)
+    made(context, dir, name)
 }
 
 /// Creates a symbolic link.
 pub(super) fn symlink(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     dir: BorrowedFd<'_>,
     name: &Name,
     target: &[u8],
 ) -> Outcome<PathDone> {
     rustix::fs::symlinkat(target, dir, plain(name)?)?;
-    made(ground, dir, name)
+    made(context, dir, name)
 }
 
 /// Creates a special or plain file.
 pub(super) fn make_node(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     dir: BorrowedFd<'_>,
     name: &Name,
     kind: Kind,
@@ -104,19 +104,19 @@ pub(super) fn make_node(
         Kind::BlockDevice => (FileType::BlockDevice, device),
         Kind::Directory | Kind::Symlink => return Err(Error::Invalid.into()),
     };
-    ground.host.own.admit_mode(kind, mode)?;
+    context.host.own.admit_mode(kind, mode)?;
     rustix::fs::mknodat(dir, plain(name)?, file_type, permissions(mode), device)?;
-    made(ground, dir, name)
+    made(context, dir, name)
 }
 
-fn made(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &Name) -> Outcome<PathDone> {
-    let handle = walk::handle(ground, dir, name.as_bytes())?;
+fn made(context: &PathContext<'_>, dir: BorrowedFd<'_>, name: &Name) -> Outcome<PathDone> {
+    let handle = walk::handle(context, dir, name.as_bytes())?;
     Ok(PathDone::Stat(attrs::stat(handle.as_fd())?))
 }
 
 /// Adds a hard link to the file of `fd`.
 pub(super) fn link(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     fd: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
     name: &Name,
@@ -127,6 +127,6 @@ pub(super) fn link(
     }
     let number = open::by_number(fd);
     let flags = AtFlags::SYMLINK_FOLLOW;
-    rustix::fs::linkat(ground.host.proc(), number.as_c_str(), dir, name, flags)?;
+    rustix::fs::linkat(context.host.proc(), number.as_c_str(), dir, name, flags)?;
     Ok(PathDone::Ok)
 }

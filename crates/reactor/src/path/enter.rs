@@ -4,8 +4,8 @@
 //! behind the mount point; and only if it is local, or the job was admitted to it, the call is
 //! repeated.
 
-use super::{Ground, Mode, Outcome, attrs, walk};
-use crate::errno::Trouble;
+use super::{Mode, Outcome, PathContext, attrs, walk};
+use crate::errno::StepError;
 use crate::mounts::Mount;
 use crate::pool::lanes::Lane;
 use base::{Caller, Error};
@@ -31,23 +31,23 @@ const LINKS_MAX: usize = 40;
 
 /// Opens or creates the entry `name` of `dir`; one name.
 pub(super) fn entry(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     dir: BorrowedFd<'_>,
     name: &[u8],
     flags: OFlags,
     mode: rustix::fs::Mode,
 ) -> Outcome<OwnedFd> {
     assert!(!name.contains(&b'/'), "one name, which is looked up in this directory");
-    ground.step()?;
+    context.step()?;
     let open = |resolve| rustix::fs::openat2(dir, name, flags, mode, resolve);
-    match open(refused(ground)) {
-        Err(Errno::XDEV) if ground.mode == Mode::Blocking => {
-            if let Some(lane) = behind(ground, dir, name)? {
-                return Err(Trouble::Elsewhere(lane));
+    match open(refused(context)) {
+        Err(Errno::XDEV) if context.mode == Mode::Blocking => {
+            if let Some(lane) = behind(context, dir, name)? {
+                return Err(StepError::Elsewhere(lane));
             }
             Ok(open(ResolveFlags::empty())?)
         }
-        result => ground.settle(result),
+        result => context.settle(result),
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) fn entry(
 /// `Lengthy`, where the number of name lookups is limited, if links lead through many names: 40
 /// links of 4,000 bytes take the kernel milliseconds.
 pub(super) fn beneath(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     root: BorrowedFd<'_>,
     path: &[u8],
     flags: OFlags,
@@ -66,12 +66,12 @@ pub(super) fn beneath(
     let wanted = wanted | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let mode = rustix::fs::Mode::empty();
     let path = if path.is_empty() { b"." } else { path };
-    let is_limited = ground.steps.is_some() && !wanted.contains(ResolveFlags::NO_SYMLINKS);
+    let is_limited = context.steps.is_some() && !wanted.contains(ResolveFlags::NO_SYMLINKS);
     let open = |resolve| {
         let mut result = rustix::fs::openat2(root, path, flags, mode, wanted | resolve);
         for _ in 0..RETRIES {
             // A directory was renamed while a `..` was resolved, which may have led out.
-            if ground.mode == Mode::Cached || !matches!(result, Err(Errno::AGAIN)) {
+            if context.mode == Mode::Cached || !matches!(result, Err(Errno::AGAIN)) {
                 break;
             }
             result = rustix::fs::openat2(root, path, flags, mode, wanted | resolve);
@@ -79,35 +79,35 @@ pub(super) fn beneath(
         result
     };
     let first = if is_limited { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
-    let mut opened = open(refused(ground) | first);
+    let mut opened = open(refused(context) | first);
     // There are links on the path.
     if is_limited && matches!(opened, Err(Errno::LOOP)) {
-        expect_few_names(ground, root, path)?;
-        opened = open(refused(ground));
+        expect_few_names(context, root, path)?;
+        opened = open(refused(context));
     }
     match opened {
         // A mount point, or a path out of the root.
-        Err(Errno::XDEV) if ground.mode == Mode::Blocking => {
+        Err(Errno::XDEV) if context.mode == Mode::Blocking => {
             let follow = !wanted.contains(ResolveFlags::NO_SYMLINKS);
-            resolve(ground, root, path, follow)
+            resolve(context, root, path, follow)
         }
-        result => ground.settle(result),
+        result => context.settle(result),
     }
 }
 
 /// # Errors
 /// `Lengthy` if a path leads through more names than are left, or through a long link. The errors
 /// of the path itself are the kernel's to report.
-fn expect_few_names(ground: &Ground<'_>, root: BorrowedFd<'_>, path: &[u8]) -> Outcome<()> {
-    match resolve(ground, root, path, true) {
-        Err(trouble @ (Trouble::Lengthy | Trouble::NotCached)) => Err(trouble),
-        Ok(_) | Err(Trouble::Kernel(_) | Trouble::Elsewhere(_) | Trouble::Known(_)) => Ok(()),
+fn expect_few_names(context: &PathContext<'_>, root: BorrowedFd<'_>, path: &[u8]) -> Outcome<()> {
+    match resolve(context, root, path, true) {
+        Err(failure @ (StepError::Lengthy | StepError::NotCached)) => Err(failure),
+        Ok(_) | Err(StepError::Kernel(_) | StepError::Elsewhere(_) | StepError::Known(_)) => Ok(()),
     }
 }
 
 /// Returns the crossings and waits that the kernel must refuse in this mode.
-fn refused(ground: &Ground<'_>) -> ResolveFlags {
-    match ground.mode {
+fn refused(context: &PathContext<'_>) -> ResolveFlags {
+    match context.mode {
         Mode::Cached => ResolveFlags::CACHED | ResolveFlags::NO_XDEV,
         Mode::Blocking => ResolveFlags::NO_XDEV,
     }
@@ -119,7 +119,7 @@ fn refused(ground: &Ground<'_>) -> ResolveFlags {
 /// A `..` restarts at the root with the names before it, so that a directory renamed meanwhile
 /// leads nowhere else.
 fn resolve(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     root: BorrowedFd<'_>,
     path: &[u8],
     follow: bool,
@@ -128,27 +128,27 @@ fn resolve(
         return Err(Errno::XDEV.into());
     }
     let (mut names, mut passed, mut links) = (split(path), Vec::new(), 0);
-    let mut here = entry(ground, root, b".", HANDLE, NO_MODE)?;
+    let mut here = entry(context, root, b".", HANDLE, NO_MODE)?;
     for _ in 0..STEPS_MAX {
         let Some(name) = names.pop() else { return Ok(here) };
         if name == b".." {
             // Out of the root.
             passed.pop().ok_or(Errno::XDEV)?;
             names.extend(passed.drain(..).rev());
-            here = entry(ground, root, b".", HANDLE, NO_MODE)?;
+            here = entry(context, root, b".", HANDLE, NO_MODE)?;
             continue;
         }
-        let next = entry(ground, here.as_fd(), &name, HANDLE | OFlags::NOFOLLOW, NO_MODE)?;
+        let next = entry(context, here.as_fd(), &name, HANDLE | OFlags::NOFOLLOW, NO_MODE)?;
         let stat = rustix::fs::fstat(&next)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             links += 1;
             if !follow || links > LINKS_MAX {
                 return Err(Errno::LOOP.into());
             }
-            if ground.steps.is_some() && stat.st_size > SHORT_LINK {
-                return Err(Trouble::Lengthy);
+            if context.steps.is_some() && stat.st_size > SHORT_LINK {
+                return Err(StepError::Lengthy);
             }
-            expect_followable(ground, here.as_fd(), stat.st_uid)?;
+            expect_followable(context, here.as_fd(), stat.st_uid)?;
             let target = rustix::fs::readlinkat(&next, c"", Vec::new())?.into_bytes();
             if target.starts_with(b"/") {
                 return Err(Errno::XDEV.into());
@@ -170,11 +170,11 @@ fn split(path: &[u8]) -> Vec<Vec<u8>> {
 
 /// Refuses other users' links in directories such as `/tmp`, as the kernel does
 /// (`fs.protected_symlinks`, proc(5)).
-fn expect_followable(ground: &Ground<'_>, dir: BorrowedFd<'_>, owner: u32) -> Outcome<()> {
+fn expect_followable(context: &PathContext<'_>, dir: BorrowedFd<'_>, owner: u32) -> Outcome<()> {
     const STICKY_AND_WRITABLE: u32 = 0o1002;
     let dir = rustix::fs::fstat(dir)?;
     let open = dir.st_mode & STICKY_AND_WRITABLE == STICKY_AND_WRITABLE;
-    let own = match ground.caller {
+    let own = match context.caller {
         Caller::Server => rustix::process::geteuid().as_raw(),
         Caller::User(user) => user.uid,
     };
@@ -190,19 +190,19 @@ pub(super) const NO_MODE: rustix::fs::Mode = rustix::fs::Mode::empty();
 /// Mounts are distinguished by their parent mount and by their names, which cannot change while
 /// something is mounted there; directories above can be renamed at any time. If there are several
 /// of one name, the job needs admission to each.
-fn behind(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<Option<Lane>> {
-    let (table, id) = (ground.host.mounts.table(), mount_of(dir)?);
+fn behind(context: &PathContext<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<Option<Lane>> {
+    let (table, id) = (context.host.mounts.table(), mount_of(dir)?);
     let found: Vec<&Mount> = match name {
         b".." => table.above(id).into_iter().collect(),
         name => table.named(id, name).collect(),
     };
     if found.is_empty() {
         // It was unmounted, or is not visible from here.
-        return Ok(Some(Lane::Hidden(id)).filter(|lane| !ground.admitted.contains(lane)));
+        return Ok(Some(Lane::Hidden(id)).filter(|lane| !context.admitted.contains(lane)));
     }
-    let foreign = found.into_iter().filter(|mount| !mount.is_local());
-    let mut lanes = foreign.map(|mount| Lane::Device(mount.device));
-    Ok(lanes.find(|lane| !ground.admitted.contains(lane)))
+    let may_block = found.into_iter().filter(|mount| !mount.is_local());
+    let mut lanes = may_block.map(|mount| Lane::Device(mount.device));
+    Ok(lanes.find(|lane| !context.admitted.contains(lane)))
 }
 
 /// Returns the mount id of a directory.
@@ -212,31 +212,34 @@ fn mount_of(dir: BorrowedFd<'_>) -> Outcome<u64> {
 }
 
 /// Returns the present absolute path of an open file or handle, according to the kernel.
-pub(super) fn path_of(ground: &Ground<'_>, file: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
+pub(super) fn path_of(
+    context: &PathContext<'_>,
+    file: BorrowedFd<'_>,
+) -> rustix::io::Result<Vec<u8>> {
     let number = super::open::by_number(file);
-    let path = rustix::fs::readlinkat(ground.host.proc(), number.as_c_str(), Vec::new())?;
+    let path = rustix::fs::readlinkat(context.host.proc(), number.as_c_str(), Vec::new())?;
     Ok(path.into_bytes())
 }
 
 /// Refuses a directory that is not beneath `root` at present. A client may hold one that was,
 /// and that was moved away on the host since; no name is reachable through it.
 pub(super) fn expect_within(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     root: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
 ) -> Outcome<()> {
-    let mut top = path_of(ground, root)?;
+    let mut top = path_of(context, root)?;
     for _ in 0..RETRIES {
-        let path = match path_of(ground, dir) {
+        let path = match path_of(context, dir) {
             // The path is too long for the kernel to report.
-            Err(Errno::NAMETOOLONG) => return expect_above(ground, root, dir),
+            Err(Errno::NAMETOOLONG) => return expect_above(context, root, dir),
             path => path?,
         };
         if path == top || relative(&top, &path).is_some() {
             return Ok(());
         }
         // The root itself, or a directory above it, may have been renamed between the two.
-        let before = std::mem::replace(&mut top, path_of(ground, root)?);
+        let before = std::mem::replace(&mut top, path_of(context, root)?);
         if before == top {
             return Err(Error::Stale.into());
         }
@@ -245,9 +248,13 @@ pub(super) fn expect_within(
 }
 
 /// Like [`expect_within`], by climbing from the directory.
-fn expect_above(ground: &Ground<'_>, root: BorrowedFd<'_>, dir: BorrowedFd<'_>) -> Outcome<()> {
+fn expect_above(
+    context: &PathContext<'_>,
+    root: BorrowedFd<'_>,
+    dir: BorrowedFd<'_>,
+) -> Outcome<()> {
     let (top, stat) = (attrs::stat(root)?, attrs::stat(dir)?);
-    match walk::Above::default().climb(ground, &top, dir, &stat)? {
+    match walk::KnownAncestors::default().climb(context, &top, dir, &stat)? {
         true => Ok(()),
         false => Err(Error::Stale.into()),
     }
@@ -255,8 +262,11 @@ fn expect_above(ground: &Ground<'_>, root: BorrowedFd<'_>, dir: BorrowedFd<'_>) 
 
 /// Returns the names of mount points on the mount of a directory: an entry of such a name may be
 /// one.
-pub(super) fn mount_points(ground: &Ground<'_>, dir: BorrowedFd<'_>) -> Outcome<BTreeSet<Vec<u8>>> {
-    let (table, id) = (ground.host.mounts.table(), mount_of(dir)?);
+pub(super) fn mount_points(
+    context: &PathContext<'_>,
+    dir: BorrowedFd<'_>,
+) -> Outcome<BTreeSet<Vec<u8>>> {
+    let (table, id) = (context.host.mounts.table(), mount_of(dir)?);
     Ok(table.names_on(id).map(<[u8]>::to_vec).collect())
 }
 

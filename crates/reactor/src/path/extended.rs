@@ -2,7 +2,7 @@
 //! even if that is a symbolic link.
 
 use super::open::by_path;
-use super::{Ground, Outcome, attrs};
+use super::{Outcome, PathContext, attrs};
 use base::Error;
 use base::op::PathDone;
 use rustix::fd::BorrowedFd;
@@ -39,17 +39,17 @@ pub(super) fn get(fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<PathDone> {
 const ACCESS: &[u8] = b"system.posix_acl_access";
 
 /// Checks that an attribute may be changed: a change of the access control list keeps set-id bits.
-fn admit(ground: &Ground<'_>, fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<()> {
+fn admit(context: &PathContext<'_>, fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<()> {
     if name == ACCESS {
         let there = attrs::stat(fd)?;
-        ground.host.own.admit_mode(there.kind, there.mode)?;
+        context.host.own.admit_mode(there.kind, there.mode)?;
     }
     Ok(())
 }
 
 /// Sets an attribute.
 pub(super) fn set(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     fd: BorrowedFd<'_>,
     name: &[u8],
     value: &[u8],
@@ -63,7 +63,7 @@ pub(super) fn set(
     if value.len() > SIZE_MAX {
         return Err(Error::AttributeTooLarge.into());
     }
-    admit(ground, fd, name)?;
+    admit(context, fd, name)?;
     rustix::fs::setxattr(by_path(fd), name, value, flags)?;
     Ok(PathDone::Ok)
 }
@@ -75,8 +75,12 @@ pub(super) fn list(fd: BorrowedFd<'_>) -> Outcome<PathDone> {
 }
 
 /// Removes an attribute.
-pub(super) fn remove(ground: &Ground<'_>, fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<PathDone> {
-    admit(ground, fd, name)?;
+pub(super) fn remove(
+    context: &PathContext<'_>,
+    fd: BorrowedFd<'_>,
+    name: &[u8],
+) -> Outcome<PathDone> {
+    admit(context, fd, name)?;
     rustix::fs::removexattr(by_path(fd), name)?;
     Ok(PathDone::Ok)
 }

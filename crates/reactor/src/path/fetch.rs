@@ -10,9 +10,9 @@
 //! once, and the path forgotten.
 
 use super::recent::Entry;
-use super::{Ground, Mode, Outcome, attrs, enter, open};
+use super::{Mode, Outcome, PathContext, attrs, enter, open};
 use crate::descriptor;
-use crate::errno::Trouble;
+use crate::errno::StepError;
 use base::op::{File, PathDone};
 use base::{Access, Buf, Caller, Error, Kind, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,27 +25,27 @@ const UNKNOWN_SIZE: u64 = 4096;
 
 /// Fetches a path from a root.
 pub(super) fn fetch(
-    ground: &mut Ground<'_>,
+    context: &mut PathContext<'_>,
     caller: &Caller,
     (root, path): (File, &[u8]),
     read_max: u32,
     headroom: u32,
 ) -> Outcome<PathDone> {
-    let hash = ground.host.path_hash(root.0, path);
-    let taken = ground.recent.as_mut().and_then(|(r, _)| r.take(hash, (root, path, caller)));
+    let hash = context.host.path_hash(root.0, path);
+    let taken = context.recent.as_mut().and_then(|(r, _)| r.take(hash, (root, path, caller)));
     if let Some(entry) = taken
         && let Ok(stat) = attrs::stat(entry.fd.as_fd())
         && stat.links > 0
     {
-        let (done, file) = serve(ground, entry.fd, stat, read_max, headroom)?;
-        if let (Some(fd), Some((recent, _))) = (file, &mut ground.recent) {
+        let (done, file) = serve(context, entry.fd, stat, read_max, headroom)?;
+        if let (Some(fd), Some((recent, _))) = (file, &mut context.recent) {
             recent.put_back(hash, Entry { fd, ..entry });
         }
         return Ok(done);
     }
-    let (file, stat) = find(ground, root, path, hash)?;
-    let (done, file) = serve(ground, file, stat, read_max, headroom)?;
-    if let (Some(fd), Some((recent, now))) = (file, &mut ground.recent) {
+    let (file, stat) = find(context, root, path, hash)?;
+    let (done, file) = serve(context, file, stat, read_max, headroom)?;
+    if let (Some(fd), Some((recent, now))) = (file, &mut context.recent) {
         let (path, caller) = (path.to_vec(), caller.clone());
         recent.keep(*now, hash, Entry { root, path, caller, fd });
     }
@@ -54,29 +54,29 @@ pub(super) fn fetch(
 
 /// Reads a file that was found; returns it if it is not handed out.
 fn serve(
-    ground: &mut Ground<'_>,
+    context: &mut PathContext<'_>,
     file: OwnedFd,
     stat: Stat,
     read_max: u32,
     headroom: u32,
 ) -> Outcome<(PathDone, Option<OwnedFd>)> {
     if stat.kind == Kind::Directory {
-        finish_flags(ground, &file)?;
+        finish_flags(context, &file)?;
         return Ok((PathDone::Fetched(stat, Buf::default(), Some(give_out(file))), None));
     }
     let expected = if stat.size == 0 { UNKNOWN_SIZE } else { stat.size };
     let count = usize::try_from(expected.min(read_max.into())).expect("fits in 32 bits");
-    let mut buf = ground.memory.take(headroom as usize, count);
-    if let Err(trouble) = fill(ground, file.as_fd(), &mut buf, count, stat.size) {
-        ground.memory.give(buf);
-        return Err(trouble);
+    let mut buf = context.memory.take(headroom as usize, count);
+    if let Err(failure) = fill(context, file.as_fd(), &mut buf, count, stat.size) {
+        context.memory.give(buf);
+        return Err(failure);
     }
     // A file of size zero with contents may continue after any record.
     let more = stat.size > buf.len() as u64 || (stat.size == 0 && !buf.is_empty());
     if !more {
         return Ok((PathDone::Fetched(stat, buf, None), Some(file)));
     }
-    finish_flags(ground, &file)?;
+    finish_flags(context, &file)?;
     Ok((PathDone::Fetched(stat, buf, Some(give_out(file))), None))
 }
 
@@ -85,39 +85,39 @@ fn give_out(file: OwnedFd) -> File {
 }
 
 /// Opens the plain file or directory at `path`.
-fn find(ground: &Ground<'_>, root: File, path: &[u8], hash: u64) -> Outcome<(OwnedFd, Stat)> {
+fn find(context: &PathContext<'_>, root: File, path: &[u8], hash: u64) -> Outcome<(OwnedFd, Stat)> {
     let from = descriptor::file(root)?;
-    if ground.mode == Mode::Cached && ground.host.was_plain(hash) {
+    if context.mode == Mode::Cached && context.host.was_plain(hash) {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | open::ALWAYS;
-        let file = enter::beneath(ground, from, path, flags, ResolveFlags::empty())?;
+        let file = enter::beneath(context, from, path, flags, ResolveFlags::empty())?;
         let stat = attrs::stat(file.as_fd())?;
         if open::is_plain(stat.kind) {
             return Ok((file, stat));
         }
-        ground.host.set_plain(hash, false);
+        context.host.set_plain(hash, false);
         return Err(Error::Unsupported.into());
     }
-    let handle = enter::beneath(ground, from, path, enter::HANDLE, ResolveFlags::empty())?;
+    let handle = enter::beneath(context, from, path, enter::HANDLE, ResolveFlags::empty())?;
     let stat = attrs::stat(handle.as_fd())?;
     if !open::is_plain(stat.kind) {
         return Err(Error::Unsupported.into());
     }
     let flags = OFlags::RDONLY | open::ALWAYS;
-    let flags = if ground.mode == Mode::Cached { flags | OFlags::NONBLOCK } else { flags };
-    let file = ground.settle(open::reopen(ground, handle.as_fd(), flags))?;
-    ground.host.set_plain(hash, true);
+    let flags = if context.mode == Mode::Cached { flags | OFlags::NONBLOCK } else { flags };
+    let file = context.settle(open::reopen(context, handle.as_fd(), flags))?;
+    context.host.set_plain(hash, true);
     Ok((file, stat))
 }
 
 /// Reads the first `count` bytes, or as many as there are.
 fn fill(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     file: BorrowedFd<'_>,
     buf: &mut Buf,
     count: usize,
     size: u64,
 ) -> Outcome<()> {
-    let flags = match ground.mode {
+    let flags = match context.mode {
         Mode::Cached => ReadWriteFlags::NOWAIT,
         Mode::Blocking => ReadWriteFlags::empty(),
     };
@@ -125,11 +125,11 @@ fn fill(
         let offset = buf.len() as u64;
         let want = count - buf.len();
         let mut slices = [IoSliceMut::new(&mut buf.spare()[..want])];
-        match ground.settle(rustix::io::preadv2(file, &mut slices, offset, flags)) {
+        match context.settle(rustix::io::preadv2(file, &mut slices, offset, flags)) {
             Ok(0) => break,
             Ok(n) => buf.grow(n),
-            Err(Trouble::Kernel(Errno::INTR)) => {}
-            Err(trouble) => return Err(trouble),
+            Err(StepError::Kernel(Errno::INTR)) => {}
+            Err(failure) => return Err(failure),
         }
         // A file of size zero returns its contents in one read.
         if size == 0 {
@@ -140,8 +140,8 @@ fn fill(
 }
 
 /// Clears the flags of a non-blocking open before a file is handed out.
-fn finish_flags(ground: &Ground<'_>, file: &OwnedFd) -> Outcome<()> {
-    match ground.mode {
+fn finish_flags(context: &PathContext<'_>, file: &OwnedFd) -> Outcome<()> {
+    match context.mode {
         Mode::Cached => Ok(open::clear_nonblock(file, Access::READ)?),
         Mode::Blocking => Ok(()),
     }

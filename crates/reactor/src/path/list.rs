@@ -1,8 +1,8 @@
 //! Listings of a directory, from a cookie on; and of many directories at once.
 
-use super::{Ground, Outcome, attrs, enter, spent_since, walk};
+use super::{Outcome, PathContext, attrs, enter, spent_since, walk};
 use crate::descriptor;
-use crate::errno::Trouble;
+use crate::errno::StepError;
 use crate::thread_time;
 use base::op::{Entry, File, Listing, PathDone};
 use base::{Kind, Name};
@@ -21,21 +21,21 @@ const KERNEL_BYTES: (usize, usize) = (2048, 16 << 10);
 
 /// Lists about `bytes_max` bytes of entries, but at least one if there is one; none at the end.
 pub(super) fn list(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     file: File,
     cookie: u64,
     bytes_max: u32,
     with_stat: bool,
 ) -> Outcome<PathDone> {
     let dir = descriptor::file(file)?;
-    let points = enter::mount_points(ground, dir)?;
+    let points = enter::mount_points(context, dir)?;
     // The open directory has one position, which two concurrent lists would disturb.
     let part = (cookie, bytes_max as usize, with_stat);
-    ground.host.listing(file.0, || read(ground, dir, &points, part))
+    context.host.listing(file.0, || read(context, dir, &points, part))
 }
 
 fn read(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     dir: BorrowedFd<'_>,
     points: &BTreeSet<Vec<u8>>,
     (cookie, bytes_max, with_stat): (u64, usize, bool),
@@ -46,7 +46,7 @@ fn read(
     let mut entries = Vec::new();
     let mut bytes = 0;
     while let Some(entry) = raw.next() {
-        let Some(entry) = convert(ground, (dir, points), &entry?, with_stat)? else { continue };
+        let Some(entry) = convert(context, (dir, points), &entry?, with_stat)? else { continue };
         bytes += entry.name.as_bytes().len() + OVERHEAD;
         if bytes > bytes_max && !entries.is_empty() {
             break;
@@ -59,7 +59,7 @@ fn read(
 /// Converts an entry; `None` for `.` and `..`, and for removed files or invalid names. The
 /// attributes at a mount point are left out if the job may not enter it.
 fn convert(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     (dir, points): (BorrowedFd<'_>, &BTreeSet<Vec<u8>>),
     raw: &RawDirEntry<'_>,
     with_stat: bool,
@@ -71,12 +71,12 @@ fn convert(
     let told = kind(raw.file_type());
     let stat = if with_stat || told.is_none() {
         let found = match points.contains(name.as_bytes()) {
-            true => walk::stat(ground, dir, name.as_bytes()),
-            false => attrs::stat_entry(dir, name.as_bytes()).map_err(Trouble::from),
+            true => walk::stat(context, dir, name.as_bytes()),
+            false => attrs::stat_entry(dir, name.as_bytes()).map_err(StepError::from),
         };
         match found {
             Ok(stat) => Some(stat),
-            Err(Trouble::Kernel(Errno::NOENT)) => return Ok(None),
+            Err(StepError::Kernel(Errno::NOENT)) => return Ok(None),
             Err(_) => None,
         }
     } else {
@@ -109,14 +109,14 @@ const DEPTH_MAX: usize = 24;
 
 /// Lists whole directories and those beneath them, as many as fit.
 pub(super) fn list_all(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     from: File,
     paths: &[Vec<u8>],
     bytes_max: u32,
 ) -> Outcome<PathDone> {
     let from = descriptor::file(from)?;
     let (begun, memory) = (thread_time(), vec![MaybeUninit::uninit(); KERNEL_BYTES.1]);
-    let mut all = All { ground, left: bytes_max as usize, memory, listings: Vec::new() };
+    let mut all = All { context, left: bytes_max as usize, memory, listings: Vec::new() };
     for path in paths {
         let name = if path.is_empty() { &b"."[..] } else { path };
         if !all.enter(from, name, path, DEPTH_MAX) {
@@ -128,7 +128,7 @@ pub(super) fn list_all(
 
 /// A listing of many directories.
 struct All<'a> {
-    ground: &'a Ground<'a>,
+    context: &'a PathContext<'a>,
     /// Bytes left.
     left: usize,
     memory: Vec<MaybeUninit<u8>>,
@@ -171,11 +171,11 @@ impl All<'_> {
 
     /// Reads all entries of a directory; `None` if they do not fit.
     fn read(&mut self, dir: BorrowedFd<'_>) -> Outcome<Option<Vec<Entry>>> {
-        let points = enter::mount_points(self.ground, dir)?;
+        let points = enter::mount_points(self.context, dir)?;
         let (mut entries, mut bytes) = (Vec::new(), OVERHEAD);
         let mut raw = RawDir::new(dir, &mut self.memory);
         while let Some(entry) = raw.next() {
-            let Some(entry) = convert(self.ground, (dir, &points), &entry?, false)? else {
+            let Some(entry) = convert(self.context, (dir, &points), &entry?, false)? else {
                 continue;
             };
             bytes += entry.name.as_bytes().len() + OVERHEAD;

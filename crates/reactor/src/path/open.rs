@@ -1,7 +1,7 @@
 //! Opening of files held by a handle, through its magic link in `/proc/self/fd`.
 #![allow(unsafe_code)]
 
-use super::{Ground, Mode, Outcome, attrs};
+use super::{Mode, Outcome, PathContext, attrs};
 use crate::descriptor;
 use base::op::{File, PathDone};
 use base::{Access, Error, Kind, Stat};
@@ -40,12 +40,12 @@ pub(super) fn flags(access: Access) -> OFlags {
 /// Reopens the file of `fd`. The caller has checked that this is harmless: opening a pipe blocks,
 /// opening a device may have any effect.
 pub(super) fn reopen(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     fd: BorrowedFd<'_>,
     flags: OFlags,
 ) -> rustix::io::Result<OwnedFd> {
     let number = by_number(fd);
-    rustix::fs::openat(ground.host.proc(), number.as_c_str(), flags, rustix::fs::Mode::empty())
+    rustix::fs::openat(context.host.proc(), number.as_c_str(), flags, rustix::fs::Mode::empty())
 }
 
 /// Returns whether opening such a file has no side effects.
@@ -54,9 +54,13 @@ pub(super) fn is_plain(kind: Kind) -> bool {
 }
 
 /// Opens a plain file or directory; others are `Unsupported`.
-pub(super) fn open(ground: &Ground<'_>, fd: BorrowedFd<'_>, access: Access) -> Outcome<PathDone> {
+pub(super) fn open(
+    context: &PathContext<'_>,
+    fd: BorrowedFd<'_>,
+    access: Access,
+) -> Outcome<PathDone> {
     let mut stat = attrs::stat(fd)?;
-    let file = open_plain(ground, fd, &stat, access)?;
+    let file = open_plain(context, fd, &stat, access)?;
     if access.truncate {
         stat = attrs::stat(rustix::fd::AsFd::as_fd(&file))?;
     }
@@ -65,7 +69,7 @@ pub(super) fn open(ground: &Ground<'_>, fd: BorrowedFd<'_>, access: Access) -> O
 
 /// Like [`open`], for a file whose attributes are known.
 pub(super) fn open_plain(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     fd: BorrowedFd<'_>,
     stat: &Stat,
     access: Access,
@@ -80,12 +84,12 @@ pub(super) fn open_plain(
         }
     }
     // A lease on the file would have to be broken first, which blocks.
-    let no_waiting = match ground.mode {
+    let no_waiting = match context.mode {
         Mode::Cached => OFlags::NONBLOCK,
         Mode::Blocking => OFlags::empty(),
     };
-    let file = ground.settle(reopen(ground, fd, flags(access) | no_waiting))?;
-    if ground.mode == Mode::Cached {
+    let file = context.settle(reopen(context, fd, flags(access) | no_waiting))?;
+    if context.mode == Mode::Cached {
         clear_nonblock(&file, access)?;
     }
     Ok(file)
@@ -97,12 +101,12 @@ pub(super) fn clear_nonblock(file: &OwnedFd, access: Access) -> rustix::io::Resu
 }
 
 /// Returns the target of a symbolic link.
-pub(super) fn read_link(ground: &Ground<'_>, fd: BorrowedFd<'_>) -> Outcome<PathDone> {
-    match ground.settle(rustix::fs::readlinkat(fd, c"", Vec::new())) {
+pub(super) fn read_link(context: &PathContext<'_>, fd: BorrowedFd<'_>) -> Outcome<PathDone> {
+    match context.settle(rustix::fs::readlinkat(fd, c"", Vec::new())) {
         Ok(target) => Ok(PathDone::Bytes(target.into_bytes())),
         // The kernel's error for a handle that is no link.
-        Err(crate::errno::Trouble::Kernel(Errno::NOENT)) => Err(Error::Invalid.into()),
-        Err(trouble) => Err(trouble),
+        Err(crate::errno::StepError::Kernel(Errno::NOENT)) => Err(Error::Invalid.into()),
+        Err(failure) => Err(failure),
     }
 }
 

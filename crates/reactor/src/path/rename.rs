@@ -1,9 +1,9 @@
 //! Renaming and removal, by name or by a handle whose present name must be determined.
 
 use super::create::plain;
-use super::{Ground, Outcome, attrs, enter, walk};
-use crate::errno::Trouble;
-use crate::identity::Depth;
+use super::{Outcome, PathContext, attrs, enter, walk};
+use crate::errno::StepError;
+use crate::identity::IdentityPart;
 use base::op::PathDone;
 use base::{Caller, Error, Name, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,16 +63,16 @@ pub(super) fn rename_file(
 
 /// Removes the file of `file`.
 pub(super) fn remove_file(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     caller: &Caller,
     root: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
 ) -> Outcome<PathDone> {
-    let place = locate(ground, caller, root, file)?;
+    let place = locate(context, caller, root, file)?;
     remove(place.parent.as_fd(), &place.name, None)
 }
 
-/// Present location of a file.
+/// AssumedIdentity location of a file.
 pub(super) struct Place {
     parent: OwnedFd,
     name: Name,
@@ -84,18 +84,18 @@ pub(super) struct Place {
 /// root that the caller may not search: so the search has the server's own rights, and operations
 /// in the directory found have the caller's.
 pub(super) fn locate(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     caller: &Caller,
     root: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
 ) -> Outcome<Place> {
-    ground.host.own.be_server()?;
-    let found = search(ground, root, file);
-    ground.host.own.assume(caller, None, Depth::Changing)?;
+    context.host.own.be_server()?;
+    let found = search(context, root, file);
+    context.host.own.assume(caller, None, IdentityPart::Changing)?;
     found
 }
 
-fn search(ground: &Ground<'_>, root: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Outcome<Place> {
+fn search(context: &PathContext<'_>, root: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Outcome<Place> {
     let top = attrs::stat(root)?;
     for _ in 0..RETRIES {
         let wanted = attrs::stat(file)?;
@@ -105,7 +105,7 @@ fn search(ground: &Ground<'_>, root: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Ou
         if wanted.links == 0 {
             return Err(Error::NotFound.into());
         }
-        if let Some(place) = look(ground, root, file, &wanted)? {
+        if let Some(place) = look(context, root, file, &wanted)? {
             return Ok(place);
         }
     }
@@ -115,24 +115,24 @@ fn search(ground: &Ground<'_>, root: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Ou
 
 /// Reads the name and checks it; `None` if it is no longer valid.
 fn look(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     root: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
     wanted: &Stat,
 ) -> Outcome<Option<Place>> {
-    let (top, path) = (enter::path_of(ground, root)?, enter::path_of(ground, file)?);
+    let (top, path) = (enter::path_of(context, root)?, enter::path_of(context, file)?);
     let Some(path) = enter::relative(&top, &path) else { return Err(Error::CrossDevice.into()) };
     let slash = path.iter().rposition(|&b| b == b'/');
     let (parent, name) = slash.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
     let Ok(name) = Name::new(name) else { return Ok(None) };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = match enter::beneath(ground, root, parent, flags, ResolveFlags::NO_SYMLINKS) {
-        Err(Trouble::Kernel(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => return Ok(None),
+    let parent = match enter::beneath(context, root, parent, flags, ResolveFlags::NO_SYMLINKS) {
+        Err(StepError::Kernel(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => return Ok(None),
         other => other?,
     };
-    match walk::stat(ground, parent.as_fd(), name.as_bytes()) {
-        Err(Trouble::Kernel(Errno::NOENT)) => return Ok(None),
-        Err(trouble) => return Err(trouble),
+    match walk::stat(context, parent.as_fd(), name.as_bytes()) {
+        Err(StepError::Kernel(Errno::NOENT)) => return Ok(None),
+        Err(failure) => return Err(failure),
         Ok(entry) if !entry.is_same(wanted) => return Ok(None),
         Ok(_) => {}
     }

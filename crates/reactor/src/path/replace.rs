@@ -6,9 +6,9 @@
 
 use super::create::{created, permissions};
 use super::rename::movable;
-use super::{Ground, Outcome, attrs, open, walk};
+use super::{Outcome, PathContext, attrs, open, walk};
 use crate::descriptor;
-use crate::errno::Trouble;
+use crate::errno::StepError;
 use base::op::{File, PathDone, Replacement};
 use base::{Access, Error, Expected, Kind, Name, Stat};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -25,17 +25,17 @@ const RETRIES: usize = 64;
 
 /// Creates a file without a name.
 pub(super) fn create_unnamed(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     dir: BorrowedFd<'_>,
     access: Access,
     mode: u32,
 ) -> Outcome<PathDone> {
-    ground.host.own.admit_mode(Kind::File, mode)?;
+    context.host.own.admit_mode(Kind::File, mode)?;
     let access = Access { write: true, ..access };
     let flags = open::flags(access) | OFlags::TMPFILE;
     match rustix::fs::openat(dir, c".", flags, permissions(mode)) {
         Ok(file) => {
-            let handle = open::reopen(ground, file.as_fd(), OFlags::PATH | OFlags::CLOEXEC)?;
+            let handle = open::reopen(context, file.as_fd(), OFlags::PATH | OFlags::CLOEXEC)?;
             created(file, handle)
         }
         // Errors of kernels and file systems without support for it (open(2)).
@@ -46,7 +46,7 @@ pub(super) fn create_unnamed(
 
 /// Replaces or removes an entry, if it is as expected.
 pub(super) fn replace(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     dir: BorrowedFd<'_>,
     name: &Name,
     by: &Replacement<File>,
@@ -55,8 +55,8 @@ pub(super) fn replace(
     let name = movable(name)?;
     let mut failed = Errno::BUSY;
     for _ in 0..RETRIES {
-        let present = match walk::stat(ground, dir, name) {
-            Err(Trouble::Kernel(Errno::NOENT)) => None,
+        let present = match walk::stat(context, dir, name) {
+            Err(StepError::Kernel(Errno::NOENT)) => None,
             other => Some(other?),
         };
         if !expected.is_met_by(present.as_ref()) {
@@ -70,14 +70,14 @@ pub(super) fn replace(
                 move_entry(from, old, dir, name, present.as_ref())
             }
             Replacement::Unnamed(file) => {
-                give_name(ground, descriptor::file(*file)?, dir, name, present.as_ref())
+                give_name(context, descriptor::file(*file)?, dir, name, present.as_ref())
             }
         };
         match changed {
             // Another program was faster.
             Err(errno @ (Errno::EXIST | Errno::NOENT)) => failed = errno,
             Err(errno) => return Err(errno.into()),
-            Ok(()) => return done(ground, dir, name, by),
+            Ok(()) => return done(context, dir, name, by),
         }
     }
     Err(failed.into())
@@ -85,14 +85,14 @@ pub(super) fn replace(
 
 /// Returns the attributes after the change.
 fn done(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     dir: BorrowedFd<'_>,
     name: &[u8],
     by: &Replacement<File>,
 ) -> Outcome<PathDone> {
     match by {
         Replacement::Nothing => Ok(PathDone::Ok),
-        Replacement::Entry(..) => Ok(PathDone::Stat(walk::stat(ground, dir, name)?)),
+        Replacement::Entry(..) => Ok(PathDone::Stat(walk::stat(context, dir, name)?)),
         Replacement::Unnamed(file) => Ok(PathDone::Stat(attrs::stat(descriptor::file(*file)?)?)),
     }
 }
@@ -123,13 +123,13 @@ fn move_entry(
 /// temporary name for a moment. It depends on the final name only, so that one left by a crash is
 /// found and removed by the next change of that entry.
 fn give_name(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     file: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
     name: &[u8],
     present: Option<&Stat>,
 ) -> rustix::io::Result<()> {
-    let (proc, number) = (ground.host.proc(), open::by_number(file));
+    let (proc, number) = (context.host.proc(), open::by_number(file));
     date(proc, number.as_c_str(), AtFlags::empty());
     let link =
         |to: &[u8]| rustix::fs::linkat(proc, number.as_c_str(), dir, to, AtFlags::SYMLINK_FOLLOW);

@@ -1,6 +1,6 @@
 //! Sources of mounts: directories, volumes, and servers by name.
 
-use super::{Ground, Outcome, attrs};
+use super::{Outcome, PathContext, attrs};
 use crate::descriptor;
 use crate::errno::error_of;
 use crate::volume::VolumeFile;
@@ -18,11 +18,11 @@ use std::path::Path;
 const UNIT: usize = 4096;
 
 /// Opens a directory to be served.
-pub(super) fn open_root(ground: &Ground<'_>, path: &[u8]) -> Outcome<PathDone> {
+pub(super) fn open_root(context: &PathContext<'_>, path: &[u8]) -> Outcome<PathDone> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = attrs::stat(fd.as_fd())?;
-    ground.host.forget_plain();
+    context.host.forget_plain();
     Ok(PathDone::Root(File(descriptor::release(fd)), stat))
 }
 

@@ -1,8 +1,8 @@
 //! Walks, one name after the other, and never outside of the served root.
 
-use super::{Ground, Outcome, attrs, enter};
+use super::{Outcome, PathContext, attrs, enter};
 use crate::descriptor;
-use crate::errno::Trouble;
+use crate::errno::StepError;
 use base::op::{File, PathDone};
 use base::{Error, Name, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,25 +14,27 @@ const DEPTH_MAX: usize = 4096;
 
 /// Performs a walk. Only the last handle is returned; the others are closed.
 pub(super) fn walk(
-    ground: &mut Ground<'_>,
+    context: &mut PathContext<'_>,
     root: BorrowedFd<'_>,
     from: BorrowedFd<'_>,
     names: &[Name],
 ) -> Outcome<PathDone> {
     let mut stats = Vec::with_capacity(names.len());
     let mut here: Option<OwnedFd> = None;
-    let mut above = Above::default();
+    let mut above = KnownAncestors::default();
     for name in names {
         let dir = here.as_ref().map_or(from, AsFd::as_fd);
-        match step(ground, root, dir, name, &mut above) {
+        match step(context, root, dir, name, &mut above) {
             Ok((next, stat)) => {
                 stats.push(stat);
                 here = Some(next);
             }
-            Err(trouble @ (Trouble::NotCached | Trouble::Lengthy | Trouble::Elsewhere(_))) => {
-                return Err(trouble);
+            Err(
+                failure @ (StepError::NotCached | StepError::Lengthy | StepError::Elsewhere(_)),
+            ) => {
+                return Err(failure);
             }
-            Err(trouble) => return Ok(PathDone::Walked(stats, Err(trouble.into()))),
+            Err(failure) => return Ok(PathDone::Walked(stats, Err(failure.into()))),
         }
     }
     match here {
@@ -42,54 +44,58 @@ pub(super) fn walk(
 }
 
 fn step(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     root: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
     name: &Name,
-    above: &mut Above,
+    above: &mut KnownAncestors,
 ) -> Outcome<(OwnedFd, Stat)> {
     if name.is_parent() {
-        return parent(ground, root, dir, above);
+        return parent(context, root, dir, above);
     }
-    let fd = handle(ground, dir, name.as_bytes())?;
+    let fd = handle(context, dir, name.as_bytes())?;
     let stat = attrs::stat(fd.as_fd())?;
     Ok((fd, stat))
 }
 
 /// Returns the parent of `dir`, or `dir` itself if that is the root.
 fn parent(
-    ground: &Ground<'_>,
+    context: &PathContext<'_>,
     root: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
-    above: &mut Above,
+    above: &mut KnownAncestors,
 ) -> Outcome<(OwnedFd, Stat)> {
     let top = attrs::stat(root)?;
     let here = attrs::stat(dir)?;
     let name: &[u8] = if here.is_same(&top) { b"." } else { b".." };
-    let fd = handle(ground, dir, name)?;
+    let fd = handle(context, dir, name)?;
     let stat = attrs::stat(fd.as_fd())?;
-    if !above.contains(&stat) && !above.climb(ground, &top, fd.as_fd(), &stat)? {
+    if !above.contains(&stat) && !above.climb(context, &top, fd.as_fd(), &stat)? {
         return Err(Error::CrossDevice.into());
     }
     Ok((fd, stat))
 }
 
 /// Returns a handle of the entry `name` of `dir`, without following links.
-pub(super) fn handle(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<OwnedFd> {
-    enter::entry(ground, dir, name, enter::HANDLE | OFlags::NOFOLLOW, enter::NO_MODE)
+pub(super) fn handle(
+    context: &PathContext<'_>,
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+) -> Outcome<OwnedFd> {
+    enter::entry(context, dir, name, enter::HANDLE | OFlags::NOFOLLOW, enter::NO_MODE)
 }
 
 /// Returns the attributes of the entry `name` of `dir`.
-pub(super) fn stat(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<Stat> {
-    attrs::stat(handle(ground, dir, name)?.as_fd())
+pub(super) fn stat(context: &PathContext<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<Stat> {
+    attrs::stat(handle(context, dir, name)?.as_fd())
 }
 
 /// Directories found in the served tree in this operation, by device and inode: further `..` of a
 /// walk need not climb again.
 #[derive(Default)]
-pub(super) struct Above(BTreeSet<(u64, u64)>);
+pub(super) struct KnownAncestors(BTreeSet<(u64, u64)>);
 
-impl Above {
+impl KnownAncestors {
     fn contains(&self, stat: &Stat) -> bool {
         self.0.contains(&(stat.device, stat.inode))
     }
@@ -98,7 +104,7 @@ impl Above {
     /// climbing.
     pub(super) fn climb(
         &mut self,
-        ground: &Ground<'_>,
+        context: &PathContext<'_>,
         top: &Stat,
         dir: BorrowedFd<'_>,
         stat: &Stat,
@@ -112,7 +118,7 @@ impl Above {
                 self.0.append(&mut seen);
                 return Ok(true);
             }
-            let above = handle(ground, here.as_ref().map_or(dir, AsFd::as_fd), b"..")?;
+            let above = handle(context, here.as_ref().map_or(dir, AsFd::as_fd), b"..")?;
             let above_stat = attrs::stat(above.as_fd())?;
             if above_stat.is_same(&stat) {
                 return Ok(false);

@@ -1,7 +1,7 @@
 //! Blocks of volumes through the ring.
 
 use super::{Slot, Uring, fd};
-use crate::blocks::{Passage, Phase};
+use crate::blocks::{BlockTransfer, Phase};
 use crate::errno;
 use crate::job::Work;
 use base::op::{BLOCKS_MAX, File, OpId};
@@ -14,21 +14,21 @@ impl Uring {
         &mut self,
         id: OpId,
         file: File,
-        mut passage: Passage,
+        mut block_transfer: BlockTransfer,
         mut slices: Vec<libc::iovec>,
     ) {
-        let Some(phase) = passage.phase() else {
-            return self.common.ready(id, passage.end(Ok(())));
+        let Some(phase) = block_transfer.phase() else {
+            return self.common.ready(id, block_transfer.end(Ok(())));
         };
         slices.clear();
         match phase {
-            Phase::Read => slices.extend(passage.targets().map(slice_to_fill)),
+            Phase::Read => slices.extend(block_transfer.targets().map(slice_to_fill)),
             Phase::Write | Phase::WriteDurable | Phase::WriteThenSync => {
-                slices.extend(passage.sources().map(slice_to_read));
+                slices.extend(block_transfer.sources().map(slice_to_read));
             }
             Phase::Sync => {}
         }
-        let (at, fd) = (passage.position(), fd(file.0));
+        let (at, fd) = (block_transfer.position(), fd(file.0));
         assert!(slices.len() <= BLOCKS_MAX, "one call moves no more");
         let (vector, count) = (slices.as_ptr(), u32::try_from(slices.len()).expect("BLOCKS_MAX"));
         let entry = match phase {
@@ -45,7 +45,7 @@ impl Uring {
         let entry = entry.personality(self.personalities.server());
         // Nobody modifies these blocks before the completion: those that are read into are not
         // shared, and those that are written are copied on write.
-        self.start(Slot::Blocks { id, file, passage, slices }, entry);
+        self.start(Slot::Blocks { id, file, block_transfer, slices }, entry);
     }
 
     /// Handles the end of a call of a transfer of blocks.
@@ -53,19 +53,19 @@ impl Uring {
         &mut self,
         id: OpId,
         file: File,
-        mut passage: Passage,
+        mut block_transfer: BlockTransfer,
         slices: Vec<libc::iovec>,
         result: i32,
     ) {
         if result == -libc::EAGAIN {
             // The ring cannot do it.
-            return self.common.push(id, file, Work::Blocks { file, passage });
+            return self.common.push(id, file, Work::Blocks { file, block_transfer });
         }
         let moved = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
-        match passage.step(moved) {
-            None => self.move_blocks(id, file, passage, slices),
+        match block_transfer.step(moved) {
+            None => self.move_blocks(id, file, block_transfer, slices),
             Some(over) => {
-                self.common.ready(id, passage.end(over.map_err(errno::translate)));
+                self.common.ready(id, block_transfer.end(over.map_err(errno::translate)));
             }
         }
     }

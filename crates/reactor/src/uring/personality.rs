@@ -2,7 +2,7 @@
 
 use super::ring::Ring;
 use crate::host::Host;
-use crate::identity::Depth;
+use crate::identity::IdentityPart;
 use base::{Caller, Error, User};
 use std::collections::VecDeque;
 use std::io;
@@ -55,7 +55,7 @@ impl Personalities {
             ring.submitter().unregister_personality(oldest).map_err(|_| Error::NotPermitted)?;
         }
         // The kernel registers the identity of the current thread.
-        host.own.assume(&Caller::User(Arc::clone(user)), None, Depth::Changing)?;
+        host.own.assume(&Caller::User(Arc::clone(user)), None, IdentityPart::Changing)?;
         let number = ring.submitter().register_personality();
         let number = number.map_err(|_| Error::NotPermitted)?;
         assert!(self.known.len() < USERS_MAX, "few are remembered");

@@ -29,18 +29,18 @@ pub(crate) fn settings() -> Settings {
 }
 
 /// Performs a store's outputs until there are none.
-pub(crate) fn settle(store: &mut Store, disk: &mut Memory, mut said: Vec<store::Output>) {
+pub(crate) fn settle(store: &mut Store, disk: &mut Memory, mut outputs: Vec<store::Output>) {
     loop {
-        let Some(output) = said.pop() else {
-            store.tick(NOW, &mut said);
-            match said.is_empty() {
+        let Some(output) = outputs.pop() else {
+            store.tick(NOW, &mut outputs);
+            match outputs.is_empty() {
                 true => return,
                 false => continue,
             }
         };
         if let store::Output::Io(io) = output {
             let (id, done) = drive::perform(disk, &io);
-            store.done(NOW, id, done, &mut said);
+            store.done(NOW, id, done, &mut outputs);
         }
     }
 }
@@ -50,9 +50,9 @@ pub(crate) fn open(disk: &mut Memory) -> Store {
     let head = disk.head().expect("it has one");
     let layout = store::Superblock::newest(&head).expect("a volume").layout;
     let config = store::Config::for_memory(8 << 20, &layout);
-    let mut said = Vec::new();
-    let mut store = Store::open(&head, config, NOW, &mut said).expect("a volume");
-    settle(&mut store, disk, said);
+    let mut outputs = Vec::new();
+    let mut store = Store::open(&head, config, NOW, &mut outputs).expect("a volume");
+    settle(&mut store, disk, outputs);
     store
 }
 
@@ -78,18 +78,20 @@ pub(crate) fn formatted_small(settings: &Settings) -> Memory {
 
 fn made(bytes: u64, settings: &Settings) -> Memory {
     let mut disk = Memory::formatted(&Geometry::for_bytes(bytes)).expect("a disk");
-    let (mut store, mut said) = (open(&mut disk), Vec::new());
+    let (mut store, mut outputs) = (open(&mut disk), Vec::new());
     let changes = format(settings);
-    store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut said).expect("there is room");
-    settle(&mut store, &mut disk, said);
+    store
+        .commit(NOW, Ticket(0), &changes, Durability::Durable, &mut outputs)
+        .expect("there is room");
+    settle(&mut store, &mut disk, outputs);
     disk
 }
 
 /// Fetches missing pages.
 pub(crate) fn fetch(store: &mut Store, disk: &mut Memory, missing: store::Missing) {
-    let mut said = Vec::new();
-    store.fetch(NOW, Ticket(0), missing, &mut said);
-    settle(store, disk, said);
+    let mut outputs = Vec::new();
+    store.fetch(NOW, Ticket(0), missing, &mut outputs);
+    settle(store, disk, outputs);
 }
 
 /// Returns the store and the replica's data on a disk.

@@ -61,9 +61,9 @@ impl Lab {
             let (ticket, after) = (Asked(self.asked), Vector::new());
             let until = NOW + Duration::from_secs(1);
             let input = Input::Request { ticket, after, strict: false, operator, until };
-            let mut said = Vec::new();
-            self.replica.step(NOW, input, &mut said);
-            for output in said {
+            let mut outputs = Vec::new();
+            self.replica.step(NOW, input, &mut outputs);
+            for output in outputs {
                 if let replica::service::Output::Persist(number, some) = output {
                     record.entries.extend(some.entries);
                     last = number;
@@ -237,13 +237,13 @@ fn a_checkpoint_that_fails_is_told() {
     let mut lab = Lab::on(formatted(), 0);
     lab.ask(vec![append(100)]);
     while lab.go_on() {}
-    let (later, mut said) = (NOW + Duration::from_secs(60), Vec::new());
-    lab.journal.tick(later, &mut said);
+    let (later, mut outputs) = (NOW + Duration::from_secs(60), Vec::new());
+    lab.journal.tick(later, &mut outputs);
     let mut told = Vec::new();
-    while let Some(output) = said.pop() {
+    while let Some(output) = outputs.pop() {
         if let Output::Do(Op::WriteBlocks { id, .. }) = &output {
             let failed = Done::Stored(Err(base::Error::Io));
-            lab.journal.done(later, id.0, failed, &mut said);
+            lab.journal.done(later, id.0, failed, &mut outputs);
         } else {
             told.push(output);
         }
@@ -358,9 +358,9 @@ fn a_full_volume_goes_on_in_a_larger_one() {
     let mut large = Memory::formatted(&Geometry::for_bytes(24 << 20)).expect("a disk");
     let mut store = open(&mut large);
     while let Some(changes) = copying.next(&mut small, &mut bring).expect("it can be read") {
-        let mut said = Vec::new();
-        store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut said).expect("room");
-        settle(&mut store, &mut large, said);
+        let mut outputs = Vec::new();
+        store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut outputs).expect("room");
+        settle(&mut store, &mut large, outputs);
     }
     let mut again = Lab::on(large, 0);
     assert_eq!((again.asked, again.replica.current()), (lab.asked, lab.replica.current()));
@@ -389,10 +389,10 @@ fn another_volume_is_no_replica_and_a_spoilt_one_is_said_to_be() {
     ];
     for spoil in spoils {
         let mut disk = formatted();
-        let (mut store, mut said) = (open(&mut disk), Vec::new());
+        let (mut store, mut outputs) = (open(&mut disk), Vec::new());
         let changes = [spoil.clone()];
-        store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut said).expect("room");
-        settle(&mut store, &mut disk, said);
+        store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut outputs).expect("room");
+        settle(&mut store, &mut disk, outputs);
         let reader = store.reader(View::Present).expect("the present");
         let result = Reading::default().go_on(&reader).expect("all is cached");
         assert_eq!(result.unwrap_err(), Unreadable::Damaged, "{spoil:?}");

@@ -170,9 +170,9 @@ impl Builder<'_> {
         let at_path = path(at);
         let place = self.at(&at_path);
         self.stage.space.join(&place, members, order);
-        let said = format!("{:?}", self.stage.joins.len()).into();
+        let source_text = format!("{:?}", self.stage.joins.len()).into();
         let create = create != (self.mistake == Some(Mistake::OtherMember));
-        self.stage.joins.push(Join { what, at: at_path, order, create, said });
+        self.stage.joins.push(Join { what, at: at_path, order, create, source_text });
     }
 
     fn mount(&mut self, tree: Tree, served: Served, at: &str, order: Order, create: bool) {

@@ -322,10 +322,10 @@ impl Town {
             let is_complaint = news.contains(": not connected: ");
             let begins = format!("{name}: ");
             let recent = self.news.iter().rev().take_while(|(at, _)| *at + QUIET > now);
-            let of_it = recent.filter(|(_, said)| said.starts_with(&begins));
+            let of_it = recent.filter(|(_, outputs)| outputs.starts_with(&begins));
             let (downs, ups): (Vec<_>, Vec<_>) =
-                of_it.partition(|(_, said)| said.contains(": not connected: "));
-            let times = downs.iter().filter(|(_, said)| *said == news).count();
+                of_it.partition(|(_, outputs)| outputs.contains(": not connected: "));
+            let times = downs.iter().filter(|(_, outputs)| *outputs == news).count();
             assert!(times <= most, "{news}: this was said {times} times, of {most} connections");
             // Once a minute, and after each message about a lost connection.
             assert!(ups.len() <= downs.len() + 2 * most, "{news}: said {} times", ups.len());

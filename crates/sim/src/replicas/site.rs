@@ -186,13 +186,13 @@ impl Site {
         let geometry = Geometry { block, blocks: DISK / block as u64, journal, segment: 1024 };
         let file = stage::make(world, &geometry);
         let now = world.now();
-        let (mut store, mut said) = stage::open(world, file, store_config(params), now);
+        let (mut store, mut outputs) = stage::open(world, file, store_config(params), now);
         let mut settings = Settings { me: id(number), joins, ..key(params) };
         settings.members.extend(joins.then(|| (id(number), place(acceptor))));
         let changes = services::format(&settings);
-        let commit = store.commit(now, Ticket(1), &changes, Durability::Durable, &mut said);
+        let commit = store.commit(now, Ticket(1), &changes, Durability::Durable, &mut outputs);
         commit.expect("there is room");
-        stage::run_store(world, file, &mut store, now, &mut said);
+        stage::run_store(world, file, &mut store, now, &mut outputs);
         let way = |world: &mut World| if joins { acceptor } else { world.listen() };
         let ways = others.map(|other| (other, way(world))).collect();
         let (health, audience) = (Health::default(), Health::default());
@@ -229,9 +229,9 @@ impl Site {
         let now = world.now();
         let (mut store, _) = stage::open(world, self.file, store_config(params), now);
         let mut fetch = |store: &mut Store, missing| {
-            let mut said = Vec::new();
-            store.fetch(now, Ticket(0), missing, &mut said);
-            stage::run_store(world, self.file, store, now, &mut said);
+            let mut outputs = Vec::new();
+            store.fetch(now, Ticket(0), missing, &mut outputs);
+            stage::run_store(world, self.file, store, now, &mut outputs);
             Ok(())
         };
         let kept = services::read_all(&mut store, &mut fetch);

@@ -25,7 +25,7 @@ pub(super) struct Rig {
     store: Option<Store>,
     out: Vec<Output>,
     under_way: Vec<Io>,
-    said: Vec<Output>,
+    outputs: Vec<Output>,
     now: u64,
     next: u64,
     model: Model,
@@ -69,7 +69,7 @@ impl Rig {
             store: None,
             out: Vec::new(),
             under_way: Vec::new(),
-            said: Vec::new(),
+            outputs: Vec::new(),
             now: 0,
             next: 1,
             model: Model::default(),
@@ -136,7 +136,7 @@ impl Rig {
                 Ok(store) => {
                     self.store = Some(store);
                     self.sort_out();
-                    self.wait_for(|said| match said {
+                    self.wait_for(|output| match output {
                         Output::Opened(result) => Some(*result),
                         _ => None,
                     })
@@ -166,7 +166,7 @@ impl Rig {
         self.store = None;
         self.under_way.clear();
         self.out.clear();
-        self.said.clear();
+        self.outputs.clear();
         self.waiting.clear();
     }
 
@@ -237,7 +237,7 @@ impl Rig {
         let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
         store.close(now, ticket, &mut self.out);
         self.sort_out();
-        self.wait_for(|said| match said {
+        self.wait_for(|output| match output {
             Output::Closed(found, result) if *found == ticket => Some(*result),
             _ => None,
         })
@@ -269,7 +269,7 @@ impl Rig {
                     let state = self.waiting.remove(&ticket).expect("just found");
                     self.durable = self.durable.max(state);
                 }
-                other => self.said.push(other),
+                other => self.outputs.push(other),
             }
         }
     }
@@ -295,9 +295,9 @@ impl Rig {
 
     fn wait_for<T>(&mut self, wanted: impl Fn(&Output) -> Option<T>) -> T {
         for _ in 0..PATIENCE {
-            if let Some(index) = self.said.iter().position(|said| wanted(said).is_some()) {
-                let said = self.said.remove(index);
-                return wanted(&said).expect("just found");
+            if let Some(index) = self.outputs.iter().position(|output| wanted(output).is_some()) {
+                let outputs = self.outputs.remove(index);
+                return wanted(&outputs).expect("just found");
             }
             self.progress();
         }
@@ -316,7 +316,7 @@ impl Rig {
         let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
         store.fetch(now, ticket, missing, &mut self.out);
         self.sort_out();
-        self.wait_for(|said| match said {
+        self.wait_for(|output| match output {
             Output::Fetched(found, result) if *found == ticket => Some(*result),
             _ => None,
         })
@@ -449,7 +449,7 @@ impl Rig {
             Err(Refusal::Failed(error)) => return Err(self.end_of(error)),
         }
         self.sort_out();
-        let placed: Result<Vec<Extent>, Error> = self.wait_for(|said| match said {
+        let placed: Result<Vec<Extent>, Error> = self.wait_for(|output| match output {
             Output::Placed(found, result) if *found == ticket => Some(result.clone()),
             _ => None,
         });
@@ -494,7 +494,7 @@ impl Rig {
         if self.rng.bool() {
             return Ok(());
         }
-        let result = self.wait_for(|said| match said {
+        let result = self.wait_for(|output| match output {
             Output::Committed(found, result) if *found == ticket => Some(*result),
             _ => None,
         });
@@ -542,7 +542,7 @@ impl Rig {
             (0..self.rng.usize(0..40)).for_each(|_| self.progress());
             return Err(End::Broken);
         }
-        let result = self.wait_for(|said| match said {
+        let result = self.wait_for(|output| match output {
             Output::Committed(found, result) if *found == ticket => Some(*result),
             _ => None,
         });
@@ -567,7 +567,7 @@ impl Rig {
         store.snapshot(now, ticket, &name, Time::default(), &mut self.out);
         self.sort_out();
         self.unsure.insert(name.clone(), self.model.clone());
-        let result = self.wait_for(|said| match said {
+        let result = self.wait_for(|output| match output {
             Output::Committed(found, result) if *found == ticket => Some(*result),
             _ => None,
         });
@@ -596,7 +596,7 @@ impl Rig {
         self.sort_out();
         let model = self.snapshots[&name].clone();
         self.unsure.insert(name.clone(), model);
-        let result = self.wait_for(|said| match said {
+        let result = self.wait_for(|output| match output {
             Output::Committed(found, result) if *found == ticket => Some(*result),
             _ => None,
         });

@@ -81,7 +81,7 @@ fn what_comes_during_a_write_shares_the_next() {
     play(&mut journal, Input::Sync(Ticket(9)), &mut out);
     play(&mut journal, Input::Written, &mut out);
     play(&mut journal, Input::Written, &mut out);
-    let said: Vec<String> = out
+    let outputs: Vec<String> = out
         .iter()
         .map(|output| match output {
             Output::Write(at, blocks) => format!("write {} at {at}", blocks.len()),
@@ -96,7 +96,7 @@ fn what_comes_during_a_write_shares_the_next() {
         Durable(Ticket(3))
         Durable(Ticket(4))
         Durable(Ticket(9))"#]]
-    .assert_eq(&said.join("\n"));
+    .assert_eq(&outputs.join("\n"));
 }
 
 #[test]

@@ -106,12 +106,12 @@ fn a_batch_behind_the_end_means_that_one_was_lost() {
     let (blocks, _) = batch::encode(&head, b"", 512);
     disk.insert(superblock.layout.journal_at + 4, blocks[0].clone());
     let mut recovery = Recovery::new(superblock.clone(), false, false);
-    let said = run(&mut recovery, &disk, 100);
-    assert!(matches!(said, Some(Output::Broken(Error::Damaged))), "{said:?}");
+    let outputs = run(&mut recovery, &disk, 100);
+    assert!(matches!(outputs, Some(Output::Broken(Error::Damaged))), "{outputs:?}");
     let mut recovery = Recovery::new(superblock.clone(), true, false);
-    let said = run(&mut recovery, &disk, 100);
+    let outputs = run(&mut recovery, &disk, 100);
     let at = superblock.layout.journal_at + 4;
-    assert!(matches!(said, Some(Output::Erase(erased)) if erased == at), "{said:?}");
+    assert!(matches!(outputs, Some(Output::Erase(erased)) if erased == at), "{outputs:?}");
     let mut out = Vec::new();
     recovery.step(Instant(0), Input::Erased, &mut out);
     assert!(matches!(out[..], [Output::Replay(_)]));
@@ -167,8 +167,8 @@ fn a_wrong_map_is_not_believed() {
         let good = disk[&at].clone();
         disk.get_mut(&at).unwrap().bytes_mut()[3] ^= 1;
         let mut recovery = Recovery::new(superblock.clone(), false, false);
-        let said = run(&mut recovery, &disk, 100);
-        assert!(matches!(said, Some(Output::Broken(Error::Damaged))), "{said:?}");
+        let outputs = run(&mut recovery, &disk, 100);
+        assert!(matches!(outputs, Some(Output::Broken(Error::Damaged))), "{outputs:?}");
         disk.insert(at, good);
     }
 }

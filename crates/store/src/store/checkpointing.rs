@@ -58,9 +58,9 @@ impl Store {
         if !well {
             return self.fail(now, out);
         }
-        let mut said = Vec::new();
-        self.checkpoint.step(now, input, &mut said);
-        for output in said {
+        let mut outputs = Vec::new();
+        self.checkpoint.step(now, input, &mut outputs);
+        for output in outputs {
             match output {
                 checkpoint::Output::Prepare => self.prepare(now, out),
                 checkpoint::Output::Freeze => self.freeze(now, out),
@@ -145,8 +145,8 @@ impl Store {
         if well {
             self.present.cache.written(at, count);
         }
-        for said in self.present.space.step_segment(segment, input) {
-            match said {
+        for output in self.present.space.step_segment(segment, input) {
+            match output {
                 segment::Output::Closed => {
                     self.step_checkpoint(now, true, checkpoint::Input::Written, out);
                 }

@@ -297,9 +297,9 @@ impl Store {
         input: journal::Input,
         out: &mut Vec<Output>,
     ) {
-        let mut said = Vec::new();
-        self.journal.step(now, input, &mut said);
-        for output in said {
+        let mut outputs = Vec::new();
+        self.journal.step(now, input, &mut outputs);
+        for output in outputs {
             match output {
                 journal::Output::Flush => {
                     self.submit(Job::JournalFlush, |id| Io::Flush { id }, out);

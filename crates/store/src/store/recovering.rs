@@ -53,9 +53,9 @@ impl Store {
 
     fn step_recovery(&mut self, now: Instant, input: recovery::Input, out: &mut Vec<Output>) {
         let Phase::Recovering(recovery) = &mut self.phase else { return };
-        let mut said = Vec::new();
-        recovery.step(now, input, &mut said);
-        for output in said {
+        let mut outputs = Vec::new();
+        recovery.step(now, input, &mut outputs);
+        for output in outputs {
             match output {
                 recovery::Output::Read(at, count) => {
                     self.submit(Job::Recovery, |id| Io::Read { id, at, count }, out);

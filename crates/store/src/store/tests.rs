@@ -81,7 +81,7 @@ struct Rig {
     durable: usize,
     waiting: BTreeMap<u64, usize>,
     next: u64,
-    said: Vec<Output>,
+    outputs: Vec<Output>,
     /// Whether every read fails.
     unreadable: bool,
 }
@@ -129,7 +129,7 @@ impl Rig {
             durable: 0,
             waiting: BTreeMap::new(),
             next: 1,
-            said: Vec::new(),
+            outputs: Vec::new(),
             unreadable: false,
         };
         rig.opened();
@@ -139,13 +139,13 @@ impl Rig {
     fn opened(&mut self) {
         loop {
             self.sort_out();
-            let opened = self.said.iter().find_map(|said| match said {
+            let opened = self.outputs.iter().find_map(|output| match output {
                 Output::Opened(result) => Some(*result),
                 _ => None,
             });
             if let Some(result) = opened {
                 result.unwrap();
-                return self.said.clear();
+                return self.outputs.clear();
             }
             self.progress();
         }
@@ -160,9 +160,9 @@ impl Rig {
                     if let Some(index) = self.waiting.remove(&ticket.0) {
                         self.durable = self.durable.max(index);
                     }
-                    self.said.push(Output::Committed(ticket, result));
+                    self.outputs.push(Output::Committed(ticket, result));
                 }
-                other => self.said.push(other),
+                other => self.outputs.push(other),
             }
         }
     }
@@ -207,8 +207,8 @@ impl Rig {
     /// Runs until an output is accepted by `wanted`.
     fn until(&mut self, wanted: impl Fn(&Output) -> bool) {
         for _ in 0..100_000 {
-            if let Some(index) = self.said.iter().position(&wanted) {
-                self.said.remove(index);
+            if let Some(index) = self.outputs.iter().position(&wanted) {
+                self.outputs.remove(index);
                 return;
             }
             self.progress();
@@ -221,7 +221,7 @@ impl Rig {
         self.next += 1;
         self.store.fetch(Instant(self.now), ticket, missing, &mut self.out);
         self.sort_out();
-        self.until(|said| matches!(said, Output::Fetched(found, _) if *found == ticket));
+        self.until(|output| matches!(output, Output::Fetched(found, _) if *found == ticket));
     }
 
     /// Commits; returns `false` if the volume is full.
@@ -314,7 +314,7 @@ impl Rig {
     }
 
     fn begin_to_open(&mut self) {
-        self.said.clear();
+        self.outputs.clear();
         self.under_way.clear();
         self.out.clear();
         let now = Instant(self.now);
@@ -341,7 +341,7 @@ impl Rig {
         let ticket = Ticket(1 << 41);
         self.store.close(Instant(self.now), ticket, &mut self.out);
         self.sort_out();
-        self.until(|said| matches!(said, Output::Closed(found, Ok(())) if *found == ticket));
+        self.until(|output| matches!(output, Output::Closed(found, Ok(())) if *found == ticket));
         let disk = self.disk.clone();
         let mut read = |at: u64, count: u32| {
             Some((at..at + u64::from(count)).map(|at| disk.read(at)).collect::<Vec<_>>())
@@ -472,7 +472,7 @@ fn closing_leaves_nothing_to_replay() {
     let ticket = Ticket(1 << 40);
     rig.store.close(Instant(rig.now), ticket, &mut rig.out);
     rig.sort_out();
-    rig.until(|said| matches!(said, Output::Closed(found, Ok(())) if *found == ticket));
+    rig.until(|output| matches!(output, Output::Closed(found, Ok(())) if *found == ticket));
     rig.disk.volatile.clear();
     rig.reopen();
     assert_eq!(rig.store.changed_since, None);
@@ -507,9 +507,9 @@ fn a_store_is_closed_when_nothing_is_under_way_on_the_disk() {
         let ticket = Ticket(1 << 40);
         rig.store.close(Instant(rig.now), ticket, &mut rig.out);
         rig.sort_out();
-        rig.until(|said| matches!(said, Output::Closed(found, Ok(())) if *found == ticket));
+        rig.until(|output| matches!(output, Output::Closed(found, Ok(())) if *found == ticket));
         assert!(rig.under_way.is_empty(), "seed {seed}: {:?}", rig.under_way);
-        assert!(!rig.said.iter().any(|said| matches!(said, Output::Closed(..))));
+        assert!(!rig.outputs.iter().any(|output| matches!(output, Output::Closed(..))));
         rig.reopen();
         assert!(rig.look() == rig.model, "seed {seed}: something else is there");
     }
@@ -529,13 +529,17 @@ fn a_snapshot_keeps_what_was_there_until_it_is_dropped() {
                 rig.store.snapshot(now, ticket, &name, Time::default(), &mut rig.out);
                 rig.sort_out();
                 let model = rig.model.clone();
-                rig.until(|said| matches!(said, Output::Committed(found, _) if *found == ticket));
+                rig.until(
+                    |output| matches!(output, Output::Committed(found, _) if *found == ticket),
+                );
                 kept.insert(name, model);
             } else if rig.rng.u8(0..20) == 0 && !kept.is_empty() {
                 let name = kept.keys().nth(rig.rng.usize(0..kept.len())).unwrap().clone();
                 rig.store.drop_snapshot(now, ticket, &name, &mut rig.out);
                 rig.sort_out();
-                rig.until(|said| matches!(said, Output::Committed(found, _) if *found == ticket));
+                rig.until(
+                    |output| matches!(output, Output::Committed(found, _) if *found == ticket),
+                );
                 kept.remove(&name);
             } else if rig.rng.u8(0..60) == 0 {
                 rig.crash();

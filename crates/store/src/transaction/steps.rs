@@ -161,11 +161,11 @@ impl Engine {
             // The state that it read may not be durable yet, and its owner's conclusions depend
             // on that.
             if durable {
-                self.store.sync(now, ticket, &mut self.said);
+                self.store.sync(now, ticket, &mut self.outputs);
             }
             return Some(Event::Applied);
         }
-        match self.store.commit(now, ticket, &transaction.changes, durability, &mut self.said) {
+        match self.store.commit(now, ticket, &transaction.changes, durability, &mut self.outputs) {
             Ok(()) => {
                 let changes = mem::take(&mut transaction.changes);
                 self.note_dropped(now, &changes);
@@ -187,7 +187,7 @@ impl Engine {
     fn fetch(&mut self, now: Instant, id: TransactionId, missing: Missing) {
         let ticket = self.ticket(id);
         self.transaction(id).outstanding = true;
-        self.store.fetch(now, ticket, missing, &mut self.said);
+        self.store.fetch(now, ticket, missing, &mut self.outputs);
     }
 
     fn ticket(&mut self, id: TransactionId) -> Ticket {
@@ -205,7 +205,7 @@ impl Engine {
         let change = Change::Put { table, key: Vec::new(), value: to.to_be_bytes().to_vec() };
         // Nobody waits for it, so the ticket is never returned.
         let (ticket, soon) = (Ticket(0), Durability::Soon);
-        self.store.commit(now, ticket, &[change], soon, &mut self.said)?;
+        self.store.commit(now, ticket, &[change], soon, &mut self.outputs)?;
         self.sequences.insert(table, from..to);
         Ok(())
     }
@@ -227,7 +227,7 @@ impl Engine {
             CallOutcome::Durable(reply) => self.pending[key] = Pending::Answer(once.ticket, reply),
             CallOutcome::Missing(missing) => {
                 self.pending[key] = Pending::Once(once);
-                self.store.fetch(now, Ticket(key as u64), missing, &mut self.said);
+                self.store.fetch(now, Ticket(key as u64), missing, &mut self.outputs);
             }
             CallOutcome::Blocked => {
                 self.pending.remove(key);
@@ -295,7 +295,8 @@ impl Engine {
         reply: Reply,
         durability: Durability,
     ) -> CallOutcome {
-        if let Err(refusal) = self.store.commit(now, ticket, changes, durability, &mut self.said) {
+        if let Err(refusal) = self.store.commit(now, ticket, changes, durability, &mut self.outputs)
+        {
             return refusal.into();
         }
         self.note_dropped(now, changes);

@@ -58,7 +58,7 @@ impl Engine {
         };
         // Nobody waits for it, so the ticket is never returned.
         let (ticket, soon) = (Ticket(0), Durability::Soon);
-        match self.store.commit(now, ticket, &changes, soon, &mut self.said) {
+        match self.store.commit(now, ticket, &changes, soon, &mut self.outputs) {
             Ok(()) => {
                 self.piece = (self.piece * 2).min(PIECE_MAX);
                 Event::Swept
@@ -77,7 +77,7 @@ impl Engine {
     fn fetch_to_sweep(&mut self, now: Instant, missing: Missing) -> Event {
         let pending = &mut self.pending;
         let key = *self.sweeps.get_or_insert_with(|| pending.insert(Pending::Sweeper));
-        self.store.fetch(now, Ticket(key as u64), missing, &mut self.said);
+        self.store.fetch(now, Ticket(key as u64), missing, &mut self.outputs);
         Event::Missing
     }
 }

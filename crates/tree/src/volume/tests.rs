@@ -498,9 +498,9 @@ impl Lab {
                 Err(Stop::Missing(missing)) => missing,
                 Err(other) => panic!("{other:?}"),
             };
-            let mut said = Vec::new();
-            self.volume.store.fetch(Instant(self.now), LOOSE, missing, &mut said);
-            self.world.run(&mut self.volume.store, said, |output| match output {
+            let mut outputs = Vec::new();
+            self.volume.store.fetch(Instant(self.now), LOOSE, missing, &mut outputs);
+            self.world.run(&mut self.volume.store, outputs, |output| match output {
                 store::Output::Fetched(..) => Some(()),
                 _other => None,
             });
@@ -576,10 +576,10 @@ impl World {
 
     /// Opens the store, and runs it until it is open.
     fn open(&mut self) -> Store {
-        let mut said = Vec::new();
+        let mut outputs = Vec::new();
         let head = self.disk.head().unwrap();
-        let mut store = Store::open(&head, self.config, Instant(0), &mut said).unwrap();
-        let opened = self.run(&mut store, said, |output| match output {
+        let mut store = Store::open(&head, self.config, Instant(0), &mut outputs).unwrap();
+        let opened = self.run(&mut store, outputs, |output| match output {
             store::Output::Opened(result) => Some(*result),
             _other => None,
         });
@@ -591,33 +591,33 @@ impl World {
     fn run<T>(
         &mut self,
         store: &mut Store,
-        mut said: Vec<store::Output>,
+        mut outputs: Vec<store::Output>,
         wanted: impl Fn(&store::Output) -> Option<T>,
     ) -> T {
         for _ in 0..100_000 {
-            let outputs = mem::take(&mut said);
-            let quiet = outputs.is_empty();
-            for output in outputs {
+            let turn = mem::take(&mut outputs);
+            let quiet = turn.is_empty();
+            for output in turn {
                 if let Some(found) = wanted(&output) {
                     return found;
                 }
                 if let store::Output::Io(io) = output {
                     let (id, done) = store::drive::perform(&mut self.disk, &io);
-                    store.done(Instant(0), id, done, &mut said);
+                    store.done(Instant(0), id, done, &mut outputs);
                 }
             }
             if quiet {
-                store.tick(Instant(0), &mut said);
+                store.tick(Instant(0), &mut outputs);
             }
         }
         panic!("the store never says so");
     }
 
     fn make(&mut self, changes: &[store::Change]) -> Store {
-        let (mut store, mut said) = (self.open(), Vec::new());
+        let (mut store, mut outputs) = (self.open(), Vec::new());
         let durable = Durability::Durable;
-        store.commit(Instant(0), LOOSE, changes, durable, &mut said).unwrap();
-        self.run(&mut store, said, |output| match output {
+        store.commit(Instant(0), LOOSE, changes, durable, &mut outputs).unwrap();
+        self.run(&mut store, outputs, |output| match output {
             store::Output::Committed(..) => Some(()),
             _other => None,
         });

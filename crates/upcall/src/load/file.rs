@@ -10,7 +10,7 @@ use load::replay::{self, Feed};
 use load::trace::adapt::{Files, Fold, Ratio};
 use load::trace::{Options, Plan, Reader};
 use load::workload::Workload;
-use load::workload::file::{Replay, Way};
+use load::workload::file::{Replay, ReplayMode};
 use load::{Filament, measure};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -110,9 +110,9 @@ fn trace(file: &Path, replay: &Replay, span: u64) -> Result<(Box<dyn Filament>, 
         })
     });
     Ok(match replay.way {
-        Way::Timed => replay::timed(records),
-        Way::Fast => replay::fast(records, replay.depth),
-        Way::Loaded => replay::loaded(records),
-        Way::Dependent => replay::dependent(load::trace::Dependence::default().of(records)),
+        ReplayMode::Timed => replay::timed(records),
+        ReplayMode::Fast => replay::fast(records, replay.depth),
+        ReplayMode::Loaded => replay::loaded(records),
+        ReplayMode::Dependent => replay::dependent(load::trace::Dependence::default().of(records)),
     })
 }

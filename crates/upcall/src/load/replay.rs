@@ -24,8 +24,8 @@ pub(crate) struct Replay {
     flags: Flags,
 
     /// Issue time of each I/O
-    #[arg(long, value_enum, default_value_t = Way::Timed)]
-    way: Way,
+    #[arg(long, value_enum, default_value_t = ReplayMode::Timed)]
+    way: ReplayMode,
 
     /// Number of I/Os in flight with --way fast
     #[arg(long, value_name = "N", default_value_t = 32)]
@@ -109,7 +109,7 @@ impl Naive {
 
 /// Issue time of each I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Way {
+enum ReplayMode {
     /// At its time in the trace
     Timed,
     /// As soon as fewer than --depth are in flight
@@ -195,7 +195,7 @@ impl Replay {
     fn agrees(&self) -> Result<(), String> {
         let spoilt = !self.quantize.is_zero() || !self.delay.is_zero();
         let asked = if spoilt { "--quantize and --delay" } else { "--scheme" };
-        match (spoilt || self.scheme.is_some()) && self.way != Way::Timed {
+        match (spoilt || self.scheme.is_some()) && self.way != ReplayMode::Timed {
             true => Err(format!("{asked} are about times: leave --way away, or write --way timed")),
             false => Ok(()),
         }
@@ -234,24 +234,24 @@ impl Replay {
         let place = self.place(summary, prepared);
         let reader = self.source.open()?;
         let (filament, feed, open) = match self.way {
-            Way::Timed => {
+            ReplayMode::Timed => {
                 let (filament, feed) = replay::timed(self.timed(summary, prepared)?);
                 (filament, feed, true)
             }
-            Way::Fast => {
+            ReplayMode::Fast => {
                 let (filament, feed) = replay::fast(place.of(self.subset(reader)), self.depth);
                 (filament, feed, false)
             }
-            Way::Loaded if summary.completed == 0 => {
+            ReplayMode::Loaded if summary.completed == 0 => {
                 return Err("the trace does not say when its I/Os were complete, so that nobody \
                             knows how many were under way: choose --way timed or fast"
                     .to_string());
             }
-            Way::Loaded => {
+            ReplayMode::Loaded => {
                 let (filament, feed) = replay::loaded(place.of(self.subset(reader)));
                 (filament, feed, false)
             }
-            Way::Dependent => {
+            ReplayMode::Dependent => {
                 let rule = Dependence { window_ns: nanos(self.window), ..Dependence::default() };
                 let records = rule.of(place.of(self.subset(reader)));
                 let time = self.speed.0;
@@ -276,12 +276,13 @@ impl Replay {
 
     fn describe(&self, summary: &Summary) -> String {
         let how = match self.way {
-            Way::Timed => self.spoilt().unwrap_or("at its times".to_string()),
-            Way::Fast => format!("{} at a time", self.depth),
-            Way::Loaded => "with its queue length".to_string(),
-            Way::Dependent => "with its dependencies".to_string(),
+            ReplayMode::Timed => self.spoilt().unwrap_or("at its times".to_string()),
+            ReplayMode::Fast => format!("{} at a time", self.depth),
+            ReplayMode::Loaded => "with its queue length".to_string(),
+            ReplayMode::Dependent => "with its dependencies".to_string(),
         };
-        let timed = matches!(self.way, Way::Timed | Way::Dependent) && self.speed.0 != Ratio::ONE;
+        let timed = matches!(self.way, ReplayMode::Timed | ReplayMode::Dependent)
+            && self.speed.0 != Ratio::ONE;
         let faster =
             if timed { format!(", {} times as fast", self.speed.1) } else { String::new() };
         let name = self.source.path.file_name().unwrap_or_default().to_string_lossy();

@@ -173,7 +173,9 @@ fn open(load: &Asked, rate: f64, mix: Mix) -> Job {
     let (arrival, how) = match load.arrival {
         Coming::Uniform => (Arrival::Uniform { rate }, "at equal times"),
         Coming::Poisson => (Arrival::Poisson { rate }, "Poisson"),
-        Coming::Bursts => (Arrival::Hyper { rate, share: 0.9, factor: 20.0 }, "in bursts"),
+        Coming::Bursts => {
+            (Arrival::Hyperexponential { rate, share: 0.9, factor: 20.0 }, "in bursts")
+        }
     };
     let stream = Stream::new(arrival, mix, load.flags.seed, Duration::ZERO, u64::MAX);
     let workload = format!("{}, {rate} a second, {how}, for {}", what(load), seconds(load.seconds));

@@ -88,12 +88,12 @@ struct Target {
 impl Target {
     fn put(&mut self, changes: &[Change]) -> Result<(), store::Error> {
         loop {
-            let (now, mut said) = (self.clock.now(), Vec::new());
-            let result = self.store.commit(now, Ticket(0), changes, Durability::Soon, &mut said);
+            let (now, mut outputs) = (self.clock.now(), Vec::new());
+            let result = self.store.commit(now, Ticket(0), changes, Durability::Soon, &mut outputs);
             if let Err(Refusal::Missing(missing)) = &result {
-                self.store.fetch(now, Ticket(0), missing.clone(), &mut said);
+                self.store.fetch(now, Ticket(0), missing.clone(), &mut outputs);
             }
-            self.settle(said);
+            self.settle(outputs);
             match result {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Failed(error)) => return Err(error),
@@ -103,10 +103,10 @@ impl Target {
     }
 
     /// Performs the store's operations until there are none.
-    fn settle(&mut self, said: Vec<Output>) {
-        let (mut said, mut more) = (VecDeque::from(said), Vec::new());
+    fn settle(&mut self, outputs: Vec<Output>) {
+        let (mut outputs, mut more) = (VecDeque::from(outputs), Vec::new());
         loop {
-            match said.pop_front() {
+            match outputs.pop_front() {
                 Some(Output::Io(io)) => {
                     let (id, done) = drive::perform(&mut self.disk, &io);
                     self.store.done(self.clock.now(), id, done, &mut more);
@@ -123,7 +123,7 @@ impl Target {
                     }
                 }
             }
-            said.extend(more.drain(..));
+            outputs.extend(more.drain(..));
         }
     }
 }

@@ -268,23 +268,23 @@ fn head_with((at, blocks): (u64, Vec<Block>), block: usize) -> Vec<u8> {
 fn commit(disk: &mut FileDisk, head: &[u8], changes: &[store::Change]) -> Result<(), store::Error> {
     let layout = store::Superblock::newest(head)?.layout;
     let mut store = file::open_store(disk, head, Config::for_memory(1 << 20, &layout))?;
-    let (now, mut said) = (Instant(1), Vec::new());
-    store.commit(now, Ticket(0), changes, Durability::Soon, &mut said).map_err(|refusal| {
+    let (now, mut outputs) = (Instant(1), Vec::new());
+    store.commit(now, Ticket(0), changes, Durability::Soon, &mut outputs).map_err(|refusal| {
         match refusal {
             store::Refusal::Failed(error) => error,
             store::Refusal::Missing(missing) => unreachable!("{missing:?} in an empty volume"),
         }
     })?;
-    perform(&mut store, disk, said);
+    perform(&mut store, disk, outputs);
     file::close_store(&mut store, disk)
 }
 
 /// Performs the operations of a store.
-fn perform(store: &mut Store, disk: &mut FileDisk, mut said: Vec<Output>) {
-    while let Some(output) = said.pop() {
+fn perform(store: &mut Store, disk: &mut FileDisk, mut outputs: Vec<Output>) {
+    while let Some(output) = outputs.pop() {
         if let Output::Io(io) = output {
             let (id, done) = drive::perform(disk, &io);
-            store.done(Instant(1), id, done, &mut said);
+            store.done(Instant(1), id, done, &mut outputs);
         }
     }
 }

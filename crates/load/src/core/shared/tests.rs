@@ -9,23 +9,23 @@ fn shared() -> Shared {
 #[test]
 fn the_lead_is_taken_once_and_given_away() {
     let shared = shared();
-    assert!(shared.lead(0) && shared.lead(0) && !shared.lead(1));
+    assert!(shared.clock_leader(0) && shared.clock_leader(0) && !shared.clock_leader(1));
     shared.hand_over();
-    assert!(shared.lead(1) && !shared.lead(0));
+    assert!(shared.clock_leader(1) && !shared.clock_leader(0));
 }
 
 #[test]
 fn a_neglected_lead_is_taken_over_once() {
     let shared = shared();
-    assert!(shared.lead(0) && !shared.take_over(1));
+    assert!(shared.clock_leader(0) && !shared.take_over(1));
     shared.neglect(true);
-    assert!(shared.take_over(1) && !shared.take_over(0) && !shared.lead(0));
+    assert!(shared.take_over(1) && !shared.take_over(0) && !shared.clock_leader(0));
 }
 
 #[test]
 fn who_is_relieved_lost_only_the_time_until_then() {
     let shared = shared();
-    assert!(shared.lead(0) && shared.stand_by(1) && !shared.stand_by(0));
+    assert!(shared.clock_leader(0) && shared.stand_by(1) && !shared.stand_by(0));
     shared.beat(100);
     assert_eq!(shared.last_beat(), 100);
     shared.neglect(true);
@@ -43,13 +43,13 @@ fn who_is_relieved_lost_only_the_time_until_then() {
 #[test]
 fn an_offer_makes_one_heir_who_inherits_once() {
     let shared = shared();
-    assert!(shared.lead(0) && !shared.offer_lead(), "nobody sleeps");
+    assert!(shared.clock_leader(0) && !shared.offer_lead(), "nobody sleeps");
     shared.lie_down(1);
     assert!(shared.offer_lead() && !shared.anybody_idle());
     shared.inherit(0);
-    assert!(shared.lead(0), "it is not his");
+    assert!(shared.clock_leader(0), "it is not his");
     shared.inherit(1);
-    assert!(shared.lead(1) && !shared.lead(0));
+    assert!(shared.clock_leader(1) && !shared.clock_leader(0));
 }
 
 #[test]

@@ -176,7 +176,7 @@ impl Worker<'_> {
             self.recalibrations += 1;
         }
         if now > self.batch_since + KEEP_NS && !self.batch.records.is_empty() {
-            self.shared.depot.leave(&mut self.batch);
+            self.shared.exchange.leave(&mut self.batch);
             self.batch_since = now;
         }
         self.take_policy();
@@ -191,7 +191,7 @@ impl Worker<'_> {
         }
         self.shared.lie_down(self.id);
         let leader = self.shared.leader.load(Ordering::Acquire);
-        let inherits = self.shared.heir.load(Ordering::Acquire) == self.id;
+        let inherits = self.shared.successor.load(Ordering::Acquire) == self.id;
         if leader != NOBODY && !inherits && !self.shared.is_over() {
             self.driver.wait(SLEEP);
         }

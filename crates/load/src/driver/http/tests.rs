@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn talk() -> Talk {
+fn session() -> HttpSession {
     let server = Server::Tcp("host".to_string(), 80);
-    Talk::new(
+    HttpSession::new(
         Url { server, host: "host".to_string(), path: "/d/{}".to_string() },
         crate::driver::pattern(64),
     )
@@ -12,12 +12,12 @@ fn talk() -> Talk {
 
 /// Returns the completions of one response, split into pieces of `cut` bytes.
 fn answer(kind: Kind, text: &str, cut: usize) -> Result<Vec<(u64, Outcome)>, &'static str> {
-    let (mut talk, mut out, mut ended) = (talk(), Vec::new(), Vec::new());
-    talk.ask(5, &Io { kind, file: 3, offset: 10, len: 20 }, &mut out);
+    let (mut session, mut out, mut ended) = (session(), Vec::new(), Vec::new());
+    session.ask(5, &Io { kind, file: 3, offset: 10, len: 20 }, &mut out);
     let mut pending = Vec::new();
     for piece in text.as_bytes().chunks(cut) {
         pending.extend_from_slice(piece);
-        let heard = talk.hear(&pending, &mut ended)?;
+        let heard = session.hear(&pending, &mut ended)?;
         pending.drain(..heard);
     }
     Ok(ended)
@@ -27,8 +27,8 @@ fn answer(kind: Kind, text: &str, cut: usize) -> Result<Vec<(u64, Outcome)>, &'s
 fn requests_are_said_as_rfc_9110_has_them() {
     let mut said = String::new();
     for kind in [Kind::Read, Kind::Create, Kind::Remove] {
-        let (mut talk, mut out) = (talk(), Vec::new());
-        talk.ask(1, &Io { kind, file: 3, offset: 10, len: 4 }, &mut out);
+        let (mut session, mut out) = (session(), Vec::new());
+        session.ask(1, &Io { kind, file: 3, offset: 10, len: 4 }, &mut out);
         said +=
             &String::from_utf8_lossy(&out[..out.len() - if kind == Kind::Create { 4 } else { 0 }]);
     }
@@ -69,8 +69,8 @@ fn answers_without_end_or_question_are_refused() {
     assert!(answer(Kind::Read, "SMTP ready\r\n\r\n", 99).is_err());
     let twice = "HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
     assert!(answer(Kind::Read, twice, 99).is_err());
-    let mut talk = talk();
-    assert!(talk.hear(b"HTTP/1.1 204 No Content\r\n\r\n", &mut Vec::new()).is_err());
+    let mut session = session();
+    assert!(session.hear(b"HTTP/1.1 204 No Content\r\n\r\n", &mut Vec::new()).is_err());
 }
 
 #[test]
@@ -78,17 +78,17 @@ fn whatever_comes_nothing_panics() {
     let mut random = fastrand::Rng::with_seed(4);
     let good = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     for _ in 0..20_000 {
-        let (mut talk, mut out, mut ended) = (talk(), Vec::new(), Vec::new());
-        talk.ask(1, &Io { len: 4, ..Io::default() }, &mut out);
+        let (mut session, mut out, mut ended) = (session(), Vec::new(), Vec::new());
+        session.ask(1, &Io { len: 4, ..Io::default() }, &mut out);
         let mut bytes = good.to_vec();
         (0..random.usize(..5)).for_each(|_| {
             let place = random.usize(..bytes.len());
             bytes[place] = random.u8(..);
         });
         bytes.truncate(random.usize(..=bytes.len()));
-        let heard = talk.hear(&bytes, &mut ended);
+        let heard = session.hear(&bytes, &mut ended);
         assert!(heard.is_err() || heard <= Ok(bytes.len()));
-        talk.give_up(&mut ended, Outcome::Failed(104));
+        session.give_up(&mut ended, Outcome::Failed(104));
         assert_eq!(ended.len(), 1, "it ends once");
     }
 }

@@ -26,7 +26,7 @@ const OREAD: u8 = 0;
 const ORDWR: u8 = 2;
 
 /// Connection after version negotiation and attach.
-pub(super) struct Greeted {
+pub(super) struct AttachedConnection {
     stream: Stream,
     size_max: u32,
     linux: bool,
@@ -34,7 +34,7 @@ pub(super) struct Greeted {
 }
 
 /// Reply of a server.
-enum Said {
+enum ServerReply {
     /// Error, with its text.
     No(String),
     /// Success, with the number of names walked.
@@ -43,21 +43,22 @@ enum Said {
     Version(u32, String),
 }
 
-impl Greeted {
+impl AttachedConnection {
     /// Connects and attaches to a tree, with 9P2000.L, or 9P2000 if the server knows only that.
     ///
     /// # Errors
     /// If the server is unreachable or does not speak 9P.
-    pub(super) fn greet(server: &Server, aname: &str) -> io::Result<Greeted> {
+    pub(super) fn greet(server: &Server, aname: &str) -> io::Result<AttachedConnection> {
         let stream = server.connect()?;
-        let mut greeted = Greeted { stream, size_max: SIZE, linux: true, reply: Vec::new() };
+        let mut greeted =
+            AttachedConnection { stream, size_max: SIZE, linux: true, reply: Vec::new() };
         let version = Tmessage::Version { msize: SIZE, version: b"9P2000.L" };
         match greeted.call(NO_TAG, &version)? {
-            Said::Version(size, version) if version == "9P2000.L" && size > 1024 => {
+            ServerReply::Version(size, version) if version == "9P2000.L" && size > 1024 => {
                 greeted.size_max = size.min(SIZE);
             }
             // After a rejected version the connection may be unusable.
-            _other => greeted = Greeted::greet_plainly(server)?,
+            _other => greeted = AttachedConnection::greet_plainly(server)?,
         }
         let uid = rustix::process::getuid().as_raw();
         let name = uid.to_string();
@@ -69,12 +70,13 @@ impl Greeted {
         Ok(greeted)
     }
 
-    fn greet_plainly(server: &Server) -> io::Result<Greeted> {
+    fn greet_plainly(server: &Server) -> io::Result<AttachedConnection> {
         let stream = server.connect()?;
-        let mut greeted = Greeted { stream, size_max: SIZE, linux: false, reply: Vec::new() };
+        let mut greeted =
+            AttachedConnection { stream, size_max: SIZE, linux: false, reply: Vec::new() };
         let version = Tmessage::Version { msize: SIZE, version: b"9P2000" };
         match greeted.call(NO_TAG, &version)? {
-            Said::Version(size, version) if version == "9P2000" && size > 1024 => {
+            ServerReply::Version(size, version) if version == "9P2000" && size > 1024 => {
                 greeted.size_max = size.min(SIZE);
                 Ok(greeted)
             }
@@ -94,9 +96,9 @@ impl Greeted {
         let fid = fid_of(file);
         let names: Vec<&[u8]> = components(path).collect();
         match self.walk(fid, &names)? {
-            Said::Yes(_) => {}
-            Said::No(why) => return Err(refused("walk to", path, &why)),
-            Said::Version(..) => {
+            ServerReply::Yes(_) => {}
+            ServerReply::No(why) => return Err(refused("walk to", path, &why)),
+            ServerReply::Version(..) => {
                 return Err(refused("walk to", path, "an answer to another question"));
             }
         }
@@ -110,7 +112,7 @@ impl Greeted {
     }
 
     /// Walks from the root; the fid exists only after a complete walk.
-    fn walk(&mut self, fid: u32, names: &[&[u8]]) -> io::Result<Said> {
+    fn walk(&mut self, fid: u32, names: &[&[u8]]) -> io::Result<ServerReply> {
         let mut from = ROOT;
         let mut chunks: Vec<&[&[u8]]> = names.chunks(NAMES_MAX).collect();
         if chunks.is_empty() {
@@ -119,12 +121,12 @@ impl Greeted {
         for names in chunks {
             let list = Names::new(names).expect("there are few enough");
             match self.call(0, &Tmessage::Walk { fid: from, newfid: fid, names: list })? {
-                Said::Yes(count) if count == names.len() => from = fid,
-                Said::Yes(_) => return Ok(Said::No("it does not exist".to_string())),
+                ServerReply::Yes(count) if count == names.len() => from = fid,
+                ServerReply::Yes(_) => return Ok(ServerReply::No("it does not exist".to_string())),
                 said => return Ok(said),
             }
         }
-        Ok(Said::Yes(names.len()))
+        Ok(ServerReply::Yes(names.len()))
     }
 
     /// Returns the connection, the maximum message size, and whether it uses 9P2000.L.
@@ -134,13 +136,13 @@ impl Greeted {
 
     fn must(&mut self, what: &str, path: &str, message: &Tmessage<'_>) -> io::Result<()> {
         match self.call(0, message)? {
-            Said::No(why) => Err(refused(what, path, &why)),
+            ServerReply::No(why) => Err(refused(what, path, &why)),
             _other => Ok(()),
         }
     }
 
     /// Sends a request and waits for the reply.
-    fn call(&mut self, tag: u16, message: &Tmessage<'_>) -> io::Result<Said> {
+    fn call(&mut self, tag: u16, message: &Tmessage<'_>) -> io::Result<ServerReply> {
         let mut bytes = Vec::new();
         message.encode(tag, &mut bytes);
         self.stream.write_all(&bytes)?;
@@ -157,15 +159,17 @@ impl Greeted {
         })?;
         Ok(match reply {
             Rmessage::Version { msize, version } => {
-                Said::Version(msize, String::from_utf8_lossy(version).into_owned())
+                ServerReply::Version(msize, String::from_utf8_lossy(version).into_owned())
             }
             Rmessage::Lerror { ecode } => {
                 let error = io::Error::from_raw_os_error(ecode.cast_signed());
-                Said::No(error.to_string())
+                ServerReply::No(error.to_string())
             }
-            Rmessage::Error { ename } => Said::No(String::from_utf8_lossy(ename).into_owned()),
-            Rmessage::Walk { qids } => Said::Yes(qids.as_slice().len()),
-            _other => Said::Yes(0),
+            Rmessage::Error { ename } => {
+                ServerReply::No(String::from_utf8_lossy(ename).into_owned())
+            }
+            Rmessage::Walk { qids } => ServerReply::Yes(qids.as_slice().len()),
+            _other => ServerReply::Yes(0),
         })
     }
 }

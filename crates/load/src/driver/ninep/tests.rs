@@ -24,9 +24,9 @@ fn tags(mut bytes: &[u8]) -> Vec<u16> {
 
 #[test]
 fn a_large_io_is_several_messages_and_ends_with_the_last() {
-    let mut talk = Talk::new(1024 + OVERHEAD, true, 1, crate::driver::pattern(1 << 16));
+    let mut session = NinepSession::new(1024 + OVERHEAD, true, 1, crate::driver::pattern(1 << 16));
     let mut out = Vec::new();
-    talk.ask(42, &io(Kind::Read, 0, 2500), &mut out);
+    session.ask(42, &io(Kind::Read, 0, 2500), &mut out);
     let tags = tags(&out);
     assert_eq!(tags.len(), 3);
     let mut ended = Vec::new();
@@ -34,43 +34,43 @@ fn a_large_io_is_several_messages_and_ends_with_the_last() {
         assert_eq!(ended, []);
         let data = vec![0; size];
         let bytes = reply(tags[place], &Rmessage::Read { data: Data(&data) });
-        assert_eq!(talk.hear(&bytes, &mut ended), Ok(bytes.len()));
+        assert_eq!(session.hear(&bytes, &mut ended), Ok(bytes.len()));
     }
     assert_eq!(ended, [(42, Outcome::Done(2500))]);
 }
 
 #[test]
 fn half_a_message_waits_for_the_rest() {
-    let mut talk = Talk::new(8192, true, 1, crate::driver::pattern(1 << 16));
+    let mut session = NinepSession::new(8192, true, 1, crate::driver::pattern(1 << 16));
     let (mut out, mut ended) = (Vec::new(), Vec::new());
-    talk.ask(1, &io(Kind::Write, 0, 100), &mut out);
-    talk.ask(2, &io(Kind::Sync, 0, 0), &mut out);
+    session.ask(1, &io(Kind::Write, 0, 100), &mut out);
+    session.ask(2, &io(Kind::Sync, 0, 0), &mut out);
     let tags = tags(&out);
     let mut bytes = reply(tags[0], &Rmessage::Write { count: 100 });
     let first = bytes.len();
     bytes.extend(reply(tags[1], &Rmessage::Lerror { ecode: 28 }));
-    assert_eq!(talk.hear(&bytes[..first + 3], &mut ended), Ok(first));
-    assert_eq!(talk.hear(&bytes[first..], &mut ended), Ok(bytes.len() - first));
+    assert_eq!(session.hear(&bytes[..first + 3], &mut ended), Ok(first));
+    assert_eq!(session.hear(&bytes[first..], &mut ended), Ok(bytes.len() - first));
     assert_eq!(ended, [(1, Outcome::Done(100)), (2, Outcome::Failed(28))]);
 }
 
 #[test]
 fn what_nobody_asked_for_ends_the_connection() {
-    let mut talk = Talk::new(8192, true, 1, crate::driver::pattern(1 << 16));
+    let mut session = NinepSession::new(8192, true, 1, crate::driver::pattern(1 << 16));
     let mut ended = Vec::new();
     let bytes = reply(7, &Rmessage::Clunk {});
-    assert!(talk.hear(&bytes, &mut ended).is_err());
-    assert!(talk.hear(&[3, 0, 0, 0, 1], &mut ended).is_err());
-    assert!(talk.hear(&[0xff; 64], &mut ended).is_err());
+    assert!(session.hear(&bytes, &mut ended).is_err());
+    assert!(session.hear(&[3, 0, 0, 0, 1], &mut ended).is_err());
+    assert!(session.hear(&[0xff; 64], &mut ended).is_err());
 }
 
 #[test]
 fn whatever_comes_nothing_panics() {
     let mut random = fastrand::Rng::with_seed(9);
     for _ in 0..20_000 {
-        let mut talk = Talk::new(4096, true, 1, crate::driver::pattern(1 << 16));
+        let mut session = NinepSession::new(4096, true, 1, crate::driver::pattern(1 << 16));
         let (mut out, mut ended) = (Vec::new(), Vec::new());
-        (0..4).for_each(|name| talk.ask(name, &io(Kind::Read, 0, 512), &mut out));
+        (0..4).for_each(|name| session.ask(name, &io(Kind::Read, 0, 512), &mut out));
         let mut bytes = Vec::new();
         for tag in 0..random.u16(..6) {
             bytes.extend(reply(tag, &Rmessage::Read { data: Data(&[1; 40]) }));
@@ -81,9 +81,9 @@ fn whatever_comes_nothing_panics() {
             }
         }
         bytes.truncate(random.usize(..=bytes.len()));
-        let heard = talk.hear(&bytes, &mut ended);
+        let heard = session.hear(&bytes, &mut ended);
         assert!(heard.is_err() || heard <= Ok(bytes.len()));
-        talk.give_up(&mut ended, Outcome::Failed(104));
+        session.give_up(&mut ended, Outcome::Failed(104));
         assert_eq!(ended.len(), 4, "each ends once");
     }
 }

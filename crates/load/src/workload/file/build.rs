@@ -3,7 +3,7 @@
 use super::Part;
 #[cfg(doc)]
 use super::Wants;
-use super::parts::{Replay, Way, What};
+use super::parts::{Replay, ReplayMode, What};
 use crate::workload::specweb::{self, FileSet, Year};
 use crate::workload::stream::Stream;
 use crate::workload::transactions::{self, Tables, Transactions};
@@ -271,10 +271,10 @@ impl Part {
             }
             What::Replay { trace, speed, way, .. } => {
                 let way = match way {
-                    Way::Timed => "timed",
-                    Way::Fast => "fast",
-                    Way::Loaded => "loaded",
-                    Way::Dependent => "dependent",
+                    ReplayMode::Timed => "timed",
+                    ReplayMode::Fast => "fast",
+                    ReplayMode::Loaded => "loaded",
+                    ReplayMode::Dependent => "dependent",
                 };
                 format!("replay of {} at {speed}x, {way}", trace.display())
             }

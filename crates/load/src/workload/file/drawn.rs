@@ -217,7 +217,7 @@ pub(super) enum Comes {
     /// Exponential intervals.
     Poisson,
     /// Short and long intervals.
-    Hyper {
+    Hyperexponential {
         /// Share of short ones.
         share: f64,
         /// Ratio of long to short ones.
@@ -233,7 +233,9 @@ impl Comes {
         match self {
             Comes::Uniform => Arrival::Uniform { rate },
             Comes::Poisson => Arrival::Poisson { rate },
-            Comes::Hyper { share, factor } => Arrival::Hyper { rate, share, factor },
+            Comes::Hyperexponential { share, factor } => {
+                Arrival::Hyperexponential { rate, share, factor }
+            }
             Comes::OnOff(on, off) => Arrival::OnOff { rate, on, off },
         }
     }
@@ -241,7 +243,7 @@ impl Comes {
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Hyper {
+struct Hyperexponential {
     share: f64,
     factor: f64,
 }
@@ -271,7 +273,7 @@ impl<'de> Deserialize<'de> for Comes {
                 let (mut hyper, mut on, mut off) = (None, None, None);
                 while let Some(key) = map.next_key::<String>()? {
                     match key.as_str() {
-                        "hyper" => hyper = Some(map.next_value::<Hyper>()?),
+                        "hyper" => hyper = Some(map.next_value::<Hyperexponential>()?),
                         "on" => on = Some(map.next_value::<Time>()?.0),
                         "off" => off = Some(map.next_value::<Time>()?.0),
                         other => {
@@ -287,15 +289,19 @@ impl<'de> Deserialize<'de> for Comes {
 }
 
 fn comes(
-    hyper: Option<Hyper>,
+    hyper: Option<Hyperexponential>,
     on: Option<Duration>,
     off: Option<Duration>,
 ) -> Result<Comes, String> {
     match (hyper, on, off) {
-        (Some(Hyper { share, factor }), None, None) => {
+        (Some(Hyperexponential { share, factor }), None, None) => {
             let good = (0.0..=1.0).contains(&share) && (1.0..=1e6).contains(&factor);
             let wrong = "`share` is between 0 and 1, and `factor` between 1 and 1000000";
-            if good { Ok(Comes::Hyper { share, factor }) } else { Err(wrong.to_string()) }
+            if good {
+                Ok(Comes::Hyperexponential { share, factor })
+            } else {
+                Err(wrong.to_string())
+            }
         }
         (None, Some(on), Some(off)) => {
             let least = Duration::from_micros(1);

@@ -5,7 +5,7 @@ mod check;
 use super::drawn::{Comes, Kinds, Places, Sizes, Thinks};
 use super::values::{Bytes, Time};
 use crate::Kind;
-use crate::workload::pace::{Life, Pace};
+use crate::workload::pace::{Lifetime, Pace};
 use crate::workload::specweb::{FileSet, Year};
 use crate::workload::{Arrival, Mix, Place, Size, postmark, users::Think};
 use serde::Deserialize;
@@ -206,7 +206,7 @@ tables! {
         #[serde(default = "one")]
         speed: f64,
         #[serde(default)]
-        way: Way,
+        way: ReplayMode,
         depth: Option<u32>,
     }
 }
@@ -218,7 +218,7 @@ fn one() -> f64 {
 /// Replay mode of a trace; see [`crate::replay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum ReplayMode {
     /// At its times.
     #[default]
     Timed,
@@ -240,11 +240,11 @@ pub struct Replay {
     /// Speed factor.
     pub speed: f64,
     /// Replay mode.
-    pub way: Way,
+    pub way: ReplayMode,
     /// Queue depth, for the fastest replay.
     pub depth: u32,
     /// Start, end, and maximum I/Os.
-    pub life: Life,
+    pub life: Lifetime,
 }
 
 /// Contents of a part, validated except for the target's size. A span of 0 is the rest of the
@@ -258,7 +258,7 @@ pub(super) enum What {
     Spc1 { bsus: u32, from: u64, span: u64 },
     PostMark(postmark::Setup),
     SpecWeb { year: Year, set: FileSet, pace: Pace },
-    Replay { trace: PathBuf, speed: f64, way: Way, depth: u32 },
+    Replay { trace: PathBuf, speed: f64, way: ReplayMode, depth: u32 },
 }
 
 /// Specific part of [`Table::what`].

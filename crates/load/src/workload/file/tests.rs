@@ -100,9 +100,12 @@ fn replays_are_described_for_whoever_opens_them() {
     assert_eq!(workload.filaments(0).expect("none").len(), 0);
     assert_eq!((workload.wants().changes, workload.wants().rate), (true, None));
     let replays = workload.replays();
-    let life = Life { begin: Duration::from_secs(1), count: 100, ..Life::default() };
+    let life = Lifetime { begin: Duration::from_secs(1), count: 100, ..Lifetime::default() };
     let (name, trace) = ("r".to_string(), "a.trace".into());
-    assert_eq!(replays, [Replay { name, trace, speed: 4.0, way: Way::Fast, depth: 8, life }]);
+    assert_eq!(
+        replays,
+        [Replay { name, trace, speed: 4.0, way: ReplayMode::Fast, depth: 8, life }]
+    );
 }
 
 #[test]

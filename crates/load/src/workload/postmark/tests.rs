@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 fn records(setup: &Setup, device: &mut dyn Device) -> Vec<Record> {
-    run(vec![Box::new(PostMark::new(setup.clone(), 7, Life::default()))], device).records
+    run(vec![Box::new(PostMark::new(setup.clone(), 7, Lifetime::default()))], device).records
 }
 
 fn count(records: &[Record], kind: Kind) -> usize {
@@ -95,7 +95,7 @@ fn reads_are_of_whole_files_in_blocks() {
 fn at_its_end_it_removes() {
     let setup = Setup { transactions: u64::MAX, ..Setup::default() };
     let end = Duration::from_millis(300);
-    let life = Life { end, ..Life::default() };
+    let life = Lifetime { end, ..Lifetime::default() };
     let mut device = Queueing::new(1, Duration::from_micros(100), Duration::ZERO);
     let postmark = PostMark::new(setup.clone(), 7, life);
     let records = run(vec![Box::new(postmark)], &mut device).records;

@@ -34,7 +34,7 @@ fn files_have_the_paths_and_sizes_of_their_numbers() {
 
 fn shares(year: Year) -> (Vec<f64>, Vec<f64>) {
     let set = FileSet::new(year, 100);
-    let life = Life { count: 200_000, ..Life::default() };
+    let life = Lifetime { count: 200_000, ..Lifetime::default() };
     let pace = Pace::Open(Arrival::Poisson { rate: 100_000.0 });
     let records = run(vec![set.filament(pace, 3, life)], &mut Instantly).records;
     let files: Vec<File> = set.files().collect();
@@ -81,7 +81,7 @@ fn within_a_class_the_middle_is_the_most_popular() {
 #[test]
 fn connections_ask_one_after_the_other() {
     let pace = Pace::Closed { count: 4, think: Think::Not };
-    let life = Life { end: Duration::from_secs(1), ..Life::default() };
+    let life = Lifetime { end: Duration::from_secs(1), ..Lifetime::default() };
     let mut device = Queueing::new(8, Duration::from_millis(1), Duration::ZERO);
     let filament = FileSet::new(Year::Y96, 10).filament(pace, 3, life);
     let records = run(vec![filament], &mut device).records;

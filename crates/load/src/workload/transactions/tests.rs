@@ -10,7 +10,7 @@ const MS: Duration = Duration::from_millis(1);
 
 fn records(branches: u32, pace: Pace, count: u64, device: &mut Queueing) -> Vec<Record> {
     let tables = Tables::new(branches, 0, 1 << 30).expect("it fits");
-    let life = Life { count, ..Life::default() };
+    let life = Lifetime { count, ..Lifetime::default() };
     run(vec![Box::new(Transactions::new(tables, pace, 3, life))], device).records
 }
 
@@ -108,7 +108,7 @@ fn nothing_begins_after_the_end() {
         Pace::Open(Arrival::Uniform { rate: 1000.0 }),
         Pace::Closed { count: 1, think: Think::Fixed(MS) },
     ] {
-        let life = Life { begin: 5 * MS, end: 10 * MS, count: u64::MAX };
+        let life = Lifetime { begin: 5 * MS, end: 10 * MS, count: u64::MAX };
         let transactions = Transactions::new(tables, pace, 3, life);
         let records = run(vec![Box::new(transactions)], &mut Instantly).records;
         let times = || records.iter().map(|r| r.scheduled_ns / 1_000_000);

@@ -178,7 +178,7 @@ fn one_asker_with_many_jobs_lets_others_wait_for_one() {
             lanes.push(Job { asker, ..job(first + id, lane) });
             lanes.check();
         };
-        // One job at a time runs in a lane, and one long one.
+        // FileOutcome job at a time runs in a lane, and one long one.
         let next = |lanes: &mut Lanes<Job>| {
             let (job, ticket) = lanes.begin(Instant(0)).unwrap();
             lanes.end(&ticket);

@@ -43,7 +43,7 @@ fn a_crash_while_a_volume_grows_leaves_the_old_or_the_new_size() {
                     rig.random_commit();
                 }
                 rig.progress();
-                is_done |= rig.said.contains_committed(ticket);
+                is_done |= rig.outputs.contains_committed(ticket);
             }
             rig.crash();
             let found = rig.blocks();
@@ -63,13 +63,14 @@ fn a_crash_while_a_volume_grows_leaves_the_old_or_the_new_size() {
 }
 
 /// Search for a successful commit in outputs.
-trait Said {
+trait Committed {
     fn contains_committed(&self, ticket: Ticket) -> bool;
 }
 
-impl Said for Vec<Output> {
+impl Committed for Vec<Output> {
     fn contains_committed(&self, ticket: Ticket) -> bool {
-        self.iter().any(|said| matches!(said, Output::Committed(found, Ok(())) if *found == ticket))
+        self.iter()
+            .any(|output| matches!(output, Output::Committed(found, Ok(())) if *found == ticket))
     }
 }
 

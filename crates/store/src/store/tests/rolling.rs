@@ -207,7 +207,7 @@ fn entries_of_lists_that_both_states_have_stay() {
     rig.reopen();
     let ticket = rig.begin_rollback(&newest);
     let mut dirty = 0;
-    while !rig.said.iter().any(|said| matches!(said, Output::Committed(..))) {
+    while !rig.outputs.iter().any(|output| matches!(output, Output::Committed(..))) {
         rig.progress();
         dirty = dirty.max(rig.store.counts().dirty.0);
     }

@@ -33,7 +33,7 @@ impl Rig {
 
     pub(super) fn committed(&mut self, ticket: Ticket) {
         self.sort_out();
-        self.until(|said| matches!(said, Output::Committed(found, Ok(())) if *found == ticket));
+        self.until(|output| matches!(output, Output::Committed(found, Ok(())) if *found == ticket));
     }
 
     pub(super) fn settle(&mut self) {

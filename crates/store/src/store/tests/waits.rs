@@ -48,7 +48,7 @@ fn snapshots_that_are_still_to_be_made_count_too() {
         let (ticket, name) = (Ticket(number), number.to_be_bytes());
         rig.store.snapshot(Instant(0), ticket, &name, Time::default(), &mut rig.out);
     }
-    assert!(rig.out.iter().all(|said| !matches!(said, Output::Committed(..))));
+    assert!(rig.out.iter().all(|output| !matches!(output, Output::Committed(..))));
     rig.out.clear();
     rig.store.snapshot(Instant(0), Ticket(1 << 40), b"more", Time::default(), &mut rig.out);
     let refused = matches!(rig.out[..], [Output::Committed(_, Err(Error::NoSpace))]);
@@ -87,9 +87,8 @@ impl Rig {
                 let _ = self.once(&[put(100 + next % 300, 100)]);
             }
             self.progress();
-            let told =
-                |said: Output| matches!(said, Output::Fetched(Ticket(of), _) if of == 1 << 51);
-            waits &= !self.said.drain(..).any(told);
+            let told = |outputs: Output| matches!(outputs, Output::Fetched(Ticket(of), _) if of == 1 << 51);
+            waits &= !self.outputs.drain(..).any(told);
         }
         panic!("it never gets its turn: {:?}", self.store.counts());
     }
@@ -108,7 +107,7 @@ fn nobody_overtakes_who_waits_for_room() {
     let Err(Refusal::Missing(missing)) = rig.once(&large(number)) else { panic!("it is full") };
     rig.store.fetch(Instant(rig.now), Ticket(1), missing, &mut rig.out);
     assert!(matches!(rig.once(&small), Err(Refusal::Missing(_))));
-    rig.until(|said| matches!(said, Output::Fetched(Ticket(1), Ok(()))));
+    rig.until(|output| matches!(output, Output::Fetched(Ticket(1), Ok(()))));
     assert_eq!(rig.once(&large(number)), Ok(()));
     assert_eq!(rig.once(&small), Ok(()));
 }

@@ -166,14 +166,14 @@ fn what_was_placed_and_is_not_wanted_is_given_back() {
 fn requests_that_come_before_the_store_is_open_wait() {
     let lab = Lab::new();
     let mut world = lab.reopen().world;
-    let (head, mut said) = (world.disk.head().unwrap(), Vec::new());
-    let store = Store::open(&head, world.config, Instant(0), &mut said).unwrap();
+    let (head, mut outputs) = (world.disk.head().unwrap(), Vec::new());
+    let store = Store::open(&head, world.config, Instant(0), &mut outputs).unwrap();
     let mut lab = Lab::of(store, world);
     lab.volume.opened = None;
     let id = lab.begin(Ask::Stat { node: lab.volume.root() });
     assert!(lab.answered(id).is_none() && lab.volume.is_open().is_none());
     let (now, mut out) = (lab.instant(), Vec::new());
-    lab.volume.begin(now, said, &mut out);
+    lab.volume.begin(now, outputs, &mut out);
     lab.perform(out);
     while lab.replies.is_empty() {
         assert!(lab.operate() || lab.tick());

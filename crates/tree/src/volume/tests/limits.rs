@@ -172,8 +172,8 @@ fn a_full_volume_can_be_emptied_again() {
 fn forge(lab: &mut Lab, ino: u64, record: Vec<u8>) {
     let change =
         store::Change::Put { table: INODES, key: ino.to_be_bytes().to_vec(), value: record };
-    let (now, mut said) = (lab.instant(), Vec::new());
-    lab.volume.store.commit(now, LOOSE, &[change], Durability::Soon, &mut said).unwrap();
+    let (now, mut outputs) = (lab.instant(), Vec::new());
+    lab.volume.store.commit(now, LOOSE, &[change], Durability::Soon, &mut outputs).unwrap();
 }
 
 #[test]

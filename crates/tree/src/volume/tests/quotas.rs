@@ -370,8 +370,8 @@ fn quotas_that_make_no_sense_are_damage() {
         limit(&mut lab, "/", "trusted.upcall.quota.user.8", "max_inodes=5");
         let put = |table, key: &[u8], value| store::Change::Put { table, key: key.to_vec(), value };
         let change = put(QUOTAS, &key, quota.encode());
-        let (now, mut said) = (lab.instant(), Vec::new());
-        lab.volume.store.commit(now, LOOSE, &[change], Durability::Soon, &mut said).unwrap();
+        let (now, mut outputs) = (lab.instant(), Vec::new());
+        lab.volume.store.commit(now, LOOSE, &[change], Durability::Soon, &mut outputs).unwrap();
         let mut lab = lab.reopen();
         assert_eq!(lab.create("/f", 0o644), Err(Error::Io));
         assert_eq!(lab.list("/"), [""; 0]);

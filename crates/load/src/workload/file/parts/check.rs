@@ -1,8 +1,8 @@
 //! Validation of each table.
 
 use super::{
-    Checked, PostMarkTable, ReplayTable, SessionsTable, Spc1Table, SpecWebTable, StreamTable,
-    TransactionsTable, UsersTable, Way, What,
+    Checked, PostMarkTable, ReplayMode, ReplayTable, SessionsTable, Spc1Table, SpecWebTable,
+    StreamTable, TransactionsTable, UsersTable, What,
 };
 use crate::workload::file::drawn::{Comes, Thinks};
 use crate::workload::file::values::{Bytes, IO_MAX};
@@ -164,7 +164,7 @@ impl Checked for SpecWebTable {
 
 impl Checked for ReplayTable {
     fn checked(self) -> Result<What, String> {
-        let fast = self.way == Way::Fast;
+        let fast = self.way == ReplayMode::Fast;
         if self.depth.is_some() && !fast {
             return Err("`depth` is for the way `fast` only".to_string());
         }

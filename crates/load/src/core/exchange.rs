@@ -16,7 +16,7 @@ pub(super) const BATCH: usize = 1024;
 const SPARE: usize = 64;
 
 /// Full batches on their way to the statistics, and empty ones on their way back.
-pub(super) struct Depot {
+pub(super) struct BatchExchange {
     full: Mutex<Vec<Batch>>,
     spare: Mutex<Vec<Batch>>,
     spare_max: usize,
@@ -24,11 +24,11 @@ pub(super) struct Depot {
     pub(super) named: bool,
 }
 
-impl Depot {
-    pub(super) fn new(workers: usize, named: bool) -> Depot {
+impl BatchExchange {
+    pub(super) fn new(workers: usize, named: bool) -> BatchExchange {
         let spare_max = SPARE * workers.min(4);
         let spare = (0..spare_max).map(|_| touched(named)).collect();
-        Depot { full: Mutex::default(), spare: Mutex::new(spare), spare_max, named }
+        BatchExchange { full: Mutex::default(), spare: Mutex::new(spare), spare_max, named }
     }
 
     /// Swaps a full batch for an empty one, if that is possible without waiting.

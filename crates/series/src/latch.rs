@@ -8,15 +8,15 @@ use std::time::Instant;
 
 /// One-shot latch.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct Latch {
     event: OwnedFd,
     rung: AtomicBool,
 }
 
-impl Bell {
+impl Latch {
     /// Creates an unset latch.
-    pub(crate) fn new() -> io::Result<Bell> {
-        Ok(Bell { event: eventfd(0, EventfdFlags::CLOEXEC)?, rung: AtomicBool::new(false) })
+    pub(crate) fn new() -> io::Result<Latch> {
+        Ok(Latch { event: eventfd(0, EventfdFlags::CLOEXEC)?, rung: AtomicBool::new(false) })
     }
 
     /// Sets the latch and wakes all waiting threads.
@@ -41,7 +41,7 @@ impl Bell {
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Latch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

@@ -7,7 +7,7 @@
 
 use crate::script::path_text;
 use crate::table::Key;
-use crate::{Order, Source, Wish};
+use crate::{NamespaceChange, Order, Source};
 use base::Name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) type Number = u64;
 
 /// Command of a line.
 #[derive(Debug)]
-enum Words {
+enum Command {
     Join {
         mount: bool,
         what: Arc<str>,
@@ -37,7 +37,7 @@ enum Words {
 /// A command.
 #[derive(Debug)]
 struct Line {
-    words: Words,
+    command: Command,
     at: Vec<Name>,
     /// Key of the mount point.
     key: Key,
@@ -49,20 +49,20 @@ struct Line {
 
 /// All lines.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct History {
     lines: BTreeMap<Number, Line>,
     last: Number,
     /// Number of lines at which unneeded ones are removed.
     tidy_at: usize,
 }
 
-impl Default for Said {
-    fn default() -> Said {
-        Said { lines: BTreeMap::new(), last: 0, tidy_at: 64 }
+impl Default for History {
+    fn default() -> History {
+        History { lines: BTreeMap::new(), last: 0, tidy_at: 64 }
     }
 }
 
-impl Said {
+impl History {
     /// Returns whether one more line can be kept; `live` are the joins still mounted.
     pub(crate) fn has_room(&mut self, live: impl Iterator<Item = Number>) -> bool {
         if self.lines.len() >= self.tidy_at {
@@ -75,17 +75,25 @@ impl Said {
 
     /// Records a change of a mount point, which keeps its own contents or is `alone`; its paths led
     /// through these joins.
-    pub(crate) fn say(&mut self, wish: &Wish, key: Key, alone: bool, needs: Vec<Number>) -> Number {
-        let (at, words) = match wish {
-            Wish::Join { at, what, order, create, said } => {
+    pub(crate) fn say(
+        &mut self,
+        requested: &NamespaceChange,
+        key: Key,
+        alone: bool,
+        needs: Vec<Number>,
+    ) -> Number {
+        let (at, command) = match requested {
+            NamespaceChange::Join { at, what, order, create, source_text } => {
                 let mount = matches!(what, Source::Tree(..));
-                let (what, order, create) = (Arc::clone(said), *order, *create);
-                (at, Words::Join { mount, what, order, create, alone })
+                let (what, order, create) = (Arc::clone(source_text), *order, *create);
+                (at, Command::Join { mount, what, order, create, alone })
             }
-            Wish::Part { at, said } => (at, Words::Part { what: said.clone() }),
+            NamespaceChange::Part { at, source_text } => {
+                (at, Command::Part { what: source_text.clone() })
+            }
         };
         self.last += 1;
-        self.lines.insert(self.last, Line { words, at: at.clone(), key, needs, gone: None });
+        self.lines.insert(self.last, Line { command, at: at.clone(), key, needs, gone: None });
         self.last
     }
 
@@ -112,7 +120,7 @@ impl Said {
             let here = there.entry(line.key).or_default();
             *here -= taken.get(number).unwrap_or(&0);
             text.push(line.text(*here == 0));
-            *here += usize::from(matches!(line.words, Words::Join { .. }));
+            *here += usize::from(matches!(line.command, Command::Join { .. }));
         }
         text
     }
@@ -145,8 +153,8 @@ impl Line {
     /// Returns the command as text; `first`: no earlier line has mounted anything there.
     fn text(&self, first: bool) -> String {
         let at = path_text(&self.at);
-        match &self.words {
-            Words::Join { mount, what, order, create, alone } => {
+        match &self.command {
+            Command::Join { mount, what, order, create, alone } => {
                 let order = match order {
                     Order::Before if !(first && *alone) => "b",
                     Order::After if !(first && *alone) => "a",
@@ -161,8 +169,8 @@ impl Line {
                     false => format!("bind {flags}{what} {at}"),
                 }
             }
-            Words::Part { what: None } => format!("unmount {at}"),
-            Words::Part { what: Some(what) } => format!("unmount {what} {at}"),
+            Command::Part { what: None } => format!("unmount {at}"),
+            Command::Part { what: Some(what) } => format!("unmount {what} {at}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A message is its length in four bytes, followed by its bytes. Received messages are queued until
 //! taken, as in the queue of the paper's message passing library.
 
-use crate::bell::{Bell, timeout};
+use crate::latch::{Latch, timeout};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -72,18 +72,18 @@ impl Channel {
 
 /// Channels of one part.
 #[derive(Debug)]
-pub(crate) struct Post {
+pub(crate) struct Channels {
     /// By peer; `None` for the part itself.
     channels: Vec<Option<Channel>>,
 }
 
-impl Post {
+impl Channels {
     /// Connects each pair of `parts` parts.
-    pub(crate) fn mesh(parts: usize) -> io::Result<Vec<Post>> {
+    pub(crate) fn mesh(parts: usize) -> io::Result<Vec<Channels>> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;
-        let empty = || Post { channels: (0..parts).map(|_| None).collect() };
-        let mut posts: Vec<Post> = (0..parts).map(|_| empty()).collect();
+        let empty = || Channels { channels: (0..parts).map(|_| None).collect() };
+        let mut posts: Vec<Channels> = (0..parts).map(|_| empty()).collect();
         for one in 0..parts {
             for other in 0..one {
                 let near = TcpStream::connect(address)?;
@@ -115,19 +115,19 @@ impl Post {
     }
 
     /// Waits for data, the latch or a deadline, and receives.
-    pub(crate) fn wait(&mut self, bell: &Bell, until: Option<Instant>) -> io::Result<()> {
-        self.poll(Some(bell), timeout(until))
+    pub(crate) fn wait(&mut self, latch: &Latch, until: Option<Instant>) -> io::Result<()> {
+        self.poll(Some(latch), timeout(until))
     }
 
-    fn poll(&mut self, bell: Option<&Bell>, timeout: Timespec) -> io::Result<()> {
+    fn poll(&mut self, latch: Option<&Latch>, timeout: Timespec) -> io::Result<()> {
         let interest = |channel: &Channel| match channel.outgoing.is_empty() {
             true => PollFlags::IN,
             false => PollFlags::IN | PollFlags::OUT,
         };
         let channels = || self.channels.iter().flatten();
         let polled = channels().map(|each| PollFd::new(&each.stream, interest(each)));
-        let bell = bell.map(|bell| PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN));
-        let mut polled: Vec<PollFd<'_>> = polled.chain(bell).collect();
+        let latch = latch.map(|latch| PollFd::from_borrowed_fd(latch.as_fd(), PollFlags::IN));
+        let mut polled: Vec<PollFd<'_>> = polled.chain(latch).collect();
         match poll(&mut polled, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

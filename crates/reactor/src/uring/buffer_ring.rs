@@ -25,7 +25,7 @@ const _: () = assert!(COUNT.is_power_of_two() && COUNT <= 1 << 15);
 const SIZE: usize = 16 << 10;
 
 /// The buffers, and the ring of them that the kernel reads.
-pub(super) struct Shelf {
+pub(super) struct BufferRing {
     entries: *mut BufRingEntry,
     /// Memory of buffer `i`.
     buffers: Vec<Buf>,
@@ -34,9 +34,9 @@ pub(super) struct Shelf {
     published: u16,
 }
 
-impl Shelf {
+impl BufferRing {
     /// Registers the buffers, all of them free.
-    pub(super) fn new(ring: &Ring, memory: &mut Memory) -> io::Result<Shelf> {
+    pub(super) fn new(ring: &Ring, memory: &mut Memory) -> io::Result<BufferRing> {
         let length = usize::from(COUNT) * size_of::<BufRingEntry>();
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: new anonymous memory at no particular address.
@@ -44,15 +44,15 @@ impl Shelf {
             unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, access, flags)? };
         let entries = entries.cast::<BufRingEntry>();
         let buffers = (0..COUNT).map(|_| memory.take(0, SIZE)).collect();
-        let mut shelf = Shelf { entries, buffers, tail: 0, published: 0 };
+        let mut buffer_ring = BufferRing { entries, buffers, tail: 0, published: 0 };
         // SAFETY: the memory is page-aligned and holds COUNT entries; it is unmapped only when
         // the shelf is dropped, which is after the ring was closed.
         unsafe { ring.submitter().register_buf_ring_with_flags(entries as u64, COUNT, GROUP, 0)? };
         for index in 0..COUNT {
-            shelf.put(index);
+            buffer_ring.put(index);
         }
-        shelf.publish();
-        Ok(shelf)
+        buffer_ring.publish();
+        Ok(buffer_ring)
     }
 
     /// Makes buffer `index` available to the kernel again, after the next `publish`.
@@ -108,7 +108,7 @@ impl Shelf {
     }
 }
 
-impl Drop for Shelf {
+impl Drop for BufferRing {
     fn drop(&mut self) {
         let length = usize::from(COUNT) * size_of::<BufRingEntry>();
         // SAFETY: mapped by `new` with this length; the ring that uses it is closed, because it is

@@ -4,9 +4,9 @@
 //! request, one gossip message from a peer, and one gossip message to a peer. An *eager* replica
 //! instead receives requests before gossip, and after each message gossips to all peers with news.
 
-use crate::actor::{Actor, Asked, Keeper, Order, ReservedAction, Turn};
-use crate::bell::Bell;
-use crate::post::Post;
+use crate::actor::{Actor, Asked, Order, ReplicaHolder, Turn, TurnOutcome};
+use crate::channels::Channels;
+use crate::latch::Latch;
 use crate::processor::Share;
 use crate::spec::Spec;
 use crate::wire::{About, Spoken};
@@ -22,26 +22,26 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// State shared by the threads of a service.
-pub(crate) struct Ground<'s> {
+pub(crate) struct Shared<'s> {
     spec: &'s Spec,
     /// Time of the first submission.
     began: Instant,
     /// Set when all operations are answered: measurements end.
-    pub(crate) answered: Bell,
+    pub(crate) answered: Latch,
     /// Set when all replicas have everything.
-    pub(crate) over: Bell,
+    pub(crate) over: Latch,
     /// Number of replicas that have everything.
     settled: AtomicUsize,
     /// Times at which the latches were set.
     rang: [OnceLock<Instant>; 2],
 }
 
-impl<'s> Ground<'s> {
+impl<'s> Shared<'s> {
     /// Creates the state before a run.
-    pub(crate) fn new(spec: &'s Spec, began: Instant) -> io::Result<Ground<'s>> {
-        let (answered, over) = (Bell::new()?, Bell::new()?);
+    pub(crate) fn new(spec: &'s Spec, began: Instant) -> io::Result<Shared<'s>> {
+        let (answered, over) = (Latch::new()?, Latch::new()?);
         let (settled, rang) = (AtomicUsize::new(0), Default::default());
-        Ok(Ground { spec, began, answered, over, settled, rang })
+        Ok(Shared { spec, began, answered, over, settled, rang })
     }
 
     /// Returns the time from the first submission until all operations were answered, and from then
@@ -80,30 +80,30 @@ impl<'s> Ground<'s> {
     }
 
     /// Returns the latch that is set next.
-    fn next_bell(&self) -> &Bell {
+    fn next_bell(&self) -> &Latch {
         if self.answered.has_rung() { &self.over } else { &self.answered }
     }
 }
 
 /// Traffic until all operations were answered.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Talked {
+pub(crate) struct Traffic {
     pub(crate) messages: u64,
     pub(crate) news: u64,
     pub(crate) bytes: u64,
 }
 
 /// Part in its thread.
-pub(crate) struct Seat<'g, A> {
+pub(crate) struct Participant<'g, A> {
     pub(crate) actor: A,
     pub(crate) me: usize,
-    pub(crate) post: Post,
+    pub(crate) channels: Channels,
     pub(crate) share: Share<'g>,
-    pub(crate) ground: &'g Ground<'g>,
-    pub(crate) talked: Talked,
+    pub(crate) ground: &'g Shared<'g>,
+    pub(crate) talked: Traffic,
 }
 
-impl<A: Actor> Seat<'_, A> {
+impl<A: Actor> Participant<'_, A> {
     fn cost(&self, about: About, heard: bool) -> u64 {
         let speed = &self.ground.spec.speed;
         match about {
@@ -115,7 +115,7 @@ impl<A: Actor> Seat<'_, A> {
 
     /// Processes a message of another part. Returns its subject, and the time of receipt.
     fn hear(&mut self, from: usize) -> Option<(About, Instant)> {
-        let bytes = self.post.next(from)?;
+        let bytes = self.channels.next(from)?;
         let at = Instant::now();
         let message: A::Message = binary::read(bytes).expect("one of us wrote it");
         let about = message.about();
@@ -130,21 +130,21 @@ impl<A: Actor> Seat<'_, A> {
     /// Performs a turn.
     fn act(&mut self, turn: Turn) -> io::Result<Done<A::Message>> {
         let before = self.actor.applied();
-        let deed = self.actor.act(turn);
+        let outcome = self.actor.act(turn);
         let applied = self.actor.applied() - before;
         let work = self.ground.spec.speed.apply * applied;
         self.share.work(work, &self.ground.answered);
         let mut at = Instant::now();
-        if let ReservedAction::PartOutput(others, message) = &deed {
+        if let TurnOutcome::Sent(others, message) = &outcome {
             let (about, bytes) = (message.about(), binary::write(message));
             for to in others {
                 self.share.work(self.cost(about, false), &self.ground.answered);
                 at = Instant::now();
-                self.post.say(*to, &bytes)?;
+                self.channels.say(*to, &bytes)?;
                 self.count(about, bytes.len());
             }
         }
-        Ok(Done { deed, applied, at })
+        Ok(Done { outcome, applied, at })
     }
 
     fn count(&mut self, about: About, bytes: usize) {
@@ -162,13 +162,13 @@ impl<A: Actor> Seat<'_, A> {
     fn wait(&mut self, due: Option<Instant>) -> io::Result<()> {
         self.share.rest();
         let until = due.into_iter().chain(self.actor.deadline()).min();
-        self.post.wait(self.ground.next_bell(), until)
+        self.channels.wait(self.ground.next_bell(), until)
     }
 }
 
 /// Outcome of a turn.
 struct Done<M> {
-    deed: ReservedAction<M>,
+    outcome: TurnOutcome<M>,
     /// Number of operator applications in it.
     applied: u64,
     /// Time at which the message was sent.
@@ -186,7 +186,7 @@ pub(crate) struct Service {
     pub(crate) finals: Vec<(u64, Value)>,
 }
 
-impl<A: Keeper> Seat<'_, A> {
+impl<A: ReplicaHolder> Participant<'_, A> {
     /// Runs a replica until the end.
     pub(crate) fn serve(&mut self) -> io::Result<Service> {
         let (mut service, mut received) = (Service::default(), BTreeMap::new());
@@ -194,7 +194,7 @@ impl<A: Keeper> Seat<'_, A> {
         let (mut last, mut has_settled) = (self.me, false);
         while !self.ground.over.has_rung() {
             self.ground.check_time()?;
-            self.post.collect()?;
+            self.channels.collect()?;
             let request = self.hear(front_end);
             if let Some((About::Request(number), at)) = request {
                 received.insert(number, at);
@@ -233,7 +233,7 @@ impl<A: Keeper> Seat<'_, A> {
     /// Gossips to one peer, or to all. Returns whether there was news.
     fn gossip(&mut self, all: bool) -> io::Result<bool> {
         let mut told = false;
-        while !matches!(self.act(Turn::Gossip)?.deed, ReservedAction::Nothing) {
+        while !matches!(self.act(Turn::Gossip)?.outcome, TurnOutcome::Nothing) {
             told = true;
             if !all {
                 break;
@@ -250,16 +250,16 @@ impl<A: Keeper> Seat<'_, A> {
     ) -> io::Result<bool> {
         let mut busy = false;
         loop {
-            let Done { deed, applied, at } = self.act(Turn::Answer)?;
-            match deed {
-                ReservedAction::Nothing => return Ok(busy),
-                ReservedAction::PartOutput(_, message) => {
+            let Done { outcome, applied, at } = self.act(Turn::Answer)?;
+            match outcome {
+                TurnOutcome::Nothing => return Ok(busy),
+                TurnOutcome::Sent(_, message) => {
                     if let About::Response(number) = message.about() {
                         service.times.insert(number, at - received[&number]);
                         service.again += applied;
                     }
                 }
-                ReservedAction::Silent | ReservedAction::Answered(..) => {}
+                TurnOutcome::Silent | TurnOutcome::Answered(..) => {}
             }
             busy = true;
         }
@@ -274,7 +274,7 @@ impl<A: Keeper> Seat<'_, A> {
 
 /// Measurements of an operation.
 #[derive(Clone, Debug)]
-pub(crate) struct Story {
+pub(crate) struct Timing {
     pub(crate) strict: bool,
     /// Time from the planned submission to the answer.
     pub(crate) client: Duration,
@@ -288,13 +288,13 @@ pub(crate) struct Story {
 struct Times {
     sent: BTreeMap<u64, Instant>,
     received: BTreeMap<u64, Instant>,
-    stories: BTreeMap<u64, Story>,
+    stories: BTreeMap<u64, Timing>,
 }
 
-impl<A: Actor> Seat<'_, A> {
+impl<A: Actor> Participant<'_, A> {
     /// Runs the front end, which submits these operations at their times, and receives until the
     /// end.
-    pub(crate) fn ask<O>(&mut self, orders: Vec<Order<O>>) -> io::Result<BTreeMap<u64, Story>>
+    pub(crate) fn ask<O>(&mut self, orders: Vec<Order<O>>) -> io::Result<BTreeMap<u64, Timing>>
     where
         A: Asked<O>,
     {
@@ -311,7 +311,7 @@ impl<A: Actor> Seat<'_, A> {
                 busy = true;
             }
             busy |= self.pass_on(&mut times, &strict)?;
-            self.post.collect()?;
+            self.channels.collect()?;
             for replica in (1..=replicas).map(|turn| (last + turn) % replicas) {
                 if let Some((about, at)) = self.hear(replica) {
                     if let About::Response(number) = about {
@@ -334,25 +334,25 @@ impl<A: Actor> Seat<'_, A> {
     fn pass_on(&mut self, times: &mut Times, strict: &[bool]) -> io::Result<bool> {
         let mut busy = false;
         loop {
-            let Done { deed, at, .. } = self.act(Turn::Answer)?;
-            match deed {
-                ReservedAction::Nothing => return Ok(busy),
-                ReservedAction::PartOutput(_, message) => {
+            let Done { outcome, at, .. } = self.act(Turn::Answer)?;
+            match outcome {
+                TurnOutcome::Nothing => return Ok(busy),
+                TurnOutcome::Sent(_, message) => {
                     if let About::Request(number) = message.about() {
                         times.sent.insert(number, at);
                     }
                 }
-                ReservedAction::Answered(number, value) => {
+                TurnOutcome::Answered(number, value) => {
                     let nth = usize::try_from(number).unwrap_or(usize::MAX);
                     let client = self.ground.due(number).elapsed();
                     let front_end = times.received[&number] - times.sent[&number];
-                    let story = Story { strict: strict[nth], client, front_end, value };
+                    let story = Timing { strict: strict[nth], client, front_end, value };
                     times.stories.insert(number, story);
                     if times.stories.len() == strict.len() {
                         self.ground.end_answers()?;
                     }
                 }
-                ReservedAction::Silent => {}
+                TurnOutcome::Silent => {}
             }
             busy = true;
         }
