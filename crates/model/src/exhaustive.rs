@@ -1,10 +1,10 @@
 //! Cases of exhaustive checking, with their expected outcomes.
 
+use crate::op_list::OpList;
 use crate::reach::reach;
-use crate::reservations::{self, Caller, Town};
+use crate::reservations::{self, Caller, Callers};
 use crate::ring;
 use crate::service::{Service, Trial, check, check_safety, check_within, plan, stations};
-use crate::trail::Trail;
 use crate::{Found, Verdict};
 use replica::esds::{Hops, Optimised, Plain, Rules, Slip, Station, Submission};
 use replica::ioa::{Channelled, Combined, Discipline, Part, Reserved};
@@ -66,17 +66,17 @@ pub const CASES: &[Case] = &[
     }),
     sound("2 who want each other, one fickle, a crash", |max| {
         let callers = [Caller::new(&[&[1], &[1]], true), Caller::new(&[&[0], &[0]], false)];
-        of(reservations::check(Town::new(&callers, 1), max.max(STATES_PROGRESS)))
+        of(reservations::check(Callers::new(&callers, 1), max.max(STATES_PROGRESS)))
     }),
     sound("3 in a circle, one fickle", |max| {
         let callers =
             [Caller::new(&[&[1]], true), Caller::new(&[&[2]], false), Caller::new(&[&[0]], false)];
-        of(reservations::check(Town::new(&callers, 0), max.max(STATES_PROGRESS)))
+        of(reservations::check(Callers::new(&callers, 0), max.max(STATES_PROGRESS)))
     }),
     sound("1 who wants both others, 1 who wants it, a crash", |max| {
         let callers =
             [Caller::new(&[&[1, 2]], false), Caller::new(&[&[0]], false), Caller::new(&[], false)];
-        of(reservations::check(Town::new(&callers, 1), max))
+        of(reservations::check(Callers::new(&callers, 1), max))
     }),
     sound("2 of 3 who want both others", |max| {
         let callers = [
@@ -84,11 +84,11 @@ pub const CASES: &[Case] = &[
             Caller::new(&[&[0, 2]], true),
             Caller::new(&[], false),
         ];
-        of(reservations::check(Town::new(&callers, 0), max))
+        of(reservations::check(Callers::new(&callers, 0), max))
     }),
     wrong("2 who want each other, no release, as printed", &["no way out"], |max| {
         let callers = [Caller::new(&[&[1]], true), Caller::new(&[&[0]], false)];
-        of(reservations::check(Town::as_printed(&callers), max))
+        of(reservations::check(Callers::as_printed(&callers), max))
     }),
     sound("plain, 2 replicas, 2 operations, 1 strict", |max| {
         check(Trial::reduced(channels(plain(2, Rules::PAPER)), plan(2, 2, 0b01, &[])), max)
@@ -105,7 +105,7 @@ pub const CASES: &[Case] = &[
     }),
     sound("plain, to all, channels that lose and reorder", |max| {
         let bad = Discipline { reorders: true, loses: true, duplicates: true };
-        let make = |me| Plain::new(Trail, me, 2, Rules::PAPER);
+        let make = |me| Plain::new(OpList, me, 2, Rules::PAPER);
         let parts = stations(2, Submission::All, Rules::PAPER, make);
         // Lost messages are not retransmitted here, so progress is not checked.
         check_safety(Trial::new(Channelled::new(parts, bad), plan(2, 2, 0b01, &[])), max, |trial| {
@@ -166,12 +166,12 @@ fn reliable() -> Discipline {
     Discipline::default()
 }
 
-fn plain(replicas: usize, rules: Rules) -> Vec<Station<Trail, Plain<Trail>>> {
-    stations(replicas, Submission::One, rules, |me| Plain::new(Trail, me, replicas, rules))
+fn plain(replicas: usize, rules: Rules) -> Vec<Station<OpList, Plain<OpList>>> {
+    stations(replicas, Submission::One, rules, |me| Plain::new(OpList, me, replicas, rules))
 }
 
-fn optimised(replicas: usize, rules: Rules) -> Vec<Station<Trail, Optimised<Trail>>> {
-    stations(replicas, Submission::One, rules, |me| Optimised::new(Trail, me, replicas, rules))
+fn optimised(replicas: usize, rules: Rules) -> Vec<Station<OpList, Optimised<OpList>>> {
+    stations(replicas, Submission::One, rules, |me| Optimised::new(OpList, me, replicas, rules))
 }
 
 fn channels<P: Part>(parts: Vec<P>) -> Channelled<P> {
@@ -181,7 +181,7 @@ fn channels<P: Part>(parts: Vec<P>) -> Channelled<P> {
 /// Checks two operations with an error in the algorithm.
 fn slipped(slip: Slip, replicas: usize, submission: Submission, states_max: usize) -> Verdict {
     let rules = Rules { slip: Some(slip), ..TWO_HOPS };
-    let make = |me| Optimised::new(Trail, me, replicas, rules);
+    let make = |me| Optimised::new(OpList, me, replicas, rules);
     let parts = stations(replicas, submission, rules, make);
     check(Trial::reduced(channels(parts), plan(replicas, 2, 0b10, &[])), states_max)
 }

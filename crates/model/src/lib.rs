@@ -5,12 +5,12 @@
 //! paths, which stateright does not check.
 
 pub mod exhaustive;
+pub mod op_list;
 pub mod reach;
 pub mod replicas;
 pub mod reservations;
 pub mod ring;
 pub mod service;
-pub mod trail;
 
 pub use reach::Found;
 

@@ -6,7 +6,7 @@ mod clients;
 mod linear;
 mod world;
 
-use crate::trail::Trail;
+use crate::op_list::OpList;
 use base::rng::Rng;
 use replica::service::{Amount, Limits};
 use std::collections::BTreeSet;
@@ -224,4 +224,4 @@ impl Report {
     }
 }
 
-type Replica = replica::service::Replica<Trail>;
+type Replica = replica::service::Replica<OpList>;

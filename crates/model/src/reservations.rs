@@ -88,7 +88,7 @@ impl Part for Caller {
 
 /// Callers, some of which may stop and restart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Town {
+pub struct Callers {
     callers: Channelled<Reserved<Caller>>,
     crashes: usize,
     /// Whether any has stopped: then some may have performed parts that others have not.
@@ -104,19 +104,19 @@ pub enum Event {
     Crash(usize),
 }
 
-impl Town {
+impl Callers {
     /// Creates idle callers; `crashes` is the number of failures.
-    pub fn new(callers: &[Caller], crashes: usize) -> Town {
+    pub fn new(callers: &[Caller], crashes: usize) -> Callers {
         let callers = callers.iter().cloned().map(Reserved::new).collect();
         let callers = Channelled::new(callers, Discipline::default());
-        Town { callers, crashes, crashed: false }
+        Callers { callers, crashes, crashed: false }
     }
 
     /// Creates callers with the algorithm as printed in the paper, without release.
-    pub fn as_printed(callers: &[Caller]) -> Town {
+    pub fn as_printed(callers: &[Caller]) -> Callers {
         let callers = callers.iter().cloned().map(Reserved::as_printed).collect();
         let callers = Channelled::new(callers, Discipline::default());
-        Town { callers, crashes: 0, crashed: false }
+        Callers { callers, crashes: 0, crashed: false }
     }
 
     /// Reports whether every caller has performed or given up its intentions, and is free.
@@ -127,7 +127,7 @@ impl Town {
     }
 }
 
-impl IoAutomaton for Town {
+impl IoAutomaton for Callers {
     type Input = ();
     type Action = Event;
     type Output = ();
@@ -160,14 +160,15 @@ impl IoAutomaton for Town {
 
 /// Checks the paper's invariant 3.3.1, that no process which can act has performed a part of an
 /// action that another has yet to perform, and that every intention can still be performed.
-pub fn check(town: Town, states_max: usize) -> (Verdict, Found<Town>) {
-    let found = reach(&town, Town::is_done, states_max);
-    let whole = Whole { initial: town, wrong, sometimes: [Town::is_done; 2], within: |_| true };
+pub fn check(all_callers: Callers, states_max: usize) -> (Verdict, Found<Callers>) {
+    let found = reach(&all_callers, Callers::is_done, states_max);
+    let whole =
+        Whole { initial: all_callers, wrong, sometimes: [Callers::is_done; 2], within: |_| true };
     (whole.check(states_max), found)
 }
 
-fn wrong(town: &Town) -> Option<String> {
-    let callers = town.callers.parts();
+fn wrong(all_callers: &Callers) -> Option<String> {
+    let callers = all_callers.callers.parts();
     for (at, caller) in callers.iter().enumerate() {
         for other in caller.status().granted() {
             if callers[*other].status().reserved_by() != Some(at) {
@@ -175,12 +176,12 @@ fn wrong(town: &Town) -> Option<String> {
             }
         }
     }
-    half_performed(town).filter(|_| !town.crashed)
+    half_performed(all_callers).filter(|_| !all_callers.crashed)
 }
 
 /// Returns two processes that can act, one of which has not yet performed the other's action.
-fn half_performed(town: &Town) -> Option<String> {
-    let callers = town.callers.parts();
+fn half_performed(all_callers: &Callers) -> Option<String> {
+    let callers = all_callers.callers.parts();
     let acting = || (0..callers.len()).filter(|at| callers[*at].status().may_act());
     let count = |counts: &BTreeMap<usize, u8>, of: usize| counts.get(&of).copied().unwrap_or(0);
     for caller in 0..callers.len() {

@@ -7,7 +7,7 @@
 mod judge;
 pub mod random;
 
-use crate::trail::Trail;
+use crate::op_list::OpList;
 use crate::{State, Verdict, Whole};
 use replica::esds::{
     Act, Descriptor, FrontEnd, Id, Label, Message, Replica, ReplicaPart, Request, Rules, Station,
@@ -23,7 +23,7 @@ type Answer = (usize, (Id, Vec<Id>));
 /// Composed service.
 pub trait Service: IoAutomaton<Input = (usize, Request<Id>), Output = Answer> + State {
     /// Type of its replicas.
-    type Replica: Replica<Trail>;
+    type Replica: Replica<OpList>;
 
     /// Returns its replicas.
     fn replicas(&self) -> Vec<&Self::Replica>;
@@ -41,9 +41,9 @@ pub trait Service: IoAutomaton<Input = (usize, Request<Id>), Output = Answer> + 
     fn longest_channel(&self) -> usize;
 }
 
-impl<R> Service for Combined<Station<Trail, R>>
+impl<R> Service for Combined<Station<OpList, R>>
 where
-    R: ReplicaPart<Trail> + Replica<Trail> + State,
+    R: ReplicaPart<OpList> + Replica<OpList> + State,
 {
     type Replica = R;
 
@@ -73,9 +73,9 @@ fn labels(message: &Message<Id, Vec<Id>>) -> Vec<(Id, Label)> {
     }
 }
 
-impl<R> Service for Channelled<Station<Trail, R>>
+impl<R> Service for Channelled<Station<OpList, R>>
 where
-    R: ReplicaPart<Trail> + Replica<Trail> + State,
+    R: ReplicaPart<OpList> + Replica<OpList> + State,
 {
     type Replica = R;
 
@@ -101,9 +101,9 @@ where
     }
 }
 
-impl<R> Service for Channelled<Reserved<Station<Trail, R>>>
+impl<R> Service for Channelled<Reserved<Station<OpList, R>>>
 where
-    R: ReplicaPart<Trail> + Replica<Trail> + State,
+    R: ReplicaPart<OpList> + Replica<OpList> + State,
 {
     type Replica = R;
 
@@ -289,7 +289,7 @@ pub fn stations<R>(
     submission: Submission,
     rules: Rules,
     make: impl Fn(usize) -> R,
-) -> Vec<Station<Trail, R>> {
+) -> Vec<Station<OpList, R>> {
     let front_end = Station::FrontEnd(FrontEnd::new(replicas, submission, rules));
     (0..replicas).map(|me| Station::Replica(make(me))).chain([front_end]).collect()
 }

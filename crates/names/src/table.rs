@@ -170,8 +170,8 @@ impl MountStack {
 pub(crate) struct Position {
     pub(crate) node: NodeId,
     pub(crate) mount_stack: MountStack,
-    /// Whether this is the trail's last mount point itself, whichever member the node is the root
-    /// of.
+    /// Whether this is the mount stack's last mount point itself, whichever member the node is the
+    /// root of.
     pub(crate) at_point: bool,
 }
 

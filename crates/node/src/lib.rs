@@ -53,7 +53,7 @@ pub use messages::{HOME, NODES_MAX};
 pub use names::{Order, script};
 pub use recorder::{Act, BATCH, BATCH_TIME, Kept, Recorded, Tally};
 pub use replicas::{REPLICAS, Replicated};
-pub use shadow::{Heard, Shadow, duplicate, label};
+pub use shadow::{FromHome, Shadow, duplicate, label};
 pub use work::work;
 
 use admission::Admission;

@@ -11,7 +11,7 @@ use tree::{Reply, RequestId};
 
 /// A message from home to a front.
 #[derive(Debug)]
-pub enum Heard {
+pub enum FromHome {
     /// Reply to a request.
     Reply(RequestId, Result<Reply, Error>),
     /// Shutdown.
@@ -51,15 +51,15 @@ impl Shadow {
     ///
     /// # Panics
     /// If the message is not for fronts.
-    pub fn hear(self, envelope: Envelope) -> Heard {
+    pub fn hear(self, envelope: Envelope) -> FromHome {
         match envelope.0.downcast::<ClientMessage>() {
             Ok(node_message) => match *node_message {
-                ClientMessage::Reply(id, reply) => Heard::Reply(id, reply),
-                ClientMessage::Names(..) | ClientMessage::Closed(_) => Heard::Other,
+                ClientMessage::Reply(id, reply) => FromHome::Reply(id, reply),
+                ClientMessage::Names(..) | ClientMessage::Closed(_) => FromHome::Other,
             },
             Err(other) => {
                 match *other.downcast::<NodeMessage>().expect("fronts receive node messages") {
-                    NodeMessage::Drain => Heard::Drain,
+                    NodeMessage::Drain => FromHome::Drain,
                     NodeMessage::Names(..)
                     | NodeMessage::Reply(..)
                     | NodeMessage::Report(_)
@@ -71,7 +71,7 @@ impl Shadow {
                     | NodeMessage::Replied(..)
                     | NodeMessage::Closed(_)
                     | NodeMessage::News(_)
-                    | NodeMessage::Unresponsive(..) => Heard::Other,
+                    | NodeMessage::Unresponsive(..) => FromHome::Other,
                 }
             }
         }

@@ -98,7 +98,7 @@ impl Reactor for Saboteur {
                 self.world.submit(Op::Write { id, caller, file, offset, data: Buf::default() });
             }
             Op::Write { id, caller, file, offset, data } => {
-                let inode = self.world.scene.disk.inode_of(file);
+                let inode = self.world.env.disk.inode_of(file);
                 let meets = self.writing.values().any(|other| *other == inode) && data.len() > 1;
                 self.writing.insert(id, inode);
                 // Few writes overlap, so all of those are affected.

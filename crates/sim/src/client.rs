@@ -7,7 +7,7 @@ pub mod ninep;
 pub mod script;
 
 use crate::disk::Disk;
-use crate::world::Scene;
+use crate::world::Environment;
 use base::op::Listener;
 use base::rng::Rng;
 use base::{Error, Instant};
@@ -47,81 +47,81 @@ pub(crate) fn whole_messages(input: &mut Vec<u8>, bytes: &[u8]) -> Vec<Vec<u8>> 
 /// Operations available to a client.
 #[derive(Debug)]
 pub struct Io<'a> {
-    pub(crate) scene: &'a mut Scene,
+    pub(crate) env: &'a mut Environment,
     pub(crate) index: usize,
 }
 
 impl Io<'_> {
     /// Returns the virtual time.
     pub fn now(&self) -> Instant {
-        self.scene.now()
+        self.env.now()
     }
 
     /// Returns the random number generator.
     pub fn rng(&mut self) -> &mut Rng {
-        &mut self.scene.rng
+        &mut self.env.rng
     }
 
     /// Returns true with probability 1/n; false if `n` is zero.
     pub fn one_in(&mut self, n: u32) -> bool {
-        n > 0 && self.scene.rng.u32(..n) == 0
+        n > 0 && self.env.rng.u32(..n) == 0
     }
 
     /// Returns the real contents of the simulated disk, for checks. `None` if a volume is served,
     /// whose contents are visible only through the server.
     pub fn disk(&self) -> Option<&Disk> {
-        (!self.scene.params.volume).then_some(&self.scene.disk)
+        (!self.env.params.volume).then_some(&self.env.disk)
     }
 
     /// Connects; `ended` and `closed` follow if the connection is refused.
     pub fn connect(&mut self, listener: Listener) -> bool {
-        self.scene.connect(self.index, listener)
+        self.env.connect(self.index, listener)
     }
 
     /// Sends bytes.
     pub fn send(&mut self, bytes: &[u8]) {
-        self.scene.client_sends(self.index, bytes);
+        self.env.client_sends(self.index, bytes);
     }
 
     /// Shuts down sending.
     pub fn finish(&mut self) {
-        self.scene.client_finishes(self.index);
+        self.env.client_finishes(self.index);
     }
 
     /// Resets the connection.
     pub fn reset(&mut self) {
-        self.scene.client_resets(self.index);
+        self.env.client_resets(self.index);
     }
 
     /// Abandons the connection: it causes no further events, and the next connection can be made at
     /// once.
     pub fn abandon(&mut self) {
-        self.scene.client_abandons(self.index);
+        self.env.client_abandons(self.index);
     }
 
     /// Requests a wake-up.
     pub fn wake_in(&mut self, span: Duration) {
-        self.scene.wake_in(self.index, span);
+        self.env.wake_in(self.index, span);
     }
 
     /// Counts a request whose reply was checked.
     pub fn judged(&mut self) {
-        self.scene.totals.requests += 1;
+        self.env.totals.requests += 1;
     }
 
     /// Returns whether an error (this one, if given) was injected since.
     pub fn was_injected(&self, since: Instant, error: Option<Error>) -> bool {
-        self.scene.was_injected(since, error)
+        self.env.was_injected(since, error)
     }
 
     /// Returns whether the node was asked to stop.
     pub fn is_stopped(&self) -> bool {
-        self.scene.is_stopped()
+        self.env.is_stopped()
     }
 
     /// Adds a line to the trace.
     pub fn trace(&mut self, words: fmt::Arguments<'_>) {
-        let (now, index) = (self.scene.now().0, self.index);
-        self.scene.trace.line(format_args!("{now} client {index}: {words}"));
+        let (now, index) = (self.env.now().0, self.index);
+        self.env.trace.line(format_args!("{now} client {index}: {words}"));
     }
 }

@@ -8,14 +8,14 @@
 
 mod build;
 pub mod canary;
-mod chart;
+mod fault_log;
 mod liar;
+mod mux_client;
+mod mux_world;
 pub mod params;
 mod space;
 #[cfg(test)]
 mod tests;
-mod town;
-mod visitor;
 
 pub use params::Params;
 
@@ -24,5 +24,5 @@ use crate::trace::Show;
 
 /// Runs a seed; panics on any failure.
 pub fn run(params: &Params, show: Show) -> Outcome {
-    town::run(params, show, None)
+    mux_world::run(params, show, None)
 }

@@ -4,5 +4,5 @@
 
 pub mod chaos;
 pub mod compare;
-pub mod far;
-pub mod near;
+pub mod remote_client;
+pub mod remote_server;

@@ -8,20 +8,20 @@
 //! all replicas are inspected: they are equal, every acknowledged operation is there exactly once,
 //! final replies are those of the resulting order, and no state is kept for any client.
 
-mod asker;
+mod administrator;
 mod bystander;
 pub mod canary;
 mod cluster;
 mod data;
 mod judge;
 mod ledger;
+mod op_client;
 pub mod params;
 mod site;
 mod stream;
 mod surveyor;
 #[cfg(test)]
 mod tests;
-mod warden;
 mod witness;
 
 pub use params::Params;

@@ -80,7 +80,7 @@ fn run_on<R: Reactor + AsMut<World>>(
     stage: impl FnOnce(&mut World, Ports),
 ) -> Outcome {
     let mut world = World::new(params.clone(), show);
-    let root = world.scene.disk.open_root();
+    let root = world.env.disk.open_root();
     let ports = Ports { ninep: world.listen(), http: world.listen() };
     stage(&mut world, ports);
     let served = match params.volume {
@@ -104,8 +104,8 @@ fn run_on<R: Reactor + AsMut<World>>(
         volume.iter().for_each(|file| stage::check(world, *file));
     }
     let took = world.now().since(base::Instant(0));
-    let trace = std::mem::replace(&mut world.scene.trace, crate::trace::Trace::new(Show::Hash));
-    Outcome { took, totals: world.scene.totals, hash: trace.hash(), trace: trace.into_text() }
+    let trace = std::mem::replace(&mut world.env.trace, crate::trace::Trace::new(Show::Hash));
+    Outcome { took, totals: world.env.totals, hash: trace.hash(), trace: trace.into_text() }
 }
 
 /// Creates a volume with the contents of the disk, optionally with a quota that makes the node
@@ -113,7 +113,7 @@ fn run_on<R: Reactor + AsMut<World>>(
 fn copy_to_volume(world: &mut World, quota: bool) -> Served {
     let mut stage = Stage::new(world);
     let mut nodes = vec![(ROOT, None)];
-    for planted in world.scene.disk.planted() {
+    for planted in world.env.disk.planted() {
         let Planted { dir, name, kind, data, inode } = planted;
         let place = nodes.iter().find(|(known, _)| *known == dir).expect("planted before");
         let (made, node) = stage.plant(world, place.1, (&name, kind), &data);
@@ -191,7 +191,7 @@ fn live<R: Reactor + AsMut<World>>(node: &mut Node, reactor: &mut R, stop_after:
 
 /// Creates the initial state: directories, shared files, clients.
 fn populate(world: &mut World, ports: Ports) {
-    let params = world.scene.params.clone();
+    let params = world.env.params.clone();
     let mut rng = base::rng::seeded(params.seed ^ 0xf111);
     let mut contents = |length: usize| {
         let mut bytes = vec![0; length];
@@ -202,7 +202,7 @@ fn populate(world: &mut World, ports: Ports) {
         [("empty", 0), ("small", 10), ("page", 4096), ("large", 300_001)]
             .map(|(name, length)| (name.to_string(), contents(length)))
             .to_vec();
-    let disk = &mut world.scene.disk;
+    let disk = &mut world.env.disk;
     let shared = disk.plant(WALL, ROOT, b"shared", Kind::Directory, b"");
     let plant = |(name, bytes): &(String, Vec<u8>)| {
         let inode = disk.plant(WALL, shared, name.as_bytes(), Kind::File, bytes);
@@ -211,32 +211,32 @@ fn populate(world: &mut World, ports: Ports) {
     let files: Vec<(String, u64, Vec<u8>)> = files.iter().map(plant).collect();
     for number in 0..params.linux + params.plan9 {
         let home = format!("c{number}");
-        let inode = world.scene.disk.plant(WALL, ROOT, home.as_bytes(), Kind::Directory, b"");
+        let inode = world.env.disk.plant(WALL, ROOT, home.as_bytes(), Kind::Directory, b"");
         let (linux, listener) = (number < params.linux, ports.ninep);
         let shared = (shared, files.clone());
         let setup = Setup { listener, linux, home, inode, shared };
         world.add(Box::new(Ninep::new(setup, params.requests)));
     }
     let text = contents(10_000);
-    let synthetic = world.scene.disk.plant(WALL, ROOT, b"synthetic", Kind::Directory, b"");
-    let inode = world.scene.disk.plant(WALL, synthetic, b"f", Kind::File, &text);
-    world.scene.disk.hide_size(inode);
+    let synthetic = world.env.disk.plant(WALL, ROOT, b"synthetic", Kind::Directory, b"");
+    let inode = world.env.disk.plant(WALL, synthetic, b"f", Kind::File, &text);
+    world.env.disk.hide_size(inode);
     for number in 0..params.http {
         let home = format!("h{number}");
-        let inode = world.scene.disk.plant(WALL, ROOT, home.as_bytes(), Kind::Directory, b"");
+        let inode = world.env.disk.plant(WALL, ROOT, home.as_bytes(), Kind::Directory, b"");
         let shared = files.iter().map(|(name, _, data)| (name.clone(), data.clone()));
         let shared = shared.chain([(http::SYNTHETIC.to_string(), text.clone())]).collect();
         let setup = http::Setup { listener: ports.http, home, inode, shared };
         world.add(Box::new(Http::new(setup, params.requests / 2)));
     }
-    world.scene.disk.plant(WALL, ROOT, b"race", Kind::Directory, b"");
+    world.env.disk.plant(WALL, ROOT, b"race", Kind::Directory, b"");
     let ledger = Rc::new(RefCell::new(Ledger::default()));
     for _ in 0..params.racers {
         let racer = Racer::new(ports.http, Rc::clone(&ledger), params.requests / 4);
         world.add(Box::new(racer));
     }
-    let edits = world.scene.disk.plant(WALL, ROOT, b"edits", Kind::Directory, b"");
-    let inode = world.scene.disk.plant(WALL, edits, b"f", Kind::File, b"");
+    let edits = world.env.disk.plant(WALL, ROOT, b"edits", Kind::Directory, b"");
+    let inode = world.env.disk.plant(WALL, edits, b"f", Kind::File, b"");
     let group = Rc::new(RefCell::new(Group::new(params.requests / 5)));
     for _ in 0..params.editors {
         world.add(Box::new(Editor::new(editor::Setup {
@@ -248,13 +248,13 @@ fn populate(world: &mut World, ports: Ports) {
             breaks: params.edit_breaks,
         })));
     }
-    let busy = world.scene.disk.plant(WALL, ROOT, b"busy", Kind::Directory, b"");
+    let busy = world.env.disk.plant(WALL, ROOT, b"busy", Kind::Directory, b"");
     for number in 0..params.entries {
         let name = format!("keep-{number}");
-        world.scene.disk.plant(WALL, busy, name.as_bytes(), Kind::File, b"");
+        world.env.disk.plant(WALL, busy, name.as_bytes(), Kind::File, b"");
     }
     for _ in 0..params.listers {
-        world.scene.begin_churn(busy);
+        world.env.begin_churn(busy);
         let times = params.requests / 40;
         world.add(Box::new(Lister::new(ports.ninep, params.entries, times)));
     }

@@ -36,7 +36,7 @@ const EVENTS_MAX: usize = 64;
 
 /// A scheduled event.
 #[derive(Debug)]
-enum Happening {
+enum ScheduledEvent {
     /// A disk operation takes effect.
     Apply(OpId),
     /// An operation completes.
@@ -96,7 +96,7 @@ struct Pending {
 
 /// The world without its clients.
 #[derive(Debug)]
-pub struct Scene {
+pub struct Environment {
     now: Instant,
     pub(crate) rng: Rng,
     /// Parameters of the run.
@@ -107,7 +107,7 @@ pub struct Scene {
     pub trace: Trace,
     /// Counts for the summary.
     pub totals: Totals,
-    queue: BTreeMap<(Instant, u64), Happening>,
+    queue: BTreeMap<(Instant, u64), ScheduledEvent>,
     sequence: u64,
     pending: BTreeMap<OpId, Pending>,
     /// Number of operations in flight on each file.
@@ -141,7 +141,7 @@ struct Churn {
 #[derive(Debug)]
 pub struct World {
     /// Everything but the clients.
-    pub scene: Scene,
+    pub env: Environment,
     clients: Vec<Option<Box<dyn Client>>>,
 }
 
@@ -149,7 +149,7 @@ impl World {
     /// Returns a world with these parameters, an empty disk and no clients.
     pub fn new(params: Params, show: Show) -> World {
         let rng = base::rng::seeded(params.seed ^ 0x5eed);
-        let scene = Scene {
+        let env = Environment {
             now: Instant(1_000_000),
             rng,
             disk: Disk::new(WALL),
@@ -170,21 +170,21 @@ impl World {
             spins: 0,
             params,
         };
-        World { scene, clients: Vec::new() }
+        World { env, clients: Vec::new() }
     }
 
     /// Opens a listener.
     pub fn listen(&mut self) -> Listener {
-        self.scene.net.listen()
+        self.env.net.listen()
     }
 
     /// Adds a client; it is woken soon.
     pub fn add(&mut self, client: Box<dyn Client>) {
         self.clients.push(Some(client));
         let index = self.clients.len() - 1;
-        self.scene.net.clients.push(None);
-        let delay = self.scene.rng.u64(..100_000_000);
-        self.scene.after(Duration::from_nanos(delay), Happening::Wake(index));
+        self.env.net.clients.push(None);
+        let delay = self.env.rng.u64(..100_000_000);
+        self.env.after(Duration::from_nanos(delay), ScheduledEvent::Wake(index));
     }
 
     /// Returns whether every client is done.
@@ -194,9 +194,9 @@ impl World {
 
     /// Asks the node to stop.
     pub fn stop(&mut self) {
-        if !self.scene.is_stopped {
-            self.scene.is_stopped = true;
-            self.scene.after(self.scene.stop_delay, Happening::Stop);
+        if !self.env.is_stopped {
+            self.env.is_stopped = true;
+            self.env.after(self.env.stop_delay, ScheduledEvent::Stop);
         }
     }
 
@@ -206,31 +206,31 @@ impl World {
     /// # Panics
     /// If anything else is left open.
     pub fn finish(&mut self, roots: &[File]) {
-        let left: Vec<Socket> = self.scene.net.left_over();
+        let left: Vec<Socket> = self.env.net.left_over();
         for socket in left {
-            assert!(!self.scene.net.is_accepted(socket), "{socket:?} is open at the end");
+            assert!(!self.env.net.is_accepted(socket), "{socket:?} is open at the end");
             self.over(socket);
             self.closed(socket);
         }
-        while let Some((key, happening)) = self.scene.queue.pop_first() {
+        while let Some((key, happening)) = self.env.queue.pop_first() {
             match happening {
-                Happening::Over(socket) => {
-                    self.scene.now = self.scene.now.max(key.0);
+                ScheduledEvent::Over(socket) => {
+                    self.env.now = self.env.now.max(key.0);
                     self.over(socket);
                 }
-                Happening::Deliver(socket, bytes) => self.deliver(socket, bytes),
-                refused @ Happening::Refused(_) => self.happen(refused, &mut Vec::new()),
-                Happening::Apply(_) | Happening::Complete(_) => {
+                ScheduledEvent::Deliver(socket, bytes) => self.deliver(socket, bytes),
+                refused @ ScheduledEvent::Refused(_) => self.happen(refused, &mut Vec::new()),
+                ScheduledEvent::Apply(_) | ScheduledEvent::Complete(_) => {
                     panic!("under way at the end: {happening:?}")
                 }
                 _ => {}
             }
         }
-        assert!(roots.iter().all(|root| self.scene.disk.is_open(*root)), "a root was closed");
-        for socket in self.scene.net.untold() {
+        assert!(roots.iter().all(|root| self.env.disk.is_open(*root)), "a root was closed");
+        for socket in self.env.net.untold() {
             self.over(socket);
         }
-        let open = self.scene.disk.open_count();
+        let open = self.env.disk.open_count();
         assert_eq!(open, roots.len(), "files were left open, besides the roots");
         for index in 0..self.clients.len() {
             self.with(index, |client, io| client.finish(io));
@@ -239,87 +239,87 @@ impl World {
 
     fn with(&mut self, index: usize, call: impl FnOnce(&mut dyn Client, &mut Io<'_>)) {
         let mut client = self.clients[index].take().expect("clients do not call each other");
-        call(&mut *client, &mut Io { scene: &mut self.scene, index });
+        call(&mut *client, &mut Io { env: &mut self.env, index });
         self.clients[index] = Some(client);
     }
 
-    fn happen(&mut self, happening: Happening, events: &mut Vec<Event>) {
-        let Some(happening) = self.scene.pass(happening) else { return };
+    fn happen(&mut self, happening: ScheduledEvent, events: &mut Vec<Event>) {
+        let Some(happening) = self.env.pass(happening) else { return };
         match happening {
-            Happening::Apply(id) => self.scene.apply(id),
-            Happening::Complete(event) => self.scene.complete(event, events),
-            Happening::Arrive(socket, bytes) => {
-                if self.scene.arrive(socket, &bytes) {
+            ScheduledEvent::Apply(id) => self.env.apply(id),
+            ScheduledEvent::Complete(event) => self.env.complete(event, events),
+            ScheduledEvent::Arrive(socket, bytes) => {
+                if self.env.arrive(socket, &bytes) {
                     self.over(socket);
                 }
             }
-            Happening::Fin(socket) => self.scene.arrive_end(socket, false),
-            Happening::Reset(socket) => self.scene.arrive_end(socket, true),
-            Happening::Pump(socket) => self.scene.pump(socket, events),
-            Happening::Accept(listener) => self.scene.try_accept(listener),
-            Happening::Deliver(socket, bytes) => self.deliver(socket, bytes),
-            Happening::Unstall(socket) => {
-                let bytes = self.scene.unstall(socket);
+            ScheduledEvent::Fin(socket) => self.env.arrive_end(socket, false),
+            ScheduledEvent::Reset(socket) => self.env.arrive_end(socket, true),
+            ScheduledEvent::Pump(socket) => self.env.pump(socket, events),
+            ScheduledEvent::Accept(listener) => self.env.try_accept(listener),
+            ScheduledEvent::Deliver(socket, bytes) => self.deliver(socket, bytes),
+            ScheduledEvent::Unstall(socket) => {
+                let bytes = self.env.unstall(socket);
                 self.deliver(socket, bytes);
-                if self.scene.net.is_over_due(socket) {
+                if self.env.net.is_over_due(socket) {
                     self.over(socket);
                 }
             }
-            Happening::Over(socket) => {
-                if self.scene.net.may_tell_over(socket) {
+            ScheduledEvent::Over(socket) => {
+                if self.env.net.may_tell_over(socket) {
                     self.over(socket);
                 }
             }
-            Happening::Refused(index) => {
+            ScheduledEvent::Refused(index) => {
                 self.with(index, |client, io| {
                     client.ended(io);
                     client.closed(io);
                 });
             }
-            Happening::Wake(index) => {
+            ScheduledEvent::Wake(index) => {
                 self.with(index, |client, io| client.wake(io));
                 if self.is_done() {
                     self.stop();
                 }
             }
-            Happening::Knock(id, to) => self.scene.knock(id, &to),
-            Happening::Churn => self.scene.churn(),
-            Happening::Stop => events.push(Event { id: OpId::UNASKED, done: Done::Stop }),
+            ScheduledEvent::Knock(id, to) => self.env.knock(id, &to),
+            ScheduledEvent::Churn => self.env.churn(),
+            ScheduledEvent::Stop => events.push(Event { id: OpId::UNASKED, done: Done::Stop }),
         }
     }
 
     fn deliver(&mut self, socket: Socket, bytes: Vec<u8>) {
-        if self.scene.take_over(socket, &bytes).is_some() {
+        if self.env.take_over(socket, &bytes).is_some() {
             return;
         }
-        if let Some((index, bytes)) = self.scene.take_delivery(socket, bytes) {
+        if let Some((index, bytes)) = self.env.take_delivery(socket, bytes) {
             self.with(index, |client, io| client.received(io, &bytes));
         }
     }
 
     /// Notifies the client of the end of the connection.
     fn over(&mut self, socket: Socket) {
-        if self.scene.tell_peer(socket) {
+        if self.env.tell_peer(socket) {
             return;
         }
-        if let Some(index) = self.scene.net.tell_over(socket) {
-            self.scene.trace.line(format_args!("{} client {index}: over", self.scene.now.0));
+        if let Some(index) = self.env.net.tell_over(socket) {
+            self.env.trace.line(format_args!("{} client {index}: over", self.env.now.0));
             self.with(index, |client, io| client.ended(io));
         }
-        if let Some(index) = self.scene.net.forget(socket) {
+        if let Some(index) = self.env.net.forget(socket) {
             self.with(index, |client, io| client.closed(io));
         }
     }
 
     /// Handles the node's close of a socket: no request of the client is in flight any more.
     fn closed(&mut self, socket: Socket) {
-        if let Some(index) = self.scene.net.close(socket) {
+        if let Some(index) = self.env.net.close(socket) {
             self.with(index, |client, io| client.closed(io));
         }
     }
 }
 
-impl Scene {
+impl Environment {
     /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
@@ -352,7 +352,7 @@ impl Scene {
     /// Begins to change a directory all the time, and to truncate and extend the file `tide` in it.
     pub fn begin_churn(&mut self, dir: u64) {
         self.churn = Some(Churn { dir, next: 0, present: Vec::new() });
-        self.after(Duration::from_millis(1), Happening::Churn);
+        self.after(Duration::from_millis(1), ScheduledEvent::Churn);
     }
 
     fn churn(&mut self) {
@@ -370,7 +370,7 @@ impl Scene {
         }
         self.churn = Some(churn);
         let pause = self.rng.u64(1..40);
-        self.after(Duration::from_millis(pause), Happening::Churn);
+        self.after(Duration::from_millis(pause), ScheduledEvent::Churn);
     }
 
     /// Advances to the node's deadline, counting calls without any other cause.
@@ -380,11 +380,11 @@ impl Scene {
         self.now = self.now.max(deadline);
     }
 
-    fn after(&mut self, span: Duration, happening: Happening) -> (Instant, u64) {
+    fn after(&mut self, span: Duration, happening: ScheduledEvent) -> (Instant, u64) {
         self.at(self.now + span, happening)
     }
 
-    fn at(&mut self, at: Instant, happening: Happening) -> (Instant, u64) {
+    fn at(&mut self, at: Instant, happening: ScheduledEvent) -> (Instant, u64) {
         self.sequence += 1;
         self.queue.insert((at, self.sequence), happening);
         (at, self.sequence)
@@ -419,7 +419,7 @@ impl Scene {
         }
         self.expect_fit(&op);
         let span = self.disk_span();
-        let key = Some(self.after(span, Happening::Apply(id)));
+        let key = Some(self.after(span, ScheduledEvent::Apply(id)));
         let found = match &op {
             Op::Path { op, .. } => self.disk.precheck(op),
             _ => None,
@@ -457,7 +457,7 @@ impl Scene {
 
     fn complete_later(&mut self, id: OpId, done: Done) {
         let span = Duration::from_nanos(self.rng.u64(..2000));
-        self.after(span, Happening::Complete(Event { id, done }));
+        self.after(span, ScheduledEvent::Complete(Event { id, done }));
     }
 
     fn complete(&mut self, event: Event, events: &mut Vec<Event>) {
@@ -539,11 +539,11 @@ fn files(op: &Op) -> Vec<File> {
 
 impl Reactor for World {
     fn now(&self) -> Instant {
-        self.scene.now
+        self.env.now
     }
 
     fn wall(&self) -> Time {
-        self.scene.date()
+        self.env.date()
     }
 
     /// Nothing takes time here except waiting.
@@ -552,64 +552,64 @@ impl Reactor for World {
     }
 
     fn submit(&mut self, op: Op) {
-        let scene = &mut self.scene;
-        scene.spins = 0;
+        let env = &mut self.env;
+        env.spins = 0;
         let sum = match &op {
             Op::Send { data, .. } => data.iter().fold(0, |sum, buf| hash(sum, buf)),
             Op::Write { data, .. } => hash(0, data),
             Op::WriteBlocks { blocks, .. } => blocks.iter().fold(0, |sum, block| hash(sum, block)),
             _ => 0,
         };
-        scene.trace.line(format_args!("{} -> {op:?} {sum:x}", scene.now.0));
+        env.trace.line(format_args!("{} -> {op:?} {sum:x}", env.now.0));
         match op {
-            Op::Accept { id, listener, max } => scene.accept(id, listener, max),
-            Op::CloseListener { listener } => scene.close_listener(listener),
-            Op::Connect { id, to } => scene.connect_out(id, to),
+            Op::Accept { id, listener, max } => env.accept(id, listener, max),
+            Op::CloseListener { listener } => env.close_listener(listener),
+            Op::Connect { id, to } => env.connect_out(id, to),
             Op::Post { to, envelope } => unreachable!("one node of a process: {to} {envelope:?}"),
-            Op::Receive { id, socket, into } => scene.receive(id, socket, into),
-            Op::Send { id, socket, data } => scene.send(id, socket, data),
-            Op::Finish { socket } => scene.hang_up(socket, false),
-            Op::Hangup { socket } => scene.hang_up(socket, true),
+            Op::Receive { id, socket, into } => env.receive(id, socket, into),
+            Op::Send { id, socket, data } => env.send(id, socket, data),
+            Op::Finish { socket } => env.hang_up(socket, false),
+            Op::Hangup { socket } => env.hang_up(socket, true),
             Op::CloseSocket { socket } => {
-                scene.close_socket(socket);
+                env.close_socket(socket);
                 self.closed(socket);
             }
-            Op::CloseFile { file, .. } => scene.close_file(file),
-            Op::Cancel { id } => scene.cancel(id),
+            Op::CloseFile { file, .. } => env.close_file(file),
+            Op::Cancel { id } => env.cancel(id),
             op @ (Op::Read { id, .. }
             | Op::Write { id, .. }
             | Op::Sync { id, .. }
             | Op::ReadBlocks { id, .. }
             | Op::WriteBlocks { id, .. }
-            | Op::Path { id, .. }) => scene.begin(id, op),
+            | Op::Path { id, .. }) => env.begin(id, op),
         }
     }
 
     fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
-        let turn = self.scene.rng.u64(..=self.scene.params.turn_us * 1000);
-        self.scene.now = self.scene.now + Duration::from_nanos(turn);
-        assert!(self.scene.now.0 < TIME_MAX.as_nanos() as u64, "the run does not come to an end");
+        let turn = self.env.rng.u64(..=self.env.params.turn_us * 1000);
+        self.env.now = self.env.now + Duration::from_nanos(turn);
+        assert!(self.env.now.0 < TIME_MAX.as_nanos() as u64, "the run does not come to an end");
         let before = events.len();
         loop {
-            let next = self.scene.queue.first_key_value().map(|((at, _), _)| *at);
+            let next = self.env.queue.first_key_value().map(|((at, _), _)| *at);
             let got = events.len() - before;
-            let now = self.scene.now;
+            let now = self.env.now;
             match (next, deadline) {
                 (_, _) if got >= EVENTS_MAX => return,
                 (Some(at), _) if got > 0 && at > now => return,
                 (None, _) if got > 0 => return,
                 (Some(at), Some(deadline)) if at > deadline.max(now) => {
-                    return self.scene.reach(deadline);
+                    return self.env.reach(deadline);
                 }
-                (None, Some(deadline)) => return self.scene.reach(deadline),
+                (None, Some(deadline)) => return self.env.reach(deadline),
                 (None, None) => {
                     assert!(self.is_done(), "a standstill: nothing is under way");
                     self.stop();
                     continue;
                 }
-                (Some(at), _) => self.scene.now = now.max(at),
+                (Some(at), _) => self.env.now = now.max(at),
             }
-            if let Some((_, happening)) = self.scene.queue.pop_first() {
+            if let Some((_, happening)) = self.env.queue.pop_first() {
                 self.happen(happening, events);
             }
         }

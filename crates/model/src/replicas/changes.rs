@@ -1,9 +1,9 @@
 //! Membership changes: members join, leave and are lost.
 
 use super::clients::name;
-use super::world::{Event, House, World, config};
+use super::world::{Event, ReplicaHost, World, config};
 use super::{Mistake, Replica};
-use crate::trail::Trail;
+use crate::op_list::OpList;
 use replica::esds::Id;
 use replica::service::{
     Change, ChangeRequest, Input, Membership, Message, Objection, ReplicaId, Snapshot, Ticket,
@@ -35,7 +35,7 @@ impl World {
     }
 
     fn ask_for(&mut self, at: u16, change_request: &ChangeRequest) -> Result<(), String> {
-        match self.house(at).replica.plan(change_request) {
+        match self.host(at).replica.plan(change_request) {
             Ok(change) => self.step(at, Input::Change(change)),
             Err(
                 Objection::Nothing
@@ -52,7 +52,7 @@ impl World {
     }
 
     fn change_request(&mut self, at: u16) -> ChangeRequest {
-        let members = self.house(at).replica.member_state().membership.members.clone();
+        let members = self.host(at).replica.member_state().membership.members.clone();
         let mut change_request = ChangeRequest { lost: self.lost(at), ..ChangeRequest::default() };
         if self.rng.bool() && self.next_house < HOUSES_MAX {
             change_request.add.insert(name(self.next_house), String::new());
@@ -70,15 +70,15 @@ impl World {
     /// Chooses the members to declare lost: those that are gone, or one that may be lost, if no
     /// other is declared lost in this epoch.
     fn lost(&mut self, at: u16) -> BTreeSet<ReplicaId> {
-        let members = self.house(at).replica.member_state().membership.clone();
+        let members = self.host(at).replica.member_state().membership.clone();
         let is_member = |id: &u16| members.members.contains_key(&name(*id));
-        let gone = self.doomed.iter().filter(|id| !self.houses.contains_key(id)).copied();
+        let gone = self.doomed.iter().filter(|id| !self.hosts.contains_key(id)).copied();
         let gone: BTreeSet<ReplicaId> = gone.filter(is_member).map(name).collect();
-        let loses = |house: &House| {
-            let change = house.replica.member_state().change.as_ref();
+        let loses = |host: &ReplicaHost| {
+            let change = host.replica.member_state().change.as_ref();
             change.is_some_and(|change| !change.lost.is_empty())
         };
-        if !gone.is_empty() || self.houses.values().any(loses) || self.rng.bool() {
+        if !gone.is_empty() || self.hosts.values().any(loses) || self.rng.bool() {
             return gone;
         }
         let silenced = self.silenced.filter(is_member);
@@ -90,22 +90,22 @@ impl World {
     /// some hear it again later.
     pub(super) fn silence(&mut self) -> Result<(), String> {
         let at = self.any();
-        let members = self.house(at).replica.member_state().membership.members.clone();
+        let members = self.host(at).replica.member_state().membership.members.clone();
         let first = self.doomed.iter().copied().find(|id| members.contains_key(&name(*id)));
-        let loses = |house: &House| {
-            let change = house.replica.member_state().change.as_ref();
+        let loses = |host: &ReplicaHost| {
+            let change = host.replica.member_state().change.as_ref();
             change.is_some_and(|change| !change.lost.is_empty())
         };
-        let many = members.len() > 2 && self.houses.len() > 2;
+        let many = members.len() > 2 && self.hosts.len() > 2;
         let Some(id) = first.filter(|_| many) else { return Ok(()) };
-        if self.houses.values().any(loses) {
+        if self.hosts.values().any(loses) {
             return Ok(());
         }
         self.silenced = Some(id);
-        if self.rng.bool() && self.houses.contains_key(&id) {
+        if self.rng.bool() && self.hosts.contains_key(&id) {
             self.die(id)?;
         }
-        let others: Vec<u16> = self.houses.keys().copied().filter(|it| *it != id).collect();
+        let others: Vec<u16> = self.hosts.keys().copied().filter(|it| *it != id).collect();
         for other in others {
             self.soon(SILENCE, Event::Silent(other, [name(id)].into()));
         }
@@ -114,10 +114,10 @@ impl World {
 
     /// A replica reports silent members. Those that are not gone are heard again later.
     pub(super) fn silent(&mut self, at: u16, silent: BTreeSet<ReplicaId>) -> Result<(), String> {
-        if !self.houses.contains_key(&at) {
+        if !self.hosts.contains_key(&at) {
             return Ok(());
         }
-        if silent.iter().any(|id| self.houses.contains_key(&id.0)) {
+        if silent.iter().any(|id| self.hosts.contains_key(&id.0)) {
             self.soon(SILENCE * 4, Event::Silent(at, BTreeSet::new()));
         }
         self.step(at, Input::Silent(silent))
@@ -125,9 +125,9 @@ impl World {
 
     /// A replica is lost permanently.
     fn die(&mut self, at: u16) -> Result<(), String> {
-        self.houses.remove(&at);
+        self.hosts.remove(&at);
         self.waiting_at(at).into_iter().for_each(|ticket| self.give_up(ticket));
-        for other in self.houses.keys().copied().collect::<Vec<_>>() {
+        for other in self.hosts.keys().copied().collect::<Vec<_>>() {
             self.step(other, Input::Disconnected(name(at)))?;
         }
         Ok(())
@@ -140,9 +140,9 @@ impl World {
         to: u16,
         message: Message<Id>,
     ) -> Result<(), String> {
-        let (member_state, id) = (self.house(to).replica.member_state(), name(from));
+        let (member_state, id) = (self.host(to).replica.member_state(), name(from));
         let comes = member_state.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
-        match self.house(to).replica.membership().retired.contains_key(&id) {
+        match self.host(to).replica.membership().retired.contains_key(&id) {
             false if comes || member_state.membership.members.contains_key(&id) => {
                 self.step(to, Input::Received(id, message))
             }
@@ -161,7 +161,7 @@ impl World {
             self.soon(self.params.delay, Event::Refuses(at, id.0));
         }
         for id in membership.members.keys().filter(|id| id.0 != at) {
-            if self.houses.contains_key(&id.0) {
+            if self.hosts.contains_key(&id.0) {
                 self.step(at, Input::Connected(*id))?;
             } else if !self.doomed.contains(&id.0) {
                 self.soon(BEGINS, Event::Begins(id.0));
@@ -176,7 +176,7 @@ impl World {
             self.soon(BEGINS, Event::Refuses(at, other));
             return Ok(());
         }
-        match self.houses.contains_key(&other) {
+        match self.hosts.contains_key(&other) {
             true => self.step(other, Input::Removed(name(at))),
             false => Ok(()),
         }
@@ -184,18 +184,15 @@ impl World {
 
     /// A new member starts from the join snapshot of another one.
     pub(super) fn begins(&mut self, at: u16) -> Result<(), String> {
-        let is_member = |house: &House| {
-            let member_state = house.replica.member_state();
-            member_state.membership.members.contains_key(&name(at)) && !house.replica.is_removed()
+        let is_member = |host: &ReplicaHost| {
+            let member_state = host.replica.member_state();
+            member_state.membership.members.contains_key(&name(at)) && !host.replica.is_removed()
         };
-        if self.houses.contains_key(&at) || !self.houses.values().any(is_member) {
+        if self.hosts.contains_key(&at) || !self.hosts.values().any(is_member) {
             return Ok(());
         }
-        let join_snapshots: Vec<Snapshot<Trail>> = self
-            .houses
-            .values()
-            .filter_map(|house| house.replica.join_snapshot(name(at)))
-            .collect();
+        let join_snapshots: Vec<Snapshot<OpList>> =
+            self.hosts.values().filter_map(|host| host.replica.join_snapshot(name(at))).collect();
         if join_snapshots.is_empty() {
             self.count()?;
             // The change may wait for a lost member.
@@ -208,11 +205,11 @@ impl World {
         let mut join_snapshot = join_snapshots[self.rng.usize(..join_snapshots.len())].clone();
         if self.params.mistake == Some(Mistake::EmptyGift) {
             let membership = (*join_snapshot.member_state.membership).clone();
-            join_snapshot = Snapshot::empty(&Trail, membership);
+            join_snapshot = Snapshot::empty(&OpList, membership);
         }
-        let replica = Replica::recover(Trail, name(at), config(&self.params), join_snapshot, []);
-        self.houses.insert(at, House::new(replica));
-        for other in self.houses.keys().copied().filter(|other| *other != at).collect::<Vec<_>>() {
+        let replica = Replica::recover(OpList, name(at), config(&self.params), join_snapshot, []);
+        self.hosts.insert(at, ReplicaHost::new(replica));
+        for other in self.hosts.keys().copied().filter(|other| *other != at).collect::<Vec<_>>() {
             self.step(at, Input::Connected(name(other)))?;
             self.step(other, Input::Connected(name(at)))?;
         }
@@ -221,7 +218,7 @@ impl World {
 
     /// Reports whether a refusal for lost predecessors is justified; the client forgets those.
     pub(super) fn has_lost(&mut self, at: u16, ticket: Ticket, lost: &[ReplicaId]) -> bool {
-        let counts = self.house(at).replica.member_state().membership.retired.clone();
+        let counts = self.host(at).replica.member_state().membership.retired.clone();
         let is_lost = |id: &ReplicaId| counts.contains_key(id) && self.doomed.contains(&id.0);
         let rightly = !lost.is_empty() && lost.iter().all(is_lost);
         let client = self.client_of(ticket);
@@ -238,32 +235,32 @@ impl World {
     pub(super) fn is_outside(&mut self, at: u16, ticket: Ticket) -> bool {
         let client = self.client_of(ticket);
         self.clients[client].replica = self.any();
-        let replica = &self.house(at).replica;
+        let replica = &self.host(at).replica;
         let leaves = |change: &Change| !change.members.contains_key(&name(at));
         replica.is_removed() || replica.member_state().change.as_ref().is_some_and(|it| leaves(it))
     }
 
     /// Checks the final state: all members have everything.
     pub(super) fn ends_well(&mut self) -> Result<(), String> {
-        let there = self.houses.values().filter(|house| !house.replica.is_removed());
-        let newest = there.map(|house| house.replica.membership());
+        let there = self.hosts.values().filter(|host| !host.replica.is_removed());
+        let newest = there.map(|host| host.replica.membership());
         let newest = newest.max_by_key(|membership| membership.epoch).expect("a house").clone();
-        for (at, house) in &mut self.houses {
-            let member_state = house.replica.member_state();
+        for (at, host) in &mut self.hosts {
+            let member_state = host.replica.member_state();
             if !newest.members.contains_key(&name(*at)) {
                 continue;
             }
             if member_state.membership.epoch != newest.epoch || member_state.change.is_some() {
-                let unsealed = house.replica.unsealed();
+                let unsealed = host.replica.unsealed();
                 return Err(format!("G4: {at} waits for {unsealed:?} to change: {member_state:?}"));
             }
-            let agreed = self.memory.agree(house.replica.stable());
+            let agreed = self.memory.agree(host.replica.stable());
             agreed.map_err(|wrong| format!("I6: at {at} what is final is {wrong}"))?;
-            if house.replica.stable() != self.memory.order() || house.replica.kept() > 0 {
-                let (kept, stable) = (house.replica.kept(), house.replica.stable());
+            if host.replica.stable() != self.memory.order() || host.replica.kept() > 0 {
+                let (kept, stable) = (host.replica.kept(), host.replica.stable());
                 return Err(format!("G4: nothing happens, {kept} are kept, {stable:?} is final"));
             }
-            if house.replica.current() != self.memory.order() {
+            if host.replica.current() != self.memory.order() {
                 return Err("G4: the present state is not the final one".into());
             }
         }
@@ -285,22 +282,22 @@ impl World {
     /// Returns a member that declares others lost, and these others, if a third member objects
     /// because they may have continued.
     fn clashing(&self) -> Option<(u16, BTreeSet<ReplicaId>)> {
-        let mut houses = self.houses.values();
-        let clashes = houses.any(|house| house.replica.clash() == Some(&Objection::Split));
-        let gives_up = |(at, house): (&u16, &House)| {
-            let change = house.replica.member_state().change.as_ref()?;
-            let may = !change.lost.is_empty() && !house.replica.is_removed();
+        let mut hosts = self.hosts.values();
+        let clashes = hosts.any(|host| host.replica.clash() == Some(&Objection::Split));
+        let gives_up = |(at, host): (&u16, &ReplicaHost)| {
+            let change = host.replica.member_state().change.as_ref()?;
+            let may = !change.lost.is_empty() && !host.replica.is_removed();
             (may && !change.forced).then(|| (*at, change.lost.clone()))
         };
-        self.houses.iter().find_map(gives_up).filter(|_| clashes)
+        self.hosts.iter().find_map(gives_up).filter(|_| clashes)
     }
 
     /// Returns a member that waits for lost members, and these members.
     fn needs(&self) -> Option<(u16, BTreeSet<ReplicaId>)> {
-        let needs = |(at, house): (&u16, &House)| {
-            let member_state = house.replica.member_state();
+        let needs = |(at, host): (&u16, &ReplicaHost)| {
+            let member_state = host.replica.member_state();
             let (members, change) = (&member_state.membership.members, &member_state.change);
-            let is_gone = |id: &&ReplicaId| !self.houses.contains_key(&id.0);
+            let is_gone = |id: &&ReplicaId| !self.hosts.contains_key(&id.0);
             let gone: BTreeSet<ReplicaId> = members
                 .keys()
                 .filter(is_gone)
@@ -308,9 +305,9 @@ impl World {
                 .copied()
                 .collect();
             let in_hand = change.as_ref().is_some_and(|change| change.lost == gone);
-            let waits = !gone.is_empty() && !in_hand && !house.replica.is_removed();
+            let waits = !gone.is_empty() && !in_hand && !host.replica.is_removed();
             (waits && members.contains_key(&name(*at))).then_some((*at, gone))
         };
-        self.houses.iter().find_map(needs).or_else(|| self.clashing())
+        self.hosts.iter().find_map(needs).or_else(|| self.clashing())
     }
 }

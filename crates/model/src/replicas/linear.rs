@@ -1,7 +1,7 @@
 //! Linearizability of strict-only histories, according to stateright's tester. It follows from G1
 //! and G3 (the paper's corollary); this is an independent check.
 
-use crate::trail::Trail;
+use crate::op_list::OpList;
 use replica::data::DataType as _;
 use replica::esds::Id;
 use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, SequentialSpec};
@@ -22,7 +22,7 @@ enum Moment {
     Answered(Id, Vec<Id>),
 }
 
-/// Sequential specification of the trail.
+/// Sequential specification of the list.
 #[derive(Clone, Debug, Default)]
 struct Alone(Vec<Id>);
 
@@ -31,7 +31,7 @@ impl SequentialSpec for Alone {
     type Ret = Vec<Id>;
 
     fn invoke(&mut self, id: &Id) -> Vec<Id> {
-        Trail.apply(&mut self.0, id)
+        OpList.apply(&mut self.0, id)
     }
 }
 

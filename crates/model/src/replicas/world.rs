@@ -2,7 +2,7 @@
 
 use super::clients::{Client, Memory, name};
 use super::{Mistake, Params, Replica, Report, linear};
-use crate::trail::Trail;
+use crate::op_list::OpList;
 use base::rng::Rng;
 use base::{Automaton, Instant};
 use replica::esds::Id;
@@ -27,9 +27,9 @@ const STUCK: Duration = Duration::from_secs(60);
 const UNTIL: Duration = Duration::from_secs(5);
 
 /// Replica with its durable state.
-pub(super) struct House {
+pub(super) struct ReplicaHost {
     pub(super) replica: Replica,
-    pub(super) snapshot: Snapshot<Trail>,
+    pub(super) snapshot: Snapshot<OpList>,
     /// Records durable in its journal.
     pub(super) records: Vec<Record<Id>>,
     /// Records being written.
@@ -38,10 +38,10 @@ pub(super) struct House {
     life: u32,
 }
 
-impl House {
-    pub(super) fn new(replica: Replica) -> House {
+impl ReplicaHost {
+    pub(super) fn new(replica: Replica) -> ReplicaHost {
         let (snapshot, records) = (replica.snapshot(), Vec::new());
-        House { replica, snapshot, records, writing: VecDeque::new(), life: 0 }
+        ReplicaHost { replica, snapshot, records, writing: VecDeque::new(), life: 0 }
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) struct World {
     pub(super) rng: Rng,
     now: Instant,
     /// By identifier; future members have none yet.
-    pub(super) houses: BTreeMap<u16, House>,
+    pub(super) hosts: BTreeMap<u16, ReplicaHost>,
     /// Replicas known to clients and checks as lost, now or later.
     pub(super) doomed: BTreeSet<u16>,
     /// The one of them that is silent.
@@ -111,12 +111,13 @@ impl World {
     fn new(params: &Params) -> World {
         let ids: Vec<ReplicaId> = (0..params.replicas).map(name).collect();
         let config = config(params);
-        let house = |id: &ReplicaId| (id.0, House::new(Replica::new(Trail, *id, &ids, config)));
+        let host =
+            |id: &ReplicaId| (id.0, ReplicaHost::new(Replica::new(OpList, *id, &ids, config)));
         World {
             params: params.clone(),
             rng: base::rng::seeded(params.seed ^ 0x5eed),
             now: Instant(0),
-            houses: ids.iter().map(house).collect(),
+            hosts: ids.iter().map(host).collect(),
             doomed: params.doomed.clone(),
             silenced: None,
             next_house: params.replicas,
@@ -139,12 +140,12 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn house(&self, at: u16) -> &House {
-        &self.houses[&at]
+    pub(super) fn host(&self, at: u16) -> &ReplicaHost {
+        &self.hosts[&at]
     }
 
-    fn house_mut(&mut self, at: u16) -> &mut House {
-        self.houses.get_mut(&at).expect("a house that is there")
+    fn house_mut(&mut self, at: u16) -> &mut ReplicaHost {
+        self.hosts.get_mut(&at).expect("a house that is there")
     }
 
     /// Reports whether all operations were requested.
@@ -158,12 +159,12 @@ impl World {
 
     /// Returns a random replica.
     pub(super) fn any(&mut self) -> u16 {
-        let all: Vec<u16> = self.houses.keys().copied().collect();
+        let all: Vec<u16> = self.hosts.keys().copied().collect();
         all[self.rng.usize(..all.len())]
     }
 
     fn pairs(&self) -> Vec<(u16, u16)> {
-        let all = || self.houses.keys().copied();
+        let all = || self.hosts.keys().copied();
         let pairs = all().flat_map(|a| all().map(move |b| (a, b)));
         pairs.filter(|(a, b)| a != b).collect()
     }
@@ -182,13 +183,13 @@ impl World {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.houses.values().filter_map(|house| house.replica.deadline()).min()
+        self.hosts.values().filter_map(|host| host.replica.deadline()).min()
     }
 
     fn tick(&mut self, due: Instant) -> Result<(), String> {
         self.now = self.now.max(due);
-        for at in self.houses.keys().copied().collect::<Vec<_>>() {
-            if self.house(at).replica.deadline().is_some_and(|at| at <= self.now) {
+        for at in self.hosts.keys().copied().collect::<Vec<_>>() {
+            if self.host(at).replica.deadline().is_some_and(|at| at <= self.now) {
                 self.step(at, Input::Tick)?;
             }
         }
@@ -198,7 +199,7 @@ impl World {
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Arrives { from, to, message } => {
-                if !self.cut.contains(&(from, to)) && self.houses.contains_key(&to) {
+                if !self.cut.contains(&(from, to)) && self.hosts.contains_key(&to) {
                     self.arrives(from, to, message)?;
                 }
             }
@@ -209,7 +210,7 @@ impl World {
             Event::Refuses(at, other) => self.refuses(at, other)?,
             Event::Silent(at, silent) => self.silent(at, silent)?,
             Event::Votes { from, to, vote }
-                if !self.is_cut(from, to) && self.houses.contains_key(&to) =>
+                if !self.is_cut(from, to) && self.hosts.contains_key(&to) =>
             {
                 self.step(to, Input::Voted(name(from), vote))?;
             }
@@ -231,10 +232,10 @@ impl World {
         self.count()?;
         let mut out = Vec::new();
         let (now, work) = (self.now, self.params.work);
-        let house = self.house_mut(at);
-        house.replica.set_allowance(work);
-        house.replica.step(now, input, &mut out);
-        house.replica.check();
+        let host = self.house_mut(at);
+        host.replica.set_allowance(work);
+        host.replica.step(now, input, &mut out);
+        host.replica.check();
         for output in out {
             match output {
                 Output::Answer { ticket, value, is_final, token } => {
@@ -242,7 +243,7 @@ impl World {
                 }
                 Output::Refuse(ticket, refusal) => self.refused(at, ticket, &refusal)?,
                 Output::Say(to, message) => {
-                    let has = self.house(at).replica.has();
+                    let has = self.host(at).replica.has();
                     let kept = |entry: &Arc<Entry<Id>>| has.get(entry.label.origin) >= entry.number;
                     if !has.covers(&message.has) || !message.entries.iter().all(kept) {
                         return Err(format!("I10: {at} says what is not in its journal"));
@@ -268,9 +269,9 @@ impl World {
     }
 
     fn persist(&mut self, at: u16, number: u64, record: Record<Id>) -> Result<(), String> {
-        let house = self.house_mut(at);
-        house.writing.push_back((number, record));
-        let life = house.life;
+        let host = self.house_mut(at);
+        host.writing.push_back((number, record));
+        let life = host.life;
         self.soon(self.params.journal, Event::Written { at, life, record: number });
         if self.params.mistake == Some(Mistake::EarlyJournal) {
             self.step(at, Input::Persisted(number))?;
@@ -280,11 +281,11 @@ impl World {
 
     /// A journal is written in order: a completion implies that of all earlier records.
     fn written(&mut self, at: u16, life: u32, record: u64) -> Result<(), String> {
-        let Some(house) = self.houses.get_mut(&at).filter(|house| house.life == life) else {
+        let Some(host) = self.hosts.get_mut(&at).filter(|host| host.life == life) else {
             return Ok(());
         };
-        while let Some((_, entries)) = house.writing.pop_front_if(|(number, _)| *number <= record) {
-            house.records.push(entries);
+        while let Some((_, entries)) = host.writing.pop_front_if(|(number, _)| *number <= record) {
+            host.records.push(entries);
         }
         self.step(at, Input::Persisted(record))
     }
@@ -346,7 +347,7 @@ impl World {
         }
         let id = Id(self.next_id);
         self.next_id += 1;
-        let is_gone = !self.houses.contains_key(&self.clients[client].replica);
+        let is_gone = !self.hosts.contains_key(&self.clients[client].replica);
         if is_gone || self.rng.u32(..100) < self.params.wander {
             self.clients[client].replica = self.any();
         }
@@ -395,7 +396,7 @@ impl World {
                     |most: Amount| self.params.clients > most.operations || most.bytes < usize::MAX;
                 is_short(blocked) || is_short(pending_answers)
             }
-            Refusal::Unwritten => !self.house(at).replica.is_written(),
+            Refusal::Unwritten => !self.host(at).replica.is_written(),
             Refusal::Outdated => false,
             Refusal::Lost(lost) => self.has_lost(at, ticket, lost),
             Refusal::Outside => self.is_outside(at, ticket),
@@ -468,7 +469,7 @@ impl World {
     fn heal(&mut self, a: u16, b: u16, told: bool) -> Result<(), String> {
         for (a, b) in [(a, b), (b, a)] {
             self.cut.remove(&(a, b));
-            if told && [a, b].iter().all(|at| self.houses.contains_key(at)) {
+            if told && [a, b].iter().all(|at| self.hosts.contains_key(at)) {
                 self.step(a, Input::Connected(name(b)))?;
             }
         }
@@ -478,12 +479,12 @@ impl World {
     /// Compacts the journal of a replica, if no write is in flight.
     fn snapshot(&mut self, at: u16) {
         let forgets = self.params.mistake == Some(Mistake::HalfSnapshot);
-        let house = self.house_mut(at);
-        if house.writing.is_empty() {
-            house.snapshot = house.replica.snapshot();
-            house.records.clear();
+        let host = self.house_mut(at);
+        if host.writing.is_empty() {
+            host.snapshot = host.replica.snapshot();
+            host.records.clear();
             if forgets {
-                house.snapshot.rest.clear();
+                host.snapshot.rest.clear();
             }
         }
     }
@@ -492,47 +493,47 @@ impl World {
         self.report.crashes += 1;
         let config = config(&self.params);
         let forgets = self.params.mistake == Some(Mistake::ForgottenSeal);
-        let there = self.rng.usize(..=self.house(at).writing.len());
-        let house = self.house_mut(at);
-        house.life += 1;
+        let there = self.rng.usize(..=self.host(at).writing.len());
+        let host = self.house_mut(at);
+        host.life += 1;
         // Some of the records in flight are durable, unacknowledged.
-        house.records.extend(house.writing.drain(..).take(there).map(|(_, record)| record));
-        let (mut snapshot, mut records) = (house.snapshot.clone(), house.records.clone());
+        host.records.extend(host.writing.drain(..).take(there).map(|(_, record)| record));
+        let (mut snapshot, mut records) = (host.snapshot.clone(), host.records.clone());
         if forgets {
             snapshot.member_state.change = None;
             let member_states =
                 records.iter_mut().filter_map(|record| record.member_state.as_mut());
             member_states.for_each(|member_state| member_state.change = None);
         }
-        house.replica = Replica::recover(Trail, name(at), config, snapshot, records);
+        host.replica = Replica::recover(OpList, name(at), config, snapshot, records);
         self.waiting_at(at).into_iter().for_each(|ticket| self.give_up(ticket));
-        let others: Vec<u16> = self.houses.keys().copied().filter(|other| *other != at).collect();
+        let others: Vec<u16> = self.hosts.keys().copied().filter(|other| *other != at).collect();
         for other in others {
             self.step(at, Input::Connected(name(other)))?;
             if self.rng.bool() {
                 self.step(other, Input::Connected(name(at)))?;
             }
         }
-        let membership = self.house(at).replica.membership().clone();
+        let membership = self.host(at).replica.membership().clone();
         self.members(at, &membership)
     }
 
     /// Checks that final operations are a prefix of one order everywhere, that predecessors come
     /// first, and that no replica overestimates another's operations.
     fn look(&mut self) -> Result<(), String> {
-        for (at, house) in &self.houses {
-            let stable = house.replica.stable();
+        for (at, host) in &self.hosts {
+            let stable = host.replica.stable();
             let agreed = self.memory.agree(stable);
             agreed.map_err(|wrong| format!("I6: at {at} what is final is {wrong}"))?;
             let mut before: BTreeSet<Id> = stable.iter().copied().collect();
-            for entry in house.replica.suffix() {
+            for entry in host.replica.suffix() {
                 if !self.memory.asked[&entry.operator].seen.is_subset(&before) {
                     return Err(format!("I4: at {at} {:?} has not before it what it needs", entry));
                 }
                 before.insert(entry.operator);
             }
-            for (other, peer) in &self.houses {
-                let known = house.replica.knows_of(name(*other));
+            for (other, peer) in &self.hosts {
+                let known = host.replica.knows_of(name(*other));
                 if known.is_some_and(|known| !peer.replica.has().covers(known)) {
                     return Err(format!("I2: {at} believes of {other} what is not so"));
                 }

@@ -2,7 +2,7 @@
 //! after each step.
 
 use super::{Event, Service, Trial, stations};
-use crate::trail::Trail;
+use crate::op_list::OpList;
 use base::rng::Rng;
 use replica::esds::{
     Descriptor, Hops, Id, Optimised, Pace, Plain, Request, Rules, Slip, Submission,
@@ -168,7 +168,7 @@ pub struct Report {
 pub fn run(params: &Params) -> Result<Report, String> {
     let (replicas, rules, discipline) = (params.replicas, params.rules, params.discipline);
     let plain = || {
-        stations(replicas, params.submission, rules, |me| Plain::new(Trail, me, replicas, rules))
+        stations(replicas, params.submission, rules, |me| Plain::new(OpList, me, replicas, rules))
     };
     match params.algorithm {
         Algorithm::Plain => play(Channelled::new(plain(), discipline), params),
@@ -178,7 +178,7 @@ pub fn run(params: &Params) -> Result<Report, String> {
         }
         Algorithm::Atomic => play(Combined::new(plain()), params),
         Algorithm::Optimised => {
-            let make = |me| Optimised::new(Trail, me, replicas, rules);
+            let make = |me| Optimised::new(OpList, me, replicas, rules);
             let parts = stations(replicas, params.submission, rules, make);
             play(Channelled::new(parts, discipline), params)
         }

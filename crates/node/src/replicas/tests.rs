@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Heard, Shadow};
+use crate::{FromHome, Shadow};
 use base::op::{Done, Envelope, Event, OpId};
 use base::{Access, Automaton, Buf, Caller, Time};
 use std::collections::BTreeMap;
@@ -113,7 +113,7 @@ impl Lab {
         match to {
             FRONT => {
                 for node_message in node_messages {
-                    if let Heard::Reply(id, reply) = self.front.hear(node_message) {
+                    if let FromHome::Reply(id, reply) = self.front.hear(node_message) {
                         assert!(self.answers.insert(id.0, reply).is_none(), "answered twice");
                     }
                 }

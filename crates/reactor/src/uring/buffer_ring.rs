@@ -46,7 +46,7 @@ impl BufferRing {
         let buffers = (0..COUNT).map(|_| memory.take(0, SIZE)).collect();
         let mut buffer_ring = BufferRing { entries, buffers, tail: 0, published: 0 };
         // SAFETY: the memory is page-aligned and holds COUNT entries; it is unmapped only when
-        // the shelf is dropped, which is after the ring was closed.
+        // the buffer ring is dropped, which is after the ring was closed.
         unsafe { ring.submitter().register_buf_ring_with_flags(entries as u64, COUNT, GROUP, 0)? };
         for index in 0..COUNT {
             buffer_ring.put(index);
@@ -112,7 +112,7 @@ impl Drop for BufferRing {
     fn drop(&mut self) {
         let length = usize::from(COUNT) * size_of::<BufRingEntry>();
         // SAFETY: mapped by `new` with this length; the ring that uses it is closed, because it is
-        // declared before the shelf in `Uring`.
+        // declared before the buffer ring in `Uring`.
         let _ = unsafe { rustix::mm::munmap(self.entries.cast(), length) };
     }
 }

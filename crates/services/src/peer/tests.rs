@@ -76,7 +76,7 @@ fn states_md_is_fresh() {
         for (label, input) in inputs {
             let join_requests = matches!(at, State::Asking(_) | State::Fetching(_));
             let join_request = join_requests
-                .then(|| JoinRequest { peer_message: b"wish".to_vec(), room: u64::MAX });
+                .then(|| JoinRequest { peer_message: b"join".to_vec(), room: u64::MAX });
             let is_down = matches!(at, State::Down(_));
             let seals = (!is_down).then(|| introduction().seals);
             let reader = (!is_down).then(|| (Reader::new(theirs()), 0));
@@ -202,9 +202,9 @@ fn who_does_not_know_the_secret_is_told_nothing() {
 fn who_wants_to_be_a_member_reads_all_of_the_answer() {
     let part = |bytes: &[u8]| Input::Answered(Ok(Reply::Data(Buf::from(bytes))));
     let ask = |room| {
-        let mut peer = introduced(Some(JoinRequest { peer_message: b"wish".to_vec(), room }));
+        let mut peer = introduced(Some(JoinRequest { peer_message: b"join".to_vec(), room }));
         let asks = step(&mut peer, said(ProofReply::Welcome));
-        assert_eq!(asks, [Output::Write(OPEN, 0, frames(&[b"wish"]).concat())]);
+        assert_eq!(asks, [Output::Write(OPEN, 0, frames(&[b"join"]).concat())]);
         assert_eq!(step(&mut peer, written()), [Output::Read(OPEN, 32)]);
         peer
     };

@@ -186,7 +186,7 @@ impl Editor {
     /// Pipelines some edits, and perhaps a flush of one, or a disconnect.
     fn burst(&mut self, io: &mut Io<'_>, count: usize) {
         for _ in 0..count {
-            let payload_max = (self.msize as usize - 24).min(io.scene.params.payload_max());
+            let payload_max = (self.msize as usize - 24).min(io.env.params.payload_max());
             let edit = self.setup.group.borrow_mut().draw(io, payload_max);
             self.next_tag = if self.next_tag < FLUSHES - 1 { self.next_tag + 1 } else { EDITS };
             let tag = self.next_tag;
@@ -287,7 +287,7 @@ impl Editor {
     fn lose(&mut self, io: &mut Io<'_>, out: Outstanding) {
         let (begun, edit) = (out.begun, out.edit);
         let fate = match &edit {
-            Edit::Append(_) | Edit::Write(..) => Fate::Torn(io.scene.torn_since(begun)),
+            Edit::Append(_) | Edit::Write(..) => Fate::Torn(io.env.torn_since(begun)),
             Edit::Resize(_) | Edit::Read(_) | Edit::ReadAt(..) => Fate::Unknown,
         };
         let changes = !matches!(edit, Edit::ReadAt(..));
@@ -405,10 +405,10 @@ impl Client for Editor {
     }
 
     fn ended(&mut self, io: &mut Io<'_>) {
-        let faults = &io.scene.params.faults;
+        let faults = &io.env.params.faults;
         let expected = self.phase == Phase::Leaving
             || io.is_stopped()
-            || io.scene.params.may_cut()
+            || io.env.params.may_cut()
             || faults.reset > 0
             || faults.stall > 0;
         assert!(expected, "the server hung up while {:?}", self.phase);

@@ -135,7 +135,7 @@ impl Http {
             }
             9..=13 => {
                 let most = if io.one_in(10) { 300_000 } else { 3000 };
-                let most = most.min(io.scene.params.piece_max * 300);
+                let most = most.min(io.env.params.piece_max * 300);
                 let data = super::ninep::contents(io, most);
                 Ask::Put { name, data, chunked: io.rng().bool(), whole: !io.one_in(15) }
             }
@@ -150,9 +150,9 @@ impl Http {
     }
 
     fn work(&mut self, io: &mut Io<'_>) {
-        let most = io.scene.params.outstanding.min(6);
+        let most = io.env.params.outstanding.min(6);
         while self.phase == Phase::Working && self.queue.len() < most && !self.parting {
-            if self.left == 0 || io.one_in(io.scene.params.disconnect) {
+            if self.left == 0 || io.one_in(io.env.params.disconnect) {
                 if self.queue.is_empty() || self.left > 0 {
                     self.leave(io);
                 }
@@ -296,7 +296,7 @@ impl Http {
     /// Returns whether a request failed in a way that a fault excuses; then the file may have
     /// changed or not.
     fn failed(&mut self, io: &Io<'_>, ask: &Ask, status: u16) -> bool {
-        let late = status == 408 && io.scene.params.faults.stall > 0;
+        let late = status == 408 && io.env.params.faults.stall > 0;
         // A path that could not be followed looks like one that does not exist.
         let lost = matches!(status, 404 | 409) && !matches!(ask, Ask::Wrong(_));
         let failed = matches!(status, 500 | 503 | 507) || lost || late;
@@ -454,12 +454,12 @@ impl Client for Http {
     }
 
     fn ended(&mut self, io: &mut Io<'_>) {
-        let faults = &io.scene.params.faults;
+        let faults = &io.env.params.faults;
         let expected = self.phase == Phase::Leaving
             || self.queue.is_empty()
             || self.parting
             || io.is_stopped()
-            || io.scene.params.may_cut()
+            || io.env.params.may_cut()
             || io.was_injected(self.begun, None)
             || faults.reset > 0
             || faults.stall > 0;

@@ -144,12 +144,12 @@ impl Client for Lister {
     }
 
     fn ended(&mut self, io: &mut Io<'_>) {
-        let faults = &io.scene.params.faults;
+        let faults = &io.env.params.faults;
         let expected = self.state == State::Leaving
             || io.is_stopped()
             || faults.reset > 0
             || faults.stall > 0
-            || io.scene.params.may_cut();
+            || io.env.params.may_cut();
         assert!(expected, "the server hung up while {:?}", self.state);
         self.state = State::Leaving;
     }

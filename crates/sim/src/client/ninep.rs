@@ -259,7 +259,7 @@ impl Ninep {
 
     /// Sends requests until enough are outstanding.
     fn work(&mut self, io: &mut Io<'_>) {
-        let most = io.scene.params.outstanding;
+        let most = io.env.params.outstanding;
         while self.phase == Phase::Working && self.outstanding.len() < most {
             if self.left == 0 {
                 self.give_up_waiting(io, 0);
@@ -270,10 +270,10 @@ impl Ninep {
                 return;
             }
             self.left -= 1;
-            if io.one_in(io.scene.params.disconnect) {
+            if io.one_in(io.env.params.disconnect) {
                 return self.leave(io);
             }
-            if io.one_in(io.scene.params.malformed) {
+            if io.one_in(io.env.params.malformed) {
                 self.misbehave(io);
                 continue;
             }
@@ -321,7 +321,7 @@ impl Ninep {
 
     fn flush(&mut self, io: &mut Io<'_>, oldtag: u16) {
         let tag = self.free_tag();
-        let params = &io.scene.params;
+        let params = &io.env.params;
         let unhindered = params.calls >= 1024
             && params.faults.stall == 0
             && params.piece_max >= 5000
@@ -443,9 +443,9 @@ impl Client for Ninep {
             || self.phase == Phase::Settling
             || self.misbehaved
             || io.is_stopped()
-            || io.scene.params.may_cut()
-            || io.scene.params.faults.reset > 0
-            || io.scene.params.faults.stall > 0;
+            || io.env.params.may_cut()
+            || io.env.params.faults.reset > 0
+            || io.env.params.faults.stall > 0;
         assert!(expected, "the server hung up while {:?}", self.phase);
         self.phase = Phase::Settling;
     }

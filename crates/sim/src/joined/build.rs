@@ -62,7 +62,7 @@ pub(super) fn build(
     let servers = (0..params.servers).map(|it| make_root(world, &mut space, &named(it))).collect();
     let local = make_root(world, &mut space, "local");
     let of_main = |source| Tree { source, root: mux.inode, plain: false };
-    space.trees = vec![of_main(Source::Own), of_main(Source::Hidden)];
+    space.trees = vec![of_main(Source::OwnEntry), of_main(Source::Hidden)];
     let (others, joins, remotes) = (vec![local.file], Vec::new(), Vec::new());
     let stage = Stage { space, mux, servers, others, joins, remotes };
     let rng = base::rng::seeded(params.seed ^ 0xb111d);
@@ -74,7 +74,7 @@ pub(super) fn build(
 
 /// Creates a directory of the disk, to be served.
 fn make_root(world: &mut World, space: &mut Space, name: &str) -> Root {
-    let disk = &mut world.scene.disk;
+    let disk = &mut world.env.disk;
     let inode = disk.plant(WALL, ROOT, name.as_bytes(), Kind::Directory, b"");
     space.planted.insert(inode);
     let root = disk.open_root();
@@ -102,7 +102,7 @@ fn path(text: &str) -> Vec<Name> {
 
 impl Builder<'_> {
     fn dir(&mut self, dir: u64, name: &str) -> u64 {
-        let disk = &mut self.world.scene.disk;
+        let disk = &mut self.world.env.disk;
         let inode = disk.plant(WALL, dir, name.as_bytes(), Kind::Directory, b"");
         self.stage.space.planted.insert(inode);
         inode
@@ -121,7 +121,7 @@ impl Builder<'_> {
                 let length = [0, 10, 4096, 30_000][self.rng.usize(..4)];
                 let mut data = vec![0; length];
                 self.rng.fill(&mut data);
-                self.world.scene.disk.plant(WALL, dir, name.as_bytes(), Kind::File, &data);
+                self.world.env.disk.plant(WALL, dir, name.as_bytes(), Kind::File, &data);
             }
         }
     }
@@ -137,12 +137,12 @@ impl Builder<'_> {
             let dir = self.dir(many, "many");
             for number in 0..400 {
                 let name = format!("entry-{number}");
-                self.world.scene.disk.plant(WALL, dir, name.as_bytes(), Kind::File, b"");
+                self.world.env.disk.plant(WALL, dir, name.as_bytes(), Kind::File, b"");
             }
         }
         if let Some(server) = self.params.edited() {
             let root = self.stage.servers[server].inode;
-            self.world.scene.disk.plant(WALL, root, EDITED.as_bytes(), Kind::File, b"");
+            self.world.env.disk.plant(WALL, root, EDITED.as_bytes(), Kind::File, b"");
         }
         let mux = self.stage.mux.inode;
         for number in 0..self.stage.servers.len() {
@@ -158,7 +158,7 @@ impl Builder<'_> {
     /// Returns the place of a path while no server is in trouble.
     fn at(&mut self, path: &[Name]) -> At {
         let nobody = BTreeSet::new();
-        let mut look = Look::new(&self.stage.space, &self.world.scene.disk, &nobody);
+        let mut look = Look::new(&self.stage.space, &self.world.env.disk, &nobody);
         path.iter().fold(self.stage.space.root(), |at, name| {
             let found = look.step(&at, name).remove(0);
             found.unwrap_or_else(|error| panic!("{path:?} of the stage: {error}"))
@@ -186,7 +186,7 @@ impl Builder<'_> {
         let root = self.stage.servers[server].inode;
         let names = path(aname);
         let root = names.iter().fold(root, |dir, name| {
-            self.world.scene.disk.lookup(dir, name.as_bytes()).expect("it was planted")
+            self.world.env.disk.lookup(dir, name.as_bytes()).expect("it was planted")
         });
         let plain = self.params.is_plain(server);
         let tree = Tree { source: Source::Server(server), root, plain };
@@ -225,7 +225,7 @@ impl Builder<'_> {
             let create = self.rng.bool();
             self.mount_server(server, aname, &format!("/p{server}"), Order::Replace, create);
         }
-        let tree = Tree { source: Source::Own, root: local.inode, plain: false };
+        let tree = Tree { source: Source::OwnEntry, root: local.inode, plain: false };
         self.mount(tree, local.served(), "/local", Order::Replace, false);
         self.join_union();
         self.bind("/p0/b", "/b", Order::Replace, false);

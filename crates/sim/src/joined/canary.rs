@@ -1,7 +1,7 @@
 //! Canaries of the joined namespace: errors planted on purpose, which its checks must detect.
 
+use super::mux_world;
 use super::params::Params;
-use super::town;
 use crate::run::attempt;
 use crate::trace::Show;
 use base::Buf;
@@ -96,7 +96,7 @@ fn spoil_message(mistake: Option<Mistake>, bytes: &mut Vec<u8>) {
 pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
     for seed in 1..=seeds {
         let params = Params::light(seed);
-        if let Err(found) = attempt(|| town::run(&params, Show::Hash, Some(mistake))) {
+        if let Err(found) = attempt(|| mux_world::run(&params, Show::Hash, Some(mistake))) {
             return Some((seed, found));
         }
     }

@@ -33,7 +33,7 @@ pub struct Params {
     /// Number of other servers.
     pub servers: usize,
     /// Number of clients of the mux.
-    pub visitors: usize,
+    pub mux_clients: usize,
     /// Outstanding requests of each client.
     pub lanes: usize,
     /// Requests of each lane.
@@ -97,7 +97,7 @@ impl Params {
         Params {
             seed,
             servers: rng.usize(2..=5),
-            visitors: rng.usize(1..=3),
+            mux_clients: rng.usize(1..=3),
             lanes: rng.usize(1..=4),
             requests: rng.u32(80..600),
             trouble,

@@ -28,7 +28,7 @@ pub(super) type Key = (usize, u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A directory of the mux's own host.
-    Own,
+    OwnEntry,
     /// The tree of a server.
     Server(usize),
     /// The mux's own tree, through the network.
@@ -258,7 +258,7 @@ impl Space {
         };
         match self.trees[*tree].source {
             // All directories of the host are on the device of the root.
-            Source::Own | Source::Hidden => file.inode(),
+            Source::OwnEntry | Source::Hidden => file.inode(),
             Source::Server(_) | Source::Again => moved(*tree, inode),
         }
     }

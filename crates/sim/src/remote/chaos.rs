@@ -1,8 +1,8 @@
 //! Connections that break anywhere, unavailable servers, and lying servers: every request gets one
 //! reply, nothing is leaked, and nothing panics.
 
-use super::far::Far;
-use super::near::Near;
+use super::remote_client::RemoteClient;
+use super::remote_server::RemoteServer;
 use base::rng::{Rng, seeded};
 use base::{Access, Buf, Name, SetStat};
 use std::collections::BTreeSet;
@@ -14,8 +14,8 @@ use tree::{Ask, Input, NodeId, OpenId, Reply, RequestId};
 /// Held references, and outstanding requests.
 struct Chaos {
     rng: Rng,
-    far: Far,
-    near: Near,
+    remote_server: RemoteServer,
+    remote_client: RemoteClient,
     nodes: Vec<NodeId>,
     opens: Vec<OpenId>,
     waiting: BTreeSet<RequestId>,
@@ -34,15 +34,15 @@ pub fn case(rng: &mut Rng) {
 pub fn run(seed: u64, liar: bool, turns: usize) {
     let mut rng = seeded(seed);
     let msize = [4200, 8192, 65_536][rng.usize(..3)];
-    let mut far = Far::new(msize, rng.u8(..4) == 0);
-    far.liar = liar.then(|| seeded(seed ^ 2));
+    let mut remote_server = RemoteServer::new(msize, rng.u8(..4) == 0);
+    remote_server.liar = liar.then(|| seeded(seed ^ 2));
     let patience = Duration::from_millis(rng.u64(1..4000));
     let config = Config { seed, patience, calls_max: rng.usize(1..20), ..Config::default() };
-    let mut near = Near::new(seeded(seed ^ 1), config);
-    near.lazy = rng.bool();
-    let nodes = vec![near.remote.root()];
+    let mut remote_client = RemoteClient::new(seeded(seed ^ 1), config);
+    remote_client.lazy = rng.bool();
+    let nodes = vec![remote_client.remote.root()];
     let (opens, waiting) = (Vec::new(), BTreeSet::new());
-    let mut chaos = Chaos { rng, far, near, nodes, opens, waiting };
+    let mut chaos = Chaos { rng, remote_server, remote_client, nodes, opens, waiting };
     for _ in 0..turns {
         chaos.turn();
     }
@@ -52,30 +52,32 @@ pub fn run(seed: u64, liar: bool, turns: usize) {
 impl Chaos {
     fn turn(&mut self) {
         match self.rng.u8(..20) {
-            0 => self.near.break_off(&mut self.far),
-            1 => self.near.breaks_after = Some(self.rng.usize(1..2000)),
-            2 => self.near.reachable = !self.near.reachable,
-            3 => self.near.reachable = true,
-            4 | 5 => self.near.pass(&mut self.far),
+            0 => self.remote_client.break_off(&mut self.remote_server),
+            1 => self.remote_client.breaks_after = Some(self.rng.usize(1..2000)),
+            2 => self.remote_client.reachable = !self.remote_client.reachable,
+            3 => self.remote_client.reachable = true,
+            4 | 5 => self.remote_client.pass(&mut self.remote_server),
             6 if !self.waiting.is_empty() => {
                 let index = self.rng.usize(..self.waiting.len());
                 let id = *self.waiting.iter().nth(index).expect("within");
-                self.near.step(&mut self.far, Input::Cancel(id));
+                self.remote_client.step(&mut self.remote_server, Input::Cancel(id));
             }
             7 if self.nodes.len() > 1 => {
                 let index = self.rng.usize(1..self.nodes.len());
                 let node = self.nodes.swap_remove(index);
-                self.near.step(&mut self.far, Input::Release(node));
+                self.remote_client.step(&mut self.remote_server, Input::Release(node));
             }
             8 if !self.opens.is_empty() => {
                 let index = self.rng.usize(..self.opens.len());
                 let open = self.opens.swap_remove(index);
-                self.near.step(&mut self.far, Input::Close(open));
+                self.remote_client.step(&mut self.remote_server, Input::Close(open));
             }
-            9..=11 => self.near.deliver_all(&mut self.far),
+            9..=11 => self.remote_client.deliver_all(&mut self.remote_server),
             _ => {
                 let ask = self.ask();
-                self.waiting.insert(self.near.start(&mut self.far, Near::request(ask)));
+                self.waiting.insert(
+                    self.remote_client.start(&mut self.remote_server, RemoteClient::request(ask)),
+                );
             }
         }
         self.collect();
@@ -83,7 +85,7 @@ impl Chaos {
 
     fn collect(&mut self) {
         for id in self.waiting.clone() {
-            let Some(reply) = self.near.answer(id) else { continue };
+            let Some(reply) = self.remote_client.answer(id) else { continue };
             self.waiting.remove(&id);
             match reply {
                 Ok(Reply::Walked(_, Some(node))) => self.nodes.push(node),
@@ -152,25 +154,25 @@ impl Chaos {
 
     /// Ends the server for good: every request gets a reply, and all references are released.
     fn finish(mut self) {
-        self.near.reachable = false;
-        self.near.break_off(&mut self.far);
+        self.remote_client.reachable = false;
+        self.remote_client.break_off(&mut self.remote_server);
         for _ in 0..200 {
-            self.near.pass(&mut self.far);
+            self.remote_client.pass(&mut self.remote_server);
             self.collect();
         }
-        assert!(self.waiting.is_empty(), "no answer: {:?}", self.near.remote.counts());
-        assert_eq!(self.near.outstanding(), 0);
+        assert!(self.waiting.is_empty(), "no answer: {:?}", self.remote_client.remote.counts());
+        assert_eq!(self.remote_client.outstanding(), 0);
         for node in self.nodes.split_off(1) {
-            self.near.step(&mut self.far, Input::Release(node));
+            self.remote_client.step(&mut self.remote_server, Input::Release(node));
         }
         for open in std::mem::take(&mut self.opens) {
-            self.near.step(&mut self.far, Input::Close(open));
+            self.remote_client.step(&mut self.remote_server, Input::Close(open));
         }
-        let counts = self.near.remote.counts();
+        let counts = self.remote_client.remote.counts();
         assert_eq!((counts.nodes, counts.opens, counts.calls), (0, 0, (0, 0)), "{counts:?}");
         assert!(counts.pending.is_empty(), "{counts:?}");
-        self.near.close(&mut self.far);
-        assert!(self.near.remote.is_closed());
+        self.remote_client.close(&mut self.remote_server);
+        assert!(self.remote_client.remote.is_closed());
     }
 }
 
@@ -179,8 +181,8 @@ mod tests {
     use super::*;
     use base::Error;
 
-    fn ok(near: &mut Near, far: &mut Far, ask: Ask) -> Reply {
-        near.ask(far, Near::request(ask)).expect("it is there")
+    fn ok(remote_client: &mut RemoteClient, remote_server: &mut RemoteServer, ask: Ask) -> Reply {
+        remote_client.ask(remote_server, RemoteClient::request(ask)).expect("it is there")
     }
 
     fn name(text: &str) -> Name {
@@ -206,77 +208,113 @@ mod tests {
     #[test]
     fn what_is_held_outlives_the_connection() {
         for plain in [false, true] {
-            let mut far = Far::new(8192, plain);
-            let mut near = Near::new(seeded(1), Config::default());
-            let root = near.remote.root();
+            let mut remote_server = RemoteServer::new(8192, plain);
+            let mut remote_client = RemoteClient::new(seeded(1), Config::default());
+            let root = remote_client.remote.root();
             let (mode, gid, exclusive) = (0o644, None, true);
-            ok(&mut near, &mut far, Ask::MakeDir { dir: root, name: name("d"), mode: 0o755, gid });
-            let walked = ok(&mut near, &mut far, Ask::Walk { from: root, names: vec![name("d")] });
+            ok(
+                &mut remote_client,
+                &mut remote_server,
+                Ask::MakeDir { dir: root, name: name("d"), mode: 0o755, gid },
+            );
+            let walked = ok(
+                &mut remote_client,
+                &mut remote_server,
+                Ask::Walk { from: root, names: vec![name("d")] },
+            );
             let Reply::Walked(_, Some(dir)) = walked else { panic!("{walked:?}") };
             let access = Access { read: true, write: true, ..Access::default() };
             let ask = Ask::Create { dir, name: name("f"), access, exclusive, mode, gid };
-            let created = ok(&mut near, &mut far, ask);
+            let created = ok(&mut remote_client, &mut remote_server, ask);
             let Reply::Created(node, open, _) = created else { panic!("{created:?}") };
             let data = Buf::from(&b"contents"[..]);
-            ok(&mut near, &mut far, Ask::Write { open, offset: 0, data });
-            near.break_off(&mut far);
+            ok(&mut remote_client, &mut remote_server, Ask::Write { open, offset: 0, data });
+            remote_client.break_off(&mut remote_server);
 
             let read = Ask::Read { open, offset: 3, count: 100, headroom: 0 };
-            let Reply::Data(data) = ok(&mut near, &mut far, read.clone()) else { panic!() };
+            let Reply::Data(data) = ok(&mut remote_client, &mut remote_server, read.clone()) else {
+                panic!()
+            };
             assert_eq!(&*data, b"tents");
-            let sync = Near::request(Ask::Sync { open, data_only: false });
-            assert_eq!(near.ask(&mut far, sync.clone()).err(), Some(Error::Disconnected));
-            assert!(near.ask(&mut far, sync).is_ok());
-            assert!(matches!(ok(&mut near, &mut far, Ask::Stat { node }), Reply::Stat(_)));
+            let sync = RemoteClient::request(Ask::Sync { open, data_only: false });
+            assert_eq!(
+                remote_client.ask(&mut remote_server, sync.clone()).err(),
+                Some(Error::Disconnected)
+            );
+            assert!(remote_client.ask(&mut remote_server, sync).is_ok());
+            assert!(matches!(
+                ok(&mut remote_client, &mut remote_server, Ask::Stat { node }),
+                Reply::Stat(_)
+            ));
 
             // Renamed by this client, it is found under its new name; removed, it is stale.
             let (from, to, new_name) = (dir, dir, name("g"));
             let ask = Ask::Rename { from, name: name("f"), to, new_name, replace: true };
-            ok(&mut near, &mut far, ask);
-            near.break_off(&mut far);
-            assert!(matches!(ok(&mut near, &mut far, Ask::Stat { node }), Reply::Stat(_)));
-            ok(&mut near, &mut far, Ask::Remove { dir, name: name("g"), directory: None });
-            near.break_off(&mut far);
+            ok(&mut remote_client, &mut remote_server, ask);
+            remote_client.break_off(&mut remote_server);
+            assert!(matches!(
+                ok(&mut remote_client, &mut remote_server, Ask::Stat { node }),
+                Reply::Stat(_)
+            ));
+            ok(
+                &mut remote_client,
+                &mut remote_server,
+                Ask::Remove { dir, name: name("g"), directory: None },
+            );
+            remote_client.break_off(&mut remote_server);
             for ask in [Ask::Stat { node }, read] {
-                assert_eq!(near.ask(&mut far, Near::request(ask)).err(), Some(Error::Stale));
+                assert_eq!(
+                    remote_client.ask(&mut remote_server, RemoteClient::request(ask)).err(),
+                    Some(Error::Stale)
+                );
             }
         }
     }
 
     #[test]
     fn locks_do_not_outlive_the_connection() {
-        let mut far = Far::new(8192, false);
-        let mut near = Near::new(seeded(1), Config::default());
-        let node = near.remote.root();
-        let opened = ok(&mut near, &mut far, Ask::Open { node, access: Access::READ });
+        let mut remote_server = RemoteServer::new(8192, false);
+        let mut remote_client = RemoteClient::new(seeded(1), Config::default());
+        let node = remote_client.remote.root();
+        let opened =
+            ok(&mut remote_client, &mut remote_server, Ask::Open { node, access: Access::READ });
         let Reply::Opened(open, _) = opened else { panic!("{opened:?}") };
         let owner = Owner { client: b"c".to_vec(), process: 1 };
         let lock = Lock::new(LockKind::Shared, 0, 0, owner).expect("all of it");
         let ask = Ask::Lock { open, lock, wait: false };
-        assert!(matches!(ok(&mut near, &mut far, ask.clone()), Reply::Locked));
-        near.break_off(&mut far);
-        assert_eq!(near.ask(&mut far, Near::request(ask)).err(), Some(Error::Stale));
+        assert!(matches!(ok(&mut remote_client, &mut remote_server, ask.clone()), Reply::Locked));
+        remote_client.break_off(&mut remote_server);
+        assert_eq!(
+            remote_client.ask(&mut remote_server, RemoteClient::request(ask)).err(),
+            Some(Error::Stale)
+        );
     }
 
     /// Requests wait for a server that was available lately, and for no other.
     #[test]
     fn requests_wait_for_a_while() {
-        let mut far = Far::new(8192, false);
-        let mut near = Near::new(seeded(1), Config::default());
-        let stat = Near::request(Ask::Stat { node: near.remote.root() });
-        assert!(near.ask(&mut far, stat.clone()).is_ok());
-        near.reachable = false;
-        near.break_off(&mut far);
-        let before = near.now;
-        assert_eq!(near.ask(&mut far, stat.clone()).err(), Some(Error::Disconnected));
-        assert!(near.now.since(before) >= Duration::from_secs(5));
-        let before = near.now;
-        assert_eq!(near.ask(&mut far, stat.clone()).err(), Some(Error::Disconnected));
-        assert_eq!(near.now, before, "it was not there lately");
-        near.reachable = true;
+        let mut remote_server = RemoteServer::new(8192, false);
+        let mut remote_client = RemoteClient::new(seeded(1), Config::default());
+        let stat = RemoteClient::request(Ask::Stat { node: remote_client.remote.root() });
+        assert!(remote_client.ask(&mut remote_server, stat.clone()).is_ok());
+        remote_client.reachable = false;
+        remote_client.break_off(&mut remote_server);
+        let before = remote_client.now;
+        assert_eq!(
+            remote_client.ask(&mut remote_server, stat.clone()).err(),
+            Some(Error::Disconnected)
+        );
+        assert!(remote_client.now.since(before) >= Duration::from_secs(5));
+        let before = remote_client.now;
+        assert_eq!(
+            remote_client.ask(&mut remote_server, stat.clone()).err(),
+            Some(Error::Disconnected)
+        );
+        assert_eq!(remote_client.now, before, "it was not there lately");
+        remote_client.reachable = true;
         for _ in 0..20 {
-            near.pass(&mut far);
+            remote_client.pass(&mut remote_server);
         }
-        assert!(near.ask(&mut far, stat).is_ok());
+        assert!(remote_client.ask(&mut remote_server, stat).is_ok());
     }
 }

@@ -1,8 +1,8 @@
 //! Differential test: the same requests to a tree directly and to another one over a connection
 //! must give the same replies.
 
-use super::far::{Far, Ground};
-use super::near::Near;
+use super::remote_client::RemoteClient;
+use super::remote_server::{ImmediateHost, RemoteServer};
 use base::op::Entry;
 use base::rng::{Rng, seeded};
 use base::{Access, Buf, Error, Kind, Name, SetStat, SetTime, Stat, Time};
@@ -19,9 +19,9 @@ type Both<T> = (T, T);
 /// Two trees and the references held of them.
 struct Twins {
     rng: Rng,
-    ground: Ground,
-    far: Far,
-    near: Near,
+    ground: ImmediateHost,
+    remote_server: RemoteServer,
+    remote_client: RemoteClient,
     nodes: Vec<Both<NodeId>>,
     opens: Vec<Both<OpenId>>,
     next: u64,
@@ -37,22 +37,22 @@ struct Twins {
 pub fn compare(seed: u64, requests: usize, plain: bool) {
     let mut rng = seeded(seed);
     let msize = [4200, 8192, 65_536, 1 << 20][rng.usize(..4)];
-    let far = Far::new(msize, plain);
-    let near = Near::new(seeded(seed ^ 1), Config { seed, ..Config::default() });
+    let remote_server = RemoteServer::new(msize, plain);
+    let remote_client = RemoteClient::new(seeded(seed ^ 1), Config { seed, ..Config::default() });
     let (nodes, opens) = (Vec::new(), Vec::new());
-    let ground = Ground::new();
+    let ground = ImmediateHost::new();
     let mut twins = Twins {
         rng,
         ground,
-        far,
-        near,
+        remote_server,
+        remote_client,
         nodes,
         opens,
         next: 0,
         plain,
         log: vec![format!("msize {msize}")],
     };
-    let roots = (twins.ground.host.root(), twins.near.remote.root());
+    let roots = (twins.ground.host.root(), twins.remote_client.remote.root());
     twins.nodes.push(roots);
     for _ in 0..requests {
         twins.once();
@@ -63,7 +63,7 @@ pub fn compare(seed: u64, requests: usize, plain: bool) {
 impl Twins {
     fn once(&mut self) {
         let node = self.nodes[self.rng.usize(..self.nodes.len())];
-        let (near, far) = match self.rng.u8(..12) {
+        let (remote_client, remote_server) = match self.rng.u8(..12) {
             0 if self.nodes.len() > 1 => {
                 let index = self.rng.usize(1..self.nodes.len());
                 return self.release(index);
@@ -78,8 +78,8 @@ impl Twins {
             }
             _ => self.node_ask(node),
         };
-        if !self.plain || is_plain(&near) {
-            self.ask(near, far);
+        if !self.plain || is_plain(&remote_client) {
+            self.ask(remote_client, remote_server);
         }
     }
 
@@ -105,7 +105,8 @@ impl Twins {
 
     fn node_ask(&mut self, node: Both<NodeId>) -> Both<Ask> {
         let other = self.nodes[self.rng.usize(..self.nodes.len())];
-        let pick = |far: bool, both: Both<NodeId>| if far { both.1 } else { both.0 };
+        let pick =
+            |remote_server: bool, both: Both<NodeId>| if remote_server { both.1 } else { both.0 };
         let (name, new_name) = (self.name(), self.name());
         let (access, mode) = (self.access(), 0o600 + self.rng.u32(..0o177));
         let flag = self.rng.bool();
@@ -118,8 +119,8 @@ impl Twins {
         let kind = [Kind::File, Kind::Fifo, Kind::CharDevice][self.rng.usize(..3)];
         let read_max = self.rng.u32(1..9000);
         let verb = self.rng.u8(..26);
-        self.both(|far| {
-            let (node, other) = (pick(far, node), pick(far, other));
+        self.both(|remote_server| {
+            let (node, other) = (pick(remote_server, node), pick(remote_server, other));
             let (name, new_name, names) = (name.clone(), new_name.clone(), names.clone());
             match verb {
                 0..=4 => Ask::Walk { from: node, names },
@@ -169,8 +170,8 @@ impl Twins {
         let verb = self.rng.u8(..7);
         let owner = Owner { client: b"c".to_vec(), process };
         let lock = Lock::new(kind, start, 3, owner).expect("a small range");
-        self.both(|far| {
-            let open = if far { open.1 } else { open.0 };
+        self.both(|remote_server| {
+            let open = if remote_server { open.1 } else { open.0 };
             let lock = lock.clone();
             match verb {
                 0 | 1 => Ask::Read { open, offset: offset % 20_000, count, headroom: 11 },
@@ -188,18 +189,18 @@ impl Twins {
         self.log.push(text.chars().take(200).collect());
         self.next += 1;
         self.ground.clock += 1;
-        self.far.ground.clock = self.ground.clock;
+        self.remote_server.ground.clock = self.ground.clock;
         let id = RequestId(self.next);
-        let mut replies = self.ground.step(Input::Ask(id, Near::request(direct)));
+        let mut replies = self.ground.step(Input::Ask(id, RemoteClient::request(direct)));
         let Some(Output::Reply(_, expected)) = replies.pop() else {
             panic!("no answer: {:?}", self.log.last());
         };
-        let got = self.ask_far(remote);
+        let got = self.ask_server(remote);
         let (shown, seen) = (self.show(&expected), self.show(&got));
         let both_refuse = self.plain && expected.is_err() && got.is_err();
         if shown != seen && !both_refuse && !is_allowed(&text, &expected, &got) {
             let last = self.log.len().saturating_sub(12);
-            let said = &self.far.said;
+            let said = &self.remote_server.said;
             panic!("{:#?}\n{said:#?}\nexpected {shown}\n     got {seen}", &self.log[last..]);
         }
         self.keep(expected, got);
@@ -207,11 +208,13 @@ impl Twins {
 
     /// Sends a request through the mounted server. The rest of a short write is sent again, as
     /// clients do.
-    fn ask_far(&mut self, remote: Ask) -> Result<Reply, Error> {
+    fn ask_server(&mut self, remote: Ask) -> Result<Reply, Error> {
         let mut rest = remote.clone();
         let mut total = 0;
         loop {
-            let reply = self.near.ask(&mut self.far, Near::request(rest.clone()));
+            let reply = self
+                .remote_client
+                .ask(&mut self.remote_server, RemoteClient::request(rest.clone()));
             let (Ask::Write { offset, data, .. }, Ok(Reply::Written(count))) = (&mut rest, &reply)
             else {
                 return reply;
@@ -261,13 +264,13 @@ impl Twins {
     fn release(&mut self, index: usize) {
         let (direct, remote) = self.nodes.swap_remove(index);
         self.ground.step(Input::Release(direct));
-        self.near.step(&mut self.far, Input::Release(remote));
+        self.remote_client.step(&mut self.remote_server, Input::Release(remote));
     }
 
     fn close(&mut self, index: usize) {
         let (direct, remote) = self.opens.swap_remove(index);
         self.ground.step(Input::Close(direct));
-        self.near.step(&mut self.far, Input::Close(remote));
+        self.remote_client.step(&mut self.remote_server, Input::Close(remote));
     }
 
     fn finish(mut self) {
@@ -277,14 +280,14 @@ impl Twins {
         while !self.opens.is_empty() {
             self.close(0);
         }
-        let counts = self.near.remote.counts();
+        let counts = self.remote_client.remote.counts();
         assert_eq!((counts.nodes, counts.opens, counts.calls), (0, 0, (0, 0)), "{counts:?}");
         assert_eq!(counts.fids, 1, "only the root's fid is left: {counts:?}");
         assert_eq!(self.ground.disk.open_count(), 1);
         if self.plain {
             return;
         }
-        let left = self.ground.disk.difference(&self.far.ground.disk, 1);
+        let left = self.ground.disk.difference(&self.remote_server.ground.disk, 1);
         assert_eq!(left, None, "the disks differ");
     }
 }

@@ -2,7 +2,7 @@
 //! replies are as fast as the network allows.
 
 use super::ledger::Ledger;
-use super::stream::{Access, Heard, Stream};
+use super::stream::{Access, Stream, StreamEvent};
 use crate::client::{Client, Io};
 use base::Instant;
 use base::op::Listener;
@@ -83,8 +83,8 @@ impl Client for Bystander {
     fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
         for heard in self.stream.received(io, bytes) {
             self.state = match (self.state, heard) {
-                (State::Opening, Heard::Opened) => State::Open,
-                (State::Reading(since), Heard::Data(data)) => {
+                (State::Opening, StreamEvent::Opened) => State::Open,
+                (State::Reading(since), StreamEvent::Data(data)) => {
                     assert!(!data.is_empty(), "the file was there");
                     let took = io.now().since(since);
                     let stood = self.ledger.borrow().stood_still(self.number, since);

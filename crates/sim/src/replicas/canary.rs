@@ -60,7 +60,7 @@ impl Mistake {
         }
         if matches!(self, Mistake::SentAsNew | Mistake::EarlyFinal) {
             (params.trouble.power, params.trouble.cut) = (5, 5);
-            (params.askers, params.operations) = (5, 20);
+            (params.op_clients, params.operations) = (5, 20);
         }
         params
     }

@@ -1,14 +1,14 @@
 //! The servers of a run and their troubles.
 
-use super::asker::{Asker, Setup};
+use super::administrator::Administrator;
 use super::bystander::Bystander;
 use super::canary::{Mistake, spoil};
 use super::judge::judge;
 use super::ledger::Ledger;
+use super::op_client::{OpClient, Setup};
 use super::params::Params;
 use super::site::{Server, Site, id};
 use super::surveyor::{Surveyor, TICK};
-use super::warden::Warden;
 use super::witness::Witness;
 use crate::disk::Sparse;
 use crate::params::Faults;
@@ -39,7 +39,7 @@ const RECONNECTED_MS: u64 = 4000;
 
 /// A scheduled event.
 #[derive(Clone, Debug)]
-enum Deed {
+enum ScheduledEvent {
     /// The next trouble, of any kind.
     Next,
     /// The restart of a crashed server.
@@ -65,7 +65,7 @@ struct Cluster {
     params: Params,
     sites: Vec<Site>,
     ledger: Rc<RefCell<Ledger>>,
-    agenda: BTreeMap<(Instant, u64), Deed>,
+    agenda: BTreeMap<(Instant, u64), ScheduledEvent>,
     /// Numbers of processes and events so far.
     counts: (u16, u64),
     /// Numbers of troubles in progress, and still to begin.
@@ -87,15 +87,15 @@ pub(super) fn run(params: &Params, show: Show) -> Outcome {
     let mut world_params = params.world.clone();
     let faults = std::mem::take(&mut world_params.faults);
     let mut cluster = Cluster::new(World::new(world_params, show), params);
-    cluster.world.scene.params.faults = faults;
+    cluster.world.env.params.faults = faults;
     cluster.invite();
     cluster.live();
     cluster.world.finish(&[]);
     cluster.judge();
     let world = &mut cluster.world;
     let took = world.now().since(Instant(0));
-    let trace = std::mem::replace(&mut world.scene.trace, Trace::new(Show::Hash));
-    Outcome { took, totals: world.scene.totals, hash: trace.hash(), trace: trace.into_text() }
+    let trace = std::mem::replace(&mut world.env.trace, Trace::new(Show::Hash));
+    Outcome { took, totals: world.env.totals, hash: trace.hash(), trace: trace.into_text() }
 }
 
 impl Cluster {
@@ -106,7 +106,7 @@ impl Cluster {
             .map(|number| Site::new(&mut world, params, number, skew(&mut rng)))
             .collect();
         if params.mistake == Some(Mistake::EarlyDurable) {
-            world.scene.let_volumes_lie();
+            world.env.let_volumes_lie();
         }
         let copies = sites.iter().map(|site| world.volume(site.file).clone()).collect();
         let ledger = Rc::new(RefCell::new(Ledger::new(params.kind)));
@@ -131,19 +131,19 @@ impl Cluster {
             cluster.sites[number].troubled = true;
             cluster.fail(&[number]);
             cluster.begin_trouble();
-            cluster.plan(params.pause_ms, Deed::Start(number));
+            cluster.plan(params.pause_ms, ScheduledEvent::Start(number));
         }
-        cluster.plan(params.pause_ms, Deed::Next);
+        cluster.plan(params.pause_ms, ScheduledEvent::Next);
         cluster
     }
 
     fn invite(&mut self) {
         let acceptors: Vec<Listener> = self.sites.iter().map(|site| site.acceptor).collect();
-        for number in 0..self.params.askers {
+        for number in 0..self.params.op_clients {
             let (acceptors, ledger) = (acceptors.clone(), Rc::clone(&self.ledger));
             let setup = Setup { number, acceptors, ledger, params: self.params.clone() };
             let plain = self.rng.u32(..100) < self.params.plain;
-            self.world.add(Box::new(Asker::new(setup, plain, self.rng.u64(..))));
+            self.world.add(Box::new(OpClient::new(setup, plain, self.rng.u64(..))));
         }
         let leaver = self.params.leaver();
         for (number, acceptor) in acceptors.iter().copied().enumerate() {
@@ -157,7 +157,11 @@ impl Cluster {
         self.ledger.borrow_mut().all_stay = leaver.is_none();
         if let Some(leaver) = leaver {
             let (params, ledger) = (self.params.clone(), Rc::clone(&self.ledger));
-            self.world.add(Box::new(Warden::new(params, acceptors[..leaver].to_vec(), ledger)));
+            self.world.add(Box::new(Administrator::new(
+                params,
+                acceptors[..leaver].to_vec(),
+                ledger,
+            )));
         }
     }
 
@@ -193,7 +197,7 @@ impl Cluster {
             self.turns();
             self.look_after();
             let servers = || self.sites.iter().filter_map(|site| site.server.as_ref());
-            if self.world.scene.is_stopped() && servers().all(Server::is_over) {
+            if self.world.env.is_stopped() && servers().all(Server::is_over) {
                 let quiet = servers().flat_map(Server::nodes).all(|host| host.node.is_quiet());
                 assert!(quiet, "a server gave up waiting for something");
                 return;
@@ -244,7 +248,7 @@ impl Cluster {
         }
         for (to, envelope) in posts {
             let pair = (from, server.node(to).number);
-            self.world.scene.post(pair, until, self.params.letters_us, envelope);
+            self.world.env.post(pair, until, self.params.letters_us, envelope);
         }
         news.iter().for_each(|news| self.hear(number, news));
     }
@@ -252,7 +256,7 @@ impl Cluster {
     /// Handles a message of a server about itself.
     fn hear(&mut self, number: usize, news: &str) {
         let now = self.world.now();
-        self.world.scene.trace.line(format_args!("{} news of {number}: {news}", now.0));
+        self.world.env.trace.line(format_args!("{} news of {number}: {news}", now.0));
         if news.ends_with("asking the others to remove it") {
             self.expect_removal(news);
         }
@@ -261,18 +265,18 @@ impl Cluster {
         if news.contains("nothing more can be kept") {
             assert!(!self.is_ending || self.troubles.0 > 0 || self.ledger.borrow().calm.is_none());
             self.begin_trouble();
-            self.plan(self.params.pause_ms, Deed::Renew(number));
+            self.plan(self.params.pause_ms, ScheduledEvent::Renew(number));
         }
     }
 
     fn wait(&mut self) {
         let sites = self.sites.iter().filter(|site| !site.frozen);
         let deadlines = sites.filter_map(|site| site.server.as_ref()?.deadline());
-        let deed = self.agenda.first_key_value().map(|((at, _), _)| *at);
+        let scheduled = self.agenda.first_key_value().map(|((at, _), _)| *at);
         // Clients are checked even if no server has work.
         let look = self.world.now() + TICK;
         let mut events = Vec::new();
-        self.world.wait(deadlines.chain(deed).chain([look]).min(), &mut events);
+        self.world.wait(deadlines.chain(scheduled).chain([look]).min(), &mut events);
         for event in events {
             self.hand_out(event);
         }
@@ -293,51 +297,51 @@ impl Cluster {
 
     /// Performs due work outside of the servers.
     fn look_after(&mut self) {
-        let finished = self.ledger.borrow().finished == self.params.askers;
+        let finished = self.ledger.borrow().finished == self.params.op_clients;
         if !self.is_ending && (finished || self.troubles.1 == 0) {
             self.is_ending = true;
-            self.world.scene.params.faults = Faults::default();
+            self.world.env.params.faults = Faults::default();
             self.plan_calm();
         }
         let all_stay = self.ledger.borrow().all_stay;
         let is_over = finished && all_stay && self.ledger.borrow().calm.is_some();
         if is_over && !self.is_finished {
             self.is_finished = true;
-            self.put_down(REST, Deed::Quiet);
+            self.put_down(REST, ScheduledEvent::Quiet);
         }
         if self.world.is_done() {
             self.world.stop();
         }
         let now = self.world.now();
         while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
-            let deed = entry.remove();
-            self.world.scene.trace.line(format_args!("{} cluster: {deed:?}", now.0));
-            self.perform(deed);
+            let scheduled = entry.remove();
+            self.world.env.trace.line(format_args!("{} cluster: {scheduled:?}", now.0));
+            self.perform(scheduled);
         }
     }
 
-    fn put_down(&mut self, span: Duration, deed: Deed) {
+    fn put_down(&mut self, span: Duration, scheduled: ScheduledEvent) {
         self.counts.1 += 1;
-        self.agenda.insert((self.world.now() + span, self.counts.1), deed);
+        self.agenda.insert((self.world.now() + span, self.counts.1), scheduled);
     }
 
     /// Schedules an event after a random delay of at most `most_ms` milliseconds.
-    fn plan(&mut self, most_ms: u64, deed: Deed) {
+    fn plan(&mut self, most_ms: u64, scheduled: ScheduledEvent) {
         let span = Duration::from_micros(self.rng.u64(1000..=most_ms * 1000));
-        self.put_down(span, deed);
+        self.put_down(span, scheduled);
     }
 
     /// Schedules the calm once no trouble is in progress.
     fn plan_calm(&mut self) {
         if self.is_ending && self.troubles.0 == 0 {
-            self.put_down(REST, Deed::Calm);
+            self.put_down(REST, ScheduledEvent::Calm);
         }
     }
 
     fn begin_trouble(&mut self) {
         self.troubles.0 += 1;
         self.ledger.borrow_mut().calm = None;
-        self.world.scene.totals.faults += 1;
+        self.world.env.totals.faults += 1;
     }
 
     fn end_trouble(&mut self) {
@@ -345,23 +349,23 @@ impl Cluster {
         self.plan_calm();
     }
 
-    fn perform(&mut self, deed: Deed) {
-        match deed {
-            Deed::Next if self.is_ending => {}
-            Deed::Next => {
+    fn perform(&mut self, scheduled: ScheduledEvent) {
+        match scheduled {
+            ScheduledEvent::Next if self.is_ending => {}
+            ScheduledEvent::Next => {
                 let number = self.rng.usize(..self.sites.len());
                 if !self.sites[number].troubled {
                     self.troubles.1 -= 1;
                     self.trouble(number);
                 }
-                self.plan(self.params.pause_ms, Deed::Next);
+                self.plan(self.params.pause_ms, ScheduledEvent::Next);
             }
-            Deed::Start(number) => {
+            ScheduledEvent::Start(number) => {
                 self.start(number);
                 self.recover(&[number]);
                 self.release(number);
             }
-            Deed::Renew(number) => {
+            ScheduledEvent::Renew(number) => {
                 if self.sites[number].server.is_some() {
                     let power = self.rng.bool();
                     self.kill(number, power);
@@ -369,7 +373,7 @@ impl Cluster {
                 }
                 self.end_trouble();
             }
-            Deed::Heal(number, listeners, reset) => {
+            ScheduledEvent::Heal(number, listeners, reset) => {
                 self.expect_unreached(number, &listeners);
                 let ends = self.ends_of(&listeners);
                 self.recover(&ends);
@@ -378,31 +382,31 @@ impl Cluster {
                         continue;
                     }
                     if reset {
-                        self.world.scene.reset_all(listener);
+                        self.world.env.reset_all(listener);
                     }
                     self.world.heal(listener);
                     self.cuts.remove(&listener);
                 }
                 self.release(number);
             }
-            Deed::Thaw(number) => {
+            ScheduledEvent::Thaw(number) => {
                 self.expect_silent(number);
                 self.sites[number].frozen = false;
                 self.recover(&[number]);
                 self.ledger.borrow_mut().still.insert(number, self.world.now());
                 self.release(number);
             }
-            Deed::Reconnect(pairs) => self.reconnect(pairs),
-            Deed::Calm if self.troubles.0 == 0 => {
+            ScheduledEvent::Reconnect(pairs) => self.reconnect(pairs),
+            ScheduledEvent::Calm if self.troubles.0 == 0 => {
                 let now = self.world.now();
                 self.ledger.borrow_mut().calm.get_or_insert(now);
             }
-            Deed::Quiet if self.ledger.borrow().calm.is_some() => {
+            ScheduledEvent::Quiet if self.ledger.borrow().calm.is_some() => {
                 self.ledger.borrow_mut().is_quiet = true;
             }
             // Something has happened meanwhile.
-            Deed::Calm => {}
-            Deed::Quiet => self.is_finished = false,
+            ScheduledEvent::Calm => {}
+            ScheduledEvent::Quiet => self.is_finished = false,
         }
     }
 
@@ -439,7 +443,7 @@ impl Cluster {
         for member in server.replicas.node.replica_counts().iter().flat_map(|of| &of.members) {
             let is_it = member.replica == id(from).0;
             assert!(!is_it || !member.is_connected, "{at} takes {from} for well");
-            self.world.scene.totals.silences += u64::from(is_it);
+            self.world.env.totals.silences += u64::from(is_it);
         }
     }
 
@@ -481,7 +485,7 @@ impl Cluster {
     fn begin_outage(&mut self) {
         let ways: BTreeSet<Listener> =
             self.sites.iter().flat_map(|site| site.ways.values().copied()).collect();
-        ways.iter().for_each(|listener| self.world.scene.cut(*listener));
+        ways.iter().for_each(|listener| self.world.env.cut(*listener));
         self.cuts.extend(&ways);
         let (now, all) = (self.world.now(), 0..self.sites.len());
         self.fail(&all.clone().collect::<Vec<_>>());
@@ -494,7 +498,7 @@ impl Cluster {
         self.rng.shuffle(&mut pairs);
         self.begin_trouble();
         let span = Duration::from_millis(self.rng.u64(12_000..=30_000));
-        self.put_down(span, Deed::Reconnect(pairs));
+        self.put_down(span, ScheduledEvent::Reconnect(pairs));
     }
 
     /// Ends the outage for one of these pairs, and soon for the others.
@@ -510,7 +514,7 @@ impl Cluster {
         }
         if !pairs.is_empty() {
             let count = self.sites.len() * (self.sites.len() - 1) / 2;
-            return self.plan(RECONNECTED_MS / count as u64, Deed::Reconnect(pairs));
+            return self.plan(RECONNECTED_MS / count as u64, ScheduledEvent::Reconnect(pairs));
         }
         self.recover(&(0..self.sites.len()).collect::<Vec<_>>());
         for site in &mut self.sites {
@@ -567,30 +571,30 @@ impl Cluster {
         if is(weights.outage) && self.sites.iter().all(|site| !site.troubled) {
             return self.begin_outage();
         }
-        let deed = if power || kill {
+        let scheduled = if power || kill {
             self.kill(number, power);
             self.fail(&[number]);
-            Deed::Start(number)
+            ScheduledEvent::Start(number)
         } else if cut {
             let listeners = self.draw_cut(number);
             let ends = self.ends_of(&listeners);
             self.fail(&ends);
-            listeners.iter().for_each(|listener| self.world.scene.cut(*listener));
+            listeners.iter().for_each(|listener| self.world.env.cut(*listener));
             self.cuts.extend(&listeners);
-            Deed::Heal(number, listeners, self.rng.bool())
+            ScheduledEvent::Heal(number, listeners, self.rng.bool())
         } else if freeze {
             self.sites[number].frozen = true;
             self.fail(&[number]);
             self.ledger.borrow_mut().still.insert(number, Instant(u64::MAX));
-            Deed::Thaw(number)
+            ScheduledEvent::Thaw(number)
         } else {
-            self.world.scene.totals.faults += 1;
+            self.world.env.totals.faults += 1;
             let ways: Vec<Listener> = self.sites[number].ways.values().copied().collect();
-            return ways.into_iter().for_each(|way| self.world.scene.reset_all(way));
+            return ways.into_iter().for_each(|way| self.world.env.reset_all(way));
         };
         (self.sites[number].troubled, self.sites[number].since) = (true, self.world.now());
         self.begin_trouble();
-        self.plan(self.params.lasts_ms, deed);
+        self.plan(self.params.lasts_ms, scheduled);
     }
 
     /// Draws the links to partition together: to a server, from it, or both; of all others, or of
@@ -620,12 +624,12 @@ impl Cluster {
         let site = &mut self.sites[number];
         let Server { mut home, mut replicas, .. } = site.server.take().expect("it runs");
         for event in home.untold().into_iter().chain(replicas.untold()) {
-            self.world.scene.drop_done(event.done);
+            self.world.env.drop_done(event.done);
         }
-        self.world.scene.kill(home.number, &[], &home.listeners);
+        self.world.env.kill(home.number, &[], &home.listeners);
         match power {
-            true => self.world.scene.fail_power(replicas.number, &[], site.file),
-            false => self.world.scene.kill(replicas.number, &[], &[]),
+            true => self.world.env.fail_power(replicas.number, &[], site.file),
+            false => self.world.env.kill(replicas.number, &[], &[]),
         }
         if power && self.params.mistake == Some(Mistake::OlderCopy) {
             self.world.replace_volume(site.file, self.copies[number].clone());

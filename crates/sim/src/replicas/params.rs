@@ -49,7 +49,7 @@ pub struct Params {
     /// Silence after which a member is removed by all others, milliseconds; `None`: never.
     pub remove_after_ms: Option<u64>,
     /// Clients.
-    pub askers: usize,
+    pub op_clients: usize,
     /// Operations of each client.
     pub operations: u32,
     /// Strict operations, percent.
@@ -125,7 +125,7 @@ impl Params {
             joins: seed.is_multiple_of(3),
             leaves: seed % 4 == 1,
             remove_after_ms: None,
-            askers: rng.usize(1..=5),
+            op_clients: rng.usize(1..=5),
             operations: rng.u32(10..60),
             strict: pick(&mut rng, &[0, 10, 50, 100]) as u32,
             looks: pick(&mut rng, &[10, 40]) as u32,
@@ -182,9 +182,9 @@ impl Params {
     /// Makes operations so large that journals are rewritten. A slower disk, or slower work, could
     /// not keep up with retransmissions.
     fn swell(&mut self) {
-        (self.askers, self.disk.0, self.cache) = (self.askers.max(4), 4096, 3000);
+        (self.op_clients, self.disk.0, self.cache) = (self.op_clients.max(4), 4096, 3000);
         // All of them fit into the 16 MiB that a file of the service shows.
-        (self.padding, self.operations, self.looks) = (60_000, 240 / self.askers as u32, 10);
+        (self.padding, self.operations, self.looks) = (60_000, 240 / self.op_clients as u32, 10);
         self.unit_ns = self.unit_ns.min(300);
         let world = &mut self.world;
         (world.piece_max, world.window, world.disk_us) = (1 << 20, 1 << 18, (20, 200));

@@ -237,7 +237,7 @@ impl Site {
         let kept = services::read_all(&mut store, &mut fetch);
         let kept = kept.expect("a replica that was begun can be read for ever");
         let mut seed = [0; 32];
-        world.scene.rng.fill(&mut seed);
+        world.env.rng.fill(&mut seed);
         let members = kept.members();
         let known = ways.into_iter().filter(|(other, _)| members.contains_key(&id(*other)));
         let addresses = known.map(|(other, at)| (id(other), vec![address(at)])).collect();
@@ -251,7 +251,7 @@ impl Site {
         let replica = Replicated { file: self.file, store, kept, options };
         let other = Node::replicas(self.config(params), vec![(trees[0], replica)]);
         for listener in self.listeners() {
-            world.scene.listen_again(listener);
+            world.env.listen_again(listener);
         }
         let shares_thread = params.mistake == Some(Mistake::OneThread);
         let home = Host::new(node, numbers[HOME], self.listeners());

@@ -43,7 +43,7 @@ enum State {
 
 /// An event of the stream.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum StreamEvent {
     /// The file is open.
     Opened,
     /// Data was read; empty at the end.
@@ -125,12 +125,12 @@ impl Stream {
     }
 
     /// Handles received bytes; returns the events.
-    pub(super) fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) -> Vec<Heard> {
+    pub(super) fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) -> Vec<StreamEvent> {
         let messages = whole_messages(&mut self.input, bytes);
         messages.iter().filter_map(|message| self.message(io, message)).collect()
     }
 
-    fn message(&mut self, io: &mut Io<'_>, bytes: &[u8]) -> Option<Heard> {
+    fn message(&mut self, io: &mut Io<'_>, bytes: &[u8]) -> Option<StreamEvent> {
         let (tag, reply) = Rmessage::decode(bytes).expect("answers can be decoded");
         match (self.state, tag, reply) {
             (State::Greeting, NO_TAG, Rmessage::Version { version, .. }) => {
@@ -157,14 +157,16 @@ impl Stream {
             }
             (State::Opening, TAG, Rmessage::Lopen { .. }) => {
                 self.state = State::Open;
-                Some(Heard::Opened)
+                Some(StreamEvent::Opened)
             }
             (State::Open, READ_TAG, Rmessage::Read { data }) => {
                 self.read += data.0.len() as u64;
-                Some(Heard::Data(data.0.to_vec()))
+                Some(StreamEvent::Data(data.0.to_vec()))
             }
-            (State::Open, tag, Rmessage::Write { .. }) if tag >= WRITE_TAGS => Some(Heard::Written),
-            (State::Open, _, Rmessage::Lerror { .. }) => Some(Heard::Refused),
+            (State::Open, tag, Rmessage::Write { .. }) if tag >= WRITE_TAGS => {
+                Some(StreamEvent::Written)
+            }
+            (State::Open, _, Rmessage::Lerror { .. }) => Some(StreamEvent::Refused),
             // Replies after the connection was abandoned are ignored.
             (State::Closed, ..) => None,
             (state, tag, reply) => panic!("tag {tag}: {reply:?} while {state:?}"),

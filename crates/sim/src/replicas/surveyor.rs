@@ -2,7 +2,7 @@
 
 use super::ledger::{Ledger, Survey};
 use super::site::SERVICE;
-use super::stream::{Access, Heard, Stream};
+use super::stream::{Access, Stream, StreamEvent};
 use crate::client::{Client, Io};
 use base::op::Listener;
 use serde_json::Value;
@@ -70,13 +70,15 @@ impl Client for Surveyor {
         let Some(mut stream) = self.stream.take() else { return };
         for heard in stream.received(io, bytes) {
             match heard {
-                Heard::Opened => stream.read(io),
-                Heard::Data(data) if data.is_empty() => return self.finish_file(io),
-                Heard::Data(data) => {
+                StreamEvent::Opened => stream.read(io),
+                StreamEvent::Data(data) if data.is_empty() => return self.finish_file(io),
+                StreamEvent::Data(data) => {
                     self.text.extend(data);
                     stream.read(io);
                 }
-                Heard::Written | Heard::Refused => panic!("a file that can be read is not"),
+                StreamEvent::Written | StreamEvent::Refused => {
+                    panic!("a file that can be read is not")
+                }
             }
         }
         self.stream = Some(stream);

@@ -2,7 +2,7 @@
 
 use super::ledger::Ledger;
 use super::site::SERVICE;
-use super::stream::{Access, Heard, Stream};
+use super::stream::{Access, Stream, StreamEvent};
 use super::surveyor::TICK;
 use crate::client::{Client, Io};
 use base::op::Listener;
@@ -74,11 +74,13 @@ impl Client for Witness {
     fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
         for heard in self.stream.received(io, bytes) {
             match heard {
-                Heard::Opened => self.order = self.ledger.borrow_mut().begin_order(),
+                StreamEvent::Opened => self.order = self.ledger.borrow_mut().begin_order(),
                 // A listener that stopped inside of a dropped line gets the end of the file.
-                Heard::Data(data) if data.is_empty() => return self.ended(io),
-                Heard::Data(data) => self.note(&data),
-                Heard::Written | Heard::Refused => panic!("who listens is told what is final"),
+                StreamEvent::Data(data) if data.is_empty() => return self.ended(io),
+                StreamEvent::Data(data) => self.note(&data),
+                StreamEvent::Written | StreamEvent::Refused => {
+                    panic!("who listens is told what is final")
+                }
             }
             self.stream.read(io);
         }

@@ -1,9 +1,9 @@
 //! Canaries of storelets: errors planted on purpose, which the checks must detect.
 
+use super::install_world;
 use super::params::Params;
-use super::shop;
-use super::sky::Sky;
-use super::yard;
+use super::queue::EventQueue;
+use super::run_world;
 use crate::run::attempt;
 use crate::trace::Show;
 use base::op::Envelope;
@@ -65,12 +65,12 @@ impl Mistake {
 
 /// Returns a envelope in transit, or its replacement on some occasions.
 pub(super) fn spoil(
-    sky: &mut Sky,
+    queue: &mut EventQueue,
     from: usize,
     to: usize,
     mut envelope: Envelope,
 ) -> Vec<Envelope> {
-    let Some(mistake) = sky.mistake else { return vec![envelope] };
+    let Some(mistake) = queue.mistake else { return vec![envelope] };
     let label = node::label(&envelope);
     let of_worker = to == HOME && from > 1;
     let gives = |what: &str| label.starts_with("Names(") && label.contains(&format!(", {what}("));
@@ -88,8 +88,8 @@ pub(super) fn spoil(
         // These belong to the world of installed storelets.
         Mistake::LoseKept | Mistake::ForgetFile => false,
     };
-    sky.occasions += u32::from(fits);
-    if !fits || !sky.occasions.is_multiple_of(3) {
+    queue.occasions += u32::from(fits);
+    if !fits || !queue.occasions.is_multiple_of(3) {
         return vec![envelope];
     }
     match (mistake, envelope.0.downcast_mut::<Crossing>()) {
@@ -133,7 +133,7 @@ pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
         let params = Params::calm(seed);
         let found = match mistake {
             Mistake::LoseKept | Mistake::ForgetFile => {
-                attempt(|| shop::run(seed, Some(mistake))).err()
+                attempt(|| install_world::run(seed, Some(mistake))).err()
             }
             Mistake::LeakNode
             | Mistake::LeakFile
@@ -147,7 +147,7 @@ pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
             | Mistake::OtherEnd
             | Mistake::LoseCharge
             | Mistake::OverMaximum => {
-                attempt(|| yard::run(&params, Show::Hash, Some(mistake))).err()
+                attempt(|| run_world::run(&params, Show::Hash, Some(mistake))).err()
             }
         };
         if let Some(found) = found {

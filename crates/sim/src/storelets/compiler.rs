@@ -1,7 +1,7 @@
 //! The compiler: it has latency, refuses modules, and forgets cancelled ones.
 
 use super::programs;
-use super::sky::{Happening, Sky};
+use super::queue::{EventQueue, ScheduledEvent};
 use base::op::Envelope;
 use node::HOME;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,23 +29,23 @@ impl Compiler {
     }
 
     /// Handles a message of home.
-    pub(super) fn told(&mut self, sky: &mut Sky, envelope: Envelope) {
+    pub(super) fn told(&mut self, queue: &mut EventQueue, envelope: Envelope) {
         match *envelope.0.downcast::<ToCompiler>().expect("it is told what it is asked") {
             ToCompiler::Compile { ticket, module, code, .. } => {
                 assert!(!self.ended, "it was told to end");
-                let result = self.compile(sky, module, code);
-                let at = sky.within(sky.params.compile_us);
-                let key = sky.at(at, Happening::Compiled(ticket));
+                let result = self.compile(queue, module, code);
+                let at = queue.within(queue.params.compile_us);
+                let key = queue.at(at, ScheduledEvent::Compiled(ticket));
                 let before = self.asked.insert(ticket, Asked { result, key });
                 assert!(before.is_none(), "{ticket} is compiled already");
             }
             ToCompiler::Cancel(ticket) => {
-                let late = sky.rng.bool();
+                let late = queue.rng.bool();
                 let Some(asked) = self.asked.get_mut(&ticket) else { return };
                 if !late {
-                    sky.remove(asked.key);
-                    let at = sky.within(10);
-                    asked.key = sky.at(at, Happening::Compiled(ticket));
+                    queue.remove(asked.key);
+                    let at = queue.within(10);
+                    asked.key = queue.at(at, ScheduledEvent::Compiled(ticket));
                     asked.result = Err(Refused::Cancelled);
                 }
             }
@@ -53,9 +53,14 @@ impl Compiler {
         }
     }
 
-    fn compile(&mut self, sky: &mut Sky, module: Module, code: Code) -> Result<Fresh, Refused> {
-        if sky.one_in(sky.params.refuse) {
-            sky.faults += 1;
+    fn compile(
+        &mut self,
+        queue: &mut EventQueue,
+        module: Module,
+        code: Code,
+    ) -> Result<Fresh, Refused> {
+        if queue.one_in(queue.params.refuse) {
+            queue.faults += 1;
             return Err(Refused::TooExpensive("it takes too long".to_string()));
         }
         let (hash, bytes) = match module {
@@ -71,7 +76,7 @@ impl Compiler {
         if let Some(found) = programs::all().iter().find(|it| it.hash == hash) {
             let was_there = !self.known.insert((hash, code));
             let program = found.program.clone();
-            let cpu_ns = sky.rng.u64(..1_000_000);
+            let cpu_ns = queue.rng.u64(..1_000_000);
             return Ok(Fresh { hash, code, program, was_there, cpu_ns });
         }
         storelet::module::prepare(&bytes.expect("what is known is a program"))?;
@@ -79,10 +84,10 @@ impl Compiler {
     }
 
     /// Sends the result of a compilation.
-    pub(super) fn tell(&mut self, sky: &mut Sky, ticket: u64) {
+    pub(super) fn tell(&mut self, queue: &mut EventQueue, ticket: u64) {
         let Asked { result, .. } = self.asked.remove(&ticket).expect("it was asked");
         let compiled = Crossing::Compiled(Compiled { ticket, result });
-        sky.post(self.number, sky.now, HOME, compiled.envelope());
+        queue.post(self.number, queue.now, HOME, compiled.envelope());
     }
 
     /// Returns whether no compilation is pending.

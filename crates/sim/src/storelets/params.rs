@@ -15,9 +15,9 @@ pub struct Params {
     /// Nodes that run storelets.
     pub workers: usize,
     /// Clients.
-    pub patrons: usize,
+    pub run_clients: usize,
     /// Storelets of each client.
-    pub errands: u32,
+    pub jobs: u32,
     /// Maximum latency of a message between nodes, microseconds.
     pub post_us: u64,
     /// Maximum latency of a disk operation, microseconds.
@@ -61,8 +61,8 @@ impl Params {
         Params {
             seed,
             workers: rng.usize(1..=2),
-            patrons: rng.usize(1..=6),
-            errands: rng.u32(1..=12),
+            run_clients: rng.usize(1..=6),
+            jobs: rng.u32(1..=12),
             post_us: pick(&mut rng, &[1, 20, 500, 5000]),
             disk_us: pick(&mut rng, &[1, 100, 3000, 40_000]),
             compile_us: pick(&mut rng, &[10, 1000, 300_000]),
@@ -91,7 +91,7 @@ impl Params {
     /// Returns a light run, for tests.
     pub fn light(seed: u64) -> Params {
         let drawn = Params::draw(seed);
-        Params { errands: drawn.errands.min(4), patrons: drawn.patrons.min(4), ..drawn }
+        Params { jobs: drawn.jobs.min(4), run_clients: drawn.run_clients.min(4), ..drawn }
     }
 
     /// Returns a calm run: no faults and no disconnects, so that every end is known.

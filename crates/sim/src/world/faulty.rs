@@ -1,11 +1,11 @@
 //! Effects of disk operations, and their faults.
 
-use super::Scene;
+use super::Environment;
 use crate::disk;
 use base::op::{Done, Op, PathDone, PathOp};
 use base::{Buf, Error, Stat};
 
-impl Scene {
+impl Environment {
     /// Performs a disk operation, or a fault.
     pub(super) fn take_effect(&mut self, op: &Op, found: Option<Option<Stat>>) -> Done {
         if let Some(done) = self.volume_fault(op).or_else(|| self.volume_effect(op)) {

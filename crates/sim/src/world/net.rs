@@ -2,7 +2,7 @@
 
 pub(super) mod hosts;
 
-use super::{Happening, Scene};
+use super::{Environment, ScheduledEvent};
 use base::op::{Address, Done, Event, Listener, OpId, Peer, ReceiveBuf, Socket};
 use base::{Buf, Error, Instant};
 use hosts::{Host, host_of};
@@ -76,7 +76,7 @@ pub(super) struct Net {
     /// Connection of each client.
     pub(super) clients: Vec<Option<Socket>>,
     /// Partitioned listeners, and events in flight to or from them.
-    cuts: BTreeMap<usize, VecDeque<Happening>>,
+    cuts: BTreeMap<usize, VecDeque<ScheduledEvent>>,
 }
 
 impl Net {
@@ -152,21 +152,21 @@ fn port_of(to: &Address) -> usize {
 }
 
 /// Operations of clients.
-impl Scene {
+impl Environment {
     /// Connects; returns false if the connection is refused, which the client learns later.
     pub(crate) fn connect(&mut self, client: usize, listener: Listener) -> bool {
         assert!(self.net.clients[client].is_none(), "client {client} is connected");
         let port = &mut self.net.ports[listener.0 as usize];
         if port.closed || port.waiting.len() >= self.params.backlog {
             let span = self.net_span();
-            self.after(span, Happening::Refused(client));
+            self.after(span, ScheduledEvent::Refused(client));
             return false;
         }
         let socket = self.new_link(client, None, listener.0 as usize, Host::default());
         self.net.ports[listener.0 as usize].waiting.push_back(socket);
         self.net.clients[client] = Some(socket);
         let span = self.net_span();
-        self.after(span, Happening::Accept(listener));
+        self.after(span, ScheduledEvent::Accept(listener));
         true
     }
 
@@ -209,7 +209,7 @@ impl Scene {
             let most = if self.rng.u8(..4) == 0 { bytes.len().min(40) } else { bytes.len() };
             let count = self.rng.usize(1..=most);
             let at = self.arrival_at_node(socket);
-            self.at(at, Happening::Arrive(socket, bytes[..count].to_vec()));
+            self.at(at, ScheduledEvent::Arrive(socket, bytes[..count].to_vec()));
             bytes = &bytes[count..];
         }
     }
@@ -218,7 +218,7 @@ impl Scene {
     pub(crate) fn client_finishes(&mut self, client: usize) {
         if let Some(socket) = self.net.clients[client] {
             let at = self.arrival_at_node(socket);
-            self.at(at, Happening::Fin(socket));
+            self.at(at, ScheduledEvent::Fin(socket));
         }
     }
 
@@ -226,8 +226,8 @@ impl Scene {
     pub(crate) fn client_resets(&mut self, client: usize) {
         if let Some(socket) = self.net.clients[client] {
             let at = self.arrival_at_node(socket);
-            self.at(at, Happening::Reset(socket));
-            self.after(Duration::ZERO, Happening::Over(socket));
+            self.at(at, ScheduledEvent::Reset(socket));
+            self.after(Duration::ZERO, ScheduledEvent::Over(socket));
         }
     }
 
@@ -238,14 +238,14 @@ impl Scene {
         (link.client, link.over_told) = (NOBODY, true);
         let at = self.arrival_at_node(socket);
         let end = match self.rng.bool() {
-            true => Happening::Fin(socket),
-            false => Happening::Reset(socket),
+            true => ScheduledEvent::Fin(socket),
+            false => ScheduledEvent::Reset(socket),
         };
         self.at(at, end);
     }
 
     pub(crate) fn wake_in(&mut self, client: usize, span: Duration) {
-        self.after(span, Happening::Wake(client));
+        self.after(span, ScheduledEvent::Wake(client));
     }
 
     /// Returns the arrival time of data sent to the node now, after all earlier data.
@@ -284,7 +284,7 @@ impl Scene {
         if stall && !link.stalled {
             link.stalled = true;
             self.totals.faults += 1;
-            self.after(Duration::from_secs(seconds), Happening::Unstall(socket));
+            self.after(Duration::from_secs(seconds), ScheduledEvent::Unstall(socket));
         }
         let link = self.net.links.get_mut(&socket)?;
         if link.stalled {
@@ -307,7 +307,7 @@ impl Scene {
 }
 
 /// Arrivals at the node's host.
-impl Scene {
+impl Environment {
     /// Adds arriving bytes; returns true if the connection was reset instead.
     pub(super) fn arrive(&mut self, socket: Socket, bytes: &[u8]) -> bool {
         let reset = self.chance(self.params.faults.reset);
@@ -343,24 +343,24 @@ impl Scene {
 
     fn pump_soon(&mut self, socket: Socket) {
         let span = Duration::from_nanos(self.rng.u64(..3000));
-        self.after(span, Happening::Pump(socket));
+        self.after(span, ScheduledEvent::Pump(socket));
     }
 }
 
 /// Operations of the node.
-impl Scene {
+impl Environment {
     pub(super) fn accept(&mut self, id: OpId, listener: Listener, max: usize) {
         let port = &mut self.net.ports[listener.0 as usize];
         assert!(port.accepting.is_none(), "{listener:?} accepts already");
         assert!(!port.closed, "{listener:?} accepts, but it is closed");
         port.accepting = Some((id, max));
         let span = Duration::from_nanos(self.rng.u64(..3000));
-        self.after(span, Happening::Accept(listener));
+        self.after(span, ScheduledEvent::Accept(listener));
     }
 
     /// Connects to a listener of this world, whose number is its port.
     pub(super) fn connect_out(&mut self, id: OpId, to: Address) {
-        if let Some(Happening::Knock(id, to)) = self.pass(Happening::Knock(id, to)) {
+        if let Some(ScheduledEvent::Knock(id, to)) = self.pass(ScheduledEvent::Knock(id, to)) {
             self.knock(id, &to);
         }
     }
@@ -371,7 +371,7 @@ impl Scene {
         let port = self.net.ports.get(number);
         if port.is_none_or(|port| port.closed || port.waiting.len() >= backlog) {
             let (span, done) = (self.net_span(), Done::Connected(Err(Error::Disconnected)));
-            self.after(span, Happening::Complete(Event { id, done }));
+            self.after(span, ScheduledEvent::Complete(Event { id, done }));
             return;
         }
         let near = self.new_link(NOBODY, None, number, host_of(id));
@@ -379,10 +379,10 @@ impl Scene {
         self.net.link(near).peer = Some(far);
         self.net.ports[number].waiting.push_back(far);
         let (span, done) = (self.net_span(), Done::Connected(Ok(near)));
-        self.after(span, Happening::Complete(Event { id, done }));
+        self.after(span, ScheduledEvent::Complete(Event { id, done }));
         let span = self.net_span();
         let listener = Listener(u32::try_from(number).expect("few"));
-        self.after(span, Happening::Accept(listener));
+        self.after(span, ScheduledEvent::Accept(listener));
     }
 
     /// Moves bytes from one end of a connection within the world to the other; returns true if the
@@ -424,7 +424,7 @@ impl Scene {
         for socket in waiting {
             self.net.links.get_mut(&socket).expect("what waits is there").closed = true;
             let at = self.arrival_at_client(socket);
-            self.at(at, Happening::Over(socket));
+            self.at(at, ScheduledEvent::Over(socket));
         }
     }
 
@@ -519,7 +519,7 @@ impl Scene {
             first.consume(count);
             link.outstanding += count;
             let at = self.arrival_at_client(socket);
-            self.at(at, Happening::Deliver(socket, bytes));
+            self.at(at, ScheduledEvent::Deliver(socket, bytes));
         }
     }
 
@@ -532,7 +532,7 @@ impl Scene {
             self.pump_soon(socket);
         }
         let at = self.arrival_at_client(socket);
-        self.at(at, Happening::Over(socket));
+        self.at(at, ScheduledEvent::Over(socket));
     }
 
     pub(super) fn close_socket(&mut self, socket: Socket) {
@@ -541,7 +541,7 @@ impl Scene {
         assert!(link.sending.is_none(), "{socket:?} is closed while it sends");
         if !link.hung_up {
             let at = self.arrival_at_client(socket);
-            self.at(at, Happening::Over(socket));
+            self.at(at, ScheduledEvent::Over(socket));
         }
     }
 }

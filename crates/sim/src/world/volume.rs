@@ -3,7 +3,7 @@
 //! A write takes effect at one moment, like every disk operation; the file grows with it. Writes
 //! neither durable nor flushed may be lost, sector by sector, at a power failure.
 
-use super::{Host, Scene, World, host_of};
+use super::{Environment, Host, World, host_of};
 use crate::disk::Sparse;
 use base::op::{BLOCKS_MAX, Done, File, Listener, Op};
 use base::{Block, Error};
@@ -37,7 +37,7 @@ pub(super) struct Volumes {
 impl World {
     /// Creates and opens the file of a volume with these contents. It may stay open at the end.
     pub fn add_volume(&mut self, contents: Sparse) -> File {
-        let volumes = &mut self.scene.volumes;
+        let volumes = &mut self.env.volumes;
         let file = File(FIRST + u32::try_from(volumes.all.len()).expect("few volumes"));
         volumes.all.insert(file, Volume { contents, before: BTreeMap::new() });
         file
@@ -48,7 +48,7 @@ impl World {
     /// # Panics
     /// If it is not an operation on a volume.
     pub fn perform(&mut self, op: &Op) -> Done {
-        self.scene.volume_effect(op).expect("it is about a volume")
+        self.env.volume_effect(op).expect("it is about a volume")
     }
 
     /// Returns the contents of a volume's file, even if it is closed.
@@ -56,13 +56,13 @@ impl World {
     /// # Panics
     /// If this is not a volume.
     pub fn volume(&self, file: File) -> &Sparse {
-        &self.scene.volumes.all.get(&file).expect("it was made by `add_volume`").contents
+        &self.env.volumes.all.get(&file).expect("it was made by `add_volume`").contents
     }
 
     /// Replaces the contents of a volume's file; all of it is durable.
     pub fn replace_volume(&mut self, file: File, contents: Sparse) {
         let volume = Volume { contents, before: BTreeMap::new() };
-        self.scene.volumes.all.insert(file, volume);
+        self.env.volumes.all.insert(file, volume);
     }
 }
 
@@ -101,7 +101,7 @@ fn old(contents: &Sparse, offset: u64, count: usize) -> Vec<u8> {
     bytes
 }
 
-impl Scene {
+impl Environment {
     /// Makes volumes acknowledge durability too early from now on.
     pub fn let_volumes_lie(&mut self) {
         self.volumes.lie = true;

@@ -197,7 +197,7 @@ impl Group {
     fn wake_all(&self, io: &mut Io<'_>) {
         for member in &self.members {
             let pause = Duration::from_nanos(io.rng().u64(..200_000));
-            io.scene.wake_in(*member, pause);
+            io.env.wake_in(*member, pause);
         }
     }
 }

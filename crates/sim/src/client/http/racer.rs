@@ -100,7 +100,7 @@ impl Racer {
         io.judged();
         let status = response.status;
         io.trace(format_args!("{status} for {ask:?}"));
-        let late = status == 408 && io.scene.params.faults.stall > 0;
+        let late = status == 408 && io.env.params.faults.stall > 0;
         let failed = late || io.was_injected(self.begun, None);
         let tag = response.field("etag").map(str::to_string);
         match (ask, status) {
@@ -171,10 +171,10 @@ impl Client for Racer {
     }
 
     fn ended(&mut self, io: &mut Io<'_>) {
-        let faults = &io.scene.params.faults;
+        let faults = &io.env.params.faults;
         let expected = self.phase == Phase::Leaving
             || io.is_stopped()
-            || io.scene.params.may_cut()
+            || io.env.params.may_cut()
             || io.was_injected(self.begun, None)
             || faults.reset > 0
             || faults.stall > 0;

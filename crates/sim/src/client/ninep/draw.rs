@@ -196,7 +196,7 @@ impl Ninep {
     }
 
     fn offset(io: &mut Io<'_>) -> u64 {
-        let huge = io.scene.params.huge;
+        let huge = io.env.params.huge;
         match io.rng().u8(..12) {
             0 if huge => (4 << 30) + io.rng().u64(..10_000),
             1 => io.rng().u64(..100_000),
@@ -212,7 +212,7 @@ impl Ninep {
             FidState::AttrWrite { .. } => true,
             FidState::Closed | FidState::AttrRead { .. } => io.one_in(5),
         };
-        let most = (self.msize as usize - 24).min(io.scene.params.piece_max.max(20) * 300);
+        let most = (self.msize as usize - 24).min(io.env.params.piece_max.max(20) * 300);
         let most = if io.one_in(3) { most } else { most.min(3000) };
         let directory = self.fids[&fid].kind == Kind::Directory;
         if let FidState::Open { listing, .. } = &self.fids[&fid].state

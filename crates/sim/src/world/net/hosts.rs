@@ -6,7 +6,7 @@
 //! partitioned listener waits until the partition heals, in order.
 
 use super::port_of;
-use crate::world::{Happening, Scene, World};
+use crate::world::{Environment, ScheduledEvent, World};
 use base::Instant;
 use base::op::{Done, Envelope, Event, File, Listener, OpId, PathDone, Socket};
 use std::collections::VecDeque;
@@ -46,25 +46,25 @@ pub fn host_of(id: OpId) -> Host {
 impl super::Net {
     /// Cancels a connect that has not arrived; returns whether there was one.
     pub(in crate::world) fn cancel_knock(&mut self, id: OpId) -> bool {
-        let of = |waits: &Happening| matches!(waits, Happening::Knock(other, _) if *other == id);
+        let of = |waits: &ScheduledEvent| matches!(waits, ScheduledEvent::Knock(other, _) if *other == id);
         let before: usize = self.cuts.values().map(VecDeque::len).sum();
         self.cuts.values_mut().for_each(|waiting| waiting.retain(|waits| !of(waits)));
         before > self.cuts.values().map(VecDeque::len).sum()
     }
 }
 
-impl Scene {
+impl Environment {
     /// Returns an event that may happen now; `None` if it was queued because of a partition.
-    pub(in crate::world) fn pass(&mut self, happening: Happening) -> Option<Happening> {
+    pub(in crate::world) fn pass(&mut self, happening: ScheduledEvent) -> Option<ScheduledEvent> {
         if self.net.cuts.is_empty() {
             return Some(happening);
         }
         let port = match &happening {
-            Happening::Deliver(socket, _) | Happening::Over(socket) => {
+            ScheduledEvent::Deliver(socket, _) | ScheduledEvent::Over(socket) => {
                 let link = self.net.links.get(socket).filter(|link| link.peer.is_some());
                 link.map_or(usize::MAX, |link| link.port)
             }
-            Happening::Knock(_, to) => port_of(to),
+            ScheduledEvent::Knock(_, to) => port_of(to),
             _ => usize::MAX,
         };
         match self.net.cuts.get_mut(&port) {
@@ -89,7 +89,7 @@ impl Scene {
         };
         let sockets: Vec<Socket> = self.net.links.iter().filter_map(of).collect();
         if let Some(waiting) = self.net.cuts.get_mut(&port) {
-            waiting.retain(|waits| matches!(waits, Happening::Knock(..)));
+            waiting.retain(|waits| matches!(waits, ScheduledEvent::Knock(..)));
         }
         for socket in sockets {
             self.arrive_end(socket, true);
@@ -129,7 +129,7 @@ impl Scene {
         let at = self.node_messages.entry((from, to)).or_insert(sent);
         *at = (*at).max(sent + Duration::from_nanos(span));
         let (at, id) = (*at, name_op(to, OpId(0)));
-        self.at(at, Happening::Complete(Event { id, done: Done::Envelope(envelope) }));
+        self.at(at, ScheduledEvent::Complete(Event { id, done: Done::Envelope(envelope) }));
     }
 
     /// Reopens a listener for the successor of a crashed process.
@@ -157,15 +157,14 @@ impl Scene {
     fn end_told(&mut self, host: Host) {
         let of = |event: &Event| event.id != OpId::UNASKED && host_of(event.id) == host;
         let told = self.queue.iter().filter_map(|(key, happening)| {
-            matches!(happening, Happening::Complete(event) if of(event)).then_some(*key)
+            matches!(happening, ScheduledEvent::Complete(event) if of(event)).then_some(*key)
         });
         for key in told.collect::<Vec<_>>() {
-            if let Some(Happening::Complete(event)) = self.queue.remove(&key) {
+            if let Some(ScheduledEvent::Complete(event)) = self.queue.remove(&key) {
                 self.drop_done(event.done);
             }
         }
-        let own =
-            |waits: &Happening| matches!(waits, Happening::Knock(id, _) if host_of(*id) == host);
+        let own = |waits: &ScheduledEvent| matches!(waits, ScheduledEvent::Knock(id, _) if host_of(*id) == host);
         self.net.cuts.values_mut().for_each(|waiting| waiting.retain(|waits| !own(waits)));
     }
 
@@ -195,14 +194,14 @@ impl Scene {
         (link.receiving, link.sending) = (None, None);
         (link.closed, link.reset) = (true, true);
         let at = self.arrival_at_client(socket);
-        self.at(at, Happening::Over(socket));
+        self.at(at, ScheduledEvent::Over(socket));
     }
 }
 
 impl World {
     /// Heals a partition: queued events arrive, in order.
     pub fn heal(&mut self, listener: Listener) {
-        let waiting = self.scene.net.cuts.remove(&(listener.0 as usize)).unwrap_or_default();
+        let waiting = self.env.net.cuts.remove(&(listener.0 as usize)).unwrap_or_default();
         let mut events = Vec::new();
         for happening in waiting {
             self.happen(happening, &mut events);

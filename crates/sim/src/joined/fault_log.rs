@@ -39,7 +39,7 @@ struct Replaced {
 
 /// The record.
 #[derive(Debug, Default)]
-pub(super) struct Chart {
+pub(super) struct FaultLog {
     pub(super) servers: Vec<Server>,
     /// Start of the calm: no further trouble comes, and the last one ended long ago.
     pub(super) calm_since: Option<Instant>,
@@ -54,10 +54,10 @@ pub(super) struct Chart {
     vague: BTreeSet<u64>,
 }
 
-impl Chart {
+impl FaultLog {
     /// Returns the record of this many servers without trouble.
-    pub(super) fn new(servers: usize) -> Chart {
-        Chart { servers: vec![Server::default(); servers], ..Chart::default() }
+    pub(super) fn new(servers: usize) -> FaultLog {
+        FaultLog { servers: vec![Server::default(); servers], ..FaultLog::default() }
     }
 
     /// Records the beginning or end of a trouble.

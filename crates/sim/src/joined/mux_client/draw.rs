@@ -1,7 +1,7 @@
 //! Requests of lanes: random during the run, one path after the other in the final survey.
 
-use super::lane::{Held, Request, State, Waiting};
-use super::{ROOT, Visitor};
+use super::lane::{HeldFid, Request, State, Waiting};
+use super::{MuxClient, ROOT};
 use crate::client::Io;
 use crate::joined::space::{At, EDITED, Look};
 use base::{Kind, Name};
@@ -21,7 +21,7 @@ const LOOPS: [&[u8]; 4] = [b"loop", b"in", b"me", b"void"];
 /// Maximum number of bytes of one write, and maximum offset.
 const WRITE_MAX: usize = 6000;
 
-impl Visitor {
+impl MuxClient {
     /// Draws a lane's next request.
     pub(super) fn draw(&mut self, io: &mut Io<'_>, lane: usize) -> Request {
         let fids: Vec<u32> = self.lanes[lane].fids.keys().copied().collect();
@@ -127,7 +127,7 @@ impl Visitor {
         if directory || io.one_in(3) {
             return Request::Unlink { fid, name, directory };
         }
-        let is_place = |(fid, held): (&u32, &Held)| {
+        let is_place = |(fid, held): (&u32, &HeldFid)| {
             let planted = self.setup.space.is_planted(held.at.file.inode());
             (planted && !held.is_spoilt).then_some(*fid)
         };
@@ -173,7 +173,7 @@ impl Visitor {
         let flush = io.one_in(self.setup.params.flush);
         let flush_at = flush.then(|| since + Duration::from_millis(io.rng().u64(..3000)));
         for name in request.changed() {
-            self.setup.chart.borrow_mut().change_name(name, None);
+            self.setup.fault_log.borrow_mut().change_name(name, None);
         }
         if let Request::List { fid, offset: 0, .. } = request {
             self.begin_list(io, lane, fid);
@@ -186,14 +186,14 @@ impl Visitor {
 }
 
 /// The final survey.
-impl Visitor {
+impl MuxClient {
     /// Distributes every path of the joined tree over all lanes.
     pub(super) fn plan_survey(&mut self, io: &mut Io<'_>) {
-        let (lanes, visitors) = (self.lanes.len(), self.setup.params.visitors);
+        let (lanes, mux_clients) = (self.lanes.len(), self.setup.params.mux_clients);
         let paths = self.paths(io);
         for (index, path) in paths.into_iter().enumerate() {
-            if index % visitors == self.setup.number {
-                self.lanes[index / visitors % lanes].survey.push_back(path);
+            if index % mux_clients == self.setup.number {
+                self.lanes[index / mux_clients % lanes].survey.push_back(path);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A remote tree with a reactor of its own, on a network that splits streams anywhere.
 
-use super::far::Far;
+use super::remote_server::RemoteServer;
 use base::op::{Address, Done, Op, OpId, ReceiveBuf, Socket};
 use base::rng::Rng;
 use base::{Automaton, Error, Instant};
@@ -11,7 +11,7 @@ use tree::{Ask, Input, Output, Reply, Request, RequestId};
 
 /// The client.
 #[derive(Debug)]
-pub struct Near {
+pub struct RemoteClient {
     /// The tree.
     pub remote: Remote,
     /// The time.
@@ -33,11 +33,11 @@ pub struct Near {
     asked: u64,
 }
 
-impl Near {
+impl RemoteClient {
     /// Returns a client in its initial state.
-    pub fn new(rng: Rng, config: Config) -> Near {
+    pub fn new(rng: Rng, config: Config) -> RemoteClient {
         let address = Address::Unix(b"/far".to_vec());
-        Near {
+        RemoteClient {
             remote: Remote::new(7, vec![address], Vec::new(), config),
             now: Instant(1),
             rng,
@@ -59,23 +59,27 @@ impl Near {
     ///
     /// # Panics
     /// If no reply arrives.
-    pub fn ask(&mut self, far: &mut Far, request: Request) -> Result<Reply, Error> {
-        let id = self.start(far, request);
+    pub fn ask(
+        &mut self,
+        remote_server: &mut RemoteServer,
+        request: Request,
+    ) -> Result<Reply, Error> {
+        let id = self.start(remote_server, request);
         for _ in 0..10_000 {
             if let Some(reply) = self.replies.remove(&id) {
                 return reply;
             }
-            self.pass(far);
+            self.pass(remote_server);
         }
         panic!("no answer: {:?}", self.remote.counts());
     }
 
     /// Sends a request, and progresses as far as possible without waiting.
-    pub fn start(&mut self, far: &mut Far, request: Request) -> RequestId {
+    pub fn start(&mut self, remote_server: &mut RemoteServer, request: Request) -> RequestId {
         self.next += 1;
         self.asked += 1;
         let id = RequestId(self.next);
-        self.step(far, Input::Ask(id, request));
+        self.step(remote_server, Input::Ask(id, request));
         id
     }
 
@@ -85,49 +89,49 @@ impl Near {
     }
 
     /// Passes an input to the tree and performs its operations.
-    pub fn step(&mut self, far: &mut Far, input: Input) {
+    pub fn step(&mut self, remote_server: &mut RemoteServer, input: Input) {
         let mut out = Vec::new();
         self.remote.step(self.now, input, &mut out);
         self.remote.check();
-        self.perform(far, out);
-        self.settle(far);
+        self.perform(remote_server, out);
+        self.settle(remote_server);
     }
 
     /// Advances time to the next deadline.
-    pub fn pass(&mut self, far: &mut Far) {
+    pub fn pass(&mut self, remote_server: &mut RemoteServer) {
         let later = self.now + Duration::from_secs(1);
         self.now = self.remote.deadline().unwrap_or(later).max(self.now + Duration::from_micros(1));
-        self.deliver_all(far);
+        self.deliver_all(remote_server);
     }
 
     /// Breaks the connection.
-    pub fn break_off(&mut self, far: &mut Far) {
+    pub fn break_off(&mut self, remote_server: &mut RemoteServer) {
         if self.socket.is_some() && !self.broken {
             self.broken = true;
             self.incoming.clear();
-            far.lost();
+            remote_server.lost();
         }
-        self.settle(far);
+        self.settle(remote_server);
     }
 
     /// Delivers the server's outstanding replies.
-    pub fn deliver_all(&mut self, far: &mut Far) {
+    pub fn deliver_all(&mut self, remote_server: &mut RemoteServer) {
         let lazy = std::mem::replace(&mut self.lazy, false);
-        self.settle(far);
+        self.settle(remote_server);
         self.lazy = lazy;
     }
 
     /// Closes the tree.
-    pub fn close(&mut self, far: &mut Far) {
+    pub fn close(&mut self, remote_server: &mut RemoteServer) {
         let mut out = Vec::new();
         self.remote.close(self.now, &mut out);
-        self.perform(far, out);
-        self.deliver_all(far);
+        self.perform(remote_server, out);
+        self.deliver_all(remote_server);
     }
 
-    fn settle(&mut self, far: &mut Far) {
+    fn settle(&mut self, remote_server: &mut RemoteServer) {
         for turn in 0.. {
-            assert!(turn < 100_000, "it comes to no rest: {:#?}", far.said);
+            assert!(turn < 100_000, "it comes to no rest: {:#?}", remote_server.said);
             let mut out = Vec::new();
             self.remote.tick(self.now, &mut out);
             self.remote.check();
@@ -136,23 +140,23 @@ impl Near {
             if out.is_empty() && !ready {
                 return;
             }
-            self.perform(far, out);
-            self.deliver(far);
+            self.perform(remote_server, out);
+            self.deliver(remote_server);
         }
     }
 
-    fn done(&mut self, far: &mut Far, id: OpId, done: Done) {
+    fn done(&mut self, remote_server: &mut RemoteServer, id: OpId, done: Done) {
         let mut out = Vec::new();
         self.remote.step(self.now, Input::Done(id, done), &mut out);
         self.remote.check();
-        self.perform(far, out);
+        self.perform(remote_server, out);
     }
 
     /// Completes a receive, with a random number of the available bytes.
-    fn deliver(&mut self, far: &mut Far) {
+    fn deliver(&mut self, remote_server: &mut RemoteServer) {
         if self.broken {
             if let Some((id, _)) = self.receiving.take() {
-                self.done(far, id, Done::Received(Err(Error::Disconnected)));
+                self.done(remote_server, id, Done::Received(Err(Error::Disconnected)));
             }
             return;
         }
@@ -165,17 +169,17 @@ impl Near {
         let count = if self.rng.bool() { most } else { self.rng.usize(1..=most) };
         let bytes: Vec<u8> = self.incoming.drain(..count).collect();
         buf.extend(&bytes);
-        self.done(far, id, Done::Received(Ok(buf)));
+        self.done(remote_server, id, Done::Received(Ok(buf)));
     }
 
-    fn perform(&mut self, far: &mut Far, out: Vec<Output>) {
+    fn perform(&mut self, remote_server: &mut RemoteServer, out: Vec<Output>) {
         for output in out {
             match output {
                 Output::Reply(id, reply) => {
                     self.asked -= 1;
                     assert!(self.replies.insert(id, reply).is_none(), "{id:?} is answered twice");
                 }
-                Output::Do(op) => self.do_op(far, op),
+                Output::Do(op) => self.do_op(remote_server, op),
                 Output::Render(..) | Output::Command { .. } | Output::CancelCommand(_) => {
                     panic!("no file here is rendered")
                 }
@@ -183,7 +187,7 @@ impl Near {
         }
     }
 
-    fn do_op(&mut self, far: &mut Far, op: Op) {
+    fn do_op(&mut self, remote_server: &mut RemoteServer, op: Op) {
         match op {
             Op::Connect { id, .. } => {
                 assert!(self.socket.is_none(), "one connection at a time");
@@ -191,12 +195,12 @@ impl Near {
                     self.sockets += 1;
                     self.socket = Some(Socket(self.sockets));
                     self.broken = false;
-                    far.connected();
+                    remote_server.connected();
                     Ok(Socket(self.sockets))
                 } else {
                     Err(Error::Disconnected)
                 };
-                self.done(far, id, Done::Connected(connected));
+                self.done(remote_server, id, Done::Connected(connected));
             }
             Op::Receive { id, socket, into } => {
                 assert_eq!(Some(socket), self.socket);
@@ -206,24 +210,27 @@ impl Near {
                 assert_eq!(Some(socket), self.socket);
                 let sent = if self.broken { Err(Error::Disconnected) } else { Ok(()) };
                 if sent.is_ok() {
-                    self.carry(far, &data.iter().flat_map(|buf| buf.to_vec()).collect::<Vec<u8>>());
+                    self.carry(
+                        remote_server,
+                        &data.iter().flat_map(|buf| buf.to_vec()).collect::<Vec<u8>>(),
+                    );
                 }
-                self.done(far, id, Done::Sent(sent));
+                self.done(remote_server, id, Done::Sent(sent));
             }
             Op::Hangup { socket } => {
                 assert_eq!(Some(socket), self.socket);
                 if !self.broken {
                     self.broken = true;
                     self.incoming.clear();
-                    far.lost();
+                    remote_server.lost();
                 }
-                self.deliver(far);
+                self.deliver(remote_server);
             }
             Op::CloseSocket { socket } => {
                 assert_eq!(self.socket.take(), Some(socket));
                 assert!(self.receiving.is_none(), "closed while it receives");
                 if !self.broken {
-                    far.lost();
+                    remote_server.lost();
                 }
                 self.incoming.clear();
             }
@@ -233,9 +240,9 @@ impl Near {
     }
 
     /// Transfers bytes both ways; the connection may break in either direction.
-    fn carry(&mut self, far: &mut Far, bytes: &[u8]) {
+    fn carry(&mut self, remote_server: &mut RemoteServer, bytes: &[u8]) {
         let forth = self.breaks_after.map_or(bytes.len(), |left| left.min(bytes.len()));
-        let back = far.received(&bytes[..forth]);
+        let back = remote_server.received(&bytes[..forth]);
         let left = self.breaks_after.map(|left| left - forth);
         let count = left.map_or(back.len(), |left| left.min(back.len()));
         self.incoming.extend(&back[..count]);
@@ -244,7 +251,7 @@ impl Near {
             self.breaks_after = None;
             self.broken = true;
             self.incoming.clear();
-            far.lost();
+            remote_server.lost();
         }
     }
 

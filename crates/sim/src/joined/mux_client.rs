@@ -10,7 +10,7 @@ mod judge;
 mod lane;
 mod listing;
 
-use super::chart::{Chart, PATIENCE};
+use super::fault_log::{FaultLog, PATIENCE};
 use super::params::Params;
 use super::space::Space;
 use crate::client::{Client, Io, whole_messages};
@@ -43,7 +43,7 @@ pub(super) struct Setup {
     /// The joined tree.
     pub(super) space: Rc<Space>,
     /// Troubles of the servers.
-    pub(super) chart: Rc<RefCell<Chart>>,
+    pub(super) fault_log: Rc<RefCell<FaultLog>>,
     /// Parameters of the run.
     pub(super) params: Params,
 }
@@ -73,7 +73,7 @@ enum Phase {
 
 /// The client.
 #[derive(Debug)]
-pub(super) struct Visitor {
+pub(super) struct MuxClient {
     setup: Setup,
     phase: Phase,
     lanes: Vec<Lane>,
@@ -87,13 +87,13 @@ pub(super) struct Visitor {
     is_finished: bool,
 }
 
-impl Visitor {
+impl MuxClient {
     /// Returns an unconnected client.
-    pub(super) fn new(setup: Setup) -> Visitor {
+    pub(super) fn new(setup: Setup) -> MuxClient {
         let requests = setup.params.requests;
         let name = |lane| format!("w{}-{lane}", setup.number);
         let lanes = (0..setup.params.lanes).map(|lane| Lane::new(lane, name(lane), requests));
-        Visitor {
+        MuxClient {
             lanes: lanes.collect(),
             phase: Phase::Away,
             input: Vec::new(),
@@ -169,7 +169,7 @@ impl Visitor {
 
     /// Lets every idle lane send a request.
     fn work(&mut self, io: &mut Io<'_>) {
-        if self.phase == Phase::Patient && self.setup.chart.borrow().calm_since.is_some() {
+        if self.phase == Phase::Patient && self.setup.fault_log.borrow().calm_since.is_some() {
             self.phase = Phase::Surveying;
             self.plan_survey(io);
         }
@@ -185,7 +185,7 @@ impl Visitor {
         match self.phase {
             Phase::Working if all_idle => {
                 self.phase = Phase::Patient;
-                self.setup.chart.borrow_mut().idle.0 += self.lanes.len();
+                self.setup.fault_log.borrow_mut().idle.0 += self.lanes.len();
             }
             Phase::Surveying if self.lanes.iter().all(Lane::is_done) => {
                 self.is_finished = true;
@@ -247,7 +247,7 @@ impl Visitor {
         let now = io.now();
         if matches!(self.phase, Phase::Greeting | Phase::Attaching) {
             let waited = now.since(self.since);
-            let is_open = self.setup.chart.borrow().is_open;
+            let is_open = self.setup.fault_log.borrow().is_open;
             assert!(waited < PATIENCE || !is_open, "no welcome for {waited:?}");
         }
         for lane in 0..self.lanes.len() {
@@ -266,11 +266,11 @@ impl Visitor {
     }
 }
 
-impl Client for Visitor {
+impl Client for MuxClient {
     fn wake(&mut self, io: &mut Io<'_>) {
         match self.phase {
             Phase::Away if io.is_stopped() => self.phase = Phase::Done,
-            Phase::Away if !self.setup.chart.borrow().is_open => io.wake_in(TICK),
+            Phase::Away if !self.setup.fault_log.borrow().is_open => io.wake_in(TICK),
             Phase::Away => {
                 self.input.clear();
                 self.phase = Phase::Leaving;

@@ -1,6 +1,6 @@
 //! Incremental reading of a directory.
 
-use crate::joined::chart::Chart;
+use crate::joined::fault_log::FaultLog;
 use crate::joined::space::Entries;
 use base::{Instant, Name};
 use std::collections::BTreeSet;
@@ -38,16 +38,16 @@ impl Listing {
     ///
     /// # Panics
     /// If one is listed twice, does not exist, or is missing in the end.
-    pub(super) fn take(&mut self, entries: &[Dirent<'_>], there: &There, chart: &Chart) {
+    pub(super) fn take(&mut self, entries: &[Dirent<'_>], there: &There, fault_log: &FaultLog) {
         for (qid, cookie, _, name) in entries {
             self.offset = *cookie;
             let name = Name::new(name).expect("names are names");
-            let replaced = chart.was_replaced(&name, self.since);
+            let replaced = fault_log.was_replaced(&name, self.since);
             let new = self.seen.insert(name.clone());
             // After a reconnect, directories of 9P2000 are read again from the start.
             let excused = replaced || self.is_doubtful;
             assert!(new || excused, "{name} is listed twice");
-            let is_vague = chart.is_name_vague(&name, self.since);
+            let is_vague = fault_log.is_name_vague(&name, self.since);
             let there = if is_vague { &there.all } else { &there.first };
             let (then, now) = (self.there.get(&name), there.get(&name));
             let known = then.is_some() || now.is_some() || is_vague;
@@ -58,13 +58,13 @@ impl Listing {
         }
         if entries.is_empty() {
             self.is_over = true;
-            self.expect_complete(&there.first, chart);
+            self.expect_complete(&there.first, fault_log);
         }
     }
 
-    fn expect_complete(&self, there: &Entries, chart: &Chart) {
+    fn expect_complete(&self, there: &Entries, fault_log: &FaultLog) {
         let missing = self.there.keys().find(|name| {
-            let stays = there.contains_key(name) && !chart.is_name_vague(name, self.since);
+            let stays = there.contains_key(name) && !fault_log.is_name_vague(name, self.since);
             stays && !self.seen.contains(*name)
         });
         assert!(

@@ -8,7 +8,7 @@ use wire::ninep::{Data, Names, Tmessage};
 
 /// A fid, and the client's knowledge of it.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldFid {
     pub(super) at: At,
     pub(super) since: Instant,
     pub(super) state: State,
@@ -65,14 +65,14 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) number: usize,
-    pub(super) fids: BTreeMap<u32, Held>,
+    pub(super) fids: BTreeMap<u32, HeldFid>,
     pub(super) waiting: Option<Waiting>,
     /// Requests still to be sent.
     pub(super) left: u32,
     /// Time of the next request.
     pub(super) next_at: Instant,
     /// Files and directories that it has created, and that exist.
-    pub(super) own: BTreeMap<Name, Own>,
+    pub(super) own: BTreeMap<Name, OwnEntry>,
     /// Prefix of its names, and their number so far.
     prefix: String,
     names: u32,
@@ -84,7 +84,7 @@ pub(super) struct Lane {
 
 /// An entry created by the lane.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Own {
+pub(super) struct OwnEntry {
     /// Inodes on the disk: its directory, and itself.
     pub(super) dir: u64,
     pub(super) inode: u64,
@@ -113,7 +113,7 @@ impl Lane {
     }
 
     /// Returns the state of a fid.
-    pub(super) fn held(&mut self, fid: u32) -> Option<&mut Held> {
+    pub(super) fn held(&mut self, fid: u32) -> Option<&mut HeldFid> {
         self.fids.get_mut(&fid)
     }
 

@@ -10,7 +10,7 @@ use super::data::{Memory, What, draw_change, draw_look, is_blind};
 use super::ledger::{Answer, Fate, Ledger, OpRequest};
 use super::params::Params;
 use super::site::SERVICE;
-use super::stream::{Access, Heard, Stream};
+use super::stream::{Access, Stream, StreamEvent};
 use crate::client::{Client, Io};
 use base::Instant;
 use base::op::Listener;
@@ -63,7 +63,7 @@ struct Asked {
 
 /// The client.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct OpClient {
     setup: Setup,
     phase: Phase,
     /// Deadline of the wait.
@@ -90,11 +90,11 @@ pub(super) struct Asker {
     input: Vec<u8>,
 }
 
-impl Asker {
+impl OpClient {
     /// Returns an unconnected client; a `plain` one never retransmits.
-    pub(super) fn new(setup: Setup, plain: bool, session: u64) -> Asker {
+    pub(super) fn new(setup: Setup, plain: bool, session: u64) -> OpClient {
         let (at, session) = (setup.number % setup.acceptors.len(), format!("{session:032x}"));
-        Asker {
+        OpClient {
             setup,
             phase: Phase::Away,
             due: Instant(0),
@@ -358,7 +358,7 @@ fn join_token(token: &mut Option<(String, BTreeMap<u64, u64>)>, text: &str) {
     }
 }
 
-impl Client for Asker {
+impl Client for OpClient {
     fn wake(&mut self, io: &mut Io<'_>) {
         if io.now() < self.due {
             return;
@@ -381,10 +381,10 @@ impl Client for Asker {
     fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
         for heard in self.stream.received(io, bytes) {
             match heard {
-                Heard::Opened => self.go_on(io),
-                Heard::Data(data) => self.hear(io, &data),
-                Heard::Written => {}
-                Heard::Refused => panic!("operations are taken, and answers can be read"),
+                StreamEvent::Opened => self.go_on(io),
+                StreamEvent::Data(data) => self.hear(io, &data),
+                StreamEvent::Written => {}
+                StreamEvent::Refused => panic!("operations are taken, and answers can be read"),
             }
         }
     }

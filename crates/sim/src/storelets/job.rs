@@ -3,7 +3,7 @@
 mod draw;
 
 use super::programs::{self, DONE, Kinds};
-use super::sky::Sky;
+use super::queue::EventQueue;
 use base::{Error, Instant};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -57,7 +57,7 @@ struct Plan {
 
 /// The storelet.
 #[derive(Debug)]
-pub(super) struct Errand {
+pub(super) struct Job {
     pub(super) open: OpenId,
     pub(super) id: u64,
     plan: Plan,
@@ -91,14 +91,14 @@ enum End {
 }
 
 /// Received output, and the end if known.
-struct Heard {
+struct ReceivedOutput {
     said: Vec<u8>,
     end: Option<(End, String)>,
     report: Option<Value>,
 }
 
 /// Next steps.
-impl Errand {
+impl Job {
     /// Returns whether it has ended, and everything was received.
     pub(super) fn is_over(&self) -> bool {
         self.ended && !self.writing && self.reading.is_none()
@@ -119,19 +119,19 @@ impl Errand {
     }
 
     /// Returns the number of bytes to read, if any.
-    pub(super) fn next_read(&mut self, sky: &mut Sky) -> Option<u32> {
+    pub(super) fn next_read(&mut self, queue: &mut EventQueue) -> Option<u32> {
         if self.reading.is_some() || self.ended || self.got.len() >= self.deaf {
             return None;
         }
         let most = if self.got.len() > 20_000 { 100_000 } else { self.read_max };
-        self.count = sky.rng.u32(1..=most);
+        self.count = queue.rng.u32(1..=most);
         Some(self.count)
     }
 
     /// Returns the read to cancel.
-    pub(super) fn next_cancel(&mut self, sky: &mut Sky) -> Option<RequestId> {
+    pub(super) fn next_cancel(&mut self, queue: &mut EventQueue) -> Option<RequestId> {
         let read = self.reading.filter(|_| !self.cancelled)?;
-        self.cancelled = sky.one_in(sky.params.cancel);
+        self.cancelled = queue.one_in(queue.params.cancel);
         self.cancelled.then_some(read)
     }
 
@@ -140,13 +140,13 @@ impl Errand {
     }
 
     /// Handles the reply to a write.
-    pub(super) fn wrote(&mut self, sky: &Sky, count: usize, reply: Result<Reply, Error>) {
+    pub(super) fn wrote(&mut self, queue: &EventQueue, count: usize, reply: Result<Reply, Error>) {
         assert!(std::mem::replace(&mut self.writing, false), "it wrote");
-        self.sent = sky.now;
+        self.sent = queue.now;
         match reply {
             Ok(Reply::Written(written)) => assert_eq!(written as usize, count, "all is taken"),
             Err(Error::Invalid) => {
-                let is_wrong = self.plan.wrong || self.is_beyond(sky);
+                let is_wrong = self.plan.wrong || self.is_beyond(queue);
                 assert!(is_wrong, "the order is right: {:?}", self.plan);
             }
             Err(Error::Disconnected) => {}
@@ -158,7 +158,7 @@ impl Errand {
     }
 
     /// Handles the reply to a read.
-    pub(super) fn heard(&mut self, reply: Result<Reply, Error>) -> Option<Vec<u8>> {
+    pub(super) fn received(&mut self, reply: Result<Reply, Error>) -> Option<Vec<u8>> {
         assert!(self.reading.take().is_some(), "it read");
         let cancelled = std::mem::replace(&mut self.cancelled, false);
         match reply {
@@ -175,24 +175,27 @@ impl Errand {
 }
 
 /// Checks.
-impl Errand {
+impl Job {
     /// Checks the received output after the client has left.
-    pub(super) fn judge(&self, sky: &Sky, stopping: bool) {
-        let heard = self.understand();
-        self.judge_said(&heard, sky.faults > 0);
-        assert!(!self.ended || !self.is_framed() || heard.report.is_some(), "no report: {self:?}");
-        if let Some((end, reason)) = &heard.end {
+    pub(super) fn judge(&self, queue: &EventQueue, stopping: bool) {
+        let received = self.understand();
+        self.judge_said(&received, queue.faults > 0);
+        assert!(
+            !self.ended || !self.is_framed() || received.report.is_some(),
+            "no report: {self:?}"
+        );
+        if let Some((end, reason)) = &received.end {
             let at = (end, reason.as_str());
             match end {
-                End::Exit => self.judge_exit(&heard, sky),
+                End::Exit => self.judge_exit(&received, queue),
                 End::Trap => self.judge_trap(reason),
-                End::Killed => self.judge_killed(reason, &heard, stopping),
-                End::Refused => self.judge_refused(reason, sky),
+                End::Killed => self.judge_killed(reason, &received, stopping),
+                End::Refused => self.judge_refused(reason, queue),
                 End::Unknown => assert!(self.plan.known, "it was sent: {at:?} {:?}", self.plan),
             }
         }
-        let is_beyond = self.is_beyond(sky) && !self.plan.wrong && !self.plan.known;
-        if let Some((end, reason)) = heard.end.as_ref().filter(|_| is_beyond) {
+        let is_beyond = self.is_beyond(queue) && !self.plan.wrong && !self.plan.known;
+        if let Some((end, reason)) = received.end.as_ref().filter(|_| is_beyond) {
             let early = ["it was cancelled", "the server ends", "its time is over"];
             let fits = match end {
                 End::Refused => true,
@@ -202,40 +205,40 @@ impl Errand {
             };
             assert!(fits, "it ran beyond the maxima: {end:?} {reason} {:?}", self.plan);
         }
-        if let Some(report) = &heard.report {
-            self.judge_waited(report, sky);
-            self.judge_used(report, heard.said.len() as u64, sky);
+        if let Some(report) = &received.report {
+            self.judge_waited(report, queue);
+            self.judge_used(report, received.said.len() as u64, queue);
         }
     }
 
     /// Parses the received bytes, with or without frames.
-    fn understand(&self) -> Heard {
+    fn understand(&self) -> ReceivedOutput {
         if !self.is_framed() {
             return self.understand_plain();
         }
-        let mut heard = Heard { said: Vec::new(), end: None, report: None };
+        let mut received = ReceivedOutput { said: Vec::new(), end: None, report: None };
         let mut rest = &self.got[..];
         while let Some((frame, body)) = Frame::decode(rest).expect("frames") {
-            assert!(heard.report.is_none(), "something comes behind the report");
+            assert!(received.report.is_none(), "something comes behind the report");
             match frame {
                 Frame::Output | Frame::Error => {
                     let error = self.plan.kind == Kinds::Sleeper;
                     assert_eq!(frame == Frame::Error, error, "another stream");
-                    heard.said.extend_from_slice(body);
+                    received.said.extend_from_slice(body);
                 }
                 Frame::State => {}
                 Frame::Report => {
                     let report: Value = serde_json::from_slice(body).expect("a report is JSON");
                     let reason = report["reason"].as_str().unwrap_or_default().to_string();
                     let end = report["end"].as_str().expect("it says how it ended");
-                    heard.end = Some((end_of(end), reason));
-                    heard.report = Some(report);
+                    received.end = Some((end_of(end), reason));
+                    received.report = Some(report);
                 }
             }
             rest = &rest[wire::storelet::FRAME_HEAD + body.len()..];
         }
         assert!(rest.is_empty() || !self.ended, "half a frame is the last");
-        heard
+        received
     }
 
     /// Returns whether the output is framed: an invalid or incomplete run request gets plain text.
@@ -243,7 +246,7 @@ impl Errand {
         self.plan.frames && self.got.first() != Some(&b'u')
     }
 
-    fn understand_plain(&self) -> Heard {
+    fn understand_plain(&self) -> ReceivedOutput {
         let (mut said, mut end) = (self.got.clone(), None);
         let mark = b"upcall: ";
         let place = said.windows(mark.len()).rposition(|bytes| bytes == mark);
@@ -265,46 +268,51 @@ impl Errand {
                 said.truncate(said.len() - part);
             }
         }
-        Heard { said, end, report: None }
+        ReceivedOutput { said, end, report: None }
     }
 
     /// Checks that the output is a prefix of the program's.
-    fn judge_said(&self, heard: &Heard, faults: bool) {
+    fn judge_said(&self, received: &ReceivedOutput, faults: bool) {
         let Plan { kind, says, .. } = &self.plan;
         let fits = match kind {
-            Kinds::Flood => heard.said.iter().all(|byte| *byte == 0),
+            Kinds::Flood => received.said.iter().all(|byte| *byte == 0),
             // Directories that cannot be listed are skipped.
             Kinds::List | Kinds::Search if faults => true,
-            _ => says.starts_with(&heard.said),
+            _ => says.starts_with(&received.said),
         };
-        let end = &heard.end;
-        assert!(fits, "{kind:?} {} says {} bytes, other ones: {end:?}", self.id, heard.said.len());
+        let end = &received.end;
+        assert!(
+            fits,
+            "{kind:?} {} says {} bytes, other ones: {end:?}",
+            self.id,
+            received.said.len()
+        );
     }
 
-    fn judge_exit(&self, heard: &Heard, sky: &Sky) {
+    fn judge_exit(&self, received: &ReceivedOutput, queue: &EventQueue) {
         let Plan { kind, says, writes, waits, budget, .. } = &self.plan;
-        let code = heard.report.as_ref().map(|report| report["exit"].as_u64());
+        let code = received.report.as_ref().map(|report| report["exit"].as_u64());
         let code = code.map(|code| code.expect("who exits has a code"));
         let all = code.is_none_or(|code| code == DONE);
         let ends = !kind.is_endless() && !waits && *kind != Kinds::Trap;
-        if all && sky.faults == 0 && self.may_write(sky) {
+        if all && queue.faults == 0 && self.may_write(queue) {
             assert!(ends, "it never ends by itself: {:?}", self.plan);
-            assert!(heard.said == *says, "{kind:?} {} has not said all", self.id);
+            assert!(received.said == *says, "{kind:?} {} has not said all", self.id);
         } else if code == Some(DONE) {
             let listed = matches!(kind, Kinds::List | Kinds::Search);
-            assert!(ends && (listed || heard.said == *says), "it says less: {:?}", self.plan);
+            assert!(ends && (listed || received.said == *says), "it says less: {:?}", self.plan);
         } else if code.is_some() {
-            let forbidden = !self.may_write(sky);
-            assert!(sky.faults > 0 || forbidden, "exit {code:?} {writes}: {:?}", self.plan);
+            let forbidden = !self.may_write(queue);
+            assert!(queue.faults > 0 || forbidden, "exit {code:?} {writes}: {:?}", self.plan);
         }
-        if let Some(report) = heard.report.as_ref().filter(|_| *kind == Kinds::Hog) {
+        if let Some(report) = received.report.as_ref().filter(|_| *kind == Kinds::Hog) {
             let used = report["memory"].as_u64().expect("it is told");
             assert!(used + (4 << 16) > budget.memory, "it got {used} only: {budget:?}");
         }
     }
 
-    fn may_write(&self, sky: &Sky) -> bool {
-        self.plan.kind != Kinds::Writer || (self.plan.writes && sky.params.writes)
+    fn may_write(&self, queue: &EventQueue) -> bool {
+        self.plan.kind != Kinds::Writer || (self.plan.writes && queue.params.writes)
     }
 
     fn judge_trap(&self, reason: &str) {
@@ -313,11 +321,11 @@ impl Errand {
     }
 
     /// Checks that the reason is an exceeded budget, or an authorised kill.
-    fn judge_killed(&self, reason: &str, heard: &Heard, stopping: bool) {
+    fn judge_killed(&self, reason: &str, received: &ReceivedOutput, stopping: bool) {
         let budget = &self.plan.budget;
         let used = |what: &str| {
             let number = |report: &Value| report[what].as_u64().expect("a number");
-            heard.report.as_ref().map_or(u64::MAX / 4, number)
+            received.report.as_ref().map_or(u64::MAX / 4, number)
         };
         let fits = match reason {
             "its processor time is used up" => used("cpu_ns") + used("served_ns") > budget.cpu,
@@ -333,12 +341,12 @@ impl Errand {
             "the server ends" => stopping,
             _ => false,
         };
-        assert!(fits, "killed: {reason}: {:?} {:?}", heard.report, self.plan);
+        assert!(fits, "killed: {reason}: {:?} {:?}", received.report, self.plan);
     }
 
-    fn judge_refused(&self, reason: &str, sky: &Sky) {
+    fn judge_refused(&self, reason: &str, queue: &EventQueue) {
         let Plan { wrong, garbage, budget, .. } = &self.plan;
-        let maxima = sky.params.maxima();
+        let maxima = queue.params.maxima();
         let fits = match reason {
             reason if reason.contains("more memory than this server gives") => {
                 budget.memory > maxima.memory
@@ -349,41 +357,41 @@ impl Errand {
             reason if reason.contains("more processor time than this server gives") => {
                 budget.cpu > maxima.cpu_ns
             }
-            reason if reason.starts_with("the module is too expensive") => sky.params.refuse > 0,
+            reason if reason.starts_with("the module is too expensive") => queue.params.refuse > 0,
             reason if reason.starts_with("the module cannot be run") => *garbage,
-            reason if reason.starts_with("cannot enter its root") => sky.faults > 0,
+            reason if reason.starts_with("cannot enter its root") => queue.faults > 0,
             _ => *wrong,
         };
         assert!(fits, "refused: {reason}: {:?}", self.plan);
     }
 
     /// Returns whether its run request exceeds the server's maximum.
-    fn is_beyond(&self, sky: &Sky) -> bool {
-        let (budget, maxima) = (&self.plan.budget, sky.params.maxima());
+    fn is_beyond(&self, queue: &EventQueue) -> bool {
+        let (budget, maxima) = (&self.plan.budget, queue.params.maxima());
         budget.memory > maxima.memory || budget.time > maxima.time_ns || budget.cpu > maxima.cpu_ns
     }
 
     /// Checks that a client that takes as much memory as permitted, and waits, does not delay small
     /// storelets, even of the same user.
-    fn judge_waited(&self, report: &Value, sky: &Sky) {
-        let little = self.plan.budget.memory + OVERHEAD <= sky.params.memory / 16;
-        if !sky.params.holds || !little || !self.plan.is_modest {
+    fn judge_waited(&self, report: &Value, queue: &EventQueue) {
+        let little = self.plan.budget.memory + OVERHEAD <= queue.params.memory / 16;
+        if !queue.params.holds || !little || !self.plan.is_modest {
             return;
         }
         let waited = report["waited_ns"].as_u64().expect("a number");
-        let most = (sky.params.compile_us + 20 * sky.params.post_us) * 1000 + 1_000_000_000;
+        let most = (queue.params.compile_us + 20 * queue.params.post_us) * 1000 + 1_000_000_000;
         let begun = self.begun.0 + waited;
         let late = begun.saturating_sub(self.sent.0);
         assert!(late <= most, "it had to wait for {late} ns, of {most}: {:?}", self.plan);
     }
 
     /// Checks that no budget is exceeded by more than a slice and one request in flight.
-    fn judge_used(&self, report: &Value, said: u64, sky: &Sky) {
+    fn judge_used(&self, report: &Value, said: u64, queue: &EventQueue) {
         let budget = &self.plan.budget;
         let used = |what: &str| report[what].as_u64().expect("a number");
-        let slice = sky.params.slice_ns;
+        let slice = queue.params.slice_ns;
         // Work done for it while it waited counts at its next turn.
-        let beyond = slice + crate::disk::JOB_NS + 1000 * sky.params.around_ns;
+        let beyond = slice + crate::disk::JOB_NS + 1000 * queue.params.around_ns;
         let fits = used("cpu_ns") + used("served_ns") <= budget.cpu + beyond
             && used("time_ns") <= budget.time.saturating_add(2 * slice * 10)
             && used("fuel") <= budget.fuel

@@ -14,7 +14,7 @@ use wire::ninep::{DecodeError, Rmessage, Tmessage, frame_size};
 
 /// A host tree on a disk of its own, with immediate completions.
 #[derive(Debug)]
-pub struct Ground {
+pub struct ImmediateHost {
     /// The disk.
     pub disk: Disk,
     /// The tree.
@@ -23,14 +23,14 @@ pub struct Ground {
     pub clock: i64,
 }
 
-impl Ground {
+impl ImmediateHost {
     /// Returns an empty one.
-    pub fn new() -> Ground {
+    pub fn new() -> ImmediateHost {
         let mut disk = Disk::new(WALL);
         let root: File = disk.open_root();
         let stat = Stat { kind: Kind::Directory, ..disk.attributes(1).unwrap_or_default() };
         let host = Host::new(0, root, &stat, false);
-        Ground { disk, host, clock: 0 }
+        ImmediateHost { disk, host, clock: 0 }
     }
 
     /// Passes an input to the tree and performs its operations, until no more can complete.
@@ -80,17 +80,17 @@ impl Ground {
     }
 }
 
-impl Default for Ground {
-    fn default() -> Ground {
-        Ground::new()
+impl Default for ImmediateHost {
+    fn default() -> ImmediateHost {
+        ImmediateHost::new()
     }
 }
 
 /// The server.
 #[derive(Debug)]
-pub struct Far {
+pub struct RemoteServer {
     /// The served tree.
-    pub ground: Ground,
+    pub ground: ImmediateHost,
     /// Its maximum message size, bytes.
     pub msize: u32,
     /// Whether it lacks 9P2000.L.
@@ -102,11 +102,11 @@ pub struct Far {
     pub said: VecDeque<String>,
 }
 
-impl Far {
+impl RemoteServer {
     /// Returns a server of an empty directory.
-    pub fn new(msize: u32, plain: bool) -> Far {
-        Far {
-            ground: Ground::new(),
+    pub fn new(msize: u32, plain: bool) -> RemoteServer {
+        RemoteServer {
+            ground: ImmediateHost::new(),
             msize,
             plain,
             session: None,

@@ -5,7 +5,7 @@
 use super::ledger::Ledger;
 use super::params::Params;
 use super::site::{SERVICE, id, key};
-use super::stream::{Access, Heard, Stream};
+use super::stream::{Access, Stream, StreamEvent};
 use crate::client::{Client, Io};
 use base::Instant;
 use base::op::Listener;
@@ -46,7 +46,7 @@ enum Phase {
 
 /// The client.
 #[derive(Debug)]
-pub(super) struct Warden {
+pub(super) struct Administrator {
     params: Params,
     /// Listeners of the remaining members.
     acceptors: Vec<Listener>,
@@ -63,17 +63,17 @@ pub(super) struct Warden {
     reader: Option<Reader>,
 }
 
-impl Warden {
+impl Administrator {
     /// Returns an administrator that knows the listeners of the first members.
     pub(super) fn new(
         params: Params,
         acceptors: Vec<Listener>,
         ledger: Rc<RefCell<Ledger>>,
-    ) -> Warden {
+    ) -> Administrator {
         let stream = Stream::new(&["services", SERVICE, "peer"], Access::ReadWrite);
         let (since, due) = (Instant(0), Instant(0));
         let (phase, seals, reader) = (Phase::Away, None, None);
-        Warden { params, acceptors, ledger, phase, at: 0, since, due, stream, seals, reader }
+        Administrator { params, acceptors, ledger, phase, at: 0, since, due, stream, seals, reader }
     }
 
     /// Returns whether all troubles were over before the request began.
@@ -159,7 +159,7 @@ impl Warden {
     }
 }
 
-impl Client for Warden {
+impl Client for Administrator {
     fn wake(&mut self, io: &mut Io<'_>) {
         if io.now() < self.due {
             return;
@@ -183,23 +183,23 @@ impl Client for Warden {
     fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
         for heard in self.stream.received(io, bytes) {
             match (self.phase, heard) {
-                (Phase::Opening, Heard::Opened) => {
+                (Phase::Opening, StreamEvent::Opened) => {
                     self.phase = Phase::Reading;
                     self.stream.read(io);
                 }
-                (Phase::Introducing(verdicts), Heard::Written) => {
+                (Phase::Introducing(verdicts), StreamEvent::Written) => {
                     self.phase = Phase::Meeting(verdicts);
                     self.stream.seek(0, 0);
                     self.stream.read(io);
                 }
-                (Phase::Asking, Heard::Written) => {
+                (Phase::Asking, StreamEvent::Written) => {
                     self.phase = Phase::Hearing;
                     self.stream.read(io);
                 }
                 // It was abandoned meanwhile.
                 (Phase::Away | Phase::Done, _) => {}
-                (_, Heard::Data(data)) => self.hear(io, &data),
-                (_, Heard::Refused) => return self.fail(io),
+                (_, StreamEvent::Data(data)) => self.hear(io, &data),
+                (_, StreamEvent::Refused) => return self.fail(io),
                 (phase, heard) => panic!("{heard:?} while {phase:?}"),
             }
         }

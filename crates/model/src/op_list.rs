@@ -5,9 +5,9 @@ use replica::esds::Id;
 
 /// Append-only list of operations. The value of an operation is the list up to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Trail;
+pub struct OpList;
 
-impl DataType for Trail {
+impl DataType for OpList {
     type State = Vec<Id>;
     type Operator = Id;
     type Value = Vec<Id>;

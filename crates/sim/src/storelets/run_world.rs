@@ -4,9 +4,9 @@ use super::canary::Mistake;
 use super::compiler::Compiler;
 use super::files::Files;
 use super::params::Params;
-use super::patron::Patrons;
 use super::programs;
-use super::sky::{Happening, Sky};
+use super::queue::{EventQueue, ScheduledEvent};
+use super::run_client::Clients;
 use crate::disk::{Disk, ROOT};
 use crate::run::Outcome;
 use crate::trace::{Show, Trace, hash};
@@ -61,12 +61,12 @@ impl Place {
 }
 
 /// The whole run.
-struct Yard {
-    sky: Sky,
+struct RunWorld {
+    queue: EventQueue,
     files: Files,
     places: Vec<Place>,
     compiler: Compiler,
-    patrons: Patrons,
+    run_clients: Clients,
     /// Memory of running storelets, by number, bytes.
     running: BTreeMap<u64, u64>,
     /// CPU time of the slices of each running storelet, ns.
@@ -80,19 +80,19 @@ struct Yard {
 
 /// Runs a seed; panics on any failure.
 pub(super) fn run(params: &Params, show: Show, mistake: Option<Mistake>) -> Outcome {
-    let mut yard = Yard::new(params, show, mistake);
-    let held = yard.places[0].node.held();
-    while yard.turn() {}
-    yard.judge(&held);
-    let Yard { sky, mut totals, patrons, .. } = yard;
-    (totals.faults, totals.requests) = (sky.faults, patrons.judged());
-    let (took, hash) = (sky.now.since(Instant(0)), sky.trace.hash());
-    Outcome { took, totals, hash, trace: sky.trace.into_text() }
+    let mut run_world = RunWorld::new(params, show, mistake);
+    let held = run_world.places[0].node.held();
+    while run_world.turn() {}
+    run_world.judge(&held);
+    let RunWorld { queue, mut totals, run_clients, .. } = run_world;
+    (totals.faults, totals.requests) = (queue.faults, run_clients.judged());
+    let (took, hash) = (queue.now.since(Instant(0)), queue.trace.hash());
+    Outcome { took, totals, hash, trace: queue.trace.into_text() }
 }
 
-impl Yard {
-    fn new(params: &Params, show: Show, mistake: Option<Mistake>) -> Yard {
-        let mut sky = Sky::new(params, Trace::new(show), mistake);
+impl RunWorld {
+    fn new(params: &Params, show: Show, mistake: Option<Mistake>) -> RunWorld {
+        let mut queue = EventQueue::new(params, Trace::new(show), mistake);
         let mut disk = Disk::new(WALL);
         for (path, kind, data) in programs::stage() {
             let (dir, name) = path.rsplit_once('/').unwrap_or(("", &path));
@@ -114,17 +114,17 @@ impl Yard {
             let config = Config { storelets: None, service: false, ..config.clone() };
             places.push(Place::new(number, Node::worker(number, config, export.clone())));
         }
-        let patrons = Patrons::new(&mut sky, Shadow::new(FRONT), export.root);
+        let run_clients = Clients::new(&mut queue, Shadow::new(FRONT), export.root);
         if let Some(us) = params.stop_us {
-            let at = Instant(sky.now.0 + us * 1000);
-            sky.at(at, Happening::Stop);
+            let at = Instant(queue.now.0 + us * 1000);
+            queue.at(at, ScheduledEvent::Stop);
         }
-        Yard {
+        RunWorld {
             compiler: Compiler::new(FRONT + params.workers + 1),
-            sky,
+            queue,
             files: Files::new(disk),
             places,
-            patrons,
+            run_clients,
             running: BTreeMap::new(),
             sliced: BTreeMap::new(),
             around: 0,
@@ -136,44 +136,48 @@ impl Yard {
 
     /// Advances to the next event; returns false if there is none.
     fn turn(&mut self) -> bool {
-        let now = self.sky.now;
+        let now = self.queue.now;
         let due = self.places.iter().filter_map(|place| place.due(now));
-        let Some(next) = due.chain(self.sky.next()).min() else { return false };
-        self.sky.now = now.max(next);
-        assert!(self.sky.now.since(Instant(0)) < TIME_MAX, "it does not end: {:?}", self.patrons);
-        while let Some(happening) = self.sky.pop() {
-            self.happen(happening);
+        let Some(next) = due.chain(self.queue.next()).min() else { return false };
+        self.queue.now = now.max(next);
+        assert!(
+            self.queue.now.since(Instant(0)) < TIME_MAX,
+            "it does not end: {:?}",
+            self.run_clients
+        );
+        while let Some(scheduled) = self.queue.pop() {
+            self.happen(scheduled);
         }
         for index in 0..self.places.len() {
-            if self.places[index].due(self.sky.now).is_some_and(|at| at <= self.sky.now) {
+            if self.places[index].due(self.queue.now).is_some_and(|at| at <= self.queue.now) {
                 self.step(index);
             }
         }
-        if self.patrons.are_content() && !self.stopped {
-            let at = self.sky.within(1000);
+        if self.run_clients.are_content() && !self.stopped {
+            let at = self.queue.within(1000);
             self.stopped = true;
-            self.sky.at(at, Happening::Stop);
+            self.queue.at(at, ScheduledEvent::Stop);
         }
         true
     }
 
-    fn happen(&mut self, happening: Happening) {
-        match happening {
-            Happening::Event(FRONT, event) => {
+    fn happen(&mut self, scheduled: ScheduledEvent) {
+        match scheduled {
+            ScheduledEvent::Event(FRONT, event) => {
                 self.see(FRONT, &event);
                 let Done::Envelope(envelope) = event.done else {
                     unreachable!("it asked for nothing")
                 };
-                self.patrons.hear(&mut self.sky, envelope);
+                self.run_clients.hear(&mut self.queue, envelope);
             }
-            Happening::Event(number, event) if number > FRONT + self.sky.params.workers => {
+            ScheduledEvent::Event(number, event) if number > FRONT + self.queue.params.workers => {
                 self.see(number, &event);
                 let Done::Envelope(envelope) = event.done else {
                     unreachable!("it asked for nothing")
                 };
-                self.compiler.told(&mut self.sky, envelope);
+                self.compiler.told(&mut self.queue, envelope);
             }
-            Happening::Event(number, event) => {
+            ScheduledEvent::Event(number, event) => {
                 self.see(number, &event);
                 self.watch(&event);
                 let place = self.places.iter_mut().find(|place| place.number == number);
@@ -184,14 +188,14 @@ impl Yard {
                     place.events.push(event);
                 }
             }
-            Happening::Apply(id) => self.files.apply(&mut self.sky, id),
-            Happening::Compiled(ticket) => self.compiler.tell(&mut self.sky, ticket),
-            Happening::Wake(index) => self.patrons.wake(&mut self.sky, index),
-            Happening::Stop => {
-                if !self.patrons.is_stopping() {
-                    self.sky.trace.line(format_args!("{} stop", self.sky.now.0));
+            ScheduledEvent::Apply(id) => self.files.apply(&mut self.queue, id),
+            ScheduledEvent::Compiled(ticket) => self.compiler.tell(&mut self.queue, ticket),
+            ScheduledEvent::Wake(index) => self.run_clients.wake(&mut self.queue, index),
+            ScheduledEvent::Stop => {
+                if !self.run_clients.is_stopping() {
+                    self.queue.trace.line(format_args!("{} stop", self.queue.now.0));
                     self.stopped = true;
-                    self.patrons.stop();
+                    self.run_clients.stop();
                     let event = Event { id: OpId::UNASKED, done: Done::Stop };
                     self.places[0].events.push(event);
                 }
@@ -201,7 +205,7 @@ impl Yard {
 
     /// Records an event for a node in the trace.
     fn see(&mut self, number: usize, event: &Event) {
-        let (now, trace) = (self.sky.now.0, &mut self.sky.trace);
+        let (now, trace) = (self.queue.now.0, &mut self.queue.trace);
         match &event.done {
             Done::Envelope(envelope) => {
                 let label = node::label(envelope);
@@ -225,8 +229,8 @@ impl Yard {
                 let before = self.running.insert(id.0, begin.order.budget.memory);
                 assert!(before.is_none(), "storelet {id} begins twice");
                 let sum: u64 = self.running.values().sum();
-                assert!(sum <= self.sky.params.memory, "more memory than there is: {sum}");
-                let (budget, maxima) = (begin.order.budget, self.sky.params.maxima());
+                assert!(sum <= self.queue.params.memory, "more memory than there is: {sum}");
+                let (budget, maxima) = (begin.order.budget, self.queue.params.maxima());
                 assert_eq!(maxima.within(budget), budget, "storelet {id} is beyond the maxima");
             }
             Some(Crossing::Home(ToHome::Ended(id, report))) => {
@@ -254,20 +258,20 @@ impl Yard {
 
     /// Performs one turn of a node, and a slice if it is a worker.
     fn step(&mut self, index: usize) {
-        let (now, mut ops) = (self.sky.now, Vec::new());
+        let (now, mut ops) = (self.queue.now, Vec::new());
         let place = &mut self.places[index];
         let nothing_came = place.events.is_empty() && !place.is_new;
         place.is_new = false;
         place.node.turn(now, &node::ticking(now), &mut place.events, &mut ops);
         place.node.check();
         if place.number != HOME {
-            let around = self.sky.rng.u64(0..=self.sky.params.around_ns);
+            let around = self.queue.rng.u64(0..=self.queue.params.around_ns);
             self.around += place.node.charge(now, around);
         }
         let mut ran = false;
         if let Some(slice) = place.node.take_slice(now, &mut ops) {
             self.submit(index, now, &mut ops);
-            let cpu = self.sky.rng.u64(1000..=self.sky.params.slice_ns);
+            let cpu = self.queue.rng.u64(1000..=self.queue.params.slice_ns);
             *self.sliced.entry(slice.id().0).or_insert(0) += cpu;
             let later = Instant(now.0 + cpu);
             let place = &mut self.places[index];
@@ -290,8 +294,8 @@ impl Yard {
         let from = self.places[index].number;
         for op in ops.drain(..) {
             match op {
-                Op::Post { to, envelope } => self.sky.post(from, at, to, envelope),
-                op => self.files.submit(&mut self.sky, op),
+                Op::Post { to, envelope } => self.queue.post(from, at, to, envelope),
+                op => self.files.submit(&mut self.queue, op),
             }
         }
     }
@@ -300,17 +304,17 @@ impl Yard {
     fn judge(&mut self, held: &[(usize, usize)]) {
         for place in &self.places {
             let Place { number, node, .. } = place;
-            assert!(node.is_over(), "node {number} has not ended: {:?}", self.patrons);
+            assert!(node.is_over(), "node {number} has not ended: {:?}", self.run_clients);
             assert!(node.is_quiet(), "node {number} gave something up");
         }
-        self.patrons.finish();
+        self.run_clients.finish();
         assert_eq!(self.places[0].node.held(), held, "something is held in the end");
         assert!(self.running.is_empty(), "they run for ever: {:?}", self.running);
-        let Yard { around, reported, .. } = self;
+        let RunWorld { around, reported, .. } = self;
         assert!(around <= reported, "{around} ns were done for storelets, {reported} are charged");
         assert!(self.compiler.is_over() && self.files.is_idle(), "something is under way");
         assert_eq!(self.files.disk.open_count(), 1, "files were left open, besides the root");
-        for (path, contents) in self.patrons.written() {
+        for (path, contents) in self.run_clients.written() {
             let name = path.strip_prefix("out/").expect("writers write there");
             let out = self.files.disk.lookup(ROOT, b"out").expect("it was planted");
             let found = self.files.disk.lookup(out, name.as_bytes());

@@ -3,12 +3,12 @@
 //! Each reply is compared with the present joined tree and the troubles of the servers involved:
 //! only results that these explain are accepted.
 
-use super::Visitor;
-use super::lane::{Held, Own, Request, State, Waiting};
+use super::MuxClient;
+use super::lane::{HeldFid, OwnEntry, Request, State, Waiting};
 use super::listing::{Listing, There};
 use crate::client::Io;
 use crate::disk::Disk;
-use crate::joined::chart::{Chart, PATIENCE, error_of};
+use crate::joined::fault_log::{FaultLog, PATIENCE, error_of};
 use crate::joined::space::{At, Look};
 use base::{Error, Instant, Name};
 use std::collections::BTreeSet;
@@ -25,11 +25,11 @@ pub(super) enum Effect {
     /// Unknown whether the request was performed, and its fids are undefined.
     Spoilt,
     /// The first fid is bound to this place.
-    Bound(u32, Box<Held>),
+    Bound(u32, Box<HeldFid>),
     /// The fid is open, and perhaps at another place.
     Opened(Option<At>, State),
     /// A new entry exists; the fid may be bound to it, and its name may lead elsewhere.
-    Made(Own, Option<(Box<At>, bool)>),
+    Made(OwnEntry, Option<(Box<At>, bool)>),
     /// An entry of the lane's own is in another directory.
     Moved(u64),
     /// An entry of the lane's own was removed.
@@ -41,7 +41,7 @@ pub(super) enum Effect {
 /// Context of checking a reply.
 pub(super) struct Case<'a> {
     pub(super) look: Look<'a>,
-    pub(super) chart: &'a Chart,
+    pub(super) fault_log: &'a FaultLog,
     pub(super) waiting: &'a Waiting,
 }
 
@@ -56,7 +56,7 @@ impl Case<'_> {
     }
 
     fn was_deceived(&self, since: Instant) -> bool {
-        self.chart.was_deceived(&self.look.touched, since)
+        self.fault_log.was_deceived(&self.look.touched, since)
     }
 
     /// Returns whether a qid is that of the file at a place.
@@ -66,10 +66,10 @@ impl Case<'_> {
 
     /// Returns the contents of a file; `None` if unknown.
     fn contents(&self, inode: u64) -> Option<Vec<u8>> {
-        if self.chart.is_vague(inode) {
+        if self.fault_log.is_vague(inode) {
             return None;
         }
-        let old = self.chart.old_contents(inode).map(<[u8]>::to_vec);
+        let old = self.fault_log.old_contents(inode).map(<[u8]>::to_vec);
         old.or_else(|| {
             let data = &self.disk().inode(inode)?.data;
             Some(data.read(0, usize::try_from(data.len()).expect("it is small")))
@@ -77,7 +77,7 @@ impl Case<'_> {
     }
 }
 
-impl Visitor {
+impl MuxClient {
     /// Returns the simulated disk shared by all servers.
     pub(super) fn disk<'a>(&self, io: &'a Io<'_>) -> &'a Disk {
         io.disk().expect("directories are served")
@@ -98,10 +98,10 @@ impl Visitor {
         assert!(!waiting.is_answered, "{:?} is answered twice", waiting.request);
         self.expect_in_time(io, lane, &waiting);
         let effect = {
-            let chart = self.setup.chart.borrow();
-            let away = chart.away(waiting.since);
+            let fault_log = self.setup.fault_log.borrow();
+            let away = fault_log.away(waiting.since);
             let look = Look::new(&self.setup.space, self.disk(io), &away);
-            self.judge(lane, Case { look, chart: &chart, waiting: &waiting }, reply)
+            self.judge(lane, Case { look, fault_log: &fault_log, waiting: &waiting }, reply)
         };
         io.trace(format_args!("{lane} {effect:?}"));
         self.learn(io.now(), lane, &waiting.request, effect);
@@ -182,7 +182,7 @@ impl Visitor {
             }
             (Request::MakeDir { name, .. }, Rmessage::Mkdir { qid }) => {
                 let (own, _) = judge_made(&mut case, at, name, *qid);
-                Effect::Made(Own { is_directory: true, ..own }, None)
+                Effect::Made(OwnEntry { is_directory: true, ..own }, None)
             }
             (Request::Write { offset, data, .. }, Rmessage::Write { count }) => {
                 assert_eq!(*count as usize, data.len(), "not everything was written");
@@ -247,8 +247,8 @@ impl Visitor {
         let fids = [Some(one), other].into_iter().flatten();
         let mut held = fids.filter_map(|fid| self.lanes[lane].fids.get(&fid));
         held.any(|held| {
-            let replaced = case.chart.old_contents(held.at.file.inode()).is_some();
-            let away = case.chart.away(held.since);
+            let replaced = case.fault_log.old_contents(held.at.file.inode()).is_some();
+            let away = case.fault_log.away(held.since);
             // Behind the network another member of a union may have been taken.
             let again = held.at.file.depth() > 0 && !case.look.touched.is_disjoint(&away);
             held.may_be_stale || replaced || again || case.was_deceived(held.since)
@@ -265,11 +265,11 @@ impl Visitor {
     ) -> Effect {
         assert!(qids.len() <= names.len(), "{} names for {}", qids.len(), names.len());
         let since = case.waiting.since;
-        let replaced = names.iter().any(|name| case.chart.was_replaced(name, since));
+        let replaced = names.iter().any(|name| case.fault_log.was_replaced(name, since));
         let excused = case.is_deceived() || replaced;
         let held = |at, is_spoilt| {
             let state = State::Closed;
-            Effect::Bound(newfid, Box::new(Held { at, since, state, may_be_stale, is_spoilt }))
+            Effect::Bound(newfid, Box::new(HeldFid { at, since, state, may_be_stale, is_spoilt }))
         };
         if excused {
             let whole = qids.len() == names.len();
@@ -358,14 +358,14 @@ impl Visitor {
         if waited < prompt {
             return;
         }
-        let chart = self.setup.chart.borrow();
-        let away = chart.away(since);
+        let fault_log = self.setup.fault_log.borrow();
+        let away = fault_log.away(since);
         let mut look = Look::new(&self.setup.space, self.disk(io), &away);
         self.touch(lane, &mut look, &waiting.request);
         let depth = 1 + self.depth(io, lane, &waiting.request);
         let most = if look.is_doubtful() { prompt + PATIENCE } else { prompt } * depth;
         let from =
-            if look.is_doubtful() { chart.due_from(&look.touched, since, now) } else { since };
+            if look.is_doubtful() { fault_log.due_from(&look.touched, since, now) } else { since };
         let waited: Duration = now.since(from);
         assert!(
             waited < most,
@@ -416,11 +416,11 @@ impl Visitor {
 }
 
 /// Effects of replies.
-impl Visitor {
+impl MuxClient {
     fn learn(&mut self, now: Instant, lane: usize, request: &Request, effect: Effect) {
         let fid = request.fids().0;
         for name in request.changed() {
-            self.setup.chart.borrow_mut().change_name(name, Some(now));
+            self.setup.fault_log.borrow_mut().change_name(name, Some(now));
         }
         match effect {
             Effect::Nothing => {}
@@ -449,7 +449,7 @@ impl Visitor {
             Effect::Moved(dir) => {
                 let [name, new] = request.changed()[..] else { unreachable!("a rename has two") };
                 let own = self.lanes[lane].own.remove(name).expect("it was there");
-                self.lanes[lane].own.insert(new.clone(), Own { dir, ..own });
+                self.lanes[lane].own.insert(new.clone(), OwnEntry { dir, ..own });
                 self.lanes[lane].doubt(own.inode);
             }
             Effect::Removed => {
@@ -478,7 +478,7 @@ impl Visitor {
     /// Records that it is unknown whether a request was performed.
     pub(super) fn lose(&mut self, lane: usize, request: &Request) {
         for name in request.changed() {
-            self.setup.chart.borrow_mut().change_name(name, None);
+            self.setup.fault_log.borrow_mut().change_name(name, None);
             if let Some(own) = self.lanes[lane].own.remove(name) {
                 self.lanes[lane].doubt(own.inode);
             }
@@ -486,7 +486,7 @@ impl Visitor {
         match request {
             Request::Write { fid, .. } => {
                 let inode = self.place(lane, *fid).file.inode();
-                self.setup.chart.borrow_mut().blur(inode);
+                self.setup.fault_log.borrow_mut().blur(inode);
             }
             Request::Clunk { fid } => {
                 self.lanes[lane].fids.remove(fid);
@@ -549,16 +549,16 @@ fn judge_list(case: &mut Case<'_>, at: &At, mut listing: Listing, data: &[u8]) -
         return Effect::Spoilt;
     }
     let entries = dirents(data).expect("entries can be understood");
-    let away = case.chart.away(listing.since);
+    let away = case.fault_log.away(listing.since);
     let mut look = Look::new(case.look.space, case.look.disk, &away);
     let there = There { first: look.entries(at), all: look.entries_of_all(at) };
     listing.is_doubtful |= !case.look.touched.is_disjoint(&away);
-    listing.take(&entries, &there, case.chart);
+    listing.take(&entries, &there, case.fault_log);
     Effect::Opened(None, State::Directory(listing))
 }
 
 /// Checks that a new entry is in the first directory that takes it, and in no other.
-fn judge_made(case: &mut Case<'_>, at: &At, name: &Name, qid: Qid) -> (Own, At) {
+fn judge_made(case: &mut Case<'_>, at: &At, name: &Name, qid: Qid) -> (OwnEntry, At) {
     let takers = case.look.takers(at).expect("nothing new is taken here");
     let disk = case.look.disk;
     let inode_in = |dir: &At| disk.lookup(dir.file.inode(), name.as_bytes());
@@ -568,5 +568,5 @@ fn judge_made(case: &mut Case<'_>, at: &At, name: &Name, qid: Qid) -> (Own, At) 
     assert!(elsewhere.is_none(), "{name} was made in {elsewhere:?} as well");
     let made = dir.child(inode);
     assert!(case.is_at(&made, qid), "{qid:?} is not {name} in {dir:?}");
-    (Own { dir: dir.file.inode(), inode, is_directory: false }, made)
+    (OwnEntry { dir: dir.file.inode(), inode, is_directory: false }, made)
 }

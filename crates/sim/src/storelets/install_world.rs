@@ -38,7 +38,7 @@ const NAMES: [&str; 3] = ["see", "tick", "plain"];
 
 /// A scheduled event.
 #[derive(Debug)]
-enum Happening {
+enum ScheduledEvent {
     Compiled(u64, Result<(Hash, Code), Refused>),
     Kept(u64, Vec<Change>),
     Answered(u64, Ask),
@@ -51,28 +51,28 @@ enum Happening {
 
 /// A storelet that was started by the server.
 #[derive(Debug)]
-struct Own {
+struct ServerStarted {
     label: String,
     file: Option<String>,
 }
 
 /// A client with an install session.
 #[derive(Debug)]
-struct Sitter {
+struct InstallClient {
     open: OpenId,
     /// Name of the storelet concerned.
     label: &'static str,
 }
 
-struct Shop {
+struct InstallWorld {
     rng: Rng,
     now: Instant,
     tree: Storelets,
     disk: BTreeMap<Key, Vec<u8>>,
-    queue: BTreeMap<(Instant, u64), Happening>,
+    queue: BTreeMap<(Instant, u64), ScheduledEvent>,
     sequence: u64,
-    sitter: Option<Sitter>,
-    running: BTreeMap<u64, Own>,
+    install_client: Option<InstallClient>,
+    running: BTreeMap<u64, ServerStarted>,
     opens: BTreeSet<u64>,
     files: BTreeMap<String, Stat>,
     /// Number of successful runs for each file, and the runs recorded on the disk.
@@ -95,10 +95,10 @@ struct Shop {
 
 /// Runs a seed; returns the number of checks, and a hash of the run.
 pub(super) fn run(seed: u64, mistake: Option<Mistake>) -> (u64, u64) {
-    let mut shop = Shop::new(seed, mistake);
-    while shop.turn() {}
-    shop.judge();
-    (shop.judged, shop.sum)
+    let mut install_world = InstallWorld::new(seed, mistake);
+    while install_world.turn() {}
+    install_world.judge();
+    (install_world.judged, install_world.sum)
 }
 
 fn settings(standing: Stock) -> Settings {
@@ -120,16 +120,16 @@ fn owner() -> Caller {
     Caller::User(Arc::new(User { uid: 5, gid: 5, groups: Vec::new(), commands: true }))
 }
 
-impl Shop {
-    fn new(seed: u64, mistake: Option<Mistake>) -> Shop {
-        let mut shop = Shop {
+impl InstallWorld {
+    fn new(seed: u64, mistake: Option<Mistake>) -> InstallWorld {
+        let mut install_world = InstallWorld {
             rng: base::rng::seeded(seed ^ 0x5_4095),
             now: Instant(1_000_000),
             tree: Storelets::new(TREE, WALL, 5, settings(Stock::default())),
             disk: BTreeMap::new(),
             queue: BTreeMap::new(),
             sequence: 0,
-            sitter: None,
+            install_client: None,
             running: BTreeMap::new(),
             opens: BTreeSet::new(),
             files: BTreeMap::new(),
@@ -145,30 +145,30 @@ impl Shop {
             judged: 0,
             sum: 0,
         };
-        for _ in 0..shop.rng.u32(1..=12) {
-            shop.some_time(Happening::File);
+        for _ in 0..install_world.rng.u32(1..=12) {
+            install_world.some_time(ScheduledEvent::File);
         }
-        for _ in 0..shop.rng.u32(4..=14) {
-            shop.some_time(Happening::Say);
+        for _ in 0..install_world.rng.u32(4..=14) {
+            install_world.some_time(ScheduledEvent::Say);
         }
-        for _ in 0..shop.rng.u32(0..=5) {
-            shop.some_time(Happening::Crash);
+        for _ in 0..install_world.rng.u32(0..=5) {
+            install_world.some_time(ScheduledEvent::Crash);
         }
-        shop.at(Instant(BUSY + CALM), Happening::Stop);
-        shop
+        install_world.at(Instant(BUSY + CALM), ScheduledEvent::Stop);
+        install_world
     }
 
-    fn some_time(&mut self, what: Happening) {
+    fn some_time(&mut self, what: ScheduledEvent) {
         let at = Instant(self.rng.u64(1_000_000..BUSY));
         self.at(at, what);
     }
 
-    fn at(&mut self, at: Instant, what: Happening) {
+    fn at(&mut self, at: Instant, what: ScheduledEvent) {
         self.sequence += 1;
         self.queue.insert((at, self.sequence), what);
     }
 
-    fn within(&mut self, most_us: u64, what: Happening) {
+    fn within(&mut self, most_us: u64, what: ScheduledEvent) {
         let at = Instant(self.now.0 + self.rng.u64(1000..=most_us * 1000));
         self.at(at, what);
     }
@@ -198,7 +198,7 @@ impl Shop {
     fn settle(&mut self, out: Vec<Output>) {
         for output in out {
             match output {
-                Output::Reply(_, Ok(Reply::Data(said))) => self.heard(&said),
+                Output::Reply(_, Ok(Reply::Data(said))) => self.received(&said),
                 Output::Reply(_, Ok(Reply::Written(_))) => {}
                 Output::Do(Op::Post { to, envelope }) => self.posted(to, envelope.0),
                 other => panic!("nobody asked for {other:?}"),
@@ -215,14 +215,14 @@ impl Shop {
                     // Writes complete in order.
                     let at = Instant(self.now.0 + self.rng.u64(1000..30_000_000)).max(self.kept_at);
                     self.kept_at = at;
-                    self.at(at, Happening::Kept(asked.ticket, asked.changes));
+                    self.at(at, ScheduledEvent::Kept(asked.ticket, asked.changes));
                 }
             };
         }
         match *envelope.downcast::<Crossing>().expect("the others take these") {
             Crossing::Ask(id, request) => {
                 assert_eq!(request.caller.clone(), theirs(), "as who installed it");
-                self.within(5000, Happening::Answered(id, request.ask));
+                self.within(5000, ScheduledEvent::Answered(id, request.ask));
             }
             Crossing::Close(open) => assert!(self.opens.remove(&(open.local() as u64))),
             Crossing::Worker(ToWorker::Begin(id, begin)) => {
@@ -231,9 +231,9 @@ impl Shop {
                 let twice = self.running.values().any(|own| own.label == label);
                 assert!(!twice, "{label} runs twice at once");
                 let file = begin.order.stdin.as_deref().map(text);
-                self.running.insert(id.0, Own { label, file });
+                self.running.insert(id.0, ServerStarted { label, file });
                 let code = u32::from(self.fails(id.0));
-                self.within(3_000_000, Happening::Ended(id, Ended::Exit(code)));
+                self.within(3_000_000, ScheduledEvent::Ended(id, Ended::Exit(code)));
             }
             // The messages of storelets that it ends are those of a normal end.
             Crossing::Worker(_) | Crossing::Cancel(_) => {}
@@ -261,12 +261,12 @@ impl Shop {
         };
         let known = programs::all().iter().any(|it| it.hash == hash);
         let result = if known { Ok((hash, code)) } else { Err(Refused::Unknown) };
-        self.within(20_000, Happening::Compiled(ticket, result));
+        self.within(20_000, ScheduledEvent::Compiled(ticket, result));
     }
 
-    fn happen(&mut self, what: Happening, out: &mut Vec<Output>) {
+    fn happen(&mut self, what: ScheduledEvent, out: &mut Vec<Output>) {
         let crossing = match what {
-            Happening::Compiled(ticket, result) => {
+            ScheduledEvent::Compiled(ticket, result) => {
                 let fresh = |(hash, code)| {
                     let all = programs::all().iter();
                     let it = all.clone().find(|it| it.hash == hash).expect("it was there");
@@ -275,21 +275,21 @@ impl Shop {
                 };
                 Crossing::Compiled(Compiled { ticket, result: result.map(fresh) })
             }
-            Happening::Kept(ticket, changes) => {
+            ScheduledEvent::Kept(ticket, changes) => {
                 if self.mistake != Some(Mistake::LoseKept) {
                     changes.into_iter().for_each(|change| self.apply(change));
                 }
                 Crossing::Kept(Kept { ticket, result: Ok(()) })
             }
-            Happening::Answered(id, ask) => Crossing::Answered(id, Ok(self.answer(ask))),
-            Happening::Ended(id, ended) => match self.ran(id, &ended) {
+            ScheduledEvent::Answered(id, ask) => Crossing::Answered(id, Ok(self.answer(ask))),
+            ScheduledEvent::Ended(id, ended) => match self.ran(id, &ended) {
                 Some(report) => Crossing::Home(ToHome::Ended(id, Box::new(report))),
                 None => return,
             },
-            Happening::File => return self.come(),
-            Happening::Say => return self.say(out),
-            Happening::Crash => return self.crash(),
-            Happening::Stop => {
+            ScheduledEvent::File => return self.come(),
+            ScheduledEvent::Say => return self.say(out),
+            ScheduledEvent::Crash => return self.crash(),
+            ScheduledEvent::Stop => {
                 self.ended = true;
                 return self.tree.close(self.now, out);
             }
@@ -383,7 +383,7 @@ impl Shop {
 
     /// Begins to install or remove something.
     fn say(&mut self, out: &mut Vec<Output>) {
-        if self.sitter.is_some() {
+        if self.install_client.is_some() {
             return;
         }
         let install = Name::new(b"install").expect("a name");
@@ -416,7 +416,7 @@ impl Shop {
             }
         };
         let data = Buf::from(&[text.as_bytes(), &program.module].concat()[..]);
-        self.sitter = Some(Sitter { open, label });
+        self.install_client = Some(InstallClient { open, label });
         self.doubt.insert(label);
         self.ask(2, Ask::Write { open, offset: 0, data }, out);
         self.listen(open, out);
@@ -428,8 +428,10 @@ impl Shop {
     }
 
     /// Handles the result, which may follow a state frame: then it reads again.
-    fn heard(&mut self, said: &[u8]) {
-        let Some(Sitter { open, label }) = self.sitter.take() else { panic!("nobody listens") };
+    fn received(&mut self, said: &[u8]) {
+        let Some(InstallClient { open, label }) = self.install_client.take() else {
+            panic!("nobody listens")
+        };
         let (mut rest, mut report) = (said, None);
         while let Some((frame, body)) = Frame::decode(rest).expect("frames") {
             assert!(report.is_none(), "something comes behind the report");
@@ -438,7 +440,7 @@ impl Shop {
             rest = &rest[FRAME_HEAD + body.len()..];
         }
         let Some(report) = report else {
-            self.sitter = Some(Sitter { open, label });
+            self.install_client = Some(InstallClient { open, label });
             let mut out = Vec::new();
             self.listen(open, &mut out);
             return self.settle(out);
@@ -468,7 +470,7 @@ impl Shop {
         self.crashes += 1;
         for (key, what) in pending {
             match what {
-                Happening::Kept(_, changes) => {
+                ScheduledEvent::Kept(_, changes) => {
                     for change in changes {
                         goes_on = goes_on && self.rng.u8(..3) > 0;
                         if goes_on {
@@ -476,14 +478,19 @@ impl Shop {
                         }
                     }
                 }
-                Happening::Compiled(..) | Happening::Answered(..) | Happening::Ended(..) => {}
-                what @ (Happening::File | Happening::Say | Happening::Crash | Happening::Stop) => {
+                ScheduledEvent::Compiled(..)
+                | ScheduledEvent::Answered(..)
+                | ScheduledEvent::Ended(..) => {}
+                what @ (ScheduledEvent::File
+                | ScheduledEvent::Say
+                | ScheduledEvent::Crash
+                | ScheduledEvent::Stop) => {
                     self.queue.insert(key, what);
                 }
             }
         }
         self.kept_at = self.now;
-        (self.sitter, self.running, self.opens) = (None, BTreeMap::new(), BTreeSet::new());
+        (self.install_client, self.running, self.opens) = (None, BTreeMap::new(), BTreeSet::new());
         self.tree = Storelets::new(TREE, WALL, 5, settings(self.stock()));
         assert!(self.tree.next_news().is_none(), "what was kept makes no sense");
         self.look();

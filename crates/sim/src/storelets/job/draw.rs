@@ -1,8 +1,8 @@
 //! Random storelets of clients.
 
-use super::{Budget, Errand, Plan};
+use super::{Budget, Job, Plan};
 use crate::storelets::programs::{self, Kinds};
-use crate::storelets::sky::Sky;
+use crate::storelets::queue::EventQueue;
 use base::Instant;
 use base::rng::Rng;
 use std::collections::VecDeque;
@@ -23,15 +23,20 @@ const DEFAULT: Budget = Budget {
 /// More time than a server permits: a hundred hours, ns.
 const BEYOND: u64 = 360_000_000_000_000;
 
-impl Errand {
+impl Job {
     /// Draws a client's next storelet, its `index`-th, with the number `id`.
-    pub(in crate::storelets) fn draw(sky: &mut Sky, open: OpenId, id: u64, index: usize) -> Errand {
-        if sky.params.holds && index == 0 {
-            return Errand::holder(sky, open, id);
+    pub(in crate::storelets) fn draw(
+        queue: &mut EventQueue,
+        open: OpenId,
+        id: u64,
+        index: usize,
+    ) -> Job {
+        if queue.params.holds && index == 0 {
+            return Job::holder(queue, open, id);
         }
-        let kind = Kinds::ALL[sky.rng.usize(..Kinds::ALL.len())];
-        let (wrong, garbage) = (sky.one_in(sky.params.wrong), sky.one_in(sky.params.wrong));
-        let rng = &mut sky.rng;
+        let kind = Kinds::ALL[queue.rng.usize(..Kinds::ALL.len())];
+        let (wrong, garbage) = (queue.one_in(queue.params.wrong), queue.one_in(queue.params.wrong));
+        let rng = &mut queue.rng;
         let (frames, known) = (rng.u8(..4) > 0, !garbage && rng.u8(..3) == 0);
         let mut text = format!("arg program-{index}\n");
         let (path, says) = subject(rng, kind, id, &mut text);
@@ -74,13 +79,13 @@ impl Errand {
             says,
             path,
         };
-        Errand::of(sky, open, id, plan, pieces)
+        Job::of(queue, open, id, plan, pieces)
     }
 
     /// Returns the storelet of a client that takes as much memory as permitted, and waits for input
     /// that never comes, for as long as permitted.
-    fn holder(sky: &mut Sky, open: OpenId, id: u64) -> Errand {
-        let (kind, memory) = (Kinds::Echo, sky.params.maxima().memory);
+    fn holder(queue: &mut EventQueue, open: OpenId, id: u64) -> Job {
+        let (kind, memory) = (Kinds::Echo, queue.params.maxima().memory);
         let module = &programs::of(kind).module;
         let text = format!("frames\ninput\nmemory {memory}\ncpu 5ms\nmodule {}\n\n", module.len());
         let pieces = VecDeque::from([[text.as_bytes(), module].concat()]);
@@ -98,28 +103,35 @@ impl Errand {
             says: Vec::new(),
             path: String::new(),
         };
-        Errand::of(sky, open, id, plan, pieces)
+        Job::of(queue, open, id, plan, pieces)
     }
 
-    fn of(sky: &mut Sky, open: OpenId, id: u64, plan: Plan, pieces: VecDeque<Vec<u8>>) -> Errand {
-        let some_time = |sky: &mut Sky| Instant(sky.now.0 + (1 << sky.rng.u64(12..29)));
-        let mut leave_at = sky.one_in(sky.params.leave).then(|| some_time(sky));
-        let kill_at = sky.one_in(sky.params.kill).then(|| some_time(sky));
-        let deaf = leave_at.is_some() && sky.rng.bool();
-        let deaf = if deaf { sky.rng.usize(..1000) } else { usize::MAX };
+    fn of(
+        queue: &mut EventQueue,
+        open: OpenId,
+        id: u64,
+        plan: Plan,
+        pieces: VecDeque<Vec<u8>>,
+    ) -> Job {
+        let some_time =
+            |queue: &mut EventQueue| Instant(queue.now.0 + (1 << queue.rng.u64(12..29)));
+        let mut leave_at = queue.one_in(queue.params.leave).then(|| some_time(queue));
+        let kill_at = queue.one_in(queue.params.kill).then(|| some_time(queue));
+        let deaf = leave_at.is_some() && queue.rng.bool();
+        let deaf = if deaf { queue.rng.usize(..1000) } else { usize::MAX };
         if leave_at.is_none() && plan.waits && plan.budget.time == DEFAULT.time && !plan.holds {
-            leave_at = Some(Instant(sky.now.0 + 90_000_000_000));
+            leave_at = Some(Instant(queue.now.0 + 90_000_000_000));
         }
-        Errand {
+        Job {
             open,
             id,
             plan,
             pieces,
             writing: false,
-            begun: sky.now,
-            sent: sky.now,
+            begun: queue.now,
+            sent: queue.now,
             reading: None,
-            read_max: [1, 3, 77, 5000, 100_000][sky.rng.usize(..5)],
+            read_max: [1, 3, 77, 5000, 100_000][queue.rng.usize(..5)],
             count: 0,
             cancelled: false,
             got: Vec::new(),

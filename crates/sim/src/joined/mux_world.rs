@@ -2,11 +2,11 @@
 
 use super::build::{Root, Stage, address, build};
 use super::canary::{Mistake, spoil};
-use super::chart::Chart;
+use super::fault_log::FaultLog;
 use super::liar::lie;
+use super::mux_client::{MuxClient, Setup};
 use super::params::Params;
 use super::space::{EDITED, Space};
-use super::visitor::{Setup, Visitor};
 use crate::client::editor::group::{self, Group};
 use crate::client::editor::{self, Editor};
 use crate::host::Host;
@@ -37,7 +37,7 @@ const TROUBLES_END: Duration = Duration::from_secs(3600);
 
 /// A scheduled event of a server.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum ScheduledEvent {
     /// The next trouble, of any kind.
     Next,
     /// The restart of a crashed server.
@@ -69,7 +69,7 @@ struct Place {
 
 /// The server of the file edited by several clients.
 #[derive(Debug)]
-struct EditedServer(Rc<RefCell<Chart>>, usize);
+struct EditedServer(Rc<RefCell<FaultLog>>, usize);
 
 impl group::Server for EditedServer {
     fn is_open(&self) -> bool {
@@ -82,14 +82,14 @@ impl group::Server for EditedServer {
 }
 
 #[derive(Debug)]
-struct Town {
+struct MuxWorld {
     world: World,
     rng: Rng,
     params: Params,
     mux: Host,
     servers: Vec<Place>,
-    chart: Rc<RefCell<Chart>>,
-    agenda: BTreeMap<(Instant, u64), Deed>,
+    fault_log: Rc<RefCell<FaultLog>>,
+    agenda: BTreeMap<(Instant, u64), ScheduledEvent>,
     /// Numbers of processes and events so far.
     counts: (u16, u64),
     /// Troubles in progress.
@@ -111,25 +111,25 @@ struct Town {
 pub(super) fn run(params: &Params, show: Show, mistake: Option<Mistake>) -> Outcome {
     let mut world = World::new(params.world.clone(), show);
     if params.again {
-        world.scene.stop_delay = STOP_DELAY;
+        world.env.stop_delay = STOP_DELAY;
     }
     let listeners: Vec<Listener> = (0..=params.servers).map(|_| world.listen()).collect();
     let stage = build(&mut world, params, &listeners, mistake);
     let Stage { space, mux, servers, others, joins, remotes } = stage;
     let roots: Vec<File> =
         [&mux].into_iter().chain(&servers).map(|root| root.file).chain(others).collect();
-    let mut town = Town::new(world, params, &listeners, (mux, servers, joins), mistake);
-    town.remotes = remotes;
-    town.invite(&Rc::new(space), listeners[0]);
-    town.live();
-    town.end();
-    let kept = std::mem::take(&mut town.kept);
-    assert!(town.mux.files.iter().eq(&kept), "files of the mux are open that were not before");
-    let world = &mut town.world;
+    let mut mux_world = MuxWorld::new(world, params, &listeners, (mux, servers, joins), mistake);
+    mux_world.remotes = remotes;
+    mux_world.invite(&Rc::new(space), listeners[0]);
+    mux_world.live();
+    mux_world.end();
+    let kept = std::mem::take(&mut mux_world.kept);
+    assert!(mux_world.mux.files.iter().eq(&kept), "files of the mux are open that were not before");
+    let world = &mut mux_world.world;
     world.finish(&[roots, kept].concat());
     let took = world.now().since(Instant(0));
-    let trace = std::mem::replace(&mut world.scene.trace, Trace::new(Show::Hash));
-    Outcome { took, totals: world.scene.totals, hash: trace.hash(), trace: trace.into_text() }
+    let trace = std::mem::replace(&mut world.env.trace, Trace::new(Show::Hash));
+    Outcome { took, totals: world.env.totals, hash: trace.hash(), trace: trace.into_text() }
 }
 
 fn config(params: &Params, listener: Listener, service: bool) -> Config {
@@ -159,14 +159,14 @@ fn config(params: &Params, listener: Listener, service: bool) -> Config {
     }
 }
 
-impl Town {
+impl MuxWorld {
     fn new(
         world: World,
         params: &Params,
         listeners: &[Listener],
         (mux, servers, joins): (Root, Vec<Root>, Vec<Join>),
         mistake: Option<Mistake>,
-    ) -> Town {
+    ) -> MuxWorld {
         let served: Served = mux.served();
         let mut node = Node::new(config(params, listeners[0], true), served, joins);
         node.start_recording();
@@ -180,14 +180,14 @@ impl Town {
             swapped: Vec::new(),
         };
         let servers: Vec<Place> = servers.into_iter().enumerate().map(place).collect();
-        let chart = Rc::new(RefCell::new(Chart::new(servers.len())));
-        let mut town = Town {
+        let fault_log = Rc::new(RefCell::new(FaultLog::new(servers.len())));
+        let mut mux_world = MuxWorld {
             world,
             rng: base::rng::seeded(params.seed ^ 0x7_0017),
             params: params.clone(),
             mux: Host::new(node, 1, vec![listeners[0]]),
             servers,
-            chart,
+            fault_log,
             agenda: BTreeMap::new(),
             counts: (1, 0),
             troubles: 0,
@@ -199,17 +199,17 @@ impl Town {
             mistake,
             occasions: 0,
         };
-        (0..town.servers.len()).for_each(|server| town.start(server));
-        town
+        (0..mux_world.servers.len()).for_each(|server| mux_world.start(server));
+        mux_world
     }
 
     fn invite(&mut self, space: &Rc<Space>, listener: Listener) {
-        self.chart.borrow_mut().idle = (0, self.params.visitors * self.params.lanes);
-        for number in 0..self.params.visitors {
-            let (space, chart) = (Rc::clone(space), Rc::clone(&self.chart));
+        self.fault_log.borrow_mut().idle = (0, self.params.mux_clients * self.params.lanes);
+        for number in 0..self.params.mux_clients {
+            let (space, fault_log) = (Rc::clone(space), Rc::clone(&self.fault_log));
             let params = self.params.clone();
-            let setup = Setup { listener, number, space, chart, params };
-            self.world.add(Box::new(Visitor::new(setup)));
+            let setup = Setup { listener, number, space, fault_log, params };
+            self.world.add(Box::new(MuxClient::new(setup)));
         }
         if let Some(server) = self.params.edited() {
             self.invite_editors(listener, server);
@@ -218,7 +218,7 @@ impl Town {
 
     /// Adds clients that edit one file of a server together.
     fn invite_editors(&mut self, listener: Listener, server: usize) {
-        let edited = EditedServer(Rc::clone(&self.chart), server);
+        let edited = EditedServer(Rc::clone(&self.fault_log), server);
         let group = Group::on_server(self.params.requests / 10, Box::new(edited));
         let group = Rc::new(RefCell::new(group));
         let root = self.servers[server].root.inode;
@@ -226,7 +226,7 @@ impl Town {
             let setup = editor::Setup {
                 listener,
                 names: vec![format!("p{server}"), EDITED.to_string()],
-                inode: self.world.scene.disk.lookup(root, EDITED.as_bytes()),
+                inode: self.world.env.disk.lookup(root, EDITED.as_bytes()),
                 group: Rc::clone(&group),
                 msize: self.params.world.msize,
                 breaks: self.params.disconnect / 8,
@@ -239,7 +239,7 @@ impl Town {
     fn start(&mut self, server: usize) {
         self.counts.0 += 1;
         let place = &mut self.servers[server];
-        self.world.scene.listen_again(place.listener);
+        self.world.env.listen_again(place.listener);
         let config = config(&self.params, place.listener, false);
         let node = Node::new(config, place.root.served(), Vec::new());
         place.host = Some(Host::new(node, self.counts.0, vec![place.listener]));
@@ -295,7 +295,7 @@ impl Town {
             let mut change = |world: &mut World, mut op: Op| -> Option<Op> {
                 if let Op::Send { data, .. } = &mut op {
                     if *lying && lie(rng, data) {
-                        world.scene.totals.faults += 1;
+                        world.env.totals.faults += 1;
                     }
                     if disguised {
                         disguise(swapped, data);
@@ -311,7 +311,7 @@ impl Town {
     fn hear_news(&mut self) {
         let now = self.world.now();
         while let Some(News { text: news, .. }) = self.mux.node.next_news() {
-            self.world.scene.trace.line(format_args!("{} news: {news}", now.0));
+            self.world.env.trace.line(format_args!("{} news: {news}", now.0));
             let again = self.mistake == Some(Mistake::SayTwice);
             for _ in 0..=usize::from(again) {
                 self.news.push((now, news.clone()));
@@ -329,7 +329,7 @@ impl Town {
             assert!(times <= most, "{news}: this was said {times} times, of {most} connections");
             // Once a minute, and after each message about a lost connection.
             assert!(ups.len() <= downs.len() + 2 * most, "{news}: said {} times", ups.len());
-            let away = self.chart.borrow().away(now);
+            let away = self.fault_log.borrow().away(now);
             let server = |place: &&usize| {
                 news.starts_with(&address(self.servers[**place].listener).to_string())
             };
@@ -355,9 +355,9 @@ impl Town {
         // A node that was just thawed or started has not had its turn yet.
         let now = self.world.now();
         let deadlines = hosts.chain([&self.mux]).filter_map(|host| host.deadline_after(now));
-        let deed = self.agenda.first_key_value().map(|((at, _), _)| *at);
+        let scheduled = self.agenda.first_key_value().map(|((at, _), _)| *at);
         let mut events = Vec::new();
-        self.world.wait(deadlines.chain(deed).min(), &mut events);
+        self.world.wait(deadlines.chain(scheduled).min(), &mut events);
         for event in events {
             self.hand_out(event);
         }
@@ -395,21 +395,21 @@ impl Town {
             assert!(failed.is_empty(), "not everything could be joined: {failed:?}");
             self.held = Some(self.mux.node.held());
             self.kept = self.mux.files.iter().copied().collect();
-            self.chart.borrow_mut().is_open = true;
+            self.fault_log.borrow_mut().is_open = true;
             if self.params.trouble.sum() > 0 {
-                self.plan(self.params.pause_ms, Deed::Next);
+                self.plan(self.params.pause_ms, ScheduledEvent::Next);
             }
         }
-        let (idle, all) = self.chart.borrow().idle;
+        let (idle, all) = self.fault_log.borrow().idle;
         if idle == all && !self.is_ending {
             self.is_ending = true;
             self.plan_calm();
         }
         let now = self.world.now();
         while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
-            let deed = entry.remove();
-            self.world.scene.trace.line(format_args!("{} town: {deed:?}", now.0));
-            self.perform(deed);
+            let scheduled = entry.remove();
+            self.world.env.trace.line(format_args!("{} world: {scheduled:?}", now.0));
+            self.perform(scheduled);
         }
     }
 
@@ -417,62 +417,62 @@ impl Town {
     fn plan_calm(&mut self) {
         if self.is_ending && self.troubles == 0 {
             self.counts.1 += 1;
-            self.agenda.insert((self.world.now() + REST, self.counts.1), Deed::Calm);
+            self.agenda.insert((self.world.now() + REST, self.counts.1), ScheduledEvent::Calm);
         }
     }
 
     /// Schedules an event after a random delay of at most `most_ms` milliseconds.
-    fn plan(&mut self, most_ms: u64, deed: Deed) {
+    fn plan(&mut self, most_ms: u64, scheduled: ScheduledEvent) {
         let span = Duration::from_micros(self.rng.u64(1000..=most_ms * 1000));
         self.counts.1 += 1;
-        self.agenda.insert((self.world.now() + span, self.counts.1), deed);
+        self.agenda.insert((self.world.now() + span, self.counts.1), scheduled);
     }
 
     fn note(&self, server: usize, troubled: bool, silent: bool) {
-        self.chart.borrow_mut().note(self.world.now(), server, troubled, silent);
+        self.fault_log.borrow_mut().note(self.world.now(), server, troubled, silent);
     }
 
     fn note_lying(&self, server: usize, lying: bool) {
-        self.chart.borrow_mut().note_lying(self.world.now(), server, lying);
+        self.fault_log.borrow_mut().note_lying(self.world.now(), server, lying);
     }
 
-    fn perform(&mut self, deed: Deed) {
-        match deed {
-            Deed::Next if self.is_ending || self.world.now().0 > TROUBLES_END.as_nanos() as u64 => {
-            }
-            Deed::Next => {
+    fn perform(&mut self, scheduled: ScheduledEvent) {
+        match scheduled {
+            ScheduledEvent::Next
+                if self.is_ending || self.world.now().0 > TROUBLES_END.as_nanos() as u64 => {}
+            ScheduledEvent::Next => {
                 let server = self.rng.usize(..self.servers.len());
-                if !self.chart.borrow().servers[server].troubled {
+                if !self.fault_log.borrow().servers[server].troubled {
                     self.trouble(server);
                 }
-                self.plan(self.params.pause_ms, Deed::Next);
+                self.plan(self.params.pause_ms, ScheduledEvent::Next);
             }
-            Deed::Start(server) => {
+            ScheduledEvent::Start(server) => {
                 self.start(server);
                 self.over(server);
             }
-            Deed::Heal(server, reset) => {
+            ScheduledEvent::Heal(server, reset) => {
                 let listener = self.servers[server].listener;
                 if reset {
-                    self.world.scene.reset_all(listener);
+                    self.world.env.reset_all(listener);
                 }
                 for listener in self.cut_with(server) {
                     self.world.heal(listener);
                 }
                 self.over(server);
             }
-            Deed::Thaw(server) => {
+            ScheduledEvent::Thaw(server) => {
                 self.servers[server].frozen = false;
                 self.over(server);
             }
-            Deed::Repent(server) => {
+            ScheduledEvent::Repent(server) => {
                 let place = &mut self.servers[server];
                 place.lying = false;
-                self.world.scene.reset_all(place.listener);
+                self.world.env.reset_all(place.listener);
                 self.note_lying(server, false);
                 self.over(server);
             }
-            Deed::Calm => self.chart.borrow_mut().calm_since = Some(self.world.now()),
+            ScheduledEvent::Calm => self.fault_log.borrow_mut().calm_since = Some(self.world.now()),
         }
     }
 
@@ -492,7 +492,7 @@ impl Town {
 
     /// Begins a trouble of a server.
     fn trouble(&mut self, server: usize) {
-        self.world.scene.totals.faults += 1;
+        self.world.env.totals.faults += 1;
         let weights = &self.params.trouble;
         let mut drawn = self.rng.u32(..weights.sum());
         let mut is = |weight: u32| {
@@ -503,28 +503,28 @@ impl Town {
         let (restart, cut, freeze, reset) =
             (is(weights.restart), is(weights.cut), is(weights.freeze), is(weights.reset));
         if reset {
-            self.world.scene.reset_all(self.servers[server].listener);
+            self.world.env.reset_all(self.servers[server].listener);
             return self.note(server, false, false);
         }
         self.note(server, true, !restart);
         self.troubles += 1;
-        let deed = if restart {
+        let scheduled = if restart {
             self.kill(server);
-            Deed::Start(server)
+            ScheduledEvent::Start(server)
         } else if cut {
             for listener in self.cut_with(server) {
-                self.world.scene.cut(listener);
+                self.world.env.cut(listener);
             }
-            Deed::Heal(server, self.rng.bool())
+            ScheduledEvent::Heal(server, self.rng.bool())
         } else if freeze {
             self.servers[server].frozen = true;
-            Deed::Thaw(server)
+            ScheduledEvent::Thaw(server)
         } else {
             self.servers[server].lying = true;
             self.note_lying(server, true);
-            Deed::Repent(server)
+            ScheduledEvent::Repent(server)
         };
-        self.plan(self.params.lasts_ms, deed);
+        self.plan(self.params.lasts_ms, scheduled);
     }
 
     /// Crashes a server, and perhaps changes files on its host meanwhile.
@@ -532,10 +532,10 @@ impl Town {
         let place = &mut self.servers[server];
         let mut host = place.host.take().expect("it is in no other trouble");
         for event in host.untold() {
-            self.world.scene.drop_done(event.done);
+            self.world.env.drop_done(event.done);
         }
         let files: Vec<File> = host.files.iter().copied().collect();
-        self.world.scene.kill(host.number, &files, &host.listeners);
+        self.world.env.kill(host.number, &files, &host.listeners);
         if self.rng.bool() {
             self.replace_files(server);
         }
@@ -544,9 +544,9 @@ impl Town {
     /// Replaces files of the server by others of the same names.
     fn replace_files(&mut self, server: usize) {
         let mut dirs = vec![self.servers[server].root.inode];
-        let (now, date) = (self.world.now(), self.world.scene.date());
+        let (now, date) = (self.world.now(), self.world.env.date());
         while let Some(dir) = dirs.pop() {
-            let disk = &mut self.world.scene.disk;
+            let disk = &mut self.world.env.disk;
             let entries = disk.inode(dir).expect("it is there").entries.clone();
             for (name, place) in entries {
                 let node = disk.inode(place.inode).expect("entries lead to files");
@@ -560,7 +560,7 @@ impl Town {
                     self.rng.fill(&mut other);
                     let new = disk.plant(date, dir, name.as_bytes(), Kind::File, &other);
                     self.servers[server].swapped.push((new, place.inode));
-                    self.chart.borrow_mut().replace(now, place.inode, name, data);
+                    self.fault_log.borrow_mut().replace(now, place.inode, name, data);
                 }
             }
         }

@@ -1,12 +1,12 @@
 //! The clients: a front of home's that sends their requests.
 
-use super::errand::Errand;
-use super::sky::{Happening, Sky};
-use super::yard::FRONT;
+use super::job::Job;
+use super::queue::{EventQueue, ScheduledEvent};
+use super::run_world::FRONT;
 use crate::trace::hash;
 use base::op::Envelope;
 use base::{Access, Buf, Caller, Error, Instant, Name, User};
-use node::{Heard, Shadow};
+use node::{FromHome, Shadow};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,22 +49,22 @@ const FILES: [&str; 2] = ["new", "running"];
 
 /// A client.
 #[derive(Debug)]
-struct Patron {
+struct Client {
     caller: Caller,
     left: u32,
-    errand: Option<Errand>,
+    job: Option<Job>,
     opening: bool,
 }
 
 /// All clients.
 #[derive(Debug)]
-pub(super) struct Patrons {
+pub(super) struct Clients {
     shadow: Shadow,
     root: NodeId,
     nodes: [Option<NodeId>; 2],
     asked: BTreeMap<RequestId, Asked>,
     next: u32,
-    all: Vec<Patron>,
+    all: Vec<Client>,
     /// Owners of storelets, by number.
     owners: BTreeMap<u64, usize>,
     /// Files that writers must have written: paths and contents.
@@ -76,22 +76,22 @@ pub(super) struct Patrons {
     is_gone: bool,
 }
 
-impl Patrons {
-    pub(super) fn new(sky: &mut Sky, shadow: Shadow, root: NodeId) -> Patrons {
-        let (count, left) = (sky.params.patrons, sky.params.errands);
-        let patron = |number: usize| {
+impl Clients {
+    pub(super) fn new(queue: &mut EventQueue, shadow: Shadow, root: NodeId) -> Clients {
+        let (count, left) = (queue.params.run_clients, queue.params.jobs);
+        let run_client = |number: usize| {
             let uid = 1000 + (number % 3) as u32;
             let user = User { uid, gid: uid, groups: Vec::new(), commands: false };
             let caller = Caller::User(Arc::new(user));
-            Patron { caller, left, errand: None, opening: false }
+            Client { caller, left, job: None, opening: false }
         };
-        let mut patrons = Patrons {
+        let mut run_clients = Clients {
             shadow,
             root,
             nodes: [None; 2],
             asked: BTreeMap::new(),
             next: 0,
-            all: (0..count).map(patron).collect(),
+            all: (0..count).map(run_client).collect(),
             owners: BTreeMap::new(),
             written: Vec::new(),
             judged: 0,
@@ -99,162 +99,163 @@ impl Patrons {
             drained: None,
             is_gone: false,
         };
-        (0..FILES.len()).for_each(|file| patrons.walk(sky, file));
+        (0..FILES.len()).for_each(|file| run_clients.walk(queue, file));
         for index in 0..count {
-            let at = sky.within(10_000);
-            sky.at(at, Happening::Wake(index));
+            let at = queue.within(10_000);
+            queue.at(at, ScheduledEvent::Wake(index));
         }
-        patrons
+        run_clients
     }
 
-    fn tell(&self, sky: &mut Sky, input: names::Input) {
-        sky.send(FRONT, self.shadow.tell(input));
+    fn tell(&self, queue: &mut EventQueue, input: names::Input) {
+        queue.send(FRONT, self.shadow.tell(input));
     }
 
-    fn ask(&mut self, sky: &mut Sky, caller: Caller, asked: Asked, ask: Ask) -> RequestId {
+    fn ask(&mut self, queue: &mut EventQueue, caller: Caller, asked: Asked, ask: Ask) -> RequestId {
         self.next += 1;
         let id = RequestId::new(asked.connection(), self.next);
         self.asked.insert(id, asked);
-        self.tell(sky, names::Input::Ask(id, Request { caller, ask }));
+        self.tell(queue, names::Input::Ask(id, Request { caller, ask }));
         id
     }
 
-    fn walk(&mut self, sky: &mut Sky, file: usize) {
+    fn walk(&mut self, queue: &mut EventQueue, file: usize) {
         let names = [".upcall", "storelets", FILES[file]];
         let names = names.map(|name| Name::new(name.as_bytes()).expect("a name")).to_vec();
         let ask = Ask::Walk { from: self.root, names };
-        self.ask(sky, Caller::Server, Asked::Walk(file), ask);
+        self.ask(queue, Caller::Server, Asked::Walk(file), ask);
     }
 
     /// Lets a client act, periodically.
-    pub(super) fn wake(&mut self, sky: &mut Sky, index: usize) {
+    pub(super) fn wake(&mut self, queue: &mut EventQueue, index: usize) {
         if self.is_gone {
             return;
         }
-        self.act(sky, index);
-        self.leave(sky);
+        self.act(queue, index);
+        self.leave(queue);
         if !self.is_content(index) {
-            let at = sky.within(sky.params.pace_us);
-            sky.at(at, Happening::Wake(index));
+            let at = queue.within(queue.params.pace_us);
+            queue.at(at, ScheduledEvent::Wake(index));
         }
     }
 
-    fn act(&mut self, sky: &mut Sky, index: usize) {
-        let patron = &mut self.all[index];
-        let caller = patron.caller.clone();
-        let Some(errand) = &mut patron.errand else {
-            let Some(node) = self.nodes[0].filter(|_| patron.left > 0 && !patron.opening) else {
+    fn act(&mut self, queue: &mut EventQueue, index: usize) {
+        let run_client = &mut self.all[index];
+        let caller = run_client.caller.clone();
+        let Some(job) = &mut run_client.job else {
+            let Some(node) = self.nodes[0].filter(|_| run_client.left > 0 && !run_client.opening)
+            else {
                 return;
             };
             if self.drained.is_some() {
-                patron.left = 0;
+                run_client.left = 0;
                 return;
             }
-            patron.opening = true;
+            run_client.opening = true;
             let access = Access { write: true, ..Access::READ };
-            self.ask(sky, caller, Asked::Open(index), Ask::Open { node, access });
+            self.ask(queue, caller, Asked::Open(index), Ask::Open { node, access });
             return;
         };
-        let late = self.drained.is_some_and(|since| sky.now > since + STAY);
-        if errand.is_over() || errand.wants_to_leave(sky.now) || late {
-            return self.close(sky, index);
+        let late = self.drained.is_some_and(|since| queue.now > since + STAY);
+        if job.is_over() || job.wants_to_leave(queue.now) || late {
+            return self.close(queue, index);
         }
-        let (open, id) = (errand.open, errand.id);
-        if let Some(data) = errand.next_piece() {
+        let (open, id) = (job.open, job.id);
+        if let Some(data) = job.next_piece() {
             let asked = Asked::Write(index, id, data.len());
             let data = Buf::from(&data[..]);
-            self.ask(sky, caller.clone(), asked, Ask::Write { open, offset: 0, data });
+            self.ask(queue, caller.clone(), asked, Ask::Write { open, offset: 0, data });
         }
-        let errand = self.all[index].errand.as_mut().expect("it is there");
-        if let Some(count) = errand.next_read(sky) {
-            let ask = Ask::Read { open, offset: 0, count, headroom: sky.rng.u32(..30) };
-            let read = self.ask(sky, caller.clone(), Asked::Read(index, id), ask);
-            let errand = self.all[index].errand.as_mut().expect("it is there");
-            errand.reading = Some(read);
+        let job = self.all[index].job.as_mut().expect("it is there");
+        if let Some(count) = job.next_read(queue) {
+            let ask = Ask::Read { open, offset: 0, count, headroom: queue.rng.u32(..30) };
+            let read = self.ask(queue, caller.clone(), Asked::Read(index, id), ask);
+            let job = self.all[index].job.as_mut().expect("it is there");
+            job.reading = Some(read);
         }
-        let errand = self.all[index].errand.as_mut().expect("it is there");
-        if let Some(read) = errand.next_cancel(sky) {
-            self.tell(sky, names::Input::Cancel(read));
+        let job = self.all[index].job.as_mut().expect("it is there");
+        if let Some(read) = job.next_cancel(queue) {
+            self.tell(queue, names::Input::Cancel(read));
         }
-        let errand = self.all[index].errand.as_mut().expect("it is there");
-        if errand.next_kill(sky.now) {
+        let job = self.all[index].job.as_mut().expect("it is there");
+        if job.next_kill(queue.now) {
             // Sometimes another client's.
-            let which = if sky.rng.u8(..5) == 0 { sky.rng.u64(1..=id) } else { id };
-            self.kill(sky, index, which);
+            let which = if queue.rng.u8(..5) == 0 { queue.rng.u64(1..=id) } else { id };
+            self.kill(queue, index, which);
         }
     }
 
-    fn kill(&mut self, sky: &mut Sky, index: usize, which: u64) {
+    fn kill(&mut self, queue: &mut EventQueue, index: usize, which: u64) {
         let Some(node) = self.nodes[1] else { return };
         let caller = self.all[index].caller.clone();
         let access = Access { read: false, write: true, ..Access::READ };
-        self.ask(sky, caller, Asked::Control(index, which), Ask::Open { node, access });
+        self.ask(queue, caller, Asked::Control(index, which), Ask::Open { node, access });
     }
 
     /// Closes a client's storelet, and checks it.
-    fn close(&mut self, sky: &mut Sky, index: usize) {
-        let patron = &mut self.all[index];
-        let errand = patron.errand.take().expect("it is there");
-        patron.left -= 1;
-        sky.trace.line(format_args!("{} patron {index} leaves {}", sky.now.0, errand.id));
-        errand.judge(sky, self.stopping);
-        self.written.extend(errand.written());
+    fn close(&mut self, queue: &mut EventQueue, index: usize) {
+        let run_client = &mut self.all[index];
+        let job = run_client.job.take().expect("it is there");
+        run_client.left -= 1;
+        queue.trace.line(format_args!("{} client {index} leaves {}", queue.now.0, job.id));
+        job.judge(queue, self.stopping);
+        self.written.extend(job.written());
         self.judged += 1;
-        let open = errand.open;
-        match sky.rng.bool() {
-            true => self.tell(sky, names::Input::Close(open)),
-            false => self.tell(sky, names::Input::Abandon(open)),
+        let open = job.open;
+        match queue.rng.bool() {
+            true => self.tell(queue, names::Input::Close(open)),
+            false => self.tell(queue, names::Input::Abandon(open)),
         }
     }
 
     /// Handles a message of home.
-    pub(super) fn hear(&mut self, sky: &mut Sky, envelope: Envelope) {
+    pub(super) fn hear(&mut self, queue: &mut EventQueue, envelope: Envelope) {
         match self.shadow.hear(envelope) {
-            Heard::Reply(id, reply) => {
+            FromHome::Reply(id, reply) => {
                 let asked = self.asked.remove(&id);
                 let asked = asked.unwrap_or_else(|| panic!("{id:?} is answered twice: {reply:?}"));
-                self.answered(sky, asked, reply);
+                self.answered(queue, asked, reply);
             }
-            Heard::Drain => {
-                self.drained = Some(sky.now);
+            FromHome::Drain => {
+                self.drained = Some(queue.now);
                 self.stopping = true;
             }
-            Heard::Other => {}
+            FromHome::Other => {}
         }
-        self.leave(sky);
+        self.leave(queue);
     }
 
-    fn answered(&mut self, sky: &mut Sky, asked: Asked, reply: Result<Reply, Error>) {
+    fn answered(&mut self, queue: &mut EventQueue, asked: Asked, reply: Result<Reply, Error>) {
         match (asked, reply) {
             (Asked::Walk(file), Ok(Reply::Walked(_, Some(node)))) => self.nodes[file] = Some(node),
-            (Asked::Walk(file), Err(_)) if sky.faults > 0 => self.walk(sky, file),
+            (Asked::Walk(file), Err(_)) if queue.faults > 0 => self.walk(queue, file),
             (Asked::Open(index), Ok(Reply::Opened(open, _))) => {
                 let id = self.owners.keys().next_back().unwrap_or(&0) + 1;
                 self.owners.insert(id, index);
-                let errand = Errand::draw(sky, open, id, index);
-                let patron = &mut self.all[index];
-                (patron.errand, patron.opening) = (Some(errand), false);
-                self.act(sky, index);
+                let job = Job::draw(queue, open, id, index);
+                let run_client = &mut self.all[index];
+                (run_client.job, run_client.opening) = (Some(job), false);
+                self.act(queue, index);
             }
             (Asked::Open(index), Err(Error::Busy)) if self.stopping => {
-                let patron = &mut self.all[index];
-                (patron.left, patron.opening) = (0, false);
+                let run_client = &mut self.all[index];
+                (run_client.left, run_client.opening) = (0, false);
             }
             (Asked::Write(index, id, count), reply) => {
-                let Some(errand) = self.errand(index, id) else {
+                let Some(job) = self.job(index, id) else {
                     return expect_late(&reply);
                 };
-                errand.wrote(sky, count, reply);
-                self.act(sky, index);
+                job.wrote(queue, count, reply);
+                self.act(queue, index);
             }
             (Asked::Read(index, id), reply) => {
-                let Some(errand) = self.errand(index, id) else {
+                let Some(job) = self.job(index, id) else {
                     return expect_late(&reply);
                 };
-                let bytes = errand.heard(reply);
+                let bytes = job.received(reply);
                 let sum = bytes.map(|bytes| (bytes.len(), hash(0, &bytes)));
-                sky.trace.line(format_args!("{} patron {index} hears {sum:?}", sky.now.0));
-                self.act(sky, index);
+                queue.trace.line(format_args!("{} client {index} hears {sum:?}", queue.now.0));
+                self.act(queue, index);
             }
             (Asked::Control(index, which), Ok(Reply::Opened(open, _))) => {
                 let data = Buf::from(format!("kill {which}\n").as_bytes());
@@ -264,7 +265,7 @@ impl Patrons {
                     self.mark_killed(which);
                 }
                 let asked = Asked::Kill(index, which, open);
-                self.ask(sky, caller, asked, Ask::Write { open, offset: 0, data });
+                self.ask(queue, caller, asked, Ask::Write { open, offset: 0, data });
             }
             (Asked::Kill(index, which, open), reply) => {
                 match reply {
@@ -272,11 +273,11 @@ impl Patrons {
                     Err(Error::NotPermitted) => assert!(!self.may(index, which), "his: {which}"),
                     Err(Error::NotFound) => {
                         let owner = self.owners[&which];
-                        assert!(self.errand(owner, which).is_none(), "{which} is there");
+                        assert!(self.job(owner, which).is_none(), "{which} is there");
                     }
                     reply => panic!("a kill is answered by {reply:?}"),
                 }
-                self.tell(sky, names::Input::Close(open));
+                self.tell(queue, names::Input::Close(open));
             }
             (asked, reply) => panic!("{asked:?} is answered by {reply:?}"),
         }
@@ -288,18 +289,18 @@ impl Patrons {
 
     fn mark_killed(&mut self, which: u64) {
         let owner = self.owners[&which];
-        if let Some(errand) = self.errand(owner, which) {
-            errand.killed = true;
+        if let Some(job) = self.job(owner, which) {
+            job.killed = true;
         }
     }
 
-    fn errand(&mut self, index: usize, id: u64) -> Option<&mut Errand> {
-        self.all[index].errand.as_mut().filter(|errand| errand.id == id)
+    fn job(&mut self, index: usize, id: u64) -> Option<&mut Job> {
+        self.all[index].job.as_mut().filter(|job| job.id == id)
     }
 
     fn is_content(&self, index: usize) -> bool {
-        let patron = &self.all[index];
-        patron.left == 0 && patron.errand.is_none() && !patron.opening
+        let run_client = &self.all[index];
+        run_client.left == 0 && run_client.job.is_none() && !run_client.opening
     }
 
     /// Returns whether all clients are done.
@@ -308,12 +309,12 @@ impl Patrons {
     }
 
     /// Makes the clients leave and release everything, when the server stops and all are done.
-    fn leave(&mut self, sky: &mut Sky) {
+    fn leave(&mut self, queue: &mut EventQueue) {
         if self.drained.is_none() || self.is_gone {
             return;
         }
         for index in 0..self.all.len() {
-            if self.all[index].errand.is_none() && !self.all[index].opening {
+            if self.all[index].job.is_none() && !self.all[index].opening {
                 self.all[index].left = 0;
             }
         }
@@ -321,9 +322,9 @@ impl Patrons {
             return;
         }
         for node in std::mem::take(&mut self.nodes).into_iter().flatten() {
-            self.tell(sky, names::Input::Release(node));
+            self.tell(queue, names::Input::Release(node));
         }
-        sky.send(FRONT, self.shadow.leave());
+        queue.send(FRONT, self.shadow.leave());
         self.is_gone = true;
     }
 

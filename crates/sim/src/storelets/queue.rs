@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// A scheduled event.
 #[derive(Debug)]
-pub(super) enum Happening {
+pub(super) enum ScheduledEvent {
     /// An event for a node.
     Event(usize, Event),
     /// A disk operation takes effect.
@@ -25,7 +25,7 @@ pub(super) enum Happening {
 
 /// The event queue and its environment.
 #[derive(Debug)]
-pub(super) struct Sky {
+pub(super) struct EventQueue {
     pub(super) now: Instant,
     pub(super) rng: Rng,
     pub(super) params: Params,
@@ -34,15 +34,15 @@ pub(super) struct Sky {
     pub(super) faults: u64,
     pub(super) mistake: Option<Mistake>,
     pub(super) occasions: u32,
-    queue: BTreeMap<(Instant, u64), Happening>,
+    queue: BTreeMap<(Instant, u64), ScheduledEvent>,
     sequence: u64,
     /// Arrival time of the last envelope of each pair.
     arrivals: BTreeMap<(usize, usize), Instant>,
 }
 
-impl Sky {
-    pub(super) fn new(params: &Params, trace: Trace, mistake: Option<Mistake>) -> Sky {
-        Sky {
+impl EventQueue {
+    pub(super) fn new(params: &Params, trace: Trace, mistake: Option<Mistake>) -> EventQueue {
+        EventQueue {
             now: Instant(1_000_000),
             rng: base::rng::seeded(params.seed ^ 0x0057_0e1e),
             params: params.clone(),
@@ -66,9 +66,9 @@ impl Sky {
         Instant(self.now.0 + self.rng.u64(500..=most_us * 1000 + 1000))
     }
 
-    pub(super) fn at(&mut self, at: Instant, happening: Happening) -> (Instant, u64) {
+    pub(super) fn at(&mut self, at: Instant, scheduled: ScheduledEvent) -> (Instant, u64) {
         self.sequence += 1;
-        self.queue.insert((at, self.sequence), happening);
+        self.queue.insert((at, self.sequence), scheduled);
         (at, self.sequence)
     }
 
@@ -82,12 +82,12 @@ impl Sky {
     }
 
     /// Takes an event that is due now.
-    pub(super) fn pop(&mut self) -> Option<Happening> {
+    pub(super) fn pop(&mut self) -> Option<ScheduledEvent> {
         let (at, _) = *self.queue.keys().next()?;
         if at > self.now {
             return None;
         }
-        self.queue.pop_first().map(|(_, happening)| happening)
+        self.queue.pop_first().map(|(_, scheduled)| scheduled)
     }
 
     /// Sends a envelope between nodes at this time: it arrives later, after all earlier ones of the
@@ -99,7 +99,7 @@ impl Sky {
             *last = (*last).max(Instant(sent.0 + span));
             let at = *last;
             let event = Event { id: OpId::UNASKED, done: Done::Envelope(envelope) };
-            self.at(at, Happening::Event(to, event));
+            self.at(at, ScheduledEvent::Event(to, event));
         }
     }
 
