@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_consumed_is_given_back() {
+    fn consumed_capacity_is_returned() {
         let mut queue = Buf::default();
         for _ in 0..1000 {
             queue.extend(b"0123456789");

@@ -103,7 +103,7 @@ pub const SAYING_DEVICES: u64 = 0xfffd << 48;
 impl Stat {
     /// Returns whether the file is a stream: a read may wait for data, and occupies nothing
     /// meanwhile.
-    pub fn says_what_comes(&self) -> bool {
+    pub fn is_stream(&self) -> bool {
         self.device >> 16 == SAYING_DEVICES >> 16 && self.size == 0
     }
 

@@ -39,11 +39,11 @@ impl Dialect {
 /// Connects with a protocol that the server supports.
 pub(crate) fn connect(address: &Address, options: &Options) -> Result<Arc<Line>, Error> {
     let wanted = options.dialect.unwrap_or(Dialect::Linux);
-    let patience = match options.dialect {
+    let timeout = match options.dialect {
         None => options.deadline.min(FIRST_PATIENCE),
         Some(_) => options.deadline,
     };
-    let first = greet(address, options, wanted, patience);
+    let first = greet(address, options, wanted, timeout);
     match (first, options.dialect) {
         (Ok(Answer::Agreed(line)), _) => Ok(line),
         (Err(error), None)
@@ -79,12 +79,12 @@ fn greet(
     address: &Address,
     options: &Options,
     wanted: Dialect,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Answer, Error> {
     let socket = Socket::connect(address, options.deadline)?;
     let mut reader = Reader::new(NEW_SIZE_MAX);
     let msize = options.msize.clamp(MSIZE_MIN, MSIZE_MAX);
-    let reply = ask(&socket, &mut reader, msize, wanted, patience)?;
+    let reply = ask(&socket, &mut reader, msize, wanted, timeout)?;
     let (agreed, said) = match reply {
         Ok(reply) => reply,
         Err(said) => return Ok(Answer::Other(said)),

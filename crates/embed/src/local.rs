@@ -109,7 +109,7 @@ impl Session for Local {
         answer.map_err(Error::from)
     }
 
-    fn tell(&self, request: Request) {
+    fn submit(&self, request: Request) {
         // The result is not needed.
         let _ = self.ask(request);
     }

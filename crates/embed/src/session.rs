@@ -17,7 +17,7 @@ pub trait Session: Ask + Clone {
     fn ask(&self, request: Request) -> Result<Reply, Error>;
 
     /// Sends a request without waiting.
-    fn tell(&self, request: Request);
+    fn submit(&self, request: Request);
 
     /// Begins a transaction.
     ///
@@ -206,7 +206,7 @@ impl<S: Session> Ask for Transaction<S> {
 impl<S: Session> Drop for Transaction<S> {
     fn drop(&mut self) {
         if !self.over {
-            self.session.tell(Request::Rollback { transaction: self.id });
+            self.session.submit(Request::Rollback { transaction: self.id });
         }
     }
 }

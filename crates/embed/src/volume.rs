@@ -94,7 +94,7 @@ impl Session for Volume {
         })
     }
 
-    fn tell(&self, request: Request) {
+    fn submit(&self, request: Request) {
         // An error means that the volume is closed, so there is no recipient.
         let _ = self.queue().push(Message { request, ticket: Ticket(0), port: None });
     }

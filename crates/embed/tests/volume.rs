@@ -90,7 +90,7 @@ fn transfer(volume: &Volume, tree: Tree, (from, to): (u64, u64), amount: u64, vi
 }
 
 #[test]
-fn what_was_durable_is_there_after_a_drop_without_close() {
+fn durable_data_survives_a_drop_without_close() {
     let scratch = Scratch::new("drop");
     let options = Options::default();
     let local = Local::create(&scratch.0, SIZE, &options).unwrap();

@@ -187,7 +187,7 @@ impl Session {
     }
 
     /// Permits administrative access: the kernel has verified the identity of the client.
-    pub fn let_command(&mut self) {
+    pub fn allow_admin(&mut self) {
         self.commands = true;
     }
 
@@ -649,7 +649,7 @@ impl Session {
             }
             Method::Get | Method::Head => self.fetch(request, out),
             Method::Options => {
-                self.say_head(now, &answer::options(self.export.web.write), out);
+                self.send_head(now, &answer::options(self.export.web.write), out);
                 self.done(now, out)
             }
             Method::Put | Method::Delete if !self.export.web.write => {
@@ -694,7 +694,7 @@ impl Session {
     /// Responds with an error that ends the connection.
     fn refuse(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) -> State {
         self.last = true;
-        self.say_error(now, refusal, out);
+        self.send_error(now, refusal, out);
         self.account(now, out);
         self.part(now, "refused", out)
     }
@@ -713,7 +713,7 @@ impl Session {
 
     /// Responds with an error; the connection continues.
     fn fail(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) -> State {
-        self.say_error(now, refusal, out);
+        self.send_error(now, refusal, out);
         self.done(now, out)
     }
 

@@ -122,7 +122,7 @@ pub struct Session {
 impl Session {
     /// Permits administrative access on request: the kernel has verified the identity of the
     /// client.
-    pub fn let_command(&mut self) {
+    pub fn allow_admin(&mut self) {
         self.may_command = true;
     }
 
@@ -687,7 +687,7 @@ impl Session {
                 assert!(before.is_none(), "a tag has one call");
                 out.push(Output::Ask(id, Request { caller, ask }));
             }
-            Ok(Next::Say(message)) => self.finish(call, [message], out),
+            Ok(Next::Respond(message)) => self.finish(call, [message], out),
             Ok(Next::SayPieces(header, pieces)) => {
                 let pieces = pieces.into_iter().filter(|piece| !piece.is_empty());
                 self.finish(call, iter::once(header).chain(pieces), out);
@@ -707,7 +707,7 @@ impl Session {
     ) {
         let mut parts = message.into_iter();
         parts.next().into_iter().for_each(|head| self.say(head, out));
-        parts.for_each(|piece| self.say_piece(piece, out));
+        parts.for_each(|piece| self.send_piece(piece, out));
         if let Some(call) = call {
             self.answer_flushes(&call.flushes, out);
         }
@@ -736,10 +736,10 @@ impl Session {
     /// Sends a message, or its beginning.
     fn say(&mut self, message: Buf, out: &mut Vec<Output>) {
         out.push(Output::Replied(message[TYPE]));
-        self.say_piece(message, out);
+        self.send_piece(message, out);
     }
 
-    fn say_piece(&mut self, piece: Buf, out: &mut Vec<Output>) {
+    fn send_piece(&mut self, piece: Buf, out: &mut Vec<Output>) {
         assert!(!piece.is_empty(), "who says something has words");
         self.unsent += piece.len();
         out.push(Output::Send(piece));

@@ -59,10 +59,10 @@ impl Session {
 
     /// Permits administrative access on request: the kernel has verified the identity of the
     /// client.
-    pub fn let_command(&mut self) {
+    pub fn allow_admin(&mut self) {
         match self {
-            Session::NineP(session) => session.let_command(),
-            Session::Http(session) => session.let_command(),
+            Session::NineP(session) => session.allow_admin(),
+            Session::Http(session) => session.allow_admin(),
         }
     }
 

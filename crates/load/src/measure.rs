@@ -192,7 +192,7 @@ fn account(
         notes.push(format!("a run with a witness has {WITNESSED_MAX} I/Os at most"));
     }
     if let Some(witness) = &witness {
-        let testimony = witness.hear()?;
+        let testimony = witness.handle()?;
         if testimony.is_empty() {
             notes
                 .push("the kernel's trace saw none of the I/Os: this target has no witness".into());

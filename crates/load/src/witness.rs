@@ -86,7 +86,7 @@ impl Witness {
     ///
     /// # Errors
     /// Errors while reading the kernel's trace.
-    pub fn hear(&self) -> io::Result<WitnessRecord> {
+    pub fn handle(&self) -> io::Result<WitnessRecord> {
         self.write("tracing_on", "0")?;
         let mut testimony = WitnessRecord { lost: self.lost(), ..WitnessRecord::default() };
         let trace = BufReader::new(fs::File::open(self.instance.join("trace"))?);

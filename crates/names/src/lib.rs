@@ -391,7 +391,7 @@ impl Names {
         }
         let within = (root != self.root).then_some(root);
         let ask = Ask::Fetch { root: within, path, read_max, headroom };
-        self.tell(root.tree(), id, caller, ask, out);
+        self.send_request(root.tree(), id, caller, ask, out);
     }
 
     /// Forwards a request for one tree alone.
@@ -432,7 +432,7 @@ impl Names {
         if let Some(position) = mount_stack {
             self.tasks.insert(id, Task::Create(position));
         }
-        self.tell(tree, id, caller, ask, out);
+        self.send_request(tree, id, caller, ask, out);
         Ok(())
     }
 
@@ -543,7 +543,14 @@ impl Names {
         out.push(Output::Tell(tree, TreeInput::Cancel(id)));
     }
 
-    fn tell(&mut self, tree: u16, id: RequestId, caller: Caller, ask: Ask, out: &mut Vec<Output>) {
+    fn send_request(
+        &mut self,
+        tree: u16,
+        id: RequestId,
+        caller: Caller,
+        ask: Ask,
+        out: &mut Vec<Output>,
+    ) {
         if tree != self.root.tree() {
             let before = self.elsewhere.insert(id, tree);
             assert!(before.is_none(), "a request is with one tree at a time");

@@ -148,7 +148,7 @@ impl Names {
             WalkStep::Ask(from, names) => {
                 let caller = walk.caller.clone();
                 self.tasks.insert(id, Task::Walk(walk));
-                self.tell(from.tree(), id, caller, Ask::Walk { from, names }, out);
+                self.send_request(from.tree(), id, caller, Ask::Walk { from, names }, out);
             }
             WalkStep::End(Ok((stats, position))) => {
                 let node = position.map(|position| self.known_as(position));
@@ -181,7 +181,7 @@ impl Names {
             EntryStep::Look(from, name) if goes_on => {
                 self.tasks.insert(id, Task::Entry(entry));
                 let ask = Ask::Walk { from, names: vec![name] };
-                return self.tell(from.tree(), id, caller, ask, out);
+                return self.send_request(from.tree(), id, caller, ask, out);
             }
             EntryStep::Ask(dirs) if goes_on => {
                 let mut ask = entry.request.ask.clone();
@@ -189,7 +189,7 @@ impl Names {
                 let [one, two] = ask.ids().map(|one| one.map(tree::Id::tree));
                 if two.is_none() || one == two {
                     self.tasks.insert(id, Task::Entry(entry));
-                    return self.tell(dirs[0].tree(), id, caller, ask, out);
+                    return self.send_request(dirs[0].tree(), id, caller, ask, out);
                 }
                 Err(Error::CrossDevice)
             }
@@ -237,7 +237,7 @@ impl Names {
             FetchStep::Ask(tree, ask) => {
                 let caller = fetch.caller.clone();
                 self.tasks.insert(id, Task::Fetch(fetch));
-                self.tell(tree, id, caller, ask, out);
+                self.send_request(tree, id, caller, ask, out);
             }
             FetchStep::OpenUnion(position) => {
                 let point = Arc::clone(position.union().expect("it is a union"));
@@ -284,7 +284,7 @@ impl Names {
                 };
                 let caller = union.caller();
                 self.tasks.insert(id, Task::Open(union, opening));
-                self.tell(node.tree(), id, caller, ask, out);
+                self.send_request(node.tree(), id, caller, ask, out);
             }
         }
     }
@@ -306,7 +306,7 @@ impl Names {
                 FlushStep::Ask(node, ask) => {
                     let caller = flush.caller.clone();
                     self.tasks.insert(id, Task::Flush(flush));
-                    return self.tell(node.tree(), id, caller, ask, out);
+                    return self.send_request(node.tree(), id, caller, ask, out);
                 }
                 FlushStep::End(answer) => answer.map(|()| Reply::Done),
             },
@@ -391,7 +391,7 @@ impl Names {
                 }
                 let caller = union.caller();
                 self.tasks.insert(id, Task::List(slot));
-                self.tell(node.tree(), id, caller, ask, out);
+                self.send_request(node.tree(), id, caller, ask, out);
             }
             ListStep::End(answer) => self.end_list(id, slot, answer, out),
         }
@@ -444,7 +444,7 @@ impl Names {
         match change.next(&mut self.table, &self.hidden, &mut gone) {
             ChangeStep::Ask(from, names) => {
                 self.tasks.insert(id, Task::Change(change));
-                self.tell(from.tree(), id, Caller::Server, Ask::Walk { from, names }, out);
+                self.send_request(from.tree(), id, Caller::Server, Ask::Walk { from, names }, out);
             }
             ChangeStep::End(end) => {
                 drop(change);

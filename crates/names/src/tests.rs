@@ -239,7 +239,7 @@ impl Lab {
 }
 
 #[test]
-fn what_is_mounted_stands_in_the_place_of_a_directory() {
+fn a_mount_replaces_its_directory() {
     let mut lab = Lab::new(&[&["a/b/old", "c"], &["x/y", "b"]]);
     lab.mount("/a/b", 1, Order::Replace).unwrap();
     assert_eq!(lab.at("a/b/x/y").unwrap(), "1:/x/y");
@@ -285,7 +285,7 @@ fn a_tree_can_stand_in_the_place_of_the_root() {
 }
 
 #[test]
-fn what_is_hidden_at_the_root_is_there_whatever_stands_in_its_place() {
+fn a_hidden_root_entry_stays_reachable_under_any_mount() {
     let mut lab = Lab::new(&[&["a"], &["b"], &["state"]]);
     let name = Name::new(b".upcall").unwrap();
     let (at, root) = (lab.fakes[0].root(), lab.fakes[2].root());
@@ -299,7 +299,7 @@ fn what_is_hidden_at_the_root_is_there_whatever_stands_in_its_place() {
 }
 
 #[test]
-fn what_is_hidden_in_a_mounted_tree_is_there_in_a_union_too_and_knows_the_way_back() {
+fn hidden_entries_of_a_member_resolve_dot_dot_in_a_union() {
     let mut lab = Lab::new(&[&["x/own", "y/"], &["b"], &["state"]]);
     let name = Name::new(b".snapshots").unwrap();
     let (at, root) = (lab.fakes[1].root(), lab.fakes[2].root());
@@ -405,7 +405,7 @@ fn a_bind_into_its_own_inside_ends() {
 }
 
 #[test]
-fn who_is_inside_when_it_is_taken_away_stays_there() {
+fn a_position_below_an_unmounted_tree_stays_valid() {
     let mut lab = Lab::new(&[&["a/"], &["x/y"]]);
     lab.mount("/a", 1, Order::Replace).unwrap();
     let (_, node) = lab.walk(lab.names.root(), &parts("a/x")).unwrap();

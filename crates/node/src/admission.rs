@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_pays_slowly_is_overdue() {
+    fn a_client_below_the_minimum_rate_is_overdue() {
         let at = |millis: u64| Instant(millis * 1_000_000);
         let mut debt = Debt::default();
         debt.set(at(0), true);

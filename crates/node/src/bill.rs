@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_ended_bears_nothing_more() {
+    fn ended_storelets_are_charged_nothing() {
         let (mut bill, id) = (Bill::default(), RequestId(1));
         bill.begin(1);
         bill.asked(7, id);

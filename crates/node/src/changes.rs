@@ -307,16 +307,16 @@ impl Changes {
             Input::Opened(number, result) if self.late.remove(&number) => {
                 out.extend(result.ok().and_then(sources::file).map(Output::Close));
             }
-            Input::Opened(_, result) => self.hear(now, News::Opened(result), out),
-            Input::Planted(tree) => self.hear(now, News::Planted(tree), out),
-            Input::Recovered(result) => self.hear(now, News::Recovered(result), out),
-            Input::Changed(result) => self.hear(now, News::Changed(result), out),
-            Input::Grown(result) => self.hear(now, News::Grown(result), out),
+            Input::Opened(_, result) => self.handle(now, News::Opened(result), out),
+            Input::Planted(tree) => self.handle(now, News::Planted(tree), out),
+            Input::Recovered(result) => self.handle(now, News::Recovered(result), out),
+            Input::Changed(result) => self.handle(now, News::Changed(result), out),
+            Input::Grown(result) => self.handle(now, News::Grown(result), out),
         }
     }
 
     /// Handles an input of the change in progress.
-    fn hear(&mut self, now: Instant, news: News, out: &mut Vec<Output>) {
+    fn handle(&mut self, now: Instant, news: News, out: &mut Vec<Output>) {
         let Some(Current { cause, step, until }) = self.current.take() else {
             unreachable!("nothing is under way: {news:?}")
         };

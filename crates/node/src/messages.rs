@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_waits_for_the_requests_before_it() {
+    fn releases_wait_for_the_requests_before_them() {
         let mut home = home();
         let open = open(&mut home);
         let mut events: Vec<Event> = (1..300).map(|call| stat(&home, 0, call)).collect();

@@ -334,7 +334,7 @@ impl Node {
         };
         let mut session = Session::new(port.protocol, self.export.clone(), identity, port.local);
         if told && !self.config.read_only {
-            session.let_command();
+            session.allow_admin();
         }
         session
     }
@@ -390,7 +390,7 @@ impl Node {
         }
         self.phase = match self.phase {
             Phase::Draining(until) if until <= now => {
-                self.tell_all(&|| connection::Input::Abort);
+                self.notify_all(&|| connection::Input::Abort);
                 // Requests to a hanging server are not waited for.
                 self.close_trees(now, ops, &|tree| matches!(tree, MountedTree::Remote(_)));
                 Phase::Cutting(now + if self.is_last() { CUT_TIME } else { 2 * CUT_TIME })
@@ -545,7 +545,7 @@ impl Node {
         // An idle worker ends soon: none may be assigned another storelet.
         self.close_trees(now, ops, &|tree| matches!(tree, MountedTree::Storelets(_)));
         self.messages.push_back(Message::Changes(changes::Input::Drain));
-        self.tell_all(&|| connection::Input::Drain);
+        self.notify_all(&|| connection::Input::Drain);
         self.drain_trees(now, ops);
         self.route(now, ops);
         self.log_draining();
@@ -569,7 +569,7 @@ impl Node {
         }
     }
 
-    fn tell_all(&mut self, input: &dyn Fn() -> connection::Input) {
+    fn notify_all(&mut self, input: &dyn Fn() -> connection::Input) {
         let slots = self.connections.iter().map(|(slot, _)| Message::Connection(slot, input()));
         self.messages.extend(slots);
     }

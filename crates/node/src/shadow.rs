@@ -36,7 +36,7 @@ impl Shadow {
 
     /// Returns the operation that sends a message of one connection to home: its releases follow
     /// its requests, whatever their simulated clients.
-    pub fn tell(self, input: names::Input) -> Op {
+    pub fn send_home(self, input: names::Input) -> Op {
         let (client, mut ops) = (Client { node: self.0, slot: 0 }, Vec::new());
         messages::post_client(HOME, ClientMessage::Names(client, input), &mut ops);
         ops.pop().expect("it is one message")
@@ -51,7 +51,7 @@ impl Shadow {
     ///
     /// # Panics
     /// If the message is not for fronts.
-    pub fn hear(self, envelope: Envelope) -> FromHome {
+    pub fn handle(self, envelope: Envelope) -> FromHome {
         match envelope.0.downcast::<ClientMessage>() {
             Ok(node_message) => match *node_message {
                 ClientMessage::Reply(id, reply) => FromHome::Reply(id, reply),

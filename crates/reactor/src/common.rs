@@ -165,7 +165,7 @@ impl Common {
 
     /// Returns the maximum time to wait, with respect to the deadlines of the node and of the
     /// reactor.
-    pub(crate) fn patience(&mut self, deadline: Option<Instant>) -> Option<Duration> {
+    pub(crate) fn max_wait(&mut self, deadline: Option<Instant>) -> Option<Duration> {
         self.tidy();
         let own = self.recent.deadline();
         let watched = self.pool.any_outstanding() || !self.unresponsive.is_empty();

@@ -162,12 +162,12 @@ mod tests {
     fn it_pauses_where_others_compute() {
         let limit = Duration::from_micros(50);
         let mut spin = Spin { limit, ..Spin::new(limit) };
-        let patience = Instant::now() + Duration::from_secs(60);
+        let max_wait = Instant::now() + Duration::from_secs(60);
         with_another(|| {
             while spin.paused_until.is_none() {
                 spin.warm = true;
                 assert!(!spin.look(|| false));
-                assert!(Instant::now() < patience, "another thread computes");
+                assert!(Instant::now() < max_wait, "another thread computes");
             }
         });
         assert_eq!(spin.pause, PAUSE_MIN);

@@ -450,8 +450,8 @@ impl Threads {
     pub(crate) fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
         loop {
             if !self.common.enough() {
-                let patience = self.common.patience(deadline);
-                let timeout = if self.roomy.is_empty() { patience } else { Some(Duration::ZERO) };
+                let max_wait = self.common.max_wait(deadline);
+                let timeout = if self.roomy.is_empty() { max_wait } else { Some(Duration::ZERO) };
                 self.poll(timeout);
                 self.common.collect();
             }

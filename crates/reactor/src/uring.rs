@@ -281,7 +281,7 @@ impl Uring {
         let entry = match &mut into {
             None => opcode::Recv::new(fd(socket.0), std::ptr::null_mut(), 0)
                 .buf_group(buffer_ring::GROUP)
-                .ioprio(self.patience(socket))
+                .ioprio(self.max_wait(socket))
                 .build()
                 .flags(squeue::Flags::BUFFER_SELECT),
             Some(_) if count == 0 => {
@@ -297,7 +297,7 @@ impl Uring {
     }
 
     /// Returns the flag that spares the kernel a first attempt on a drained socket.
-    fn patience(&self, socket: Socket) -> u16 {
+    fn max_wait(&self, socket: Socket) -> u16 {
         const POLL_FIRST: u16 = 1;
         if self.is_drained(socket) { POLL_FIRST } else { 0 }
     }
@@ -452,7 +452,7 @@ impl Uring {
     pub(crate) fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
         loop {
             if !self.common.enough() {
-                let timeout = self.common.patience(deadline);
+                let timeout = self.common.max_wait(deadline);
                 let may_sleep = !self.common.any_ready()
                     && !self.ring.any_completion()
                     && !self.ring.any_bulk()

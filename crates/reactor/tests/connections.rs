@@ -332,7 +332,7 @@ fn connecting_finds_a_dead_peer_within_15_seconds() {
 }
 
 #[test]
-fn who_does_not_listen_refuses() {
+fn a_closed_port_refuses_connections() {
     on_both(|rig| {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let long = vec![b'x'; 300];

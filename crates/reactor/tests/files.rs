@@ -633,7 +633,7 @@ fn queued_work_is_cancelled_and_everything_completes_once() {
 }
 
 #[test]
-fn what_is_in_memory_takes_no_thread() {
+fn cached_reads_use_no_thread() {
     on_both(|rig| {
         fs::create_dir(rig.path("d")).unwrap();
         fs::write(rig.path("d/f"), b"x").unwrap();

@@ -227,7 +227,7 @@ fn mounts_do_not_hold_up_one_another() {
 }
 
 #[test]
-fn what_waits_for_a_hung_mount_can_be_cancelled() {
+fn operations_queued_behind_a_hung_mount_can_be_cancelled() {
     in_name_space("what_waits_for_a_hung_mount_can_be_cancelled", |rig| {
         let mount = mounted(rig, "a");
         let root = rig.root;

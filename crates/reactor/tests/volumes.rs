@@ -176,7 +176,7 @@ fn many_are_under_way_at_once() {
 }
 
 #[test]
-fn what_is_changed_while_it_is_written_is_written_as_it_was() {
+fn a_block_changed_during_a_write_is_written_unchanged() {
     on_both(|rig| {
         for (file, _) in two_files(rig) {
             let old = blocks(1, 64, 65_536);

@@ -28,13 +28,13 @@
 //! The set of replicas may change: see `members.rs`.
 
 mod checks;
-mod hearing;
 mod kept;
 mod limits;
 mod members;
 mod order;
 mod origins;
 mod peers;
+mod receiving;
 mod serving;
 mod silence;
 mod vector;
@@ -182,7 +182,7 @@ pub enum Output<O, V> {
     /// A newly final operation and its permanent value; sent if [watched](Input::Watch).
     Final(Arc<Entry<O>>, V),
     /// Send a message to another replica.
-    Say(ReplicaId, Message<O>),
+    Send(ReplicaId, Message<O>),
     /// Send a vote on silent members to another replica.
     Vote(ReplicaId, Vote),
     /// All others report this member as silent: a change without it begins.
@@ -523,7 +523,7 @@ impl<D: DataType> Replica<D> {
             let is_final = self.data.is_free(&entry.operator);
             let token = self.origins.done().clone();
             let value = self.sized(value);
-            self.waiting.say_when(self.written + 1, (ticket, until), value, is_final, token);
+            self.waiting.answer_when(self.written + 1, (ticket, until), value, is_final, token);
         }
         self.persist(vec![entry], None, out);
     }
@@ -698,7 +698,7 @@ impl<D: DataType> Replica<D> {
                 peer.give_up();
             }
             if peer.is_reached() && (gossips || peer.waits(&ours)) {
-                peer.tell(id, &ours, &mut self.meter, out);
+                peer.send_gossip(id, &ours, &mut self.meter, out);
                 if !self.meter.has_left() {
                     self.gossip_at = Some(now);
                 }
@@ -740,7 +740,7 @@ impl<D: DataType> Automaton for Replica<D> {
             Input::Disconnected(peer) => {
                 self.peers.get_mut(peer).into_iter().for_each(Peer::disconnect);
             }
-            Input::Received(from, message) => self.hear(from, message, out),
+            Input::Received(from, message) => self.handle(from, message, out),
             Input::Silent(members) => self.silence.set(members),
             Input::Voted(from, vote) => self.note_vote(now, from, vote),
             Input::Persisted(record) => self.persisted(now, record, out),

@@ -35,7 +35,7 @@ pub(crate) trait Actor {
     type Message: Spoken;
 
     /// Processes a message of another part.
-    fn hear(&mut self, from: usize, message: Self::Message);
+    fn receive(&mut self, from: usize, message: Self::Message);
 
     /// Performs one action, if any is enabled.
     fn act(&mut self, turn: Turn) -> TurnOutcome<Self::Message>;

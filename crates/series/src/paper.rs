@@ -154,7 +154,7 @@ where
 {
     type Message = PartMessage<D>;
 
-    fn hear(&mut self, from: usize, message: Self::Message) {
+    fn receive(&mut self, from: usize, message: Self::Message) {
         self.input(PartInput::From(from, message));
     }
 
@@ -248,7 +248,7 @@ where
 {
     type Message = ReservedMessage<PartMessage<D>>;
 
-    fn hear(&mut self, from: usize, message: Self::Message) {
+    fn receive(&mut self, from: usize, message: Self::Message) {
         self.input(PartInput::From(from, message));
     }
 

@@ -114,13 +114,13 @@ impl<A: Actor> Participant<'_, A> {
     }
 
     /// Processes a message of another part. Returns its subject, and the time of receipt.
-    fn hear(&mut self, from: usize) -> Option<(About, Instant)> {
+    fn receive(&mut self, from: usize) -> Option<(About, Instant)> {
         let bytes = self.channels.next(from)?;
         let at = Instant::now();
         let message: A::Message = binary::read(bytes).expect("one of us wrote it");
         let about = message.about();
         let before = self.actor.applied();
-        self.actor.hear(from, message);
+        self.actor.receive(from, message);
         let applied = self.actor.applied() - before;
         let work = self.cost(about, true) + self.ground.spec.speed.apply * applied;
         self.share.work(work, &self.ground.answered);
@@ -195,14 +195,14 @@ impl<A: ReplicaHolder> Participant<'_, A> {
         while !self.ground.over.has_rung() {
             self.ground.check_time()?;
             self.channels.collect()?;
-            let request = self.hear(front_end);
+            let request = self.receive(front_end);
             if let Some((About::Request(number), at)) = request {
                 received.insert(number, at);
             }
             let mut busy = request.is_some() | self.answer(&received, &mut service)?;
             // An eager replica processes other messages only when there is no request.
             if request.is_none() || !eager {
-                busy |= self.hear_peer(&mut last) && {
+                busy |= self.receive_peer(&mut last) && {
                     self.answer(&received, &mut service)?;
                     true
                 };
@@ -221,11 +221,11 @@ impl<A: ReplicaHolder> Participant<'_, A> {
     }
 
     /// Processes one message of a peer, round robin. Returns whether there was one.
-    fn hear_peer(&mut self, last: &mut usize) -> bool {
+    fn receive_peer(&mut self, last: &mut usize) -> bool {
         let replicas = self.ground.spec.replicas;
         let mut peers = (1..=replicas).map(|turn| (*last + turn) % replicas);
         let me = self.me;
-        let heard = peers.find(|peer| *peer != me && self.hear(*peer).is_some());
+        let heard = peers.find(|peer| *peer != me && self.receive(*peer).is_some());
         *last = heard.unwrap_or(*last);
         heard.is_some()
     }
@@ -313,7 +313,7 @@ impl<A: Actor> Participant<'_, A> {
             busy |= self.pass_on(&mut times, &strict)?;
             self.channels.collect()?;
             for replica in (1..=replicas).map(|turn| (last + turn) % replicas) {
-                if let Some((about, at)) = self.hear(replica) {
+                if let Some((about, at)) = self.receive(replica) {
                     if let About::Response(number) = about {
                         times.received.entry(number).or_insert(at);
                     }

@@ -86,7 +86,7 @@ impl<D: Workload> Site<D> {
                         let answer = PartMessage::Response(ticket.0, value);
                         self.outcomes.push_back(TurnOutcome::Sent(vec![self.replicas], answer));
                     }
-                    Output::Say(peer, message) => {
+                    Output::Send(peer, message) => {
                         let to = vec![usize::from(peer.0)];
                         self.outcomes
                             .push_back(TurnOutcome::Sent(to, PartMessage::Gossip(message)));
@@ -113,7 +113,7 @@ impl<D: Workload> Site<D> {
 impl<D: Workload> Actor for Site<D> {
     type Message = PartMessage<D::Operator>;
 
-    fn hear(&mut self, from: usize, message: Self::Message) {
+    fn receive(&mut self, from: usize, message: Self::Message) {
         match message {
             PartMessage::Request(number, strict, operator) => {
                 let (ticket, until) = (Ticket(number), self.now() + TIMEOUT);
@@ -184,7 +184,7 @@ impl<O> ClientFrontEnd<O> {
 impl<O: Serialize + DeserializeOwned> Actor for ClientFrontEnd<O> {
     type Message = PartMessage<O>;
 
-    fn hear(&mut self, _from: usize, message: PartMessage<O>) {
+    fn receive(&mut self, _from: usize, message: PartMessage<O>) {
         match message {
             PartMessage::Response(number, value) => {
                 self.outcomes.push_back(TurnOutcome::Answered(number, value))

@@ -67,7 +67,7 @@ fn nothing_is_inconsistent_if_all_is_strict_or_blind_or_there_is_one_replica() {
 }
 
 #[test]
-fn who_hears_nothing_of_others_answers_all_the_same() {
+fn an_isolated_replica_still_answers() {
     let silent = Spec { gossip: false, ..spec(Kind::Optimised, 3, 0) };
     let outcome = outcomes(&[silent]).remove(0);
     assert_eq!((outcome.answered, outcome.inconsistent, outcome.equal), (60, None, None));
@@ -110,7 +110,7 @@ fn comes_back<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(sai
 }
 
 #[test]
-fn what_is_said_is_heard() {
+fn sent_messages_are_received() {
     for operator in [Data::Add, Data::Blind].map(|data| Counter::operator(data, 41)) {
         assert_eq!(Counter::number(&operator), 41);
         comes_back(&operator);

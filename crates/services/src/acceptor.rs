@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn who_proves_nothing_is_shut_out() {
+    fn an_invalid_proof_is_refused() {
         let mut acceptor = PeerAcceptor::new(CHALLENGED);
         assert_eq!(write(&mut acceptor, 0, b"let me in"), Err(Refused));
         assert_eq!((acceptor.peer(), said(&mut acceptor, 0)), (None, Err(Error::Denied)));
@@ -397,7 +397,7 @@ mod tests {
 
     /// An attacker modifies, replays or drops messages.
     #[test]
-    fn what_is_not_as_it_was_sent_shuts_the_door() {
+    fn an_altered_message_closes_the_acceptor() {
         let (_, introduction) = open(ProofReply::Welcome);
         let mut seal = introduction.seals.ours;
         let (first, second) = (seal.frame(b"first"), seal.frame(b"second"));

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_read_is_told_how_much_was_missed() {
+    fn slow_listeners_receive_the_number_of_missed_events() {
         let mut events = Events::default();
         let (mut quick, mut slow, mut stuck) =
             (events.listener(), events.listener(), events.listener());

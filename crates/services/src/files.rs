@@ -398,7 +398,7 @@ impl Hosted {
     }
 
     /// Records a final operation for the listeners.
-    pub(crate) fn tell_final(&mut self, entry: &Operation<Operator>, value: &Value) {
+    pub(crate) fn notify_final(&mut self, entry: &Operation<Operator>, value: &Value) {
         if self.listeners > 0 {
             self.events.add(entry, value);
             self.has_events = true;

@@ -281,7 +281,7 @@ impl Hosted {
         self.news.pop_front()
     }
 
-    pub(crate) fn tell_news(&mut self, text: String) {
+    pub(crate) fn notify_news(&mut self, text: String) {
         if self.news.len() == NEWS_MAX {
             self.news.pop_front();
         }
@@ -294,7 +294,7 @@ impl Hosted {
         if link.complaint.as_ref() != Some(&complaint) {
             let news = format!("{}: {complaint}", self.settings.service);
             link.complaint = Some(complaint);
-            self.tell_news(news);
+            self.notify_news(news);
         }
     }
 
@@ -331,7 +331,7 @@ impl Hosted {
         }
         let mut said = Vec::new();
         self.journal.tick(now, &mut said);
-        self.heard_journal(now, said, out);
+        self.received_journal(now, said, out);
     }
 
     /// Makes everything durable before the node ends.
@@ -346,7 +346,7 @@ impl Hosted {
         self.keep(now, out);
         let mut said = Vec::new();
         self.journal.close(now, &mut said);
-        self.heard_journal(now, said, out);
+        self.received_journal(now, said, out);
     }
 
     /// Reports whether the shutdown is complete.
@@ -547,11 +547,11 @@ impl Hosted {
         self.replica.step(now, input, &mut said);
         self.meter.spend(self.replica.spent());
         for output in said {
-            self.heard_replica(now, output, out);
+            self.received_replica(now, output, out);
         }
     }
 
-    fn heard_replica(
+    fn received_replica(
         &mut self,
         now: Instant,
         output: service::Output<Operator, Value>,
@@ -573,18 +573,18 @@ impl Hosted {
                 self.complain_to(now, (open, ticket), (&text, reason, &ids), out);
                 self.answer_reads(open, out);
             }
-            service::Output::Final(entry, value) => self.tell_final(&entry, &value),
-            service::Output::Say(to, message) => {
+            service::Output::Final(entry, value) => self.notify_final(&entry, &value),
+            service::Output::Send(to, message) => {
                 let peer_message = PeerMessage::Gossip(message).bytes();
-                self.step_peer(now, to, peer::Input::Say(peer_message), out);
+                self.step_peer(now, to, peer::Input::Send(peer_message), out);
             }
             service::Output::Vote(to, vote) => {
                 let peer_message = PeerMessage::Silent(vote).bytes();
-                self.step_peer(now, to, peer::Input::Say(peer_message), out);
+                self.step_peer(now, to, peer::Input::Send(peer_message), out);
             }
-            service::Output::Removes(id) => self.tell_removal(id),
+            service::Output::Removes(id) => self.notify_removal(id),
             service::Output::Distrust(peer) => self.distrust(now, peer, out),
-            service::Output::Outdated(peer) => self.tell_news(format!(
+            service::Output::Outdated(peer) => self.notify_news(format!(
                 "{}: replica {} has operations of this replica that it does not have itself: its \
                  file is an older copy; nothing is done here any more",
                 self.settings.service, peer.0
@@ -605,7 +605,7 @@ impl Hosted {
     fn distrust(&mut self, now: Instant, peer: ReplicaId, out: &mut Vec<Output>) {
         let link = self.links.get_mut(&peer);
         if !link.is_some_and(|link| mem::replace(&mut link.is_distrusted, true)) {
-            self.tell_news(format!(
+            self.notify_news(format!(
                 "{}: replica {} says what no replica of this service can say; is it an older copy \
                  of itself, or of another service?",
                 self.settings.service, peer.0
@@ -630,13 +630,18 @@ impl Hosted {
         if local < PEERS {
             let mut said = Vec::new();
             self.journal.done(now, local, done, &mut said);
-            return self.heard_journal(now, said, out);
+            return self.received_journal(now, said, out);
         }
         let id = ReplicaId(((local - PEERS) >> OF_PEER) as u16);
         self.step_remote(now, id, Input::Done(op, done), out);
     }
 
-    fn heard_journal(&mut self, now: Instant, said: Vec<journal::Output>, out: &mut Vec<Output>) {
+    fn received_journal(
+        &mut self,
+        now: Instant,
+        said: Vec<journal::Output>,
+        out: &mut Vec<Output>,
+    ) {
         for output in said {
             match output {
                 journal::Output::Do(op) => out.push(Output::Do(op)),
@@ -650,14 +655,14 @@ impl Hosted {
                 }
                 journal::Output::Failed(error) => {
                     let name = &self.settings.service;
-                    self.tell_news(format!(
+                    self.notify_news(format!(
                         "{name}: nothing more can be kept, {error}: operations are refused; see \
                          to its volume, then start again"
                     ));
                 }
                 journal::Output::Full => {
                     let name = &self.settings.service;
-                    self.tell_news(format!("{name}: {FULL}"));
+                    self.notify_news(format!("{name}: {FULL}"));
                 }
             }
         }
@@ -705,7 +710,7 @@ impl Hosted {
                 return self.step_remote(now, id, Input::Release(node), out);
             }
             peer::Output::Close(open) => return self.step_remote(now, id, Input::Close(open), out),
-            peer::Output::Answered(answer) => return self.hear_answer(now, id, &answer, out),
+            peer::Output::Answered(answer) => return self.receive_answer(now, id, &answer, out),
             peer::Output::TooLong(length) => {
                 let least = length.div_ceil(1 << 20);
                 let why = format!(
@@ -758,10 +763,10 @@ impl Hosted {
         let mut said = Vec::new();
         let link = self.links.get_mut(&id).expect("a link that was made");
         act(&mut link.remote, now, &mut said);
-        self.heard_remote(now, id, said, out);
+        self.received_remote(now, id, said, out);
     }
 
-    fn heard_remote(
+    fn received_remote(
         &mut self,
         now: Instant,
         id: ReplicaId,

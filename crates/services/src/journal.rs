@@ -596,7 +596,7 @@ impl Journal {
                 break;
             }
             for output in std::mem::take(&mut self.heard) {
-                self.hear(output, out);
+                self.receive(output, out);
             }
         }
         // A checkpoint may fail while there is no commit to report it; chores must stop then, too.
@@ -608,7 +608,7 @@ impl Journal {
         }
     }
 
-    fn hear(&mut self, output: store::Output, out: &mut Vec<Output>) {
+    fn receive(&mut self, output: store::Output, out: &mut Vec<Output>) {
         match output {
             store::Output::Io(io) => {
                 let id = OpId(NodeId::new(self.index, io.id().0 as usize).0);

@@ -239,7 +239,7 @@ impl Hosted {
             Err(objection) => return Err(explain(&objection)),
         };
         let (name, aim) = (&self.settings.service, aim(&change));
-        self.tell_news(format!("{name}: the members are to be replicas {aim}"));
+        self.notify_news(format!("{name}: the members are to be replicas {aim}"));
         self.step_replica(now, Input::Change(change), out);
         Ok(())
     }
@@ -421,7 +421,7 @@ impl Hosted {
     }
 
     /// Processes a member's answer to the join request.
-    pub(crate) fn hear_answer(
+    pub(crate) fn receive_answer(
         &mut self,
         now: Instant,
         from: ReplicaId,
@@ -491,7 +491,7 @@ impl Hosted {
         let service = self.settings.service.clone();
         let (number, members) = (membership.epoch.number, &membership.members);
         let names = list(members.keys().copied());
-        self.tell_news(format!("{service}: epoch {number}: the members are replicas {names}"));
+        self.notify_news(format!("{service}: epoch {number}: the members are replicas {names}"));
         let me = self.settings.me;
         for (id, place) in members.iter().filter(|(id, _)| **id != me) {
             match (self.links.contains_key(id), address(place)) {
@@ -501,7 +501,7 @@ impl Hosted {
                 }
                 (true, _) => {}
                 (false, Some(address)) => self.add_link(*id, vec![address]),
-                (false, None) => self.tell_news(format!(
+                (false, None) => self.notify_news(format!(
                     "{service}: replica {} is not reached before the next start: {place} is to be \
                      resolved",
                     id.0

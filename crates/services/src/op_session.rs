@@ -733,7 +733,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
+    fn invalid_requests_are_refused_with_a_reason() {
         let op_session = OpSession::new(0x7f, Some(MEMBERS.to_vec()));
         let wrong = [
             "",

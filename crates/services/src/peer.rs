@@ -45,7 +45,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) enum Input {
     /// Send this message, if connected.
-    Say(Vec<u8>),
+    Send(Vec<u8>),
     /// Reply to the last request.
     Answered(Result<Reply, Error>),
     /// Introduction requested before.
@@ -363,11 +363,11 @@ impl Automaton for Peer {
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         match (self.state, input) {
             (_, Input::Answered(reply)) => self.answered(now, reply, out),
-            (State::Idle(open), Input::Say(message)) => {
+            (State::Idle(open), Input::Send(message)) => {
                 self.gather(&message);
                 self.state = self.write(open, out);
             }
-            (_, Input::Say(message)) => self.gather(&message),
+            (_, Input::Send(message)) => self.gather(&message),
             (State::Proving(open), Input::Introduce(introduction)) => {
                 let Introduction { proof, verdicts, seals } = introduction;
                 self.seals = Some(seals);

@@ -172,10 +172,10 @@ impl Hosted {
     }
 
     /// Informs the operator that all others report a member as silent, so that its removal begins.
-    pub(crate) fn tell_removal(&mut self, id: ReplicaId) {
+    pub(crate) fn notify_removal(&mut self, id: ReplicaId) {
         let seconds = self.settings.remove_after.unwrap_or_default().as_secs_f64();
         let service = &self.settings.service;
-        self.tell_news(format!(
+        self.notify_news(format!(
             "{service}: replica {}: no member has heard it for {seconds} s: asking the others to \
              remove it",
             id.0

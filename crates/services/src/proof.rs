@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_the_secret_is_believed_and_nobody_else() {
+    fn only_holders_of_the_secret_are_authenticated() {
         let to = settings(1, 5);
         let prove = |me, secret, to, challenge: &[u8]| {
             let introduction =
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_called_proves_the_same() {
+    fn the_server_side_proves_the_secret_too() {
         let caller = ReplicaId(2);
         let introduction = Introduction::new(&settings(2, 5), ReplicaId(1), &OURS, THEIRS);
         for it in [ProofReply::Welcome, ProofReply::Farewell] {

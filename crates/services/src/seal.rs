@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_taken_and_nothing_else() {
+    fn only_authentic_messages_are_accepted() {
         let [a, b, c] = frames(KEY);
         let whole = [&a[..], &b, &c].concat();
         let sent = vec![b"ab".to_vec(), b"".to_vec(), b"cde".to_vec()];

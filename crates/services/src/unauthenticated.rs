@@ -65,7 +65,7 @@ mod tests {
 
     /// A flood by one user does not affect another one.
     #[test]
-    fn whoever_has_most_gives_way_with_the_oldest() {
+    fn the_client_with_most_files_loses_its_oldest() {
         let caller = |uid| {
             let user = User { uid, gid: 0, groups: Vec::new(), commands: false };
             Caller::User(user.into())

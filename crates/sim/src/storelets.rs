@@ -2,9 +2,9 @@
 //!
 //! Guests run by fuel on the same thread, so a run is reproducible to the byte. Messages between
 //! nodes have latencies, and arrive in order for each pair; the disk and the compiler have
-//! latencies too, and fail. Clients ([`run_client`]) are a front of home's without sessions: they begin
-//! storelets, write run requests and modules in pieces, read in odd sizes or not at all, leave at
-//! any moment, and kill.
+//! latencies too, and fail. Clients ([`run_client`]) are a front of home's without sessions: they
+//! begin storelets, write run requests and modules in pieces, read in odd sizes or not at all,
+//! leave at any moment, and kill.
 //!
 //! The checks know the output of each program ([`programs`]), and hence the expected output of each
 //! storelet, its possible ends, and its possible usage ([`job`]). In every case nothing is

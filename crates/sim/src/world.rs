@@ -299,10 +299,10 @@ impl World {
 
     /// Notifies the client of the end of the connection.
     fn over(&mut self, socket: Socket) {
-        if self.env.tell_peer(socket) {
+        if self.env.notify_peer(socket) {
             return;
         }
-        if let Some(index) = self.env.net.tell_over(socket) {
+        if let Some(index) = self.env.net.notify_over(socket) {
             self.env.trace.line(format_args!("{} client {index}: over", self.env.now.0));
             self.with(index, |client, io| client.ended(io));
         }

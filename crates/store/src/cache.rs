@@ -344,9 +344,9 @@ impl Cache {
     /// Evicts clean frames down to the capacity, as far as possible. Never called between a plan
     /// and its application.
     pub(crate) fn evict(&mut self) {
-        let mut patience = self.small.len() + 4 * self.main.len();
-        while self.len() > self.capacity && patience > 0 {
-            patience -= 1;
+        let mut timeout = self.small.len() + 4 * self.main.len();
+        while self.len() > self.capacity && timeout > 0 {
+            timeout -= 1;
             let newcomers = self.small.len() * 10 >= self.capacity || self.main.is_empty();
             let queue = if newcomers { &mut self.small } else { &mut self.main };
             let Some((index, stamp)) = queue.pop_front() else { break };

@@ -98,7 +98,7 @@ impl Change {
     }
 
     /// Returns whether all sizes and positions are within the limits of the volume.
-    pub(crate) fn is_fair(&self, layout: &Layout) -> bool {
+    pub(crate) fn is_within_limits(&self, layout: &Layout) -> bool {
         let block = layout.block as u64;
         let within = |at: u64, count: u64| {
             at >= layout.data_at && at.checked_add(count).is_some_and(|end| end <= layout.blocks)

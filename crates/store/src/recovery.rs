@@ -356,7 +356,7 @@ fn walk(superblock: &Superblock, ring: &[u8]) -> Option<Walked> {
     let mut followed = BTreeSet::new();
     while let Some((at, found, payload, sum)) = batch::follow(superblock, ring, head) {
         let more = record::decode_all(payload)?;
-        if !more.iter().all(|record| record.is_fair(layout)) {
+        if !more.iter().all(|record| record.is_within_limits(layout)) {
             return None;
         }
         records.extend(more.into_iter().map(|record| (found.epoch, record)));

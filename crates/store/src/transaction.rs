@@ -404,7 +404,7 @@ impl Engine {
     fn settle(&mut self, now: Instant, out: &mut Vec<Output>) {
         loop {
             for output in mem::take(&mut self.outputs) {
-                self.hear(now, output, out);
+                self.receive(now, output, out);
             }
             match self.granted.pop_front() {
                 Some(owner) => {
@@ -420,7 +420,7 @@ impl Engine {
         }
     }
 
-    fn hear(&mut self, now: Instant, output: StoreOutput, out: &mut Vec<Output>) {
+    fn receive(&mut self, now: Instant, output: StoreOutput, out: &mut Vec<Output>) {
         match output {
             StoreOutput::Io(io) => out.push(Output::Io(io)),
             StoreOutput::Opened(result) => {

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_and_what_was_changed_does_not() {
+    fn sealed_artifacts_open_and_altered_ones_do_not() {
         let engine = Engine::compiler(Pace::Ticks).expect("an engine");
         let (key, other) = (Key::new([7; 32]), Key::new([8; 32]));
         let mut artifact = artifact(&engine);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_leaves_is_code_of_the_module_that_was_asked_for() {
+    fn an_artifact_is_bound_to_its_module() {
         let engine = Engine::compiler(Pace::Ticks).expect("an engine");
         let (key, name) = (Key::new([7; 32]), Hash([9; 32]));
         let mut made = artifact(&engine);

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_server_did_counts_as_its_own() {
+    fn server_work_is_charged_to_the_storelet() {
         let budget = Budget { cpu_ns: 100, bytes: 10, ..Budget::default() };
         let used = Used { cpu_ns: 60, served_ns: 40, read: 5, written: 5, ..Used::default() };
         assert_eq!(budget.exceeded(&used), None);

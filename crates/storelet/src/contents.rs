@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_from_file_to_file_finds_them_read() {
+    fn sequential_opens_find_prefetched_files() {
         let names: Vec<String> = (0..300).map(|number| format!("{number:03}")).collect();
         let (mut listings, mut contents) = (listed(&names), Contents::default());
         let (mut batches, mut hits) = (Vec::new(), 0);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_opens_this_and_that_gets_nothing_ahead() {
+    fn random_opens_are_not_prefetched() {
         let names: Vec<String> = (0..300).map(|number| format!("{number:03}")).collect();
         let (mut listings, mut contents) = (listed(&names), Contents::default());
         for number in [7, 3, 250, 9, 100] {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_or_did_not_fit_is_not_taken_for_there() {
+    fn files_left_out_of_a_batch_are_not_cached() {
         let (mut contents, mut none) =
             (Contents { many: 4, ..Contents::default() }, Listings::default());
         let asked = [b"a", b"b", b"c", b"d"].map(|path| path.to_vec()).to_vec();

@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_to_write() {
+    fn syntax_errors_name_the_expected_form() {
         let fails = |text: &str| Order::parse(text.as_bytes()).expect_err("it is wrong");
         assert!(fails("arg x").contains("needs a line 'module"));
         assert!(fails("module 0").contains("empty"));

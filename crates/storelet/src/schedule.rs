@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn who_slept_or_comes_late_has_saved_nothing_up() {
+    fn idle_storelets_accumulate_no_credit() {
         let mut schedule = Schedule::default();
         let old = schedule.add(of(1), 100, weighing(100));
         let sleeper = schedule.add(of(2), 100, weighing(100));

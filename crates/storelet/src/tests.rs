@@ -163,7 +163,7 @@ fn as_many_random_bytes_as_there_is_memory() {
 }
 
 #[test]
-fn who_never_ends_is_ended_and_gives_everything_back() {
+fn an_endless_guest_is_killed_and_releases_everything() {
     let wat = format!(r#"(module {IMPORTS} (func (export "_start") (loop $on (br $on))))"#);
     let run = run(&mut files(), &wat, Budget::default(), 100);
     assert_eq!((run.ended, run.used.slices), (Ended::Killed(Reason::Cancelled), 101));

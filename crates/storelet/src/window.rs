@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_here_and_there_gets_what_he_asks_for() {
+    fn random_reads_return_the_requested_bytes() {
         let mut window = Window::default();
         assert_eq!(window.wanted(500, 7), 7);
         window.moved(500, 7);

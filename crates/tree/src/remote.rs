@@ -50,7 +50,7 @@ use conditional::Waiting;
 use fids::Fids;
 use inodes::{Inodes, ROOT};
 use link::Link;
-use news::{News, Told};
+use news::{News, Reported};
 use open::Open;
 use pending::Step;
 use recovery::{Recovery, Target};
@@ -105,7 +105,7 @@ pub struct Config {
     /// Maximum number of nodes, open files and pending requests together, at most [`HANDLES_MAX`].
     pub handles_max: usize,
     /// Time that requests wait for a new connection after a loss.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Seed of the pauses between attempts, so that they differ from those of others.
     pub seed: u64,
     /// First of the three operation numbers of this tree: another tree may use it as a part.
@@ -122,7 +122,7 @@ impl Default for Config {
             msize: 1 << 20,
             calls_max: 256,
             handles_max: HANDLES_MAX,
-            patience: Duration::from_secs(5),
+            timeout: Duration::from_secs(5),
             seed: 0,
             first_op: 0,
         }
@@ -194,7 +194,7 @@ pub struct Remote {
     left: Vec<Ticket>,
     recoveries: BTreeMap<Target, Recovery>,
     connections: u64,
-    told: Told,
+    told: Reported,
     news: VecDeque<News>,
 }
 
@@ -235,7 +235,7 @@ impl Remote {
             left: Vec::new(),
             recoveries: BTreeMap::new(),
             connections: 0,
-            told: Told::default(),
+            told: Reported::default(),
             news: VecDeque::new(),
             config,
         }
@@ -316,7 +316,7 @@ impl Remote {
     /// passed. All output of the turn is sent in one operation.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.begin(now);
-        self.tell_link(link::Input::Tick, out);
+        self.notify_link(link::Input::Tick, out);
         self.expire(out);
         if self.link.is_up() {
             self.resume_queued(out);
@@ -324,7 +324,7 @@ impl Remote {
         self.settle(out);
         self.give_up_stuck(out);
         self.send(out);
-        self.say_news();
+        self.log_news();
     }
 
     /// Fails messages that are queued while the server has sent no reply for [`LINE_MAX`].
@@ -359,7 +359,7 @@ impl Remote {
     /// done.
     pub fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.begin(now);
-        self.tell_link(link::Input::Close, out);
+        self.notify_link(link::Input::Close, out);
         self.patient_until = Some(now);
         self.expire(out);
         self.settle(out);
@@ -374,20 +374,20 @@ impl Remote {
         self.now = now;
         // At the start, the timeout runs as after a loss.
         if self.patient_until.is_none() {
-            self.patient_until = Some(now + self.config.patience);
+            self.patient_until = Some(now + self.config.timeout);
         }
     }
 
     /// Records a new state of the server for the operator.
-    fn tell_news(&mut self, news: News) {
+    fn notify_news(&mut self, news: News) {
         let ends = matches!(self.link.state(), link::State::Leaving { .. } | link::State::Over);
         if !ends {
             self.told.note(news);
-            self.say_news();
+            self.log_news();
         }
     }
 
-    fn say_news(&mut self) {
+    fn log_news(&mut self) {
         let Some(news) = self.told.next(self.now) else { return };
         if self.news.len() == NEWS_MAX {
             self.news.pop_front();
@@ -562,9 +562,9 @@ impl Remote {
             Done::Connected(connected) => {
                 // All its addresses were tried.
                 if connected.is_err() && self.tries.is_multiple_of(self.to.len()) {
-                    self.tell_news(News::Down("nobody answers there"));
+                    self.notify_news(News::Down("nobody answers there"));
                 }
-                self.tell_link(link::Input::Connected(connected), out);
+                self.notify_link(link::Input::Connected(connected), out);
             }
             Done::Received(received) => self.received(received, out),
             Done::Sent(sent) => self.sent(sent, out),

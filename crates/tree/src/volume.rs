@@ -115,7 +115,7 @@ pub struct Volume {
     /// Number of nodes and open files by snapshot.
     visits: BTreeMap<u64, usize>,
     /// Inodes that have lost their last name since the volume was opened.
-    nameless: BTreeSet<u64>,
+    orphans: BTreeSet<u64>,
     name: String,
     pending: Slab<Pending>,
     /// Slots of the pending requests.
@@ -154,7 +154,7 @@ pub struct Counts {
     /// State of the reaper, and the number of inodes that wait for it.
     pub reaper: (&'static str, usize),
     /// Files without a name that are held, or that wait for the reaper.
-    pub nameless: usize,
+    pub orphans: usize,
     /// State of the machine that counts files for quotas.
     pub counting: &'static str,
 }
@@ -182,7 +182,7 @@ impl Volume {
             nodes_of: BTreeSet::new(),
             opens_of: BTreeMap::new(),
             visits: BTreeMap::new(),
-            nameless: BTreeSet::new(),
+            orphans: BTreeSet::new(),
             name: String::new(),
             pending: Slab::new(),
             slots: BTreeMap::new(),
@@ -272,7 +272,7 @@ impl Volume {
             locks: self.locks.counts(),
             pending,
             reaper: (self.reaper.name(), self.reaper.waiting()),
-            nameless: self.nameless.len(),
+            orphans: self.orphans.len(),
             counting: self.counting.name(),
         }
     }
@@ -481,19 +481,19 @@ impl Volume {
     fn settle(&mut self, now: Instant, out: &mut Vec<Output>) {
         loop {
             for ino in mem::take(&mut self.due) {
-                self.tell_reaper(now, reaper::Input::Due(ino), out);
+                self.notify_reaper(now, reaper::Input::Due(ino), out);
             }
             self.resume_waiting(now, out);
             if self.inbox.is_empty() && self.due.is_empty() {
                 return;
             }
             for output in mem::take(&mut self.inbox) {
-                self.hear(now, output, out);
+                self.handle(now, output, out);
             }
         }
     }
 
-    fn hear(&mut self, now: Instant, output: store::Output, out: &mut Vec<Output>) {
+    fn handle(&mut self, now: Instant, output: store::Output, out: &mut Vec<Output>) {
         match output {
             store::Output::Io(io) => {
                 assert!((io.id().0 as usize) < USERS, "the store's operations have lesser numbers");
@@ -504,12 +504,12 @@ impl Volume {
             store::Output::Fetched(REAPER, result) => {
                 let failed = |error| self.reaping_failed(plain(error));
                 let input = result.map_or_else(failed, |()| reaper::Input::Fetched);
-                self.tell_reaper(now, input, out);
+                self.notify_reaper(now, input, out);
             }
             store::Output::Fetched(COUNTING, result) => {
                 let failed = |error| self.counting_failed(plain(error));
                 let input = result.map_or_else(failed, |()| counting::Input::Fetched);
-                self.tell_counting(now, input);
+                self.notify_counting(now, input);
                 // At once: others may take the space that it waited for.
                 self.count(now);
             }
@@ -552,7 +552,7 @@ impl Volume {
             return;
         }
         self.learn(now);
-        self.tell_reaper(now, reaper::Input::Tick, out);
+        self.notify_reaper(now, reaper::Input::Tick, out);
         let result = match self.reaper.task() {
             None => return,
             Some(Task::Look(from)) => self.look_for_orphans(from),
@@ -568,7 +568,7 @@ impl Volume {
                 unreachable!("the reaper moves no file's end")
             }
         });
-        self.tell_reaper(now, input, out);
+        self.notify_reaper(now, input, out);
     }
 
     /// Returns whether a failure is final: when the volume is about to close, and when the state of
@@ -594,12 +594,12 @@ impl Volume {
         let cut = reaper::cut(write_set, ino, at, self.is_held(ino))?;
         self.commit_loose(now, &cut.changes)?;
         if cut.gone {
-            self.nameless.remove(&ino);
+            self.orphans.remove(&ino);
         }
         Ok(cut.freed.map_or(reaper::Input::Done, reaper::Input::Freed))
     }
 
-    fn tell_reaper(&mut self, now: Instant, input: reaper::Input, out: &mut Vec<Output>) {
+    fn notify_reaper(&mut self, now: Instant, input: reaper::Input, out: &mut Vec<Output>) {
         let mut outputs = Vec::new();
         self.reaper.step(now, input, &mut outputs);
         for output in outputs {
@@ -635,7 +635,7 @@ impl Volume {
             let due = quotas.filter(|(_, quota)| !quota.is_counted());
             let due = due.map(|(holder, quota)| (*holder, quota.directory));
             for (holder, directory) in due.collect::<Vec<_>>() {
-                self.tell_counting(now, counting::Input::Due(holder, directory));
+                self.notify_counting(now, counting::Input::Due(holder, directory));
             }
         }
     }
@@ -687,7 +687,7 @@ impl Volume {
         if self.opened != Some(Ok(())) {
             return;
         }
-        self.tell_counting(now, counting::Input::Tick);
+        self.notify_counting(now, counting::Input::Tick);
         let Some(task) = self.counting.task() else { return };
         let (holder, path) = (task.holder, task.path.clone());
         let counted =
@@ -704,7 +704,7 @@ impl Volume {
             Stop::Failed(error) => self.counting_failed(error),
             Stop::Trimming(_) | Stop::Appending(_) => unreachable!("no file's end is moved"),
         });
-        self.tell_counting(now, input);
+        self.notify_counting(now, input);
     }
 
     fn counting_failed(&self, error: Error) -> counting::Input {
@@ -714,7 +714,7 @@ impl Volume {
         }
     }
 
-    fn tell_counting(&mut self, now: Instant, input: counting::Input) {
+    fn notify_counting(&mut self, now: Instant, input: counting::Input) {
         let mut outputs = Vec::new();
         self.counting.step(now, input, &mut outputs);
         for counting::Output::Failed(holder, error) in outputs {

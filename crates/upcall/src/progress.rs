@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_said_as_far_as_it_is_known() {
+    fn the_remaining_time_is_shown_if_known() {
         assert_eq!(left(0, 10, Duration::from_secs(5)), "");
         assert_eq!(left(5, 10, Duration::from_secs(5)), ", 6 s left");
         assert_eq!(left(1, 101, Duration::from_secs(2)), ", 3 min 21 s left");

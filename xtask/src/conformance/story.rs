@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_acknowledged_must_be_there_and_the_next_thing_may() {
+    fn acknowledged_changes_are_required_and_the_next_is_optional() {
         let mut story = Story::new(3);
         for _ in 0..200 {
             let before = story.clone();

@@ -118,7 +118,7 @@ fn nobody_at_the_address_is_said_with_the_address() {
 }
 
 #[test]
-fn what_is_cancelled_is_flushed_and_the_connection_goes_on() {
+fn a_cancelled_request_is_flushed_and_the_connection_stays_usable() {
     let (flushes, flushed) = channel();
     let address = serve(move || {
         let flushes = flushes.clone();

@@ -143,33 +143,33 @@ impl Session {
     }
 
     /// Sends an interim response: the client may send the content of its request.
-    pub(super) fn say_continue(&mut self, out: &mut Vec<Output>) {
+    pub(super) fn send_continue(&mut self, out: &mut Vec<Output>) {
         let head = &b"HTTP/1.1 100 Continue\r\n\r\n"[..];
         self.access.add_interim(head.len());
         self.say(Buf::from(head), out);
     }
 
     /// Sends a head without a body, with the reason as the `Allow` field.
-    pub(super) fn say_head(&mut self, now: Instant, answer: &Refusal, out: &mut Vec<Output>) {
+    pub(super) fn send_head(&mut self, now: Instant, answer: &Refusal, out: &mut Vec<Output>) {
         let head = Head::new(answer.status).field("Allow", answer.reason);
         let head = self.end(now, head);
         self.say(Buf::from(head), out);
     }
 
     /// Sends an error with its reason as the body; for `HEAD`, without.
-    pub(super) fn say_error(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) {
+    pub(super) fn send_error(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) {
         let Refusal { status, reason } = refusal;
         match &self.caller {
             Caller::User(user) if reason == DENIED => {
                 let text = format!("{reason} to user {}, as whom this client acts", user.uid);
-                self.say_error_text(now, status, &text, out);
+                self.send_error_text(now, status, &text, out);
             }
-            Caller::User(_) | Caller::Server => self.say_error_text(now, status, reason, out),
+            Caller::User(_) | Caller::Server => self.send_error_text(now, status, reason, out),
         }
     }
 
     /// Sends an error with a computed reason.
-    pub(super) fn say_error_text(
+    pub(super) fn send_error_text(
         &mut self,
         now: Instant,
         status: u16,

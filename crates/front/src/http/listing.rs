@@ -315,7 +315,7 @@ impl Session {
         let (gathered_max, ahead) = (self.at_most(SORT_BYTES), self.at_most(AHEAD));
         // One piece per step: the next one follows when this one has been sent.
         if listing.is_ready(gathered_max) && !listing.rows.is_empty() && self.unsent <= ahead {
-            self.say_entries(now, &mut listing, out);
+            self.send_entries(now, &mut listing, out);
         }
         if listing.ended && listing.rows.is_empty() {
             return self.end_listing(now, listing, out);
@@ -343,7 +343,7 @@ impl Session {
 
     fn end_listing(&mut self, now: Instant, mut listing: Listing, out: &mut Vec<Output>) -> State {
         if listing.said.is_none() {
-            self.say_entries(now, &mut listing, out);
+            self.send_entries(now, &mut listing, out);
         }
         let mut end = Vec::new();
         listing.frame(listing.closing().as_bytes(), &mut end);
@@ -411,7 +411,7 @@ impl Session {
     }
 
     /// Sends some rows, with the head and the opening in front of the first ones.
-    fn say_entries(&mut self, now: Instant, listing: &mut Listing, out: &mut Vec<Output>) {
+    fn send_entries(&mut self, now: Instant, listing: &mut Listing, out: &mut Vec<Output>) {
         let (mut bytes, mut text) = (Vec::new(), Vec::new());
         if listing.said.is_none() {
             bytes = self.listing_head(now, listing);

@@ -215,7 +215,7 @@ impl Session {
             Body::Chunked => Left::Chunks(Chunks::default()),
         };
         if request.expects_continue && self.input.is_empty() {
-            self.say_continue(out);
+            self.send_continue(out);
         }
         let token = request.cookie.as_deref().and_then(|cookies| token_in(cookies, &service));
         let operate = Operate {

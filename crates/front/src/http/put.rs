@@ -311,7 +311,7 @@ impl Session {
     /// Starts to receive the body into the new file.
     fn put_begin(&mut self, now: Instant, put: Put, file: File, out: &mut Vec<Output>) -> State {
         if put.request.expects_continue && self.input.is_empty() {
-            self.say_continue(out);
+            self.send_continue(out);
         }
         self.put_fill(now, put, file, out)
     }

@@ -142,7 +142,7 @@ impl Session {
         let file = if installs { INSTALL } else { NEW };
         self.find_file(file, out);
         if request.expects_continue && self.input.is_empty() {
-            self.say_continue(out);
+            self.send_continue(out);
         }
         State::Running(Box::new(query.run(Step::Finding, file)))
     }
@@ -383,7 +383,7 @@ impl Session {
                 Some(_) | None => 503,
             };
             let reason = report["reason"].as_str().unwrap_or_default();
-            self.say_error_text(now, code, reason, out);
+            self.send_error_text(now, code, reason, out);
         }
         // The rest of the body must not be parsed as a request.
         self.last |= !run.fed;

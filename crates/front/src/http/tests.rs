@@ -384,7 +384,7 @@ fn an_answer_to_head_has_no_body() {
 }
 
 #[test]
-fn who_speaks_the_old_version_is_told_that_the_connection_goes_on() {
+fn http_1_0_keep_alive_is_announced() {
     let mut session = session();
     let text = "GET /f HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     let mut out = Vec::new();
@@ -519,7 +519,7 @@ fn links_are_neither_followed_nor_replaced() {
 }
 
 #[test]
-fn what_cannot_be_without_a_name_has_one_that_nobody_else_has() {
+fn an_upload_without_o_tmpfile_uses_a_unique_temporary_name() {
     let name_for = |number: u64, put: &str| {
         let mut lab = Lab::new();
         lab.session.set_number(number);
@@ -592,7 +592,7 @@ fn pages_of_others_and_other_names_of_this_host_are_refused() {
 }
 
 #[test]
-fn what_is_gathered_is_counted() {
+fn buffered_output_counts_against_the_limit() {
     let mut lab = Lab::new();
     lab.say("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let stat = Stat { kind: Kind::Directory, ..file(0) };

@@ -120,7 +120,7 @@ impl Session {
     ) -> State {
         while !transfer.reading {
             match transfer.parts.pop_front() {
-                Some(Part::Bytes(bytes)) => self.say_all(&mut transfer, vec![bytes], out),
+                Some(Part::Bytes(bytes)) => self.send_all(&mut transfer, vec![bytes], out),
                 Some(part @ (Part::File(_) | Part::Rest { .. })) => {
                     if self.may_read_ahead() {
                         self.read_piece(&mut transfer, &part, out);
@@ -155,13 +155,13 @@ impl Session {
         mut transfer: Transfer,
         out: &mut Vec<Output>,
     ) -> State {
-        self.say_all(&mut transfer, Vec::new(), out);
+        self.send_all(&mut transfer, Vec::new(), out);
         transfer.forget(out);
         self.done(now, out)
     }
 
     /// Sends the next bytes, behind the head if that is still unsent.
-    fn say_all(&mut self, transfer: &mut Transfer, mut pieces: Vec<Buf>, out: &mut Vec<Output>) {
+    fn send_all(&mut self, transfer: &mut Transfer, mut pieces: Vec<Buf>, out: &mut Vec<Output>) {
         if let Some(head) = transfer.head.take() {
             match pieces.first_mut() {
                 Some(first) if !first.is_shared() => first.prepend(&head),
@@ -197,14 +197,14 @@ impl Session {
                 if !rest.is_empty() {
                     transfer.parts.push_front(Part::File(rest));
                 }
-                self.say_all(&mut transfer, pieces, out);
+                self.send_all(&mut transfer, pieces, out);
                 self.go_on(now, transfer, out)
             }
             Some(Part::Rest { from, chunked }) => {
                 if length > 0 {
                     transfer.parts.push_front(Part::Rest { from: from + length, chunked });
                 }
-                self.say_all(&mut transfer, frame_all(pieces, chunked), out);
+                self.send_all(&mut transfer, frame_all(pieces, chunked), out);
                 self.go_on(now, transfer, out)
             }
             Some(Part::File(_) | Part::Bytes(_)) | None => {

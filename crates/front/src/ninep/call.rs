@@ -44,7 +44,7 @@ pub(super) enum Next {
     /// Send a request and wait.
     Ask(Await, Caller, Ask),
     /// Respond.
-    Say(Buf),
+    Respond(Buf),
     /// Respond with a header, followed by shared data.
     SayPieces(Buf, Vec<Buf>),
 }
@@ -75,7 +75,7 @@ pub(super) enum Await {
     /// Waiting for bytes of a file.
     Read,
     /// Waiting for data of a stream.
-    ReadComing,
+    ReadStream,
     /// Waiting for entries of a directory, for 9P2000.
     ReadEntries { fid: u32, count: u32 },
     /// Waiting for entries of a directory, for 9P2000.L.
@@ -121,7 +121,7 @@ impl Await {
             | Await::Attach { .. }
             | Await::Walk { .. }
             | Await::Read
-            | Await::ReadComing
+            | Await::ReadStream
             | Await::ReadEntries { .. }
             | Await::Readdir { .. }
             | Await::Getattr
@@ -173,7 +173,7 @@ impl Await {
             (Await::ReadEntries { count, .. }, _) => *count as usize * LISTED / 2,
             (Await::Readdir { count, .. }, _) => *count as usize * LISTED,
             // A pending read of a stream holds no memory.
-            (Await::ReadComing, _) => 0,
+            (Await::ReadStream, _) => 0,
             (_, Ask::Read { count, .. }) => *count as usize,
             (_, Ask::Write { data, .. }) => data.capacity(),
             (_, Ask::GetAttr { .. } | Ask::ListAttrs { .. }) => ATTR_SIZE_MAX as usize,
@@ -210,7 +210,7 @@ impl Await {
             | Await::Attach { .. }
             | Await::Walk { .. }
             | Await::Read
-            | Await::ReadComing
+            | Await::ReadStream
             | Await::ReadEntries { .. }
             | Await::Readdir { .. }
             | Await::Write
@@ -240,7 +240,7 @@ impl Await {
             | Await::CreateDir { .. }
             | Await::CreateDirWalk { .. }
             | Await::CreateDirOpen { .. } => "create",
-            Await::Read | Await::ReadComing => "read",
+            Await::Read | Await::ReadStream => "read",
             Await::ReadEntries { .. } | Await::Readdir { .. } => "list",
             Await::Write => "write",
             Await::Getattr | Await::Stat { .. } => "stat",
@@ -289,8 +289,8 @@ pub(super) fn opened(stat: &Stat, open: OpenId, access: Access, remove: bool) ->
         | Kind::Socket
         | Kind::CharDevice
         | Kind::BlockDevice => {
-            let says_what_comes = stat.says_what_comes();
-            Openness::File { open, access, remove, says_what_comes }
+            let is_stream = stat.is_stream();
+            Openness::File { open, access, remove, is_stream }
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) enum Openness {
         /// Whether it is removed when the fid is clunked (9P2000's `ORCLOSE`).
         remove: bool,
         /// Whether it is a stream, whose reads may wait for data.
-        says_what_comes: bool,
+        is_stream: bool,
     },
     /// An open directory.
     Directory { open: OpenId, device: u64, cursor: Cursor, remove: bool },

@@ -87,7 +87,7 @@ impl Session {
                 let (name, size) = (name.to_vec(), usize::try_from(size).expect("64 KiB"));
                 let write = Openness::AttrWrite { name, value: Vec::new(), size, create };
                 self.fids.begin_attr(fid, write)?;
-                Ok(Next::Say(encode(tag, &Rmessage::Xattrcreate {})))
+                Ok(Next::Respond(encode(tag, &Rmessage::Xattrcreate {})))
             }
             message => self.start_entry(message),
         }
@@ -235,7 +235,7 @@ impl Session {
             // The kind of a reply follows from the request.
             (awaits, reply) => unreachable!("{reply:?} for {awaits:?}"),
         };
-        Ok(Next::Say(message))
+        Ok(Next::Respond(message))
     }
 
     /// Binds a new file to the fid of its directory.

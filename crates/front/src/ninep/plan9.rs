@@ -92,7 +92,7 @@ impl Session {
                 let (qid, iounit) = (self.qid(&stat), self.iounit());
                 encode(tag, &Rmessage::Create { qid, iounit })
             }
-            (Await::Stat { fid }, Reply::Stat(stat)) => self.say_stat(tag, fid, &stat),
+            (Await::Stat { fid }, Reply::Stat(stat)) => self.send_stat(tag, fid, &stat),
             (Await::ReadEntries { fid, count }, Reply::Entries(entries)) => {
                 return self.entries_read(tag, fid, count as usize, entries);
             }
@@ -110,10 +110,10 @@ impl Session {
             // The kind of a reply follows from the request.
             (awaits, reply) => unreachable!("{reply:?} for {awaits:?}"),
         };
-        Ok(Next::Say(message))
+        Ok(Next::Respond(message))
     }
 
-    fn say_stat(&self, tag: u16, fid: u32, stat: &Stat) -> Buf {
+    fn send_stat(&self, tag: u16, fid: u32, stat: &Stat) -> Buf {
         let name = self.fids.get(fid).map_or_else(|_| Vec::new(), |fid| fid.name.clone());
         let (uid, gid) = (stat.uid.to_string(), stat.gid.to_string());
         let stat = self.wire_stat(stat, &name, &uid, &gid);
@@ -199,7 +199,7 @@ impl Session {
                 let ask = Ask::Sync { open, data_only: false };
                 Ok(Next::Ask(Await::Success { code: 127 }, file.caller.clone(), ask))
             }
-            (true, None, None) => Ok(Next::Say(encode(tag, &Rmessage::Wstat {}))),
+            (true, None, None) => Ok(Next::Respond(encode(tag, &Rmessage::Wstat {}))),
             (false, rename, _) => {
                 let (node, open) = (file.node, file.open_for_writing());
                 let ask = Ask::SetStat { node, open, set };
@@ -268,7 +268,7 @@ impl Session {
         if too_small {
             return Err(Error::Invalid);
         }
-        Ok(Next::Say(encode(tag, &Rmessage::Read { data: Data(&data) })))
+        Ok(Next::Respond(encode(tag, &Rmessage::Read { data: Data(&data) })))
     }
 
     fn wire_stat<'a>(

@@ -43,7 +43,7 @@ impl Session {
             Tmessage::Attach { fid, afid, uname, aname, uid } => {
                 self.attach(fid, afid, uname, aname, uid)
             }
-            Tmessage::Auth { .. } => Ok(Next::Say(refuse_auth(dialect, tag))),
+            Tmessage::Auth { .. } => Ok(Next::Respond(refuse_auth(dialect, tag))),
             Tmessage::Walk { fid, newfid, names } => self.walk(fid, newfid, &names),
             Tmessage::Read { fid, offset, count } => self.read(tag, fid, offset, count),
             Tmessage::Write { fid, offset, data } => {
@@ -76,7 +76,7 @@ impl Session {
                 };
                 let (kind, name, openness) = (stat.kind, b"/".to_vec(), Openness::Closed);
                 self.fids.bind(fid, Fid { node, caller, kind, name, openness }, out)?;
-                Ok(Next::Say(encode(tag, &Rmessage::Attach { qid: self.qid(stat) })))
+                Ok(Next::Respond(encode(tag, &Rmessage::Attach { qid: self.qid(stat) })))
             }
             (Await::Walk { fid, newfid, wanted, last }, Ok(Reply::Walked(stats, node))) => {
                 let qids = stats.iter().map(|stat| self.qid(stat)).collect();
@@ -87,22 +87,22 @@ impl Session {
                     }
                     node => out.extend(node.map(Output::Release)),
                 }
-                Ok(Next::Say(encode(tag, &Rmessage::Walk { qids })))
+                Ok(Next::Respond(encode(tag, &Rmessage::Walk { qids })))
             }
-            (Await::Read | Await::ReadComing, Ok(Reply::Data(mut data))) => {
+            (Await::Read | Await::ReadStream, Ok(Reply::Data(mut data))) => {
                 data.prepend(&read_header(tag, data.len()));
-                Ok(Next::Say(data))
+                Ok(Next::Respond(data))
             }
             (Await::Read, Ok(Reply::Pieces(pieces))) => {
                 let count = pieces.iter().map(|piece| piece.len()).sum();
                 Ok(Next::SayPieces(Buf::from(&read_header(tag, count)[..]), pieces))
             }
             (Await::Write, Ok(Reply::Written(count))) => {
-                Ok(Next::Say(encode(tag, &Rmessage::Write { count })))
+                Ok(Next::Respond(encode(tag, &Rmessage::Write { count })))
             }
             (Await::AttrSet { file }, Ok(_)) => {
                 file.forget(out);
-                Ok(Next::Say(encode(tag, &Rmessage::Clunk {})))
+                Ok(Next::Respond(encode(tag, &Rmessage::Clunk {})))
             }
             (Await::Remove { code, file }, result) => {
                 file.forget(out);
@@ -228,16 +228,16 @@ impl Session {
         let count = count.min(self.msize - IO_HEADER_SIZE);
         let caller = self.caller(fid)?;
         match &self.fids.get(fid)?.openness {
-            Openness::File { open, says_what_comes, .. } => {
+            Openness::File { open, is_stream, .. } => {
                 let ask = Ask::Read { open: *open, offset, count, headroom: READ_HEADROOM };
-                let awaits = if *says_what_comes { Await::ReadComing } else { Await::Read };
+                let awaits = if *is_stream { Await::ReadStream } else { Await::Read };
                 Ok(Next::Ask(awaits, caller, ask))
             }
             Openness::AttrRead { value } => {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX).min(value.len());
                 let end = start.saturating_add(count as usize).min(value.len());
                 let data = wire::ninep::Data(&value[start..end]);
-                Ok(Next::Say(encode(tag, &Rmessage::Read { data })))
+                Ok(Next::Respond(encode(tag, &Rmessage::Read { data })))
             }
             Openness::Directory { .. } if self.state == State::Ready(Dialect::Plan9) => {
                 self.read_entries(tag, fid, offset, count)
@@ -261,7 +261,7 @@ impl Session {
                 }
                 value.extend_from_slice(&data);
                 let count = u32::try_from(data.len()).expect("messages are below 4 GiB");
-                Ok(Next::Say(encode(tag, &Rmessage::Write { count })))
+                Ok(Next::Respond(encode(tag, &Rmessage::Write { count })))
             }
             Openness::Directory { .. } => Err(Error::IsDirectory),
             Openness::File { .. }
@@ -300,7 +300,7 @@ impl Session {
             }
             _other => {
                 file.forget(out);
-                Ok(Next::Say(encode(tag, &Rmessage::Clunk {})))
+                Ok(Next::Respond(encode(tag, &Rmessage::Clunk {})))
             }
         }
     }
@@ -377,8 +377,8 @@ fn set_attr(node: NodeId, name: Vec<u8>, value: Vec<u8>, create: Option<bool>) -
 
 fn removed(tag: u16, code: u8, result: Result<Reply, Error>) -> Started {
     match (code, result) {
-        (CLUNK, _) => Ok(Next::Say(encode(tag, &Rmessage::Clunk {}))),
-        (_, Ok(_)) => Ok(Next::Say(encode(tag, &Rmessage::Remove {}))),
+        (CLUNK, _) => Ok(Next::Respond(encode(tag, &Rmessage::Clunk {}))),
+        (_, Ok(_)) => Ok(Next::Respond(encode(tag, &Rmessage::Remove {}))),
         (_, Err(error)) => Err(error),
     }
 }

@@ -285,7 +285,7 @@ fn answers_do_not_let_more_messages_begin_than_the_turn_allows() {
 }
 
 #[test]
-fn who_flushes_a_tag_too_often_is_disconnected() {
+fn too_many_flushes_of_one_tag_end_the_connection() {
     let mut lab = Lab::linux();
     lab.attach();
     lab.say(2, Tmessage::Mkdir { dfid: 1, name: b"d", mode: 0, gid: 0 });
@@ -371,7 +371,7 @@ fn at_the_limit_a_flush_is_answered_and_what_waits_is_answered_in_order() {
 }
 
 #[test]
-fn what_was_given_up_leaves_room_for_as_much_again_and_no_more() {
+fn flushed_calls_stay_within_the_call_limit() {
     let mut lab = at_the_limit();
     for tag in 10..18 {
         lab.say(tag, Tmessage::Flush { oldtag: tag });
@@ -505,13 +505,13 @@ fn said(session: &mut Session, what: Tmessage<'_>) -> Vec<Output> {
 }
 
 #[test]
-fn who_is_known_and_attaches_to_the_service_files_may_command() {
+fn known_users_attached_to_the_service_tree_are_administrators() {
     let peer = User { uid: 0, gid: 0, groups: vec![], commands: false };
     let identity = Identity::Claimed(Some(Caller::User(Arc::new(peer))));
     let commands = |known: bool, aname: &[u8], uid: u32| {
         let mut session = session(identity.clone());
         if known {
-            session.let_command();
+            session.allow_admin();
         }
         said(&mut session, Tmessage::Version { msize: 8192, version: b"9P2000.L" });
         let uname = b"";
@@ -593,7 +593,7 @@ fn plan9_makes_a_directory_in_four_steps_and_its_mode_is_no_wider() {
 }
 
 #[test]
-fn who_breaks_the_protocol_is_disconnected() {
+fn protocol_violations_end_the_connection() {
     let mut lab = Lab::linux();
     lab.attach();
     lab.say(2, Tmessage::Getattr { fid: 1, mask: 0 });

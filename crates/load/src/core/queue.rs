@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_due_comes_in_order_and_the_rest_stays() {
+    fn due_entries_are_popped_in_order() {
         let queue = Queue::new(1);
         queue.add(&[0], &mut vec![(30, 'c'), (10, 'a'), (20, 'b'), (40, 'd')]);
         let mut taken = Vec::new();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_has_locked_is_passed_by() {
+    fn locked_parts_are_skipped() {
         let queue = Queue::new(2);
         queue.add(&[0, 1], &mut vec![(1, 'a')]);
         let held = queue.parts[0].inner.lock().expect("nobody has panicked");

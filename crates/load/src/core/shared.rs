@@ -45,7 +45,7 @@ impl Place {
     }
 
     /// Takes the events due by now, in order of time.
-    pub(super) fn hear(&self, now: u64, into: &mut Vec<Event>) {
+    pub(super) fn handle(&self, now: u64, into: &mut Vec<Event>) {
         let mut inbox = lock(&self.inbox);
         let mut due: Vec<_> = inbox.extract_if(.., |(at, _)| *at <= now).collect();
         due.sort_by_key(|(at, _)| *at);

@@ -323,7 +323,7 @@ impl Session for HttpSession {
         self.say(io, out).expect("memory takes everything");
     }
 
-    fn hear(
+    fn handle(
         &mut self,
         bytes: &[u8],
         ended: &mut Vec<(u64, Outcome)>,

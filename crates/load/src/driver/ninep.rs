@@ -185,7 +185,7 @@ impl Session for NinepSession {
         }
     }
 
-    fn hear(
+    fn handle(
         &mut self,
         bytes: &[u8],
         ended: &mut Vec<(u64, Outcome)>,

@@ -37,7 +37,7 @@ pub(super) trait Session {
     ///
     /// # Errors
     /// If the peer violates the protocol; the connection is then unusable.
-    fn hear(
+    fn handle(
         &mut self,
         bytes: &[u8],
         ended: &mut Vec<(u64, Outcome)>,
@@ -165,7 +165,7 @@ impl<S: Session + Send + 'static> Sockets<S> {
     }
 
     /// Processes results of the dialer.
-    fn hear_dialer(&mut self) {
+    fn receive_dialer(&mut self) {
         while self.up < self.lines.len()
             && let Some((place, dialled)) = self.dialer.news()
         {
@@ -230,7 +230,7 @@ impl<S: Session + Send + 'static> Sockets<S> {
             Err(number) => return self.lose_by(place, number),
             Ok(_) => {}
         }
-        let count = match line.session.hear(&buffer, &mut self.ended) {
+        let count = match line.session.handle(&buffer, &mut self.ended) {
             Ok(count) => count,
             Err(why) => return self.lose(place, ECONNRESET, why),
         };
@@ -292,7 +292,7 @@ impl<S: Session + Send + 'static> Sockets<S> {
             }
         }
         self.finished = finished;
-        self.hear_dialer();
+        self.receive_dialer();
         // New sends and receives.
         self.lane.flush();
     }

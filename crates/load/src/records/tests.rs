@@ -27,7 +27,7 @@ fn file(records: &[Record]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_values_round_trip() {
     let mut rng = fastrand::Rng::with_seed(1);
     for count in [0, 1, 1022, 1023, 1024, 5000] {
         let records: Vec<Record> = (0..count).map(|_| record(&mut rng)).collect();

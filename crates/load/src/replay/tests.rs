@@ -73,7 +73,7 @@ fn dependent_it_thinks_as_long_as_the_trace() {
 }
 
 #[test]
-fn what_is_wrong_in_the_middle_is_told_and_what_stands_before_it_played() {
+fn a_syntax_error_is_reported_after_the_records_before_it() {
     let mut records = trace(&[(0, 1), (10, 1)]);
     let said = "the disk is broken".to_string();
     records.push(Err(Error::System { file: "trace".to_string(), said }));

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_within_the_window_is_sorted_and_what_is_not_is_late() {
+    fn records_within_the_window_are_sorted_and_others_are_late() {
         assert_eq!(ordered(2, &[5, 3, 4, 9, 8]), (vec![3, 4, 5, 8, 9], 0));
         assert_eq!(ordered(1, &[5, 6, 7, 1, 8]), (vec![5, 6, 6, 7, 8], 1));
         assert_eq!(ordered(0, &[5, 3, 6]), (vec![5, 5, 6], 1));

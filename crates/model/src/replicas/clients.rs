@@ -62,7 +62,7 @@ impl Memory {
     }
 
     /// Checks an answer: G1, G2, G6, G8.
-    pub(super) fn hear(&mut self, id: Id, value: &[Id], is_final: bool) -> Result<(), String> {
+    pub(super) fn receive(&mut self, id: Id, value: &[Id], is_final: bool) -> Result<(), String> {
         let asked = self.asked.get_mut(&id).ok_or(format!("{id:?} was never asked"))?;
         self.history.answer(id, value);
         let all: BTreeSet<Id> = value.iter().copied().collect();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn who_got_no_answer_may_be_seen_or_not() {
+    fn an_unanswered_operation_may_or_may_not_be_visible() {
         let mut history = History::default();
         history.ask(Id(1));
         history.ask(Id(2));

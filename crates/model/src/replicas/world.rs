@@ -242,7 +242,7 @@ impl World {
                     self.answered(ticket, &value, is_final, &token)?;
                 }
                 Output::Refuse(ticket, refusal) => self.refused(at, ticket, &refusal)?,
-                Output::Say(to, message) => {
+                Output::Send(to, message) => {
                     let has = self.host(at).replica.has();
                     let kept = |entry: &Arc<Entry<Id>>| has.get(entry.label.origin) >= entry.number;
                     if !has.covers(&message.has) || !message.entries.iter().all(kept) {
@@ -370,7 +370,7 @@ impl World {
         token: &Vector,
     ) -> Result<(), String> {
         let id = Id(ticket.0);
-        self.memory.hear(id, value, is_final)?;
+        self.memory.receive(id, value, is_final)?;
         let asked = &self.memory.asked[&id];
         let (client, took) = (asked.client, self.now.since(asked.at));
         if self.params.timeout().is_some_and(|timeout| took > timeout) {

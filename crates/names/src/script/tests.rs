@@ -53,7 +53,7 @@ fn sources_are_said_as_they_were_written() {
 }
 
 #[test]
-fn what_is_unmounted_is_named_however_one_likes() {
+fn unmount_accepts_any_spelling_of_a_path() {
     let what = |text: &str| match one(&format!("unmount {text} /x")) {
         Ok(Line::Unmount { what, .. }) => what.unwrap(),
         other => panic!("{other:?}"),

@@ -46,7 +46,7 @@ fn shown(lines: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn what_needs_another_stands_behind_it() {
+fn dependent_lines_follow_their_dependencies() {
     let lines = ["mount /c volume:1", "bind /c/b /a"];
     assert_eq!(shown(&lines), lines);
     // Also after that was unmounted.
@@ -66,7 +66,7 @@ fn a_bind_of_a_union_is_one_line() {
 }
 
 #[test]
-fn what_is_left_of_a_union_stands_as_it_did() {
+fn the_rest_of_a_union_keeps_its_order() {
     let lines = ["mount /c volume:1", "mount -a /c volume:2", "mount -bc /c volume:0"];
     let taken = [&lines[..], &["unmount volume:1 /c"]].concat();
     assert_eq!(shown(&taken), ["mount /c volume:2", "mount -bc /c volume:0"]);

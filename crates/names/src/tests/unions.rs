@@ -181,7 +181,7 @@ fn a_directory_joined_with_what_it_stands_for() {
 }
 
 #[test]
-fn what_a_request_needs_is_there_to_its_end_whoever_gives_it_back() {
+fn nodes_of_a_request_are_held_until_its_end() {
     let mut lab = union();
     let (_, dir) = lab.walk(lab.names.root(), &parts("u")).unwrap();
     let dir = dir.unwrap();
@@ -225,7 +225,7 @@ fn lists_that_wait_are_answered_whatever_becomes_of_those_before() {
 }
 
 #[test]
-fn who_is_cancelled_asks_for_nothing_further() {
+fn a_cancelled_task_sends_no_further_requests() {
     let mut lab = union();
     let (_, dir) = lab.walk(lab.names.root(), &parts("u")).unwrap();
     let dir = dir.unwrap();

@@ -181,7 +181,7 @@ fn a_server_that_does_not_answer_delays_the_next_change_and_no_more() {
 }
 
 #[test]
-fn what_the_mux_made_in_the_end_is_made() {
+fn a_change_completed_after_its_timeout_stays() {
     let mut lab = Lab::new();
     lab.command(1, "bind /far/sub /y\nbind /a /b\n");
     lab.begin();
@@ -196,7 +196,7 @@ fn what_the_mux_made_in_the_end_is_made() {
 }
 
 #[test]
-fn what_is_opened_too_late_is_closed() {
+fn a_tree_opened_after_the_timeout_is_closed() {
     let opened: [fn(u32) -> Input; 2] = [
         |number| Input::Opened(number, Ok(PathDone::Root(File(3), root().1))),
         |number| Input::Opened(number, Ok(PathDone::Volume(File(4), VOLUME, HEAD.clone()))),
@@ -255,7 +255,7 @@ fn sources_that_do_not_answer_are_not_opened_for_ever() {
 }
 
 #[test]
-fn who_does_not_wait_for_a_command_takes_its_lines_along() {
+fn a_cancelled_command_removes_its_queued_lines() {
     let mut lab = Lab::new();
     lab.command(1, "bind /a /b\nbind /c /d\n");
     lab.command(2, "bind /e /f\nbind /g /h\n");
@@ -309,7 +309,7 @@ fn a_command_ends_with_its_first_line_that_fails() {
 }
 
 #[test]
-fn what_cannot_be_understood_changes_nothing() {
+fn an_invalid_command_changes_nothing() {
     for text in ["bind /a /b\nmont /c host:/\n", "mount /x nonsense", "\u{1}"] {
         let mut lab = Lab::new();
         lab.command(1, text);

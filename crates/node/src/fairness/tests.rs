@@ -321,7 +321,7 @@ fn the_next_connection_in_a_slot_of_a_front_is_a_new_one() {
 }
 
 #[test]
-fn what_is_given_back_waits_for_requests_only() {
+fn releases_wait_for_requests_only() {
     let mut queue = Queue::default();
     let client = Client { node: 1, slot: 3 };
     let release = |id| names::Input::Release(tree::NodeId(id));

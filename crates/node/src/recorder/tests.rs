@@ -88,7 +88,7 @@ fn directory() -> Stat {
 }
 
 #[test]
-fn what_is_done_is_noted_with_its_times_its_file_and_its_connection() {
+fn an_io_is_recorded_with_times_file_and_connection() {
     let mut lab = Lab::new();
     lab.open("a/b", 5, 100, WRITE);
     lab.read(5, 0, 4096, 100);
@@ -204,7 +204,7 @@ fn failures_and_directories_are_not_noted() {
 }
 
 #[test]
-fn what_is_given_back_is_forgotten_and_a_file_keeps_its_number() {
+fn released_files_keep_their_number() {
     let mut lab = Lab::new();
     for number in 5..8 {
         lab.open("f", number, 1, Access::READ);
@@ -265,7 +265,7 @@ fn a_batch_is_handed_out_when_it_is_full_or_old_or_all_is_wanted() {
 }
 
 #[test]
-fn what_is_lost_is_counted_and_after_the_end_nothing_is_noted() {
+fn lost_records_are_counted_and_none_follow_the_end() {
     let mut lab = Lab::new();
     lab.recorder.kept(7, Kept::Taken);
     lab.recorder.kept(5, Kept::Lost);

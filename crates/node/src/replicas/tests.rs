@@ -113,7 +113,7 @@ impl Lab {
         match to {
             FRONT => {
                 for node_message in node_messages {
-                    if let FromHome::Reply(id, reply) = self.front.hear(node_message) {
+                    if let FromHome::Reply(id, reply) = self.front.handle(node_message) {
                         assert!(self.answers.insert(id.0, reply).is_none(), "answered twice");
                     }
                 }
@@ -135,15 +135,17 @@ impl Lab {
         }
     }
 
-    fn tell(&mut self, input: names::Input) {
-        let Op::Post { envelope, .. } = self.front.tell(input) else { panic!("it is a message") };
+    fn send_home(&mut self, input: names::Input) {
+        let Op::Post { envelope, .. } = self.front.send_home(input) else {
+            panic!("it is a message")
+        };
         self.node_messages[HOME].push(envelope);
     }
 
     fn ask(&mut self, ask: Ask) -> u64 {
         self.asked += 1;
         let id = RequestId(self.asked);
-        self.tell(names::Input::Ask(id, Request { caller: Caller::Server, ask }));
+        self.send_home(names::Input::Ask(id, Request { caller: Caller::Server, ask }));
         self.asked
     }
 
@@ -166,7 +168,7 @@ impl Lab {
         let (node, access) = (self.find(path), Access { write: true, ..Access::READ });
         let access = if path[2] == "ops" { access } else { Access::READ };
         let reply = self.answer(Ask::Open { node, access });
-        self.tell(names::Input::Release(node));
+        self.send_home(names::Input::Release(node));
         let Reply::Opened(open, _) = reply else { panic!("{reply:?}") };
         open
     }
@@ -237,7 +239,7 @@ fn a_request_is_cancelled_in_both_nodes() {
     let first = lab.ask(read(events));
     lab.settle();
     assert!(lab.answers.is_empty(), "it waits");
-    lab.tell(names::Input::Cancel(RequestId(first)));
+    lab.send_home(names::Input::Cancel(RequestId(first)));
     lab.settle();
     assert!(matches!(lab.answers.remove(&first), Some(Err(Error::Cancelled))));
     // An event and the cancellation cross.
@@ -246,7 +248,7 @@ fn a_request_is_cancelled_in_both_nodes() {
     let write = lab.ask(Lab::write(ops, "add 1\n"));
     lab.carry(HOME);
     lab.carry(REPLICAS);
-    lab.tell(names::Input::Cancel(RequestId(second)));
+    lab.send_home(names::Input::Cancel(RequestId(second)));
     lab.carry(HOME);
     lab.settle();
     assert!(matches!(lab.answers.remove(&second), Some(Ok(Reply::Data(_)))));
@@ -275,7 +277,7 @@ fn home_closes_replicas_last() {
     let late = lab.ask(read(ops));
     lab.settle();
     assert!(matches!(lab.answers.remove(&late), Some(Ok(Reply::Data(_)))));
-    [events, ops].into_iter().for_each(|open| lab.tell(names::Input::Close(open)));
+    [events, ops].into_iter().for_each(|open| lab.send_home(names::Input::Close(open)));
     let Op::Post { envelope, .. } = lab.front.leave() else { panic!("it is a message") };
     lab.node_messages[HOME].push(envelope);
     lab.carry(HOME);

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_later_call_can_be_taken_back() {
+    fn an_entry_not_yet_submitted_can_be_withdrawn() {
         let mut bulk = Bulk::default();
         for name in 1..=4 {
             let admitted = bulk.admit(name, name, BATCH_BYTES);

@@ -103,7 +103,11 @@ impl<D: DataType> Method<D> for Changes<D> {
         self.log.has_news_for(peer)
     }
 
-    fn tell(&mut self, knowledge: &Knowledge<D::Operator>, peer: usize) -> Vec<News<D::Operator>> {
+    fn gossip_for(
+        &mut self,
+        knowledge: &Knowledge<D::Operator>,
+        peer: usize,
+    ) -> Vec<News<D::Operator>> {
         let ids = self.log.take(peer, knowledge.me);
         if knowledge.rules.slips(Slip::OneDelta) {
             self.log.forget_all();

@@ -39,7 +39,11 @@ impl<D: DataType> Method<D> for Everything {
         true
     }
 
-    fn tell(&mut self, knowledge: &Knowledge<D::Operator>, _peer: usize) -> Vec<News<D::Operator>> {
+    fn gossip_for(
+        &mut self,
+        knowledge: &Knowledge<D::Operator>,
+        _peer: usize,
+    ) -> Vec<News<D::Operator>> {
         knowledge.all().map(|known| knowledge.news(known)).collect()
     }
 

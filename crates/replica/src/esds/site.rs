@@ -18,7 +18,11 @@ pub trait Method<D: DataType> {
     /// Reports whether there is news for this replica.
     fn has_news_for(&self, peer: usize) -> bool;
     /// Returns the gossip to send to this replica now.
-    fn tell(&mut self, knowledge: &Knowledge<D::Operator>, peer: usize) -> Vec<News<D::Operator>>;
+    fn gossip_for(
+        &mut self,
+        knowledge: &Knowledge<D::Operator>,
+        peer: usize,
+    ) -> Vec<News<D::Operator>>;
     /// Returns the value of a done operation in the current order.
     fn value(&self, data: &D, knowledge: &Knowledge<D::Operator>, id: Id) -> D::Value;
     /// Returns the final operations in order, with their values.
@@ -149,7 +153,7 @@ impl<D: DataType, M: Method<D>> IoAutomaton for Site<D, M> {
             Action::Gossip(to) => {
                 assert!(self.due.has(to), "it is told when it is time");
                 self.due.remove(to);
-                let news = self.method.tell(&self.knowledge, to);
+                let news = self.method.gossip_for(&self.knowledge, to);
                 Some(PartOutput::To(vec![to], Message::Gossip(news)))
             }
         }

@@ -68,7 +68,7 @@ fn settle<R: ReplicaPart<Words>>(service: &mut Channelled<Station<Words, R>>) ->
 
 /// Both give the same answers; the optimised one gossips each change once.
 #[test]
-fn what_is_told_grows_with_the_square_of_operations_or_with_them() {
+fn gossip_grows_quadratically_or_linearly() {
     let told = |operations: u64| {
         let mut plain = service(3, |me| Plain::new(Words, me, 3, Rules::PAPER));
         let mut optimised = service(3, |me| Optimised::new(Words, me, 3, Rules::PAPER));
@@ -88,7 +88,7 @@ fn what_is_told_grows_with_the_square_of_operations_or_with_them() {
 }
 
 #[test]
-fn what_comes_before_is_done_before() {
+fn prev_sets_are_respected() {
     let mut service = service(3, |me| Optimised::new(Words, me, 3, Rules::PAPER));
     // The second goes to another replica, and waits there for the first.
     submit(&mut service, 1, 'a', false, &[]);

@@ -38,7 +38,7 @@ pub enum ReservedMessage<M> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReservedAction<A> {
     /// Sends a queued message.
-    Say,
+    Send,
     /// Ends its rest.
     Rest,
     /// Requests the reservations of these others.
@@ -51,7 +51,7 @@ pub enum ReservedAction<A> {
     Regular(A),
 }
 
-/// Number of tasks beside those of the part: [`ReservedAction::Say`], [`ReservedAction::Rest`],
+/// Number of tasks beside those of the part: [`ReservedAction::Send`], [`ReservedAction::Rest`],
 /// [`ReservedAction::Withdraw`].
 const TASKS: usize = 3;
 
@@ -166,7 +166,7 @@ impl<P: Part> IoAutomaton for Reserved<P> {
 
     fn enabled(&self, task: usize, deeds: &mut Vec<Self::Action>) {
         match task {
-            0 => deeds.extend((!self.to_say.is_empty()).then_some(ReservedAction::Say)),
+            0 => deeds.extend((!self.to_say.is_empty()).then_some(ReservedAction::Send)),
             1 => deeds.extend(self.status.is_resting().then_some(ReservedAction::Rest)),
             2 => {
                 let useless = self.status.held().is_some_and(|held| !self.has_use_for(held));
@@ -178,7 +178,7 @@ impl<P: Part> IoAutomaton for Reserved<P> {
 
     fn transition(&mut self, deed: Self::Action) -> Option<Self::Output> {
         match deed {
-            ReservedAction::Say => {
+            ReservedAction::Send => {
                 let (to, talk) = self.to_say.pop_front().expect("it was enabled");
                 return Some(PartOutput::To(vec![to], talk));
             }

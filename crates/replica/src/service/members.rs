@@ -432,7 +432,7 @@ impl Members {
     }
 
     /// Records the membership state of a peer.
-    pub(super) fn hear<O>(&mut self, from: ReplicaId, message: &Message<O>) {
+    pub(super) fn handle<O>(&mut self, from: ReplicaId, message: &Message<O>) {
         let now = self.membership().epoch.number;
         let later = message.reached.as_ref().filter(|reached| reached.epoch.number > now);
         if let Some(reached) = later {

@@ -184,7 +184,7 @@ impl<D: DataType> Order<D> {
         commit_point: Label,
         meter: &mut Meter,
         wanted: impl Fn(&Entry<D::Operator>) -> bool,
-        mut tell: impl FnMut(Arc<Entry<D::Operator>>, D::Value) -> u64,
+        mut send_gossip: impl FnMut(Arc<Entry<D::Operator>>, D::Value) -> u64,
     ) -> bool {
         // Old states are discarded first, so that the stable state shares no structure with them.
         if self.suffix.len() <= LAG_MAX {
@@ -204,7 +204,7 @@ impl<D: DataType> Order<D> {
             self.commit_point = Some(entry.label);
             if wanted(&entry) {
                 let value = self.data.apply_metered(&mut self.stable, &entry.operator, meter);
-                meter.spend(tell(entry, value));
+                meter.spend(send_gossip(entry, value));
             } else if self.data.is_read(&entry.operator) {
                 meter.spend(1);
             } else {

@@ -144,7 +144,7 @@ impl Peer {
     }
 
     /// Sends it unsent operations and this replica's vector, if any of that is new.
-    pub(super) fn tell<O, V>(
+    pub(super) fn send_gossip<O, V>(
         &mut self,
         id: ReplicaId,
         ours: &LocalContents<'_, O>,
@@ -174,7 +174,7 @@ impl Peer {
             let reached = lags.then(|| member_state.membership.clone());
             let change = member_state.change.clone();
             let has = (*has).clone();
-            out.push(Output::Say(id, Message { entries, has, asks, epoch, change, reached }));
+            out.push(Output::Send(id, Message { entries, has, asks, epoch, change, reached }));
         }
     }
 

@@ -40,7 +40,7 @@ impl<D: DataType> Replica<D> {
         // Operations that it shows may not be in the journal yet.
         let asked = (request.ticket, request.until);
         let value = self.sized(value);
-        self.waiting.say_when(self.written, asked, value, is_final, token);
+        self.waiting.answer_when(self.written, asked, value, is_final, token);
         if self.unwritten.is_empty() {
             self.waiting.let_say(self.written);
         }

@@ -41,7 +41,7 @@ fn message(has: Vector, asks: bool) -> Message<Operator> {
 /// Returns the sent messages, in order.
 fn said(out: Vec<Out>) -> Vec<Message<Operator>> {
     let messages = out.into_iter().filter_map(|output| {
-        let Output::Say(_, message) = output else { return None };
+        let Output::Send(_, message) = output else { return None };
         Some(message)
     });
     messages.collect()
@@ -53,7 +53,7 @@ fn answered(out: &[Out]) -> Vec<(u64, Value, bool)> {
         Output::Answer { ticket, value, is_final, .. } => {
             Some((ticket.0, value.clone(), *is_final))
         }
-        Output::Say(..)
+        Output::Send(..)
         | Output::Refuse(..)
         | Output::Distrust(_)
         | Output::Outdated(_)
@@ -81,7 +81,7 @@ fn an_answer_waits_for_the_journal() {
 
 /// A read needs no place in the order, but the state that it shows must be in the journal.
 #[test]
-fn what_changes_nothing_is_answered_without_a_place() {
+fn queries_get_no_label() {
     let mut alone = replica(A, &[A]);
     let read = |ticket| {
         let (ticket, after, until) = (Ticket(ticket), Vector::new(), NOW + Duration::from_secs(1));
@@ -97,7 +97,7 @@ fn what_changes_nothing_is_answered_without_a_place() {
 
 /// Nothing is final while a peer is away, and a later read does not apply the whole backlog.
 #[test]
-fn what_nobody_asked_for_is_applied_before_it_is_much() {
+fn unqueried_operations_are_applied_in_batches() {
     let mut a = replica(A, &[A, B]);
     let count = 3 * order::LAG_MAX as u64;
     for number in 1..=count {
@@ -135,7 +135,7 @@ fn a_strict_answer_takes_two_hops() {
 }
 
 #[test]
-fn what_must_come_before_is_waited_for_and_blamed() {
+fn missing_predecessors_are_waited_for_and_named() {
     let mut a = replica(A, &[A, B]);
     let after: Vector = [(B, 3)].into_iter().collect();
     assert_eq!(step(&mut a, add(1, 5, false, &after)), []);
@@ -145,7 +145,7 @@ fn what_must_come_before_is_waited_for_and_blamed() {
 }
 
 #[test]
-fn what_none_of_us_can_say_is_not_believed() {
+fn impossible_acknowledgements_are_ignored() {
     let nothing = message(Vector::new(), false);
     let entry = |number, counter, origin, after: Vector| Entry {
         number,
@@ -184,7 +184,7 @@ fn what_none_of_us_can_say_is_not_believed() {
 
 /// B forwards the operation and stays trusted.
 #[test]
-fn what_is_far_ahead_is_not_taken() {
+fn operations_far_ahead_are_not_accepted() {
     let mut a = replica(A, &[A, B, C]);
     let far = |origin| {
         let label = Label { counter: 1 << 40, origin };
@@ -198,7 +198,7 @@ fn what_is_far_ahead_is_not_taken() {
 }
 
 #[test]
-fn who_watches_hears_what_becomes_final() {
+fn watchers_receive_final_operations() {
     let mut alone = replica(A, &[A]);
     let done = |alone: &mut Counting, number| {
         step(alone, add(number, 5, false, &Vector::new()));
@@ -232,7 +232,7 @@ fn an_older_copy_of_a_replica_does_nothing_more() {
 
 /// A replica declared lost cannot stop another one.
 #[test]
-fn who_is_lost_tells_nobody_that_it_is_old() {
+fn a_removed_member_sends_no_outdated_notice() {
     let mut a = replica(A, &[A, B, C]);
     let change = a.plan(&lose(B)).expect("it can");
     step(&mut a, Input::Change(change));
@@ -262,7 +262,7 @@ fn a_long_journal_is_read_whole() {
 
 /// Every count has a byte limit beside it, and one operation always fits.
 #[test]
-fn what_is_large_waits_as_what_is_much() {
+fn large_operations_count_by_size() {
     let one = size_of::<Entry<Operator>>();
     let few = Amount { operations: usize::MAX, bytes: 2 * one };
     let limits =
@@ -346,7 +346,7 @@ fn a_service_has_not_had_more_members_than_a_token_has_numbers() {
 }
 
 #[test]
-fn what_nobody_can_have_is_not_begun_with() {
+fn operations_above_the_limit_are_refused_at_once() {
     let plain = replica(A, &[A, B]).snapshot();
     assert!(plain.is_sound());
     let membership = Membership::clone(&plain.member_state.membership);
@@ -365,7 +365,7 @@ fn what_nobody_can_have_is_not_begun_with() {
 
 /// Requests at two replicas may be impossible together.
 #[test]
-fn what_cannot_both_be_is_said() {
+fn conflicting_changes_are_refused_with_a_reason() {
     let d = ReplicaId(3);
     let all = [A, B, C, d];
     let (mut a, b) = (replica(A, &all), replica(B, &all));
@@ -386,7 +386,7 @@ fn what_cannot_both_be_is_said() {
 }
 
 #[test]
-fn what_cannot_be_wished_is_said() {
+fn invalid_changes_are_refused_with_a_reason() {
     let two = replica(A, &[A, B]);
     let ids = |ids: &[ReplicaId]| ids.iter().copied().collect();
     let remove =
@@ -412,7 +412,7 @@ fn what_cannot_be_wished_is_said() {
 
 /// A single replica needs only its journal; a new member needs its contents.
 #[test]
-fn who_is_alone_takes_another_in() {
+fn a_single_member_accepts_a_second() {
     let mut a = replica(A, &[A]);
     step(&mut a, add(1, 5, false, &Vector::new()));
     let change = a.plan(&add_c()).expect("it can");
@@ -457,7 +457,7 @@ fn changes_are_joined() {
 
 /// An unplaced operation of a lost member may never reach anybody else.
 #[test]
-fn what_is_early_of_the_lost_is_dropped() {
+fn early_operations_of_removed_members_are_dropped() {
     let mut a = replica(A, &[A, B, C]);
     let entry = |origin, after| {
         let label = Label { counter: 1, origin };
@@ -477,7 +477,7 @@ fn what_is_early_of_the_lost_is_dropped() {
 /// Messages of the previous epoch do not count in this one, and messages of this one do not before
 /// this replica has the epoch in its journal.
 #[test]
-fn what_is_final_takes_all_members_of_the_epoch() {
+fn finality_requires_all_members_of_the_epoch() {
     let mut a = replica(A, &[A, B]);
     let change = Arc::new(a.plan(&add_c()).expect("it can"));
     let next = change.to();
@@ -510,7 +510,7 @@ fn what_is_final_takes_all_members_of_the_epoch() {
 
 /// B claims to have labelled nothing before what is final then, and has.
 #[test]
-fn who_lies_about_what_it_has_ends_nobody() {
+fn a_lying_peer_ends_no_replica() {
     let c = ReplicaId(2);
     let mut a = replica(A, &[A, B, c]);
     let entry = |origin, number, counter, after: &[(ReplicaId, u64)]| {
@@ -629,7 +629,7 @@ fn nth(origin: ReplicaId, number: u64) -> Arc<Entry<Operator>> {
 
 /// A sends to B; C does not get messages of A, but sends many operations itself.
 #[test]
-fn who_is_busy_is_told_what_does_not_reach_it() {
+fn a_busy_peer_receives_retransmissions() {
     let mut b = replica(B, &[A, B, C]);
     let (mut out, mut written, mut told) = (Vec::new(), 0, Vec::new());
     for input in [A, C].map(Input::Connected) {
@@ -646,7 +646,7 @@ fn who_is_busy_is_told_what_does_not_reach_it() {
         for output in std::mem::take(&mut out) {
             if let Output::Persist(record, _) = output {
                 written = record;
-            } else if let Output::Say(C, message) = output {
+            } else if let Output::Send(C, message) = output {
                 told.extend(message.entries);
             }
         }
@@ -657,7 +657,7 @@ fn who_is_busy_is_told_what_does_not_reach_it() {
 
 /// Operations that A sends to C itself do not reduce B's window to C.
 #[test]
-fn what_others_tell_is_not_on_its_way_from_here() {
+fn operations_received_from_others_are_not_retransmitted() {
     let most = Amount { operations: 2, bytes: 1 << 20 };
     let limits = Limits { window: most, ..Limits::default() };
     let config = Config { gossip: Duration::ZERO, limits };

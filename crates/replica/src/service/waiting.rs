@@ -209,7 +209,7 @@ impl<D: DataType> Waiting<D> {
     }
 
     /// Adds an answer that waits for a record.
-    pub(super) fn say_when(
+    pub(super) fn answer_when(
         &mut self,
         record: u64,
         (ticket, until): (Ticket, Instant),

@@ -146,7 +146,7 @@ impl Lab {
     }
 
     /// Writes these bytes as a message of the other replica.
-    fn tell_bytes(&mut self, open: OpenId, bytes: &[u8]) -> Result<Reply, Error> {
+    fn write_bytes(&mut self, open: OpenId, bytes: &[u8]) -> Result<Reply, Error> {
         let (seals, at) = self.seals.get_mut(&open).expect("it has come in");
         let (frame, offset) = (seals.ours.frame(bytes), *at);
         *at += frame.len() as u64;
@@ -154,7 +154,7 @@ impl Lab {
     }
 
     fn tell(&mut self, open: OpenId, message: &Message<Operator>) -> Result<Reply, Error> {
-        self.tell_bytes(open, &peer_message(message))
+        self.write_bytes(open, &peer_message(message))
     }
 }
 
@@ -308,7 +308,7 @@ fn few_who_have_proved_nothing_are_waited_for() {
 
 /// Memory for incomplete requests and unread answers is bounded; other clients are not affected.
 #[test]
-fn what_open_files_hold_has_an_end() {
+fn memory_of_open_files_is_bounded() {
     let mut lab = Lab::new();
     lab.hosted.limits.held = 10 << 20;
     let half = vec![b'x'; 1 << 20];
@@ -520,7 +520,7 @@ fn numbers_that_are_passed_over_are_refused() {
 }
 
 #[test]
-fn who_asks_a_full_replica_is_told_what_to_do() {
+fn a_full_replica_refuses_with_a_next_step() {
     let mut lab = Lab::on(formatted_as(10 << 20));
     let (ops, events) = (lab.open("ops"), lab.open("events"));
     let line = format!("append {}\n", "x".repeat(50_000));
@@ -563,7 +563,7 @@ fn who_asks_a_full_replica_is_told_what_to_do() {
 
 /// The sender may repeat it on each connection.
 #[test]
-fn what_nobody_can_say_is_told_to_the_operator_once() {
+fn impossible_peer_messages_are_logged_once() {
     let mut lab = Lab::new();
     let has = [(ReplicaId(9), 1)].into_iter().collect();
     let wrong = Message { has, ..message(Vec::new()) };
@@ -576,7 +576,7 @@ fn what_nobody_can_say_is_told_to_the_operator_once() {
 }
 
 #[test]
-fn whose_disk_has_failed_takes_nothing_from_others_either() {
+fn a_replica_with_a_failed_disk_accepts_nothing_from_peers() {
     let mut lab = Lab::new();
     lab.is_broken = true;
     let ops = lab.open("ops");
@@ -610,7 +610,7 @@ fn nobody_else_gets_in_and_nothing_from_outside_ends_the_server() {
                 2.. => spoilt[at] = 0xff,
             }
         }
-        let _ = lab.tell_bytes(peer, &spoilt);
+        let _ = lab.write_bytes(peer, &spoilt);
         let ops = lab.open("ops");
         let line: Vec<u8> = match round % 2 {
             0 => (0..rng.usize(0..200)).map(|_| rng.u8(..)).chain([b'\n']).collect(),

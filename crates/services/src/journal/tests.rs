@@ -273,7 +273,7 @@ fn parts(disk: &Memory) -> (usize, usize) {
 
 /// Power fails with part of a snapshot written; then a replica starts from the disk.
 #[test]
-fn what_a_crash_leaves_of_a_snapshot_is_taken_away() {
+fn partial_snapshots_are_removed_after_a_crash() {
     let mut lab = Lab::on(formatted(), 0);
     for _ in 0..2200 {
         lab.ask(vec![append(500)]);
@@ -401,7 +401,7 @@ fn another_volume_is_no_replica_and_a_spoilt_one_is_said_to_be() {
 
 /// A disk failure is reported as such and not as damage.
 #[test]
-fn what_cannot_be_read_is_not_said_to_be_damaged() {
+fn unreadable_blocks_are_not_reported_as_damage() {
     let mut lab = Lab::on(formatted(), 0);
     lab.ask(vec![append(500_000)]);
     while lab.go_on() {}

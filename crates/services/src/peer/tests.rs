@@ -70,7 +70,7 @@ fn states_md_is_fresh() {
             ("Ended", Input::Answered(Ok(Reply::Data(Buf::default())))),
             ("Whole", Input::Answered(Ok(Reply::Data(Buf::from(&theirs().frame(&[0])[..]))))),
             ("Failed", Input::Answered(Err(Error::Disconnected))),
-            ("Say", Input::Say(b"hello".to_vec())),
+            ("Say", Input::Send(b"hello".to_vec())),
             ("Leave", Input::Leave),
         ];
         for (label, input) in inputs {
@@ -127,9 +127,9 @@ fn introduced(join_request: Option<JoinRequest>) -> Peer {
 }
 
 #[test]
-fn what_is_said_during_a_write_leaves_with_the_next() {
+fn messages_queued_during_a_write_go_with_the_next() {
     let mut peer = up();
-    let say = |peer: &mut Peer, text: &str| step(peer, Input::Say(text.as_bytes().to_vec()));
+    let say = |peer: &mut Peer, text: &str| step(peer, Input::Send(text.as_bytes().to_vec()));
     let all = frames(&[b"ab", b"c", b"d"]);
     let at = all[0].len() as u64;
     assert_eq!(say(&mut peer, "ab"), [Output::Write(OPEN, 0, all[0].clone())]);
@@ -156,7 +156,7 @@ fn a_heartbeat_follows_each_pause() {
     assert_eq!(tick(&mut peer, HEARTBEAT), [Output::Read(OPEN, 0)]);
     // One heartbeat at a time, and messages queued meanwhile are not lost.
     assert_eq!((peer.deadline(), tick(&mut peer, 9 * HEARTBEAT)), (None, Vec::new()));
-    assert_eq!(step(&mut peer, Input::Say(b"ab".to_vec())), []);
+    assert_eq!(step(&mut peer, Input::Send(b"ab".to_vec())), []);
     let next = step(&mut peer, said(ProofReply::Welcome));
     assert_eq!(next, [Output::Write(OPEN, 0, frames(&[b"ab"]).concat())]);
     assert_eq!(step(&mut peer, written()), []);
@@ -172,12 +172,12 @@ fn a_heartbeat_follows_each_pause() {
 }
 
 #[test]
-fn what_waits_has_an_end() {
+fn the_send_queue_is_bounded() {
     let mut peer = up();
     let piece = vec![0; (1 << 20) - 36];
-    assert_eq!(step(&mut peer, Input::Say(piece.clone())).len(), 1);
+    assert_eq!(step(&mut peer, Input::Send(piece.clone())).len(), 1);
     for _ in 0..20 {
-        assert_eq!(step(&mut peer, Input::Say(piece.clone())), []);
+        assert_eq!(step(&mut peer, Input::Send(piece.clone())), []);
     }
     let mut written_bytes = 0;
     while let [Output::Write(_, at, data)] = &step(&mut peer, written())[..] {
@@ -189,7 +189,7 @@ fn what_waits_has_an_end() {
 }
 
 #[test]
-fn who_does_not_know_the_secret_is_told_nothing() {
+fn a_peer_without_the_secret_receives_nothing() {
     let mut peer = introduced(None);
     let wrong = Input::Answered(Ok(Reply::Data(Buf::from(&[7; VERDICT][..]))));
     assert_eq!(step(&mut peer, wrong), [Output::Stranger, Output::Close(OPEN)]);
@@ -199,7 +199,7 @@ fn who_does_not_know_the_secret_is_told_nothing() {
 }
 
 #[test]
-fn who_wants_to_be_a_member_reads_all_of_the_answer() {
+fn a_joining_replica_reads_the_whole_answer() {
     let part = |bytes: &[u8]| Input::Answered(Ok(Reply::Data(Buf::from(bytes))));
     let ask = |room| {
         let mut peer = introduced(Some(JoinRequest { peer_message: b"join".to_vec(), room }));

@@ -67,7 +67,7 @@ impl Pair {
             self.two[who].check();
             for output in out {
                 match output {
-                    Output::Say(to, message) if !self.distrusted => {
+                    Output::Send(to, message) if !self.distrusted => {
                         let to = usize::from(to.0);
                         let from = ReplicaId(u16::from(to == 0));
                         if let Some(message) = self.carried(to, message, rng) {
@@ -80,7 +80,7 @@ impl Pair {
                         self.distrusted = true;
                     }
                     Output::Outdated(_) => self.distrusted = true,
-                    Output::Say(..)
+                    Output::Send(..)
                     | Output::Answer { .. }
                     | Output::Refuse(..)
                     | Output::Final(..)

@@ -36,8 +36,8 @@ pub fn run(seed: u64, liar: bool, turns: usize) {
     let msize = [4200, 8192, 65_536][rng.usize(..3)];
     let mut remote_server = RemoteServer::new(msize, rng.u8(..4) == 0);
     remote_server.liar = liar.then(|| seeded(seed ^ 2));
-    let patience = Duration::from_millis(rng.u64(1..4000));
-    let config = Config { seed, patience, calls_max: rng.usize(1..20), ..Config::default() };
+    let timeout = Duration::from_millis(rng.u64(1..4000));
+    let config = Config { seed, timeout, calls_max: rng.usize(1..20), ..Config::default() };
     let mut remote_client = RemoteClient::new(seeded(seed ^ 1), config);
     remote_client.lazy = rng.bool();
     let nodes = vec![remote_client.remote.root()];
@@ -206,7 +206,7 @@ mod tests {
     /// Files and open files are found again on the next connection; locks and unsynced writes are
     /// not assumed to survive.
     #[test]
-    fn what_is_held_outlives_the_connection() {
+    fn references_outlive_the_connection() {
         for plain in [false, true] {
             let mut remote_server = RemoteServer::new(8192, plain);
             let mut remote_client = RemoteClient::new(seeded(1), Config::default());

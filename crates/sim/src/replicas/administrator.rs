@@ -101,7 +101,7 @@ impl Administrator {
     }
 
     /// Handles received data.
-    fn hear(&mut self, io: &mut Io<'_>, data: &[u8]) {
+    fn receive(&mut self, io: &mut Io<'_>, data: &[u8]) {
         match self.phase {
             Phase::Reading if data.len() == CHALLENGE => {
                 let random: [u8; CHALLENGE] = std::array::from_fn(|_| io.rng().u8(..));
@@ -198,7 +198,7 @@ impl Client for Administrator {
                 }
                 // It was abandoned meanwhile.
                 (Phase::Away | Phase::Done, _) => {}
-                (_, StreamEvent::Data(data)) => self.hear(io, &data),
+                (_, StreamEvent::Data(data)) => self.receive(io, &data),
                 (_, StreamEvent::Refused) => return self.fail(io),
                 (phase, heard) => panic!("{heard:?} while {phase:?}"),
             }

@@ -250,11 +250,11 @@ impl Cluster {
             let pair = (from, server.node(to).number);
             self.world.env.post(pair, until, self.params.letters_us, envelope);
         }
-        news.iter().for_each(|news| self.hear(number, news));
+        news.iter().for_each(|news| self.receive(number, news));
     }
 
     /// Handles a message of a server about itself.
-    fn hear(&mut self, number: usize, news: &str) {
+    fn receive(&mut self, number: usize, news: &str) {
         let now = self.world.now();
         self.world.env.trace.line(format_args!("{} news of {number}: {news}", now.0));
         if news.ends_with("asking the others to remove it") {

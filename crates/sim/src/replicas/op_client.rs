@@ -255,7 +255,7 @@ impl OpClient {
         line
     }
 
-    fn hear(&mut self, io: &mut Io<'_>, data: &[u8]) {
+    fn receive(&mut self, io: &mut Io<'_>, data: &[u8]) {
         assert!(!data.is_empty(), "the end of what never ends: {:?}", self.batch);
         self.input.extend_from_slice(data);
         while let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
@@ -382,7 +382,7 @@ impl Client for OpClient {
         for heard in self.stream.received(io, bytes) {
             match heard {
                 StreamEvent::Opened => self.go_on(io),
-                StreamEvent::Data(data) => self.hear(io, &data),
+                StreamEvent::Data(data) => self.receive(io, &data),
                 StreamEvent::Written => {}
                 StreamEvent::Refused => panic!("operations are taken, and answers can be read"),
             }

@@ -84,7 +84,7 @@ impl Compiler {
     }
 
     /// Sends the result of a compilation.
-    pub(super) fn tell(&mut self, queue: &mut EventQueue, ticket: u64) {
+    pub(super) fn send_home(&mut self, queue: &mut EventQueue, ticket: u64) {
         let Asked { result, .. } = self.asked.remove(&ticket).expect("it was asked");
         let compiled = Crossing::Compiled(Compiled { ticket, result });
         queue.post(self.number, queue.now, HOME, compiled.envelope());

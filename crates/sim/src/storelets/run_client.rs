@@ -107,15 +107,15 @@ impl Clients {
         run_clients
     }
 
-    fn tell(&self, queue: &mut EventQueue, input: names::Input) {
-        queue.send(FRONT, self.shadow.tell(input));
+    fn send_home(&self, queue: &mut EventQueue, input: names::Input) {
+        queue.send(FRONT, self.shadow.send_home(input));
     }
 
     fn ask(&mut self, queue: &mut EventQueue, caller: Caller, asked: Asked, ask: Ask) -> RequestId {
         self.next += 1;
         let id = RequestId::new(asked.connection(), self.next);
         self.asked.insert(id, asked);
-        self.tell(queue, names::Input::Ask(id, Request { caller, ask }));
+        self.send_home(queue, names::Input::Ask(id, Request { caller, ask }));
         id
     }
 
@@ -175,7 +175,7 @@ impl Clients {
         }
         let job = self.all[index].job.as_mut().expect("it is there");
         if let Some(read) = job.next_cancel(queue) {
-            self.tell(queue, names::Input::Cancel(read));
+            self.send_home(queue, names::Input::Cancel(read));
         }
         let job = self.all[index].job.as_mut().expect("it is there");
         if job.next_kill(queue.now) {
@@ -203,14 +203,14 @@ impl Clients {
         self.judged += 1;
         let open = job.open;
         match queue.rng.bool() {
-            true => self.tell(queue, names::Input::Close(open)),
-            false => self.tell(queue, names::Input::Abandon(open)),
+            true => self.send_home(queue, names::Input::Close(open)),
+            false => self.send_home(queue, names::Input::Abandon(open)),
         }
     }
 
     /// Handles a message of home.
-    pub(super) fn hear(&mut self, queue: &mut EventQueue, envelope: Envelope) {
-        match self.shadow.hear(envelope) {
+    pub(super) fn receive(&mut self, queue: &mut EventQueue, envelope: Envelope) {
+        match self.shadow.handle(envelope) {
             FromHome::Reply(id, reply) => {
                 let asked = self.asked.remove(&id);
                 let asked = asked.unwrap_or_else(|| panic!("{id:?} is answered twice: {reply:?}"));
@@ -277,7 +277,7 @@ impl Clients {
                     }
                     reply => panic!("a kill is answered by {reply:?}"),
                 }
-                self.tell(queue, names::Input::Close(open));
+                self.send_home(queue, names::Input::Close(open));
             }
             (asked, reply) => panic!("{asked:?} is answered by {reply:?}"),
         }
@@ -322,7 +322,7 @@ impl Clients {
             return;
         }
         for node in std::mem::take(&mut self.nodes).into_iter().flatten() {
-            self.tell(queue, names::Input::Release(node));
+            self.send_home(queue, names::Input::Release(node));
         }
         queue.send(FRONT, self.shadow.leave());
         self.is_gone = true;

@@ -168,7 +168,7 @@ impl RunWorld {
                 let Done::Envelope(envelope) = event.done else {
                     unreachable!("it asked for nothing")
                 };
-                self.run_clients.hear(&mut self.queue, envelope);
+                self.run_clients.receive(&mut self.queue, envelope);
             }
             ScheduledEvent::Event(number, event) if number > FRONT + self.queue.params.workers => {
                 self.see(number, &event);
@@ -189,7 +189,7 @@ impl RunWorld {
                 }
             }
             ScheduledEvent::Apply(id) => self.files.apply(&mut self.queue, id),
-            ScheduledEvent::Compiled(ticket) => self.compiler.tell(&mut self.queue, ticket),
+            ScheduledEvent::Compiled(ticket) => self.compiler.send_home(&mut self.queue, ticket),
             ScheduledEvent::Wake(index) => self.run_clients.wake(&mut self.queue, index),
             ScheduledEvent::Stop => {
                 if !self.run_clients.is_stopping() {

@@ -121,7 +121,7 @@ impl Net {
     }
 
     /// Returns the client to notify of the end, unless it was notified already.
-    pub(super) fn tell_over(&mut self, socket: Socket) -> Option<usize> {
+    pub(super) fn notify_over(&mut self, socket: Socket) -> Option<usize> {
         let link = self.links.get_mut(&socket)?;
         let told = std::mem::replace(&mut link.over_told, true);
         (!told).then_some(link.client)
@@ -401,7 +401,7 @@ impl Environment {
     }
 
     /// Notifies the other end of a connection within the world of this one's end.
-    pub(super) fn tell_peer(&mut self, socket: Socket) -> bool {
+    pub(super) fn notify_peer(&mut self, socket: Socket) -> bool {
         let Some(link) = self.net.links.get_mut(&socket) else { return false };
         let Some(peer) = link.peer else { return false };
         let reset = link.hung_up || link.reset;

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_the_rest_is_zeros_or_an_end() {
+    fn unwritten_blocks_read_as_zeros() {
         let mut world = World::new(Params::calm(1), Show::Hash);
         let mut contents = Sparse::default();
         contents.resize(1 << 20);

@@ -29,7 +29,7 @@ fn a_scan_pushes_out_nothing_that_is_in_use() {
 }
 
 #[test]
-fn what_comes_back_soon_passes_to_the_long_queue() {
+fn pages_read_again_move_to_the_main_queue() {
     let mut cache = cache(100);
     for round in 0..3 {
         for at in 0..150 {

@@ -31,7 +31,7 @@ fn has(driver: &mut Driver<Memory>, key: &[u8]) -> bool {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_power_failure() {
+fn acknowledged_changes_survive_a_power_failure() {
     let mut driver = open(Memory::formatted(&geometry()).unwrap());
     for round in 0..5u8 {
         put(&mut driver, &[round], Durability::Durable);
@@ -46,7 +46,7 @@ fn what_was_acknowledged_survives_a_power_failure() {
 }
 
 #[test]
-fn what_is_no_volume_is_not_opened() {
+fn files_that_are_no_volume_are_refused() {
     let config = Config::for_memory(1 << 20, &geometry().layout().unwrap());
     let opened = Driver::open(Memory::new(512, 1024), config, NOW);
     assert_eq!(opened.err(), Some(Error::NotAVolume));

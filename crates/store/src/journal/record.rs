@@ -27,12 +27,13 @@ pub(crate) struct Record {
 
 impl Record {
     /// Returns whether all values are within the limits of the volume.
-    pub(crate) fn is_fair(&self, layout: &Layout) -> bool {
+    pub(crate) fn is_within_limits(&self, layout: &Layout) -> bool {
         let within = |run: &Run| {
             let end = run.at.checked_add(u64::from(run.count));
             run.at >= layout.data_at && end.is_some_and(|end| end <= layout.blocks)
         };
-        self.runs.iter().all(within) && self.changes.iter().all(|change| change.is_fair(layout))
+        self.runs.iter().all(within)
+            && self.changes.iter().all(|change| change.is_within_limits(layout))
     }
 }
 

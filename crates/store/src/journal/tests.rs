@@ -71,7 +71,7 @@ fn the_drawing_is_fresh() {
 }
 
 #[test]
-fn what_comes_during_a_write_shares_the_next() {
+fn records_during_a_write_share_the_next() {
     let (mut journal, mut out) = (journal(), Vec::new());
     play(&mut journal, append(1, Some(1), false), &mut out);
     play(&mut journal, Input::Tick, &mut out);

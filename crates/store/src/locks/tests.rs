@@ -73,7 +73,7 @@ fn a_circle_of_three_is_refused() {
 
 /// A request does not queue behind one that waits for its owner.
 #[test]
-fn who_is_waited_for_passes_the_line() {
+fn a_lock_holder_that_others_wait_for_skips_the_queue() {
     let mut locks = Locks::default();
     assert_eq!(locks.request(Owner(1), key(b'a'), Mode::Shared), GRANTED);
     assert_eq!(locks.request(Owner(2), range(b'a', b'z'), Mode::Exclusive), WAITS);

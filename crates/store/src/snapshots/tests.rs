@@ -28,7 +28,7 @@ fn the_bytes_of_a_snapshot_and_of_a_dead_list() {
 }
 
 #[test]
-fn what_is_older_than_the_snapshot_before_goes_to_its_list() {
+fn blocks_older_than_the_previous_snapshot_go_to_its_dead_list() {
     let run = |at, birth| Freed { at, count: 1, birth };
     let key = dead_key(9, 10, 0);
     let changes = reap(&key, &[run(1, 4), run(2, 8)], Some(SnapshotId(5)));

@@ -77,7 +77,7 @@ fn it_knows_which_runs_there_will_be() {
 }
 
 #[test]
-fn what_a_map_says_can_be_loaded_again() {
+fn a_map_round_trips() {
     let layout = layout();
     let mut space = Space::empty(&layout);
     for _ in 0..9 {

@@ -207,7 +207,7 @@ impl Store {
     /// Checks that all sizes are within the volume's limits; returns the size of the record, bytes.
     fn expect_fair(&self, changes: &[Change]) -> Result<usize, Error> {
         let layout = &self.present.layout;
-        let fair = changes.iter().all(|change| change.is_fair(layout));
+        let fair = changes.iter().all(|change| change.is_within_limits(layout));
         // In the worst case every block of a write is a run of its own.
         let runs = |change: &Change| match change {
             Change::Write { data, .. } => 12 * (data.len() / layout.block + 2),

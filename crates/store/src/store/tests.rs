@@ -414,7 +414,7 @@ fn look(store: &Store, view: View) -> Result<Model, Missing> {
 }
 
 #[test]
-fn what_was_committed_is_there() {
+fn committed_changes_are_readable() {
     let mut rig = Rig::new(1);
     for _ in 0..3000 {
         rig.random_commit();

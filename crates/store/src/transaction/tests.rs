@@ -158,7 +158,7 @@ fn a_transaction_sees_its_own_writes_and_others_see_them_when_it_commits() {
 }
 
 #[test]
-fn what_was_rolled_back_or_never_committed_was_never_there() {
+fn uncommitted_changes_leave_no_trace() {
     let mut bench = Bench::new();
     let (one, two) = (bench.begin(), bench.begin());
     assert_eq!(bench.ask(within(one, put(b"a", b"1"))), DONE);
@@ -171,7 +171,7 @@ fn what_was_rolled_back_or_never_committed_was_never_there() {
 }
 
 #[test]
-fn who_is_idle_too_long_is_rolled_back_and_gives_its_locks_away() {
+fn idle_transactions_are_rolled_back_and_release_their_locks() {
     let mut bench = Bench::new();
     let tx = bench.begin();
     assert_eq!(bench.ask(within(tx, put(b"a", b"1"))), DONE);
@@ -239,7 +239,7 @@ fn closing_answers_everybody_and_keeps_what_was_committed() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_and_the_transaction_goes_on() {
+fn an_oversized_change_is_refused_and_the_transaction_continues() {
     let mut bench = Bench::new();
     let tx = bench.begin();
     let layout = *bench.engine.store().layout();

@@ -44,7 +44,7 @@ fn admitted(admission: &mut Admission) -> Vec<u64> {
 }
 
 #[test]
-fn who_holds_the_least_is_next_and_nobody_overtakes_him() {
+fn the_client_with_the_least_allocation_is_next() {
     let mut room = room(100);
     (1..=10).for_each(|id| ask(&mut room, id, 7, 25));
     assert_eq!(admitted(&mut room), [1, 2, 3], "three quarters for one user");
@@ -83,7 +83,7 @@ fn one_that_sleeps_and_one_that_waits_stop_nobody_who_needs_little() {
 }
 
 #[test]
-fn what_is_large_is_passed_but_not_for_ever() {
+fn large_storelets_are_overtaken_for_a_bounded_time() {
     let mut room = rooms(Need { memory: 100, places: 10_000, ..Need::default() });
     ask_for(&mut room, 1, (7, 1), 50, HOUR);
     assert_eq!(admitted(&mut room), [1]);
@@ -168,7 +168,7 @@ fn places_are_given_like_memory_and_who_leaves_the_queue_is_not_admitted() {
 }
 
 #[test]
-fn what_is_certain_to_all_together_is_bounded_and_shared() {
+fn guaranteed_memory_is_bounded_and_shared() {
     let mut room = rooms(Need { memory: 100, places: 10_000, processor: 500, requests: 2000 });
     let certain = Need { memory: 1, places: 1, processor: 100, requests: 0 };
     let wait = |room: &mut Admission, id: u64, user: u32, need: Need| {

@@ -94,7 +94,7 @@ fn read(domain: &mut Domain, out: &mut Vec<Output>) -> Vec<u8> {
 
 /// Clients send input once the storelet runs, so until then state frames may be the only output.
 #[test]
-fn who_reads_already_hears_at_once_what_is_waited_for() {
+fn a_pending_read_receives_the_wait_reason_at_once() {
     let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
     let mut hears = |input, state: &str| {
         domain.step(Instant(1), Input::Read(ID, 1 << 20, 0), &mut out);
@@ -114,7 +114,7 @@ fn who_reads_already_hears_at_once_what_is_waited_for() {
 }
 
 #[test]
-fn what_is_wrong_with_an_order_is_told_as_it_wants_to_be() {
+fn spec_errors_are_reported_in_the_requested_format() {
     for (order, is_framed) in [("frames\ncolour red\n\n", true), ("colour red\n\n", false)] {
         let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
         domain.step(Instant(1), Input::Write(ID, Buf::from(order.as_bytes())), &mut out);
@@ -184,7 +184,7 @@ fn a_writer_waits_while_its_storelet_takes_nothing() {
 }
 
 #[test]
-fn what_is_read_is_told_in_time() {
+fn reads_are_reported_in_time() {
     let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
     domain.state = State::Running(Pipe::new(["it".to_string()].into_iter()));
     domain.step(Instant(0), Input::Read(ID, 5, 0), &mut out);
@@ -227,7 +227,7 @@ fn last_report(domain: &mut Domain) -> serde_json::Value {
 }
 
 #[test]
-fn what_one_of_a_chain_says_the_next_one_reads_as_fast_as_it_can() {
+fn chained_output_flows_with_backpressure() {
     let mut domain = chain(2);
     let said = come_of(&mut domain, Input::Said(0, Stream::Output, b"ab".to_vec()));
     assert_eq!(said, ["Feed(1, [97, 98])"]);
@@ -260,7 +260,7 @@ fn a_chain_fails_where_one_of_it_does() {
 }
 
 #[test]
-fn who_has_read_enough_of_a_chain_ends_it_well() {
+fn closing_the_reader_ends_a_chain_with_success() {
     let mut domain = chain(3);
     assert_eq!(
         come_of(&mut domain, Input::Ended(2, exit(0))),
@@ -289,7 +289,7 @@ fn a_chain_that_nobody_wants_any_more_ends_and_is_written_down() {
 }
 
 #[test]
-fn who_is_wrong_hears_why() {
+fn invalid_frames_are_answered_with_a_reason() {
     let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
     domain.step(Instant(0), Input::Write(ID, Buf::from(&b"colour red\n\n"[..])), &mut out);
     let [Output::Over(..), Output::Reply(ID, Err(Error::Invalid))] = &out[..] else {

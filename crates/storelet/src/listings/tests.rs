@@ -35,7 +35,7 @@ fn directories_behind_the_one_that_is_needed_come_along() {
 }
 
 #[test]
-fn what_is_above_a_guest_is_kept_and_what_it_has_left_is_not() {
+fn ancestor_listings_are_kept_and_others_dropped() {
     let (seen, mut listings) = (Seen::default(), Listings::default());
     listings.add(vec![listing("", &[("d", Kind::Directory)])], seen);
     let names: Vec<String> = (0..50).map(|number| format!("{number:02}")).collect();
@@ -52,7 +52,7 @@ fn what_is_above_a_guest_is_kept_and_what_it_has_left_is_not() {
 }
 
 #[test]
-fn what_a_directory_does_not_have_is_absent_as_long_as_it_is_believed() {
+fn negative_entries_expire_with_their_listing() {
     let (seen, mut listings) = (Seen::default(), Listings::default());
     listings.add(vec![listing("", &[("d", Kind::Directory)])], seen);
     listings.add(vec![listing("d", &[("File", Kind::File)])], seen);
@@ -70,7 +70,7 @@ fn what_a_directory_does_not_have_is_absent_as_long_as_it_is_believed() {
 }
 
 #[test]
-fn what_is_kept_is_little_whatever_names_there_are() {
+fn the_listing_cache_is_bounded_by_bytes() {
     let (seen, mut listings) = (Seen::default(), Listings::default());
     let long = "x".repeat(200);
     for number in 0..20_000 {
@@ -81,7 +81,7 @@ fn what_is_kept_is_little_whatever_names_there_are() {
 }
 
 #[test]
-fn who_goes_by_name_is_seen_to_do_so_and_who_goes_as_listed_too() {
+fn access_order_is_detected() {
     let (dir, file, seen) = (Kind::Directory, Kind::File, Seen::default());
     let mut listings = Listings::default();
     listings.add(vec![listing("", &[("d", dir), ("c", file), ("a", file), ("b", file)])], seen);

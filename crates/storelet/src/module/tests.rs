@@ -15,7 +15,7 @@ fn refused(wasm: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_prepared_is_the_module_without_what_is_of_no_consequence() {
+fn preparation_strips_custom_sections() {
     let wasm = program_with("(func $a_name_that_is_not_needed)");
     let prepared = prepare(&wasm).expect("a program");
     let name = b"a_name_that_is_not_needed";
@@ -27,7 +27,7 @@ fn what_is_prepared_is_the_module_without_what_is_of_no_consequence() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_what_to_do() {
+fn module_errors_name_a_next_step() {
     let module = |text: &str| wat::parse_str(text).expect("a module");
     let memory = r#"(memory (export "memory") 1)"#;
     let cases: [(Vec<u8>, &str); 14] = [
@@ -76,7 +76,7 @@ fn what_is_wrong_is_said_and_what_to_do() {
 }
 
 #[test]
-fn what_is_too_large_is_said() {
+fn size_limits_are_named() {
     let many = |count: usize, part: &str| part.repeat(count);
     let params = format!("(type (func (param {})))", many(129, "i32 "));
     let locals = format!("(func (local {}))", many(20_001, "i32 "));

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_to_write() {
+    fn syntax_errors_name_the_expected_form() {
         let fails =
             |text: &str| Deed::parse(text.as_bytes(), &Maxima::NONE).expect_err("it is wrong");
         for (text, why) in [

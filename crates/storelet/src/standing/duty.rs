@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_done_once_and_who_fails_is_run_less_often() {
+    fn missed_runs_happen_once_and_failures_back_off() {
         let hour = 3600 * SECOND;
         // After a downtime of ten hours.
         let mut duty = Duty::new(When::Every(hour), 0, 0);

@@ -190,7 +190,7 @@ fn a_crash_leaves_what_was_told_and_nothing_in_half() {
 }
 
 #[test]
-fn what_is_not_kept_is_not_there() {
+fn storelets_that_were_not_saved_are_not_installed() {
     let mut lab = Lab::new(BTreeMap::new());
     let asked = lab.say("name wc\nmodule 1", Some(1));
     assert!(lab.resolve("standing wc").is_err(), "it is not durable yet");
@@ -205,7 +205,7 @@ fn what_is_not_kept_is_not_there() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_and_left_alone() {
+fn invalid_entries_are_reported_and_left_alone() {
     let mut lab = Lab::new(BTreeMap::new());
     lab.install(1);
     lab.done("name other\nmodule 1", Some(2));

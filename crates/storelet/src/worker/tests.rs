@@ -221,7 +221,7 @@ fn requests_that_are_certain_are_made_and_no_more_than_may_be() {
 }
 
 #[test]
-fn who_says_much_waits_for_its_listener() {
+fn output_is_limited_by_backpressure() {
     let mut rig = Rig::new();
     let says = "(loop $on (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1)
         (i32.const 8))) (br $on))";

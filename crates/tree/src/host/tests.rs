@@ -207,7 +207,7 @@ fn a_lock_is_granted_when_its_holder_closes_and_a_cancelled_one_is_not() {
 }
 
 #[test]
-fn what_is_set_on_volumes_is_no_attribute_of_files_of_the_host() {
+fn volume_attributes_are_not_set_on_host_files() {
     let mut lab = Lab::new();
     for (id, name) in [(1, "trusted.upcall.quota"), (2, "trusted.other")] {
         let (name, value) = (name.as_bytes().to_vec(), b"v".to_vec());

@@ -28,7 +28,7 @@ fn a_range_is_shared_or_exclusive_and_splits_when_part_of_it_is_given_up() {
 }
 
 #[test]
-fn who_waits_is_granted_in_line_and_a_circle_is_refused() {
+fn waiters_are_granted_in_order_and_deadlocks_refused() {
     use LockKind::{Exclusive, None as Unlock};
     let mut table: Table<u32, u32> = Table::default();
     assert_eq!(table.request(FILE, 1, lock(Exclusive, 0, 1, 1), None), Ok(Outcome::Granted));
@@ -179,7 +179,7 @@ fn a_release_looks_at_few_of_many_that_wait() {
 }
 
 #[test]
-fn what_is_locked_can_be_unlocked_when_no_more_can_be_locked() {
+fn unlock_works_at_the_lock_limit() {
     use LockKind::{Exclusive, None as Unlock, Shared};
     let mut table: Table<u32, u32> = Table::default();
     for n in 0..RANGES_MAX as u64 {

@@ -115,7 +115,7 @@ impl Remote {
                     true => Tmessage::Getattr { fid, mask: linux::STATS_BASIC },
                     false => Tmessage::Stat { fid },
                 };
-                Ok(Next::Say(Step::Compare, one(&message)))
+                Ok(Next::Send(Step::Compare, one(&message)))
             }
             Ok(_) => self.wrong(),
             Err(Error::NotFound) => Ok(self.checked(slot, None)),

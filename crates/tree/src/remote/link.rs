@@ -280,7 +280,7 @@ impl Link {
         }
     }
 
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         if self.met { PATIENCE } else { FIRST_PATIENCE }
     }
 }
@@ -302,7 +302,7 @@ impl Automaton for Link {
             (State::Connecting { .. }, Input::Connected(Ok(socket))) => {
                 let offered = self.offer;
                 out.push(Output::Offer(socket, offered));
-                State::Version { socket, until: now + self.patience(), offered }
+                State::Version { socket, until: now + self.timeout(), offered }
             }
             (State::Connecting { .. }, Input::Connected(Err(_))) => self.down(now),
             (State::Abandoning, Input::Connected(connected)) => {

@@ -27,7 +27,7 @@ fn group(gid: Option<u32>) -> u32 {
 }
 
 fn last(message: &Tmessage<'_>) -> Outcome {
-    Ok(Next::Say(Step::Last, one(message)))
+    Ok(Next::Send(Step::Last, one(message)))
 }
 
 impl Remote {
@@ -124,7 +124,7 @@ impl Remote {
     pub(super) fn copy(&mut self, slot: usize, node: NodeId) -> Outcome {
         let from = self.fid_of(node, self.pending[slot].user)?;
         let fid = self.new_fid(slot);
-        Ok(Next::Say(Step::Clone(fid), one(&walk(from, fid, &[]))))
+        Ok(Next::Send(Step::Clone(fid), one(&walk(from, fid, &[]))))
     }
 
     /// Requests a fid of an entry.
@@ -137,7 +137,7 @@ impl Remote {
     ) -> Outcome {
         let from = self.fid_of(dir, self.pending[slot].user)?;
         let fid = self.new_fid(slot);
-        Ok(Next::Say(step(fid), one(&walk(from, fid, std::slice::from_ref(name)))))
+        Ok(Next::Send(step(fid), one(&walk(from, fid, std::slice::from_ref(name)))))
     }
 
     fn rename(&mut self, slot: usize, ask: &Ask) -> Outcome {
@@ -162,7 +162,7 @@ impl Remote {
         let fid = self.fid_of(node, self.pending[slot].user)?;
         let newfid = self.new_fid(slot);
         let message = one(&Tmessage::Xattrwalk { fid, newfid, name });
-        Ok(Next::Say(Step::AttrSize(newfid), message))
+        Ok(Next::Send(Step::AttrSize(newfid), message))
     }
 
     fn expect_locks(&self, open: usize) -> Result<(), Error> {
@@ -238,11 +238,11 @@ impl Remote {
         let message = match ask {
             Ask::Open { access, .. } => {
                 let message = one(&self.open_message(fid, *access));
-                return Ok(Next::Say(Step::Opening(fid), message));
+                return Ok(Next::Send(Step::Opening(fid), message));
             }
             Ask::Fetch { .. } => {
                 let message = one(&self.open_message(fid, base::Access::READ));
-                return Ok(Next::Say(Step::Opening(fid), message));
+                return Ok(Next::Send(Step::Opening(fid), message));
             }
             Ask::Create { name, access, exclusive, mode, gid, .. } => {
                 const CREATE: u32 = 0o100;
@@ -251,7 +251,7 @@ impl Remote {
                 let flags = words::linux_flags(*access) | CREATE | exclusive;
                 let (name, gid) = (name.as_bytes(), group(*gid));
                 let message = Tmessage::Lcreate { fid, name, flags, mode: *mode, gid };
-                return Ok(Next::Say(Step::Opening(fid), one(&message)));
+                return Ok(Next::Send(Step::Opening(fid), one(&message)));
             }
             Ask::SetAttr { name, value, create, .. } => {
                 let flags = match create {
@@ -266,7 +266,7 @@ impl Remote {
             Ask::RemoveNode { .. } => return self.remove_by(slot, fid),
             other => unreachable!("{other:?} needs no copy"),
         };
-        Ok(Next::Say(Step::AttrRoom(fid), one(&message)))
+        Ok(Next::Send(Step::AttrRoom(fid), one(&message)))
     }
 
     pub(super) fn remove_by(&mut self, slot: usize, fid: u32) -> Outcome {
@@ -288,7 +288,7 @@ impl Remote {
         }
         let count = |piece: &&[u8]| u32::try_from(piece.len()).expect("less than a message");
         let parts = pieces.iter().map(|piece| (count(piece), None)).collect();
-        Ok(Next::Say(Step::Writing(parts), messages))
+        Ok(Next::Send(Step::Writing(parts), messages))
     }
 
     pub(super) fn attr_written(&mut self, slot: usize, total: u32) -> Outcome {

@@ -45,7 +45,7 @@ impl Remote {
         let most = if with_stat { bytes_max.min(BYTES_WITH_STAT) } else { bytes_max };
         let count = most.max(BYTES_MIN).min(self.msize - IO_HEADER_SIZE);
         let message = Tmessage::Readdir { fid: self.open_fid(open), offset, count };
-        Next::Say(Step::Entries(round), one(&message))
+        Next::Send(Step::Entries(round), one(&message))
     }
 
     pub(super) fn entries_answered(

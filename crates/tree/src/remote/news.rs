@@ -53,14 +53,14 @@ impl fmt::Display for News {
 
 /// The current and the reported states.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Reported {
     is: Option<News>,
     last: Option<News>,
     /// Time of the last report of each topic. Bounded by the number of reasons.
     said: BTreeMap<Option<&'static str>, Instant>,
 }
 
-impl Told {
+impl Reported {
     /// Records a new state.
     pub(super) fn note(&mut self, news: News) {
         self.is = Some(news);

@@ -138,7 +138,7 @@ impl Step {
 #[derive(Debug)]
 pub(super) enum Next {
     /// Send these messages at once, and wait for their replies.
-    Say(Step, Vec<Message>),
+    Send(Step, Vec<Message>),
     /// Send more messages, each with its number, and wait as before.
     More(Step, Vec<(u32, Message)>),
     /// Check again which fids it needs.
@@ -481,13 +481,13 @@ impl Remote {
         if it.cancelled && wants_more {
             if it.outstanding == 0 {
                 self.end(slot, Err(Error::Cancelled), out);
-            } else if let Ok(Next::More(step, _) | Next::Say(step, _)) = next {
+            } else if let Ok(Next::More(step, _) | Next::Send(step, _)) = next {
                 self.pending.wait(slot, step);
             }
             return;
         }
         match next {
-            Ok(Next::Say(step, messages)) => {
+            Ok(Next::Send(step, messages)) => {
                 self.pending.wait(slot, step);
                 self.say(slot, (0..).zip(messages).collect());
             }
@@ -604,8 +604,8 @@ impl Remote {
 
     /// Handles expired timeouts and pauses.
     pub(super) fn expire(&mut self, out: &mut Vec<Output>) {
-        let patience = self.patient_until.is_some_and(|until| self.now < until);
-        if !patience && !self.link.is_up() {
+        let timeout = self.patient_until.is_some_and(|until| self.now < until);
+        if !timeout && !self.link.is_up() {
             for slot in self.pending.queued(REQUESTS_MAX) {
                 self.end(slot, Err(Error::Disconnected), out);
             }

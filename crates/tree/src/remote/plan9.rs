@@ -14,7 +14,7 @@ use wire::ninep::{Reader, Rmessage, Stat as WireStat, Tmessage};
 const ROUNDS_MAX: u32 = 1 << 16;
 
 fn last(message: &Tmessage<'_>) -> Outcome {
-    Ok(Next::Say(Step::Last, one(message)))
+    Ok(Next::Send(Step::Last, one(message)))
 }
 
 impl Remote {
@@ -136,7 +136,7 @@ impl Remote {
             Ask::Create { .. } if kind == Kind::Directory => Err(Error::IsDirectory),
             Ask::Create { access, .. } => {
                 let message = one(&self.open_message(fid, *access));
-                Ok(Next::Say(Step::Opening(fid), message))
+                Ok(Next::Send(Step::Opening(fid), message))
             }
             Ask::Rename { new_name, .. } => rename(fid, new_name),
             Ask::Remove { directory: Some(true), .. } if kind != Kind::Directory => {
@@ -156,7 +156,7 @@ impl Remote {
                 let (name, perm, mode) =
                     (name.as_bytes(), mode & 0o777, words::plan9_mode(*access));
                 let message = Tmessage::Create { fid, name, perm, mode };
-                Ok(Next::Say(Step::Opening(fid), one(&message)))
+                Ok(Next::Send(Step::Opening(fid), one(&message)))
             }
             Ask::MakeDir { name, mode, .. } => {
                 let (name, perm) = (name.as_bytes(), WireStat::DIR | mode & 0o777);
@@ -165,11 +165,11 @@ impl Remote {
             Ask::RemoveNode { .. } => self.remove_by(slot, fid),
             Ask::Open { access, .. } => {
                 let message = one(&self.open_message(fid, *access));
-                Ok(Next::Say(Step::Opening(fid), message))
+                Ok(Next::Send(Step::Opening(fid), message))
             }
             _fetch => {
                 let message = one(&self.open_message(fid, Access::READ));
-                Ok(Next::Say(Step::Opening(fid), message))
+                Ok(Next::Send(Step::Opening(fid), message))
             }
         }
     }
@@ -210,7 +210,7 @@ impl Remote {
             return Next::Behind;
         }
         let (fid, offset, count) = (it.fid, cursor.offset, self.piece_max(it.iounit));
-        Next::Say(Step::Entries(round), vec![Message::new(&Tmessage::Read { fid, offset, count })])
+        Next::Send(Step::Entries(round), vec![Message::new(&Tmessage::Read { fid, offset, count })])
     }
 
     pub(super) fn plan9_entries(&mut self, slot: usize, round: u32, data: &[u8]) -> Outcome {

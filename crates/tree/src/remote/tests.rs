@@ -116,7 +116,7 @@ impl Lab {
                 }
                 Output::Do(Op::Send { id, data, .. }) => {
                     let bytes: Vec<u8> = data.iter().flat_map(|buf| buf.to_vec()).collect();
-                    self.hear(&bytes);
+                    self.handle(&bytes);
                     self.step(Input::Done(id, Done::Sent(Ok(()))));
                 }
                 Output::Do(Op::Receive { .. }) => {}
@@ -126,7 +126,7 @@ impl Lab {
         }
     }
 
-    fn hear(&mut self, mut bytes: &[u8]) {
+    fn handle(&mut self, mut bytes: &[u8]) {
         while let Some(size) = wire::ninep::frame_size(bytes) {
             let (tag, message) = Tmessage::decode(&bytes[..size]).unwrap();
             let text: String = format!("{message:?}").chars().take(80).collect();
@@ -438,7 +438,7 @@ fn a_server_of_9p2000_is_spoken_to_in_its_own_words() {
 /// Two clients read one directory, one of them from the start: the other's entries keep their
 /// numbers.
 #[test]
-fn who_begins_a_directory_anew_waits_for_who_reads_it() {
+fn a_rewind_waits_for_the_read_in_progress() {
     let mut lab = Lab::up(b"9P2000");
     let from = lab.remote.root();
     lab.ask(1, Ask::Walk { from, names: vec![name("d")] });
@@ -542,7 +542,7 @@ fn an_entry_that_is_none_or_two_ends_the_connection() {
 
 /// A receive may complete with data after the connection was abandoned.
 #[test]
-fn what_comes_after_the_end_of_a_connection_is_not_looked_at() {
+fn bytes_after_the_end_of_a_connection_are_ignored() {
     let endings: [fn(&mut Lab); 2] = [
         |lab| {
             let mut out = Vec::new();
@@ -599,7 +599,7 @@ fn fids_of_users_who_are_long_gone_are_given_back() {
 }
 
 #[test]
-fn what_may_have_changed_something_is_not_asked_again() {
+fn requests_that_may_have_changed_something_are_not_repeated() {
     let mut lab = Lab::up(b"9P2000.L");
     let (node, open) = lab.open();
     lab.ask(3, Ask::Write { open, offset: 0, data: Buf::from(&b"abc"[..]) });

@@ -67,7 +67,7 @@ impl Remote {
             at = at.saturating_add((*count).into());
         }
         let got = asked.iter().map(|_| None).collect();
-        Next::Say(Step::Reading(Gather { asked, got, headroom, iounit }), messages)
+        Next::Send(Step::Reading(Gather { asked, got, headroom, iounit }), messages)
     }
 
     pub(super) fn start_transfer(&mut self, slot: usize) -> Outcome {
@@ -101,7 +101,7 @@ impl Remote {
             parts.push((u32::try_from(count).expect("less than a message"), None));
             messages.push(Message::write(fid, at, piece));
             if count == data.len() {
-                return Next::Say(Step::Writing(parts), messages);
+                return Next::Send(Step::Writing(parts), messages);
             }
             data.consume(count);
             at = at.saturating_add(count as u64);
@@ -116,7 +116,7 @@ impl Remote {
         self.expect_kept(open)?;
         let epoch = self.epoch;
         let covered = self.writes(open).covered(epoch);
-        Ok(Next::Say(Step::Syncing(covered), vec![Message::new(message)]))
+        Ok(Next::Send(Step::Syncing(covered), vec![Message::new(message)]))
     }
 
     /// Handles the reply to an fsync.
@@ -244,7 +244,7 @@ impl Remote {
             true => Tmessage::Getattr { fid, mask: super::linux::STATS_BASIC },
             false => Tmessage::Stat { fid },
         };
-        Ok(Next::Say(Step::Regard(fid, iounit), vec![Message::new(&message)]))
+        Ok(Next::Send(Step::Regard(fid, iounit), vec![Message::new(&message)]))
     }
 
     /// Handles the attributes of a file opened or created, and hands it out.

@@ -22,7 +22,7 @@ const RECEIVE_INTO_MIN: usize = 32 << 10;
 
 impl Remote {
     /// Steps the link and performs its outputs.
-    pub(super) fn tell_link(&mut self, input: link::Input, out: &mut Vec<Output>) {
+    pub(super) fn notify_link(&mut self, input: link::Input, out: &mut Vec<Output>) {
         let mut asked = Vec::new();
         self.link.step(self.now, input, &mut asked);
         for output in asked {
@@ -57,7 +57,7 @@ impl Remote {
                 self.was_up = true;
                 // The next connection tries the same address first.
                 self.tries = self.tries.wrapping_sub(1);
-                self.tell_news(News::Up(self.dialect, self.msize));
+                self.notify_news(News::Up(self.dialect, self.msize));
                 self.resume_queued(out);
             }
             link::Output::Lost(why) => self.lost(why, out),
@@ -77,18 +77,18 @@ impl Remote {
         let is_waiting =
             matches!(self.link.state(), link::State::Parting { .. } | link::State::Leaving { .. });
         if is_waiting && !self.is_receiving && !self.is_sending {
-            self.tell_link(link::Input::Idle, out);
+            self.notify_link(link::Input::Idle, out);
         }
     }
 
     pub(super) fn attached(&mut self, out: &mut Vec<Output>) {
-        self.tell_link(link::Input::Attached, out);
+        self.notify_link(link::Input::Attached, out);
     }
 
     /// Ends the connection after a protocol error.
     pub(super) fn settle(&mut self, out: &mut Vec<Output>) {
         if let Some(why) = self.blame.take() {
-            self.tell_link(link::Input::Broken(why), out);
+            self.notify_link(link::Input::Broken(why), out);
         }
         self.begin_waiting(out);
     }
@@ -96,9 +96,9 @@ impl Remote {
     /// Handles the loss of the connection for everything in flight on it.
     fn lost(&mut self, why: &'static str, out: &mut Vec<Output>) {
         if mem::take(&mut self.was_up) {
-            self.patient_until = Some(self.now + self.config.patience);
+            self.patient_until = Some(self.now + self.config.timeout);
         }
-        self.tell_news(News::Down(why));
+        self.notify_news(News::Down(why));
         self.epoch = self.epoch.wrapping_add(1);
         self.calls.forget();
         self.fids = super::Fids::default();
@@ -136,7 +136,7 @@ impl Remote {
         assert!(self.is_sending, "a send ends once");
         self.is_sending = false;
         if sent.is_err() {
-            self.tell_link(link::Input::Broken("the connection broke"), out);
+            self.notify_link(link::Input::Broken("the connection broke"), out);
         }
         self.rest(out);
     }
@@ -161,9 +161,9 @@ impl Remote {
             return self.rest(out);
         }
         match received {
-            Err(_) => return self.tell_link(link::Input::Broken("the connection broke"), out),
+            Err(_) => return self.notify_link(link::Input::Broken("the connection broke"), out),
             Ok(bytes) if bytes.is_empty() => {
-                return self.tell_link(link::Input::Broken("the server hung up"), out);
+                return self.notify_link(link::Input::Broken("the server hung up"), out);
             }
             Ok(bytes) if self.input.is_empty() => self.input = bytes,
             Ok(bytes) => self.input.extend(&bytes),
@@ -285,7 +285,7 @@ impl Remote {
             Rmessage::Lerror { .. } | Rmessage::Error { .. } => link::Input::Refused,
             _ => return self.blame("an answer to nothing that was asked"),
         };
-        self.tell_link(input, out);
+        self.notify_link(input, out);
     }
 }
 

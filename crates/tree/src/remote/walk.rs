@@ -61,7 +61,7 @@ impl Remote {
         let (at, user) = (NodeId::new(self.index, cursor.at), self.pending[slot].user);
         let (from, fid) = (self.fid_of(at, user)?, self.new_fid(slot));
         let message = one(&walk(from, fid, &run));
-        Ok(Next::Say(Step::Walk(run), message))
+        Ok(Next::Send(Step::Walk(run), message))
     }
 
     fn set_out(&mut self, slot: usize) {
@@ -173,12 +173,12 @@ impl Remote {
             cursor.depth = names.len() - 1;
             cursor.rest.remove(cursor.depth);
             cursor.links += 1;
-            return Ok(Next::Say(Step::Link, one(&Tmessage::Readlink { fid })));
+            return Ok(Next::Send(Step::Link, one(&Tmessage::Readlink { fid })));
         }
         let cursor = self.pending[slot].cursor.as_ref().expect("it has set out");
         let at = NodeId::new(self.index, cursor.at);
         let from = self.fid_of(at, self.pending[slot].user)?;
-        Ok(Next::Say(Step::Walk(names.to_vec()), one(&walk(from, fid, names))))
+        Ok(Next::Send(Step::Walk(names.to_vec()), one(&walk(from, fid, names))))
     }
 
     pub(super) fn link_answered(
@@ -225,7 +225,7 @@ impl Remote {
             true => Tmessage::Getattr { fid, mask: super::linux::STATS_BASIC },
             false => Tmessage::Stat { fid },
         };
-        Ok(Next::Say(Step::Look, one(&message)))
+        Ok(Next::Send(Step::Look, one(&message)))
     }
 
     pub(super) fn look_answered(
@@ -240,7 +240,7 @@ impl Remote {
         match stat.kind {
             Kind::File | Kind::Directory => {
                 let (from, fid) = (self.fid_of(at, self.pending[slot].user)?, self.new_fid(slot));
-                Ok(Next::Say(Step::Clone(fid), one(&walk(from, fid, &[]))))
+                Ok(Next::Send(Step::Clone(fid), one(&walk(from, fid, &[]))))
             }
             Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
                 Err(Error::Unsupported)

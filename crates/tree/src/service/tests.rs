@@ -92,7 +92,7 @@ fn commands_are_taken_from_root_and_the_owner_only() {
 }
 
 #[test]
-fn who_gives_a_command_up_is_heard() {
+fn a_cancelled_command_is_reported() {
     let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
     let opened = open_to_write(&mut service, as_user(7), "names");
     let Ok(Reply::Opened(open, _)) = opened else { panic!("{opened:?}") };
@@ -219,7 +219,7 @@ fn half_a_line_of_who_is_gone_is_no_line() {
 }
 
 #[test]
-fn who_writes_at_the_beginning_begins_a_line() {
+fn a_write_at_offset_zero_begins_a_line() {
     let mut desk = Desk::new();
     desk.write(0, "unmount /a");
     desk.write(0, "unmount /b\n");
@@ -227,7 +227,7 @@ fn who_writes_at_the_beginning_begins_a_line() {
 }
 
 #[test]
-fn what_fails_takes_along_what_was_written_behind_it() {
+fn a_failed_command_drops_the_lines_behind_it() {
     let mut desk = Desk::new();
     desk.write(0, "bind /a /b\n");
     desk.write(11, "bind /c /d\nbi");

@@ -233,7 +233,7 @@ impl Volume {
         };
         match node_ref {
             NodeRef::File(View::Present, ino) => {
-                if self.nameless.contains(&ino) && !self.is_held(ino) {
+                if self.orphans.contains(&ino) && !self.is_held(ino) {
                     self.due.push(ino);
                 }
             }
@@ -252,7 +252,7 @@ impl Volume {
 
     /// Records the name of a formerly unnamed file in its nodes.
     pub(super) fn set_place(&mut self, ino: u64, place: &Place) {
-        assert!(!self.nameless.contains(&ino), "the file has a name");
+        assert!(!self.orphans.contains(&ino), "the file has a name");
         while let Some(slot) = self.first_node(ino, None) {
             self.move_node(ino, slot, Some(place));
         }
@@ -341,7 +341,7 @@ mod tests {
     use super::{AHEAD, ReadAhead};
 
     #[test]
-    fn what_is_read_piece_after_piece_is_read_ahead_in_growing_steps() {
+    fn sequential_reads_are_prefetched_in_growing_steps() {
         let (size, mut ahead) = (64 << 20, ReadAhead::default());
         let first = ahead.note(0..4096, size);
         assert_eq!(first, Some(4096..4096 + AHEAD.0));

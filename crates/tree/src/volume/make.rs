@@ -87,7 +87,7 @@ impl Planner<'_> {
         let access = Access { write: true, ..access };
         let opening =
             Opening { node_ref: NodeRef::File(View::Present, ino), kind: Kind::File, access };
-        let effects = Effects { nameless: Some(ino), ..Effects::default() };
+        let effects = Effects { orphans: Some(ino), ..Effects::default() };
         self.commit_as(write_set, Answer::Created(opening, None, stat), effects)
     }
 

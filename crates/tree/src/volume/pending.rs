@@ -129,7 +129,7 @@ impl Volume {
             Err(Stop::Trimming(ino)) => {
                 self.pending[slot].awaits = Awaits::Trim(ino);
                 self.trimming.insert((ino, slot));
-                self.tell_reaper(now, reaper::Input::Urgent(ino), out);
+                self.notify_reaper(now, reaper::Input::Urgent(ino), out);
             }
             Err(Stop::Appending(ino)) => {
                 let number = self.appends.wait(ino, slot);
@@ -199,9 +199,9 @@ impl Volume {
 
     /// Applies the effects of a transaction to nodes and open files.
     fn take_effect(&mut self, now: Instant, effects: Effects, out: &mut Vec<Output>) {
-        let Effects { gone, moved, nameless, named, trimming, uncounted, attached: _ } = effects;
+        let Effects { gone, moved, orphans, named, trimming, uncounted, attached: _ } = effects;
         if let Some((holder, directory)) = uncounted {
-            self.tell_counting(now, counting::Input::Due(holder, directory));
+            self.notify_counting(now, counting::Input::Due(holder, directory));
         }
         if let Some((ino, place)) = gone {
             self.move_places(ino, &place, None);
@@ -210,17 +210,17 @@ impl Volume {
             self.move_places(ino, &from, Some(&to));
         }
         if let Some((ino, place)) = named {
-            self.nameless.remove(&ino);
+            self.orphans.remove(&ino);
             self.set_place(ino, &place);
         }
-        if let Some(ino) = nameless {
-            self.nameless.insert(ino);
+        if let Some(ino) = orphans {
+            self.orphans.insert(ino);
             if !self.is_held(ino) {
-                self.tell_reaper(now, reaper::Input::Due(ino), out);
+                self.notify_reaper(now, reaper::Input::Due(ino), out);
             }
         }
         if let Some(ino) = trimming {
-            self.tell_reaper(now, reaper::Input::Due(ino), out);
+            self.notify_reaper(now, reaper::Input::Due(ino), out);
         }
     }
 

@@ -77,7 +77,7 @@ pub(super) struct Effects {
     /// An entry of this inode was renamed.
     pub(super) moved: Option<(u64, Place, Place)>,
     /// An inode that has lost its last name, but still exists.
-    pub(super) nameless: Option<u64>,
+    pub(super) orphans: Option<u64>,
     /// An inode that has got its first name.
     pub(super) named: Option<(u64, Place)>,
     /// An inode with contents behind its end.

@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else_is_believed() {
+    fn records_round_trip_and_invalid_bytes_are_refused() {
         assert_eq!(Inode::decode(&inode().encode()), Some(inode()));
         assert_eq!(Entry::decode(&entry().encode()), Some(entry()));
         let of_project = Inode { project: 9, ..inode() };

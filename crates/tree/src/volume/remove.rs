@@ -286,7 +286,7 @@ impl Planner<'_> {
             return Ok(());
         }
         write_set.orphan(ino, Why::Nameless)?;
-        effects.nameless = Some(ino);
+        effects.orphans = Some(ino);
         Ok(())
     }
 

@@ -79,7 +79,7 @@ mod tests {
 
     /// The filter applies to the calling thread.
     #[test]
-    fn what_compiling_does_not_need_is_refused() {
+    fn the_seccomp_filter_refuses_other_system_calls() {
         let inside = std::thread::Builder::new().spawn(|| {
             super::apply().expect("a filter");
             let large = vec![1_u8; 32 << 20];

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happens_to_late_ones_is_said_with_its_limit() {
+    fn the_late_policy_is_shown_with_its_limit() {
         assert_eq!(late("catch-up"), Ok(Late::CatchUp));
         assert_eq!(late("skip:1ms"), Ok(Late::Skip(1_000_000)));
         assert!(late("skip").is_err() && late("never:1s").is_err());

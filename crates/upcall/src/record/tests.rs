@@ -59,7 +59,7 @@ fn a_recording_is_begun_and_gone_on_with_where_it_is_whole() {
 }
 
 #[test]
-fn what_is_no_recording_is_left_as_it_is_and_nobody_records_twice() {
+fn other_files_are_not_overwritten_and_recordings_are_locked() {
     let place = Place::new("record-refused");
     std::fs::write(&place.0, "precious").unwrap();
     let error = Sheet::open(&place.0).unwrap_err();

@@ -52,7 +52,7 @@ fn a_module_is_compiled_once_and_there_after_a_restart() {
 }
 
 #[test]
-fn what_is_no_program_for_this_server_is_refused_with_its_reason() {
+fn unsuitable_modules_are_refused_with_a_reason() {
     let dir = Scratch::new("refusing");
     let mut import = program(&[empty()]);
     let name = [&with_len(b"env"), &with_len(b"system"), &[0, 0][..]].concat();
@@ -84,7 +84,7 @@ fn modules_made_to_be_expensive_are_refused_at_once() {
 }
 
 #[test]
-fn what_is_cancelled_ends_soon() {
+fn cancelled_compilations_end_soon() {
     let dir = Scratch::new("cancelling");
     let path = file(&dir, "slow.wasm", &slow());
     let begun = Instant::now();

@@ -165,7 +165,7 @@ fn a_server_that_takes_no_writes_is_named_as_the_cause() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_the_next_step() {
+fn invalid_options_are_refused_with_a_next_step() {
     let dir = Scratch::new("load-refusals");
     let path = text(dir.path());
     std::fs::write(dir.path().join("trace"), "what is this\n").unwrap();

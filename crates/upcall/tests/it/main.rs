@@ -50,7 +50,7 @@ fn it_says_what_it_serves_and_answers_at_once() {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused_in_one_line_that_says_what_to_do() {
+fn unservable_paths_are_refused_with_a_next_step() {
     let dir = Scratch::new("refusals");
     let path = dir.path().to_str().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -123,7 +123,7 @@ fn check(all: &[Io]) {
 }
 
 #[test]
-fn what_is_done_to_a_directory_and_to_a_volume_is_recorded() {
+fn ios_of_directories_and_volumes_are_recorded() {
     let scratch = Scratch::new("recording");
     let dir = scratch.path().join("served");
     std::fs::create_dir(&dir).unwrap();
@@ -137,7 +137,7 @@ fn what_is_done_to_a_directory_and_to_a_volume_is_recorded() {
 }
 
 #[test]
-fn what_is_asked_on_every_thread_is_recorded_with_whose_it_is() {
+fn ios_of_all_threads_are_recorded_with_their_client() {
     let scratch = Scratch::new("recording-threads");
     let (dir, file) = (scratch.path().join("served"), scratch.path().join("recording"));
     std::fs::create_dir(&dir).unwrap();

@@ -182,7 +182,7 @@ fn standard_input_is_put_and_unix_sockets_are_reached() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_with_cause_and_next_step() {
+fn errors_name_cause_and_next_step() {
     for dialect in DIALECTS {
         let (dir, server) = serve("refused");
         let no = |command: &str, words: &[&str]| {
@@ -247,7 +247,7 @@ fn interrupt(process: &std::process::Child) {
 }
 
 #[test]
-fn what_is_interrupted_leaves_nothing_half_done() {
+fn interrupted_transfers_leave_no_partial_file() {
     for dialect in DIALECTS {
         let dir = Scratch::new("interrupted");
         let server = Server::start(dir.path(), &[]);
@@ -323,7 +323,7 @@ fn only_what_is_written_in_place_is_left_half_written() {
 
 /// A directory without room for new files does not permit overwriting its files.
 #[test]
-fn what_cannot_be_replaced_is_not_written_over() {
+fn unreplaceable_targets_are_not_overwritten() {
     let dir = Scratch::new("no-room");
     let file = dir.path().join("in/file");
     std::fs::create_dir(dir.path().join("in")).unwrap();

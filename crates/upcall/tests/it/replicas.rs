@@ -322,7 +322,7 @@ fn values_go_to_standard_output_and_status_to_standard_error() {
 
 /// The cell of a formula that cannot be evaluated is named once.
 #[test]
-fn what_an_import_replaces_is_said_with_its_cell() {
+fn an_import_names_the_replaced_cells() {
     let dir = Scratch::new("notes");
     let file = &made(&dir, "sheet", &["127.0.0.1:1"], "16M")[0];
     let server = serve(&dir, file);

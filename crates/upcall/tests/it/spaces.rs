@@ -225,7 +225,7 @@ fn nobody_commands_a_server_through_another_one() {
 }
 
 #[test]
-fn what_is_shown_is_a_names_file() {
+fn the_names_listing_is_a_names_file() {
     let scratch = Scratch::new("shown");
     let dir = scratch.path();
     files(
@@ -473,7 +473,7 @@ fn a_volume_that_is_joined_has_its_snapshots_in_its_root() {
 }
 
 #[test]
-fn what_is_unmounted_ends_when_nobody_is_in_it() {
+fn an_unmounted_tree_ends_with_its_last_user() {
     let scratch = Scratch::new("inside");
     let dir = scratch.path();
     files(dir, &[("a/x/in", "in")]);
@@ -509,7 +509,7 @@ fn what_is_unmounted_ends_when_nobody_is_in_it() {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_refused_with_the_reason() {
+fn unmountable_sources_are_refused_with_a_reason() {
     let scratch = Scratch::new("refused");
     let dir = scratch.path();
     files(dir, &[("a/x/in", "in"), ("plain", "no volume")]);

@@ -225,7 +225,7 @@ fn a_program_that_the_server_has_is_run_by_its_hash() {
 }
 
 #[test]
-fn what_is_no_program_is_refused_with_its_reason() {
+fn invalid_modules_are_refused_with_a_reason() {
     let lab = Lab::new(&[]);
     let file = lab.programs.path().join("garbage");
     std::fs::write(&file, "#!/bin/sh\n".repeat(10_000)).unwrap();
@@ -305,7 +305,7 @@ fn a_program_over_its_budget_is_ended_and_the_reason_told() {
 }
 
 #[test]
-fn what_was_used_is_told_to_people_and_to_programs() {
+fn resource_usage_is_reported_as_text_and_json() {
     let lab = Lab::new(&[]);
     let ran = lab.run(&["--report"], &guests::EXIT);
     assert_eq!((ran.code, &ran.out[..]), (Some(7), ""), "{ran:?}");
@@ -356,7 +356,7 @@ fn fuel_is_counted_if_that_is_wanted_and_is_the_same_each_time() {
 }
 
 #[test]
-fn who_is_listed_can_be_ended() {
+fn listed_storelets_can_be_killed() {
     let lab = Lab::new(&[]);
     let begun = lab.start(&[], &guests::SLEEP);
     let lines = lab.await_state("running", 1);
@@ -373,7 +373,7 @@ fn who_is_listed_can_be_ended() {
 }
 
 #[test]
-fn who_is_interrupted_leaves_nothing_on_the_server() {
+fn an_interrupted_run_leaves_nothing_on_the_server() {
     let lab = Lab::new(&[]);
     for guest in [&guests::SLEEP, &guests::SPIN, &guests::CAT] {
         let mut command = lab.command(&["--cpu", "10m", lab.file(guest).to_str().unwrap()]);

@@ -61,7 +61,7 @@ pub(crate) fn flip(path: &str, bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn what_is_put_into_a_volume_is_there_after_it_was_served() {
+fn copied_files_are_served_from_a_volume() {
     for form in ["uring", "threads"] {
         let dir = Scratch::new("served");
         let path = made(&dir, &[]);
@@ -112,7 +112,7 @@ fn a_volume_is_made_where_it_is_named_and_found_without_a_word() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_every_kill() {
+fn acknowledged_writes_survive_kill_9() {
     let dir = Scratch::new("killed");
     let path = made(&dir, &["--journal", "1M"]);
     let mut acknowledged: Vec<String> = Vec::new();
@@ -252,7 +252,7 @@ fn snapshots_are_made_offline_and_over_9p_and_read_over_http() {
 }
 
 #[test]
-fn who_a_client_is_on_a_volume_is_its_owner_or_nobody() {
+fn clients_without_identity_act_as_owner_or_nobody_on_a_volume() {
     let dir = Scratch::new("owners");
     let path = made(&dir, &["--owner", "1234:77"]);
     let server = Server::with(&[&[&path[..]][..], &PORTS, &["--http-write"]].concat());
@@ -354,7 +354,7 @@ fn a_check_applies_the_journal_first_unless_it_must_not() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_to_do() {
+fn invalid_volume_options_are_refused_with_a_next_step() {
     let dir = Scratch::new("nonsense");
     let path = made(&dir, &[]);
     let new = dir.path().join("new").to_str().unwrap().to_string();

@@ -17,7 +17,7 @@ fn a_head_becomes_a_request() {
 }
 
 #[test]
-fn what_could_be_smuggled_is_refused() {
+fn ambiguous_framing_is_refused() {
     let status = |extra: &str| get(extra).unwrap_err().status;
     assert_eq!(status("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"), 400);
     assert_eq!(status("Content-Length: 3\r\nContent-Length: 3\r\n"), 400);

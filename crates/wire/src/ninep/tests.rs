@@ -39,7 +39,7 @@ fn wrong_bytes_are_named() {
 
 /// Any bytes decode to a message that encodes to the same bytes, or to an error.
 #[test]
-fn what_decodes_encodes_back() {
+fn decoded_messages_encode_to_the_same_bytes() {
     let first = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
     for seed in first.map_or(0..20_000, |s: u64| s..s + 1) {
         let bytes = random_message(&mut seeded(seed));

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_benchmark_says_is_understood() {
+    fn etcd_benchmark_output_is_parsed() {
         let said = "\nSummary:\n  Total:\t0.5 secs.\n  Requests/sec:\t7106.25\n\nLatency \
                     distribution:\n  50% in 0.0078 secs.\n  99% in 0.0221 secs.\n";
         let seen = seen(20, said).unwrap();

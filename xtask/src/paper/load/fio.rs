@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_schedule_is_left_out_and_the_earliest_is_in_time() {
+    fn unscheduled_ios_are_left_out_and_the_earliest_is_on_time() {
         let schedule = [at(0, 0), at(1000, 512), at(2000, 0)];
         let event = |at, offset| Event { at, place: Some(Seen { offset, len: 512 }) };
         // The loader's I/O, the additional first one, and the three: 7, 5 and 6 µs late.

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_issued_is_read_from_its_block() {
+    fn issued_ios_are_identified_by_their_block() {
         let mut block = [0; BLOCK];
         for (index, value) in [10_u64, 12, 30, u64::MAX, 4096].iter().enumerate() {
             block[index * 8..][..8].copy_from_slice(&value.to_le_bytes());

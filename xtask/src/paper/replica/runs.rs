@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_must_hold_is_demanded_of_every_run() {
+    fn every_run_is_checked_for_its_claims() {
         let size = Size::QUICK;
         let spec = Job::new("line", 2, RATE, &size).spec;
         let good = json!({

@@ -110,7 +110,7 @@ fn a_file_that_nobody_reads_is_not_read_ahead_where_memory_is_short() {
 }
 
 #[test]
-fn what_calls_itself_empty_and_is_not_is_sent_whole() {
+fn a_file_of_reported_size_zero_is_sent_whole() {
     for method in ["GET", "HEAD"] {
         let mut lab = Lab::new();
         lab.say(&format!("{method} /f HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-3\r\n\r\n"));

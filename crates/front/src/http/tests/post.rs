@@ -116,7 +116,7 @@ fn a_program_ends_with_its_client() {
 }
 
 #[test]
-fn what_cannot_be_posted_is_refused() {
+fn invalid_posts_are_refused() {
     let cases = [
         ("POST /else HTTP/1.1\r\nContent-Length: 1\r\n", "405 Method Not Allowed"),
         ("POST /.upcall/storelets HTTP/1.1\r\n", "411 Length Required"),

@@ -60,7 +60,7 @@ fn a_connection_is_a_session() {
 
 /// A pending subscription holds no memory; an operation holds its responses.
 #[test]
-fn what_waits_counts_for_what_is_held() {
+fn a_waiting_response_counts_the_memory_it_holds() {
     let mut lab = Lab::new();
     lab.say("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.opened();
@@ -316,7 +316,7 @@ fn an_answer_that_does_not_come_any_more_is_an_error_that_says_so() {
 }
 
 #[test]
-fn who_listens_hears_whole_lines() {
+fn event_listeners_receive_whole_lines() {
     let mut lab = Lab::new();
     lab.say("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.opened();

@@ -23,7 +23,7 @@ fn a_neglected_lead_is_taken_over_once() {
 }
 
 #[test]
-fn who_is_relieved_lost_only_the_time_until_then() {
+fn a_relieved_clock_leader_loses_only_its_own_time() {
     let shared = shared();
     assert!(shared.clock_leader(0) && shared.stand_by(1) && !shared.stand_by(0));
     shared.beat(100);

@@ -33,7 +33,7 @@ impl Worker<'_> {
             // The schedule may have been shifted since the hint was taken.
             let now = now.max(at);
             self.done += 1;
-            self.shared.filaments[filament as usize].hear(now, &mut self.heard);
+            self.shared.filaments[filament as usize].handle(now, &mut self.heard);
             if !self.heard.is_empty() {
                 self.call_one(filament, now);
             }

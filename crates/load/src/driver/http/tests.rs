@@ -17,7 +17,7 @@ fn answer(kind: Kind, text: &str, cut: usize) -> Result<Vec<(u64, Outcome)>, &'s
     let mut pending = Vec::new();
     for piece in text.as_bytes().chunks(cut) {
         pending.extend_from_slice(piece);
-        let heard = session.hear(&pending, &mut ended)?;
+        let heard = session.handle(&pending, &mut ended)?;
         pending.drain(..heard);
     }
     Ok(ended)
@@ -70,7 +70,7 @@ fn answers_without_end_or_question_are_refused() {
     let twice = "HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
     assert!(answer(Kind::Read, twice, 99).is_err());
     let mut session = session();
-    assert!(session.hear(b"HTTP/1.1 204 No Content\r\n\r\n", &mut Vec::new()).is_err());
+    assert!(session.handle(b"HTTP/1.1 204 No Content\r\n\r\n", &mut Vec::new()).is_err());
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn whatever_comes_nothing_panics() {
             bytes[place] = random.u8(..);
         });
         bytes.truncate(random.usize(..=bytes.len()));
-        let heard = session.hear(&bytes, &mut ended);
+        let heard = session.handle(&bytes, &mut ended);
         assert!(heard.is_err() || heard <= Ok(bytes.len()));
         session.give_up(&mut ended, Outcome::Failed(104));
         assert_eq!(ended.len(), 1, "it ends once");

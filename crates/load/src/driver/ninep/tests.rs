@@ -34,7 +34,7 @@ fn a_large_io_is_several_messages_and_ends_with_the_last() {
         assert_eq!(ended, []);
         let data = vec![0; size];
         let bytes = reply(tags[place], &Rmessage::Read { data: Data(&data) });
-        assert_eq!(session.hear(&bytes, &mut ended), Ok(bytes.len()));
+        assert_eq!(session.handle(&bytes, &mut ended), Ok(bytes.len()));
     }
     assert_eq!(ended, [(42, Outcome::Done(2500))]);
 }
@@ -49,19 +49,19 @@ fn half_a_message_waits_for_the_rest() {
     let mut bytes = reply(tags[0], &Rmessage::Write { count: 100 });
     let first = bytes.len();
     bytes.extend(reply(tags[1], &Rmessage::Lerror { ecode: 28 }));
-    assert_eq!(session.hear(&bytes[..first + 3], &mut ended), Ok(first));
-    assert_eq!(session.hear(&bytes[first..], &mut ended), Ok(bytes.len() - first));
+    assert_eq!(session.handle(&bytes[..first + 3], &mut ended), Ok(first));
+    assert_eq!(session.handle(&bytes[first..], &mut ended), Ok(bytes.len() - first));
     assert_eq!(ended, [(1, Outcome::Done(100)), (2, Outcome::Failed(28))]);
 }
 
 #[test]
-fn what_nobody_asked_for_ends_the_connection() {
+fn an_unexpected_tag_ends_the_connection() {
     let mut session = NinepSession::new(8192, true, 1, crate::driver::pattern(1 << 16));
     let mut ended = Vec::new();
     let bytes = reply(7, &Rmessage::Clunk {});
-    assert!(session.hear(&bytes, &mut ended).is_err());
-    assert!(session.hear(&[3, 0, 0, 0, 1], &mut ended).is_err());
-    assert!(session.hear(&[0xff; 64], &mut ended).is_err());
+    assert!(session.handle(&bytes, &mut ended).is_err());
+    assert!(session.handle(&[3, 0, 0, 0, 1], &mut ended).is_err());
+    assert!(session.handle(&[0xff; 64], &mut ended).is_err());
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn whatever_comes_nothing_panics() {
             }
         }
         bytes.truncate(random.usize(..=bytes.len()));
-        let heard = session.hear(&bytes, &mut ended);
+        let heard = session.handle(&bytes, &mut ended);
         assert!(heard.is_err() || heard <= Ok(bytes.len()));
         session.give_up(&mut ended, Outcome::Failed(104));
         assert_eq!(ended.len(), 4, "each ends once");

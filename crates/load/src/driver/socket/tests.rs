@@ -78,7 +78,7 @@ fn connections_that_a_server_ends_are_made_again() {
 }
 
 #[test]
-fn what_was_under_way_on_a_lost_connection_fails_and_the_rest_goes_on() {
+fn a_lost_connection_fails_only_its_own_ios() {
     let listener = listener();
     let target = target(&listener);
     server(listener, 4, false);

@@ -79,7 +79,7 @@ fn files_can_become_one_and_lengths_less() {
 }
 
 #[test]
-fn what_is_folded_lies_within_and_keeps_its_place_in_a_block() {
+fn folded_offsets_keep_their_position_within_a_block() {
     let fold = Fold { size: 10 * 4096, block: 4096 };
     assert_eq!(fold.apply(0, 4096), (0, 4096));
     assert_eq!(fold.apply(10 * 4096 + 512, 512), (512, 512));

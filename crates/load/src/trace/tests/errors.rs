@@ -134,7 +134,7 @@ fn records_before_the_error_are_given() {
 }
 
 #[test]
-fn what_is_too_late_is_counted() {
+fn late_records_are_counted() {
     let options = Options { window: 0, ..Options::default() };
     expect![[r#"
         msr

@@ -134,7 +134,7 @@ fn said(texts: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_not_known_is_refused() {
+fn unknown_keys_are_refused() {
     expect_file!["tests/unknown.txt"].assert_eq(&said(&[
         "",
         "[run",
@@ -154,7 +154,7 @@ fn what_is_not_known_is_refused() {
 }
 
 #[test]
-fn what_is_not_possible_is_refused() {
+fn impossible_values_are_refused() {
     expect_file!["tests/impossible.txt"].assert_eq(&said(&[
         "seconds = 5\n",
         "[run]\nseconds = \"5 parsecs\"\n",
@@ -182,7 +182,7 @@ fn what_is_not_possible_is_refused() {
 }
 
 #[test]
-fn what_does_not_fit_into_the_target_is_refused() {
+fn parts_larger_than_the_target_are_refused() {
     expect_file!["tests/unfit.txt"].assert_eq(&said(&[
         "[run]\nseconds = 1\n[[stream]]\nname = \"big\"\nrate = 1\nsize = \"2MiB\"\n",
         "[[stream]]\nrate = 1\ncount = 1\nfrom = \"2MiB\"\n",

@@ -60,7 +60,7 @@ fn sockets_give_their_buffers_back() {
 }
 
 #[test]
-fn whoever_waits_is_woken_again_and_again() {
+fn a_waiting_lane_is_woken_repeatedly() {
     let waker = Waker::new().unwrap();
     let mut lane = Lane::new(&[], 1, waker.clone()).expect("a ring");
     let mut finished = Vec::new();

@@ -49,7 +49,7 @@ fn message(of: Kind, rng: &mut Rng) -> Message<kind::Operator> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_values_round_trip() {
     for seed in 0..2000 {
         let mut rng = base::rng::seeded(seed);
         let rng = &mut rng;
@@ -153,7 +153,7 @@ fn words(kind: Kind, said: &[&str], expected: &Expect) {
 }
 
 #[test]
-fn what_a_command_line_means() {
+fn command_lines_parse_to_operators() {
     let said = ["add -5", "add-blind 7", "read", "add", "add five", "add 5 6", "subtract 1", ""];
     words(
         Kind::Counter,
@@ -180,7 +180,7 @@ fn what_a_command_line_means() {
 }
 
 #[test]
-fn what_a_command_line_means_to_others() {
+fn command_lines_of_other_types_are_refused() {
     let said = ["put a b", "compare-and-put a b c", "put-new a c", "list", "list 7", "list 7 a"];
     words(
         Kind::Map,
@@ -268,7 +268,7 @@ fn errors_say_what_can_be_done() {
 }
 
 #[test]
-fn what_json_means() {
+fn json_parses_to_operators() {
     let said = [
         r#"{"put": ["k", {"base64": "/w=="}]}"#,
         r#"{"compare-and-put": {"key": "k", "new": "v"}}"#,

@@ -24,7 +24,7 @@ pub(super) fn draw<O>(rng: &mut Rng, operator: O) -> Operator<O> {
 }
 
 #[test]
-fn what_is_done_once_keeps_its_word() {
+fn a_repeated_operation_returns_its_first_value() {
     keeps_its_word(Once(Counter), |rng| {
         let operator = draw::counter(rng);
         draw(rng, operator)
@@ -60,7 +60,7 @@ fn a_repetition_answers_what_the_first_one_answered() {
 }
 
 #[test]
-fn what_is_behind_the_window_was_done() {
+fn operations_behind_the_window_count_as_executed() {
     let last = WINDOW + 1;
     let said = answers(Once(Counter), &[add(1, 1, 1), add(1, last, 1), add(1, 1, 1), add(1, 2, 1)]);
     assert_eq!(said[2..], [Value::Repeated, Value::Integer(3)]);
@@ -175,7 +175,7 @@ impl Pair {
         for output in out {
             match output {
                 Output::Persist(record, _) => self.step(at, Input::Persisted(record)),
-                Output::Say(to, message) => {
+                Output::Send(to, message) => {
                     self.step(to.0, Input::Received(ReplicaId(at), message))
                 }
                 Output::Answer { ticket, value, is_final, .. } => {

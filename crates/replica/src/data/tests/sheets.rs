@@ -560,7 +560,7 @@ fn files_of_others() {
 }
 
 #[test]
-fn what_is_too_large_is_refused() {
+fn oversized_sheets_are_refused() {
     let state = &mut with([(cell("A1"), "1".to_owned())]);
     let wrong = Value::Wrong(Wrong::TooLarge);
     assert_eq!(Sheet.apply(state, &Operator::Range(region("A1:A10001"))), wrong);

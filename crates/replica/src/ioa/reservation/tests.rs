@@ -58,7 +58,7 @@ fn trace(script: &[Input]) -> String {
 }
 
 #[test]
-fn whoever_is_refused_gives_back_what_it_has_and_rests_longer_each_time() {
+fn a_refused_part_releases_and_backs_off() {
     let attempt = [Input::Want(vec![1, 2]), Input::Granted(1), Input::Refused(2), Input::Rested];
     let text = trace(&[attempt.clone(), attempt].concat());
     let expected = "\
@@ -88,7 +88,7 @@ fn rests_have_a_longest_and_begin_anew_after_a_success() {
 }
 
 #[test]
-fn who_is_lost_keeps_nobody() {
+fn a_crashed_part_releases_its_reservations() {
     let text = trace(&[
         Input::Asked(1),
         Input::Asked(2),

@@ -16,7 +16,7 @@ fn step_at(replica: &mut Counting, seconds: u64, input: Input<Operator>) -> Vec<
 fn removes(out: &[Out]) -> Option<ReplicaId> {
     let mut removed = out.iter().filter_map(|output| match output {
         Output::Removes(id) => Some(*id),
-        Output::Say(..)
+        Output::Send(..)
         | Output::Answer { .. }
         | Output::Refuse(..)
         | Output::Distrust(_)

@@ -40,7 +40,7 @@ impl Net {
         for output in out {
             match output {
                 Output::Persist(number, _) => self.step(at, Input::Persisted(number)),
-                Output::Say(to, message) if (self.arrives)(at, to, &message) => {
+                Output::Send(to, message) if (self.arrives)(at, to, &message) => {
                     self.step(to, Input::Received(at, message));
                 }
                 Output::Members(membership) => {
@@ -49,7 +49,7 @@ impl Net {
                     }
                 }
                 Output::Answer { ticket, .. } => self.answers.push((at, ticket.0)),
-                Output::Say(..)
+                Output::Send(..)
                 | Output::Vote(..)
                 | Output::Removes(_)
                 | Output::Refuse(..)
@@ -117,7 +117,7 @@ fn divided() -> Net {
 }
 
 #[test]
-fn who_may_have_gone_on_is_not_given_up_without_force() {
+fn members_that_may_have_continued_are_removed_only_by_force() {
     let mut net = divided();
     assert_eq!(net.plan(E, &lost(&[A, B])), Err(Objection::Split));
     // Not one after the other either.

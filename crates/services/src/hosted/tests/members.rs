@@ -37,7 +37,7 @@ impl Lab {
         writer: &mut Writer,
         peer_message: &PeerMessage,
     ) -> Result<(), Error> {
-        self.tell_bytes(writer.open, &peer_message.bytes()).map(drop)
+        self.write_bytes(writer.open, &peer_message.bytes()).map(drop)
     }
 
     /// Returns the answer after the verdict, if there is one.
@@ -67,8 +67,8 @@ impl Lab {
     }
 
     /// Processes an answer to the join request.
-    fn hear(&mut self, answer: &[u8]) {
-        self.hosted.hear_answer(NOW, OTHER, answer, &mut Vec::new());
+    fn receive(&mut self, answer: &[u8]) {
+        self.hosted.receive_answer(NOW, OTHER, answer, &mut Vec::new());
     }
 
     /// Removes the other replica as lost.
@@ -92,7 +92,7 @@ fn join() -> PeerMessage {
 }
 
 #[test]
-fn who_has_the_key_is_told_what_a_wish_comes_to() {
+fn administrators_receive_the_result_of_a_change() {
     let mut lab = Lab::new();
     let mut other = lab.admit(OTHER).expect("a member");
     let mut key = lab.admit(ADMINISTRATOR).expect("who has the key");
@@ -115,7 +115,7 @@ fn who_has_the_key_is_told_what_a_wish_comes_to() {
 }
 
 #[test]
-fn who_is_no_member_says_nothing_but_that_it_wants_to_be() {
+fn a_joining_replica_sends_only_join_requests() {
     for (who, peer_message) in [
         (NEW, PeerMessage::Gossip(message(vec![entry(1, "x")]))),
         (NEW, lose(true)),
@@ -135,7 +135,7 @@ fn who_is_no_member_says_nothing_but_that_it_wants_to_be() {
 }
 
 #[test]
-fn who_cannot_be_a_member_is_told_why() {
+fn a_refused_join_carries_its_reason() {
     let mut lab = Lab::new();
     let named = PeerMessage::Join("example.org:5640".to_string());
     for (who, peer_message, why) in
@@ -149,8 +149,8 @@ fn who_cannot_be_a_member_is_told_why() {
     // The message is reported once, however often it is received.
     let mut new = Lab::on(formatted_of(&Settings { me: NEW, joins: true, ..settings() }));
     let no = replica::binary::write(&Answer::No("full".to_string()));
-    new.hear(&no);
-    new.hear(&no);
+    new.receive(&no);
+    new.receive(&no);
     let news: Vec<String> = std::iter::from_fn(|| new.hosted.next_news()).collect();
     assert!(
         matches!(&news[..], [one] if one.ends_with("replica 2 does not take this one in: full")),
@@ -181,9 +181,9 @@ fn a_new_replica_begins_with_what_there_is() {
     let ops = begun.open("ops");
     begun.write(ops, 0, b"append c\n").expect("taken");
     assert!(begun.text(ops).contains("is no member"));
-    begun.hear(b"nonsense");
+    begun.receive(b"nonsense");
     assert!(begun.file("status").contains("no member yet"));
-    begun.hear(&join_snapshot);
+    begun.receive(&join_snapshot);
     assert_eq!(begun.file("value"), "\"a\"\n\"b\"\n");
     begun.write(ops, 9, b"append c\n").expect("taken");
     assert!(begun.text(ops).contains("\"value\":2"));
@@ -195,7 +195,7 @@ fn a_new_replica_begins_with_what_there_is() {
 }
 
 #[test]
-fn what_finds_no_room_is_not_begun_with() {
+fn a_join_without_space_is_refused_at_once() {
     let mut lab = Lab::new();
     lab.lose_other();
     let ops = lab.open("ops");
@@ -214,7 +214,7 @@ fn what_finds_no_room_is_not_begun_with() {
     assert!(join_snapshot.len() > 12 << 20);
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut small = Lab::on(formatted_small(&settings));
-    small.hear(&join_snapshot);
+    small.receive(&join_snapshot);
     let is_full = |lab: &mut Lab| lab.file("status").contains("is full: ");
     assert!((0..100).any(|_| is_full(&mut small)));
     assert!(small.hosted.next_news().expect("said").contains("replica grow"));
@@ -240,7 +240,7 @@ fn nonsense_is_not_begun_with() {
         let at = rng.usize(..join_snapshot.len());
         join_snapshot[at] = rng.u8(..);
         let mut lab = Lab::on(formatted_of(&settings));
-        lab.hear(&join_snapshot);
+        lab.receive(&join_snapshot);
         lab.file("status");
         match lab.file("status").contains("no member yet") {
             true => refused += 1,
@@ -253,7 +253,7 @@ fn nonsense_is_not_begun_with() {
 }
 
 #[test]
-fn who_hangs_keeps_nobody_from_asking_another_member() {
+fn a_hung_member_does_not_block_joins_at_others() {
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut hosted = Lab::on(formatted_of(&settings)).hosted;
     hosted.add_link(ReplicaId(3), vec![Address::Unix(b"/nowhere".to_vec())]);
@@ -277,7 +277,7 @@ fn who_hangs_keeps_nobody_from_asking_another_member() {
 
 /// It does not know the origins, and says that it is not a member.
 #[test]
-fn who_is_no_member_yet_sends_clients_to_another_one() {
+fn a_joining_replica_refers_clients_to_members() {
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut lab = Lab::on(formatted_of(&settings));
     let token = op_session::show_token(settings.id, &[(ReplicaId(9), 4)].into_iter().collect());

@@ -62,7 +62,7 @@ fn the_time_of_silence_begins_when_this_replica_goes_on() {
 
 /// It could not store the removal.
 #[test]
-fn whose_journal_has_failed_removes_nobody() {
+fn a_replica_with_a_failed_journal_removes_nobody() {
     let (mut lab, [second, _]) = one_of_three();
     for now in 0..20 {
         turn(&mut lab, now, &[&second]);

@@ -97,7 +97,7 @@ fn a_full_volume_with_a_snapshot_can_be_emptied() {
 }
 
 #[test]
-fn what_users_write_is_not_taken_for_a_batch() {
+fn user_data_is_not_mistaken_for_a_journal_batch() {
     let mut rig = Rig::new(4);
     let head = Head { volume: 77, sequence: 1 << 40, chain: 5, epoch: 1, records: 0 };
     let (blocks, _) = batch::encode(&head, b"", 512);

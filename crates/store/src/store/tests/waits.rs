@@ -6,7 +6,7 @@ use crate::reader::Want;
 use crate::snapshots::SNAPSHOTS_MAX;
 
 #[test]
-fn what_was_replayed_waits_for_its_checkpoint_like_any_change() {
+fn replayed_changes_wait_for_their_checkpoint() {
     let mut rig = Rig::new(1);
     (0..2000).for_each(|number| assert!(rig.try_commit(put(number, 40))));
     rig.settle();

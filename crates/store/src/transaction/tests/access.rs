@@ -38,7 +38,7 @@ fn tables_have_names_and_kinds() {
 }
 
 #[test]
-fn what_begins_like_a_prefix_ends_before_the_next() {
+fn a_prefix_scan_ends_at_the_next_prefix() {
     assert_eq!(after_prefix(b"ab"), Some(b"ac".to_vec()));
     assert_eq!(after_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
     assert_eq!((after_prefix(b"\xff"), after_prefix(b"")), (None, None));
@@ -143,7 +143,7 @@ fn scans_from_each_key_to_each_other_agree_with_a_model() {
 
 /// A page that is changed while a scan's result is held is copied first.
 #[test]
-fn what_a_scan_found_stays_as_it_was() {
+fn scanned_entries_are_locked_against_changes() {
     let mut bench = Bench::new();
     for key in 0..50u8 {
         assert_eq!(bench.ask(alone(put(&[key], &[key; 20]))), DONE);
@@ -346,7 +346,7 @@ fn free_blocks(bench: &mut Bench) -> u64 {
 }
 
 #[test]
-fn who_uses_a_table_is_waited_for_and_who_comes_later_is_refused() {
+fn dropping_a_table_waits_for_its_users_and_refuses_new_ones() {
     let mut bench = Bench::new();
     let tree = Tree(open(&mut bench, "t", Kind::Tree).unwrap());
     assert_eq!(bench.ask(alone(tree.put(b"a", b"1"))), DONE);

@@ -5,7 +5,7 @@ use super::*;
 /// The paper's machine in a readable trace: a deadlock, its victim, and the transaction that
 /// continues.
 #[test]
-fn who_would_close_a_circle_is_refused() {
+fn a_request_that_would_deadlock_is_refused() {
     let mut bench = Bench::new();
     let (one, two) = (bench.begin(), bench.begin());
     assert_eq!(bench.ask(within(one, put(b"a", b"1"))), DONE);
@@ -21,7 +21,7 @@ fn who_would_close_a_circle_is_refused() {
 }
 
 #[test]
-fn who_is_alone_is_refused_instead_of_waiting() {
+fn a_call_outside_of_transactions_is_refused_instead_of_waiting() {
     let mut bench = Bench::new();
     let tx = bench.begin();
     assert_eq!(bench.ask(within(tx, put(b"a", b"1"))), DONE);
@@ -34,7 +34,7 @@ fn who_is_alone_is_refused_instead_of_waiting() {
 }
 
 #[test]
-fn what_a_scan_saw_gets_no_new_entries_until_it_ends() {
+fn a_scanned_range_gets_no_phantoms() {
     let mut bench = Bench::new();
     for key in [b"b", b"d", b"f"] {
         assert_eq!(bench.ask(alone(put(key, b"x"))), DONE);

@@ -173,7 +173,7 @@ fn a_file_counts_once_it_has_not_changed_for_two_looks_and_then_once() {
 }
 
 #[test]
-fn what_was_done_is_known_after_a_crash_and_what_was_not_is_done_again() {
+fn processed_files_are_remembered_after_a_crash() {
     let mut lab = Lab::new(watch());
     lab.there = vec![entry("a", 1, 200), entry("b", 2, 200)];
     assert!(lab.look().is_empty());
@@ -194,7 +194,7 @@ fn what_was_done_is_known_after_a_crash_and_what_was_not_is_done_again() {
 }
 
 #[test]
-fn who_fails_is_tried_again_and_given_up() {
+fn failing_runs_are_retried_and_abandoned() {
     let mut lab = Lab::new(watch());
     lab.there = vec![entry("a", 1, 200)];
     let mut tries = 0;
@@ -219,7 +219,7 @@ fn who_fails_is_tried_again_and_given_up() {
 }
 
 #[test]
-fn what_a_program_does_to_its_own_file_is_not_new() {
+fn changes_by_the_triggered_program_do_not_trigger_it() {
     let files = Files::new(&path("in"), 0);
     let mut lab = Lab::new(Watch::new(Instant(0), (path("in"), true), files));
     lab.there = vec![entry("a", 1, 200)];

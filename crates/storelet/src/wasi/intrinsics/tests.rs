@@ -98,7 +98,7 @@ fn hashes_are_those_of_everybody_else() {
 }
 
 #[test]
-fn who_points_outside_of_its_memory_is_ended() {
+fn an_out_of_bounds_pointer_ends_the_guest() {
     for call in [
         "(drop (call $find_byte (i32.const 65536) (i32.const 65537) (i32.const 0)))",
         "(drop (call $find_byte_last (i32.const -1) (i32.const 2) (i32.const 0)))",

@@ -25,7 +25,7 @@ enum Input {
 #[allow(dead_code, reason = "the drawing shows them")]
 enum Output {
     Message,
-    Told(Answer),
+    Reported(Answer),
     Refused(&'static str),
 }
 
@@ -38,7 +38,7 @@ impl Automaton for Call {
             |calls: &mut Calls, tag, message: Rmessage<'_>, sent: &mut Vec<Buf>| match calls
                 .answered(tag, &message, sent)
             {
-                Ok(answer) => Output::Told(answer),
+                Ok(answer) => Output::Reported(answer),
                 Err(why) => Output::Refused(why),
             };
         let (calls, sent) = (&mut self.calls, &mut self.out);
@@ -99,7 +99,7 @@ fn states_md_is_fresh() {
 }
 
 #[test]
-fn what_is_too_much_stands_in_line_and_is_dropped_by_a_flush() {
+fn messages_above_the_limit_are_queued_and_dropped_by_a_flush() {
     let mut calls = Calls::new(2);
     let mut out = Vec::new();
     for slot in 0..4 {

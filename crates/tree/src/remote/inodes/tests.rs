@@ -10,7 +10,7 @@ fn full() -> Inodes {
 }
 
 #[test]
-fn what_was_used_longest_ago_is_given_back() {
+fn the_least_recently_used_fid_is_clunked() {
     let mut inodes = full();
     assert_eq!(inodes.use_fid(ROOT, 0, 1), Some(0));
     assert_eq!(inodes.bind(ROOT, 1000, 1, 1000), [1]);

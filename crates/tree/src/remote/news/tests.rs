@@ -7,7 +7,7 @@ const WRONG: News = News::Down("an answer of the wrong type");
 
 /// Returns the reports, second by second, of these events at these seconds.
 fn play(happens: &[(u64, News)]) -> String {
-    let (mut told, mut text) = (Told::default(), String::new());
+    let (mut told, mut text) = (Reported::default(), String::new());
     for second in 0..1000 {
         for (_, news) in happens.iter().filter(|(at, _)| *at == second) {
             told.note(*news);
@@ -22,7 +22,7 @@ fn play(happens: &[(u64, News)]) -> String {
 }
 
 #[test]
-fn what_is_so_is_said_at_once() {
+fn state_changes_are_logged_at_once() {
     expect![[r#"
         1 s: connected, 9P2000.L, 8192 bytes
         100 s: not connected: the connection broke
@@ -48,7 +48,7 @@ fn a_server_that_is_left_for_the_same_mistake_every_second_is_named_once_a_minut
 }
 
 #[test]
-fn what_is_so_in_the_end_is_said_and_every_mistake_is_named() {
+fn the_final_state_and_every_error_are_logged() {
     expect![[r#"
         1 s: connected, 9P2000.L, 8192 bytes
         2 s: not connected: the connection broke

@@ -11,7 +11,7 @@ fn slot(request: u64, open: usize) -> Pending {
 
 /// Exactly those that wait for a connection, for time, or for readers are in the indices.
 #[test]
-fn who_waits_for_what_is_known_without_looking_through_all() {
+fn waiters_are_indexed() {
     let (mut rng, mut pending) = (seeded(1), PendingTable::default());
     for request in 0..300 {
         let number = pending.insert(slot(request, rng.usize(..4)));

@@ -70,7 +70,7 @@ fn quotas_are_counted_one_after_the_other_and_each_once() {
 }
 
 #[test]
-fn what_fails_is_tried_again_behind_the_others_and_told_once() {
+fn a_failed_count_is_retried_last_and_logged_once() {
     let mut machine = Counting::new(false);
     let text = script(
         &mut machine,

@@ -22,7 +22,7 @@ fn script(reaper: &mut Reaper, inputs: Vec<Input>) -> String {
 }
 
 #[test]
-fn what_an_earlier_life_left_comes_first_and_who_is_waited_for_before_all() {
+fn orphans_of_a_previous_run_come_first_and_awaited_ones_before_all() {
     let mut reaper = Reaper::new(false);
     let text = script(
         &mut reaper,
@@ -67,7 +67,7 @@ fn what_an_earlier_life_left_comes_first_and_who_is_waited_for_before_all() {
 }
 
 #[test]
-fn what_fails_is_tried_again_behind_the_others_and_later_each_time() {
+fn a_failed_removal_is_retried_last_with_backoff() {
     let mut reaper = Reaper::new(false);
     let mut text = script(
         &mut reaper,

@@ -84,7 +84,7 @@ fn whole_directories_are_listed_with_those_beneath_them_also_from_the_disk() {
 }
 
 #[test]
-fn what_does_not_fit_or_cannot_be_listed_is_left_out() {
+fn unlistable_directories_are_left_out_of_a_batch() {
     let mut lab = forest();
     let paths = |all: Vec<Listing>| all.iter().map(|it| text(&it.path)).collect::<Vec<_>>();
     // Ten names of two bytes, and 24 for each and for the directory.

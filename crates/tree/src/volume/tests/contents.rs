@@ -8,7 +8,7 @@ fn pattern(count: usize, salt: u8) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read_at_every_size_and_offset() {
+fn written_data_is_read_at_every_size_and_offset() {
     let mut lab = Lab::new();
     let mut model = Vec::new();
     lab.create("/f", 0o644).unwrap();
@@ -62,7 +62,7 @@ fn holes_read_as_zeros_and_take_no_space() {
 }
 
 #[test]
-fn what_was_cut_off_never_comes_back() {
+fn truncated_data_never_reappears() {
     let mut lab = Lab::new();
     for (size, cut) in [(100, 10), (5000, 4096), (5000, 100), (40_000, 20_001), (40_000, 0)] {
         lab.create("/f", 0o644).unwrap();
@@ -209,7 +209,7 @@ fn synchronous_writes_and_syncs_are_answered_when_durable() {
 }
 
 #[test]
-fn whoever_reads_on_is_read_ahead_of() {
+fn sequential_readers_get_read_ahead() {
     let mut lab = Lab::new();
     lab.create("/f", 0o644).unwrap();
     lab.write("/f", 0, &pattern(3 << 20, 2)).unwrap();

@@ -47,15 +47,15 @@ fn come_back(lab: &mut Lab, back: Back) {
     let (now, mut out) = (lab.instant(), Vec::new());
     let ticket = Ticket(0);
     match back {
-        Back::Opened(result) => lab.volume.hear(now, store::Output::Opened(result), &mut out),
+        Back::Opened(result) => lab.volume.handle(now, store::Output::Opened(result), &mut out),
         Back::Fetched(result) => {
-            lab.volume.hear(now, store::Output::Fetched(ticket, result), &mut out);
+            lab.volume.handle(now, store::Output::Fetched(ticket, result), &mut out);
         }
         Back::Placed(result) => {
-            lab.volume.hear(now, store::Output::Placed(ticket, result), &mut out);
+            lab.volume.handle(now, store::Output::Placed(ticket, result), &mut out);
         }
         Back::Committed(result) => {
-            lab.volume.hear(now, store::Output::Committed(ticket, result), &mut out);
+            lab.volume.handle(now, store::Output::Committed(ticket, result), &mut out);
         }
         Back::Trimmed(result) => lab.volume.trimmed(now, 2, result, &mut out),
         Back::Identified(result) => lab.volume.identified(0, result, &mut out),
@@ -143,7 +143,7 @@ fn sync() -> Ask {
 }
 
 #[test]
-fn what_was_placed_and_is_not_wanted_is_given_back() {
+fn unused_placed_blocks_are_freed() {
     let mut lab = Lab::new();
     lab.create("/f", 0o644).unwrap();
     let open = lab.open("/f", WRITE).unwrap();

@@ -208,7 +208,7 @@ fn a_damaged_record_is_an_error_of_its_file_alone() {
 }
 
 #[test]
-fn who_changes_nothing_and_waits_until_that_is_durable_is_answered() {
+fn a_sync_without_changes_is_answered() {
     let mut lab = Lab::new();
     lab.create("/f", 0o644).unwrap();
     let node = lab.volume.root();

@@ -4,7 +4,7 @@ use super::*;
 use std::collections::BTreeSet;
 
 #[test]
-fn what_stays_is_listed_once_whatever_comes_and_goes() {
+fn stable_entries_are_listed_once_during_changes() {
     let mut lab = Lab::new();
     lab.make_dir("/d", 0o755).unwrap();
     for n in 0..200 {

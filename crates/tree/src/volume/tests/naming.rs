@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_made_is_found_and_what_is_removed_is_not() {
+fn created_entries_are_found_and_removed_ones_are_not() {
     let mut lab = Lab::new();
     lab.make_dir("/d", 0o755).unwrap();
     lab.create("/d/f", 0o640).unwrap();
@@ -24,7 +24,7 @@ fn what_is_made_is_found_and_what_is_removed_is_not() {
     }
     assert_eq!(lab.stat("/").unwrap().links, 2);
     lab.verify();
-    assert_eq!(lab.volume.counts().nameless, 0);
+    assert_eq!(lab.volume.counts().orphans, 0);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn nothing_is_made_in_a_directory_that_is_gone() {
     assert_eq!(lab.done(ask), Err(Error::NotFound));
     lab.release(dir);
     lab.verify();
-    assert_eq!(lab.volume.counts().nameless, 0);
+    assert_eq!(lab.volume.counts().orphans, 0);
 }
 
 #[test]

@@ -11,21 +11,21 @@ fn a_file_lives_as_long_as_it_is_held() {
     lab.remove("/f").unwrap();
     assert_eq!(lab.read_open(open, 0, 100).unwrap(), b"still here");
     lab.write_open(open, 10, &vec![1; 100_000]).unwrap();
-    assert_eq!((lab.stat_node(node).unwrap().links, lab.volume.counts().nameless), (0, 1));
+    assert_eq!((lab.stat_node(node).unwrap().links, lab.volume.counts().orphans), (0, 1));
     let ask = Ask::Link { node, dir: lab.volume.root(), name: name("again") };
     assert_eq!(lab.done(ask), Err(Error::NotFound));
     lab.verify();
     lab.close(open);
     lab.verify();
-    assert_eq!(lab.volume.counts().nameless, 1);
+    assert_eq!(lab.volume.counts().orphans, 1);
     lab.release(node);
     lab.verify();
-    assert_eq!(lab.volume.counts().nameless, 0);
+    assert_eq!(lab.volume.counts().orphans, 0);
     assert_eq!(lab.blocks(), 0);
 }
 
 #[test]
-fn what_a_crash_left_without_a_name_is_freed_by_the_next_life() {
+fn orphans_are_freed_after_a_crash() {
     let mut lab = Lab::new();
     for n in 0..3 {
         let path = format!("/f{n}");
@@ -38,7 +38,7 @@ fn what_a_crash_left_without_a_name_is_freed_by_the_next_life() {
     let dir = lab.walk("/f1").unwrap();
     lab.rename("/victim", "/f1").unwrap();
     lab.verify();
-    assert_eq!((lab.volume.counts().nameless, lab.list("/")), (2, vec!["f1".into(), "f2".into()]));
+    assert_eq!((lab.volume.counts().orphans, lab.list("/")), (2, vec!["f1".into(), "f2".into()]));
     let _never = (open, dir);
     let mut lab = lab.reopen();
     lab.verify();
@@ -117,7 +117,7 @@ fn a_disk_that_cannot_be_read_for_a_while_keeps_nothing_from_being_freed() {
 }
 
 #[test]
-fn what_an_earlier_life_left_is_found_although_the_disk_cannot_be_read_at_first() {
+fn orphans_are_found_despite_initial_read_errors() {
     let mut lab = Lab::new();
     lab.create("/f", 0o644).unwrap();
     lab.write("/f", 0, &vec![5; 8 << 20]).unwrap();

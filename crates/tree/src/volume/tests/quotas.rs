@@ -243,7 +243,7 @@ fn within_a_directory_names_move_while_its_files_are_counted() {
 }
 
 #[test]
-fn what_leaves_a_directory_while_it_is_counted_is_not_counted() {
+fn entries_that_leave_during_a_count_are_not_counted() {
     let mut counted = 0;
     for steps in 0..40 {
         let mut lab = Lab::new();
@@ -271,7 +271,7 @@ fn what_leaves_a_directory_while_it_is_counted_is_not_counted() {
 }
 
 #[test]
-fn whoever_renames_does_not_keep_files_from_being_counted() {
+fn renames_do_not_block_counting() {
     let mut lab = Lab::new();
     for dir in ["/d", "/d/a", "/d/z"] {
         lab.make_dir(dir, 0o755).unwrap();

@@ -53,7 +53,7 @@ fn a_file_without_a_name_takes_the_place_of_what_was_expected_and_of_nothing_els
     assert!(matches!(lab.ask(remove(version)).unwrap(), Reply::Unexpected(None)));
     lab.release(two);
     lab.verify();
-    assert_eq!((lab.blocks(), lab.volume.counts().nameless), (0, 0));
+    assert_eq!((lab.blocks(), lab.volume.counts().orphans), (0, 0));
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl Forge {
 }
 
 #[test]
-fn what_is_kept_is_found_by_whoever_opens_the_directory_next() {
+fn cached_artifacts_are_found_after_a_restart() {
     let (scratch, forge) = (Scratch::new("kept"), Forge::new());
     let cache = scratch.open().expect("it opens");
     assert!(forge.find(&cache, 3).is_none());
@@ -79,7 +79,7 @@ fn what_is_kept_is_found_by_whoever_opens_the_directory_next() {
 }
 
 #[test]
-fn what_was_changed_or_given_another_name_is_not_there_and_is_replaced() {
+fn altered_artifacts_are_replaced() {
     let (scratch, forge) = (Scratch::new("changed"), Forge::new());
     let cache = scratch.open().expect("it opens");
     cache.keep(forge.make(3));
@@ -129,7 +129,7 @@ fn a_directory_that_others_write_is_refused() {
 }
 
 #[test]
-fn what_was_used_longest_ago_goes_first() {
+fn the_least_recently_used_artifact_is_evicted() {
     let (scratch, forge) = (Scratch::new("room"), Forge::new());
     let mut cache = scratch.open().expect("it opens");
     let one = forge.make(1).seal(&cache.key).len() as u64;

@@ -31,7 +31,7 @@ fn name(text: &str) -> Key {
 }
 
 #[test]
-fn what_was_kept_is_there_and_what_is_foreign_is_left_alone() {
+fn saved_files_are_loaded_and_unknown_ones_left_alone() {
     let scratch = Scratch::new("foreign");
     let mut keeper = Keeper::find(&scratch.0).expect("nothing is there");
     assert!(!scratch.0.exists(), "it is made for the first thing that is kept");
@@ -73,7 +73,7 @@ fn nobody_else_has_it_or_may_write_it() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_told() {
+fn save_errors_are_reported() {
     let scratch = Scratch::new("full");
     let mut keeper = Keeper::make(&scratch.0).expect("it is made");
     std::fs::remove_dir(scratch.0.join("names")).expect("it is empty");

@@ -175,7 +175,7 @@ fn a_child_gets_the_order_and_the_module_and_no_key() {
 /// A child taken over by a module may output anything. The output counts for this module only, and
 /// is kept only if it is code.
 #[test]
-fn what_a_child_leaves_counts_for_its_own_module_only() {
+fn a_child_can_produce_only_its_own_module() {
     let scratch = Scratch::new("taken");
     let engine = storelet::Engine::compiler(Code::Plain.pace()).expect("an engine");
     let of_other = engine.precompile(Hash::of(&program(1)), &program(1)).expect("it compiles");
@@ -221,7 +221,7 @@ fn what_a_child_leaves_counts_for_its_own_module_only() {
 }
 
 #[test]
-fn what_is_asked_twice_is_compiled_once() {
+fn concurrent_requests_share_one_compilation() {
     let mut workshop = workshop("sleep 100");
     workshop.take(Instant::default(), compile(1, &program(0)));
     workshop.look(Instant::default());
@@ -245,7 +245,7 @@ fn what_is_asked_twice_is_compiled_once() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_not_compiled_any_more() {
+fn abandoned_compilations_are_dropped() {
     let mut workshop = workshop("sleep 100");
     for ticket in 0..4 {
         workshop.take(Instant::default(), compile(ticket, &program(ticket as u8 / 2)));

@@ -92,7 +92,7 @@ fn metrics_count_storelets_that_have_ended() {
 }
 
 #[test]
-fn what_is_posted_to_a_known_program_is_its_input() {
+fn a_post_body_is_standard_input() {
     let lab = Lab::new(&[]);
     let query = format!("?module={}", guests::CAT.hash());
     let answer = post(&lab, &query, b"hello");
@@ -137,7 +137,7 @@ fn one_connection_runs_one_program_after_the_other() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_by_a_number() {
+fn unrunnable_requests_get_a_status_code() {
     let lab = Lab::new(&[]);
     let exit = guests::EXIT.wasm();
     let is = |answer: String, code: u32, words: &str| {
@@ -166,7 +166,7 @@ fn what_cannot_be_run_is_refused_by_a_number() {
 }
 
 #[test]
-fn who_hangs_up_ends_what_he_started() {
+fn a_disconnect_ends_the_run() {
     let lab = Lab::new(&[]);
     for guest in [&guests::SPIN, &guests::SLEEP, &guests::FLOOD] {
         let wasm = guest.wasm();

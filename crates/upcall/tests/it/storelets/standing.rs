@@ -90,7 +90,7 @@ impl Shop {
 }
 
 #[test]
-fn what_is_installed_runs_with_a_file_for_whoever_may_read_it() {
+fn an_installed_storelet_runs_for_its_readers() {
     let shop = Shop::new(&[]);
     assert_eq!(shop.install("cat", &guests::CAT, &[]).out, "cat@1 installed\n");
     assert_eq!(body(&shop.get("/x?storelet=cat")), "x\n");
@@ -238,7 +238,7 @@ fn versions_are_installed_used_and_removed() {
 }
 
 #[test]
-fn who_may_not_command_the_server_installs_nothing() {
+fn only_administrators_install_storelets() {
     let shop = Shop::new(&[]);
     let file = shop.lab.file(&guests::CAT);
     let file = file.to_str().unwrap();
@@ -259,7 +259,7 @@ fn who_may_not_command_the_server_installs_nothing() {
 }
 
 #[test]
-fn what_makes_no_sense_is_not_installed() {
+fn invalid_storelets_are_not_installed() {
     let shop = Shop::new(&[]);
     let address = shop.socket().parse().unwrap();
     let options = Options { aname: "/.upcall".to_string(), ..Options::default() };
@@ -302,7 +302,7 @@ fn what_makes_no_sense_is_not_installed() {
 }
 
 #[test]
-fn what_was_told_survives_a_crash_and_what_others_left_is_told() {
+fn installed_storelets_survive_a_crash() {
     let mut shop = Shop::new(&[]);
     for (round, guest) in [&guests::EXIT, &guests::CAT, &guests::ARGS].into_iter().enumerate() {
         let ran = shop.install("it", guest, &[]);
@@ -331,7 +331,7 @@ fn what_was_told_survives_a_crash_and_what_others_left_is_told() {
 }
 
 #[test]
-fn what_came_of_runs_is_told_to_whom_it_concerns() {
+fn run_results_are_shown_to_the_installer() {
     let shop = Shop::new(&[]);
     shop.install("args", &guests::ARGS, &["--env", "A=1"]);
     shop.install("exit", &guests::EXIT, &[]);

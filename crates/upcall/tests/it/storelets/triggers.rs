@@ -57,7 +57,7 @@ impl Shop {
 const LOOKS: Duration = Duration::from_secs(4);
 
 #[test]
-fn what_has_its_time_runs_then_and_once_after_a_pause() {
+fn scheduled_runs_happen_on_time_and_once_after_a_pause() {
     let shop = Shop::new(&[]);
     shop.install("tick", &guests::CAT, &["--every", "1s"]);
     shop.install("fail", &guests::EXIT, &["--every", "1s"]);

@@ -15,7 +15,7 @@ const ENTRIES_MAX: usize = 1 << 14;
 const AHEAD_MAX: u64 = 1 << 32;
 
 impl<D: DataType> Replica<D> {
-    pub(super) fn hear(
+    pub(super) fn handle(
         &mut self,
         from: ReplicaId,
         message: Message<D::Operator>,
@@ -35,7 +35,7 @@ impl<D: DataType> Replica<D> {
         if let Some(change) = &message.change {
             self.seal(change, out);
         }
-        self.members.hear(from, &message);
+        self.members.handle(from, &message);
         self.meter.spend(self.work_of(&message));
         let mut owes = message.asks;
         let mut heard = self.clock.max(self.origins.last_counter());
