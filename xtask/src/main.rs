@@ -18,6 +18,7 @@
 //! | `bench replica-memory [--operations N]` | memory of replicas over many operations |
 //! | `paper mux`, `paper load --traces DIR`, `paper storelet` | reproduces a paper's evaluation |
 //! | `paper replica` | the same for the replicated data service: replicas on threads |
+//! | `recording` | draws the terminal recording of the front page |
 //!
 //! `.ci/run` calls `test` and nothing else.
 
@@ -36,6 +37,7 @@ mod lanes;
 mod licences;
 mod paper;
 mod prose;
+mod recording;
 mod report;
 mod server;
 mod sh;
@@ -84,11 +86,13 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         "guests" => guests::main(rest),
         "bench" => bench::main(rest).map(|()| true),
         "paper" => paper::main(rest).map(|()| true),
+        "recording" => recording::main().map(|()| true),
+        recording::INSIDE => recording::inside().map(|()| true),
         // Runs in the virtual machine of the suite `volume-power`.
         "power-load" => conformance::power_load(rest).map(|()| true),
         _ => bail!(
             "usage: cargo xtask check | test | machines | model | sim | fuzz | conformance | \
-             attack | hostile | guests | bench | paper"
+             attack | hostile | guests | bench | paper | recording"
         ),
     }
 }
