@@ -54,7 +54,8 @@ pub(crate) fn inside() -> Result<()> {
     let text = sh::read(Command::new("bash").arg("-c").arg(script()?).current_dir(&dir))?;
     let lines = lines(&text)?;
     let path = sh::root().join("docs/upcall.svg");
-    std::fs::write(&path, svg(&lines)).with_context(|| format!("cannot write {}", path.display()))?;
+    std::fs::write(&path, svg(&lines))
+        .with_context(|| format!("cannot write {}", path.display()))?;
     println!("{}: {} lines", path.display(), lines.len());
     Ok(())
 }

@@ -264,7 +264,7 @@ impl Server {
                     bail!("the server ended at once ({status}): {}", sh::tail(&self.said(), 600));
                 }
                 if start.elapsed() > Duration::from_secs(20) {
-                    bail!("nobody listens on port {port}: {}", sh::tail(&self.said(), 600));
+                    bail!("the listener has ended on port {port}: {}", sh::tail(&self.said(), 600));
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }

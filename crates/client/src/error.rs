@@ -139,14 +139,14 @@ impl Refusal {
             EXDEV => "copy it there and remove it here, with 'upcall cp' and 'upcall rm'",
             ENOTDIR => "name a directory there",
             EISDIR => "name a file, or take the whole directory",
-            ENOTEMPTY => "remove what is in it first",
+            ENOTEMPTY => "remove its contents first",
             ENOSPC => "make room on the server",
             EDQUOT => "remove files there, or ask for a larger quota",
             ENODATA => "look at the name of the attribute",
-            EROFS => "nobody can change anything there; choose another place",
+            EROFS => "the file system is read-only; choose another place",
             ELOOP => "name the file by a path with fewer links",
             ENOSYS | EOPNOTSUPP => "this server cannot do it; find another way",
-            _other => "look at the server and what it says",
+            _other => "check the server and its log",
         }
     }
 }
@@ -303,7 +303,7 @@ impl fmt::Display for Error {
                 write!(f, "the connection with {address} is lost: {cause}")?;
             }
             Error::Silent { address, waited } => {
-                write!(f, "{address} has said nothing for {} s", waited.as_secs_f32())?;
+                write!(f, "{address} has not replied for {} s", waited.as_secs_f32())?;
             }
             Error::Broken { address, what } => write!(f, "{address} breaks the protocol: {what}")?,
             Error::Refused { doing, path, refusal } => {

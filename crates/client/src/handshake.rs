@@ -66,7 +66,7 @@ pub(crate) fn connect(address: &Address, options: &Options) -> Result<Arc<Line>,
 }
 
 fn no_agreement(address: &Address, said: &str) -> Error {
-    let what = format!("asked for a version of 9P it answers '{}'", said.escape_debug());
+    let what = format!("it answers Tversion with '{}'", said.escape_debug());
     Error::Broken { address: address.clone(), what }
 }
 
@@ -92,7 +92,10 @@ fn greet(
     let known = [wanted, Dialect::Plan9].into_iter().find(|known| known.version() == said);
     let Some(dialect) = known else { return Ok(Answer::Other(said)) };
     if !(MSIZE_MIN..=msize).contains(&agreed) {
-        let what = format!("it agrees to messages of {agreed} bytes, asked for {msize}");
+        let what = format!(
+            "it proposed a message size of {agreed} bytes after {msize} were \
+                            offered"
+        );
         return Err(Error::Broken { address: address.clone(), what });
     }
     let line = Line::new(socket, reader, (dialect, agreed), options.deadline)?;

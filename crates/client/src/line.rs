@@ -520,7 +520,10 @@ impl Pending {
         }
         if size - READ_HEADER_SIZE > count_max as usize {
             let count = size - READ_HEADER_SIZE;
-            return Err(line.broken(format!("{count} bytes of data, {count_max} were asked for")));
+            return Err(line.broken(format!(
+                "{count} bytes of data in reply to a read of \
+                                            {count_max}"
+            )));
         }
         Ok(message)
     }

@@ -221,7 +221,7 @@ impl Tree {
         let reply = pending.wait()?;
         let qids = line.read(&reply, only!(Rmessage::Walk { qids } => qids.as_slice().to_vec()))?;
         if qids.len() > names.len() {
-            let what = format!("a walk of {} names, asked for {}", qids.len(), names.len());
+            let what = format!("a walk of {} names in reply to {}", qids.len(), names.len());
             return Err(line.broken(what));
         }
         Ok(qids)

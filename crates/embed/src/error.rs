@@ -40,7 +40,7 @@ impl Error {
     pub fn next_step(&self) -> &'static str {
         match self {
             Error::File { cause, .. } if cause.kind() == io::ErrorKind::WouldBlock => {
-                "somebody has the volume open; close it there"
+                "another process has the volume open; close it there"
             }
             Error::File { cause, .. } if cause.kind() == io::ErrorKind::NotFound => {
                 "create a volume there, or give another path"
@@ -74,7 +74,7 @@ fn step(cause: store::Error) -> &'static str {
     match cause {
         store::Error::NoSpace => "delete something, drop a snapshot, or use a larger volume",
         store::Error::TooLarge => "divide it into several",
-        store::Error::Damaged => "restore it from elsewhere; what else is there can be read",
+        store::Error::Damaged => "restore it from a backup; other files can still be read",
         store::Error::DiskFailed => "look at the disk, then open the volume again",
         store::Error::DiskFull => {
             "free space on the disk that holds it, then open the volume again"

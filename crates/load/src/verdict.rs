@@ -240,7 +240,7 @@ mod say {
     };
     pub(super) const ASKED_RATE: Say = |off, most| {
         let (off, most) = (percent(off), percent(most));
-        format!("the rate was {off} off what was asked; chance and the limit allow {most}")
+        format!("the rate deviated by {off} from the requested one; at most {most} is allowed")
     };
     pub(super) const KEPT_RATE: Say = |off, most| {
         let (off, most) = (percent(off), percent(most));

@@ -284,7 +284,7 @@ fn address(text: &str) -> Result<String, String> {
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
     if host.is_empty() {
-        return Err(format!("`{text}` has no host; say HOST or HOST:PORT"));
+        return Err(format!("`{text}` has no host; use HOST or HOST:PORT"));
     }
     let port = match port {
         None => PORT,
@@ -300,7 +300,7 @@ fn address(text: &str) -> Result<String, String> {
 /// Checks the path of a Unix socket.
 fn socket(path: &str) -> Result<String, String> {
     match path.len() {
-        0 => Err("no path of a socket; say 9p+unix:PATH or 9p+unix:PATH!ANAME".into()),
+        0 => Err("the socket path is missing; use 9p+unix:PATH or 9p+unix:PATH!ANAME".into()),
         length if length > SOCKET_MAX => {
             Err(format!("`{path}`: the path of a socket has at most {SOCKET_MAX} bytes"))
         }
@@ -311,11 +311,11 @@ fn socket(path: &str) -> Result<String, String> {
 /// Checks an attach name.
 fn aname(text: &str) -> Result<String, String> {
     if text.len() > ANAME_MAX {
-        return Err(format!("what is attached to has at most {ANAME_MAX} bytes"));
+        return Err(format!("the attach name has at most {ANAME_MAX} bytes"));
     }
     // Clients act there as this server's user, who may administer it.
     if text.split('/').any(|name| name == ".upcall") {
-        return Err("commands to a server are not for those whom this one serves".into());
+        return Err("clients of this server may not send commands to other servers".into());
     }
     Ok(text.into())
 }

@@ -366,7 +366,7 @@ impl Changes {
             }
             (Step::Recovering(mount, tree), News::Recovered(Err(error))) => {
                 out.push(Output::Leave(tree));
-                let advice = "see what 'upcall volume check' says of it";
+                let advice = "run 'upcall volume check' on it";
                 Err(refusal(&mount.source, error, advice))
             }
             (Step::Leaving(mount, tree, error), News::Recovered(_)) => {
@@ -428,7 +428,7 @@ impl Changes {
                 out.push(Output::CancelOpen(self.number));
                 let new = self.late.insert(self.number);
                 assert!(new, "a change is given up once");
-                let late = "it was not opened in time; look whether what has it hangs";
+                let late = "open timed out; is the remote file system hung?";
                 let advice = if error == Error::TimedOut { late } else { advice(error) };
                 Err(refusal(&mount.source, error, advice))
             }
@@ -547,7 +547,13 @@ impl Changes {
 /// Returns the refusal of the rest of a command, after a line that was completed in spite of its
 /// cancellation.
 fn made_in_part(error: Error) -> Refusal {
-    Refusal { error, why: format!("{error}; it was made, but nothing behind it") }
+    Refusal {
+        error,
+        why: format!(
+            "{error}; the change was made, but the commands behind it were \
+                                   not executed"
+        ),
+    }
 }
 
 /// Returns the result of a cancelled command.
@@ -566,11 +572,11 @@ fn plant(mount: Mount, served: Served, out: &mut Vec<Output>) -> Step {
 /// Returns a suggestion for a mount point or bind that the mux refuses.
 pub fn advice(error: Error) -> &'static str {
     if error == Error::NotFound {
-        "there is no such directory in the name space so far"
+        "no such directory in the name space so far"
     } else if error == Error::NotDirectory {
         "only directories can be joined, and only at directories"
     } else if error == Error::Busy {
-        "something stands on what is in it; unmount that first"
+        "busy: another tree is mounted below it; unmount that first"
     } else if error == Error::TooManyLinks {
         "the union has too many members; unmount some"
     } else if error == Error::TooManyOpen {
@@ -578,7 +584,7 @@ pub fn advice(error: Error) -> &'static str {
     } else if error == Error::TimedOut {
         "the server at that place does not answer; look whether it hangs"
     } else if error == Error::Cancelled {
-        "nobody waits for it any more, or the server ends"
+        "its client has disconnected, or the server is shutting down"
     } else {
         "look at the server or file behind it"
     }

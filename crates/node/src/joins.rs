@@ -28,8 +28,8 @@ fn not_grown(volume: &Volume, failure: store::Error) -> Refusal {
         store::Error::TooLarge => (
             Error::FileTooLarge,
             format!(
-                "it has {} bytes and can have {} at most; say a larger size than it has, by more \
-                 than its larger map of space takes",
+                "it has {} bytes and can have at most {}; choose a size that is larger by more \
+                 than its larger space map takes",
                 bytes(layout.blocks),
                 bytes(layout.grown_max())
             ),

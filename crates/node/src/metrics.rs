@@ -193,7 +193,7 @@ fn replicas(page: &mut Page, report: &Report) {
             (labels, one)
         })
         .collect();
-    let help = "Operations that each other member has not said that it has.";
+    let help = "Operations that another member has not acknowledged.";
     let lacks = rows.iter().map(|(labels, one)| (labels.clone(), one.lacks));
     page.rows("upcall_replica_member_lacks_operations", ("gauge", help), lacks);
     let help = "Whether each other member is connected.";

@@ -113,6 +113,6 @@ fn advice(source: &Source, error: Error) -> &'static str {
         }
         (Source::NineP { .. }, Error::NotFound) => "no host of that name is known here",
         (_, Error::Denied | Error::NotPermitted) => "the server's user must be allowed to open it",
-        (_, _) => "look at what is behind it",
+        (_, _) => "check the underlying device",
     }
 }

@@ -22,7 +22,7 @@ pub fn probe() -> Result<(), String> {
     let mut operations = Probe::new();
     ring.submitter()
         .register_probe(&mut operations)
-        .map_err(|error| format!("io_uring does not say what it can do: {error}"))?;
+        .map_err(|error| format!("cannot probe io_uring: {error}"))?;
     let needed = [
         ("poll", opcode::PollAdd::CODE),
         ("receive", opcode::Recv::CODE),

@@ -606,8 +606,8 @@ impl Hosted {
         let link = self.links.get_mut(&peer);
         if !link.is_some_and(|link| mem::replace(&mut link.is_distrusted, true)) {
             self.notify_news(format!(
-                "{}: replica {} says what no replica of this service can say; is it an older copy \
-                 of itself, or of another service?",
+                "{}: replica {} sent an impossible message; is it an older copy of itself, or of \
+                 another service?",
                 self.settings.service, peer.0
             ));
         }
@@ -714,8 +714,8 @@ impl Hosted {
             peer::Output::TooLong(length) => {
                 let least = length.div_ceil(1 << 20);
                 let why = format!(
-                    "the state of the other replicas takes more than {least} MiB, and there is no \
-                     room for it: make this file larger with 'upcall replica grow FILE --size SIZE'"
+                    "the state of the other replicas takes more than {least} MiB, which does not \
+                     fit; enlarge this file with 'upcall replica grow FILE --size SIZE'"
                 );
                 return self.complain(id, why);
             }
@@ -723,8 +723,8 @@ impl Hosted {
                 return self.complain(
                     id,
                     format!(
-                        "who answers where replica {} should be does not know the secret of the \
-                         service, or is of another version, or somebody changes what it sends",
+                        "the peer at the address of replica {} failed authentication: it does not \
+                         have the service's key, has another version, or its messages are altered",
                         id.0
                     ),
                 );

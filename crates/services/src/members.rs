@@ -82,19 +82,19 @@ fn explain(objection: &Objection) -> String {
     match objection {
         Objection::Nothing => "it is so, or is under way".to_string(),
         Objection::Outside => {
-            "this replica is no member, or is said to be lost: ask another one".to_string()
+            "this replica is not a member, or is listed in --lost; ask another one".to_string()
         }
         Objection::Unknown(ids) => format!("{} is no member: see its status", these(ids)),
         Objection::Known(ids) => {
             format!("{} is a member or was one: take another number", these(ids))
         }
         Objection::Nobody => "no replica would be left that has the data".to_string(),
-        Objection::Most => "half of the members or more would be lost, and could go on without \
-             those that are left: if you are sure that they do not, say --force"
+        Objection::Most => "half of the members or more would be lost, and could continue without \
+                            the remaining ones; if they are certainly down, add --force"
             .to_string(),
-        Objection::Split => "the replicas to be lost may have completed the change that is under \
-             way, and could go on without those that are left: if you are sure that they do not, \
-             say --force"
+        Objection::Split => "the lost replicas may have completed the pending change, and could \
+                             continue without the remaining ones; if they are certainly down, add \
+                             --force"
             .to_string(),
         Objection::Many => format!(
             "a service has at most {MEMBERS_MAX} members, and {ORIGINS_MAX} in all its time: make \
@@ -444,8 +444,7 @@ impl Hosted {
         self.complain(
             from,
             format!(
-                "what replica {id} has sent to begin with makes no sense: is its server of \
-                 another version?"
+                "invalid join snapshot from replica {id}; does its server have another version?"
             ),
         );
     }

@@ -46,15 +46,15 @@ pub(crate) const QUESTION: usize =
     ANSWER_RESERVED + pieces::OVERHEAD + 4 * size_of::<(Ticket, Option<Vec<u8>>)>();
 
 /// Error without room for an explanation.
-const UNEXPLAINED: &str = "not done, and there is no room for the reason: too many answers of this \
-                           replica wait to be read; read them before asking for more";
+const UNEXPLAINED: &str = "not done, and the reason does not fit: too many unread answers of this \
+                           replica; read them before sending more";
 
 /// Error without room for an answer.
-const UNREAD: &str = "done, but there is no room for its answer: too many answers of this replica \
-                      wait to be read; read them before asking for more";
+const UNREAD: &str = "done, but its answer does not fit: too many unread answers of this replica; \
+                      read them before sending more";
 
 /// Rejection of requests behind a malformed `after` line, once its error has been sent.
-const WRONG_TOKEN: &str = "the line 'after TOKEN' before it makes no sense, as an answer has said";
+const WRONG_TOKEN: &str = "the line 'after TOKEN' before it is invalid, as its answer explains";
 
 /// Maximum length of a token in bytes, beyond the maximum origins of a service.
 const TOKEN_MAX: usize = 4096;
@@ -445,9 +445,9 @@ pub(crate) fn read_token(
     text: &str,
 ) -> Result<Vector, String> {
     if text.len() > TOKEN_MAX {
-        return Err("no token is so long: pass on what an answer said".to_string());
+        return Err("the token is too long; use the token of an answer".to_string());
     }
-    let wrong = || format!("'{text}' is no token: pass on what an answer said");
+    let wrong = || format!("'{text}' is not a token; use the token of an answer");
     let (id, parts) = text.split_once('-').ok_or_else(wrong)?;
     let id = u32::from_str_radix(id, 16).map_err(|_| wrong())?;
     if id != service {
@@ -492,7 +492,7 @@ pub(crate) fn explain(
     match refusal {
         Refusal::Behind(ids) => {
             let text = format!(
-                "not done: what must come before it has not arrived from {}; see whether {}",
+                "not done: its predecessors have not arrived from {}; check whether {}",
                 all(&ids),
                 runs(&ids)
             );
@@ -500,7 +500,7 @@ pub(crate) fn explain(
         }
         Refusal::NotFinal(ids) => {
             let text = format!(
-                "done, but not known to be final: {} not said to have it; see whether {}",
+                "done, but not known to be final: {} not acknowledged it; check whether {}",
                 all_have(&ids),
                 runs(&ids)
             );
@@ -508,7 +508,8 @@ pub(crate) fn explain(
         }
         Refusal::Full(ids) => {
             let text = format!(
-                "not done: too much is kept for others: {} not said to have it; see whether {}",
+                "not done: too many operations are kept for others: {} not acknowledged them; \
+                 check whether {}",
                 all_have(&ids),
                 runs(&ids)
             );
@@ -526,8 +527,8 @@ pub(crate) fn explain(
         }
         Refusal::Lost(ids) => {
             let text = format!(
-                "not done: what this session has seen is lost with {}, no member any more; a new \
-                 session begins here: look at the value, and ask again",
+                "not done: operations that this session has seen were lost with {}, which was \
+                 removed; a new session begins here: check the value and send it again",
                 all(&ids)
             );
             (text, "lost", ids)
@@ -639,7 +640,7 @@ mod tests {
             "{list}"
         );
         op_session.explained(Topic::Words);
-        assert_eq!(said(&op_session, "x"), ("there is no operation \"x\"".to_string(), None));
+        assert_eq!(said(&op_session, "x"), ("unknown operation \"x\"".to_string(), None));
         // The JSON syntax is another list.
         let (list, long) = said(&op_session, "\"x\"");
         assert!(

@@ -176,7 +176,7 @@ impl Hosted {
         let seconds = self.settings.remove_after.unwrap_or_default().as_secs_f64();
         let service = &self.settings.service;
         self.notify_news(format!(
-            "{service}: replica {}: no member has heard it for {seconds} s: asking the others to \
+            "{service}: replica {}: silent at every member for {seconds} s: asking the others to \
              remove it",
             id.0
         ));

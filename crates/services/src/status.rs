@@ -153,7 +153,7 @@ impl Hosted {
         let outside = match (&self.joining, self.replica.is_removed()) {
             (Some(_), _) => {
                 let told = self.links.values().filter_map(|link| link.complaint.clone());
-                let told: Vec<String> = ["no member yet: it asks the others".to_string()]
+                let told: Vec<String> = ["not a member yet: join requested".to_string()]
                     .into_iter()
                     .chain(told)
                     .collect();

@@ -119,11 +119,11 @@ impl Error {
         match self {
             Error::NoSpace => "the volume is full",
             Error::TooLarge => "larger than the volume takes",
-            Error::Damaged => "what is on the disk is not what was written",
+            Error::Damaged => "checksum mismatch",
             Error::DiskFailed => "the disk failed; nothing is written until the volume is reopened",
             Error::DiskFull => "the disk that holds the volume is full; free space there",
             Error::ReadOnly => "the volume cannot be written",
-            Error::NotFound => "there is no such snapshot",
+            Error::NotFound => "no such snapshot",
             Error::Exists => "there is a snapshot of that name",
             Error::WouldDeadlock => "waiting for this lock would never end",
             Error::NotAVolume => "not a volume, or a volume of another version",

@@ -154,7 +154,7 @@ impl fmt::Display for Refused {
             Refused::TooLarge(what) => write!(f, "the module is too large: {what}"),
             Refused::TooExpensive(what) => write!(f, "the module is too expensive: {what}"),
             Refused::Failed(why) => write!(f, "the server could not compile it: {why}"),
-            Refused::Cancelled => f.write_str("nobody wanted it any more"),
+            Refused::Cancelled => f.write_str("cancelled"),
         }
     }
 }

@@ -42,8 +42,8 @@ impl Maxima {
         let Budget { time_ns, cpu_ns, memory, .. } = order.budget;
         let of = |what: &str, most: String, flag: &str| {
             Err(format!(
-                "it may have no more {what} than this server gives: {most}; say less, or start \
-                 the server with a larger --storelet-{flag}-max"
+                "{what} exceeds this server's maximum of {most}; reduce it, or start the server \
+                 with a larger --storelet-{flag}-max"
             ))
         };
         let seconds = |ns: u64| format!("{}s", ns / SECOND);

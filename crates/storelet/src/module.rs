@@ -142,7 +142,7 @@ impl Inspection<'_> {
 
     /// Copies a section for the compiler.
     fn keep(&mut self, id: u8, range: Range<usize>) -> Result<(), Refused> {
-        let advice = "without names and debug information; leave out what it does not need";
+        let advice = "after names and debug information are stripped; remove unused code";
         limit("bytes", self.kept.len() + range.len(), KEPT_MAX, advice)?;
         // The section claims to be longer than the module.
         let Some(contents) = self.wasm.get(range) else {
@@ -192,7 +192,7 @@ fn counts(payload: &Payload<'_>) -> Result<(), Refused> {
     let count = |what, count: u32, max: u32| limit(what, count as usize, max as usize, few);
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "only what is counted; the rest is validated"
+        reason = "only counted sections; the rest is validated"
     )]
     match payload {
         Payload::Version { encoding: Encoding::Component, .. } => {

@@ -248,7 +248,7 @@ impl Order {
 
     fn take(&mut self, word: &str, value: Vec<u8>) -> Result<(), String> {
         if self.is_standing() && FIXED.contains(&word) {
-            return Err("that was said when it was installed".to_string());
+            return Err("this was set at installation".to_string());
         }
         match word {
             "arg" => self.args.push(value),
@@ -341,9 +341,9 @@ fn module(text: &str) -> Result<Wanted, String> {
     }
     match count(text)? {
         0 => Err("an empty module cannot be run".to_string()),
-        length if length > MODULE_MAX => Err(format!(
-            "a module has at most {MODULE_MAX} bytes: strip what is there for debuggers"
-        )),
+        length if length > MODULE_MAX => {
+            Err(format!("a module has at most {MODULE_MAX} bytes; strip its debug information"))
+        }
         length => Ok(Wanted::Follows(length)),
     }
 }

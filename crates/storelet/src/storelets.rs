@@ -564,8 +564,8 @@ impl Storelets {
         let own = (most - OVERHEAD.min(most)) >> 20;
         let why = match need.memory <= most {
             false if need.places > 1 => format!(
-                "a chain may have no more memory than this server gives to a client: {}M, with \
-                 {}M for each of its storelets; say less",
+                "a chain may have at most {}M of memory, with {}M for each of its storelets; \
+                 reduce it",
                 most >> 20,
                 OVERHEAD >> 20
             ),

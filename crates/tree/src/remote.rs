@@ -562,7 +562,7 @@ impl Remote {
             Done::Connected(connected) => {
                 // All its addresses were tried.
                 if connected.is_err() && self.tries.is_multiple_of(self.to.len()) {
-                    self.notify_news(News::Down("nobody answers there"));
+                    self.notify_news(News::Down("connection refused"));
                 }
                 self.notify_link(link::Input::Connected(connected), out);
             }

@@ -12,21 +12,22 @@
 mod cache;
 mod check;
 mod child;
+mod compile_queue;
 mod filter;
 mod inside;
-pub(crate) mod keeper;
 mod programs;
-mod workshop;
+pub(crate) mod state_store;
 
 pub(crate) use check::{CompileModule, run};
 
 use base::Reactor as _;
 use base::op::{Done, Envelope, Op};
 use cache::Cache;
-use child::Recipe;
-use keeper::Keeper;
+use child::ChildCommand;
+use compile_queue::CompileQueue;
 use node::HOME;
 use reactor::{Form, Mailbox, World};
+use state_store::StateStore;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -35,7 +36,6 @@ use std::time::Duration;
 use storelet::compile::ToCompiler;
 use storelet::standing::ToKeeper;
 use storelet::{Crossing, Engines};
-use workshop::Workshop;
 
 /// Niceness of the thread: validating modules of megabytes, and writing installed storelets, must
 /// not delay the file service.
@@ -55,29 +55,32 @@ impl Compiler {
     /// Starts it, with an optional cache directory of compiled modules. It begins to work once it
     /// knows the mailboxes.
     pub(crate) fn start(engines: Arc<Engines>, cache: Option<PathBuf>) -> Result<Compiler, String> {
-        Compiler::with(Compiler::workshop(engines, cache)?)
+        Compiler::with(Compiler::compile_queue(engines, cache)?)
     }
 
     /// Like `start`, with a state store for installed storelets.
     pub(crate) fn start_with(
         engines: Arc<Engines>,
         cache: Option<PathBuf>,
-        keeper: &mut Option<Keeper>,
+        state_store: &mut Option<StateStore>,
     ) -> Result<Compiler, String> {
-        let mut workshop = Compiler::workshop(engines, cache)?;
-        workshop.set_keeper(keeper.take());
-        Compiler::with(workshop)
+        let mut compile_queue = Compiler::compile_queue(engines, cache)?;
+        compile_queue.set_keeper(state_store.take());
+        Compiler::with(compile_queue)
     }
 
-    fn workshop(engines: Arc<Engines>, cache: Option<PathBuf>) -> Result<Workshop, String> {
+    fn compile_queue(
+        engines: Arc<Engines>,
+        cache: Option<PathBuf>,
+    ) -> Result<CompileQueue, String> {
         let cache = cache.map(|dir| Cache::open(&dir)).transpose()?;
-        Ok(Workshop::new(engines, cache, Recipe::own()))
+        Ok(CompileQueue::new(engines, cache, ChildCommand::own()))
     }
 
-    fn with(workshop: Workshop) -> Result<Compiler, String> {
-        let (told, tells) = channel();
+    fn with(compile_queue: CompileQueue) -> Result<Compiler, String> {
+        let (informed, tells) = channel();
         let (sender, mailboxes) = channel();
-        let run = move || one(workshop, told, &mailboxes);
+        let run = move || one(compile_queue, informed, &mailboxes);
         let thread = std::thread::Builder::new().name("compiler".to_string());
         let thread = thread.spawn(run).map_err(|error| format!("no thread: {error}"))?;
         let mailbox = tells.recv().map_err(|_| "the compiler did not start".to_string())??;
@@ -106,8 +109,8 @@ impl Compiler {
 
 /// Runs the thread.
 fn one(
-    mut workshop: Workshop,
-    told: Sender<Result<Mailbox, String>>,
+    mut compile_queue: CompileQueue,
+    informed: Sender<Result<Mailbox, String>>,
     mailboxes: &Receiver<Vec<Mailbox>>,
 ) {
     let settings =
@@ -117,34 +120,34 @@ fn one(
     let mut world = match backed.and(made) {
         Ok(world) => world,
         Err(error) => {
-            let _ = told.send(Err(format!("cannot start the compiler: {error}")));
+            let _ = informed.send(Err(format!("cannot start the compiler: {error}")));
             return;
         }
     };
     // A failed send means that the receiver has ended.
-    let _ = told.send(Ok(world.mailbox()));
-    drop(told);
+    let _ = informed.send(Ok(world.mailbox()));
+    drop(informed);
     let Ok(all) = mailboxes.recv() else { return };
     world.set_mailboxes(all);
     let (mut events, mut to_keep) = (Vec::new(), Vec::new());
-    while workshop.is_open() {
-        let deadline = workshop.is_busy().then(|| world.now() + LOOK);
+    while compile_queue.is_open() {
+        let deadline = compile_queue.is_busy().then(|| world.now() + LOOK);
         world.wait(deadline, &mut events);
         for event in events.drain(..) {
             let Done::Envelope(Envelope(envelope)) = event.done else { continue };
             match envelope.downcast::<ToCompiler>().map_err(|other| other.downcast::<ToKeeper>()) {
-                Ok(message) => workshop.take(world.now(), *message),
+                Ok(message) => compile_queue.take(world.now(), *message),
                 Err(Ok(asked)) => to_keep.push(asked),
                 Err(Err(_)) => {}
             }
         }
-        workshop.look(world.now());
-        for compiled in workshop.take_done() {
+        compile_queue.look(world.now());
+        for compiled in compile_queue.take_done() {
             world.submit(Op::Post { to: HOME, envelope: Crossing::Compiled(compiled).envelope() });
         }
         // Completed programs are delivered before disk writes.
-        to_keep.drain(..).for_each(|asked| workshop.keep(*asked));
-        for kept in workshop.take_kept() {
+        to_keep.drain(..).for_each(|asked| compile_queue.keep(*asked));
+        for kept in compile_queue.take_kept() {
             world.submit(Op::Post { to: HOME, envelope: Crossing::Kept(kept).envelope() });
         }
     }

@@ -315,8 +315,8 @@ impl Serve {
 }
 
 /// Returns the addresses to listen on: the default, or the given ones; `none` means no address.
-pub(crate) fn addresses(said: &[String], default: &str) -> Result<Vec<Address>, String> {
-    match said {
+pub(crate) fn addresses(printed: &[String], default: &str) -> Result<Vec<Address>, String> {
+    match printed {
         [] => Ok(vec![address(default)?]),
         [none] if none == "none" => Ok(Vec::new()),
         many if many.iter().any(|text| text == "none") => {

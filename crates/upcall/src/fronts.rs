@@ -1,7 +1,7 @@
 //! Other nodes of the process: fronts, threads with connections of their own, and workers, threads
 //! that run storelets. Both send their requests for files to the node with the namespace.
 
-use crate::hosting::Fuse;
+use crate::hosting::AbortOnPanic;
 use crate::log::ToLog;
 use crate::ticker::Beat;
 use node::{Config, Export, HOME, Kept, Node, Port};
@@ -48,26 +48,26 @@ impl Fronts {
         world: &mut World,
         (hosts, others): (Vec<Mailbox>, Vec<Mailbox>),
     ) -> Result<(Fronts, Vec<Mailbox>), String> {
-        let (told, tells) = channel();
+        let (informed, tells) = channel();
         let (mut threads, mut senders) = (Vec::new(), Vec::new());
         let before = [world.mailbox()].into_iter().chain(hosts);
         let mut mailboxes: BTreeMap<usize, Mailbox> = (HOME..plan.first).zip(before).collect();
         for number in plan.numbers() {
             let (sender, mailboxes) = channel();
-            let (plan, told) = (plan.clone(), told.clone());
+            let (plan, informed) = (plan.clone(), informed.clone());
             let thread = if number < plan.first + plan.fronts {
                 let sockets = shared(&plan, world)?;
-                let run = move || front(number, plan, sockets, told, &mailboxes);
+                let run = move || front(number, plan, sockets, informed, &mailboxes);
                 thread::Builder::new().name(format!("front-{number}")).spawn(run)
             } else {
-                let run = move || worker(number, plan, told, &mailboxes);
+                let run = move || worker(number, plan, informed, &mailboxes);
                 thread::Builder::new().name(format!("worker-{number}")).spawn(run)
             };
             let thread = thread.map_err(|error| format!("no thread: {error}"))?;
             threads.push(thread);
             senders.push(sender);
         }
-        drop(told);
+        drop(informed);
         mailboxes.extend(tells);
         if mailboxes.len() <= *plan.numbers().end() {
             // Threads that wait for the others' mailboxes learn that there are none.
@@ -108,7 +108,7 @@ fn front(
     number: usize,
     mut plan: Plan,
     sockets: Vec<OwnedFd>,
-    told: Sender<(usize, Mailbox)>,
+    informed: Sender<(usize, Mailbox)>,
     mailboxes: &Receiver<Vec<Mailbox>>,
 ) -> Result<(), String> {
     let refuse = |error: std::io::Error| format!("cannot start front {number}: {error}");
@@ -118,11 +118,11 @@ fn front(
         *port = Port { listener, ..port.clone() };
     }
     // A failed send means that the receiver has ended.
-    let _ = told.send((number, world.mailbox()));
-    drop(told);
+    let _ = informed.send((number, world.mailbox()));
+    drop(informed);
     let Ok(all) = mailboxes.recv() else { return Ok(()) };
     world.set_mailboxes(all);
-    let _fuse = Fuse;
+    let _fuse = AbortOnPanic;
     let mut node = Node::front(number, plan.config, plan.export);
     let _ = reactor::take_short_slices();
     // Its clients' file I/O is recorded at home.
@@ -137,17 +137,17 @@ const NICEST: i32 = 19;
 fn worker(
     number: usize,
     plan: Plan,
-    told: Sender<(usize, Mailbox)>,
+    informed: Sender<(usize, Mailbox)>,
     mailboxes: &Receiver<Vec<Mailbox>>,
 ) -> Result<(), String> {
     let refuse = |error: std::io::Error| format!("cannot start worker {number}: {error}");
     let mut world = World::new(plan.form, &plan.settings).map_err(refuse)?;
     reactor::stand_back(NICEST).map_err(refuse)?;
-    let _ = told.send((number, world.mailbox()));
-    drop(told);
+    let _ = informed.send((number, world.mailbox()));
+    drop(informed);
     let Ok(all) = mailboxes.recv() else { return Ok(()) };
     world.set_mailboxes(all);
-    let _fuse = Fuse;
+    let _fuse = AbortOnPanic;
     let mut node = Node::worker(number, plan.config, plan.export);
     let beat = plan.beat.expect("where there are workers somebody ticks");
     node::work(&mut node, &mut world, &mut || beat.beat());

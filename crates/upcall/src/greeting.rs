@@ -85,7 +85,7 @@ impl fmt::Display for Greeting<'_> {
         }
         writeln!(
             f,
-            "Ctrl-C ends it when what is under way is done, after 10 s at most; once more ends \
+            "Ctrl-C shuts down after outstanding requests, in at most 10 s; a second Ctrl-C ends \
              it at once."
         )
     }

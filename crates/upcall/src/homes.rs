@@ -28,8 +28,8 @@ impl Homes {
     pub(crate) fn own() -> Homes {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let place = |variable: &str, usual: &str| {
-            let said = std::env::var_os(variable).filter(|said| !said.is_empty());
-            let place = said.map(PathBuf::from).or_else(|| Some(home.as_ref()?.join(usual)));
+            let printed = std::env::var_os(variable).filter(|printed| !printed.is_empty());
+            let place = printed.map(PathBuf::from).or_else(|| Some(home.as_ref()?.join(usual)));
             let place = place.map(|place| place.join("upcall"));
             place.ok_or_else(|| format!("know no directory: neither {variable} nor HOME is set"))
         };
@@ -43,7 +43,7 @@ impl Homes {
     /// for it, or the default ones of services.
     pub(crate) fn of_service(user: &User) -> Homes {
         let place = |variable: &str, usual: &str| {
-            let all = std::env::var_os(variable).filter(|said| !said.is_empty());
+            let all = std::env::var_os(variable).filter(|printed| !printed.is_empty());
             let all = all.map_or_else(|| PathBuf::from(usual), PathBuf::from);
             let own = all.join(user.uid.to_string());
             match make(&all, &own, user) {

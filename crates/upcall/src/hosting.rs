@@ -29,8 +29,8 @@ pub(crate) struct Hosting {
 impl Hosting {
     /// Starts it beside home's world, which accepts messages to it from now on.
     pub(crate) fn start(plan: Plan, home: &mut World) -> Result<Hosting, String> {
-        let ((told, tells), (sender, mailboxes)) = (channel(), channel());
-        let run = move || host(plan, told, &mailboxes);
+        let ((informed, tells), (sender, mailboxes)) = (channel(), channel());
+        let run = move || host(plan, informed, &mailboxes);
         let thread = thread::Builder::new().name("replicas".to_string()).spawn(run);
         let thread = thread.map_err(|error| format!("no thread: {error}"))?;
         let Ok(mailbox) = tells.recv() else {
@@ -54,9 +54,9 @@ impl Hosting {
 }
 
 /// Aborts the process if its thread panics: others would wait for its replies forever.
-pub(crate) struct Fuse;
+pub(crate) struct AbortOnPanic;
 
-impl Drop for Fuse {
+impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if thread::panicking() {
             process::exit(101);
@@ -66,7 +66,7 @@ impl Drop for Fuse {
 
 fn host(
     plan: Plan,
-    told: Sender<Mailbox>,
+    informed: Sender<Mailbox>,
     mailboxes: &Receiver<Vec<Mailbox>>,
 ) -> Result<(), String> {
     let Plan { form, settings, config, replicas } = plan;
@@ -79,11 +79,11 @@ fn host(
         |(tree, opened): (u16, Opened)| Ok((tree, opened.adopt(&mut world, (wall, date), limits)?));
     let replicas = replicas.into_iter().map(adopt).collect::<Result<Vec<_>, String>>()?;
     // A failed send means that the receiver has ended.
-    let _ = told.send(world.mailbox());
-    drop(told);
+    let _ = informed.send(world.mailbox());
+    drop(informed);
     let Ok(home) = mailboxes.recv() else { return Ok(()) };
     world.set_mailboxes(home);
-    let _fuse = Fuse;
+    let _fuse = AbortOnPanic;
     let mut node = Node::replicas(config, replicas);
     // Its messages are home's, and clients' I/O is recorded there.
     node::run(&mut node, &mut world, &mut (), &mut |_| Kept::Ended);

@@ -6,9 +6,9 @@ mod flags;
 mod limits;
 mod place;
 mod prepare;
+mod printing;
 mod replay;
 mod run;
-mod say;
 mod trace;
 mod workload;
 

@@ -64,9 +64,9 @@ impl<T: Send + 'static> Queue<T> {
 
     /// Waits until all lines are written, up to a timeout.
     fn finish(&self) {
-        let ((told, tells), lines) = (sync_channel(1), self.lines.clone());
+        let ((informed, tells), lines) = (sync_channel(1), self.lines.clone());
         // The queue may be full, and stay full.
-        let put = spawn("log-end", move || drop(lines.send(Line::Finish(told))));
+        let put = spawn("log-end", move || drop(lines.send(Line::Finish(informed))));
         if put.is_ok() {
             let _ = tells.recv_timeout(FINISH_TIME);
         }
@@ -190,7 +190,7 @@ fn write_messages(lines: &Receiver<Line<News>>, format: LogFormat) {
     while let Ok(line) = lines.recv() {
         match line {
             Line::Event(time, news) => write(time, &news),
-            Line::Finish(told) => drop(told.send(())),
+            Line::Finish(informed) => drop(informed.send(())),
         }
         if let Some(lost) = lost(|logger| &logger.messages) {
             let text = format!("{lost} messages are missing: they came too fast");
@@ -213,9 +213,9 @@ fn write_entries(
                     let bytes = weight(&access);
                     LOGGER.get().map(|it| it.entries_bytes.fetch_sub(bytes, Ordering::Relaxed));
                 }
-                Line::Finish(told) => {
+                Line::Finish(informed) => {
                     let _ = file.flush();
-                    let _ = told.send(());
+                    let _ = informed.send(());
                 }
             }
         }

@@ -4,7 +4,6 @@ mod bounded;
 mod clock;
 mod compiler;
 mod config;
-mod crew;
 mod files;
 mod fronts;
 mod greeting;
@@ -24,6 +23,7 @@ mod space;
 mod ticker;
 mod units;
 mod volume;
+mod worker_pool;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 const VOLUME_DEFAULT: &str = "./upcall.volume";
 
 /// Error without anything to serve.
-const UNSAID: &str = "say what to serve: 'upcall serve DIR' serves a directory, 'upcall serve \
-    NAME.volume' a volume, which is made if it is not there; 'upcall serve --help' lists the \
-    options";
+const UNSAID: &str = "nothing to serve; use 'upcall serve DIR' for a directory, or 'upcall serve \
+                      NAME.volume' for a volume, which is created if it does not exist; 'upcall \
+                      serve --help' lists the options";
 
 /// The tree to serve.
 pub(crate) struct Place {
@@ -46,7 +46,7 @@ pub(crate) enum What {
 pub(crate) type Bound = (Protocol, Address);
 
 /// Finds the tree to serve; creates and opens the volume, if it is one. Messages go to `say`.
-pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, String> {
+pub(crate) fn find(serve: &Serve, emit: &dyn Fn(&str)) -> Result<Place, String> {
     let Some(asked) = serve.dir.as_deref() else {
         let path = Path::new(VOLUME_DEFAULT);
         return match path.exists() {
@@ -57,7 +57,7 @@ pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, String> {
     };
     let named = asked.extension().is_some_and(|extension| extension == "volume");
     if named && !asked.exists() {
-        make(asked, serve.read_only, say)?;
+        make(asked, serve.read_only, emit)?;
     }
     existing(asked, serve)
 }
@@ -68,16 +68,16 @@ pub(crate) fn named(
     asked: &Path,
     is_volume: bool,
     serve: &Serve,
-    say: &dyn Fn(&str),
+    emit: &dyn Fn(&str),
 ) -> Result<Place, String> {
     if is_volume && !asked.exists() {
-        make(asked, serve.read_only, say)?;
+        make(asked, serve.read_only, emit)?;
     }
     let place = existing(asked, serve)?;
     let shown = asked.display();
     match (&place.what, is_volume) {
-        (What::Volume(..), false) => Err(format!("{shown} is a volume: say volume:{shown}")),
-        (What::Directory, true) => Err(format!("{shown} is a directory: say host:{shown}")),
+        (What::Volume(..), false) => Err(format!("{shown} is a volume; use volume:{shown}")),
+        (What::Directory, true) => Err(format!("{shown} is a directory; use host:{shown}")),
         _fits => Ok(place),
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn remote(source: &Source) -> Result<Place, String> {
 pub(crate) fn resolve(address: &str) -> Result<Vec<base::op::Address>, String> {
     let found = address
         .to_socket_addrs()
-        .map_err(|error| format!("{address}: {error}; say HOST:PORT of a 9P server"))?;
+        .map_err(|error| format!("{address}: {error}; use HOST:PORT of a 9P server"))?;
     let found: Vec<_> = found.map(base::op::Address::Tcp).collect();
     if found.is_empty() { Err(format!("{address}: no such host")) } else { Ok(found) }
 }
@@ -142,17 +142,18 @@ fn empty() -> Place {
 }
 
 /// Creates the volume to serve, whose name marks it as one.
-fn make(path: &Path, read_only: bool, say: &dyn Fn(&str)) -> Result<(), String> {
+fn make(path: &Path, read_only: bool, emit: &dyn Fn(&str)) -> Result<(), String> {
     if read_only {
         return Err(format!(
-            "there is no {}, and --read-only makes none: say what to serve",
+            "{} does not exist, and --read-only creates nothing; choose an existing directory or \
+             volume",
             path.display()
         ));
     }
     let (bytes, _) = Create::usual(path).make()?;
     let size = size::show(bytes);
     let path = path.display();
-    say(&format!("created  {path}, {size}, which takes storage as it is filled\n"));
+    emit(&format!("created  {path}, {size}, which takes storage as it is filled\n"));
     Ok(())
 }
 

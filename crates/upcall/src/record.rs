@@ -70,7 +70,7 @@ impl Sheet {
         }
         // From here on no other process changes it.
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            format!("somebody else records into {}: name another file", path.display())
+            format!("another process records into {}; choose another file", path.display())
         })?;
         let mut head = Vec::with_capacity(SLOT);
         (&file).take(SLOT as u64).read_to_end(&mut head).map_err(failed)?;
@@ -134,16 +134,16 @@ impl Recording {
     /// Begins to write a recording by a clock that was zero at `wall`.
     pub(crate) fn begin(sheet: Sheet, wall: Time) -> Result<Recording, String> {
         let (batches, taken) = sync_channel(BATCHES);
-        let (told, ended) = sync_channel(1);
+        let (informed, ended) = sync_channel(1);
         let path = sheet.path.clone();
         let shown = path.display().to_string();
         let write = move || {
             let end = sheet.fill(wall, taken);
             if let Some(why) = &end.failed {
-                let text = format!("the recording into {shown} has ended: {why}; serving goes on");
+                let text = format!("recording into {shown} has ended: {why}; the server continues");
                 log::error("record", text);
             }
-            let _ = told.send(end);
+            let _ = informed.send(end);
         };
         let thread = std::thread::Builder::new().name("record".to_string()).spawn(write);
         thread.map_err(|error| format!("no thread: {error}"))?;

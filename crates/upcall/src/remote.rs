@@ -220,7 +220,7 @@ impl fmt::Display for Trouble {
         match self {
             Trouble::Server(error) => write!(f, "{error}"),
             Trouble::Host(text) => f.write_str(text),
-            Trouble::Unheard => f.write_str("nobody reads what is written"),
+            Trouble::Unheard => f.write_str("the reader has closed the pipe"),
         }
     }
 }
@@ -229,7 +229,7 @@ pub(crate) type Outcome<T> = Result<T, Trouble>;
 
 /// Writes JSON to standard output.
 fn say_json(value: &impl Serialize) -> Outcome<()> {
-    frame::say(&(crate::volume::json(value) + "\n"))
+    frame::emit(&(crate::volume::json(value) + "\n"))
 }
 
 /// Returns a unique name in the directory of a path.

@@ -66,8 +66,8 @@ impl Rule {
             let (shown, who) = (place.path.display(), self.who());
             let other = if self.by_root { ", or name another user with --as USER" } else { "" };
             format!(
-                "cannot serve {shown}: user {who} may not read it ({error}); serve a directory \
-                 that this user may read{other}"
+                "cannot serve {shown} as user {who}: {error}; choose a directory that this user \
+                 may read{other}"
             )
         })
     }
@@ -107,7 +107,7 @@ pub(crate) fn choose(serve: &Serve, space: &Space, bound: &[Bound]) -> Result<Ru
     let own = reactor::own_user();
     let caller = own_caller();
     let text = match trusting {
-        true => format!("9P clients are believed if they say they are user {own}, this server's"),
+        true => format!("9P clients may claim to be user {own}, the server's own"),
         false => format!("every client acts as this server's own user ({own})"),
     };
     Ok(Rule { caller, trusting, by_root: false, text, homes: Homes::own() })
@@ -138,8 +138,8 @@ fn as_plain_root(serve: &Serve, space: &Space, bound: &[Bound]) -> Result<Rule, 
     let is_top = |place: &&Place| (place.stat.device, place.stat.inode) == (top.dev(), top.ino());
     if let Some(all) = space.directories().find(is_top).filter(|_| !serve.read_only) {
         return Err(format!(
-            "cannot serve {} as root: clients could change every file of root; say as whom they \
-             act (--as USER), or --read-only",
+            "cannot serve {} as root: clients could change every file of root; choose the user \
+             that they act as with --as USER, or use --read-only",
             all.path.display()
         ));
     }
@@ -196,7 +196,10 @@ fn usual(serve: &Serve, place: &Place, keeps_power: bool) -> Result<(User, Strin
     };
     let others = format!("act as user {} (change it with --as USER)", user.uid);
     let text = match serve.trust_clients {
-        true => format!("9P clients are believed who they say they are, root too; others {others}"),
+        true => format!(
+            "9P clients act as the user that they claim, including root; others \
+                         {others}"
+        ),
         false => format!("all clients on the network {others}"),
     };
     Ok((user, text))

@@ -1,7 +1,6 @@
 //! `upcall serve`: opens the served tree, prints how to reach it, runs the node.
 
 use crate::config::{Form, Serve};
-use crate::crew::Crew;
 use crate::files;
 use crate::fronts::{Fronts, Plan};
 use crate::greeting::Greeting;
@@ -11,8 +10,9 @@ use crate::place::{self, Bound, Place, What};
 use crate::record::{Recording, Sheet};
 use crate::replica::kept;
 use crate::rule::{self, Rule};
-use crate::space::{self, Joint, Jointed, Space};
+use crate::space::{self, MountEntry, MountSource, Space};
 use crate::volume::file::CACHE_MIB;
+use crate::worker_pool::WorkerPool;
 use base::Reactor;
 use node::{Config, Join, Joined, Kept, Limits, Node, Port, Protocol, Served, Web};
 use reactor::{Address, World};
@@ -34,7 +34,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let (form, form_reason) = choose_form(serve.reactor)?;
     let threads = threads(serve)?;
     let sheet = serve.record.as_deref().map(Sheet::open).transpose()?;
-    let space = space::find(serve, &|text| say(&text))?;
+    let space = space::find(serve, &|text| emit(&text))?;
     let replicas = replicas(serve)?;
     // Before any thread starts: one that does not block signals would let them end the process.
     reactor::hold_signals();
@@ -48,20 +48,20 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let (ports, bound) = listen(&mut world, &addresses, &rule)?;
     // Only now: Unix sockets are created with the administrator's umask.
     reactor::clear_umask();
-    let Space { root, joints, file } = space;
+    let Space { root, entries, file } = space;
     let path = root.path.clone();
     let (served, volume) = open(&mut world, root)?;
-    let lines: Vec<(usize, String)> = joints.iter().map(|j| (j.line, j.text())).collect();
-    let joins = joints.into_iter().map(|joint| join(&mut world, joint));
+    let lines: Vec<(usize, String)> = entries.iter().map(|j| (j.line, j.text())).collect();
+    let joins = entries.into_iter().map(|entry| join(&mut world, entry));
     let joins = joins.collect::<Result<Vec<Join>, String>>()?;
-    let crew = Crew::start(serve, file.as_deref().unwrap_or(&path), &rule.homes)?;
-    let first = first_front(!replicas.is_empty(), threads, crew.as_ref())?;
+    let pool = WorkerPool::start(serve, file.as_deref().unwrap_or(&path), &rule.homes)?;
+    let first = first_front(!replicas.is_empty(), threads, pool.as_ref())?;
     let mut share = share(serve, threads, ports, &world, (limits, &files, web));
     share.storelets =
-        crew.as_ref().map(|it| it.settings(serve, first + threads - 1)).transpose()?;
+        pool.as_ref().map(|it| it.settings(serve, first + threads - 1)).transpose()?;
     let mut node = Node::new(share.clone(), served, joins);
     let settings = reactor::Config { signals: false, ..settings };
-    let told: Vec<String> = replicas.iter().map(kept::Opened::line).collect();
+    let informed: Vec<String> = replicas.iter().map(kept::Opened::line).collect();
     let hosting = host(replicas, (form, &settings, &share), &mut node, &mut world)?;
     let recording = record(sheet, &mut node, &world)?;
     node::set_up(&mut node, &mut world);
@@ -73,16 +73,16 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
         export: node.export(),
         first,
         fronts: threads - 1,
-        workers: crew.as_ref().map_or(0, |crew| crew.workers),
-        beat: crew.as_ref().map(|crew| crew.ticker.beat()),
+        workers: pool.as_ref().map_or(0, |pool| pool.workers),
+        beat: pool.as_ref().map(|pool| pool.ticker.beat()),
     };
-    let fronts = help(&plan, (hosting.as_ref(), crew.as_ref()), &mut node, &mut world)?;
-    say(&Greeting {
+    let fronts = help(&plan, (hosting.as_ref(), pool.as_ref()), &mut node, &mut world)?;
+    emit(&Greeting {
         serve,
         path: &path,
         volume: volume.as_deref(),
         names: file.as_deref().map(|file| (file, lines.len())),
-        replicas: &told,
+        replicas: &informed,
         form: &form_reason,
         rule: &rule.text,
         limit: files.limit.as_deref(),
@@ -95,7 +95,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
         // Something hangs, or a second signal came: outstanding operations are abandoned.
         std::process::exit(code.into());
     }
-    join_all(fronts, hosting, crew).map(|()| ExitCode::from(code))
+    join_all(fronts, hosting, pool).map(|()| ExitCode::from(code))
 }
 
 /// Runs the node until it has ended, and writes its recording.
@@ -105,9 +105,9 @@ fn run_node(node: &mut Node, world: &mut World, recording: Option<Recording>) {
     let keep = |batch| recording.as_ref().map_or(Kept::Ended, |it| it.keep(batch));
     node::run(node, world, &mut ToLog, &mut { keep });
     if let Some(recording) = recording {
-        say(&recording.end(node.tally().unwrap_or_default()));
+        emit(&recording.end(node.tally().unwrap_or_default()));
     }
-    say(&"upcall: ended\n");
+    emit(&"upcall: ended\n");
 }
 
 /// Checks that everything in the names file could be joined.
@@ -120,10 +120,14 @@ fn check_joined(node: &Node, lines: &[(usize, String)], file: Option<&Path>) -> 
 }
 
 /// Waits for the end of the other threads.
-fn join_all(fronts: Fronts, hosting: Option<Hosting>, crew: Option<Crew>) -> Result<(), String> {
+fn join_all(
+    fronts: Fronts,
+    hosting: Option<Hosting>,
+    pool: Option<WorkerPool>,
+) -> Result<(), String> {
     fronts.join()?;
     hosting.map_or(Ok(()), Hosting::join)?;
-    crew.map_or(Ok(()), Crew::join)
+    pool.map_or(Ok(()), WorkerPool::join)
 }
 
 /// Returns the exit code, and logs a failed volume.
@@ -151,8 +155,8 @@ fn replicas(serve: &Serve) -> Result<Vec<kept::Opened>, String> {
         let done = replicas.iter_mut().map(|replica| replica.reach(reach));
         if !done.collect::<Result<Vec<bool>, String>>()?.contains(&true) {
             return Err(format!(
-                "--reach {reach}: say NAME.ID=ADDR, where replica ID of the service NAME is \
-                 another one than that of --replica"
+                "--reach {reach}: use NAME.ID=ADDR, where ID is another replica of the service \
+                 NAME than that of --replica"
             ));
         }
     }
@@ -161,12 +165,13 @@ fn replicas(serve: &Serve) -> Result<Vec<kept::Opened>, String> {
 
 /// Returns the number of the first front; workers follow the fronts, and the replicas' node
 /// precedes them.
-fn first_front(replicas: bool, threads: usize, crew: Option<&Crew>) -> Result<usize, String> {
+fn first_front(replicas: bool, threads: usize, pool: Option<&WorkerPool>) -> Result<usize, String> {
     let first = node::HOME + 1 + usize::from(replicas);
-    let workers = crew.map_or(0, |crew| crew.workers);
+    let workers = pool.map_or(0, |pool| pool.workers);
     if first + threads - 2 + workers > node::NODES_MAX {
         return Err(format!(
-            "--threads {threads} and --storelet-threads {workers} are too many together: say less"
+            "--threads {threads} and --storelet-threads {workers} are too many together; reduce \
+             one"
         ));
     }
     Ok(first)
@@ -196,18 +201,18 @@ fn host(
 /// Starts the other threads, and exchanges the mailboxes.
 fn help(
     plan: &Plan,
-    (hosting, crew): (Option<&Hosting>, Option<&Crew>),
+    (hosting, pool): (Option<&Hosting>, Option<&WorkerPool>),
     node: &mut Node,
     world: &mut World,
 ) -> Result<Fronts, String> {
-    let others = crew.iter().map(|crew| crew.compiler.mailbox()).collect();
+    let others = pool.iter().map(|pool| pool.compiler.mailbox()).collect();
     let hosts = hosting.iter().map(|hosting| hosting.mailbox()).collect();
     let (fronts, all) = Fronts::start(plan, world, (hosts, others))?;
     let mut ops = Vec::new();
     node.set_fronts(plan.numbers(), &mut ops);
     ops.into_iter().for_each(|op| world.submit(op));
-    if let Some(crew) = crew {
-        crew.meet(all);
+    if let Some(pool) = pool {
+        pool.meet(all);
     }
     Ok(fronts)
 }
@@ -279,18 +284,18 @@ fn record(
 }
 
 /// Passes a joined tree to the world.
-fn join(world: &mut World, joint: Joint) -> Result<Join, String> {
-    let Joint { what, at, order, create, source_text, .. } = joint;
+fn join(world: &mut World, entry: MountEntry) -> Result<Join, String> {
+    let MountEntry { what, at, order, create, source_text, .. } = entry;
     let what = match what {
-        Jointed::Path(path) => Joined::Path(path),
-        Jointed::Gone(outputs) => Joined::Gone(outputs),
-        Jointed::Place(place) => Joined::Tree(open(world, place)?.0),
+        MountSource::Path(path) => Joined::Path(path),
+        MountSource::Gone(outputs) => Joined::Gone(outputs),
+        MountSource::Place(place) => Joined::Tree(open(world, place)?.0),
     };
     Ok(Join { what, at, order, create, source_text })
 }
 
 /// Prints to standard output, which may be closed already.
-fn say(text: &dyn Display) {
+fn emit(text: &dyn Display) {
     let _ = write!(io::stdout(), "{text}");
 }
 
@@ -304,7 +309,7 @@ fn settings(serve: &Serve) -> reactor::Config {
 fn threads(serve: &Serve) -> Result<usize, String> {
     match serve.threads.unwrap_or(1) {
         count @ 1..=node::NODES_MAX => Ok(count),
-        count => Err(format!("--threads {count}: say a number from 1 to {}", node::NODES_MAX)),
+        count => Err(format!("--threads {count}: use a number from 1 to {}", node::NODES_MAX)),
     }
 }
 
@@ -312,7 +317,7 @@ fn limits(serve: &Serve) -> Result<Limits, String> {
     let limits = Limits::default();
     let msize = serve.msize.unwrap_or(limits.msize);
     if !(4096..=1 << 20).contains(&msize) {
-        return Err(format!("--msize {msize}: say a size from 4096 to 1048576"));
+        return Err(format!("--msize {msize}: use a size from 4096 to 1048576"));
     }
     let least = [serve.connections_max, serve.memory_max, serve.cache];
     if least.contains(&Some(0)) {
@@ -328,8 +333,8 @@ fn web(serve: &Serve) -> Result<Web, String> {
             || !host.contains(':') && wire::http::host_name(host).is_some();
         if !is_bare {
             return Err(format!(
-                "--allow-host {host}: say a name as it stands in a URL, without scheme, port or \
-                 path, like files.example.com"
+                "--allow-host {host}: use a host name without scheme, port or path, like \
+                 files.example.com"
             ));
         }
     }
@@ -341,8 +346,12 @@ fn web(serve: &Serve) -> Result<Web, String> {
 /// Returns the form of the reactor, and the reason of the choice.
 fn choose_form(outputs: Option<Form>) -> Result<(reactor::Form, String), String> {
     match (outputs, reactor::probe()) {
-        (Some(Form::Threads), _) => Ok((reactor::Form::Threads, "threads, as asked".to_string())),
-        (Some(Form::Uring), Ok(())) => Ok((reactor::Form::Uring, "uring, as asked".to_string())),
+        (Some(Form::Threads), _) => {
+            Ok((reactor::Form::Threads, "threads, as requested".to_string()))
+        }
+        (Some(Form::Uring), Ok(())) => {
+            Ok((reactor::Form::Uring, "uring, as requested".to_string()))
+        }
         (Some(Form::Uring), Err(reason)) => {
             Err(format!("io_uring cannot be used: {reason}; leave out '--reactor uring'"))
         }
@@ -386,12 +395,12 @@ fn refuse_port(protocol: Protocol, address: &Address, error: &io::Error) -> Stri
         (Address::Unix(path), io::ErrorKind::AddrInUse) if is_other_file(path) => {
             "there is a file that is no socket; remove it, or choose another path"
         }
-        (_, io::ErrorKind::AddrInUse) => "somebody listens there; choose another address",
+        (_, io::ErrorKind::AddrInUse) => "address already in use; choose another address",
         (Address::Unix(_), io::ErrorKind::PermissionDenied) => {
             "this user may not make files in that directory; choose another path"
         }
         (Address::Unix(_), io::ErrorKind::NotFound) => {
-            "there is no such directory; make it, or choose another path"
+            "no such directory; create it, or choose another path"
         }
         (Address::Tcp(_), io::ErrorKind::PermissionDenied) => {
             "not permitted; ports below 1024 are for root"

@@ -17,16 +17,16 @@ use std::sync::Arc;
 /// The served namespace.
 pub(crate) struct Space {
     pub(crate) root: Place,
-    pub(crate) joints: Vec<Joint>,
+    pub(crate) entries: Vec<MountEntry>,
     /// The names file.
     pub(crate) file: Option<PathBuf>,
 }
 
 /// A mount or bind of the namespace.
-pub(crate) struct Joint {
+pub(crate) struct MountEntry {
     /// Its line in the names file.
     pub(crate) line: usize,
-    pub(crate) what: Jointed,
+    pub(crate) what: MountSource,
     pub(crate) at: Vec<Name>,
     pub(crate) order: Order,
     pub(crate) create: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Joint {
 }
 
 /// Its source.
-pub(crate) enum Jointed {
+pub(crate) enum MountSource {
     Place(Place),
     Path(Vec<Name>),
     /// None: the mount is removed, or only this source of it.
@@ -42,10 +42,10 @@ pub(crate) enum Jointed {
 }
 
 /// Finds the trees to serve; creates and opens volumes. Messages go to `say`.
-pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Space, String> {
+pub(crate) fn find(serve: &Serve, emit: &dyn Fn(&str)) -> Result<Space, String> {
     let Some(file) = &serve.names else {
-        let root = place::find(serve, say)?;
-        return Ok(Space { root, joints: Vec::new(), file: None });
+        let root = place::find(serve, emit)?;
+        return Ok(Space { root, entries: Vec::new(), file: None });
     };
     let wrong = |line: usize, what: &dyn Display| format!("{}:{line}: {what}", file.display());
     let text = bounded::read_text(file)
@@ -57,19 +57,19 @@ pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Space, String> {
         return Err(wrong(number, &what));
     }
     let root = match (serve.dir.is_some(), lines.first()) {
-        (true, _) => place::find(serve, say)?,
+        (true, _) => place::find(serve, emit)?,
         (false, Some((_, Line::Mount { at, .. }))) if at.is_empty() => {
             let (number, line) = lines.remove(0);
             let Line::Mount { source, .. } = line else { unreachable!("it is a mount") };
-            of(&source, serve, say).map_err(|what| wrong(number, &what))?
+            of(&source, serve, emit).map_err(|what| wrong(number, &what))?
         }
         (false, _) => skeleton(&lines),
     };
-    let mut joints = Vec::new();
+    let mut entries = Vec::new();
     for (number, line) in lines {
-        joints.push(joint(number, line, serve, say).map_err(|what| wrong(number, &what))?);
+        entries.push(entry(number, line, serve, emit).map_err(|what| wrong(number, &what))?);
     }
-    Ok(Space { root, joints, file: Some(file.clone()) })
+    Ok(Space { root, entries, file: Some(file.clone()) })
 }
 
 /// Returns the number of the first line that covers the root.
@@ -92,24 +92,24 @@ impl Space {
 
     /// Returns the served directories of the host.
     pub(crate) fn directories(&self) -> impl Iterator<Item = &Place> {
-        let others = self.joints.iter().filter_map(|joint| match &joint.what {
-            Jointed::Place(place) => Some(place),
-            Jointed::Path(_) | Jointed::Gone(_) => None,
+        let others = self.entries.iter().filter_map(|entry| match &entry.what {
+            MountSource::Place(place) => Some(place),
+            MountSource::Path(_) | MountSource::Gone(_) => None,
         });
         let places = std::iter::once(&self.root).chain(others);
         places.filter(|place| matches!(place.what, What::Directory))
     }
 }
 
-impl Joint {
+impl MountEntry {
     /// Returns the text of the line.
     pub(crate) fn text(&self) -> String {
         let at = script::path_text(&self.at);
         match &self.what {
-            Jointed::Place(_) => format!("mount {at} {}", self.source_text),
-            Jointed::Path(_) => format!("bind {} {at}", self.source_text),
-            Jointed::Gone(None) => format!("unmount {at}"),
-            Jointed::Gone(Some(what)) => format!("unmount {what} {at}"),
+            MountSource::Place(_) => format!("mount {at} {}", self.source_text),
+            MountSource::Path(_) => format!("bind {} {at}", self.source_text),
+            MountSource::Gone(None) => format!("unmount {at}"),
+            MountSource::Gone(Some(what)) => format!("unmount {what} {at}"),
         }
     }
 }
@@ -126,22 +126,27 @@ pub(crate) fn explain(
     format!("{}:{line}: {source_text}: {error}; {advice}", file.display())
 }
 
-fn joint(number: usize, line: Line, serve: &Serve, say: &dyn Fn(&str)) -> Result<Joint, String> {
+fn entry(
+    number: usize,
+    line: Line,
+    serve: &Serve,
+    emit: &dyn Fn(&str),
+) -> Result<MountEntry, String> {
     match line {
         Line::Mount { at, source, order, create } => {
-            let what = Jointed::Place(of(&source, serve, say)?);
+            let what = MountSource::Place(of(&source, serve, emit)?);
             let source_text = script::quoted(&source.to_string()).into();
-            Ok(Joint { line: number, what, at, order, create, source_text })
+            Ok(MountEntry { line: number, what, at, order, create, source_text })
         }
         Line::Bind { new, old, order, create } => {
             let source_text = script::path_text(&new).into();
-            let what = Jointed::Path(new);
-            Ok(Joint { line: number, what, at: old, order, create, source_text })
+            let what = MountSource::Path(new);
+            Ok(MountEntry { line: number, what, at: old, order, create, source_text })
         }
         Line::Unmount { what, at } => {
-            let what = Jointed::Gone(what.map(|what| script::quoted(&what).into()));
+            let what = MountSource::Gone(what.map(|what| script::quoted(&what).into()));
             let (order, create, source_text) = (Order::default(), false, "".into());
-            Ok(Joint { line: number, what, at, order, create, source_text })
+            Ok(MountEntry { line: number, what, at, order, create, source_text })
         }
         Line::Grow { file, .. } => Err(format!(
             "volume:{file}: grow is for a running server; without one: 'upcall volume grow'"
@@ -150,10 +155,10 @@ fn joint(number: usize, line: Line, serve: &Serve, say: &dyn Fn(&str)) -> Result
 }
 
 /// Returns the tree mounted by a line.
-fn of(source: &Source, serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, String> {
+fn of(source: &Source, serve: &Serve, emit: &dyn Fn(&str)) -> Result<Place, String> {
     match source {
-        Source::Volume(file) => place::named(Path::new(file), true, serve, say),
-        Source::Host(directory) => place::named(Path::new(directory), false, serve, say),
+        Source::Volume(file) => place::named(Path::new(file), true, serve, emit),
+        Source::Host(directory) => place::named(Path::new(directory), false, serve, emit),
         Source::NineP { .. } | Source::NinePUnix { .. } => place::remote(source),
     }
 }

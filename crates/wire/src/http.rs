@@ -197,7 +197,7 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
     let fields = Fields(head.headers);
     let path = head.path.unwrap_or_default();
     if path == "*" && method != Method::Options {
-        return Err(refusal(400, "only OPTIONS can be asked of *"));
+        return Err(refusal(400, "only OPTIONS accepts *"));
     }
     let (target, authority) = Target::parse(path)?;
     let named = fields.one("host")?;
@@ -282,7 +282,7 @@ impl<'a> Fields<'a> {
         let first = values.next();
         match values.next() {
             None => Ok(first),
-            Some(_) => Err(refusal(400, "a header field that may stand once stands twice")),
+            Some(_) => Err(refusal(400, "duplicate header field")),
         }
     }
 

@@ -90,7 +90,11 @@ impl Proxy {
             if let Some(status) = child.try_wait()? {
                 bail!("{} ended at once ({status}): {}", self.name(), sh::tail(&said(), 600));
             }
-            ensure!(begun.elapsed() < START_TIME, "nobody listens: {}", sh::tail(&said(), 600));
+            ensure!(
+                begun.elapsed() < START_TIME,
+                "the listener has ended: {}",
+                sh::tail(&said(), 600)
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok((Running(child), port))

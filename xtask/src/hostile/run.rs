@@ -27,9 +27,9 @@ const REASONS: [(&str, &str); 6] = [
     ("its processor time is used up", "cpu"),
     ("its time is over", "time"),
     ("it needs more memory than it may have", "memory"),
-    ("it has made as many requests as it may", "operations"),
+    ("request budget exceeded", "operations"),
     ("it has read and written as many bytes as it may", "bytes"),
-    ("it has said as much as it may", "output"),
+    ("output budget exceeded", "output"),
 ];
 
 /// Modules and a server for them.

@@ -165,7 +165,7 @@ impl Slots {
     /// A description of the protocol violation.
     pub(super) fn deliver(&mut self, message: Message) -> Result<Option<u32>, String> {
         let (tag, code) = (message.tag(), message.code());
-        let unknown = || format!("a reply with tag {tag}, which nothing was asked with");
+        let unknown = || format!("a reply with the unused tag {tag}");
         let slot = self.slots.get_mut(usize::from(tag)).ok_or_else(unknown)?;
         let expected = match slot {
             Slot::Free | Slot::Arrived { .. } => return Err(unknown()),

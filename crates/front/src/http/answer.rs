@@ -97,7 +97,11 @@ pub(super) fn status(error: Error) -> Refusal {
         Error::NoMemory | Error::WouldBlock => refusal(503, "the server is busy; try again"),
         Error::Cancelled => refusal(503, "interrupted; try again"),
         Error::Disconnected => refusal(503, "a server that the path leads to is down; try again"),
-        Error::TimedOut => refusal(503, "what is behind the path does not answer; try again"),
+        Error::TimedOut => refusal(
+            503,
+            "the server or file system behind this path does not \
+                                         respond; try again",
+        ),
         Error::NoAttribute
         | Error::AttributeTooLarge
         | Error::WouldDeadlock
@@ -109,7 +113,7 @@ pub(super) fn status(error: Error) -> Refusal {
 /// Returns the status of an error between a change and its durability: never one that claims that
 /// nothing was changed.
 pub(super) fn not_durable(error: Error) -> Refusal {
-    let reason = "the change was made, but may be lost in a crash; look and try again";
+    let reason = "the change was made, but may be lost in a crash; check the file and try again";
     Refusal { reason, status: status(error).status.max(500) }
 }
 
@@ -122,7 +126,11 @@ pub(super) fn is_never_synced(error: Error) -> bool {
 /// Returns the response to a change in a directory that cannot be opened for its flush.
 pub(super) fn not_opened(error: Error) -> Refusal {
     if error == Error::Denied {
-        refusal(403, "the directory may not be read, so its change could not be made durable")
+        refusal(
+            403,
+            "permission denied to read the directory, so its change could not be made \
+                      durable",
+        )
     } else {
         status(error)
     }
@@ -161,7 +169,7 @@ impl Session {
         let Refusal { status, reason } = refusal;
         match &self.caller {
             Caller::User(user) if reason == DENIED => {
-                let text = format!("{reason} to user {}, as whom this client acts", user.uid);
+                let text = format!("{reason} for user {}, as which this client acts", user.uid);
                 self.send_error_text(now, status, &text, out);
             }
             Caller::User(_) | Caller::Server => self.send_error_text(now, status, reason, out),

@@ -16,7 +16,7 @@ pub(super) fn check(request: &Request, local: bool, hosts: &[String]) -> Result<
         ));
     }
     if local && request.is_embedded {
-        return Err(refusal(403, "pages of other sites may link here, but not use what is here"));
+        return Err(refusal(403, "cross-origin requests are refused; use the server's own origin"));
     }
     match request.origin.as_deref() {
         Some(origin) if !is_own(origin, host, hosts) => Err(refusal(

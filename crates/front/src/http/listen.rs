@@ -82,7 +82,7 @@ impl Session {
                 State::Listening(it)
             }
             (Step::Finding, Ok(_) | Err(Error::NotFound | Error::NotDirectory)) => {
-                self.refuse(now, refusal(404, "there is no such service: see /services/"), out)
+                self.refuse(now, refusal(404, "unknown service; list /services/"), out)
             }
             (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
                 out.push(Output::Release(node));
@@ -99,7 +99,7 @@ impl Session {
             (Step::Reading(open, _), _) => {
                 it.step = Step::Reading(open, false);
                 it.forget(out);
-                self.hang_up("the service says no more", out)
+                self.hang_up("the service has ended", out)
             }
             (step, reply) => {
                 if let Step::Opening(node) = step {
@@ -145,7 +145,7 @@ impl Session {
     pub(super) fn listen_end(&mut self, it: Listen, out: &mut Vec<Output>) -> State {
         self.asked = 0;
         let asked = it.forget(out);
-        out.push(Output::Hangup("nobody listens"));
+        out.push(Output::Hangup("the listener has ended"));
         State::Closing { asked }
     }
 

@@ -381,7 +381,7 @@ impl Session {
                 State::Operating(it)
             }
             (Step::Finding, Ok(_) | Err(Error::NotFound | Error::NotDirectory)) => {
-                let reason = "there is no such service: see /services/";
+                let reason = "unknown service; list /services/";
                 self.fail(now, refusal(404, reason), out)
             }
             (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
@@ -408,7 +408,7 @@ impl Session {
             (Step::Reading(open, _), reply) => {
                 out.push(Output::Close(*open));
                 if it.streams {
-                    return self.hang_up("the service says no more", out);
+                    return self.hang_up("the service has ended", out);
                 }
                 let reason = "done or not: the server ends; ask again, or another replica";
                 let ended = refusal(503, reason);

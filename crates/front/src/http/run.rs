@@ -156,7 +156,8 @@ impl Session {
     ) -> State {
         // The output of a program has no version that a client could know.
         if request.conditions.judge(request.method, None) == Verdict::Failed {
-            let reason = "what a program says has no version: ask without If-Match";
+            let reason = "the output of a program has no entity tag; send the request without \
+                          If-Match";
             return self.fail(now, refusal(412, reason), out);
         }
         let query = Query::of_named(request, self.manner.head_only);
@@ -323,7 +324,7 @@ impl Session {
             let (kind, body) = match Frame::decode(rest) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
-                Err(_) => return self.run_lost(*run, "the program's file says nonsense", out),
+                Err(_) => return self.run_lost(*run, "invalid frame from the program", out),
             };
             rest = &rest[wire::storelet::FRAME_HEAD + body.len()..];
             match kind {

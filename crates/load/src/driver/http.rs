@@ -231,8 +231,8 @@ impl HttpSession {
             let length = field("content-length").map(str::parse);
             Await::Body(
                 length
-                    .ok_or("an answer does not say how long it is")?
-                    .map_err(|_| "an answer says that it is as long as no number is")?,
+                    .ok_or("a response has no length")?
+                    .map_err(|_| "a response has an invalid Content-Length")?,
             )
         };
         Ok(length)
@@ -333,7 +333,7 @@ impl Session for HttpSession {
             let rest = &bytes[heard..];
             let count = match self.awaited {
                 Await::Nothing if rest.is_empty() => return Ok(heard),
-                Await::Nothing => return Err("an answer to nothing that was asked"),
+                Await::Nothing => return Err("an unsolicited reply"),
                 Await::Head => self.take_head(rest)?,
                 Await::Body(_) | Await::Chunked(_) => self.take_body(rest)?,
             };

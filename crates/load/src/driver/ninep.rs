@@ -201,7 +201,7 @@ impl Session for NinepSession {
             let (tag, reply) =
                 Rmessage::decode(message).map_err(|_| "a message cannot be understood")?;
             if !self.parts.contains(usize::from(tag)) {
-                return Err("an answer to nothing that was asked");
+                return Err("an unsolicited reply");
             }
             ended.extend(self.answer(tag, &reply));
             heard += size;

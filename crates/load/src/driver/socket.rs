@@ -235,7 +235,7 @@ impl<S: Session + Send + 'static> Sockets<S> {
             Err(why) => return self.lose(place, ECONNRESET, why),
         };
         if line.session.is_over() {
-            return self.lose(place, ECONNRESET, "the server ended a connection, as it had said");
+            return self.lose(place, ECONNRESET, "the server closed a connection, as announced");
         }
         buffer.drain(..count);
         if buffer.capacity() - buffer.len() < RECEIVE / 2 {

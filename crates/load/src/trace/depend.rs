@@ -123,9 +123,9 @@ impl<I: Iterator<Item = Result<Traced, Error>>> Dependencies<I> {
         if self.ahead.is_empty() {
             return Ok(());
         }
-        let what = "the trace does not say when its I/Os were complete, so which waited for which \
-            cannot be known. Replay it by its times (open), or replay it once by its times with a \
-            recording and infer from that; of a blktrace, complete (C) events are needed";
+        let what = "the trace has no completion times, so dependencies are unknown. Replay it by \
+                    its times (open), or replay it once by its times with a recording and infer \
+                    from that; of a blktrace, complete (C) events are needed";
         Err(Error::Lacking { what: what.to_string() })
     }
 

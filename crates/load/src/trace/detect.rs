@@ -33,7 +33,7 @@ pub fn detect(head: &[u8], path: &Path) -> Result<Format, Error> {
     let file = path.display().to_string();
     let packed = PACKED.into_iter().find(|(magic, _)| head.starts_with(magic));
     if let Some((_, tool)) = packed {
-        let found = format!("the file is compressed: pass what `{tool}` makes of it");
+        let found = format!("the file is compressed; decompress it with `{tool}` first");
         return Err(Error::Unknown { file, found });
     }
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());

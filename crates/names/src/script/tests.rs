@@ -81,17 +81,21 @@ fn servers_that_cannot_be_reached_are_refused() {
         ("9p://[::1]x", "`x` in `[::1]x` is no port; ports are 1 to 65535"),
         ("9p:///x", "`` has no host; say HOST or HOST:PORT"),
         ("9p://:564", "`:564` has no host; say HOST or HOST:PORT"),
-        ("9p+unix:!x", "no path of a socket; say 9p+unix:PATH or 9p+unix:PATH!ANAME"),
+        ("9p+unix:!x", "the socket path is missing; use 9p+unix:PATH or 9p+unix:PATH!ANAME"),
         ("9p+unix:/a\0b", r#""9p+unix:/a\0b": no path has a NUL"#),
         (
             &format!("9p+unix:{long}"),
             &format!("`{long}`: the path of a socket has at most 107 bytes"),
         ),
         (&format!("9p://h/{deep}"), "what is attached to has at most 4096 bytes"),
-        ("9p://h/.upcall", "commands to a server are not for those whom this one serves"),
-        ("9p://h//.upcall/", "commands to a server are not for those whom this one serves"),
-        ("9p+unix:/s!/a/../.upcall", "commands to a server are not for those whom this one serves"),
-        ("9p+unix:/s!.upcall", "commands to a server are not for those whom this one serves"),
+        ("9p://h/.upcall", "clients of this server may not send commands to other servers"),
+        ("9p://h//.upcall/", "clients of this server may not send commands to other servers"),
+        (
+            "9p+unix:/s!/a/../.upcall",
+            "clients of this server may not send commands to other \
+                                      servers",
+        ),
+        ("9p+unix:/s!.upcall", "clients of this server may not send commands to other servers"),
     ] {
         assert_eq!(source(text).unwrap_err(), why, "{text}");
     }

@@ -45,7 +45,7 @@ impl fmt::Display for Refused {
                 write!(f, "{what}\noperations on a {kind}:\n{}", kind.json().trim_end())
             }
             Refused::Unsound(what) => f.write_str(what),
-            Refused::Binary(what) => write!(f, "no operation: {what}"),
+            Refused::Binary(what) => write!(f, "invalid operation: {what}"),
             Refused::OtherKind(wanted, other) => {
                 write!(f, "an operation on a {other}, but this is a {wanted}")
             }

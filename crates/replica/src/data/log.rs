@@ -101,21 +101,21 @@ impl Spoken for Log {
             name: "append",
             arguments: "RECORD",
             json: r#"{"append": "record"}"#,
-            help: "appends a record; answers its number, from 0 on",
+            help: "appends a record; returns its number, from 0 on",
             make: |words| words.bytes().map(Operator::Append),
         },
         Word {
             name: "append-blind",
             arguments: "RECORD",
             json: r#"{"append-blind": "record"}"#,
-            help: "appends a record, and answers nothing: final at once",
+            help: "appends a record, and returns nothing: final at once",
             make: |words| words.bytes().map(Operator::AppendBlind),
         },
         Word {
             name: "read",
             arguments: "[FROM [MOST]]",
             json: r#"{"read": {"from": 0, "most": 10}}"#,
-            help: "answers records; both limits may be left out",
+            help: "returns records; both limits are optional",
             make: |words| {
                 Ok(Operator::Read {
                     from: words.number_or(0)?,
@@ -127,7 +127,7 @@ impl Spoken for Log {
             name: "size",
             arguments: "",
             json: r#""size""#,
-            help: "answers how many records there are",
+            help: "returns the number of records",
             make: |_| Ok(Operator::Size),
         },
     ];

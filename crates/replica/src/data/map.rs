@@ -156,21 +156,21 @@ impl Spoken for Map {
             name: "remove",
             arguments: "KEY",
             json: r#"{"remove": "key"}"#,
-            help: "takes a key away",
+            help: "removes a key",
             make: |words| words.bytes().map(Operator::Remove),
         },
         Word {
             name: "take",
             arguments: "KEY",
             json: r#"{"take": "key"}"#,
-            help: "takes a key away; answers its value",
+            help: "removes a key; returns its value",
             make: |words| words.bytes().map(Operator::Take),
         },
         Word {
             name: "compare-and-put",
             arguments: "KEY EXPECTED NEW",
             json: r#"{"compare-and-put": {"key": "key", "expected": "a", "new": "b"}}"#,
-            help: "sets the value of a key if it is the expected one; answers whether it was",
+            help: "sets the value of a key if it is the expected one; returns whether it was",
             make: |words| {
                 let (key, expected, new) = (words.bytes()?, Some(words.bytes()?), words.bytes()?);
                 Ok(Operator::CompareAndPut { key, expected, new })
@@ -180,7 +180,7 @@ impl Spoken for Map {
             name: "put-new",
             arguments: "KEY VALUE",
             json: r#"{"compare-and-put": {"key": "key", "expected": null, "new": "b"}}"#,
-            help: "sets the value of a key that has none; answers whether it had none",
+            help: "sets the value of a key that has none; returns whether it had none",
             make: |words| {
                 let (key, expected, new) = (words.bytes()?, None, words.bytes()?);
                 Ok(Operator::CompareAndPut { key, expected, new })
@@ -190,14 +190,14 @@ impl Spoken for Map {
             name: "get",
             arguments: "KEY",
             json: r#"{"get": "key"}"#,
-            help: "answers the value of a key",
+            help: "returns the value of a key",
             make: |words| words.bytes().map(Operator::Get),
         },
         Word {
             name: "list",
             arguments: "[MOST [AFTER]]",
             json: r#"{"list": {"most": 10, "after": "key"}}"#,
-            help: "answers keys and values, in order; both limits may be left out",
+            help: "returns keys and values, in order; both limits are optional",
             make: |words| {
                 let most = words.number_or(ENTRIES_MAX)?;
                 Ok(Operator::List { after: words.maybe_bytes(), most })
@@ -207,7 +207,7 @@ impl Spoken for Map {
             name: "size",
             arguments: "",
             json: r#""size""#,
-            help: "answers how many keys there are",
+            help: "returns the number of keys",
             make: |_| Ok(Operator::Size),
         },
     ];

@@ -92,14 +92,14 @@ impl Spoken for Register {
             name: "swap",
             arguments: "VALUE",
             json: r#"{"swap": "value"}"#,
-            help: "replaces the value; answers the one before",
+            help: "replaces the value; returns the previous value",
             make: |words| words.bytes().map(Operator::Swap),
         },
         Word {
             name: "compare-and-put",
             arguments: "EXPECTED NEW",
             json: r#"{"compare-and-put": {"expected": "a", "new": "b"}}"#,
-            help: "replaces the value if it is the expected one; answers whether it was",
+            help: "replaces the value if it is the expected one; returns whether it was",
             make: |words| {
                 let (expected, new) = (Some(words.bytes()?), words.bytes()?);
                 Ok(Operator::CompareAndPut { expected, new })
@@ -109,14 +109,14 @@ impl Spoken for Register {
             name: "put-new",
             arguments: "VALUE",
             json: r#"{"compare-and-put": {"expected": null, "new": "b"}}"#,
-            help: "sets the value if there is none; answers whether there was none",
+            help: "sets the value if there is none; returns whether there was none",
             make: |words| Ok(Operator::CompareAndPut { expected: None, new: words.bytes()? }),
         },
         Word {
             name: "read",
             arguments: "",
             json: r#""read""#,
-            help: "answers the value",
+            help: "returns the value",
             make: |_| Ok(Operator::Read),
         },
     ];

@@ -128,35 +128,35 @@ impl Spoken for Set {
             name: "add",
             arguments: "MEMBER",
             json: r#"{"add": "member"}"#,
-            help: "puts one in",
+            help: "adds a member",
             make: |words| words.bytes().map(Operator::Add),
         },
         Word {
             name: "remove",
             arguments: "MEMBER",
             json: r#"{"remove": "member"}"#,
-            help: "takes one out",
+            help: "removes a member",
             make: |words| words.bytes().map(Operator::Remove),
         },
         Word {
             name: "insert",
             arguments: "MEMBER",
             json: r#"{"insert": "member"}"#,
-            help: "puts one in; answers whether it was not in",
+            help: "adds a member; returns whether it was absent",
             make: |words| words.bytes().map(Operator::Insert),
         },
         Word {
             name: "contains",
             arguments: "MEMBER",
             json: r#"{"contains": "member"}"#,
-            help: "answers whether one is in",
+            help: "returns whether it is a member",
             make: |words| words.bytes().map(Operator::Contains),
         },
         Word {
             name: "list",
             arguments: "[MOST [AFTER]]",
             json: r#"{"list": {"most": 10, "after": "member"}}"#,
-            help: "answers members, in order; both limits may be left out",
+            help: "returns members, in order; both limits are optional",
             make: |words| {
                 let most = words.number_or(MEMBERS_MAX)?;
                 Ok(Operator::List { after: words.maybe_bytes(), most })
@@ -166,7 +166,7 @@ impl Spoken for Set {
             name: "size",
             arguments: "",
             json: r#""size""#,
-            help: "answers how many are in",
+            help: "returns the number of members",
             make: |_| Ok(Operator::Size),
         },
     ];

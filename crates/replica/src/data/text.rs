@@ -120,14 +120,14 @@ impl Spoken for Text {
             name: "append",
             arguments: "TEXT",
             json: r#"{"append": "text"}"#,
-            help: "appends; answers the whole",
+            help: "appends; returns the whole text",
             make: |words| words.bytes().map(Operator::Append),
         },
         Word {
             name: "read",
             arguments: "",
             json: r#""read""#,
-            help: "answers the whole",
+            help: "returns the whole text",
             make: |_| Ok(Operator::Read),
         },
     ];

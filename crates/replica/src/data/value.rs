@@ -196,7 +196,7 @@ impl<'de> Visitor<'de> for Reader {
             Object::Rows(rows) => Ok(Value::Rows(rows)),
             Object::Repeated(true) => Ok(Value::Repeated),
             Object::Done(false) | Object::Repeated(false) => {
-                Err(A::Error::custom("this is true, or not said"))
+                Err(A::Error::custom("this is true or absent"))
             }
             Object::Integer(digits) => digits.parse().map(Value::Integer).map_err(A::Error::custom),
             Object::Base64(text) => from_base64(&text).map(Value::Bytes),

@@ -72,7 +72,7 @@ impl Arguments {
 pub(super) fn read<D: Spoken>(words: &[String]) -> Result<D::Operator, String> {
     let (name, arguments) = words.split_first().ok_or("an operation is missing")?;
     let word = D::WORDS.iter().find(|word| word.name == name);
-    let word = word.ok_or_else(|| format!("there is no operation {name:?}"))?;
+    let word = word.ok_or_else(|| format!("unknown operation {name:?}"))?;
     let mut arguments = Arguments(arguments.iter().cloned().collect());
     let said = |what| format!("{} {}: {what}", word.name, word.arguments);
     let operator = (word.make)(&mut arguments).map_err(said)?;

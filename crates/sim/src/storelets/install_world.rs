@@ -430,7 +430,7 @@ impl InstallWorld {
     /// Handles the result, which may follow a state frame: then it reads again.
     fn received(&mut self, said: &[u8]) {
         let Some(InstallClient { open, label }) = self.install_client.take() else {
-            panic!("nobody listens")
+            panic!("the listener has ended")
         };
         let (mut rest, mut report) = (said, None);
         while let Some((frame, body)) = Frame::decode(rest).expect("frames") {

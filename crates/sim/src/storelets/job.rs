@@ -332,11 +332,11 @@ impl Job {
             "its fuel is used up" => used("fuel") >= budget.fuel,
             "its time is over" => used("time_ns") + ROOT_NS >= budget.time,
             "it needs more memory than it may have" => budget.memory < 2 << 16,
-            "it has made as many requests as it may" => used("operations") > budget.io,
+            "request budget exceeded" => used("operations") > budget.io,
             "it has read and written as many bytes as it may" => {
                 used("read") + used("written") > budget.bytes
             }
-            "it has said as much as it may" => used("output") > budget.output,
+            "output budget exceeded" => used("output") > budget.output,
             "it was cancelled" => self.killed,
             "the server ends" => stopping,
             _ => false,

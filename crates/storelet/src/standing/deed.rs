@@ -56,7 +56,7 @@ impl Deed {
     /// # Errors
     /// The incorrect line, and a correction; or the resource that exceeds its maximum.
     pub(crate) fn parse(text: &[u8], maxima: &Maxima) -> Result<Deed, String> {
-        let text = str::from_utf8(text).map_err(|_| "what is said is UTF-8 text".to_string())?;
+        let text = str::from_utf8(text).map_err(|_| "the text must be UTF-8".to_string())?;
         let (mut label, mut module, mut rest, mut lines) = (None, None, String::new(), 0);
         for line in text.lines().map(|line| line.trim_end_matches('\r')) {
             let (word, value) = line.split_once(' ').unwrap_or((line, ""));
@@ -68,7 +68,7 @@ impl Deed {
                     let pick: Pick = value.parse().map_err(|why| wrong(&why))?;
                     let is_alone = text.lines().all(|other| other == "frames" || other == line);
                     return match (word, pick.version) {
-                        _ if !is_alone => Err(wrong(&"say that alone")),
+                        _ if !is_alone => Err(wrong(&"use it alone")),
                         ("use", Some(version)) => Ok(Deed::Use(pick.label, version)),
                         ("remove", None) => Ok(Deed::Remove(pick.label)),
                         ("use", None) => Err(wrong(&"which version? write 'use NAME@VERSION'")),
@@ -77,7 +77,7 @@ impl Deed {
                 }
                 "module" => module = Some(line),
                 word if OF_RUNS.contains(&word) => {
-                    return Err(wrong(&"that is said when it is run, not when it is installed"));
+                    return Err(wrong(&"this is set when it is run, not at installation"));
                 }
                 _other => rest.write_fmt(format_args!("{line}\n")).expect("a string"),
             }
@@ -88,7 +88,7 @@ impl Deed {
                 "write 'name NAME' and a module, 'use NAME@VERSION' or 'remove NAME'".into()
             );
         }
-        let label = label.ok_or("what is it called? write 'name NAME'")?;
+        let label = label.ok_or("the name is missing; add 'name NAME'")?;
         let module = module.ok_or("write 'module LENGTH', and the module behind all")?;
         let plan = Plan::parse(label, module, rest, maxima)?;
         Ok(Deed::Install(Box::new(plan)))
@@ -109,7 +109,7 @@ impl Plan {
             let (word, value) = line.split_once(' ').unwrap_or((line, ""));
             let wrong = |why: String| format!("'{line}': {why}");
             match word {
-                "every" | "at" if when.is_some() => return Err(wrong("say one of them".into())),
+                "every" | "at" if when.is_some() => return Err(wrong("use one of them".into())),
                 "every" => when = Some(When::every(value).map_err(wrong)?),
                 "at" => when = Some(When::at(value).map_err(wrong)?),
                 "on" => on = Some(order::dir(value).map_err(wrong)?),

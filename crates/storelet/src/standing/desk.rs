@@ -266,7 +266,7 @@ impl Automaton for Desk {
             }
             (State::Filing, Input::Filed(filed)) => self.tell(&filed, out),
             (State::Received(_) | State::Filling(..), Input::Late) => {
-                self.refuse("it was not said in time".to_string(), out)
+                self.refuse("timed out waiting for the request".to_string(), out)
             }
             (
                 state @ (State::Compiling(..)

@@ -170,7 +170,7 @@ impl Shelf {
                 Ok(entry) => drop(shelf.entries.insert(label, entry)),
                 Err(why) => {
                     shelf.spares = true;
-                    let what = "is left out: what was kept of it makes no sense";
+                    let what = "is left out: its saved state is invalid";
                     let text = format!("the storelet '{label}' {what} ({why}); install it again");
                     out.push(Output::Tell(text));
                 }
@@ -313,7 +313,7 @@ impl Shelf {
             return Err(refuse(&format!("{NAMES_MAX} storelets are installed: remove one")));
         }
         if plan.text.len() > TEXT_MAX {
-            return Err(refuse(&format!("what is said of it is longer than {TEXT_MAX} bytes")));
+            return Err(refuse(&format!("its description is longer than {TEXT_MAX} bytes")));
         }
         let version = entry.install(plan, module, by, at);
         assert!(entry.versions.len() <= VERSIONS_MAX, "the oldest has gone");
@@ -474,7 +474,7 @@ impl Automaton for Shelf {
             (state @ (State::Idle | State::Keeping(..)), Input::Kept(kept)) => {
                 let whose = self.saving.remove(&kept.ticket).expect("it was asked for");
                 let lost = kept.result.err();
-                let tell = |why| format!("what came of storelets is not kept: {why}");
+                let tell = |why| format!("cannot save the results of storelets: {why}");
                 out.extend(lost.map(|why| Output::Tell(tell(why))));
                 out.extend(whose.map(Output::Saved));
                 self.save_books(out);

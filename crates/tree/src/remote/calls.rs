@@ -169,7 +169,7 @@ impl Calls {
         out: &mut Vec<Buf>,
     ) -> Result<Answer, &'static str> {
         let (tag, code) = (usize::from(tag), message.code());
-        let state = *self.tags.get(tag).ok_or("an answer to nothing that was asked")?;
+        let state = *self.tags.get(tag).ok_or("an unsolicited reply")?;
         let fits = |expected: u8| code == expected || code == LERROR || code == ERROR;
         let answer = match state {
             State::Sent(_, expected) | State::Flushed(_, expected) if !fits(expected) => {

@@ -453,7 +453,7 @@ impl Remote {
 
     /// Ends the connection after a reply that matches no outstanding message.
     pub(super) fn wrong(&mut self) -> Outcome {
-        self.blame("an answer to nothing that was asked");
+        self.blame("an unsolicited reply");
         Err(Error::Io)
     }
 

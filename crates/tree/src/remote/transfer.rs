@@ -145,7 +145,7 @@ impl Remote {
         assert!(gather.got[part].is_none(), "a piece is answered once");
         let piece = match answer {
             Ok(Rmessage::Read { data }) if data.0.len() > gather.asked[part] as usize => {
-                self.blame("more data than were asked for");
+                self.blame("more data than requested");
                 Err(Error::Io)
             }
             Ok(Rmessage::Read { data }) => {

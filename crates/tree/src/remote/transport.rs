@@ -283,7 +283,7 @@ impl Remote {
                 }
             }
             Rmessage::Lerror { .. } | Rmessage::Error { .. } => link::Input::Refused,
-            _ => return self.blame("an answer to nothing that was asked"),
+            _ => return self.blame("an unsolicited reply"),
         };
         self.notify_link(input, out);
     }

@@ -115,7 +115,7 @@ impl Remote {
             }
         };
         if qids.len() > run.len() || qids.is_empty() {
-            self.blame("a walk along other names than were asked");
+            self.blame("a walk of other names than requested");
             return Err(Error::Io);
         }
         let whole = qids.len() == run.len();

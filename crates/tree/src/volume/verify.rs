@@ -207,7 +207,7 @@ impl Verifier {
 
     fn inode(&mut self, key: &[u8], value: &[u8]) {
         let Some(ino) = of_key(key) else {
-            return self.find(0, "an inode whose key is no number".to_string());
+            return self.find(0, "an inode with an invalid key".to_string());
         };
         let Some(inode) = Inode::decode(value) else {
             return self.find(ino, "its record makes no sense".to_string());
@@ -235,7 +235,7 @@ impl Verifier {
 
     fn entry(&mut self, key: &[u8], value: &[u8]) {
         let Some((dir, cookie)) = of_pair(key) else {
-            return self.find(0, "an entry whose key makes no sense".to_string());
+            return self.find(0, "an entry with an invalid key".to_string());
         };
         match self.inodes.get_mut(&dir) {
             Some(seen) => seen.has.entries += 1,
@@ -251,7 +251,7 @@ impl Verifier {
         seen.names += 1;
         seen.name.get_or_insert_with(|| (dir, name.as_bytes().into()));
         if seen.kind != kind {
-            let what = format!("its name says {kind:?}, its record {:?}", seen.kind);
+            let what = format!("kind {kind:?} in its entry, {:?} in its inode", seen.kind);
             self.find(ino, what);
         }
         let seen = self.inodes.get_mut(&ino).filter(|seen| seen.kind == Kind::Directory);
@@ -260,7 +260,7 @@ impl Verifier {
                 above.directories += 1;
             }
             if parent != dir {
-                self.find(ino, format!("is in inode {dir}, its record says {parent}"));
+                self.find(ino, format!("is in inode {dir}, but its inode names {parent}"));
             }
         }
     }
@@ -284,7 +284,7 @@ impl Verifier {
 
     fn attr(&mut self, key: &[u8], value: &[u8]) {
         let Some((ino, cookie)) = of_pair(key) else {
-            return self.find(0, "an attribute whose key makes no sense".to_string());
+            return self.find(0, "an attribute with an invalid key".to_string());
         };
         match self.inodes.get_mut(&ino) {
             Some(seen) => seen.has.attrs += 1,
@@ -336,7 +336,7 @@ impl Verifier {
         }
         let is_kept = self.settings.is_none_or(|settings| settings.quotas);
         if !self.quotas.is_empty() && !is_kept {
-            self.find(0, "quotas, its settings say that there are none".to_string());
+            self.find(0, "quotas, although its settings have none".to_string());
         }
         let next = self.counters.map_or(0, |counters| counters.next);
         for (holder, quota) in std::mem::take(&mut self.quotas) {
@@ -349,7 +349,7 @@ impl Verifier {
             if has != says {
                 let (Usage { blocks, inodes }, says) = (has, (says.blocks, says.inodes));
                 let text = format!(
-                    "{of} says {} blocks and {} inodes are used, there are {blocks} and {inodes}",
+                    "{of} counts {} blocks and {} inodes, found {blocks} and {inodes}",
                     says.0, says.1
                 );
                 self.find(ino, text);
@@ -401,13 +401,13 @@ impl Verifier {
         };
         let inodes = self.inodes.len() as u64;
         if counters.inodes != inodes {
-            self.find(0, format!("{inodes} inodes, its record says {}", counters.inodes));
+            self.find(0, format!("{inodes} inodes, but its record counts {}", counters.inodes));
         }
         let blocks = self.inodes.values().map(|seen| seen.says.blocks).fold(0, u64::saturating_add);
         if counters.blocks != blocks {
             self.find(
                 0,
-                format!("{blocks} blocks of contents, its record says {}", counters.blocks),
+                format!("{blocks} blocks of contents, but its record counts {}", counters.blocks),
             );
         }
         let last = self.inodes.last_key_value().map_or(0, |(ino, _)| *ino);
@@ -415,7 +415,7 @@ impl Verifier {
             self.find(0, format!("the next inode is {}, but there is {last}", counters.next));
         }
         if self.inodes.get(&ROOT).is_none_or(|root| root.kind != Kind::Directory) {
-            self.find(ROOT, "there is no root directory".to_string());
+            self.find(ROOT, "the root directory is missing".to_string());
         }
     }
 
@@ -425,7 +425,7 @@ impl Verifier {
         let mut wrong = Vec::new();
         let mut compare = |what: &str, has: u64, says: u64| {
             if has != says {
-                wrong.push(format!("{has} {what}, its record says {says}"));
+                wrong.push(format!("{has} {what}, but its record counts {says}"));
             }
         };
         compare("entries", seen.has.entries, seen.says.entries);
@@ -447,7 +447,11 @@ impl Verifier {
             (0, _, Some(Why::Nameless)) | (1.., true, Some(Why::Trimming)) => {}
             (1.., false, None) => {}
             (0, _, _) => wrong.push("has no name, and does not wait to be freed".to_string()),
-            (1.., true, _) => wrong.push("has contents to be cut, and nobody knows".to_string()),
+            (1.., true, _) => wrong.push(
+                "has contents beyond its end that are not marked for \
+                                          removal"
+                    .to_string(),
+            ),
             (1.., false, Some(_)) => wrong.push("waits to be freed without a reason".to_string()),
         }
         let end = seen.orphan.map_or(seen.size, |orphan| orphan.end.max(seen.size));
@@ -491,7 +495,7 @@ impl Watcher for Verifier {
         match (table, value) {
             (CONTENTS, value) => {
                 let Some((object, block)) = of_pair(key) else {
-                    return self.find(0, "contents whose key makes no sense".to_string());
+                    return self.find(0, "contents with an invalid key".to_string());
                 };
                 let blocks = match value {
                     Content::Blocks(blocks) | Content::Damaged(blocks) => blocks,

@@ -52,18 +52,18 @@ pub(crate) fn run(asked: &CompileModule) -> Result<ExitCode, String> {
         post(&mut world, ToCompiler::Compile { ticket, module, code, account });
     }
     let cancel = asked.cancel_after.map(|ms| world.now() + Duration::from_millis(ms));
-    let said = listen(&mut world, asked.files.len(), cancel);
+    let printed = listen(&mut world, asked.files.len(), cancel);
     post(&mut world, ToCompiler::End);
     compiler.join()?;
-    let refused = said.iter().any(|compiled| compiled.result.is_err());
+    let refused = printed.iter().any(|compiled| compiled.result.is_err());
     Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Waits for the results of this many modules, and prints them.
 fn listen(world: &mut World, count: usize, mut cancel: Option<Instant>) -> Vec<Compiled> {
     let begun = world.now();
-    let (mut said, mut events) = (Vec::new(), Vec::new());
-    while said.len() < count {
+    let (mut printed, mut events) = (Vec::new(), Vec::new());
+    while printed.len() < count {
         world.wait(cancel, &mut events);
         for event in events.drain(..) {
             let Done::Envelope(Envelope(envelope)) = event.done else { continue };
@@ -71,13 +71,13 @@ fn listen(world: &mut World, count: usize, mut cancel: Option<Instant>) -> Vec<C
             let Crossing::Compiled(compiled) = *crossing else { continue };
             let waited = world.now().since(begun).as_secs_f64();
             println!("{} after {waited:.3} s: {}", compiled.ticket, text(&compiled));
-            said.push(compiled);
+            printed.push(compiled);
         }
         if cancel.take_if(|at| world.now() >= *at).is_some() {
             (0..count as u64).for_each(|ticket| post(world, ToCompiler::Cancel(ticket)));
         }
     }
-    said
+    printed
 }
 
 fn text(compiled: &Compiled) -> String {

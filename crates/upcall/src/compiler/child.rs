@@ -33,7 +33,7 @@ const SAID_MAX: u64 = 1 << 10;
 
 /// Command of the compiling child.
 #[derive(Clone, Debug)]
-pub(super) struct Recipe {
+pub(super) struct ChildCommand {
     pub(super) program: PathBuf,
     pub(super) args: Vec<String>,
     pub(super) time_max: Duration,
@@ -41,10 +41,10 @@ pub(super) struct Recipe {
     pub(super) quick_max: Duration,
 }
 
-impl Recipe {
+impl ChildCommand {
     /// Returns the command of this very program, even if its file was replaced.
-    pub(super) fn own() -> Recipe {
-        Recipe {
+    pub(super) fn own() -> ChildCommand {
+        ChildCommand {
             program: PathBuf::from("/proc/self/exe"),
             args: vec!["compile-module".to_string()],
             time_max: TIME_MAX,
@@ -65,7 +65,7 @@ pub(super) struct Child {
     process: std::process::Child,
     pid: Pid,
     output: File,
-    said: File,
+    printed: File,
     name: Hash,
     engines: Arc<Engines>,
     code: Code,
@@ -77,7 +77,7 @@ pub(super) struct Child {
 impl Child {
     /// Starts a child for a module of this name and a kind of code, with the engines for that.
     pub(super) fn start(
-        recipe: &Recipe,
+        child_command: &ChildCommand,
         engines: &Arc<Engines>,
         (name, code): (Hash, Code),
         prepared: &[u8],
@@ -85,27 +85,27 @@ impl Child {
     ) -> Result<Child, String> {
         let order = Order { name, code };
         let make = || -> std::io::Result<_> {
-            let (mut input, output, said) = (memory_file()?, memory_file()?, memory_file()?);
+            let (mut input, output, printed) = (memory_file()?, memory_file()?, memory_file()?);
             input.write_all(&order.bytes())?;
             input.write_all(prepared)?;
             input.rewind()?;
-            let mut command = Command::new(&recipe.program);
+            let mut command = Command::new(&child_command.program);
             command
-                .args(&recipe.args)
+                .args(&child_command.args)
                 .env_clear()
                 .current_dir("/")
                 .stdin(Stdio::from(input))
                 .stdout(Stdio::from(output.try_clone()?))
-                .stderr(Stdio::from(said.try_clone()?))
+                .stderr(Stdio::from(printed.try_clone()?))
                 // Signals from the server's terminal do not reach it.
                 .process_group(0);
-            Ok((command.spawn()?, output, said))
+            Ok((command.spawn()?, output, printed))
         };
         let made = make().map_err(|error| format!("no process to compile in: {error}"));
-        let (process, output, said) = made?;
-        let deadline = now + recipe.time_max;
+        let (process, output, printed) = made?;
+        let deadline = now + child_command.time_max;
         let (pid, engines) = (Pid::from_child(&process), Arc::clone(engines));
-        Ok(Child { process, pid, output, said, name, engines, code, started: now, deadline })
+        Ok(Child { process, pid, output, printed, name, engines, code, started: now, deadline })
     }
 
     /// Returns its process id.
@@ -146,7 +146,7 @@ impl Child {
                 TIME_MAX.as_secs()
             ))),
             Ok(status) if status.success() => self.artifact(),
-            Ok(status) => Err(refusal(status, &self.said(), cpu_ns)),
+            Ok(status) => Err(refusal(status, &self.printed(), cpu_ns)),
             Err(error) => Err(Refused::Failed(format!("its process was lost: {error}"))),
         };
         Some(Finished { result, cpu_ns })
@@ -166,9 +166,9 @@ impl Child {
     }
 
     /// Returns its error output as one printable line.
-    fn said(&self) -> String {
+    fn printed(&self) -> String {
         let mut bytes = vec![0; SAID_MAX as usize];
-        let len = self.said.read_at(&mut bytes, 0).unwrap_or(0);
+        let len = self.printed.read_at(&mut bytes, 0).unwrap_or(0);
         let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
         text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
     }
@@ -183,7 +183,7 @@ impl Drop for Child {
 }
 
 /// Returns the reason why a child has ended without an artifact.
-fn refusal(status: ExitStatus, said: &str, cpu_ns: u64) -> Refused {
+fn refusal(status: ExitStatus, printed: &str, cpu_ns: u64) -> Refused {
     let spent = cpu_ns >= CPU_MAX_S * 1_000_000_000;
     let signal = status.signal().and_then(Signal::from_named_raw);
     match signal {
@@ -193,26 +193,26 @@ fn refusal(status: ExitStatus, said: &str, cpu_ns: u64) -> Refused {
             "its machine code is more than {} MiB: divide it into several programs",
             OUTPUT_MAX >> 20
         )),
-        Some(Signal::ABORT) if said.contains("memory allocation of") => {
+        Some(Signal::ABORT) if printed.contains("memory allocation of") => {
             too_expensive(&format!("{} GiB of memory", MEMORY_MAX >> 30))
         }
-        Some(Signal::ABORT) if said.contains("overflowed its stack") => {
+        Some(Signal::ABORT) if printed.contains("overflowed its stack") => {
             too_expensive("the stack of a process")
         }
-        Some(signal) => {
-            Refused::Failed(format!("its process was ended by signal {}: {said}", signal.as_raw()))
-        }
+        Some(signal) => Refused::Failed(format!(
+            "its process was ended by signal {}: {printed}",
+            signal.as_raw()
+        )),
         None if status.code() == Some(inside::MALFORMED.into()) => {
-            Refused::Malformed(said.to_string())
+            Refused::Malformed(printed.to_string())
         }
-        None => Refused::Failed(said.to_string()),
+        None => Refused::Failed(printed.to_string()),
     }
 }
 
 fn too_expensive(what: &str) -> Refused {
     Refused::TooExpensive(format!(
-        "compiling it takes more than {what}: divide its largest functions, or build it with \
-         optimisation"
+        "compilation exceeds {what}; split its largest functions, or build it with optimisation"
     ))
 }
 

@@ -1,6 +1,6 @@
 //! `upcall load compare`: fidelity of one run to another.
 
-use super::say;
+use super::printing;
 use clap::Args;
 use load::compare::{Tolerance, compare, report};
 use load::records;
@@ -34,11 +34,11 @@ pub(crate) struct Compare {
 /// Runs the command. Exits with 0 if the load is the same, else with 3.
 pub(crate) fn run(args: &Compare) -> Result<ExitCode, String> {
     let comparison = compare(open(&args.a)?, open(&args.b)?, &Tolerance::default())?;
-    let said = if args.json { report::json(&comparison) } else { report::text(&comparison) };
-    say::print(&said)?;
+    let printed = if args.json { report::json(&comparison) } else { report::text(&comparison) };
+    printing::print(&printed)?;
     if let Some(path) = &args.html {
         let names = [args.a.display().to_string(), args.b.display().to_string()];
-        say::write(path, report::html(&comparison, [&names[0], &names[1]]).as_bytes())?;
+        printing::write(path, report::html(&comparison, [&names[0], &names[1]]).as_bytes())?;
     }
     Ok(ExitCode::from(if comparison.faithful { 0 } else { 3 }))
 }

@@ -123,8 +123,8 @@ impl Flags {
     /// If there is none: commands with subcommands cannot require it earlier.
     pub(crate) fn target(&self) -> Result<&Place, String> {
         self.target.as_ref().ok_or_else(|| {
-            "say what the load goes to: --target null measures the instrument itself, \
-             --target file:PATH a file; --help has more"
+            "the target is missing; use --target null to measure the load generator itself, or \
+             --target file:PATH; see --help"
                 .to_string()
         })
     }

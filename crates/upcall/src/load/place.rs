@@ -52,9 +52,7 @@ impl FromStr for Place {
             let server = server(host, PORT_HTTP).ok_or_else(wrong)?;
             let strange = |c: char| c.is_whitespace() || c.is_control();
             if host.contains(strange) || path.contains(strange) {
-                return Err(
-                    "write the path of an object as it stands in a URL: %20 for a space".into()
-                );
+                return Err("percent-encode the path of an object: %20 for a space".into());
             }
             return Ok(Place::Http(Url { server, host: host.into(), path: format!("/{path}") }));
         }

@@ -92,8 +92,8 @@ fn require_create(flags: &Flags, wants: &Wants, what: &str, made: &str) -> Resul
         return Ok(());
     }
     Err(format!(
-        "{what} does not exist, and a run that only reads makes nothing. Give --create to make \
-         {made}, or another target"
+        "{what} does not exist, and a read-only run creates nothing; add --create to create \
+         {made}, or choose another target"
     ))
 }
 
@@ -104,14 +104,14 @@ fn random(bytes: u64) -> String {
 
 /// Returns the error for several files with one path.
 fn several(what: &str) -> String {
-    format!("this load uses several files: write {{}} into the path {what}, for their numbers")
+    format!("this load uses several files; put {{}} into the path {what} for their numbers")
 }
 
 /// Returns the error for overwriting an existing target.
 fn refuse(what: &str) -> String {
     format!(
-        "{what} exists, and this load writes to it: its contents would be lost. \
-         Give --destroy if that is meant, or another target"
+        "{what} exists, and this load would overwrite it; add --destroy to permit that, or choose \
+         another target"
     )
 }
 
@@ -125,7 +125,7 @@ fn fill(
         return Ok(());
     }
     let what = what.as_ref().display();
-    eprintln!("making {what}: {} of random bytes", size::show(bytes));
+    eprintln!("creating {what}: {} of random bytes", size::show(bytes));
     let mut shown = Progress::start();
     let mut piece = vec![0; PIECE];
     let mut random = fastrand::Rng::with_seed(bytes);

@@ -196,7 +196,7 @@ impl Replay {
         let spoilt = !self.quantize.is_zero() || !self.delay.is_zero();
         let asked = if spoilt { "--quantize and --delay" } else { "--scheme" };
         match (spoilt || self.scheme.is_some()) && self.way != ReplayMode::Timed {
-            true => Err(format!("{asked} are about times: leave --way away, or write --way timed")),
+            true => Err(format!("{asked} need times; omit --way, or use --way timed")),
             false => Ok(()),
         }
     }
@@ -243,9 +243,11 @@ impl Replay {
                 (filament, feed, false)
             }
             ReplayMode::Loaded if summary.completed == 0 => {
-                return Err("the trace does not say when its I/Os were complete, so that nobody \
-                            knows how many were under way: choose --way timed or fast"
-                    .to_string());
+                return Err(
+                    "the trace has no completion times, so the number of outstanding I/Os \
+                            is unknown; use --way timed or fast"
+                        .to_string(),
+                );
             }
             ReplayMode::Loaded => {
                 let (filament, feed) = replay::loaded(place.of(self.subset(reader)));

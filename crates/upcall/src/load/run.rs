@@ -3,7 +3,7 @@
 use super::flags::Flags;
 use super::limits;
 use super::prepare::Prepared;
-use super::say;
+use super::printing;
 use crate::clock;
 use load::Filament;
 use load::baseline::Scheme;
@@ -118,7 +118,7 @@ fn account(
             measured.verdict.notes.push(format!("the trace was not read to its end: {trouble}"));
         }
     }
-    say::all(flags, &measured)?;
+    printing::all(flags, &measured)?;
     Ok(ExitCode::from(measured.verdict.exit_status()))
 }
 
@@ -146,8 +146,8 @@ fn records(flags: &Flags) -> Result<Option<Box<dyn Write>>, String> {
 }
 
 /// A note on the verdict of a closed loop.
-const CLOSED: &str = "The loop is closed: an I/O comes when another one has ended, so its lateness \
-                      is not judged unless --limit says so.";
+const CLOSED: &str = "The loop is closed: each I/O follows the completion of another, so lateness \
+                      is not judged without --limit.";
 
 /// Exit code after an interrupt, by the convention of shells.
 const INTERRUPTED: i32 = 130;

@@ -1,6 +1,6 @@
 //! `upcall load trace`: summaries and conversions of traces.
 
-use super::say;
+use super::printing;
 use crate::size;
 use clap::{Args, Subcommand};
 use load::trace::{self, Converted, Format, Issue, Options, Reader, Summary, Wait};
@@ -95,7 +95,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
         Command::Info(info) => {
             let mut reader = info.source.open()?;
             let summary = Summary::of(&mut reader).map_err(|error| error.to_string())?;
-            say::print(&format!("format    {}\n{summary}\n", reader.format()))?;
+            printing::print(&format!("format    {}\n{summary}\n", reader.format()))?;
         }
         Command::Convert(convert) => {
             let mut reader = convert.source.open()?;
@@ -103,7 +103,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
             let done = into_file(&convert.to, |out| {
                 trace::convert(&mut reader, &mut *writer, out).map_err(|error| error.to_string())
             })?;
-            tell(&convert.to, done)?;
+            inform(&convert.to, done)?;
         }
         Command::Anonymize(anonymize) => {
             let mut reader = anonymize.source.open()?;
@@ -112,19 +112,19 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
             let done = into_file(&anonymize.to, |out| {
                 trace::anonymize(&mut reader, out, key).map_err(|error| error.to_string())
             })?;
-            tell(&anonymize.to, done)?;
+            inform(&anonymize.to, done)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(to: &Path, done: Converted) -> Result<(), String> {
+fn inform(to: &Path, done: Converted) -> Result<(), String> {
     let left_out = match done.left_out {
         0 => String::new(),
-        count => format!(", {} left out that it cannot say", size::count(count)),
+        count => format!(", {} left out that the format cannot express", size::count(count)),
     };
     let written = size::counted(done.written, "I/O", "I/Os");
-    say::print(&format!("{written} written to {}{left_out}\n", to.display()))
+    printing::print(&format!("{written} written to {}{left_out}\n", to.display()))
 }
 
 /// Creates a file that is complete or does not exist.

@@ -51,7 +51,7 @@ pub(crate) fn run(cp: &Cp) -> ExitCode {
                 shared.note(from, done);
             }
         }
-        shared.say("copied", frame.elapsed(), cp.json)
+        shared.emit("copied", frame.elapsed(), cp.json)
     })
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn run(df: &Df) -> ExitCode {
         match df.json {
             true => say_json(&all)?,
             false if all.is_empty() => {}
-            false => frame::say(&table(&all))?,
+            false => frame::emit(&table(&all))?,
         }
         Ok(code)
     })

@@ -221,7 +221,7 @@ pub(crate) fn table<const N: usize>(
 }
 
 /// Writes text to standard output.
-pub(crate) fn say(text: &str) -> Outcome<()> {
+pub(crate) fn emit(text: &str) -> Outcome<()> {
     say_bytes(text.as_bytes())
 }
 

@@ -65,15 +65,16 @@ pub(crate) fn run(get: &Get) -> ExitCode {
                 file(frame, &get.from, &to, &shared)?;
             }
         }
-        shared.say("fetched", frame.elapsed(), get.json)
+        shared.emit("fetched", frame.elapsed(), get.json)
     })
 }
 
 fn target(get: &Get) -> Outcome<PathBuf> {
     let own = || get.from.file_name().map(PathBuf::from);
-    get.to.clone().or_else(own).ok_or_else(|| {
-        Trouble::Host("the root has no name of its own; say what the copy is called".to_string())
-    })
+    get.to
+        .clone()
+        .or_else(own)
+        .ok_or_else(|| Trouble::Host("the root has no name; give the name of the copy".to_string()))
 }
 
 /// Fetches one file.

@@ -255,7 +255,7 @@ pub(crate) fn stat(stat: &Stat) -> ExitCode {
         })?;
         match stat.json {
             true => say_json(&all)?,
-            false => frame::say(&all.iter().map(text).collect::<String>())?,
+            false => frame::emit(&all.iter().map(text).collect::<String>())?,
         }
         Ok(code)
     })

@@ -45,7 +45,7 @@ pub(crate) fn grow(
             refusal = command(frame, &line(path), &doing)?;
             let Some(refused) = &refusal else { return Ok(ExitCode::SUCCESS) };
             // By the text: a server without `grow` refuses with the same number.
-            if refused.said.contains(store::Error::TooShort.text()) {
+            if refused.reply.contains(store::Error::TooShort.text()) {
                 extend().map_err(Trouble::Host)?;
                 refusal = command(frame, &line(path), &doing)?;
                 break;
@@ -56,7 +56,7 @@ pub(crate) fn grow(
         }
         match refusal {
             None => Ok(ExitCode::SUCCESS),
-            Some(refused) => Err(Trouble::Host(refused.said)),
+            Some(refused) => Err(Trouble::Host(refused.reply)),
         }
     })
 }
@@ -69,7 +69,7 @@ pub(crate) fn run(names: &Names) -> ExitCode {
             change(frame, &names.lines)?;
         }
         let text = frame.client.read_file(FILE)?;
-        frame::say(&String::from_utf8_lossy(&text))?;
+        frame::emit(&String::from_utf8_lossy(&text))?;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -78,7 +78,7 @@ pub(crate) fn run(names: &Names) -> ExitCode {
 struct Refused {
     error: client::Error,
     /// Line, cause and advice, from the server.
-    said: String,
+    reply: String,
 }
 
 fn change(frame: &Frame, lines: &[String]) -> Outcome<()> {
@@ -87,7 +87,7 @@ fn change(frame: &Frame, lines: &[String]) -> Outcome<()> {
     match command(frame, &(lines.join("\n") + "\n"), "change the name space")? {
         None => Ok(()),
         Some(refused) => {
-            Err(Trouble::Host(format!("cannot carry out all lines: {}", refused.said)))
+            Err(Trouble::Host(format!("cannot carry out all lines: {}", refused.reply)))
         }
     }
 }
@@ -103,9 +103,9 @@ fn command(frame: &Frame, text: &str, doing: &str) -> Outcome<Option<Refused>> {
             Err(refused(error, doing))
         }
         Err(error) => {
-            let said = complaint(&file)?;
-            let said = if said.is_empty() { error.to_string() } else { said };
-            Ok(Some(Refused { error, said }))
+            let reply = complaint(&file)?;
+            let reply = if reply.is_empty() { error.to_string() } else { reply };
+            Ok(Some(Refused { error, reply }))
         }
     }
 }
@@ -134,11 +134,11 @@ fn write(file: &File, text: &[u8]) -> Result<(), client::Error> {
 
 /// Reads the server's report of errors from an open file.
 fn complaint(file: &File) -> Result<String, client::Error> {
-    let (mut said, mut piece) = (Vec::new(), [0; 4096]);
+    let (mut reply, mut piece) = (Vec::new(), [0; 4096]);
     loop {
-        match file.read_at(&mut piece, said.len() as u64)? {
-            0 => return Ok(String::from_utf8_lossy(&said).trim_end().to_string()),
-            count => said.extend_from_slice(&piece[..count]),
+        match file.read_at(&mut piece, reply.len() as u64)? {
+            0 => return Ok(String::from_utf8_lossy(&reply).trim_end().to_string()),
+            count => reply.extend_from_slice(&piece[..count]),
         }
     }
 }

@@ -75,16 +75,17 @@ pub(crate) fn run(put: &Put) -> ExitCode {
             let to = if is_dir { to.join(name) } else { to };
             file(frame, put, &put.from, &to, &shared, one)?;
         }
-        shared.say("sent", frame.elapsed(), put.json)
+        shared.emit("sent", frame.elapsed(), put.json)
     })
 }
 
 fn target(put: &Put) -> Outcome<PathBuf> {
     let own =
         || put.from.file_name().filter(|name| *name != "-").map(|name| Path::new("/").join(name));
-    put.to.clone().or_else(own).ok_or_else(|| {
-        Trouble::Host("it has no name of its own; say what the copy is called".to_string())
-    })
+    put.to
+        .clone()
+        .or_else(own)
+        .ok_or_else(|| Trouble::Host("it has no name; give the name of the copy".to_string()))
 }
 
 /// Returns whether a path has a trailing slash.
@@ -104,7 +105,7 @@ fn no_directory(to: &Path, exists: bool) -> Trouble {
 }
 
 fn unread(path: &Path) -> impl Fn(io::Error) -> Trouble + '_ {
-    |error| Trouble::host("read", path, &error, "name what exists and you may read")
+    |error| Trouble::host("read", path, &error, "choose a path that exists and is readable")
 }
 
 fn read_metadata(path: &Path) -> Outcome<fs::Metadata> {
@@ -164,7 +165,7 @@ fn one(frame: &Frame, put: &Put, source: Source<'_>, to: &Path, shared: &Shared)
     let there = unless_gone(frame.client.symlink_metadata(to))?;
     if put.in_place || there.is_some_and(|there| !there.is_file()) {
         let options = OpenOptions::new().write(true).truncate(true);
-        let so = format!("what was written of {} so far is left there", to.display());
+        let so = format!("the partial file {} is kept", to.display());
         frame.if_interrupted(so);
         let source = (source.0, None);
         return pour(frame, put, source, frame.client.open_with(to, options)?, shared);

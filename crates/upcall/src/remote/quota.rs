@@ -143,7 +143,7 @@ pub(crate) fn run(quota: &Quota) -> ExitCode {
         match quota.json {
             true => say_json(&shown)?,
             false if shown.is_empty() => {}
-            false => frame::say(&table(&shown))?,
+            false => frame::emit(&table(&shown))?,
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -310,9 +310,9 @@ mod tests {
 
     #[test]
     fn quotas_are_rows() {
-        let said = "max_bytes=10737418240 max_inodes=none used_bytes=4096 used_inodes=1200 \
+        let reply = "max_bytes=10737418240 max_inodes=none used_bytes=4096 used_inodes=1200 \
                     state=enforced";
-        let one = Shown::parse(said).expect("it is one");
+        let one = Shown::parse(reply).expect("it is one");
         let two = Shown::parse(
             "user=7 max_bytes=none max_inodes=5 used_bytes=0 used_inodes=0 \
                                 state=counting future=1",

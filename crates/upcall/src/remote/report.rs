@@ -69,7 +69,7 @@ impl Shared {
     ///
     /// # Errors
     /// The error that ended the transfer early.
-    pub(crate) fn say(self, verb: &str, elapsed: Duration, json: bool) -> Outcome<ExitCode> {
+    pub(crate) fn emit(self, verb: &str, elapsed: Duration, json: bool) -> Outcome<ExitCode> {
         let mut report = self.report.into_inner().expect("nobody panicked with it");
         let fatal = self.fatal.into_inner().expect("nobody panicked with it");
         report.seconds = elapsed.as_secs_f64();
@@ -114,6 +114,6 @@ impl Report {
                 line += &format!("; {} {what}", count(number));
             }
         }
-        frame::say(&(line + "\n"))
+        frame::emit(&(line + "\n"))
     }
 }

@@ -205,7 +205,7 @@ fn order(run: &Run, module: &str) -> Vec<u8> {
         let name = program.file_stem().unwrap_or(program.as_os_str());
         line(&mut order, "arg", name.as_bytes());
         run.args.iter().for_each(|arg| line(&mut order, "arg", arg.as_bytes()));
-        run.limits.say(&mut order);
+        run.limits.emit(&mut order);
         order.push(b'\n');
         return order;
     };
@@ -227,7 +227,7 @@ pub(super) fn line(order: &mut Vec<u8>, word: &str, value: &[u8]) {
 
 impl Limits {
     /// Appends all limits.
-    pub(super) fn say(&self, order: &mut Vec<u8>) {
+    pub(super) fn emit(&self, order: &mut Vec<u8>) {
         self.env.iter().for_each(|env| line(order, "env", env.as_bytes()));
         line(order, "root", self.root.as_os_str().as_bytes());
         self.narrow(order);
@@ -238,7 +238,7 @@ impl Limits {
 
     /// Appends the budgets.
     fn narrow(&self, order: &mut Vec<u8>) {
-        let said = [
+        let reply = [
             ("cpu", &self.cpu),
             ("fuel", &self.fuel),
             ("time", &self.time),
@@ -253,7 +253,7 @@ impl Limits {
             ("io-reserve", &self.io_reserve),
             ("io-limit", &self.io_limit),
         ];
-        for (word, value) in said {
+        for (word, value) in reply {
             value.iter().for_each(|value| line(order, word, value.as_bytes()));
         }
     }
@@ -307,22 +307,22 @@ struct Talk<'a> {
 impl Talk<'_> {
     /// Reads the program's output to its end.
     fn listen(&mut self) -> Outcome<Came> {
-        let (mut said, mut piece) = (Vec::new(), vec![0; PIECE]);
+        let (mut reply, mut piece) = (Vec::new(), vec![0; PIECE]);
         loop {
             let count = self.file.read_at(&mut piece, 0)?;
             if count == 0 {
-                let what = "the server said nothing of the program's end";
+                let what = "the server did not report the program's end";
                 return Err(Trouble::Host(format!("{what}: is it an Upcall server?")));
             }
-            said.extend_from_slice(&piece[..count]);
+            reply.extend_from_slice(&piece[..count]);
             let mut taken = 0;
-            while let Some((kind, body)) = next_frame(&said[taken..])? {
+            while let Some((kind, body)) = next_frame(&reply[taken..])? {
                 taken += FRAME_HEAD + body.len();
                 if let Some(came) = self.take(kind, body)? {
                     return Ok(came);
                 }
             }
-            said.drain(..taken);
+            reply.drain(..taken);
         }
     }
 
@@ -378,13 +378,13 @@ impl Talk<'_> {
         if self.run.json {
             eprintln!("{report}");
         } else if self.run.report {
-            eprint!("{}", told(&report));
+            eprint!("{}", informed(&report));
         }
         let who = report["stage"].as_str().map_or("the program".into(), |it| format!("'{it}'"));
         Ok(Came::Over(match end {
             "exit" => ExitCode::from(report["exit"].as_u64().unwrap_or(1) as u8),
-            "trap" => complain(&format!("{who} made a mistake: {reason}"), TRAPPED),
-            "killed" => complain(&format!("{who} was ended: {reason}"), KILLED),
+            "trap" => complain(&format!("{who} trapped: {reason}"), TRAPPED),
+            "killed" => complain(&format!("{who} was killed: {reason}"), KILLED),
             _refused => complain(&self.refusal(reason), 2),
         }))
     }
@@ -404,13 +404,13 @@ fn complain(what: &str, code: u8) -> ExitCode {
 }
 
 /// Returns the next whole frame.
-pub(super) fn next_frame(said: &[u8]) -> Outcome<Option<(Kind, &[u8])>> {
-    let strange = |_| Trouble::Host("the server says what this program does not know".into());
-    Kind::decode(said).map_err(strange)
+pub(super) fn next_frame(reply: &[u8]) -> Outcome<Option<(Kind, &[u8])>> {
+    let strange = |_| Trouble::Host("unknown reply of the server".into());
+    Kind::decode(reply).map_err(strange)
 }
 
 /// Describes the resources used.
-fn told(report: &Value) -> String {
+fn informed(report: &Value) -> String {
     let get = |name: &str| report[name].as_u64().unwrap_or(0);
     let fuel = match get("fuel") {
         0 => String::new(),
@@ -420,7 +420,7 @@ fn told(report: &Value) -> String {
     format!(
         "time {:.3} ms, after {:.3} ms of waiting; processor {:.3} ms, and {:.3} ms of the \
          server's{fuel}\nmemory {}; {} file requests, {} of them walks; {} read, {} written; \
-         {} said\n",
+         {} of output\n",
         ms("time_ns"),
         ms("waited_ns"),
         ms("cpu_ns"),

@@ -132,7 +132,7 @@ fn list_name(name: &str, json: bool) -> String {
 fn show_file(server: &Server, path: &str) -> ExitCode {
     frame::run(server, false, |frame| {
         let text = read_file(frame, path)?;
-        frame::say(&String::from_utf8_lossy(&text))?;
+        frame::emit(&String::from_utf8_lossy(&text))?;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -159,7 +159,7 @@ fn log(log: &Log) -> ExitCode {
             true => of_one_json(&text, name)?,
             false => of_one(&text, name),
         };
-        frame::say(&text)?;
+        frame::emit(&text)?;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -182,17 +182,17 @@ fn of_one(text: &str, name: &str) -> String {
 
 fn of_one_json(text: &str, name: &str) -> Outcome<String> {
     let runs: Vec<Value> = serde_json::from_str(text)
-        .map_err(|error| Trouble::Host(format!("the server says a strange log: {error}")))?;
+        .map_err(|error| Trouble::Host(format!("invalid log from the server: {error}")))?;
     let runs = runs.into_iter().filter(|run| run["name"] == name);
     Ok(format!("{:#}\n", Value::Array(runs.collect())))
 }
 
 fn deed(named: &Named, word: &str) -> ExitCode {
     frame::run(&named.server.inside(SERVICE), false, |frame| {
-        let mut said = b"frames\n".to_vec();
-        line(&mut said, word, named.name.as_bytes());
-        said.push(b'\n');
-        told(&say_at_desk(frame, &said)?)
+        let mut reply = b"frames\n".to_vec();
+        line(&mut reply, word, named.name.as_bytes());
+        reply.push(b'\n');
+        informed(&say_at_desk(frame, &reply)?)
     })
 }
 
@@ -202,10 +202,10 @@ fn install(install: &Install) -> ExitCode {
         // A program that was sent once need not be sent again.
         let known = say_at_desk(frame, &order(install, &format!("sha256:{}", Hash::of(&wasm))))?;
         if known["end"] != "unknown" {
-            return told(&known);
+            return informed(&known);
         }
         let order = order(install, &wasm.len().to_string());
-        told(&say_at_desk(frame, &[order, wasm].concat())?)
+        informed(&say_at_desk(frame, &[order, wasm].concat())?)
     })
 }
 
@@ -215,7 +215,7 @@ fn order(install: &Install, module: &str) -> Vec<u8> {
     line(&mut order, "module", module.as_bytes());
     line(&mut order, "arg", install.name.as_bytes());
     install.args.iter().for_each(|arg| line(&mut order, "arg", arg.as_bytes()));
-    install.limits.say(&mut order);
+    install.limits.emit(&mut order);
     install.every.iter().for_each(|time| line(&mut order, "every", time.as_bytes()));
     install.at.iter().for_each(|time| line(&mut order, "at", time.as_bytes()));
     install.on.iter().for_each(|dir| line(&mut order, "on", dir.as_os_str().as_bytes()));
@@ -227,18 +227,18 @@ fn order(install: &Install, module: &str) -> Vec<u8> {
 }
 
 /// Sends a request to the install file; returns the result.
-fn say_at_desk(frame: &Frame, said: &[u8]) -> Outcome<Value> {
+fn say_at_desk(frame: &Frame, reply: &[u8]) -> Outcome<Value> {
     let options = OpenOptions::new().read(true).write(true);
     let file = frame.client.open_with(Path::new(INSTALL), options);
     let file = file.map_err(|error| no_programs(&error).unwrap_or_else(|| may_not(error)))?;
-    frame.if_interrupted("'upcall storelet list' shows what was done".to_string());
-    write(&file, said)?;
-    let (mut heard, mut piece) = (Vec::new(), vec![0; PIECE]);
+    frame.if_interrupted("check with 'upcall storelet list'".to_string());
+    write(&file, reply)?;
+    let (mut received, mut piece) = (Vec::new(), vec![0; PIECE]);
     let mut waiting = Waiting::new(true);
     loop {
         let count = file.read_at(&mut piece, 0)?;
-        heard.extend_from_slice(&piece[..count]);
-        match next_frame(&heard)? {
+        received.extend_from_slice(&piece[..count]);
+        match next_frame(&received)? {
             Some((Kind::Report, body)) => {
                 return serde_json::from_slice(body)
                     .map_err(|error| Trouble::Host(format!("a strange report: {error}")));
@@ -250,10 +250,10 @@ fn say_at_desk(frame: &Frame, said: &[u8]) -> Outcome<Value> {
                     waiting.enter(body);
                 }
                 let length = FRAME_HEAD + body.len();
-                heard.drain(..length);
+                received.drain(..length);
             }
             None if count == 0 => {
-                return Err(Trouble::Host("the server did not say what came of it".to_string()));
+                return Err(Trouble::Host("the server did not report the result".to_string()));
             }
             None => {}
         }
@@ -272,13 +272,13 @@ fn may_not(error: client::Error) -> Trouble {
 }
 
 /// Prints the result.
-fn told(filed: &Value) -> Outcome<ExitCode> {
+fn informed(filed: &Value) -> Outcome<ExitCode> {
     let (name, end) = (filed["name"].as_str().unwrap_or_default(), &filed["end"]);
     if let Some(reason) = filed["reason"].as_str() {
         return Err(Trouble::Host(reason.to_string()));
     }
     let version = filed["version"].as_u64().map(|version| format!("@{version}"));
     let end = end.as_str().unwrap_or_default();
-    frame::say(&format!("{name}{} {end}\n", version.unwrap_or_default()))?;
+    frame::emit(&format!("{name}{} {end}\n", version.unwrap_or_default()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,8 +9,8 @@ use services::{CHALLENGE, Introduction, ProofReply, Seals, Settings, VERDICT};
 use std::path::Path;
 
 /// Error for a mutual authentication that fails because of another secret.
-const NOT_OURS: &str = "the key is not that of this service: take the one that 'upcall replica \
-                        init' has made with its replicas";
+const NOT_OURS: &str = "the key does not belong to this service; use the one that 'upcall replica \
+                        init' created";
 
 /// Opens it, and performs mutual authentication by the secret; returns the keys that authenticate
 /// later messages.

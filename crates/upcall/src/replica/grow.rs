@@ -45,7 +45,7 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
     }
     if grow.size <= before {
         let now = size::show(before);
-        return Err(format!("{shown} has {now}: say a larger --size"));
+        return Err(format!("{shown} has {now}; choose a larger --size"));
     }
     let temporary = beside(&path);
     let made = copy(&mut old, &temporary, grow.size).and_then(|()| {

@@ -53,13 +53,13 @@ fn remove_after(text: &str) -> Result<Duration, String> {
     let (time, least) = (units::time(text)?, REMOVE_AFTER_MIN.as_secs());
     match time >= REMOVE_AFTER_MIN {
         true => Ok(time),
-        false => Err(format!("a server that starts again is silent as well: say {least}s or more")),
+        false => Err(format!("a restarting server is silent as well; use {least}s or more")),
     }
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
     let known = Kind::ALL.iter().map(Kind::name).collect::<Vec<_>>().join(", ");
-    Kind::named(text).ok_or_else(|| format!("say one of: {known}"))
+    Kind::named(text).ok_or_else(|| format!("use one of: {known}"))
 }
 
 /// Creates the files and prints how to use them.
@@ -71,10 +71,10 @@ pub(crate) fn run(init: &Init) -> Result<ExitCode, String> {
     for (place, address) in init.members.iter().enumerate() {
         super::kept::addresses(address)?;
         if address.ends_with(":0") {
-            return Err(format!("nobody can be reached at {address}: say a port"));
+            return Err(format!("{address} has no port; add one"));
         }
         if init.members[..place].contains(address) {
-            return Err(format!("{address} is said twice: each replica needs a server of its own"));
+            return Err(format!("{address} is given twice; each replica needs its own server"));
         }
     }
     let members = (1..).map(ReplicaId).zip(init.members.iter().cloned());

@@ -45,7 +45,7 @@ pub(crate) fn run(join: &Join) -> Result<ExitCode, String> {
     let key = key::read(&join.key)?;
     if services::address(&join.address).is_none() || join.address.ends_with(":0") {
         return Err(format!(
-            "'{}' is no address in numbers, with a port: say it like 192.0.2.4:5640, or unix:PATH",
+            "'{}' is not a numeric address with a port; use the form 192.0.2.4:5640, or unix:PATH",
             join.address
         ));
     }
@@ -64,7 +64,7 @@ pub(crate) fn run(join: &Join) -> Result<ExitCode, String> {
         let file = join.dir.join(format!("{}.{}.replica", key.service, me.0));
         let settings = Settings { me, members, joins: true, ..key.clone() };
         Create::of_replica(&file, join.size, settings).make().map_err(Trouble::Host)?;
-        frame::say(&super::created(&file, &join.address, ", and it becomes a member"))?;
+        frame::emit(&super::created(&file, &join.address, ", and it becomes a member"))?;
         Ok(ExitCode::SUCCESS)
     }))
 }

@@ -41,8 +41,8 @@ pub(super) struct Read {
 pub(super) fn read(path: &Path) -> Result<Read, String> {
     if std::fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Err(format!(
-            "there is no {}: 'upcall replica init' makes the replicas of a new service, 'upcall \
-             replica join' one more of another",
+            "{} does not exist; 'upcall replica init' creates the replicas of a new service, \
+             'upcall replica join' adds one to an existing service",
             path.display()
         ));
     }
@@ -63,8 +63,8 @@ pub(super) fn explain(path: &Path, why: Unreadable) -> String {
              'upcall replica init'"
         ),
         Unreadable::Damaged => format!(
-            "what {shown} keeps of its replica makes no sense: it is damaged, or of another \
-             version of upcall; 'upcall volume check {shown}' says whether it is damaged"
+            "cannot read the replica in {shown}: it is damaged, or written by another version of \
+             upcall; run 'upcall volume check {shown}'"
         ),
         Unreadable::Disk(error) => file::explain(path, error),
     }
@@ -98,8 +98,8 @@ impl Opened {
 
     /// Sets another address for a peer, given as `NAME.ID=ADDR`; returns whether it concerns this
     /// service.
-    pub(crate) fn reach(&mut self, said: &str) -> Result<bool, String> {
-        let parts = said.split_once('=').and_then(|(who, address)| {
+    pub(crate) fn reach(&mut self, reply: &str) -> Result<bool, String> {
+        let parts = reply.split_once('=').and_then(|(who, address)| {
             let (service, id) = who.rsplit_once('.')?;
             Some((service, ReplicaId(id.parse().ok()?), address))
         });
@@ -151,13 +151,13 @@ pub(super) fn fetch(
     clock: &clock::Clock,
     missing: Missing,
 ) -> Result<(), store::Error> {
-    let mut said = Vec::new();
-    store.fetch(clock.now(), Ticket(0), missing, &mut said);
-    while let Some(output) = said.pop() {
+    let mut reply = Vec::new();
+    store.fetch(clock.now(), Ticket(0), missing, &mut reply);
+    while let Some(output) = reply.pop() {
         match output {
             Output::Io(io) => {
                 let (id, done) = drive::perform(disk, &io);
-                store.done(clock.now(), id, done, &mut said);
+                store.done(clock.now(), id, done, &mut reply);
             }
             Output::Fetched(_, result) => return result,
             other @ (Output::Opened(_)

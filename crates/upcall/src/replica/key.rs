@@ -37,7 +37,7 @@ pub(super) fn read(path: &Path) -> Result<Settings, String> {
     let file = File::open(path).and_then(|file| file.take(KEY_MAX).read_to_string(&mut text));
     file.map_err(|error| match error.kind() == io::ErrorKind::InvalidData {
         true => format!("{shown} is no key of a service: name NAME.key"),
-        false => format!("cannot read {shown}: {error}; 'upcall replica init' has made NAME.key"),
+        false => format!("cannot read {shown}: {error}; 'upcall replica init' created NAME.key"),
     })?;
     let key: Settings = serde_json::from_str(&text).map_err(|error| {
         format!("{shown} is no key of a service: {error}; 'upcall replica init' makes NAME.key")

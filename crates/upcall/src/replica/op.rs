@@ -105,13 +105,13 @@ fn one(
     let (line, answer) = op_session.ask(&op_request(operation, words, place)?)?;
     let error = answer.get("error").and_then(Value::as_str);
     if operation.json {
-        frame::say(&line)?;
+        frame::emit(&line)?;
     } else if let Some(error) = error {
         let at = line_number.map_or(String::new(), |number| format!("line {number}: "));
         frame::note(&Trouble::Host(format!("{at}{error}")));
     } else {
         if let Some(value) = value(&answer) {
-            frame::say(&format!("{value}\n"))?;
+            frame::emit(&format!("{value}\n"))?;
         }
         if let Some(status) = status(&answer) {
             eprintln!("{status}");

@@ -29,7 +29,7 @@ pub(super) fn no_service(name: &str) -> String {
 pub(super) struct OpSession {
     file: File,
     written: u64,
-    said: Vec<u8>,
+    reply: Vec<u8>,
 }
 
 impl OpSession {
@@ -37,8 +37,8 @@ impl OpSession {
     pub(super) fn open(frame: &Frame) -> Outcome<OpSession> {
         let options = OpenOptions::new().read(true).write(true);
         let file = frame.client.open_with(Path::new("/ops"), options)?;
-        frame.if_interrupted("what was asked for may be done all the same".to_string());
-        Ok(OpSession { file, written: 0, said: Vec::new() })
+        frame.if_interrupted("the request may still take effect".to_string());
+        Ok(OpSession { file, written: 0, reply: Vec::new() })
     }
 
     /// Sends one operation; returns the reply as text, and parsed.
@@ -52,7 +52,10 @@ impl OpSession {
         }
         let answer = self.answer()?;
         let parsed = serde_json::from_str(&answer).map_err(|error| {
-            Trouble::Host(format!("the server answers what is no JSON: {error}; is it Upcall?"))
+            Trouble::Host(format!(
+                "the server's answer is not JSON: {error}; is it an Upcall \
+                                   server?"
+            ))
         })?;
         Ok((answer, parsed))
     }
@@ -73,9 +76,9 @@ impl OpSession {
     fn answer(&mut self) -> Outcome<String> {
         let mut piece = vec![0; 64 << 10];
         loop {
-            if let Some(end) = self.said.iter().position(|byte| *byte == b'\n') {
-                let rest = self.said.split_off(end + 1);
-                let line = std::mem::replace(&mut self.said, rest);
+            if let Some(end) = self.reply.iter().position(|byte| *byte == b'\n') {
+                let rest = self.reply.split_off(end + 1);
+                let line = std::mem::replace(&mut self.reply, rest);
                 return Ok(String::from_utf8_lossy(&line).into_owned());
             }
             match self.file.read_at(&mut piece, 0)? {
@@ -84,7 +87,7 @@ impl OpSession {
                                 ask again, or another replica";
                     return Err(Trouble::Host(text.to_string()));
                 }
-                count => self.said.extend_from_slice(&piece[..count]),
+                count => self.reply.extend_from_slice(&piece[..count]),
             }
         }
     }

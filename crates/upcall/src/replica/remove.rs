@@ -72,7 +72,7 @@ pub(crate) fn run(remove: &Remove) -> Result<ExitCode, String> {
             false => ChangeRequest { remove: ids.clone(), ..ChangeRequest::default() },
         };
         ask(frame, &key, before.replica, &change_request)?;
-        frame.if_interrupted("the change goes on: see the status of the replicas".to_string());
+        frame.if_interrupted("the change continues; check the status of the replicas".to_string());
         wait(frame, remove.wait, &ids, || ask(frame, &key, before.replica, &change_request))
     }))
 }
@@ -104,8 +104,8 @@ fn ask(
             Some(Answer::Yes) => Ok(()),
             Some(Answer::No(why)) => Err(Trouble::Host(why)),
             Some(Answer::Begin(_)) | None => {
-                let text = "its answer makes no sense: is it of another version of upcall, or \
-                            does somebody change what it sends?";
+                let text = "invalid answer: does it have another version of upcall, or are its \
+                            messages altered?";
                 Err(Trouble::Host(text.to_string()))
             }
         };
@@ -127,7 +127,7 @@ fn wait(
         if is_so && report.settled {
             let names = services::list(report.members.iter().map(|member| member.replica));
             let epoch = report.epoch;
-            frame::say(&format!("epoch {epoch}: the members are replicas {names}\n"))?;
+            frame::emit(&format!("epoch {epoch}: the members are replicas {names}\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
         let clash = report.change.as_ref().and_then(|change| change.clash.clone());
@@ -149,11 +149,11 @@ fn late(change: Option<Change>, is_so: bool) -> String {
     let waits = change.map(|change| change.waits_for).unwrap_or_default();
     let whom = match (waits.is_empty(), is_so) {
         (false, _) => format!("replica {} has not agreed", services::list(waits)),
-        (true, false) => "what those who go have done has not arrived".to_string(),
-        (true, true) => "not all who stay have said that they know it".to_string(),
+        (true, false) => "operations of the removed members have not arrived".to_string(),
+        (true, true) => "not all remaining members have acknowledged it".to_string(),
     };
     format!(
-        "the change is under way, but {whom}: see whether they run and can be reached; one that \
-         will not, say it with --lost"
+        "the change is pending, but {whom}; check whether they run and are reachable, and pass \
+         one that is gone with --lost"
     )
 }

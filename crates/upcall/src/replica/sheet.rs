@@ -80,12 +80,12 @@ pub(crate) fn import(import: &Import) -> ExitCode {
             typed += 1;
             frame.if_interrupted(format!("{typed} of {all} parts of the file were typed"));
         }
-        frame::say(&format!("{count} cells of {} were typed\n", path.display()))?;
+        frame::emit(&format!("{count} cells of {} were typed\n", path.display()))?;
         for (cell, why) in notes.iter().take(NOTES_MAX) {
-            frame::say(&format!("{cell}: {why}; what it showed was typed instead\n"))?;
+            frame::emit(&format!("{cell}: {why}; its value was entered instead\n"))?;
         }
         if let Some(more @ 1..) = notes.len().checked_sub(NOTES_MAX) {
-            frame::say(&format!("and {more} more\n"))?;
+            frame::emit(&format!("and {more} more\n"))?;
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -101,7 +101,7 @@ pub(crate) fn export(export: &Export) -> ExitCode {
             other @ (Trouble::Server(_) | Trouble::Unheard) => other,
         })?;
         std::fs::write(path, bytes).map_err(|error| trouble("write", path, &error))?;
-        frame::say(&format!("{count} cells are in {}\n", path.display()))?;
+        frame::emit(&format!("{count} cells are in {}\n", path.display()))?;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -184,6 +184,6 @@ fn trouble(doing: &str, path: &Path, error: &dyn std::fmt::Display) -> Trouble {
     Trouble::Host(format!("cannot {doing} {}: {error}", path.display()))
 }
 
-fn unknown(said: &str) -> Trouble {
-    Trouble::Host(format!("the server answers {said}; is the service a sheet?"))
+fn unknown(reply: &str) -> Trouble {
+    Trouble::Host(format!("the server answers {reply}; is the service a sheet?"))
 }

@@ -44,7 +44,7 @@ pub(crate) fn run(status: &Status) -> ExitCode {
                 true => Trouble::Host(no_service(name)),
                 false => Trouble::Server(error),
             })?;
-            frame::say(if place > 0 && !status.json { "\n" } else { "" })?;
+            frame::emit(if place > 0 && !status.json { "\n" } else { "" })?;
             frame::say_bytes(&text)?;
         }
         Ok(ExitCode::SUCCESS)

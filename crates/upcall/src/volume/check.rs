@@ -80,7 +80,7 @@ struct Said {
 
 /// Verifies the file tree, and shows progress. For a replica only the store's own records are
 /// verified.
-struct Looker<'a> {
+struct CheckProgress<'a> {
     is_replica: bool,
     verifier: Verifier,
     progress: &'a mut Progress,
@@ -90,7 +90,7 @@ struct Looker<'a> {
     newest: Option<&'a mut Newest>,
 }
 
-impl Watcher for Looker<'_> {
+impl Watcher for CheckProgress<'_> {
     fn entry(&mut self, table: Table, key: &[u8], value: Content<'_>) {
         self.is_replica |= services::is_mark(table, key);
         // The store verifies its own tables.
@@ -225,14 +225,14 @@ fn examine_served(check: &Check, served: Served) -> Result<Report, String> {
             continue;
         }
         let mut notes = vec![format!(
-            "{served} has it: checkpoint {} was checked; what was committed since is in the \
-             journal and was not",
+            "served by {served}: checkpoint {} was checked; later transactions in the journal \
+             were not",
             superblock.epoch
         )];
         if outdated > 0 {
             notes.push(format!(
-                "{} replaced before they were read, in the last of {}: they and what depends on \
-                 them were not checked; check again when less is written",
+                "{} replaced before they were read, in the last of {}: they and dependent blocks \
+                 were not checked; check again under less write load",
                 counted(outdated, "block was", "blocks were"),
                 counted(u64::from(passes), "pass", "passes")
             ));
@@ -253,7 +253,7 @@ fn pass(
     let (newest, verified) = in_use.unzip();
     let (is_replica, verifier, quick) = (false, Verifier::new(block), check.quick);
     let block = block as u64;
-    let mut looker = Looker { is_replica, verifier, progress, block, quick, newest };
+    let mut looker = CheckProgress { is_replica, verifier, progress, block, quick, newest };
     let mut ahead = Ahead::new(disk, superblock.layout.blocks);
     let mut read = |at, count| ahead.read(at, count);
     let checked = match verified {
@@ -262,7 +262,7 @@ fn pass(
     };
     let checked = checked.map_err(|error| file::explain(&check.file, error))?;
     looker.progress.clear();
-    let mut findings = tell(&checked, &looker, block);
+    let mut findings = inform(&checked, &looker, block);
     // Unread parts cannot contradict the rest.
     if !looker.is_replica && checked.outdated == 0 {
         let of_files = looker.verifier.finish().into_iter();
@@ -272,19 +272,19 @@ fn pass(
 }
 
 /// Returns the store's findings by the names of files.
-fn tell(checked: &Checked, looker: &Looker<'_>, block: u64) -> Vec<Said> {
+fn inform(checked: &Checked, looker: &CheckProgress<'_>, block: u64) -> Vec<Said> {
     let verifier = &looker.verifier;
     let volume = |what: String| Said { path: "volume".to_string(), what };
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     let mut rest = &checked.findings[..];
     while let Some((finding, more)) = rest.split_first() {
         rest = more;
-        said.push(match finding {
+        printed.push(match finding {
             Finding::Data(at, ..) if looker.is_replica => {
-                volume(format!("what the replica keeps at block {at} is damaged"))
+                volume(format!("the replica's data at block {at} is damaged"))
             }
             Finding::Page(at, ..) if looker.is_replica => {
-                volume(format!("the page at block {at} is damaged, with what the replica keeps"))
+                volume(format!("the page at block {at} is damaged, with data of the replica"))
             }
             Finding::Data(_, CONTENTS, key, index) => {
                 let (ino, first) = place(key, *index);
@@ -315,20 +315,22 @@ fn tell(checked: &Checked, looker: &Looker<'_>, block: u64) -> Vec<Said> {
                 volume(format!("the map of space of segment {segment} is damaged"))
             }
             Finding::Journal(sequence) => volume(format!(
-                "the disk has lost acknowledged transactions: the journal breaks off at batch \
-                 {sequence} and goes on behind it"
+                "the disk has lost acknowledged transactions: the journal ends at batch \
+                 {sequence} and continues behind it"
             )),
             Finding::Twice(at) => volume(format!("block {at} is used twice")),
             Finding::DeadInUse(epoch, number, first) => volume(format!(
-                "{}, the first of them {first}, {} in use and in the list of what is freed with \
-                 the snapshot of epoch {epoch}: do not drop snapshots, copy the files into a new \
-                 volume",
+                "{}, first {first}, {} in use and in the dead list of the snapshot of epoch \
+                 {epoch}: do not drop snapshots, copy the files into a new volume",
                 counted(*number, "block", "blocks"),
                 if *number == 1 { "is" } else { "are" }
             )),
-            Finding::NotInMap(at) => volume(format!("block {at} is used, the map says it is free")),
+            Finding::NotInMap(at) => volume(format!(
+                "block {at} is in use, but free in the space \
+                                                     map"
+            )),
             Finding::Unused(number, first) => volume(format!(
-                "{}, the first of them {first}, {} taken and nobody uses them",
+                "{}, first {first}, {} allocated and unused",
                 counted(*number, "block", "blocks"),
                 if *number == 1 { "is" } else { "are" }
             )),
@@ -338,7 +340,7 @@ fn tell(checked: &Checked, looker: &Looker<'_>, block: u64) -> Vec<Said> {
             }
         });
     }
-    said
+    printed
 }
 
 /// Returns the file and block of contents of a key with an index.
@@ -363,7 +365,7 @@ fn page(at: u64, from: &[u8], to: Option<&[u8]>, verifier: &Verifier) -> String 
     };
     let from = place(from).unwrap_or_else(|| "the beginning".to_string());
     let to = to.and_then(place).unwrap_or_else(|| "the end".to_string());
-    format!("the page at block {at} is damaged; lost is what is from {from} to before {to}")
+    format!("the page at block {at} is damaged; entries from {from} to before {to} are lost")
 }
 
 /// Describes the contents of a table.
@@ -433,7 +435,7 @@ impl Report {
         );
         match (self.findings.len() as u64, self.lost_bytes) {
             (0, _) if check.quick || !self.is_whole => {
-                println!("nothing is wrong in what was read");
+                println!("no problems found in the blocks that were read");
             }
             (0, _) => println!("nothing is wrong"),
             (some, 0) => println!("{}", counted(some, "finding", "findings")),

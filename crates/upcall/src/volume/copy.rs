@@ -127,13 +127,11 @@ fn no_directory(to: &Path, exists: bool) -> String {
 
 fn copy_in(copy: &Copy, from: &Path, file: &Path, to: &[Name]) -> Result<ExitCode, String> {
     let root = reactor::is_root();
-    let missing = |error| format!("cannot copy {}: {error}; name what exists", from.display());
+    let missing =
+        |error| format!("cannot copy {}: {error}; choose an existing path", from.display());
     let (node, stat) = Host::node(from).map_err(missing)?;
     if to.first().is_some_and(|name| name.as_bytes() == b".upcall") {
-        return Err(format!(
-            "{}: what is under /.upcall cannot be changed; choose another path",
-            shown(file, to)
-        ));
+        return Err(format!("{}: /.upcall is read-only; choose another path", shown(file, to)));
     }
     let name = from.canonicalize().ok();
     let name = name.as_ref().and_then(|path| path.file_name());
@@ -165,14 +163,15 @@ fn copy_in(copy: &Copy, from: &Path, file: &Path, to: &[Name]) -> Result<ExitCod
     let (from, to) = (From { node, stat, name }, To { dir, name: last });
     let report = Work::new(&mut host, &mut inside, except)?.copy(from, to);
     inside.direct.finish(file)?;
-    report.map(|report| report.say(copy.json))
+    report.map(|report| report.emit(copy.json))
 }
 
 fn copy_out(copy: &Copy, file: &Path, from: &[Name], to: &Path) -> Result<ExitCode, String> {
     let root = reactor::is_root();
     let opened = file::open(file, &How::READ)?;
     let mut inside = Inside::new(Direct::new(opened, true), root);
-    let missing = |error| format!("cannot copy {}: {error}; name what exists", shown(file, from));
+    let missing =
+        |error| format!("cannot copy {}: {error}; choose an existing path", shown(file, from));
     let node = inside.direct.resolve(from).map_err(missing)?;
     let stat = inside.direct.stat(node).map_err(missing)?;
     let refuse = |error: rustix::io::Errno| {
@@ -196,5 +195,5 @@ fn copy_out(copy: &Copy, file: &Path, from: &[Name], to: &Path) -> Result<ExitCo
     let from = From { node, stat, name: from.last().cloned() };
     let report = Work::new(&mut inside, &mut host, None)?.copy(from, to)?;
     inside.release(node);
-    Ok(report.say(copy.json))
+    Ok(report.emit(copy.json))
 }

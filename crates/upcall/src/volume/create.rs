@@ -130,8 +130,8 @@ impl Create {
         }
         if !self.force && !is_empty(&file, all).map_err(|error| format!("{shown}: {error}"))? {
             return Err(format!(
-                "{shown} holds something, which would be lost: choose another device, or say \
-                 --force"
+                "{shown} is not empty, and its contents would be lost; choose another device, or \
+                 add --force"
             ));
         }
         self.fill(file, bytes)?;
@@ -193,7 +193,7 @@ impl Create {
         let blocks = bytes / block;
         let block = usize::try_from(block).unwrap_or(usize::MAX);
         if ![512, 1024, 2048, 4096].contains(&block) {
-            return Err(format!("--block {block}: say 512, 1024, 2048 or 4096"));
+            return Err(format!("--block {block}: use 512, 1024, 2048 or 4096"));
         }
         let segment = Geometry::segment_for(block, blocks);
         let geometry = Geometry { block, blocks, journal, segment };
@@ -205,7 +205,7 @@ impl Create {
                 size::show(bytes)
             ),
             None => {
-                format!("{} are too few for a volume: say --size 8M or more", size::show(bytes))
+                format!("{} are too few for a volume; use --size 8M or more", size::show(bytes))
             }
         })
     }

@@ -27,7 +27,7 @@ pub(crate) struct Direct {
     volume: Volume,
     disk: FileDisk,
     clock: Clock,
-    said: Vec<Output>,
+    printed: Vec<Output>,
     ops: VecDeque<Op>,
     next: u64,
 }
@@ -38,9 +38,9 @@ impl Direct {
         let Opened { disk, store } = opened;
         let clock = Clock::start();
         let mut volume = Volume::new(TREE, FILE, store, clock::wall(), read_only);
-        let mut said = Vec::new();
-        volume.begin(clock.now(), vec![store::Output::Opened(Ok(()))], &mut said);
-        Direct { volume, disk, clock, said, ops: VecDeque::new(), next: 0 }
+        let mut printed = Vec::new();
+        volume.begin(clock.now(), vec![store::Output::Opened(Ok(()))], &mut printed);
+        Direct { volume, disk, clock, printed, ops: VecDeque::new(), next: 0 }
     }
 
     /// Returns the root directory.
@@ -68,7 +68,7 @@ impl Direct {
         self.step(Input::Ask(id, request));
         loop {
             let mut answer = None;
-            for output in self.said.drain(..) {
+            for output in self.printed.drain(..) {
                 match output {
                     Output::Do(op) => self.ops.push_back(op),
                     Output::Reply(_, reply) => answer = Some(reply),
@@ -87,7 +87,7 @@ impl Direct {
     }
 
     fn step(&mut self, input: Input) {
-        self.volume.step(self.clock.now(), input, &mut self.said);
+        self.volume.step(self.clock.now(), input, &mut self.printed);
     }
 
     /// Performs one operation; returns whether there was one.
@@ -99,13 +99,13 @@ impl Direct {
     }
 
     fn tick(&mut self) {
-        self.volume.tick(self.clock.now(), &mut self.said);
+        self.volume.tick(self.clock.now(), &mut self.printed);
     }
 
     /// Performs all pending disk operations.
     fn settle(&mut self) {
         loop {
-            for output in self.said.drain(..) {
+            for output in self.printed.drain(..) {
                 match output {
                     Output::Do(op) => self.ops.push_back(op),
                     Output::Reply(id, _) => unreachable!("{id:?} was answered long ago"),
@@ -192,7 +192,7 @@ impl Direct {
     /// # Errors
     /// The next step.
     pub(crate) fn finish(mut self, path: &Path) -> Result<(), String> {
-        self.volume.close(self.clock.now(), &mut self.said);
+        self.volume.close(self.clock.now(), &mut self.printed);
         loop {
             self.settle();
             match self.volume.is_closed() {

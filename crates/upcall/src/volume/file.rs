@@ -125,7 +125,7 @@ pub(crate) fn not_opened(path: &Path, error: &io::Error) -> String {
     let shown = path.display();
     match error.kind() {
         io::ErrorKind::NotFound => {
-            format!("there is no {shown}: make it with 'upcall volume create {shown}'")
+            format!("{shown} does not exist; create it with 'upcall volume create {shown}'")
         }
         io::ErrorKind::InvalidInput => {
             format!("{shown} is neither a file nor a block device: name a volume")
@@ -195,10 +195,10 @@ pub(crate) fn open_locked(path: &Path, file: VolumeFile, how: &How<'_>) -> Resul
 /// Those of [`Store::open`], or of recovery.
 pub(crate) fn open_store(disk: &mut FileDisk, head: &[u8], config: Config) -> Result<Store, Error> {
     let (clock, mut progress, before) = (Clock::start(), Progress::start(), disk.read);
-    let (mut said, mut to_do, mut opened) = (Vec::new(), VecDeque::new(), None);
-    let mut store = Store::open(head, config, clock.now(), &mut said)?;
+    let (mut printed, mut to_do, mut opened) = (Vec::new(), VecDeque::new(), None);
+    let mut store = Store::open(head, config, clock.now(), &mut printed)?;
     loop {
-        for output in said.drain(..) {
+        for output in printed.drain(..) {
             match output {
                 Output::Io(io) => to_do.push_back(io),
                 Output::Opened(result) => opened = Some(result),
@@ -210,7 +210,7 @@ pub(crate) fn open_store(disk: &mut FileDisk, head: &[u8], config: Config) -> Re
         }
         let Some(io) = to_do.pop_front() else { break };
         let (id, done) = drive::perform(disk, &io);
-        store.done(clock.now(), id, done, &mut said);
+        store.done(clock.now(), id, done, &mut printed);
         let read = disk.read - before;
         progress.show(|elapsed| {
             format!("opening: {} read, {}", size::show(read), progress::rate(read, elapsed))
@@ -232,9 +232,9 @@ pub(crate) fn committed(
     store: &mut Store,
     disk: &mut impl Disk,
     ticket: Ticket,
-    said: Vec<Output>,
+    printed: Vec<Output>,
 ) -> Result<(), Error> {
-    answered(store, disk, said, |output| {
+    answered(store, disk, printed, |output| {
         let Output::Committed(found, result) = output else { return None };
         (*found == ticket).then_some(*result)
     })
@@ -249,9 +249,9 @@ pub(crate) fn change_snapshots(
     change: impl FnOnce(&mut Store, Ticket, &mut Vec<Output>),
 ) -> Result<FileDisk, Error> {
     let Opened { mut disk, mut store } = opened;
-    let (ticket, mut said) = (Ticket(1), Vec::new());
-    change(&mut store, ticket, &mut said);
-    let changed = committed(&mut store, &mut disk, ticket, said);
+    let (ticket, mut printed) = (Ticket(1), Vec::new());
+    change(&mut store, ticket, &mut printed);
+    let changed = committed(&mut store, &mut disk, ticket, printed);
     let closed = close_store(&mut store, &mut disk);
     changed.and(closed).map(|()| disk)
 }
@@ -265,9 +265,9 @@ pub(crate) fn fetched(
     disk: &mut impl Disk,
     missing: Missing,
 ) -> Result<(), Error> {
-    let (ticket, mut said) = (Ticket(1), Vec::new());
-    store.fetch(START, ticket, missing, &mut said);
-    answered(store, disk, said, |output| {
+    let (ticket, mut printed) = (Ticket(1), Vec::new());
+    store.fetch(START, ticket, missing, &mut printed);
+    answered(store, disk, printed, |output| {
         let Output::Fetched(found, result) = output else { return None };
         (*found == ticket).then_some(*result)
     })
@@ -278,23 +278,23 @@ pub(crate) fn fetched(
 fn answered(
     store: &mut Store,
     disk: &mut impl Disk,
-    mut said: Vec<Output>,
+    mut printed: Vec<Output>,
     is_answer: impl Fn(&Output) -> Option<Result<(), Error>>,
 ) -> Result<(), Error> {
     let (mut to_do, mut answer) = (VecDeque::new(), None);
     loop {
-        to_do.extend(said.drain(..));
+        to_do.extend(printed.drain(..));
         let Some(output) = to_do.pop_front() else {
             match answer {
                 Some(result) => return result,
-                None => store.tick(START, &mut said),
+                None => store.tick(START, &mut printed),
             }
             continue;
         };
         answer = answer.or(is_answer(&output));
         if let Output::Io(io) = output {
             let (id, done) = drive::perform(disk, &io);
-            store.done(START, id, done, &mut said);
+            store.done(START, id, done, &mut printed);
         }
     }
 }
@@ -304,11 +304,11 @@ fn answered(
 /// # Errors
 /// `DiskFailed` or `DiskFull`: the state of the disk is unknown.
 pub(crate) fn close_store(store: &mut Store, disk: &mut impl Disk) -> Result<(), Error> {
-    let (clock, mut said, mut more) = (Clock::start(), VecDeque::new(), Vec::new());
+    let (clock, mut printed, mut more) = (Clock::start(), VecDeque::new(), Vec::new());
     store.close(clock.now(), Ticket(0), &mut more);
     loop {
-        said.extend(more.drain(..));
-        match said.pop_front() {
+        printed.extend(more.drain(..));
+        match printed.pop_front() {
             Some(Output::Io(io)) => {
                 let (id, done) = drive::perform(disk, &io);
                 store.done(clock.now(), id, done, &mut more);
@@ -330,8 +330,8 @@ fn is_lossy(disk: &mut FileDisk, head: &[u8], config: Config) -> bool {
 
 fn lost(path: &Path) -> String {
     format!(
-        "{}: the disk has lost transactions that were acknowledged as durable; what is there can \
-         be used with 'upcall serve {} --accept-loss'",
+        "{}: the disk has lost transactions that were acknowledged as durable; 'upcall serve {} \
+         --accept-loss' serves the remaining state",
         path.display(),
         path.display()
     )
@@ -346,7 +346,7 @@ pub(crate) fn explain(path: &Path, error: Error) -> String {
              'upcall volume create'"
         ),
         Error::Damaged => {
-            format!("{shown} is damaged: 'upcall volume check {shown}' says what is lost")
+            format!("{shown} is damaged; 'upcall volume check {shown}' lists lost files")
         }
         Error::DiskFailed => format!("{shown}: the disk failed; look at the disk, then try again"),
         Error::DiskFull => format!("{shown}: {error}, then try again"),

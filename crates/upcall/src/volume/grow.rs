@@ -96,9 +96,9 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
             let whole = path.canonicalize().map_err(|error| refuse(path, &error))?;
             let absolute = std::path::absolute(path).map_err(|error| refuse(path, &error))?;
             let paths = [whole, absolute, path.clone()];
-            let told = names::grow(&Server::at(at, PATIENCE), &paths, bytes_of(&after), longer);
-            if told != ExitCode::SUCCESS {
-                return Ok(told);
+            let informed = names::grow(&Server::at(at, PATIENCE), &paths, bytes_of(&after), longer);
+            if informed != ExitCode::SUCCESS {
+                return Ok(informed);
             }
         }
         (Some(served), None) => return Err(need_address(path, served)),
@@ -136,9 +136,9 @@ fn bytes_of(layout: &Layout) -> u64 {
 /// Writes the checkpoint with the new size.
 fn commit(path: &Path, mut opened: file::Opened, after: &Layout) -> Result<(), String> {
     let file::Opened { disk, store } = &mut opened;
-    let (ticket, mut said) = (Ticket(1), Vec::new());
-    store.grow(ticket, after.blocks, &mut said);
-    let grown = file::committed(store, disk, ticket, said);
+    let (ticket, mut printed) = (Ticket(1), Vec::new());
+    store.grow(ticket, after.blocks, &mut printed);
+    let grown = file::committed(store, disk, ticket, printed);
     let closed = file::close_store(store, disk);
     grown.and(closed).map_err(|error| file::explain(path, error))
 }
@@ -149,7 +149,7 @@ impl Grow {
         let shown = self.file.display();
         match (self.size, device) {
             (Some(bytes), _) => Ok(bytes),
-            (None, None) => Err(format!("say how large {shown} becomes, like 32G")),
+            (None, None) => Err(format!("the new size of {shown} is missing; give it like 32G")),
             (None, Some(all)) if all / before.block as u64 > before.blocks => Ok(all),
             (None, Some(all)) => {
                 let all = show(all);
@@ -164,18 +164,17 @@ fn plan(path: &Path, before: &Layout, bytes: u64) -> Result<Layout, String> {
     let (shown, block) = (path.display(), before.block as u64);
     let (has, blocks) = (before.blocks * block, bytes / block);
     if bytes <= has {
-        return Err(format!("{shown} has {} already: say a larger size", show(has)));
+        return Err(format!("{shown} has {} already; choose a larger size", show(has)));
     }
     before.grown(blocks).map_err(|_| match before.least_grown(blocks) {
         Some(least) if blocks == before.blocks => format!(
-            "cannot grow {shown} by {} bytes: it grows by blocks of {block} bytes; say {} bytes or \
-             more",
+            "cannot grow {shown} by {} bytes: it grows by blocks of {block} bytes; use {} bytes \
+             or more",
             bytes - has,
             least * block
         ),
         Some(least) => format!(
-            "cannot grow {shown} by {}: there is no room for its larger maps of space; say {} \
-             bytes or more",
+            "cannot grow {shown} by {}: its larger space map does not fit; use {} bytes or more",
             show(bytes - has),
             least * block
         ),

@@ -52,7 +52,7 @@ enum Failure {
 /// Rolls a volume back.
 pub(crate) fn run(rollback: &Rollback) -> Result<ExitCode, String> {
     let (path, name) = (&rollback.file, &rollback.name);
-    let if_served = "stop the server first: a volume is rolled back while nobody serves it";
+    let if_served = "stop the server first: a volume cannot be rolled back while it is served";
     let how = How { if_served, ..How::WRITE };
     let file = file::open_file(path, &how)?;
     let mut opened = file::open_locked(path, file, &how)?;
@@ -123,16 +123,16 @@ fn is_replica(opened: &mut Opened, view: View) -> Result<bool, Error> {
 
 /// Creates a snapshot of the present state, and closes the volume.
 fn snapshot_present(path: &Path, opened: Opened, before: &str) -> Result<FileDisk, String> {
-    file::change_snapshots(opened, |store, ticket, said| {
-        store.snapshot(file::START, ticket, before.as_bytes(), clock::wall(), said);
+    file::change_snapshots(opened, |store, ticket, printed| {
+        store.snapshot(file::START, ticket, before.as_bytes(), clock::wall(), printed);
     })
     .map_err(|error| file::explain(path, error))
 }
 
 /// Drops the snapshot of the present state again.
 fn drop_snapshot(path: &Path, how: &How<'_>, before: &str) -> Result<(), String> {
-    let dropped = file::change_snapshots(file::open(path, how)?, |store, ticket, said| {
-        store.drop_snapshot(file::START, ticket, before.as_bytes(), said);
+    let dropped = file::change_snapshots(file::open(path, how)?, |store, ticket, printed| {
+        store.drop_snapshot(file::START, ticket, before.as_bytes(), printed);
     });
     dropped.map(drop).map_err(|error| file::explain(path, error))
 }
@@ -142,9 +142,9 @@ fn roll_back(path: &Path, file: VolumeFile, how: &How<'_>, name: &str) -> Result
     let (file, plan) = plan(path, file, name).map_err(Failure::Unchanged)?;
     let opened = file::open_locked(path, file, how).map_err(Failure::Unchanged)?;
     let Opened { mut disk, mut store } = opened;
-    let (ticket, mut said) = (Ticket(1), Vec::new());
-    store.roll_back(file::START, ticket, plan, &mut said);
-    let done = file::committed(&mut store, &mut disk, ticket, said);
+    let (ticket, mut printed) = (Ticket(1), Vec::new());
+    store.roll_back(file::START, ticket, plan, &mut printed);
+    let done = file::committed(&mut store, &mut disk, ticket, printed);
     let closed = file::close_store(&mut store, &mut disk);
     let explain = |error| file::explain(path, error);
     match done {

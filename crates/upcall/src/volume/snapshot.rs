@@ -60,11 +60,11 @@ fn change(path: &Path, text: &str, make: bool) -> Result<(), String> {
         )
     })?;
     let verb = if make { "mkdir" } else { "rmdir" };
-    let there = format!("say '{verb} /.upcall/snapshots/{text}' there, over any protocol");
+    let there = format!("use '{verb} /.upcall/snapshots/{text}' over any protocol");
     let opened = file::open(path, &How { if_served: &there, ..How::WRITE })?;
-    let changed = file::change_snapshots(opened, |store, ticket, said| match make {
-        true => store.snapshot(file::START, ticket, name.as_bytes(), clock::wall(), said),
-        false => store.drop_snapshot(file::START, ticket, name.as_bytes(), said),
+    let changed = file::change_snapshots(opened, |store, ticket, printed| match make {
+        true => store.snapshot(file::START, ticket, name.as_bytes(), clock::wall(), printed),
+        false => store.drop_snapshot(file::START, ticket, name.as_bytes(), printed),
     });
     changed.map_err(|error| match error {
         store::Error::TooLarge => format!(
@@ -103,8 +103,8 @@ fn list(path: &Path, json: bool) -> Result<(), String> {
     }
     if let Some(served) = &list.served {
         eprintln!(
-            "{shown}: {served} has it: this is the list of checkpoint {}; snapshots made \
-             or dropped since are in the journal, which is not read",
+            "{shown}: served by {served}: this is the list of checkpoint {}; later changes are in \
+             the journal, which is not read",
             list.epoch
         );
     }

@@ -85,13 +85,16 @@ fn a_served_volume_grows_and_takes_more() {
         let output = run(&socket, "names", &[line]);
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let (code, said) = grow(&format!("grow 'volume:{path}' 6G"));
-    assert!(code == Some(1) && said.contains("make the file or device longer first"), "{said}");
-    let (code, said) = grow(&format!("grow 'volume:{path}' 1G"));
-    assert!(code == Some(1) && said.contains("say a larger size than it has"), "{said}");
-    let (code, said) = grow("grow volume:none 6G");
+    let (code, printed) = grow(&format!("grow 'volume:{path}' 6G"));
+    assert!(
+        code == Some(1) && printed.contains("make the file or device longer first"),
+        "{printed}"
+    );
+    let (code, printed) = grow(&format!("grow 'volume:{path}' 1G"));
+    assert!(code == Some(1) && printed.contains("say a larger size than it has"), "{printed}");
+    let (code, printed) = grow("grow volume:none 6G");
     let served = format!("no such volume is served; served are: {path}");
-    assert!(code == Some(1) && said.contains(&served), "{said}");
+    assert!(code == Some(1) && printed.contains(&served), "{printed}");
     server.kill();
 
     assert_eq!(bytes(&path), 5 << 30);

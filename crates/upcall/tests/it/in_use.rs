@@ -46,7 +46,7 @@ fn a_served_volume_shows_its_newest_checkpoint_and_who_serves_it() {
         let (code, text, errors) = volume(&["check", &path]);
         assert_eq!(code, Some(0), "{text}{errors}");
         assert!(text.contains(&format!("{who} has it: checkpoint ")), "{text}");
-        assert!(text.ends_with("nothing is wrong in what was read\n"), "{text}");
+        assert!(text.ends_with("no problems found in the blocks that were read\n"), "{text}");
         drop(client);
         assert_eq!(server.end(), Some(0));
         let (_, text, _) = volume(&["info", &path, "--json"]);

@@ -49,9 +49,9 @@ fn null_says_how_well_the_instrument_keeps_time() {
     let report = measures(&["--target", "null", "--rate", "2000", "--seconds", "1"]);
     assert!((1700..2300).contains(&count(&report, "read")), "{report}");
     let output = load(&["--target", "null", "--rate", "500", "--seconds", "0.5"]);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     for part in ["lateness", "issued", "≤ 10 µs", "VALID"] {
-        assert!(said.contains(part), "{said}");
+        assert!(printed.contains(part), "{printed}");
     }
 }
 
@@ -402,9 +402,9 @@ fn an_interrupt_while_a_server_is_waited_for_ends_it_at_once() {
     child.args(["load", "--target", &target, "--rate", "10"]).stdin(Stdio::null());
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It prints a message once it handles signals.
-    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut printed = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    printed.read_line(&mut line).unwrap();
     assert!(line.starts_with("load: "), "{line}");
     std::thread::sleep(Duration::from_millis(200));
     let begun = Instant::now();
@@ -413,8 +413,8 @@ fn an_interrupt_while_a_server_is_waited_for_ends_it_at_once() {
     let output = child.wait_with_output().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10), "it ends soon");
     let mut rest = String::new();
-    said.read_to_string(&mut rest).unwrap();
-    let said = rest;
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.contains("before it began"), "{said}");
+    printed.read_to_string(&mut rest).unwrap();
+    let printed = rest;
+    assert_eq!(output.status.code(), Some(130), "{printed}");
+    assert!(printed.contains("before it began"), "{printed}");
 }

@@ -80,8 +80,8 @@ fn files_and_trees_are_copied_on_the_server() {
             symlink("../notes", path("sub/link")).unwrap();
         }
         let cp = |words: &[&str]| works(server.ninep(), "cp", &at(dialect, words));
-        let said = cp(&["/sub/large", "/copy"]);
-        assert!(said.starts_with("copied 1 file, 5 MiB in "), "{said}");
+        let printed = cp(&["/sub/large", "/copy"]);
+        assert!(printed.starts_with("copied 1 file, 5 MiB in "), "{printed}");
         assert!(std::fs::read(path("copy")).unwrap() == large());
         cp(&["--sync", "/sub/tool", "/notes", "/empty/"]);
         let mode = path("empty/tool").metadata().unwrap().permissions().mode();
@@ -224,7 +224,7 @@ fn trees_keep_their_times_and_are_not_transferred_again() {
         assert_eq!(fetch(), [Some(3), Some(300)]);
         assert!(described(&dir.path().join("sub")) == described(&got));
         let words = ["--protocol", dialect, "-r", "/sub", got_text];
-        let said = works(server.ninep(), "get", &words);
-        assert!(said.contains("; 303 there already\n"), "{said}");
+        let printed = works(server.ninep(), "get", &words);
+        assert!(printed.contains("; 303 there already\n"), "{printed}");
     }
 }

@@ -90,14 +90,14 @@ fn a_user_is_limited_and_others_may_not_say_so() {
     let refused = run(&socket, "mkdir", &["/open/two", "--as", "1234"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(run(&socket, "mkdir", &["/open/two", "--as", "1235"]).status.success());
-    for (words, said) in [
+    for (words, printed) in [
         (&["/", "--as", "1234", "--size", "1G"][..], "attach as root"),
         (&["/", "--as", "1234"], "attach as root"),
         (&["--list", "--as", "1234"], "attach as root"),
         (&["/open/one", "--as", "0", "--owner", "5", "--size", "1G"], "the root of the volume"),
     ] {
         let (code, _, errors) = quota(&socket, words);
-        assert!(code == Some(1) && errors.contains(said), "{words:?}: {errors}");
+        assert!(code == Some(1) && errors.contains(printed), "{words:?}: {errors}");
     }
     assert_eq!(server.end(), Some(0));
     check(&path);

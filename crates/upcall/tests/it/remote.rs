@@ -265,10 +265,10 @@ fn interrupted_transfers_leave_no_partial_file() {
         interrupt(&put);
         assert_eq!(put.wait().unwrap().code(), Some(130));
         drop(input);
-        let mut said = String::new();
-        put.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(said.contains("interrupted"), "{said}");
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{dialect}: {said}");
+        let mut printed = String::new();
+        put.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
+        assert!(printed.contains("interrupted"), "{printed}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{dialect}: {printed}");
     }
 }
 
@@ -302,15 +302,15 @@ fn only_what_is_written_in_place_is_left_half_written() {
             interrupt(&put);
             assert_eq!(put.wait().unwrap().code(), Some(130));
             drop(input);
-            let mut said = String::new();
-            put.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-            said
+            let mut printed = String::new();
+            put.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
+            printed
         };
-        let said = end(begin(&[]));
-        assert!(said.contains("nothing half-done is left"), "{said}");
+        let printed = end(begin(&[]));
+        assert!(printed.contains("nothing half-done is left"), "{printed}");
         assert!(std::fs::read(&file).unwrap() == large(), "it was destroyed");
-        let said = end(begin(&["--in-place"]));
-        assert!(said.contains("what was written of /file so far is left there"), "{said}");
+        let printed = end(begin(&["--in-place"]));
+        assert!(printed.contains("what was written of /file so far is left there"), "{printed}");
         let left = std::fs::read(&file).unwrap();
         assert!(left.len() <= 1 << 20 && left.iter().all(|byte| *byte == b'x'));
         let mut put = begin(&["--in-place"]);
@@ -369,11 +369,11 @@ fn a_recursive_list_goes_on_after_unreadable_directories() {
     }
     for options in [&["-R"][..], &["-lR"], &["-R", "--json"]] {
         let output = run(server.ninep(), "ls", &[options, &["/"]].concat());
-        let (said, errors) = (output.stdout, String::from_utf8(output.stderr).unwrap());
+        let (printed, errors) = (output.stdout, String::from_utf8(output.stderr).unwrap());
         assert_eq!(output.status.code(), Some(1), "{errors}");
-        let said = String::from_utf8(said).unwrap();
-        assert!(said.contains("sub/deep/299") && said.contains("closed"), "{said}");
-        assert!(!said.contains("hidden"), "{said}");
+        let printed = String::from_utf8(printed).unwrap();
+        assert!(printed.contains("sub/deep/299") && printed.contains("closed"), "{printed}");
+        assert!(!printed.contains("hidden"), "{printed}");
         for closed in ["/closed", "/sub/closed"] {
             let line = format!("upcall: cannot list {closed}: Permission denied;");
             assert!(errors.contains(&line), "{errors}");

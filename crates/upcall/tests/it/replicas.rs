@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 /// Runs a command; returns whether it succeeded, and all of its output.
 fn say(args: &[&str]) -> (bool, String) {
     let output = Command::new(BINARY).args(args).output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(said).unwrap())
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(printed).unwrap())
 }
 
 /// Creates the files of the replicas of a new service.
 fn made(dir: &Scratch, kind: &str, members: &[&str], size: &str) -> Vec<String> {
     let place = dir.path().to_str().unwrap();
     let args = ["replica", "init", "it", "--type", kind, "--members", &members.join(",")];
-    let (well, said) = say(&[&args[..], &["--dir", place, "--size", size]].concat());
-    assert!(well, "{said}");
+    let (well, printed) = say(&[&args[..], &["--dir", place, "--size", size]].concat());
+    assert!(well, "{printed}");
     (1..=members.len()).map(|id| format!("{place}/it.{id}.replica")).collect()
 }
 
@@ -41,25 +41,25 @@ fn a_full_replica_goes_on_in_a_larger_file() {
     let file = &made(&dir, "log", &["127.0.0.1:1"], "12M")[0];
     let server = serve(&dir, file);
     let record = "x".repeat(60_000);
-    let (mut count, mut said) = (0, String::new());
-    while !said.contains("the volume of this replica is full") {
+    let (mut count, mut printed) = (0, String::new());
+    while !printed.contains("the volume of this replica is full") {
         let (well, text) = op(&server, &["append", &record]);
         assert_eq!(well, !text.contains("full"), "{text}");
         count += u32::from(well);
-        said = text;
+        printed = text;
     }
-    assert!(said.contains("upcall replica grow FILE"), "{said}");
+    assert!(printed.contains("upcall replica grow FILE"), "{printed}");
     assert!(count > 20, "{count}");
     let grow = |size| say(&["replica", "grow", file, "--size", size]);
-    let (well, said) = grow("64M");
-    assert!(!well && said.contains("in use by another process"), "{said}");
+    let (well, printed) = grow("64M");
+    assert!(!well && printed.contains("in use by another process"), "{printed}");
     assert_eq!(server.end(), Some(0));
-    let (well, said) = grow("8M");
-    assert!(!well && said.contains("say a larger --size"), "{said}");
-    let (well, said) = grow("64M");
-    assert!(well && said.contains("64 MiB now"), "{said}");
-    let (well, said) = say(&["volume", "check", file]);
-    assert!(well && said.ends_with("nothing is wrong\n"), "{said}");
+    let (well, printed) = grow("8M");
+    assert!(!well && printed.contains("say a larger --size"), "{printed}");
+    let (well, printed) = grow("64M");
+    assert!(well && printed.contains("64 MiB now"), "{printed}");
+    let (well, printed) = say(&["volume", "check", file]);
+    assert!(well && printed.ends_with("nothing is wrong\n"), "{printed}");
     let server = serve(&dir, file);
     assert_eq!(op(&server, &["size"]).1.split_whitespace().next(), Some(&*count.to_string()));
     assert!(op(&server, &["append", &record]).0);
@@ -98,10 +98,10 @@ fn an_older_copy_of_a_replica_is_found_out() {
     std::fs::rename(&copy, &files[0]).unwrap();
     let first = serve_at(&dir, &files[0], members[0]);
     // It works until it hears from the other one.
-    let said = (0..1000).map(|_| op(&first, &["read"])).find(|(well, _)| !well);
-    let (_, said) = said.expect("it is found out");
-    assert!(said.contains("not done: this replica is an older copy of itself"), "{said}");
-    assert!(said.contains("find its newest file"), "{said}");
+    let printed = (0..1000).map(|_| op(&first, &["read"])).find(|(well, _)| !well);
+    let (_, printed) = printed.expect("it is found out");
+    assert!(printed.contains("not done: this replica is an older copy of itself"), "{printed}");
+    assert!(printed.contains("find its newest file"), "{printed}");
     let (_, status) = say(&["replica", "status", "--at", first.ninep(), "it"]);
     assert!(status.contains("\nfailed   an older copy of itself\n"), "{status}");
     // The other one continues.
@@ -188,10 +188,10 @@ fn a_member_that_is_silent_for_too_long_is_removed() {
         let rest = ["--dir", place, "--size", "16M", "--remove-after", time];
         say(&[&args[..], &rest].concat())
     };
-    let (well, said) = init("2s");
-    assert!(!well && said.contains("say 10s or more"), "{said}");
-    let (well, said) = init("10s");
-    assert!(well, "{said}");
+    let (well, printed) = init("2s");
+    assert!(!well && printed.contains("say 10s or more"), "{printed}");
+    let (well, printed) = init("10s");
+    assert!(well, "{printed}");
     let server =
         |id: usize| serve_at(&dir, &format!("{place}/it.{id}.replica"), &addresses[id - 1]);
     let servers = [1, 2, 3].map(server);
@@ -202,16 +202,16 @@ fn a_member_that_is_silent_for_too_long_is_removed() {
     assert!(status.contains("removal  of a member that is silent for 10 s"), "{status}");
     signal(third, "-STOP");
     // Strict operations wait for it, as long as it is a member.
-    let (well, said) = op(first, &["add", "1", "--strict", "--wait", "1s"]);
-    assert!(!well && said.contains("replica 3"), "{said}");
+    let (well, printed) = op(first, &["add", "1", "--strict", "--wait", "1s"]);
+    assert!(!well && printed.contains("replica 3"), "{printed}");
     let took = wait_for(first, "one of 2, epoch 2");
     assert!((6.0..40.0).contains(&took.as_secs_f64()), "{took:?}");
     assert_eq!(op(second, &["add", "1", "--strict"]), (true, "4\n".to_string()));
     signal(third, "-CONT");
     wait_for(third, "failed   no member any more");
     for strict in [&["add", "1"][..], &["read", "--strict"]] {
-        let (well, said) = op(third, strict);
-        assert!(!well && said.contains("no member of its service"), "{said}");
+        let (well, printed) = op(third, strict);
+        assert!(!well && printed.contains("no member of its service"), "{printed}");
     }
     assert_eq!(op(first, &["read", "--strict"]), (true, "4\n".to_string()));
 }
@@ -228,8 +228,8 @@ fn a_service_that_removes_members_says_what_it_needs() {
         let dir = Scratch::new("removal-needs");
         let place = dir.path().to_str().unwrap();
         let args = ["replica", "init", "it", "--type", "counter", "--members", members];
-        let (well, said) = say(&[&args[..], &["--dir", place, "--size", "16M"], rest].concat());
-        assert!(well && said.contains(note) == is_noted, "{said}");
+        let (well, printed) = say(&[&args[..], &["--dir", place, "--size", "16M"], rest].concat());
+        assert!(well && printed.contains(note) == is_noted, "{printed}");
         let key = std::fs::read_to_string(dir.path().join("it.key")).unwrap();
         assert!(key.contains(&format!("\"version\": {version},")), "{key}");
         let server = serve(&dir, &format!("{place}/it.1.replica"));
@@ -262,8 +262,8 @@ fn a_replica_at_work_delays_no_file() {
     for rows in (1..=10_000).collect::<Vec<u32>>().chunks(5000) {
         let mut cells = String::new();
         rows.iter().for_each(|row| write!(cells, ",\"A{row}\":\"7\"").unwrap());
-        let said = ask(&asks, &format!("{{\"op\":{{\"load\":{{{}}}}}}}\n", &cells[1..]));
-        assert!(said[0].starts_with("{\"value\""), "{said:?}");
+        let printed = ask(&asks, &format!("{{\"op\":{{\"load\":{{{}}}}}}}\n", &cells[1..]));
+        assert!(printed[0].starts_with("{\"value\""), "{printed:?}");
     }
     let (mut lines, formulas) = (String::new(), 40);
     for number in 1..=formulas {
@@ -276,8 +276,8 @@ fn a_replica_at_work_delays_no_file() {
         assert_eq!(reads.read_file("/small").unwrap().len(), 4096);
         count += 1;
     }
-    let said = asking.join().unwrap();
-    assert!(said[1].contains("#LIMIT!"), "{}", said[1]);
+    let printed = asking.join().unwrap();
+    assert!(printed[1].contains("#LIMIT!"), "{}", printed[1]);
     assert!(count > 5 * formulas, "the file was read {count} times beside {formulas} formulas");
     assert_eq!(server.end(), Some(0));
 }
@@ -302,22 +302,25 @@ fn values_go_to_standard_output_and_status_to_standard_error() {
     let file = &made(&dir, "map", &["127.0.0.1:1", "127.0.0.1:2"], "16M")[0];
     let server = serve(&dir, file);
     let lines = "put a b\nget a\nget nothing\n";
-    let (code, said, errors) = op_lines(&server, &["--wait", "500ms"], lines);
-    assert_eq!((code, &said[..]), (Some(0), "b\n"), "{errors}");
+    let (code, printed, errors) = op_lines(&server, &["--wait", "500ms"], lines);
+    assert_eq!((code, &printed[..]), (Some(0), "b\n"), "{errors}");
     let status = errors.lines().skip(1).collect::<Vec<_>>();
     assert_eq!(status, ["(not final yet)", "(nothing, not final yet)"], "{errors}");
     assert!(errors.starts_with("done"), "{errors}");
     let (code, _, errors) = op_lines(&server, &[], "put a b\n\n{\"puts\": 1}\nc,d\n");
     assert_eq!(code, Some(1));
     assert!(errors.contains("upcall: line 3: no operation in JSON: "), "{errors}");
-    assert!(errors.contains("upcall: line 4: there is no operation \"c,d\""), "{errors}");
+    assert!(errors.contains("upcall: line 4: unknown operation \"c,d\""), "{errors}");
     assert!(errors.contains("  put KEY VALUE "), "{errors}");
     let csv = dir.path().join("in.csv");
     std::fs::write(&csv, "a,b\n").unwrap();
-    let (well, said) =
+    let (well, printed) =
         say(&["replica", "import", "--at", server.ninep(), "it", csv.to_str().unwrap()]);
-    assert!(!well && said.contains("'it' is a map, and CSV and XLSX files are for"), "{said}");
-    assert!(said.contains("each in a line like 'put KEY VALUE'"), "{said}");
+    assert!(
+        !well && printed.contains("'it' is a map, and CSV and XLSX files are for"),
+        "{printed}"
+    );
+    assert!(printed.contains("each in a line like 'put KEY VALUE'"), "{printed}");
 }
 
 /// The cell of a formula that cannot be evaluated is named once.
@@ -328,9 +331,15 @@ fn an_import_names_the_replaced_cells() {
     let server = serve(&dir, file);
     let csv = dir.path().join("in.csv");
     std::fs::write(&csv, "1,2,3,4,=NOW()\n").unwrap();
-    let (well, said) =
+    let (well, printed) =
         say(&["replica", "import", "--at", server.ninep(), "it", csv.to_str().unwrap()]);
-    assert!(well && said.contains("E1: NOW depends on more") && !said.contains("E1: E1"), "{said}");
-    let (well, said) = op(&server, &["set", "E1", "=NOW()"]);
-    assert!(!well && said.contains("E1: NOW depends") && !said.contains("E1: E1"), "{said}");
+    assert!(
+        well && printed.contains("E1: NOW depends on more") && !printed.contains("E1: E1"),
+        "{printed}"
+    );
+    let (well, printed) = op(&server, &["set", "E1", "=NOW()"]);
+    assert!(
+        !well && printed.contains("E1: NOW depends") && !printed.contains("E1: E1"),
+        "{printed}"
+    );
 }

@@ -18,8 +18,8 @@ fn body(server: &Server, path: &str) -> String {
 /// Runs a client command; returns its exit code and all of its output.
 fn client(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(BINARY).args(args).output().expect("it runs");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&printed).into_owned())
 }
 
 fn files(dir: &Path, files: &[(&str, &str)]) {
@@ -62,9 +62,9 @@ fn directories_are_joined_by_mount_bind_and_union() {
         for name in ["one", "two", "both", "in/"] {
             assert_eq!(listing.matches(&format!(">{name}<")).count(), 1, "{name}: {listing}");
         }
-        let said = body(&server, "/.upcall/names");
-        assert!(said.contains(&format!("mount -ac /u host:{shown}/b\n")), "{said}");
-        assert!(said.contains("bind /u/in /x\n"), "{said}");
+        let printed = body(&server, "/.upcall/names");
+        assert!(printed.contains(&format!("mount -ac /u host:{shown}/b\n")), "{printed}");
+        assert!(printed.contains("bind /u/in /x\n"), "{printed}");
         let metrics = body(&server, "/.upcall/metrics");
         for row in ["points 3", "unions 1", "commands_total{result=\"failed\"} 0"] {
             assert!(metrics.contains(&format!("\nupcall_names_{row}\n")), "{row}: {metrics}");
@@ -134,29 +134,29 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
     let server = serve(&scratch, &lines, &["--9p", &socket]);
     let names = |lines: &[&str]| client(&[&["names", &socket][..], lines].concat());
     let line = format!("mount /far 9p://{}", far.ninep());
-    let (code, said) = names(&[&line]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains(&format!("{line}\n")), "{said}");
+    let (code, printed) = names(&[&line]);
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains(&format!("{line}\n")), "{printed}");
     assert_eq!(body(&server, "/far/two"), "b");
     // Any name of a mounted source can be unmounted.
-    let (code, said) = names(&[&format!("unmount 9p://{}/ //far/", far.ninep()), &line]);
-    assert_eq!(code, Some(0), "{said}");
-    let (code, said) = names(&["unmount /far", "bind /nowhere /far"]);
+    let (code, printed) = names(&[&format!("unmount 9p://{}/ //far/", far.ninep()), &line]);
+    assert_eq!(code, Some(0), "{printed}");
+    let (code, printed) = names(&["unmount /far", "bind /nowhere /far"]);
     assert_eq!(code, Some(1));
-    assert!(said.contains("cannot carry out all lines: line 2: "), "{said}");
+    assert!(printed.contains("cannot carry out all lines: line 2: "), "{printed}");
     assert_eq!(body(&server, "/far/two"), "404");
     // The same as a file, like any other.
     let file = dir.join("commands");
     std::fs::write(&file, format!("{line}\n")).expect("it is written");
     let file = file.to_str().expect("UTF-8");
     let put = ["put", "--in-place", "--aname", "/.upcall", &socket, file, "/names"];
-    let (code, said) = client(&put);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = client(&put);
+    assert_eq!(code, Some(0), "{printed}");
     assert_eq!(body(&server, "/far/two"), "b");
     // Over TCP the client is unauthenticated.
-    let (code, said) = client(&["names", server.ninep(), &line]);
-    assert!(code == Some(1) && said.contains("ermission denied"), "{said}");
-    assert!(said.contains("over the server's unix socket"), "{said}");
+    let (code, printed) = client(&["names", server.ninep(), &line]);
+    assert!(code == Some(1) && printed.contains("ermission denied"), "{printed}");
+    assert!(printed.contains("over the server's unix socket"), "{printed}");
     assert_eq!(server.end(), Some(0));
 }
 
@@ -182,9 +182,12 @@ fn each_user_is_told_to_the_server_behind() {
         let cat =
             |uid: u32| client(&["cat", "--as", &uid.to_string(), server.ninep(), "/x/private"]);
         assert_eq!(cat(owner), (Some(0), "private".to_string()));
-        let (code, said) = cat(owner + 1);
+        let (code, printed) = cat(owner + 1);
         assert_eq!(code, Some(1));
-        assert!(said.to_lowercase().contains("not permitted") || said.contains("denied"), "{said}");
+        assert!(
+            printed.to_lowercase().contains("not permitted") || printed.contains("denied"),
+            "{printed}"
+        );
     }
 }
 
@@ -212,15 +215,15 @@ fn nobody_commands_a_server_through_another_one() {
     let direct = body(&behind, "/private");
     assert_eq!(body(&server, "/x/private"), direct);
     let line = format!("mount /y host:{}/secret", dir.display());
-    let (code, said) = client(&["names", "--aname", "/x", server.ninep(), &line]);
-    assert!(code == Some(1) && said.contains("ermission denied"), "{said}");
+    let (code, printed) = client(&["names", "--aname", "/x", server.ninep(), &line]);
+    assert!(code == Some(1) && printed.contains("ermission denied"), "{printed}");
     assert_eq!(body(&behind, "/y/in"), "in");
     // Nor does an authenticated client that comes through the first.
     let write = ["put", "--in-place", &socket, "/dev/null", "/.upcall/names"];
-    let (code, said) = client(&write);
-    assert!(code == Some(1) && said.contains("denied"), "{said}");
-    let (code, said) = client(&["names", &socket, &line]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = client(&write);
+    assert!(code == Some(1) && printed.contains("denied"), "{printed}");
+    let (code, printed) = client(&["names", &socket, &line]);
+    assert_eq!(code, Some(0), "{printed}");
     assert_eq!(body(&behind, "/y/file"), "secret");
 }
 
@@ -244,18 +247,18 @@ fn the_names_listing_is_a_names_file() {
         &format!("mount -b /zz host:{}/b", dir.display()),
         "bind /zz /u",
     ];
-    let (code, said) = client(&[&["names", &socket][..], &lines].concat());
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = client(&[&["names", &socket][..], &lines].concat());
+    assert_eq!(code, Some(0), "{printed}");
     // The third line is covered.
     let shown = [&lines[..2], &lines[3..]].concat().join("\n") + "\n";
     let expected = format!("# at the root: {}/a\n{shown}", dir.display());
-    assert_eq!(said, expected);
+    assert_eq!(printed, expected);
     let see =
         |server: &Server| ["/zz/in", "/zz/x", "/a0/two", "/u/sub/two"].map(|it| body(server, it));
     let seen = see(&server);
     assert_eq!(seen, ["in", "c", "b", "b"]);
     assert_eq!(server.end(), Some(0));
-    let server = serve(&scratch, &format!("{root}{said}"), &[]);
+    let server = serve(&scratch, &format!("{root}{printed}"), &[]);
     assert_eq!(body(&server, "/.upcall/names"), expected);
     assert_eq!(see(&server), seen);
     assert_eq!(server.end(), Some(0));
@@ -274,13 +277,16 @@ fn commands_are_as_long_as_they_are() {
     let mut lines = vec![comment.as_str(); 1100];
     lines.push("bind /y /x");
     let names = |lines: &[&str]| client(&[&["names", &socket][..], lines].concat());
-    let (code, said) = names(&lines);
-    assert!(code == Some(0) && said.contains("bind /y /x\n"), "{said}");
+    let (code, printed) = names(&lines);
+    assert!(code == Some(0) && printed.contains("bind /y /x\n"), "{printed}");
     assert_eq!(body(&server, "/x/two"), "two");
     lines.extend(["unmount /x", "bind /nowhere /y", "bind /y /x"]);
     lines[1100] = &comment;
-    let (code, said) = names(&lines);
-    assert!(code == Some(1) && said.contains("cannot carry out all lines: line 1103: "), "{said}");
+    let (code, printed) = names(&lines);
+    assert!(
+        code == Some(1) && printed.contains("cannot carry out all lines: line 1103: "),
+        "{printed}"
+    );
     assert_eq!(body(&server, "/x/in"), "in");
     // A partial line of a disconnected client is discarded.
     let mut cut = ninep::Client::connect_unix(&dir.join("socket"), "/.upcall");
@@ -295,14 +301,14 @@ fn commands_are_as_long_as_they_are() {
     std::fs::write(&file, "bind /y /x").expect("it is written");
     let file = file.to_str().expect("UTF-8");
     let put = ["put", "--in-place", "--aname", "/.upcall", &socket, file, "/names"];
-    let (code, said) = client(&put);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = client(&put);
+    assert_eq!(code, Some(0), "{printed}");
     wait_until("it is bound", || body(&server, "/x/two") == "two");
     std::fs::write(file, "bind /nowhere /x").expect("it is written");
-    let (code, said) = client(&[&put[..], &["--sync"]].concat());
-    assert_eq!(code, Some(1), "{said}");
-    let said = body(&server, "/.upcall/names");
-    assert!(said.contains("# the last change failed: line 1: file does not exist"), "{said}");
+    let (code, printed) = client(&[&put[..], &["--sync"]].concat());
+    assert_eq!(code, Some(1), "{printed}");
+    let printed = body(&server, "/.upcall/names");
+    assert!(printed.contains("# the last change failed: line 1: file does not exist"), "{printed}");
     assert_eq!(server.end(), Some(0));
 }
 
@@ -327,8 +333,8 @@ fn a_server_that_hangs_holds_no_change_up_for_long() {
     assert_eq!(body(&server, "/far/sub/two"), "b");
     signal(&far, "STOP");
     let start = Instant::now();
-    let (code, said) = names(&["bind /far/sub /y"]);
-    assert!(code == Some(1) && said.contains("line 1: timed out; the server at"), "{said}");
+    let (code, printed) = names(&["bind /far/sub /y"]);
+    assert!(code == Some(1) && printed.contains("line 1: timed out; the server at"), "{printed}");
     assert!(start.elapsed() > Duration::from_secs(8), "{:?}", start.elapsed());
     // A disconnected client leaves nothing behind that would block others.
     let lines = ["bind /far/sub /y"; 100];
@@ -342,8 +348,8 @@ fn a_server_that_hangs_holds_no_change_up_for_long() {
     child.kill().expect("it runs");
     child.wait().expect("it ended");
     let start = Instant::now();
-    let (code, said) = names(&["unmount /far"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = names(&["unmount /far"]);
+    assert_eq!(code, Some(0), "{printed}");
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert_eq!(body(&server, "/far/in"), "in");
     // The end of the server waits for no command either.
@@ -395,8 +401,8 @@ fn the_end_of_a_server_waits_for_nothing_that_is_being_opened() {
 
 /// Returns whether no process uses the volume.
 fn is_free(volume: &Path) -> bool {
-    let (code, said) = client(&["volume", "info", volume.to_str().expect("UTF-8")]);
-    code == Some(0) && !said.contains("\nserved ")
+    let (code, printed) = client(&["volume", "info", volume.to_str().expect("UTF-8")]);
+    code == Some(0) && !printed.contains("\nserved ")
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
@@ -428,8 +434,8 @@ fn every_source_is_mounted_and_given_back_while_the_server_runs() {
             [format!("host:{shown}/b"), format!("volume:{path}"), format!("9p://{by_name}")];
         for source in sources {
             let mount = format!("mount -c /x {source}");
-            let (code, said) = names(&[&mount]);
-            assert!(code == Some(0) && said.contains(&mount), "{said}");
+            let (code, printed) = names(&[&mount]);
+            assert!(code == Some(0) && printed.contains(&mount), "{printed}");
             match source.starts_with("volume:") {
                 true => assert!(!is_free(&volume)),
                 false => assert_eq!(body(&server, "/x/two"), "b", "{source}"),
@@ -452,8 +458,8 @@ fn a_volume_that_is_joined_has_its_snapshots_in_its_root() {
     let socket = format!("unix:{}", dir.join("socket").display());
     let server = serve(&scratch, &words, &["--9p", &socket, "--http-write"]);
     assert!(put(server.http(), "/x/file", b"old").is_some_and(|answer| answer.contains(" 201 ")));
-    let (code, said) = client(&["mkdir", &socket, "/x/.snapshots/monday"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = client(&["mkdir", &socket, "/x/.snapshots/monday"]);
+    assert_eq!(code, Some(0), "{printed}");
     assert!(put(server.http(), "/x/file", b"new").is_some_and(|answer| answer.contains(" 204 ")));
     assert_eq!(body(&server, "/x/.snapshots/monday/file"), "old");
     assert_eq!(body(&server, "/x/file"), "new");
@@ -464,11 +470,11 @@ fn a_volume_that_is_joined_has_its_snapshots_in_its_root() {
     let other = dir.join("w.volume");
     let other = other.to_str().expect("UTF-8");
     assert_eq!(client(&["volume", "create", other, "--size", "64M"]).0, Some(0));
-    let (code, said) = client(&["names", &socket, lines[1], lines[0]]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = client(&["names", &socket, lines[1], lines[0]]);
+    assert_eq!(code, Some(0), "{printed}");
     assert_eq!(client(&["mkdir", &socket, "/x/.snapshots/tuesday"]).0, Some(0));
-    let (_, said) = client(&["ls", &socket, "/x/.snapshots"]);
-    assert!(said.contains("tuesday") && !said.contains("monday"), "{said}");
+    let (_, printed) = client(&["ls", &socket, "/x/.snapshots"]);
+    assert!(printed.contains("tuesday") && !printed.contains("monday"), "{printed}");
     assert_eq!(server.end(), Some(0));
 }
 
@@ -489,8 +495,8 @@ fn an_unmounted_tree_ends_with_its_last_user() {
     let names = |lines: &[&str]| client(&[&["names", &socket][..], lines].concat());
     let root = format!("mount / host:{}/a\n", dir.display());
     let server = serve(&scratch, &root, &["--9p", &socket]);
-    let (code, said) = names(&[&format!("mount /x volume:{path}")]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = names(&[&format!("mount /x volume:{path}")]);
+    assert_eq!(code, Some(0), "{printed}");
     let mut inside = ninep::Client::connect(server.ninep());
     inside.walk("/x").expect("it is there");
     assert_eq!(names(&["unmount /x"]).0, Some(0));
@@ -501,8 +507,8 @@ fn an_unmounted_tree_ends_with_its_last_user() {
     wait_until("the volume is given back", || is_free(&volume));
     // It can be mounted again, any number of times.
     for _ in 0..20 {
-        let (code, said) = names(&[&format!("mount /x volume:{path}"), "unmount /x"]);
-        assert_eq!(code, Some(0), "{said}");
+        let (code, printed) = names(&[&format!("mount /x volume:{path}"), "unmount /x"]);
+        assert_eq!(code, Some(0), "{printed}");
     }
     assert_eq!(server.end(), Some(0));
     assert!(is_free(&volume));
@@ -536,11 +542,14 @@ fn unmountable_sources_are_refused_with_a_reason() {
         (format!("9p://{}:5640", "n".repeat(64)), "no host of that name"),
     ];
     for (source, why) in wrong {
-        let (code, said) = client(&["names", &socket, &format!("mount /x {source}")]);
-        assert!(code == Some(1) && said.contains(why), "{source}: {said}");
+        let (code, printed) = client(&["names", &socket, &format!("mount /x {source}")]);
+        assert!(code == Some(1) && printed.contains(why), "{source}: {printed}");
     }
-    let (code, said) = client(&["names", &socket, &format!("mount /nowhere volume:{path}")]);
-    assert!(code == Some(1) && said.contains("no such directory in the name space"), "{said}");
+    let (code, printed) = client(&["names", &socket, &format!("mount /nowhere volume:{path}")]);
+    assert!(
+        code == Some(1) && printed.contains("no such directory in the name space"),
+        "{printed}"
+    );
     wait_until("the volume is given back", || is_free(&volume));
     wait_until("files are closed", || open().expect("it runs") <= before);
     assert_eq!(body(&server, "/x/in"), "in");
@@ -556,12 +565,12 @@ fn a_tree_that_is_fetched_again_does_not_follow_its_own_links_out() {
     let server = Server::start(&dir.join("far"), &[]);
     let to = dir.join("copy");
     let get = || client(&["get", "-r", server.ninep(), "/", to.to_str().expect("UTF-8")]);
-    let (code, said) = get();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = get();
+    assert_eq!(code, Some(0), "{printed}");
     std::fs::remove_file(dir.join("far/x")).expect("it is removed");
     std::fs::write(dir.join("far/x"), "theirs").expect("it is written");
-    let (code, said) = get();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = get();
+    assert_eq!(code, Some(0), "{printed}");
     assert_eq!(std::fs::read_to_string(dir.join("precious")).expect("it is there"), "mine");
     assert_eq!(std::fs::read_to_string(to.join("x")).expect("it is there"), "theirs");
 }

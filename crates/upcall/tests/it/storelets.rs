@@ -193,18 +193,18 @@ fn input_streams_in_while_output_streams_out() {
     let mut output = BufReader::new(begun.0.stdout.take().unwrap());
     for line in ["one\n", "two\n"] {
         input.write_all(line.as_bytes()).unwrap();
-        let mut said = String::new();
-        output.read_line(&mut said).unwrap();
-        assert_eq!(said, line);
+        let mut printed = String::new();
+        output.read_line(&mut printed).unwrap();
+        assert_eq!(printed, line);
     }
     // More than any buffer holds at a time.
     let large: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7) as u8).collect();
     let sent = large.clone();
     let sender = std::thread::spawn(move || input.write_all(&sent).unwrap());
-    let mut said = Vec::new();
-    output.read_to_end(&mut said).unwrap();
+    let mut printed = Vec::new();
+    output.read_to_end(&mut printed).unwrap();
     sender.join().unwrap();
-    assert!(said == large, "{} bytes", said.len());
+    assert!(printed == large, "{} bytes", printed.len());
     assert_eq!(begun.0.wait().unwrap().code(), Some(0));
 }
 
@@ -283,8 +283,8 @@ fn a_program_over_its_budget_is_ended_and_the_reason_told() {
         (&["--cpu", "50ms"], &guests::SPIN, "its processor time is used up"),
         (&["--fuel", "100000"], &guests::SPIN, "its fuel is used up"),
         (&["--time", "200ms"], &guests::SLEEP, "its time is over"),
-        (&["--output", "10k"], &guests::FLOOD, "it has said as much as it may"),
-        (&["--io", "10"], &guests::LOOK, "it has made as many requests as it may"),
+        (&["--output", "10k"], &guests::FLOOD, "output budget exceeded"),
+        (&["--io", "10"], &guests::LOOK, "request budget exceeded"),
     ];
     for (options, guest, reason) in cases {
         let ran = lab.run(options, guest);
@@ -314,7 +314,7 @@ fn resource_usage_is_reported_as_text_and_json() {
     let ran = lab.run(&["--json", "--output", "10k"], &guests::FLOOD);
     let report: Value = serde_json::from_str(ran.err.lines().next().unwrap()).unwrap();
     assert_eq!(report["end"], "killed", "{report}");
-    assert_eq!(report["reason"], "it has said as much as it may", "{report}");
+    assert_eq!(report["reason"], "output budget exceeded", "{report}");
     assert_eq!(format!("sha256:{}", report["module"].as_str().unwrap()), guests::FLOOD.hash());
     assert!(report["time_ns"].as_u64().unwrap() > 0, "{report}");
     let ran = lab.run(&["--json"], &guests::ARGS);

@@ -110,7 +110,7 @@ fn tags<'a>(fields: &Fields<'a>, name: &'a str) -> Result<Option<Tags>, Refusal>
     match all[..] {
         [] => Ok(None),
         ["*"] => Ok(Some(Tags::Any)),
-        _ if all.contains(&"*") => Err(refusal(400, "* stands beside entity tags")),
+        _ if all.contains(&"*") => Err(refusal(400, "* is combined with entity tags")),
         _ => Ok(Some(Tags::OneOf(all.into_iter().map(str::to_string).collect()))),
     }
 }

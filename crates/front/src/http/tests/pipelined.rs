@@ -63,5 +63,5 @@ fn requests_that_came_before_the_end_of_the_stream_are_answered() {
     lab.say(&format!("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n{events}"));
     lab.step("end", Input::Ended);
     lab.step("tick", Input::Tick);
-    assert!(lab.session.is_over(), "nobody listens");
+    assert!(lab.session.is_over(), "the listener has ended");
 }

@@ -329,7 +329,7 @@ fn event_listeners_receive_whole_lines() {
         <- Opened: release 5, say "200 OK" +0, ask 0 Read 0+65536
         <- Data: say 26 bytes, ask 0 Read 0+65536
         <- Data: say 26 bytes, ask 0 Read 0+65536
-        drain: close 7, hang up: nobody listens
+        drain: close 7, hang up: the listener has ended
     "#]]
     .assert_eq(&lab.text);
 }

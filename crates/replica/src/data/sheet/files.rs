@@ -134,7 +134,7 @@ pub fn read_xlsx(bytes: &[u8], name: Option<&str>) -> Result<Import, Unusable> {
     let names = book.sheet_names();
     let wanted = name.map_or(names.first(), |name| names.iter().find(|other| *other == name));
     let Some(wanted) = wanted.cloned() else {
-        return Err(Unusable(format!("there is no such sheet; there are {}", names.join(", "))));
+        return Err(Unusable(format!("no such sheet; the file has {}", names.join(", "))));
     };
     // Cell by cell: a range would allocate every cell between the first and the last one.
     let mut cells = book.worksheet_cells_reader(&wanted).map_err(unusable)?;

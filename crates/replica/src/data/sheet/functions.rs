@@ -96,7 +96,7 @@ pub(super) fn named(name: &str) -> std::result::Result<&'static Function, String
     let volatile = VOLATILE.iter().any(|other| other.eq_ignore_ascii_case(name));
     function.ok_or_else(|| match volatile {
         true => format!("{name} depends on more than cells: replicas would differ"),
-        false => format!("there is no function {name} here"),
+        false => format!("unknown function {name}"),
     })
 }
 

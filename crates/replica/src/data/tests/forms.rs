@@ -172,7 +172,7 @@ fn command_lines_parse_to_operators() {
         add 5 6
             add NUMBER: "6" is too much
         subtract 1
-            there is no operation "subtract"
+            unknown operation "subtract"
 
             an operation is missing
     "#]],
@@ -253,7 +253,7 @@ fn errors_say_what_can_be_done() {
     let binary = Kind::Counter.read_binary(&[0, 9]);
     let said = [words, json, binary].map(|read| read.expect_err("is none").to_string());
     expect![[r#"
-        there is no operation "subtract"
+        unknown operation "subtract"
         operations on a counter:
           add NUMBER        adds; answers the sum
           add-blind NUMBER  adds, and answers nothing: final at once

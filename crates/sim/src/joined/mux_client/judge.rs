@@ -94,7 +94,7 @@ impl MuxClient {
     /// Handles a reply.
     pub(super) fn answered(&mut self, io: &mut Io<'_>, lane: usize, reply: &Rmessage<'_>) {
         let waiting = self.lanes.get_mut(lane).and_then(|lane| lane.waiting.take());
-        let waiting = waiting.expect("an answer to nothing that was asked");
+        let waiting = waiting.expect("an unsolicited reply");
         assert!(!waiting.is_answered, "{:?} is answered twice", waiting.request);
         self.expect_in_time(io, lane, &waiting);
         let effect = {

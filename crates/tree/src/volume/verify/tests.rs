@@ -78,7 +78,7 @@ fn every_number_is_compared() {
     );
     assert_eq!(
         with(3, |inode| inode.trimming = true),
-        ["/g: has contents to be cut, and nobody knows"]
+        ["/g: has contents beyond its end that are not marked for removal"]
     );
     assert_eq!(
         with(2, |inode| inode.parent = 2),
@@ -130,5 +130,5 @@ fn records_that_make_no_sense_are_told_and_no_bytes_make_it_panic() {
     all[2].2.truncate(5);
     let found = verify(&all, 2);
     assert!(found.contains(&"/: its record makes no sense".to_string()), "{found:?}");
-    assert!(found.contains(&"/: there is no root directory".to_string()), "{found:?}");
+    assert!(found.contains(&"/: the root directory is missing".to_string()), "{found:?}");
 }

@@ -27,7 +27,7 @@ pub(super) fn directory(flags: &Flags, path: &Path, wants: &Wants) -> Result<Pre
     let missing: Vec<_> = wants.sizes.iter().copied().chain(plain).filter(missing).collect();
     if let Some((number, size)) = missing.first() {
         let what = target.file(*number).display().to_string();
-        let made = format!("{}, and what else is missing", random(u64::from(*size)));
+        let made = format!("{}, and other missing ones", random(u64::from(*size)));
         require_create(flags, wants, &what, &made)?;
     }
     target.make(wants.files).map_err(failed)?;

@@ -110,7 +110,7 @@ fn one_file(
 }
 
 fn nowhere(path: &Path) -> String {
-    format!("{} does not exist, and files are not made there", path.display())
+    format!("{} does not exist, and files cannot be created there", path.display())
 }
 
 fn explain(path: &Path, error: &io::Error) -> String {

@@ -45,8 +45,8 @@ pub(super) fn volume(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepar
         }
         if !fresh && !flags.destroy {
             notes.push(
-                "the volume holds none of the bytes that are read: what was never written costs \
-                 next to nothing to read; --destroy fills it"
+                "the volume has no data in the range that is read, and unwritten ranges cost \
+                 almost nothing to read; --destroy fills it"
                     .to_string(),
             );
             break;

@@ -145,7 +145,7 @@ impl<'a, S: Side, D: Side> Work<'a, S, D> {
         }
         let own = name.or_else(|| to.name.clone());
         let Some(own) = own else {
-            return Err(Stop::Over("it has no name: say what the copy is called".to_string()));
+            return Err(Stop::Over("it has no name; give the name of the copy".to_string()));
         };
         let Some(name) = &to.name else {
             return self.entry((&node, &stat), (&to.dir, &to.dir), &own, false);
@@ -549,7 +549,7 @@ fn over(trouble: Trouble) -> Stop {
 
 impl Report {
     /// Prints the results; returns the exit code.
-    pub(crate) fn say(&self, json: bool) -> ExitCode {
+    pub(crate) fn emit(&self, json: bool) -> ExitCode {
         match json {
             true => println!("{}", crate::volume::json(self)),
             false => self.print(),
@@ -589,7 +589,10 @@ impl Report {
         }
         println!("{line}");
         if self.interrupted {
-            println!("interrupted: what was copied so far is durable; the same command goes on");
+            println!(
+                "interrupted: files copied so far are durable; run the same command to \
+                      resume"
+            );
         }
     }
 }

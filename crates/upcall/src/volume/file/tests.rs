@@ -47,14 +47,14 @@ impl Disk for Flaky {
 }
 
 fn opened(disk: &mut impl Disk) -> Store {
-    let (mut said, mut to_do) = (Vec::new(), VecDeque::new());
-    let mut store = Store::open(&disk.head().unwrap(), CONFIG, START, &mut said).unwrap();
+    let (mut printed, mut to_do) = (Vec::new(), VecDeque::new());
+    let mut store = Store::open(&disk.head().unwrap(), CONFIG, START, &mut printed).unwrap();
     loop {
-        to_do.extend(said.drain(..));
+        to_do.extend(printed.drain(..));
         match to_do.pop_front() {
             Some(Output::Io(io)) => {
                 let (id, done) = drive::perform(disk, &io);
-                store.done(START, id, done, &mut said);
+                store.done(START, id, done, &mut printed);
             }
             Some(Output::Opened(result)) => break result.unwrap(),
             other => panic!("{other:?} instead of an open store"),
@@ -65,9 +65,9 @@ fn opened(disk: &mut impl Disk) -> Store {
 
 fn commit(store: &mut Store, disk: &mut impl Disk, change: impl Fn(u32) -> Change) {
     for number in 0..300 {
-        let (ticket, mut said, changes) = (Ticket(1), Vec::new(), [change(number)]);
-        store.commit(START, ticket, &changes, Durability::Durable, &mut said).unwrap();
-        committed(store, disk, ticket, said).unwrap();
+        let (ticket, mut printed, changes) = (Ticket(1), Vec::new(), [change(number)]);
+        store.commit(START, ticket, &changes, Durability::Durable, &mut printed).unwrap();
+        committed(store, disk, ticket, printed).unwrap();
     }
 }
 
@@ -84,14 +84,14 @@ fn with_a_dropped_snapshot() -> (Flaky, Store) {
         key: key(number),
         value: vec![7; 1500],
     });
-    let (ticket, mut said) = (Ticket(2), Vec::new());
-    store.snapshot(START, ticket, b"s", Time::default(), &mut said);
-    committed(&mut store, &mut disk, ticket, said).unwrap();
+    let (ticket, mut printed) = (Ticket(2), Vec::new());
+    store.snapshot(START, ticket, b"s", Time::default(), &mut printed);
+    committed(&mut store, &mut disk, ticket, printed).unwrap();
     commit(&mut store, &mut disk, |number| Change::Delete { table, key: key(number) });
     close_store(&mut store, &mut disk).unwrap();
-    let (mut store, ticket, mut said) = (opened(&mut disk), Ticket(3), Vec::new());
-    store.drop_snapshot(START, ticket, b"s", &mut said);
-    committed(&mut store, &mut disk, ticket, said).unwrap();
+    let (mut store, ticket, mut printed) = (opened(&mut disk), Ticket(3), Vec::new());
+    store.drop_snapshot(START, ticket, b"s", &mut printed);
+    committed(&mut store, &mut disk, ticket, printed).unwrap();
     (disk, store)
 }
 
@@ -99,9 +99,9 @@ fn with_a_dropped_snapshot() -> (Flaky, Store) {
 fn a_request_leaves_no_operation_outstanding() {
     let (mut disk, mut store) = with_a_dropped_snapshot();
     disk.fails = true;
-    let (ticket, mut said) = (Ticket(4), Vec::new());
-    store.grow(ticket, LAST + 1, &mut said);
-    committed(&mut store, &mut disk, ticket, said).unwrap();
+    let (ticket, mut printed) = (Ticket(4), Vec::new());
+    store.grow(ticket, LAST + 1, &mut printed);
+    committed(&mut store, &mut disk, ticket, printed).unwrap();
     assert!(disk.failed >= 2, "the list is read, and read again: {}", disk.failed);
     assert_eq!(store.counts().operations, 0);
     close_store(&mut store, &mut disk).unwrap();

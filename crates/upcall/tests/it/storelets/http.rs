@@ -48,8 +48,8 @@ fn a_posted_program_answers_and_how_it_ended_follows() {
     let answer = post(&lab, "?arg=a&arg=b%20c%0A&env=A=1", &guests::ARGS.wasm());
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert_eq!(body(&answer), "a\0b c\n\0", "{answer}");
-    let said = ["\r\nUpcall-End: exit\r\n", "\r\nUpcall-Exit: 0\r\n", "\r\nUpcall-Report: {"];
-    assert!(said.iter().all(|line| answer.contains(line)), "{answer}");
+    let printed = ["\r\nUpcall-End: exit\r\n", "\r\nUpcall-Exit: 0\r\n", "\r\nUpcall-Report: {"];
+    assert!(printed.iter().all(|line| answer.contains(line)), "{answer}");
     assert!(answer.contains("\r\nUpcall-Complaint: A%3D1%00\r\n"), "{answer}");
     let answer = post(&lab, "?arg=a&env=A=1&errors", &guests::ARGS.wasm());
     assert_eq!(body(&answer).len(), "a\0A=1\0".len(), "{answer}");
@@ -109,11 +109,11 @@ fn a_post_body_is_standard_input() {
     let mut client = TcpStream::connect(lab.server.http()).unwrap();
     client.write_all(head(&query, "Transfer-Encoding: chunked\r\n").as_bytes()).unwrap();
     client.write_all(b"3\r\none\r\n").unwrap();
-    let mut said = Vec::new();
-    while !said.ends_with(b"3\r\none\r\n") {
+    let mut printed = Vec::new();
+    while !printed.ends_with(b"3\r\none\r\n") {
         let mut byte = [0];
         client.read_exact(&mut byte).unwrap();
-        said.push(byte[0]);
+        printed.push(byte[0]);
     }
     client.write_all(b"0\r\n\r\n").unwrap();
     let mut rest = String::new();

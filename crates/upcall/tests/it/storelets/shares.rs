@@ -30,12 +30,12 @@ fn a_program_that_waits_for_memory_says_so() {
     let file = lab.file(&guests::SLEEP);
     let mut second = lab.command(&["--memory", "40M", "--time", "1ms", file.to_str().unwrap()]);
     let mut second = second.spawn().unwrap();
-    let mut said = BufReader::new(second.stderr.take().unwrap()).lines();
-    let line = said.next().unwrap().unwrap();
+    let mut printed = BufReader::new(second.stderr.take().unwrap()).lines();
+    let line = printed.next().unwrap().unwrap();
     assert!(line.contains("waits for memory"), "{line}");
     first.interrupt();
     drop(first);
-    let rest: Vec<String> = said.map(Result::unwrap).collect();
+    let rest: Vec<String> = printed.map(Result::unwrap).collect();
     assert!(rest.iter().any(|line| line.contains("its time is over")), "{rest:?}");
     second.wait().unwrap();
 }
@@ -44,7 +44,7 @@ fn a_program_that_waits_for_memory_says_so() {
 fn an_order_beyond_the_maxima_is_refused_with_the_flag_that_says_so() {
     let limits = ["--storelet-time-max", "5", "--storelet-cpu-max", "2"];
     let lab = Lab::new(&[&limits[..], &["--storelet-memory-max", "20"]].concat());
-    for (option, value, said) in [
+    for (option, value, printed) in [
         (
             "--time",
             "99999h",
@@ -56,7 +56,7 @@ fn an_order_beyond_the_maxima_is_refused_with_the_flag_that_says_so() {
     ] {
         let ran = lab.run(&[option, value], &guests::EXIT);
         assert_eq!(ran.code, Some(2), "{ran:?}");
-        assert!(ran.err.contains(said), "{ran:?}");
+        assert!(ran.err.contains(printed), "{ran:?}");
     }
     // Defaults are within the maxima: this one would sleep for an hour.
     let begun = Instant::now();

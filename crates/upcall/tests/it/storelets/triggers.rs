@@ -58,80 +58,80 @@ const LOOKS: Duration = Duration::from_secs(4);
 
 #[test]
 fn scheduled_runs_happen_on_time_and_once_after_a_pause() {
-    let shop = Shop::new(&[]);
-    shop.install("tick", &guests::CAT, &["--every", "1s"]);
-    shop.install("fail", &guests::EXIT, &["--every", "1s"]);
-    shop.install("night", &guests::CAT, &["--at", "03:00"]);
-    let runs = shop.await_runs("tick", 3);
+    let compile_queue = Shop::new(&[]);
+    compile_queue.install("tick", &guests::CAT, &["--every", "1s"]);
+    compile_queue.install("fail", &guests::EXIT, &["--every", "1s"]);
+    compile_queue.install("night", &guests::CAT, &["--at", "03:00"]);
+    let runs = compile_queue.await_runs("tick", 3);
     assert!(runs.iter().all(|run| *run == ("schedule".into(), "exit".into())), "{runs:?}");
     // The interval grows after failures.
-    let doing = shop.await_doing("fail", |doing| doing["failures"].as_u64() >= Some(2));
+    let doing = compile_queue.await_doing("fail", |doing| doing["failures"].as_u64() >= Some(2));
     assert!(doing["next"].as_u64().is_some(), "{doing}");
-    assert!(shop.runs("fail").len() < 5);
-    let next = shop.doing("night")["next"].as_i64().unwrap();
+    assert!(compile_queue.runs("fail").len() < 5);
+    let next = compile_queue.doing("night")["next"].as_i64().unwrap();
     assert_eq!(next.rem_euclid(86_400), 3 * 3600);
-    assert!(shop.runs("night").is_empty());
-    let ran = shop.storelet(&["list"]);
+    assert!(compile_queue.runs("night").is_empty());
+    let ran = compile_queue.storelet(&["list"]);
     assert!(ran.out.contains("    next 20") && ran.out.contains("failed "), "{ran:?}");
     // Its runs are remembered across a crash, and missed ones are made up for once.
-    shop.install("slow", &guests::CAT, &["--every", "30s"]);
-    let shop = shop.crash(&[]);
-    assert!(shop.runs("tick").len() >= 3);
-    assert!(shop.doing("fail")["failures"].as_u64() >= Some(2));
-    assert!(shop.runs("slow").is_empty());
-    shop.storelet(&["remove", "tick"]);
+    compile_queue.install("slow", &guests::CAT, &["--every", "30s"]);
+    let compile_queue = compile_queue.crash(&[]);
+    assert!(compile_queue.runs("tick").len() >= 3);
+    assert!(compile_queue.doing("fail")["failures"].as_u64() >= Some(2));
+    assert!(compile_queue.runs("slow").is_empty());
+    compile_queue.storelet(&["remove", "tick"]);
     std::thread::sleep(Duration::from_secs(2));
-    assert!(shop.runs("tick").is_empty() && shop.doing("slow")["failures"] == 0);
+    assert!(compile_queue.runs("tick").is_empty() && compile_queue.doing("slow")["failures"] == 0);
 }
 
 #[test]
 fn two_of_the_same_never_run_at_once_and_another_version_has_its_own_time() {
-    let shop = Shop::new(&[]);
-    shop.install("long", &guests::SLEEP, &["--every", "1s"]);
-    shop.lab.await_client_state(&shop.socket(), "running", 1);
+    let compile_queue = Shop::new(&[]);
+    compile_queue.install("long", &guests::SLEEP, &["--every", "1s"]);
+    compile_queue.lab.await_client_state(&compile_queue.socket(), "running", 1);
     std::thread::sleep(LOOKS);
-    assert_eq!(shop.doing("long")["next"], Value::Null);
-    assert!(shop.runs("long").is_empty());
-    let running = || shop.lab.running_at(&shop.socket()).len();
+    assert_eq!(compile_queue.doing("long")["next"], Value::Null);
+    assert!(compile_queue.runs("long").is_empty());
+    let running = || compile_queue.lab.running_at(&compile_queue.socket()).len();
     assert_eq!(running(), 1);
     // A running one continues; the version in use now does not run by itself.
-    shop.install("long", &guests::EXIT, &[]);
-    assert_eq!(shop.doing("long"), Value::Null);
+    compile_queue.install("long", &guests::EXIT, &[]);
+    assert_eq!(compile_queue.doing("long"), Value::Null);
     assert_eq!(running(), 1);
-    assert_eq!(shop.lab.server.end(), Some(0), "the end of the server is its end too");
+    assert_eq!(compile_queue.lab.server.end(), Some(0), "the end of the server is its end too");
 }
 
 #[test]
 fn each_new_file_is_run_for_once() {
-    let shop = Shop::new(&[]);
-    shop.put("sub/old", "old");
+    let compile_queue = Shop::new(&[]);
+    compile_queue.put("sub/old", "old");
     // A file is new if its timestamp may be that of the installation: timestamps have the
     // resolution of the kernel's tick.
     std::thread::sleep(Duration::from_millis(50));
-    shop.install("see", &guests::ARGS, &["--on", "/sub"]);
-    shop.install("all", &guests::CAT, &["--on", "/sub", "--existing"]);
-    std::fs::create_dir_all(shop.lab.served.path().join("sub/deep/er")).unwrap();
-    shop.put("sub/a", "a");
-    shop.put("sub/deep/er/b c", "b");
+    compile_queue.install("see", &guests::ARGS, &["--on", "/sub"]);
+    compile_queue.install("all", &guests::CAT, &["--on", "/sub", "--existing"]);
+    std::fs::create_dir_all(compile_queue.lab.served.path().join("sub/deep/er")).unwrap();
+    compile_queue.put("sub/a", "a");
+    compile_queue.put("sub/deep/er/b c", "b");
     let sorted = |mut runs: Vec<(String, String)>| {
         runs.sort();
         runs.into_iter().map(|(trigger, end)| format!("{trigger}: {end}")).collect::<Vec<_>>()
     };
     let new = ["file /sub/a: exit", "file /sub/deep/er/b c: exit"];
-    assert_eq!(sorted(shop.await_runs("see", 2)), new);
-    let all = sorted(shop.await_runs("all", 4));
+    assert_eq!(sorted(compile_queue.await_runs("see", 2)), new);
+    let all = sorted(compile_queue.await_runs("all", 4));
     assert_eq!(all[2..], ["file /sub/old: exit", "file /sub/y: exit"]);
     // Its argument is the path: its output is that and its name.
-    let ran = shop.storelet(&["log", "see", "--json"]);
+    let ran = compile_queue.storelet(&["log", "see", "--json"]);
     let runs: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
-    let said = |at: usize| runs[at]["run"]["output"].as_u64().unwrap() as usize;
-    let mut lengths = [said(0), said(1)];
+    let printed = |at: usize| runs[at]["run"]["output"].as_u64().unwrap() as usize;
+    let mut lengths = [printed(0), printed(1)];
     lengths.sort_unstable();
     assert_eq!(lengths, ["see\0/sub/a\0".len(), "see\0/sub/deep/er/b c\0".len()]);
-    let doing = shop.await_doing("see", |doing| doing["files"][1] == 0);
+    let doing = compile_queue.await_doing("see", |doing| doing["files"][1] == 0);
     assert_eq!(doing["files"], serde_json::json!([4, 0, 0]), "{doing}");
     // Once, even after a crash, when that is on the disk; and files added meanwhile are not missed.
-    let kept = shop.state.path().join("kept/files");
+    let kept = compile_queue.state.path().join("kept/files");
     let is_kept = |file: &std::io::Result<std::fs::DirEntry>| {
         let path = file.as_ref().unwrap().path();
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -140,35 +140,38 @@ fn each_new_file_is_run_for_once() {
     while std::fs::read_dir(&kept).unwrap().filter(is_kept).count() < 2 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let Shop { lab, state } = shop;
+    let Shop { lab, state } = compile_queue;
     std::fs::write(lab.served.path().join("sub/meanwhile"), "x").unwrap();
-    let shop = Shop { lab, state }.crash(&[]);
-    let runs = sorted(shop.await_runs("see", 3));
+    let compile_queue = Shop { lab, state }.crash(&[]);
+    let runs = sorted(compile_queue.await_runs("see", 3));
     assert_eq!(runs, [new[0], new[1], "file /sub/meanwhile: exit"]);
     std::thread::sleep(LOOKS);
-    assert_eq!(shop.runs("see").len(), 3);
+    assert_eq!(compile_queue.runs("see").len(), 3);
     // Another file of the same name is another file.
-    shop.put("sub/a.tmp", "new");
-    std::fs::rename(shop.lab.served.path().join("sub/a.tmp"), shop.lab.served.path().join("sub/a"))
-        .unwrap();
-    assert_eq!(shop.await_runs("see", 4)[3].0, "file /sub/a");
+    compile_queue.put("sub/a.tmp", "new");
+    std::fs::rename(
+        compile_queue.lab.served.path().join("sub/a.tmp"),
+        compile_queue.lab.served.path().join("sub/a"),
+    )
+    .unwrap();
+    assert_eq!(compile_queue.await_runs("see", 4)[3].0, "file /sub/a");
 }
 
 #[test]
 fn a_file_that_cannot_be_done_is_given_up_and_named() {
-    let shop = Shop::new(&[]);
-    shop.install("bad", &guests::TRAP, &["--on", "/sub"]);
-    shop.put("sub/a", "a");
-    let doing = shop.await_doing("bad", |doing| doing["files"][2] == 1);
+    let compile_queue = Shop::new(&[]);
+    compile_queue.install("bad", &guests::TRAP, &["--on", "/sub"]);
+    compile_queue.put("sub/a", "a");
+    let doing = compile_queue.await_doing("bad", |doing| doing["files"][2] == 1);
     assert_eq!(doing["failed"], serde_json::json!(["/sub/a"]), "{doing}");
-    let runs = shop.runs("bad");
+    let runs = compile_queue.runs("bad");
     assert_eq!(runs.len(), 4, "{runs:?}");
     assert!(runs.iter().all(|run| *run == ("file /sub/a".into(), "trap".into())), "{runs:?}");
-    let shop = shop.crash(&[]);
+    let compile_queue = compile_queue.crash(&[]);
     std::thread::sleep(LOOKS);
-    assert_eq!(shop.runs("bad").len(), 4);
+    assert_eq!(compile_queue.runs("bad").len(), 4);
     // A missing directory is reported, and awaited.
-    shop.install("far", &guests::CAT, &["--on", "/nowhere"]);
-    let doing = shop.await_doing("far", |doing| !doing["trouble"].is_null());
+    compile_queue.install("far", &guests::CAT, &["--on", "/nowhere"]);
+    let doing = compile_queue.await_doing("far", |doing| !doing["trouble"].is_null());
     assert_eq!(doing["files"], serde_json::json!([0, 0, 0]), "{doing}");
 }

@@ -36,20 +36,20 @@ const FILE_MAX: u64 = 32 << 20;
 const FILES_MAX: usize = 100_000;
 
 /// The directory, locked once it has contents.
-pub(crate) struct Keeper {
+pub(crate) struct StateStore {
     dir: PathBuf,
     lock: Option<File>,
 }
 
-impl Keeper {
+impl StateStore {
     /// Opens a directory, creating it if necessary.
     ///
     /// # Errors
     /// If it cannot be used, or another server has locked it.
-    pub(crate) fn make(dir: &Path) -> Result<Keeper, String> {
-        let mut keeper = Keeper { dir: dir.to_path_buf(), lock: None };
-        keeper.lock()?;
-        Ok(keeper)
+    pub(crate) fn make(dir: &Path) -> Result<StateStore, String> {
+        let mut state_store = StateStore { dir: dir.to_path_buf(), lock: None };
+        state_store.lock()?;
+        Ok(state_store)
     }
 
     /// Opens a directory if it exists; otherwise the first write creates it. One without access for
@@ -57,10 +57,10 @@ impl Keeper {
     ///
     /// # Errors
     /// If it cannot be used, or another server has locked it.
-    pub(crate) fn find(dir: &Path) -> Result<Keeper, String> {
+    pub(crate) fn find(dir: &Path) -> Result<StateStore, String> {
         match dir.try_exists() {
-            Ok(false) | Err(_) => Ok(Keeper { dir: dir.to_path_buf(), lock: None }),
-            Ok(true) => Keeper::make(dir),
+            Ok(false) | Err(_) => Ok(StateStore { dir: dir.to_path_buf(), lock: None }),
+            Ok(true) => StateStore::make(dir),
         }
     }
 
@@ -100,39 +100,39 @@ impl Keeper {
     }
 
     /// Reads the whole contents. Unreadable files are reported.
-    pub(crate) fn stock(&self, tell: &mut dyn FnMut(String)) -> Stock {
+    pub(crate) fn stock(&self, inform: &mut dyn FnMut(String)) -> Stock {
         if self.lock.is_none() {
             return Stock::default();
         }
         let mut stock = Stock::default();
-        for name in self.files(NAMES, tell) {
+        for name in self.files(NAMES, inform) {
             let path = self.dir.join(NAMES).join(&name);
             match (name.parse(), read(&path)) {
                 (Ok(label), Ok(bytes)) => stock.take(Key::Name(label), bytes),
-                (Err(_), _) => tell(format!("{} is no storelet's: left alone", path.display())),
-                (_, Err(error)) => tell(format!("cannot read {}: {error}", path.display())),
+                (Err(_), _) => inform(format!("{} is no storelet's: left alone", path.display())),
+                (_, Err(error)) => inform(format!("cannot read {}: {error}", path.display())),
             }
         }
         for (dir, key) in [(BOOKS, Key::Book as fn(Label) -> Key), (FILES, Key::Files)] {
-            for name in self.files(dir, tell) {
+            for name in self.files(dir, inform) {
                 let bytes = read(&self.dir.join(dir).join(&name));
                 if let (Ok(label), Ok(bytes)) = (name.parse(), bytes) {
                     stock.take(key(label), bytes);
                 }
             }
         }
-        let modules = self.files(MODULES, tell);
+        let modules = self.files(MODULES, inform);
         stock.modules = modules.iter().filter_map(|name| name.parse().ok()).collect();
         stock
     }
 
     /// Lists the files in a subdirectory. Unfinished ones are removed.
-    fn files(&self, dir: &str, tell: &mut dyn FnMut(String)) -> Vec<String> {
+    fn files(&self, dir: &str, inform: &mut dyn FnMut(String)) -> Vec<String> {
         let path = self.dir.join(dir);
         let entries = match std::fs::read_dir(&path) {
             Ok(entries) => entries,
             Err(error) => {
-                tell(format!("cannot read {}: {error}", path.display()));
+                inform(format!("cannot read {}: {error}", path.display()));
                 return Vec::new();
             }
         };

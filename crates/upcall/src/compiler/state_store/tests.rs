@@ -33,54 +33,54 @@ fn name(text: &str) -> Key {
 #[test]
 fn saved_files_are_loaded_and_unknown_ones_left_alone() {
     let scratch = Scratch::new("foreign");
-    let mut keeper = Keeper::find(&scratch.0).expect("nothing is there");
+    let mut state_store = StateStore::find(&scratch.0).expect("nothing is there");
     assert!(!scratch.0.exists(), "it is made for the first thing that is kept");
     let hash = Hash::of(b"module");
     let changes =
         vec![put(Key::Module(hash), b"module"), put(name("wc"), b"{}"), put(name("x"), b"")];
-    let kept = keeper.keep(ToKeeper { ticket: 7, changes });
+    let kept = state_store.keep(ToKeeper { ticket: 7, changes });
     assert_eq!((kept.ticket, kept.result), (7, Ok(())));
-    assert_eq!(keeper.module(hash).as_deref(), Some(&b"module"[..]));
-    drop(keeper);
+    assert_eq!(state_store.module(hash).as_deref(), Some(&b"module"[..]));
+    drop(state_store);
 
     std::fs::write(scratch.0.join("names/.new"), "half").expect("it is ours");
     std::fs::write(scratch.0.join("names/..bad"), "?").expect("it is ours");
     std::fs::remove_file(scratch.0.join("names/x")).expect("it is ours");
     std::os::unix::fs::symlink("/etc/passwd", scratch.0.join("names/x")).expect("a link");
     std::fs::write(scratch.0.join("modules/readme"), "?").expect("it is ours");
-    let keeper = Keeper::make(&scratch.0).expect("it is free again");
-    let mut told = Vec::new();
-    let stock = keeper.stock(&mut |text| told.push(text));
+    let state_store = StateStore::make(&scratch.0).expect("it is free again");
+    let mut informed = Vec::new();
+    let stock = state_store.stock(&mut |text| informed.push(text));
     let label = "wc".parse().expect("a name");
     assert_eq!(stock.names, [(label, b"{}".to_vec())]);
     assert_eq!(stock.modules.into_iter().collect::<Vec<_>>(), [hash]);
-    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(informed.len(), 2, "{informed:?}");
     assert!(!scratch.0.join("names/.new").exists() && scratch.0.join("names/..bad").exists());
     std::fs::write(scratch.0.join("modules").join(hash.to_string()), "other").expect("it is ours");
-    assert_eq!(keeper.module(hash), None, "its bytes are not those of its name");
+    assert_eq!(state_store.module(hash), None, "its bytes are not those of its name");
 }
 
 #[test]
 fn nobody_else_has_it_or_may_write_it() {
     let scratch = Scratch::new("lock");
-    let keeper = Keeper::make(&scratch.0).expect("it is made");
-    let why = Keeper::find(&scratch.0).err().expect("it is locked");
+    let state_store = StateStore::make(&scratch.0).expect("it is made");
+    let why = StateStore::find(&scratch.0).err().expect("it is locked");
     assert!(why.contains("another server") && why.contains("--storelet-state"), "{why}");
-    drop(keeper);
+    drop(state_store);
     std::fs::set_permissions(&scratch.0, Permissions::from_mode(0o777)).expect("it is ours");
-    let why = Keeper::make(&scratch.0).err().expect("others may write it");
+    let why = StateStore::make(&scratch.0).err().expect("others may write it");
     assert!(why.contains("must not write"), "{why}");
 }
 
 #[test]
 fn save_errors_are_reported() {
     let scratch = Scratch::new("full");
-    let mut keeper = Keeper::make(&scratch.0).expect("it is made");
+    let mut state_store = StateStore::make(&scratch.0).expect("it is made");
     std::fs::remove_dir(scratch.0.join("names")).expect("it is empty");
-    let kept = keeper.keep(ToKeeper { ticket: 1, changes: vec![put(name("wc"), b"{}")] });
+    let kept = state_store.keep(ToKeeper { ticket: 1, changes: vec![put(name("wc"), b"{}")] });
     let why = kept.result.expect_err("it cannot be written");
     assert!(why.contains("names/wc"), "{why}");
     let gone = Change { key: Key::Book("wc".parse().expect("a name")), bytes: None };
-    let kept = keeper.keep(ToKeeper { ticket: 2, changes: vec![gone] });
+    let kept = state_store.keep(ToKeeper { ticket: 2, changes: vec![gone] });
     assert_eq!(kept.result, Ok(()), "what is not there is gone");
 }

@@ -2,7 +2,7 @@
 //! are [fronts](crate::fronts) of a kind.
 
 use crate::compiler::Compiler;
-use crate::compiler::keeper::Keeper;
+use crate::compiler::state_store::StateStore;
 use crate::config::Serve;
 use crate::homes::{Home, Homes};
 use crate::log;
@@ -51,8 +51,8 @@ impl Limits {
 
     /// Checks that a storelet can run within the limits.
     fn check(serve: &Serve) -> Result<(), String> {
-        let said = [serve.storelet_memory_max, serve.storelet_time_max, serve.storelet_cpu_max];
-        if said.contains(&Some(0)) {
+        let printed = [serve.storelet_memory_max, serve.storelet_time_max, serve.storelet_cpu_max];
+        if printed.contains(&Some(0)) {
             return Err(
                 "--storelet-memory-max, --storelet-time-max and --storelet-cpu-max must be \
                         at least 1; --storelet-threads 0 runs no storelets"
@@ -72,7 +72,7 @@ impl Limits {
 }
 
 /// Everything except the workers.
-pub(crate) struct Crew {
+pub(crate) struct WorkerPool {
     pub(crate) compiler: Compiler,
     pub(crate) ticker: Ticker,
     pub(crate) workers: usize,
@@ -80,26 +80,30 @@ pub(crate) struct Crew {
     standing: Stock,
 }
 
-impl Crew {
+impl WorkerPool {
     /// Starts it for the served tree, unless storelets are disabled.
-    pub(crate) fn start(serve: &Serve, what: &Path, homes: &Homes) -> Result<Option<Crew>, String> {
+    pub(crate) fn start(
+        serve: &Serve,
+        what: &Path,
+        homes: &Homes,
+    ) -> Result<Option<WorkerPool>, String> {
         let workers = serve.storelet_threads.unwrap_or(1);
         if workers == 0 || serve.no_status {
             return Ok(None);
         }
         if workers > node::NODES_MAX / 2 {
             let most = node::NODES_MAX / 2;
-            return Err(format!("--storelet-threads {workers}: say a number from 0 to {most}"));
+            return Err(format!("--storelet-threads {workers}: use a number from 0 to {most}"));
         }
         Limits::check(serve)?;
         let engines = Engines::new().map_err(|error| {
             format!("this machine cannot run storelets ({error}): add --storelet-threads 0")
         })?;
         let engines = Arc::new(engines);
-        let (mut keeper, standing) = keeper(serve, what, homes)?;
-        let compiler = compiler(serve, homes, &engines, &mut keeper)?;
+        let (mut state_store, standing) = state_store(serve, what, homes)?;
+        let compiler = compiler(serve, homes, &engines, &mut state_store)?;
         let ticker = Ticker::start(engines)?;
-        Ok(Some(Crew { compiler, ticker, workers, standing }))
+        Ok(Some(WorkerPool { compiler, ticker, workers, standing }))
     }
 
     /// Returns the settings of the node; `first` is the number of the first worker.
@@ -137,40 +141,44 @@ fn compiler(
     serve: &Serve,
     homes: &Homes,
     engines: &Arc<Engines>,
-    keeper: &mut Option<Keeper>,
+    state_store: &mut Option<StateStore>,
 ) -> Result<Compiler, String> {
     let kept = cache(serve, homes)
-        .and_then(|dir| Compiler::start_with(Arc::clone(engines), Some(dir), keeper));
+        .and_then(|dir| Compiler::start_with(Arc::clone(engines), Some(dir), state_store));
     kept.or_else(|why| {
         if serve.storelet_cache.is_some() {
             return Err(why);
         }
-        tell(&format!("compiled storelets are not kept after the end of the server: {why}"));
-        Compiler::start_with(Arc::clone(engines), None, keeper)
+        inform(&format!("compiled storelets are not kept after the end of the server: {why}"));
+        Compiler::start_with(Arc::clone(engines), None, state_store)
     })
 }
 
 /// Logs a warning.
-fn tell(text: &str) {
+fn inform(text: &str) {
     log::warn("storelet", text.to_string());
 }
 
 /// Returns the state store of installed storelets, and its contents. If the default directory is
 /// unusable, nothing can be installed; an explicit one must be usable.
-fn keeper(serve: &Serve, what: &Path, homes: &Homes) -> Result<(Option<Keeper>, Stock), String> {
-    let keeper = match &serve.storelet_state {
-        Some(dir) => Keeper::make(dir)?,
-        None => match state(what, homes).and_then(|dir| Keeper::find(&dir)) {
-            Ok(keeper) => keeper,
+fn state_store(
+    serve: &Serve,
+    what: &Path,
+    homes: &Homes,
+) -> Result<(Option<StateStore>, Stock), String> {
+    let state_store = match &serve.storelet_state {
+        Some(dir) => StateStore::make(dir)?,
+        None => match state(what, homes).and_then(|dir| StateStore::find(&dir)) {
+            Ok(state_store) => state_store,
             Err(why) => {
-                tell(&format!("no storelets are installed: {why}"));
+                inform(&format!("no storelets are installed: {why}"));
                 let stock = Stock { closed: Some(why), ..Stock::default() };
                 return Ok((None, stock));
             }
         },
     };
-    let stock = keeper.stock(&mut |text| tell(&text));
-    Ok((Some(keeper), stock))
+    let stock = state_store.stock(&mut |text| inform(&text));
+    Ok((Some(state_store), stock))
 }
 
 /// Returns the directory of the state store for this served tree.
@@ -206,7 +214,7 @@ mod tests {
             memory: 506 << 20,
         };
         assert_eq!(plain, Limits { memory: 1 << 30, client: 768 << 20, maxima });
-        let said = Serve {
+        let printed = Serve {
             storelet_memory: Some(100),
             storelet_client_memory: Some(200),
             storelet_memory_max: Some(20),
@@ -216,8 +224,8 @@ mod tests {
         };
         let maxima = Maxima { time_ns: 7_000_000_000, cpu_ns: 3_000_000_000, memory: 20 << 20 };
         let all = 100 << 20;
-        assert_eq!(Limits::of(&said), Limits { memory: all, client: all, maxima });
-        assert!(Limits::check(&said).is_ok());
+        assert_eq!(Limits::of(&printed), Limits { memory: all, client: all, maxima });
+        assert!(Limits::check(&printed).is_ok());
         let none = Serve { storelet_time_max: Some(0), ..Serve::default() };
         assert!(Limits::check(&none).is_err_and(|why| why.contains("at least 1;")));
         let small = Serve { storelet_memory: Some(12), ..Serve::default() };

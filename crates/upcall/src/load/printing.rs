@@ -12,8 +12,8 @@ use std::path::Path;
 /// If a file cannot be written.
 pub(crate) fn all(flags: &Flags, measured: &Measured) -> Result<(), String> {
     let run = measured.run();
-    let said = if flags.json { json::report(&run) } else { text::report(&run) };
-    print(&said)?;
+    let printed = if flags.json { json::report(&run) } else { text::report(&run) };
+    print(&printed)?;
     if let Some(path) = &flags.html {
         write(path, html::report(&run).as_bytes())?;
     }

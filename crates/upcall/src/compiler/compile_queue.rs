@@ -10,15 +10,15 @@
 //! The cost of a module is estimated from its size, which is imprecise: a module of 25 KB can take
 //! half a minute. The time of a child beyond the estimate is charged as it runs, so it counts
 //! against all waiting modules of its client. There are two lanes, with a child each. Every module
-//! begins in the quick one; one that takes longer than [`Recipe::quick_max`] moves to the slow
-//! lane, or, if that is occupied and others wait, is killed and waits for it; so does one that
+//! begins in the quick one; one that takes longer than [`ChildCommand::quick_max`] moves to the
+//! slow lane, or, if that is occupied and others wait, is killed and waits for it; so does one that
 //! blocks others for [`PATIENCE`], because the machine is busy otherwise. So a module waits for
 //! slow ones only if it is slow itself.
 
 use super::cache::Cache;
-use super::child::{Child, Recipe};
-use super::keeper::Keeper;
+use super::child::{Child, ChildCommand};
 use super::programs::Programs;
+use super::state_store::StateStore;
 use base::{Buf, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -76,11 +76,11 @@ struct Job {
 }
 
 /// Waiting and running compilations, and caches of their results.
-pub(super) struct Workshop {
+pub(super) struct CompileQueue {
     engines: Arc<Engines>,
     cache: Option<Cache>,
-    keeper: Option<Keeper>,
-    recipe: Recipe,
+    state_store: Option<StateStore>,
+    child_command: ChildCommand,
     programs: Programs,
     waiting: Vec<Job>,
     /// Modules being compiled, in the quick lane and in the slow one.
@@ -94,14 +94,18 @@ pub(super) struct Workshop {
     open: bool,
 }
 
-impl Workshop {
+impl CompileQueue {
     /// Returns an empty queue.
-    pub(super) fn new(engines: Arc<Engines>, cache: Option<Cache>, recipe: Recipe) -> Workshop {
-        Workshop {
+    pub(super) fn new(
+        engines: Arc<Engines>,
+        cache: Option<Cache>,
+        child_command: ChildCommand,
+    ) -> CompileQueue {
+        CompileQueue {
             engines,
             cache,
-            keeper: None,
-            recipe,
+            state_store: None,
+            child_command,
             programs: Programs::default(),
             waiting: Vec::new(),
             lanes: [None, None],
@@ -114,8 +118,8 @@ impl Workshop {
     }
 
     /// Sets the state store of installed storelets.
-    pub(super) fn set_keeper(&mut self, keeper: Option<Keeper>) {
-        self.keeper = keeper;
+    pub(super) fn set_keeper(&mut self, state_store: Option<StateStore>) {
+        self.state_store = state_store;
     }
 
     /// Returns whether it has not been asked to end.
@@ -141,7 +145,7 @@ impl Workshop {
     /// Writes to the state store.
     pub(super) fn keep(&mut self, asked: ToKeeper) {
         let ticket = asked.ticket;
-        let kept = self.keeper.as_mut().map(|keeper| keeper.keep(asked));
+        let kept = self.state_store.as_mut().map(|state_store| state_store.keep(asked));
         let nowhere = || Kept { ticket, result: Err("this server keeps nothing".to_string()) };
         self.kept.push(kept.unwrap_or_else(nowhere));
     }
@@ -195,7 +199,7 @@ impl Workshop {
             job.tickets.push(ticket);
             return Ok(None);
         }
-        let kept = || self.keeper.as_ref().and_then(|keeper| keeper.module(hash));
+        let kept = || self.state_store.as_ref().and_then(|state_store| state_store.module(hash));
         let prepared = prepare(&sent.or_else(kept).ok_or(Refused::Unknown)?)?;
         if !self.has_room(account, prepared.len()) {
             let why = "too many modules wait to be compiled: try again in a minute";
@@ -302,7 +306,7 @@ impl Workshop {
 
     /// Removes a module from the quick lane that has exceeded its limits there.
     fn clear_quick(&mut self, now: Instant) {
-        let most = self.recipe.quick_max;
+        let most = self.child_command.quick_max;
         let others = self.waiting.iter().any(|job| !job.is_slow);
         let free = self.lanes[SLOW].is_none();
         let late = |(_, child): &mut (Job, Child)| {
@@ -337,7 +341,7 @@ impl Workshop {
     }
 
     fn start(&self, job: &Job, now: Instant) -> Result<Child, String> {
-        Child::start(&self.recipe, &self.engines, job.name, &job.prepared, now)
+        Child::start(&self.child_command, &self.engines, job.name, &job.prepared, now)
     }
 
     /// Loads a child's artifact as a program, and caches both.

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Returns a queue whose children run this shell script.
-fn workshop(script: &str) -> Workshop {
+fn compile_queue(script: &str) -> CompileQueue {
     let engines = Engines::compilers().expect("engines");
-    let recipe = Recipe {
+    let child_command = ChildCommand {
         program: PathBuf::from("/bin/sh"),
         args: vec!["-c".to_string(), script.to_string()],
         time_max: Duration::from_secs(60),
         quick_max: Duration::from_millis(100),
     };
-    Workshop::new(Arc::new(engines), None, recipe)
+    CompileQueue::new(Arc::new(engines), None, child_command)
 }
 
 /// Returns a small program; each number gives a different one.
@@ -46,20 +46,20 @@ fn ask(ticket: u64, module: Module, code: Code) -> ToCompiler {
 }
 
 /// Returns the tickets of results, and the rejections.
-fn done(workshop: &mut Workshop) -> Vec<(u64, Option<Refused>)> {
-    let done = workshop.take_done();
+fn done(compile_queue: &mut CompileQueue) -> Vec<(u64, Option<Refused>)> {
+    let done = compile_queue.take_done();
     done.into_iter().map(|compiled| (compiled.ticket, compiled.result.err())).collect()
 }
 
 /// Returns the result of a module whose child runs this script.
 fn outcome(script: &str) -> Option<Refused> {
-    let mut workshop = workshop(script);
-    workshop.take(Instant::default(), compile(7, &program(0)));
+    let mut compile_queue = compile_queue(script);
+    compile_queue.take(Instant::default(), compile(7, &program(0)));
     loop {
-        workshop.look(Instant::default());
-        if let Some((ticket, refused)) = done(&mut workshop).pop() {
+        compile_queue.look(Instant::default());
+        if let Some((ticket, refused)) = done(&mut compile_queue).pop() {
             assert_eq!(ticket, 7);
-            assert!(!workshop.is_busy());
+            assert!(!compile_queue.is_busy());
             return refused;
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -83,9 +83,9 @@ fn each_end_of_a_child_has_its_reason() {
         ("echo none", "the output of its process is broken"),
         ("exit 0", "the output of its process is broken"),
     ];
-    for (script, said) in cases {
+    for (script, printed) in cases {
         let refused = outcome(script).expect("it is refused").to_string();
-        assert!(refused.contains(said), "{script}: {refused}");
+        assert!(refused.contains(printed), "{script}: {refused}");
     }
 }
 
@@ -151,11 +151,11 @@ fn a_child_gets_the_order_and_the_module_and_no_key() {
         "cat > {dir}/input; cat /proc/$$/environ > {dir}/environ; cat /proc/$$/cmdline > \
          {dir}/cmdline; ls -l /proc/$$/fd > {dir}/fd; pwd > {dir}/pwd; : > {dir}/done; sleep 100"
     );
-    let mut workshop = workshop(&script);
-    workshop.cache = Some(scratch.cache());
+    let mut compile_queue = compile_queue(&script);
+    compile_queue.cache = Some(scratch.cache());
     let key = scratch.read("cache/key");
-    workshop.take(Instant::default(), compile(7, &program(0)));
-    workshop.look(Instant::default());
+    compile_queue.take(Instant::default(), compile(7, &program(0)));
+    compile_queue.look(Instant::default());
     while !scratch.0.join("done").exists() {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -167,7 +167,7 @@ fn a_child_gets_the_order_and_the_module_and_no_key() {
     // The test may have inherited more descriptors, but none of the cache.
     let descriptors = String::from_utf8(scratch.read("fd")).expect("text");
     assert!(descriptors.contains("upcall-compile") && !descriptors.contains("/cache"));
-    let pid = workshop.lanes[QUICK].as_ref().map(|(_, child)| child.pid()).expect("it runs");
+    let pid = compile_queue.lanes[QUICK].as_ref().map(|(_, child)| child.pid()).expect("it runs");
     assert!(is_in_memory(std::process::id() as i32, &key), "it would be found");
     assert!(!is_in_memory(pid, &key), "the child has the key");
 }
@@ -185,12 +185,12 @@ fn a_child_can_produce_only_its_own_module() {
     let sealed = sealed.seal(&storelet::Key::new([7; 32])).to_vec();
     std::fs::write(scratch.0.join("sealed"), sealed).expect("it is ours");
     let result = |file: &str| {
-        let mut workshop = workshop(&format!("cat {}/{file}", scratch.0.display()));
-        workshop.cache = Some(scratch.cache());
-        workshop.take(Instant::default(), compile(7, &program(0)));
+        let mut compile_queue = compile_queue(&format!("cat {}/{file}", scratch.0.display()));
+        compile_queue.cache = Some(scratch.cache());
+        compile_queue.take(Instant::default(), compile(7, &program(0)));
         loop {
-            workshop.look(Instant::default());
-            if let Some(compiled) = workshop.take_done().pop() {
+            compile_queue.look(Instant::default());
+            if let Some(compiled) = compile_queue.take_done().pop() {
                 return compiled.result.map(|fresh| fresh.hash);
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -222,60 +222,60 @@ fn a_child_can_produce_only_its_own_module() {
 
 #[test]
 fn concurrent_requests_share_one_compilation() {
-    let mut workshop = workshop("sleep 100");
-    workshop.take(Instant::default(), compile(1, &program(0)));
-    workshop.look(Instant::default());
-    workshop.take(Instant::default(), compile(2, &program(0)));
-    workshop.take(Instant::default(), compile(3, &program(1)));
-    workshop.take(Instant::default(), compile(4, &program(1)));
+    let mut compile_queue = compile_queue("sleep 100");
+    compile_queue.take(Instant::default(), compile(1, &program(0)));
+    compile_queue.look(Instant::default());
+    compile_queue.take(Instant::default(), compile(2, &program(0)));
+    compile_queue.take(Instant::default(), compile(3, &program(1)));
+    compile_queue.take(Instant::default(), compile(4, &program(1)));
     let known = Module::Known(Hash::of(&program(0)));
-    workshop.take(Instant::default(), ask(5, known, Code::Plain));
+    compile_queue.take(Instant::default(), ask(5, known, Code::Plain));
     let other = Module::Known(Hash::of(&program(9)));
-    workshop.take(Instant::default(), ask(6, other, Code::Plain));
-    assert_eq!(done(&mut workshop), [(6, Some(Refused::Unknown))]);
-    assert_eq!(workshop.waiting.len(), 1);
+    compile_queue.take(Instant::default(), ask(6, other, Code::Plain));
+    assert_eq!(done(&mut compile_queue), [(6, Some(Refused::Unknown))]);
+    assert_eq!(compile_queue.waiting.len(), 1);
     // Code of another kind is a different artifact.
     let piece = Buf::from(&program(1)[..]);
-    workshop.take(Instant::default(), ask(8, Module::Sent(vec![piece]), Code::Metered));
-    assert_eq!(workshop.waiting.len(), 2);
-    workshop.take(Instant::default(), ToCompiler::End);
+    compile_queue.take(Instant::default(), ask(8, Module::Sent(vec![piece]), Code::Metered));
+    assert_eq!(compile_queue.waiting.len(), 2);
+    compile_queue.take(Instant::default(), ToCompiler::End);
     let all = [1, 2, 5, 3, 4, 8].map(|ticket| (ticket, Some(Refused::Cancelled)));
-    assert_eq!(done(&mut workshop), all);
-    assert!(!workshop.is_open() && !workshop.is_busy());
+    assert_eq!(done(&mut compile_queue), all);
+    assert!(!compile_queue.is_open() && !compile_queue.is_busy());
 }
 
 #[test]
 fn abandoned_compilations_are_dropped() {
-    let mut workshop = workshop("sleep 100");
+    let mut compile_queue = compile_queue("sleep 100");
     for ticket in 0..4 {
-        workshop.take(Instant::default(), compile(ticket, &program(ticket as u8 / 2)));
+        compile_queue.take(Instant::default(), compile(ticket, &program(ticket as u8 / 2)));
     }
-    workshop.look(Instant::default());
-    let pid = workshop.lanes[QUICK].as_ref().map(|(_, child)| child.pid()).expect("it runs");
+    compile_queue.look(Instant::default());
+    let pid = compile_queue.lanes[QUICK].as_ref().map(|(_, child)| child.pid()).expect("it runs");
     let alive = || std::path::Path::new(&format!("/proc/{pid}")).exists();
     assert!(alive());
     for ticket in [0, 9, 2] {
-        workshop.take(Instant::default(), ToCompiler::Cancel(ticket));
+        compile_queue.take(Instant::default(), ToCompiler::Cancel(ticket));
     }
-    assert!(workshop.is_busy() && alive(), "somebody waits");
-    workshop.take(Instant::default(), ToCompiler::Cancel(1));
-    assert!(!workshop.is_busy() && !alive());
-    workshop.take(Instant::default(), ToCompiler::Cancel(3));
+    assert!(compile_queue.is_busy() && alive(), "somebody waits");
+    compile_queue.take(Instant::default(), ToCompiler::Cancel(1));
+    assert!(!compile_queue.is_busy() && !alive());
+    compile_queue.take(Instant::default(), ToCompiler::Cancel(3));
     let all = [0, 2, 1, 3].map(|ticket| (ticket, Some(Refused::Cancelled)));
-    assert_eq!(done(&mut workshop), all);
-    workshop.look(Instant::default());
-    assert!(!workshop.is_busy() && workshop.waiting.is_empty());
+    assert_eq!(done(&mut compile_queue), all);
+    compile_queue.look(Instant::default());
+    assert!(!compile_queue.is_busy() && compile_queue.waiting.is_empty());
 }
 
 #[test]
 fn a_child_has_a_minute() {
-    let mut workshop = workshop("sleep 100");
-    workshop.take(Instant::default(), compile(1, &program(0)));
-    workshop.look(Instant::default());
-    workshop.look(Instant::default() + Duration::from_secs(59));
-    assert!(workshop.is_busy());
-    workshop.look(Instant::default() + Duration::from_secs(60));
-    let done = done(&mut workshop);
+    let mut compile_queue = compile_queue("sleep 100");
+    compile_queue.take(Instant::default(), compile(1, &program(0)));
+    compile_queue.look(Instant::default());
+    compile_queue.look(Instant::default() + Duration::from_secs(59));
+    assert!(compile_queue.is_busy());
+    compile_queue.look(Instant::default() + Duration::from_secs(60));
+    let done = done(&mut compile_queue);
     let [(1, Some(Refused::Failed(why)))] = &done[..] else { panic!("{done:?}") };
     assert!(why.contains("after 60 s"), "{why}");
 }
@@ -289,23 +289,23 @@ fn numbered(number: u64) -> Vec<u8> {
 
 #[test]
 fn clients_have_their_turns_and_none_takes_all_places() {
-    let mut workshop = workshop("echo no module >&2; exit 3");
+    let mut compile_queue = compile_queue("echo no module >&2; exit 3");
     for number in 0..=8 {
-        workshop.take(Instant::default(), compile_for(9, 1, number, &numbered(number)));
+        compile_queue.take(Instant::default(), compile_for(9, 1, number, &numbered(number)));
     }
-    assert!(matches!(done(&mut workshop)[..], [(8, Some(Refused::Failed(_)))]));
-    workshop.take(Instant::default(), compile_for(9, 2, 20, &numbered(20)));
-    workshop.take(Instant::default(), compile_for(12, 1, 21, &numbered(21)));
+    assert!(matches!(done(&mut compile_queue)[..], [(8, Some(Refused::Failed(_)))]));
+    compile_queue.take(Instant::default(), compile_for(9, 2, 20, &numbered(20)));
+    compile_queue.take(Instant::default(), compile_for(12, 1, 21, &numbered(21)));
     let mut ended = Vec::new();
     while ended.len() < 10 {
-        workshop.look(Instant::default());
-        ended.extend(done(&mut workshop).into_iter().map(|(ticket, _)| ticket));
+        compile_queue.look(Instant::default());
+        ended.extend(done(&mut compile_queue).into_iter().map(|(ticket, _)| ticket));
     }
     assert_eq!(ended[..4], [0, 20, 21, 1], "not all of who asked first");
     // A rejected module is not retried.
-    workshop.take(Instant::default(), compile_for(5, 1, 30, &numbered(21)));
-    assert!(matches!(done(&mut workshop)[..], [(30, Some(Refused::Malformed(_)))]));
-    assert!(!workshop.is_busy() && workshop.waiting.is_empty());
+    compile_queue.take(Instant::default(), compile_for(5, 1, 30, &numbered(21)));
+    assert!(matches!(done(&mut compile_queue)[..], [(30, Some(Refused::Malformed(_)))]));
+    assert!(!compile_queue.is_busy() && compile_queue.waiting.is_empty());
 }
 
 /// Returns a program of about this many bytes.
@@ -327,19 +327,19 @@ fn long(number: u8, bytes: usize) -> Vec<u8> {
 
 #[test]
 fn the_shortest_is_next_and_the_longest_is_not_passed_for_ever() {
-    let mut workshop = workshop("sleep 100");
+    let mut compile_queue = compile_queue("sleep 100");
     // A running one keeps the lane.
-    workshop.take(Instant::default(), compile_for(1, 9, 0, &numbered(0)));
-    workshop.look(Instant::default());
+    compile_queue.take(Instant::default(), compile_for(1, 9, 0, &numbered(0)));
+    compile_queue.look(Instant::default());
     let large = long(1, 60_000);
-    workshop.take(Instant::default(), compile_for(1, 1, 1, &large));
-    let finish = workshop.finish(&workshop.waiting[0]);
+    compile_queue.take(Instant::default(), compile_for(1, 1, 1, &large));
+    let finish = compile_queue.finish(&compile_queue.waiting[0]);
     assert!(finish > Instant::default() + Duration::from_millis(120));
     let mut order = Vec::new();
     for number in 2..40_u64 {
         let now = Instant::default() + Duration::from_millis(10 * number);
-        workshop.take(now, compile_for(1, number as u32, number, &numbered(number)));
-        let job = workshop.next(QUICK).expect("it waits");
+        compile_queue.take(now, compile_for(1, number as u32, number, &numbered(number)));
+        let job = compile_queue.next(QUICK).expect("it waits");
         order.push(job.tickets[0]);
     }
     let large = order.iter().position(|ticket| *ticket == 1).expect("it has its turn");
@@ -353,24 +353,24 @@ fn slow_modules_do_not_delay_a_small_one() {
     // The module follows the request; the slow ones contain this byte.
     let script = "if tail -c +34 | grep -aq '?'; then while :; do :; done; fi; \
                   echo no module >&2; exit 3";
-    let mut workshop = workshop(script);
+    let mut compile_queue = compile_queue(script);
     let clock = std::time::Instant::now();
     let now = || Instant::default() + clock.elapsed();
     for number in 0..8_u64 {
         let slow = long(b'?', 100 + number as usize);
-        workshop.take(now(), compile_for(9, 1, number, &slow));
+        compile_queue.take(now(), compile_for(9, 1, number, &slow));
     }
-    let is_slow = |workshop: &Workshop| workshop.lanes[SLOW].is_some();
-    while !is_slow(&workshop) {
+    let is_slow = |compile_queue: &CompileQueue| compile_queue.lanes[SLOW].is_some();
+    while !is_slow(&compile_queue) {
         assert!(clock.elapsed() < Duration::from_secs(20), "it stays in the quick lane");
-        workshop.look(now());
+        compile_queue.look(now());
         std::thread::sleep(Duration::from_millis(2));
     }
     let asked = clock.elapsed();
-    workshop.take(now(), compile_for(9, 2, 100, &program(1)));
+    compile_queue.take(now(), compile_for(9, 2, 100, &program(1)));
     let ended = loop {
-        workshop.look(now());
-        if let Some(ended) = done(&mut workshop).pop() {
+        compile_queue.look(now());
+        if let Some(ended) = done(&mut compile_queue).pop() {
             break ended;
         }
         let waited = clock.elapsed() - asked;
@@ -378,82 +378,82 @@ fn slow_modules_do_not_delay_a_small_one() {
         std::thread::sleep(Duration::from_millis(2));
     };
     assert!(matches!(ended, (100, Some(Refused::Malformed(_)))), "{ended:?}");
-    assert!(workshop.lanes.iter().flatten().count() <= 2);
-    assert_eq!(workshop.waiting.len() + workshop.lanes.iter().flatten().count(), 8);
+    assert!(compile_queue.lanes.iter().flatten().count() <= 2);
+    assert_eq!(compile_queue.waiting.len() + compile_queue.lanes.iter().flatten().count(), 8);
     // The waiting ones are already charged for the first ones: at most one more was started.
-    assert!(workshop.waiting.iter().filter(|job| job.is_slow).count() <= 1);
+    assert!(compile_queue.waiting.iter().filter(|job| job.is_slow).count() <= 1);
 }
 
 /// Simulates a machine without CPU time for it: sleeping uses none.
 #[test]
 fn one_that_keeps_others_waiting_leaves_the_quick_lane() {
-    let mut workshop = workshop("sleep 100");
+    let mut compile_queue = compile_queue("sleep 100");
     let start = Instant::default();
-    let tickets = |workshop: &Workshop| {
+    let tickets = |compile_queue: &CompileQueue| {
         let of = |lane: &Option<(Job, Child)>| lane.as_ref().map(|(job, _)| job.tickets[0]);
-        [of(&workshop.lanes[QUICK]), of(&workshop.lanes[SLOW])]
+        [of(&compile_queue.lanes[QUICK]), of(&compile_queue.lanes[SLOW])]
     };
-    workshop.take(start, compile_for(9, 1, 0, &numbered(0)));
-    workshop.look(start);
-    workshop.look(start + PATIENCE * 2);
-    assert_eq!(tickets(&workshop), [Some(0), None], "nobody waits");
-    workshop.take(start + PATIENCE * 2, compile_for(9, 2, 1, &numbered(1)));
-    workshop.take(start + PATIENCE * 2, compile_for(9, 3, 2, &numbered(2)));
-    workshop.look(start + PATIENCE * 2);
+    compile_queue.take(start, compile_for(9, 1, 0, &numbered(0)));
+    compile_queue.look(start);
+    compile_queue.look(start + PATIENCE * 2);
+    assert_eq!(tickets(&compile_queue), [Some(0), None], "nobody waits");
+    compile_queue.take(start + PATIENCE * 2, compile_for(9, 2, 1, &numbered(1)));
+    compile_queue.take(start + PATIENCE * 2, compile_for(9, 3, 2, &numbered(2)));
+    compile_queue.look(start + PATIENCE * 2);
     // The other lane is free: no work is lost.
-    assert_eq!(tickets(&workshop), [Some(1), Some(0)]);
-    workshop.look(start + PATIENCE * 3);
-    assert_eq!(tickets(&workshop), [Some(1), Some(0)]);
-    workshop.look(start + PATIENCE * 3 + Duration::from_millis(1));
-    assert_eq!(tickets(&workshop), [Some(2), Some(0)]);
-    assert!(workshop.waiting[0].is_slow && workshop.waiting[0].tickets == [1]);
+    assert_eq!(tickets(&compile_queue), [Some(1), Some(0)]);
+    compile_queue.look(start + PATIENCE * 3);
+    assert_eq!(tickets(&compile_queue), [Some(1), Some(0)]);
+    compile_queue.look(start + PATIENCE * 3 + Duration::from_millis(1));
+    assert_eq!(tickets(&compile_queue), [Some(2), Some(0)]);
+    assert!(compile_queue.waiting[0].is_slow && compile_queue.waiting[0].tickets == [1]);
 }
 
 #[test]
 fn no_more_than_so_many_wait() {
-    let mut workshop = workshop("sleep 100");
+    let mut compile_queue = compile_queue("sleep 100");
     for number in 0..=JOBS_MAX as u64 {
         let client = number as u32;
         let compile = compile_for(client % 2, client, number, &numbered(number));
-        workshop.take(Instant::default(), compile);
+        compile_queue.take(Instant::default(), compile);
     }
-    let Some((1024, Some(Refused::Failed(why)))) = done(&mut workshop).pop() else {
+    let Some((1024, Some(Refused::Failed(why)))) = done(&mut compile_queue).pop() else {
         panic!("the last one is refused")
     };
     assert!(why.contains("try again"), "{why}");
     let mut large = vec![Buf::with_room(0, 0); 2];
     large.iter_mut().for_each(|piece| piece.extend(&vec![0; SENT_MAX]));
-    workshop.take(Instant::default(), ask(99, Module::Sent(large), Code::Plain));
-    assert!(matches!(done(&mut workshop)[..], [(99, Some(Refused::TooLarge(_)))]));
+    compile_queue.take(Instant::default(), ask(99, Module::Sent(large), Code::Plain));
+    assert!(matches!(done(&mut compile_queue)[..], [(99, Some(Refused::TooLarge(_)))]));
 }
 
 /// Twenty connections of one user with maximum load leave room for a hundred others.
 #[test]
 fn some_clients_of_a_user_do_not_lock_out_the_others() {
-    let mut workshop = workshop("sleep 100");
+    let mut compile_queue = compile_queue("sleep 100");
     let mut ticket = 0;
-    let mut send = |workshop: &mut Workshop, client| {
+    let mut send = |compile_queue: &mut CompileQueue, client| {
         ticket += 1;
         let compile = compile_for(9, client, ticket, &numbered(ticket));
-        workshop.take(Instant::default(), compile);
-        done(workshop).is_empty()
+        compile_queue.take(Instant::default(), compile);
+        done(compile_queue).is_empty()
     };
     for client in 0..20 {
-        assert!((0..8).all(|_| send(&mut workshop, client)));
-        assert!(!send(&mut workshop, client));
+        assert!((0..8).all(|_| send(&mut compile_queue, client)));
+        assert!(!send(&mut compile_queue, client));
     }
     for client in 20..120 {
-        assert!(send(&mut workshop, client), "client {client} is locked out");
+        assert!(send(&mut compile_queue, client), "client {client} is locked out");
     }
 }
 
 #[test]
 fn a_program_that_is_not_there_is_said() {
-    let mut workshop = workshop("");
-    workshop.recipe.program = PathBuf::from("/no/such/program");
-    workshop.take(Instant::default(), compile(1, &program(0)));
-    workshop.look(Instant::default());
-    let Some((1, Some(Refused::Failed(why)))) = done(&mut workshop).pop() else {
+    let mut compile_queue = compile_queue("");
+    compile_queue.child_command.program = PathBuf::from("/no/such/program");
+    compile_queue.take(Instant::default(), compile(1, &program(0)));
+    compile_queue.look(Instant::default());
+    let Some((1, Some(Refused::Failed(why)))) = done(&mut compile_queue).pop() else {
         panic!("it is refused")
     };
     assert!(why.contains("no process to compile in"), "{why}");
