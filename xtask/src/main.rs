@@ -18,6 +18,7 @@
 //! | `bench replica-memory [--operations N]` | memory of replicas over many operations |
 //! | `paper mux`, `paper load --traces DIR`, `paper storelet` | reproduces a paper's evaluation |
 //! | `paper replica` | the same for the replicated data service: replicas on threads |
+//! | `book` | builds the documentation as a book, with a generated reference |
 //! | `recording` | draws the terminal recording of the front page |
 //!
 //! `.ci/run` calls `test` and nothing else.
@@ -26,6 +27,7 @@ mod apt;
 mod arrows;
 mod attack;
 mod bench;
+mod book;
 mod check;
 mod conformance;
 mod files;
@@ -86,13 +88,14 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         "guests" => guests::main(rest),
         "bench" => bench::main(rest).map(|()| true),
         "paper" => paper::main(rest).map(|()| true),
+        "book" => book::main().map(|()| true),
         "recording" => recording::main().map(|()| true),
         recording::INSIDE => recording::inside().map(|()| true),
         // Runs in the virtual machine of the suite `volume-power`.
         "power-load" => conformance::power_load(rest).map(|()| true),
         _ => bail!(
             "usage: cargo xtask check | test | machines | model | sim | fuzz | conformance | \
-             attack | hostile | guests | bench | paper | recording"
+             attack | hostile | guests | bench | paper | book | recording"
         ),
     }
 }

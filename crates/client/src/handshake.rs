@@ -92,10 +92,8 @@ fn greet(
     let known = [wanted, Dialect::Plan9].into_iter().find(|known| known.version() == said);
     let Some(dialect) = known else { return Ok(Answer::Other(said)) };
     if !(MSIZE_MIN..=msize).contains(&agreed) {
-        let what = format!(
-            "it proposed a message size of {agreed} bytes after {msize} were \
-                            offered"
-        );
+        let what =
+            format!("it proposed a message size of {agreed} bytes after {msize} were offered");
         return Err(Error::Broken { address: address.clone(), what });
     }
     let line = Line::new(socket, reader, (dialect, agreed), options.deadline)?;

@@ -520,10 +520,9 @@ impl Pending {
         }
         if size - READ_HEADER_SIZE > count_max as usize {
             let count = size - READ_HEADER_SIZE;
-            return Err(line.broken(format!(
-                "{count} bytes of data in reply to a read of \
-                                            {count_max}"
-            )));
+            return Err(
+                line.broken(format!("{count} bytes of data in reply to a read of {count_max}"))
+            );
         }
         Ok(message)
     }

@@ -549,10 +549,7 @@ impl Changes {
 fn made_in_part(error: Error) -> Refusal {
     Refusal {
         error,
-        why: format!(
-            "{error}; the change was made, but the commands behind it were \
-                                   not executed"
-        ),
+        why: format!("{error}; the change was made, but the commands behind it were not executed"),
     }
 }
 

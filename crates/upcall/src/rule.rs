@@ -196,10 +196,9 @@ fn usual(serve: &Serve, place: &Place, keeps_power: bool) -> Result<(User, Strin
     };
     let others = format!("act as user {} (change it with --as USER)", user.uid);
     let text = match serve.trust_clients {
-        true => format!(
-            "9P clients act as the user that they claim, including root; others \
-                         {others}"
-        ),
+        true => {
+            format!("9P clients act as the user that they claim, including root; others {others}")
+        }
         false => format!("all clients on the network {others}"),
     };
     Ok((user, text))

@@ -54,8 +54,8 @@ impl Limits {
         let printed = [serve.storelet_memory_max, serve.storelet_time_max, serve.storelet_cpu_max];
         if printed.contains(&Some(0)) {
             return Err(
-                "--storelet-memory-max, --storelet-time-max and --storelet-cpu-max must be \
-                        at least 1; --storelet-threads 0 runs no storelets"
+                "--storelet-memory-max, --storelet-time-max and --storelet-cpu-max must be at \
+                 least 1; --storelet-threads 0 runs no storelets"
                     .to_string(),
             );
         }

@@ -97,11 +97,9 @@ pub(super) fn status(error: Error) -> Refusal {
         Error::NoMemory | Error::WouldBlock => refusal(503, "the server is busy; try again"),
         Error::Cancelled => refusal(503, "interrupted; try again"),
         Error::Disconnected => refusal(503, "a server that the path leads to is down; try again"),
-        Error::TimedOut => refusal(
-            503,
-            "the server or file system behind this path does not \
-                                         respond; try again",
-        ),
+        Error::TimedOut => {
+            refusal(503, "the server or file system behind this path does not respond; try again")
+        }
         Error::NoAttribute
         | Error::AttributeTooLarge
         | Error::WouldDeadlock
@@ -128,8 +126,7 @@ pub(super) fn not_opened(error: Error) -> Refusal {
     if error == Error::Denied {
         refusal(
             403,
-            "permission denied to read the directory, so its change could not be made \
-                      durable",
+            "permission denied to read the directory, so its change could not be made durable",
         )
     } else {
         status(error)

@@ -92,8 +92,7 @@ fn servers_that_cannot_be_reached_are_refused() {
         ("9p://h//.upcall/", "clients of this server may not send commands to other servers"),
         (
             "9p+unix:/s!/a/../.upcall",
-            "clients of this server may not send commands to other \
-                                      servers",
+            "clients of this server may not send commands to other servers",
         ),
         ("9p+unix:/s!.upcall", "clients of this server may not send commands to other servers"),
     ] {

@@ -447,11 +447,8 @@ impl Verifier {
             (0, _, Some(Why::Nameless)) | (1.., true, Some(Why::Trimming)) => {}
             (1.., false, None) => {}
             (0, _, _) => wrong.push("has no name, and does not wait to be freed".to_string()),
-            (1.., true, _) => wrong.push(
-                "has contents beyond its end that are not marked for \
-                                          removal"
-                    .to_string(),
-            ),
+            (1.., true, _) => wrong
+                .push("has contents beyond its end that are not marked for removal".to_string()),
             (1.., false, Some(_)) => wrong.push("waits to be freed without a reason".to_string()),
         }
         let end = seen.orphan.map_or(seen.size, |orphan| orphan.end.max(seen.size));

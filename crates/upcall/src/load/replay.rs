@@ -244,8 +244,8 @@ impl Replay {
             }
             ReplayMode::Loaded if summary.completed == 0 => {
                 return Err(
-                    "the trace has no completion times, so the number of outstanding I/Os \
-                            is unknown; use --way timed or fast"
+                    "the trace has no completion times, so the number of outstanding I/Os is \
+                     unknown; use --way timed or fast"
                         .to_string(),
                 );
             }

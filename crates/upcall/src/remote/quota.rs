@@ -311,11 +311,10 @@ mod tests {
     #[test]
     fn quotas_are_rows() {
         let reply = "max_bytes=10737418240 max_inodes=none used_bytes=4096 used_inodes=1200 \
-                    state=enforced";
+                     state=enforced";
         let one = Shown::parse(reply).expect("it is one");
         let two = Shown::parse(
-            "user=7 max_bytes=none max_inodes=5 used_bytes=0 used_inodes=0 \
-                                state=counting future=1",
+            "user=7 max_bytes=none max_inodes=5 used_bytes=0 used_inodes=0 state=counting future=1",
         );
         let one = Shown { directory: Some("/a".to_string()), ..one };
         assert_eq!(

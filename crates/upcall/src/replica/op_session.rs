@@ -53,8 +53,7 @@ impl OpSession {
         let answer = self.answer()?;
         let parsed = serde_json::from_str(&answer).map_err(|error| {
             Trouble::Host(format!(
-                "the server's answer is not JSON: {error}; is it an Upcall \
-                                   server?"
+                "the server's answer is not JSON: {error}; is it an Upcall server?"
             ))
         })?;
         Ok((answer, parsed))

@@ -325,10 +325,9 @@ fn inform(checked: &Checked, looker: &CheckProgress<'_>, block: u64) -> Vec<Said
                 counted(*number, "block", "blocks"),
                 if *number == 1 { "is" } else { "are" }
             )),
-            Finding::NotInMap(at) => volume(format!(
-                "block {at} is in use, but free in the space \
-                                                     map"
-            )),
+            Finding::NotInMap(at) => {
+                volume(format!("block {at} is in use, but free in the space map"))
+            }
             Finding::Unused(number, first) => volume(format!(
                 "{}, first {first}, {} allocated and unused",
                 counted(*number, "block", "blocks"),

@@ -590,8 +590,7 @@ impl Report {
         println!("{line}");
         if self.interrupted {
             println!(
-                "interrupted: files copied so far are durable; run the same command to \
-                      resume"
+                "interrupted: files copied so far are durable; run the same command to resume"
             );
         }
     }

@@ -48,8 +48,8 @@ fn an_order_beyond_the_maxima_is_refused_with_the_flag_that_says_so() {
         (
             "--time",
             "99999h",
-            "no more time than this server gives: 5s; say less, or start the \
-                              server with a larger --storelet-time-max",
+            "no more time than this server gives: 5s; say less, or start the server with a larger \
+             --storelet-time-max",
         ),
         ("--cpu", "3s", "no more processor time than this server gives: 2s"),
         ("--memory", "750M", "no more memory than this server gives: 20M"),
