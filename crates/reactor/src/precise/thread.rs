@@ -31,9 +31,11 @@ pub fn set_priority(priority: Priority) -> io::Result<()> {
         // The kernel's threads for its rings would have the same priority, and never run.
         Priority::RealTime => (libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, REAL_TIME),
     };
-    let parameters = libc::sched_param { sched_priority: level };
-    // SAFETY: the structure lives during the call, which only reads it.
-    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
+    // The kernel's `sched_param`, which has one field. The function of musl always fails.
+    let parameters: [libc::c_int; 1] = [level];
+    let (call, own) = (libc::SYS_sched_setscheduler, 0);
+    // SAFETY: the parameters live during the call, which only reads them.
+    match unsafe { libc::syscall(call, own, policy, parameters.as_ptr()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -86,8 +88,8 @@ pub fn sleep(span: Duration) {
 /// finer sleeps than `sleep(3)`. A signal ends it early.
 pub fn select(span: Duration) {
     let mut left = libc::timeval {
-        tv_sec: libc::time_t::try_from(span.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_usec: libc::suseconds_t::from(span.subsec_micros().cast_signed()),
+        tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        tv_usec: i64::from(span.subsec_micros()),
     };
     let none = std::ptr::null_mut();
     // SAFETY: there are no sets of files, and the time lives during the call.
