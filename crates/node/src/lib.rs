@@ -250,6 +250,11 @@ impl Node {
         }
     }
 
+    /// Returns whether the node ends, or has ended.
+    fn is_ending(&self) -> bool {
+        !matches!(self.phase, Phase::Joining | Phase::Running)
+    }
+
     /// Returns whether the node has ended.
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
@@ -503,8 +508,13 @@ pub fn run(
     log: &mut dyn Log,
     keep: &mut dyn FnMut(Vec<Recorded>) -> Kept,
 ) {
+    let mut is_ending = false;
     let goes_on = |node: &mut Node| {
         node.write_log(log);
+        if !is_ending && node.is_ending() {
+            is_ending = true;
+            log.ending();
+        }
         node.hand_out(keep);
         !node.is_over()
     };

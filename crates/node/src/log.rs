@@ -41,6 +41,8 @@ pub trait Log {
     fn news(&mut self, news: News);
     /// Takes an entry of the access log.
     fn access(&mut self, access: Access);
+    /// Called once, when the node begins to end.
+    fn ending(&mut self) {}
 }
 
 /// Drops everything.

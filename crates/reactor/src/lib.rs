@@ -29,6 +29,7 @@ mod descriptor;
 mod errno;
 mod host;
 mod identity;
+mod inherited;
 mod job;
 mod memory;
 mod mounts;
@@ -55,6 +56,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use errno::error_of;
+pub use inherited::{Inherited, take_inherited};
 pub use pool::{Mailbox, PoolStatistics};
 pub use privileges::{
     become_user, check_list, clear_umask, fill_random, find_user, is_root, own_user,
@@ -181,7 +183,8 @@ impl World {
         self.common().listening(listener).ok_or(io::ErrorKind::NotFound)?.try_clone()
     }
 
-    /// Listens at a socket of another thread's world; connections go to either.
+    /// Listens at a socket of another thread's world, in which case connections go to either, or of
+    /// the service manager. Its name stays in the file system.
     ///
     /// # Errors
     /// Those of `epoll_ctl(2)`.

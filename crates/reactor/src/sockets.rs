@@ -87,14 +87,7 @@ fn listen_tcp(address: &SocketAddr, flags: SocketFlags) -> io::Result<(Listening
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
-    // Accepted sockets inherit it, which saves a call for each.
-    sockopt::set_tcp_nodelay(&fd, true)?;
-    // Detects the death of a client's host, so that its locks and files are released.
-    sockopt::set_socket_keepalive(&fd, true)?;
-    sockopt::set_tcp_keepidle(&fd, Duration::from_secs(60))?;
-    sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(20))?;
-    sockopt::set_tcp_keepcnt(&fd, 4)?;
-    set_unsent_max(&fd)?;
+    set_tcp_options(&fd)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, true)?;
     }
@@ -102,6 +95,17 @@ fn listen_tcp(address: &SocketAddr, flags: SocketFlags) -> io::Result<(Listening
     rustix::net::listen(&fd, BACKLOG)?;
     let bound = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
     Ok((Listening { fd, unix: None }, Address::Tcp(bound)))
+}
+
+/// Sets the options that accepted sockets inherit from a listening one, which saves calls for each.
+pub(crate) fn set_tcp_options(fd: &OwnedFd) -> rustix::io::Result<()> {
+    sockopt::set_tcp_nodelay(fd, true)?;
+    // Detects the death of a client's host, so that its locks and files are released.
+    sockopt::set_socket_keepalive(fd, true)?;
+    sockopt::set_tcp_keepidle(fd, Duration::from_secs(60))?;
+    sockopt::set_tcp_keepintvl(fd, Duration::from_secs(20))?;
+    sockopt::set_tcp_keepcnt(fd, 4)?;
+    set_unsent_max(fd)
 }
 
 /// Limits the unsent bytes of a connection, or of those accepted by a socket (`TCP_NOTSENT_LOWAT`,

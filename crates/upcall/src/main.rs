@@ -18,6 +18,7 @@ mod remote;
 mod replica;
 mod rule;
 mod serve;
+mod service;
 mod size;
 mod space;
 mod ticker;

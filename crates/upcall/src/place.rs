@@ -173,15 +173,40 @@ fn volume(asked: &Path, serve: &Serve) -> Result<Place, String> {
     Ok(Place { path, stat, what })
 }
 
-/// Returns all addresses, each with its protocol.
-pub(crate) fn addresses(serve: &Serve) -> Result<Vec<Bound>, String> {
-    let ninep = config::addresses(&serve.ninep, NINEP_DEFAULT)?;
-    let http = config::addresses(&serve.http, HTTP_DEFAULT)?;
-    let ninep = ninep.into_iter().map(|address| (Protocol::NineP, address));
-    let http = http.into_iter().map(|address| (Protocol::Http, address));
-    let all: Vec<Bound> = ninep.chain(http).collect();
-    match all.is_empty() {
+/// Returns the addresses to listen at, each with its protocol: the given ones, or the default for a
+/// protocol without a socket of the service manager, whose addresses are `inherited`.
+pub(crate) fn addresses(serve: &Serve, inherited: &[Bound]) -> Result<Vec<Bound>, String> {
+    let of = |protocol: Protocol, given: &[String], default| {
+        if given.is_empty() && inherited.iter().any(|(it, _)| *it == protocol) {
+            return Ok(Vec::new());
+        }
+        let all = config::addresses(given, default)?;
+        Ok::<_, String>(all.into_iter().map(|address| (protocol, address)).collect::<Vec<_>>())
+    };
+    let mut all: Vec<Bound> = of(Protocol::NineP, &serve.ninep, NINEP_DEFAULT)?;
+    all.extend(of(Protocol::Http, &serve.http, HTTP_DEFAULT)?);
+    match all.is_empty() && inherited.is_empty() {
         true => Err("nothing to listen on: leave out '--9p none' or '--http none'".to_string()),
         false => Ok(all),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_of_the_service_manager_replaces_the_default_of_its_protocol() {
+        let inherited = [(Protocol::NineP, Address::Unix("/run/9p".into()))];
+        let http = (Protocol::Http, Address::Tcp(HTTP_DEFAULT.parse().unwrap()));
+        let mut serve = Serve::default();
+        assert_eq!(addresses(&serve, &inherited), Ok(vec![http.clone()]));
+        assert_eq!(addresses(&serve, &[]).map(|all| all.len()), Ok(2));
+        serve.ninep = vec!["unix:/run/other".to_string()];
+        let other = (Protocol::NineP, Address::Unix("/run/other".into()));
+        assert_eq!(addresses(&serve, &inherited), Ok(vec![other, http]));
+        (serve.ninep, serve.http) = (vec!["none".to_string()], vec!["none".to_string()]);
+        assert_eq!(addresses(&serve, &inherited), Ok(Vec::new()));
+        assert!(addresses(&serve, &[]).is_err());
     }
 }

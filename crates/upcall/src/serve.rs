@@ -5,15 +5,17 @@ use crate::files;
 use crate::fronts::{Fronts, Plan};
 use crate::greeting::Greeting;
 use crate::hosting::{self, Hosting};
-use crate::log::{self, ToLog};
+use crate::log;
 use crate::place::{self, Bound, Place, What};
 use crate::record::{Recording, Sheet};
 use crate::replica::kept;
 use crate::rule::{self, Rule};
+use crate::service::{self, HomeLog, Sockets};
 use crate::space::{self, MountEntry, MountSource, Space};
 use crate::volume::file::CACHE_MIB;
 use crate::worker_pool::WorkerPool;
 use base::Reactor;
+use base::op::Listener;
 use node::{Config, Join, Joined, Kept, Limits, Node, Port, Protocol, Served, Web};
 use reactor::{Address, World};
 use std::fmt::Display;
@@ -29,7 +31,11 @@ const STORAGE_FAILED: u8 = 1;
 
 /// Serves until a signal.
 pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
-    let addresses = place::addresses(serve)?;
+    // Before other descriptors: those of the service manager have fixed numbers.
+    let sockets = service::sockets()?;
+    let inherited: Vec<Bound> = sockets.iter().map(|(bound, _)| bound.clone()).collect();
+    let own = place::addresses(serve, &inherited)?;
+    let addresses = [inherited, own.clone()].concat();
     let (limits, web) = (limits(serve)?, web(serve)?);
     let (form, form_reason) = choose_form(serve.reactor)?;
     let threads = threads(serve)?;
@@ -45,7 +51,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let settings = settings(serve);
     let mut world = World::new(form, &settings)
         .map_err(|error| format!("cannot start the {form_reason} reactor: {error}"))?;
-    let (ports, bound) = listen(&mut world, &addresses, &rule)?;
+    let (ports, bound) = listen(&mut world, (sockets, &own), &rule)?;
     // Only now: Unix sockets are created with the administrator's umask.
     reactor::clear_umask();
     let Space { root, entries, file } = space;
@@ -88,6 +94,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
         limit: files.limit.as_deref(),
         bound: &bound,
     });
+    service::ready(&path.display().to_string(), &bound);
     run_node(&mut node, &mut world, recording);
     let code = exit_code(&node);
     log::finish();
@@ -103,7 +110,7 @@ fn run_node(node: &mut Node, world: &mut World, recording: Option<Recording>) {
     // A failure only makes clients wait a little longer.
     let _ = reactor::take_short_slices();
     let keep = |batch| recording.as_ref().map_or(Kept::Ended, |it| it.keep(batch));
-    node::run(node, world, &mut ToLog, &mut { keep });
+    node::run(node, world, &mut HomeLog, &mut { keep });
     if let Some(recording) = recording {
         emit(&recording.end(node.tally().unwrap_or_default()));
     }
@@ -363,24 +370,34 @@ fn choose_form(outputs: Option<Form>) -> Result<(reactor::Form, String), String>
     }
 }
 
+/// Listens at the sockets of the service manager and at own addresses.
 fn listen(
     world: &mut World,
-    addresses: &[Bound],
+    (sockets, own): (Sockets, &[Bound]),
     rule: &Rule,
 ) -> Result<(Vec<Port>, Vec<Bound>), String> {
-    let (mut ports, mut bound) = (Vec::new(), Vec::new());
-    for asked in addresses {
-        let (protocol, address) = asked;
+    let mut all = Vec::new();
+    for (bound, socket) in sockets {
+        let listener = world
+            .adopt_listener(socket)
+            .map_err(|error| format!("cannot listen on {}: {error}", bound.1))?;
+        all.push((listener, bound));
+    }
+    for (protocol, address) in own {
         let (listener, at) =
             world.listen(address).map_err(|error| refuse_port(*protocol, address, &error))?;
-        let local = match &at {
+        all.push((listener, (*protocol, at)));
+    }
+    let port = |(listener, bound): &(Listener, Bound)| {
+        let local = match &bound.1 {
             Address::Tcp(address) => address.ip().to_canonical().is_loopback(),
             Address::Unix(_) => true,
         };
-        ports.push(Port { listener, protocol: *protocol, local, clients: rule.clients(asked) });
-        bound.push((*protocol, at));
-    }
-    Ok((ports, bound))
+        let clients = rule.clients(bound);
+        Port { listener: *listener, protocol: bound.0, local, clients }
+    };
+    let ports = all.iter().map(port).collect();
+    Ok((ports, all.into_iter().map(|(_, bound)| bound).collect()))
 }
 
 fn refuse_port(protocol: Protocol, address: &Address, error: &io::Error) -> String {
