@@ -6,6 +6,7 @@ mod compiler;
 mod config;
 mod files;
 mod fronts;
+mod generate;
 mod greeting;
 mod homes;
 mod hosting;
@@ -31,7 +32,7 @@ use std::process::ExitCode;
 
 /// An active storage server: one tree of files for every client.
 #[derive(Debug, Parser)]
-#[command(name = "upcall", version, max_term_width = 100)]
+#[command(name = "upcall", version = env!("UPCALL_VERSION"), max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -50,6 +51,11 @@ enum Command {
     /// Run operations on a replicated service.
     Op(replica::Operation),
     Load(Box<load::Load>),
+    /// Print a script that completes commands and flags in a shell.
+    Completions(generate::Completions),
+    /// Write the manual pages; packages are built with it.
+    #[command(hide = true)]
+    ManPages(generate::ManPages),
     #[command(hide = true)]
     CompileModule(compiler::CompileModule),
     #[command(flatten)]
@@ -72,6 +78,8 @@ fn main() -> ExitCode {
         Command::Replica(command) => replica::run(&command),
         Command::Op(operation) => Ok(replica::operate(&operation)),
         Command::Load(command) => load::run(*command),
+        Command::Completions(flags) => generate::completions(&flags),
+        Command::ManPages(flags) => generate::man_pages(&flags),
         Command::CompileModule(asked) => compiler::run(&asked),
         Command::Remote(command) => Ok(remote::run(&command)),
     };
