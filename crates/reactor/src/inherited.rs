@@ -36,6 +36,10 @@ pub fn take_inherited() -> io::Result<Vec<Inherited>> {
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(Vec::new());
     }
+    // Names without sockets are those of another process.
+    if sd_notify::listen_fds()?.len() == 0 {
+        return Ok(Vec::new());
+    }
     let given: Vec<(RawFd, String)> = sd_notify::listen_fds_with_names()?.collect();
     let adopt = |(number, name): (RawFd, String)| {
         if rustix::fs::fcntl_getfl(unowned(&number)).is_err() {
