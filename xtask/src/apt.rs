@@ -46,6 +46,19 @@ pub(crate) const NET: &[Package] =
 /// diod: client tools for the tests, server for the benchmarks.
 pub(crate) const DIOD: &[Package] = &[package("diod", "diod", "its client tools and its server")];
 
+/// Linker and C library of static programs.
+pub(crate) const MUSL: &[Package] = &[
+    package("musl-tools", "musl-gcc", "compiles what wasmtime has in C, for musl"),
+    package("binutils", "strip", "removes symbols from the static program"),
+];
+
+/// Packages for a root file system of Debian.
+pub(crate) const ROOTFS: &[Package] = &[
+    package("mmdebstrap", "mmdebstrap", "makes the root that the Debian package is installed in"),
+    package("systemd", "systemd-analyze", "verifies units, and activates sockets"),
+    package("man-db", "man", "reads the manual pages"),
+];
+
 /// Go toolchain, for the 9P2000 client and etcd.
 pub(crate) const GO: &[Package] = &[
     package("golang-go", "go", "builds programs nobody here wrote"),

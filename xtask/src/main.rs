@@ -13,6 +13,7 @@
 //! | `conformance [SUITE …]` | third-party clients against a running server |
 //! | `attack [KIND …] [--record]` | denial-of-service attacks on a running server |
 //! | `hostile [--runs N]` | malicious storelets against a running server |
+//! | `dist [--quick]` | builds the packages: static program, Debian package, container image |
 //! | `guests [NAME …]` | builds the storelet programs, into `target/guests` |
 //! | `bench [9p] [http] [store] [files] [cold] [replica] [--record]` | benchmarks against peers |
 //! | `bench replica-memory [--operations N]` | memory of replicas over many operations |
@@ -30,6 +31,7 @@ mod bench;
 mod book;
 mod check;
 mod conformance;
+mod dist;
 mod files;
 mod guests;
 mod guided;
@@ -85,6 +87,7 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         // Inside the namespaces of that suite.
         conformance::firsthour::WORD => conformance::firsthour::inside(rest).map(|()| true),
         "hostile" => hostile::main(rest),
+        "dist" => dist::main(rest).map(|()| true),
         "guests" => guests::main(rest),
         "bench" => bench::main(rest).map(|()| true),
         "paper" => paper::main(rest).map(|()| true),
@@ -95,7 +98,7 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         "power-load" => conformance::power_load(rest).map(|()| true),
         _ => bail!(
             "usage: cargo xtask check | test | machines | model | sim | fuzz | conformance | \
-             attack | hostile | guests | bench | paper | book | recording"
+             attack | hostile | guests | dist | bench | paper | book | recording"
         ),
     }
 }
