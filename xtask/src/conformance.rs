@@ -16,6 +16,7 @@
 //! | `http` | curl, and raw bytes for requests that curl will not send | curl |
 //! | `firsthour` | a shell: the command blocks of README and docs, as they stand | root, curl |
 //! | `operators` | nginx and Caddy in front, promtool, rclone, the access log | curl |
+//! | `packages` | dpkg, systemd's tools, curl: each package installed and started | root |
 //! | `appends` | our own: concurrent appends, writes and truncations of one file | |
 //! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
 //! | `hostile` | malicious storelets, once each, beside clients that only read | curl |
@@ -45,6 +46,7 @@ mod kill;
 mod names;
 mod oldest;
 mod operators;
+mod packages;
 mod pjdfstest;
 mod plan9;
 mod power;
@@ -114,6 +116,7 @@ const SUITES: &[Suite] = &[
     })
     .privileged(),
     suite("firsthour", &[apt::CURL, apt::NET], firsthour::run).privileged(),
+    suite("packages", &[apt::MUSL, apt::ROOTFS, apt::CURL, apt::NET], packages::run).privileged(),
     suite("interop", &[apt::VM, apt::DIOD, apt::GO, apt::PYTHON], interop::run),
     suite("volume-power", &[apt::VM], power::run),
     suite("client", &[apt::DIOD], client::run),
