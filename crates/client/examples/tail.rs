@@ -1,9 +1,9 @@
 //! Prints data appended to a file of a server, like `tail -f`:
 //! `cargo run --example tail -- HOST[:PORT] /PATH`.
 
-use client::{Client, Error, File, Options};
 use std::io::Write as _;
 use std::time::Duration;
+use upcall_client::{Client, Error, File, Options};
 
 /// Bytes printed from the end at first.
 const BACK: u64 = 1024;

@@ -4,7 +4,7 @@
 //! Plan 9 and its descendants. The library has no thread of its own and no runtime.
 //!
 //! ```no_run
-//! use client::{Client, Options};
+//! use upcall_client::{Client, Options};
 //! use std::io::Write as _;
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,7 +29,7 @@
 //! Clones of a [`Client`] share one connection, also between threads:
 //!
 //! ```no_run
-//! # use client::{Client, Error};
+//! # use upcall_client::{Client, Error};
 //! fn sizes(client: &Client, names: &[&str]) -> Result<Vec<u64>, Error> {
 //!     std::thread::scope(|scope| {
 //!         let ask = |name| scope.spawn(move || Ok(client.metadata(name)?.size));
@@ -87,3 +87,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

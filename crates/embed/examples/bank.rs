@@ -1,10 +1,10 @@
 //! A bank: accounts, transfers by many threads, a snapshot, and a journal of the transfers.
 //!
-//! `cargo run -p embed --example bank`
+//! `cargo run -p upcall-embed --example bank`
 
-use embed::{Ask, Durability, Error, Records, Session, Tree, Volume};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use upcall_embed::{Ask, Durability, Error, Records, Session, Tree, Volume};
 
 const NAMES: [&str; 6] = ["alice", "bob", "carol", "dave", "erin", "frank"];
 const THREADS: usize = 8;

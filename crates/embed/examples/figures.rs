@@ -1,11 +1,11 @@
 //! Quick benchmark of the embedded library on this machine.
 //!
-//! `cargo run --release -p embed --example figures [DIRECTORY]`
+//! `cargo run --release -p upcall-embed --example figures [DIRECTORY]`
 #![allow(clippy::disallowed_methods, reason = "what is measured is time")]
 
-use embed::{Ask, Error, Local, Options, Session, Tree, Volume};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use upcall_embed::{Ask, Error, Local, Options, Session, Tree, Volume};
 
 const KEYS: u64 = 1_000_000;
 const SPAN: Duration = Duration::from_secs(2);

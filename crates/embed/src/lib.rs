@@ -30,18 +30,31 @@
 //!
 //! *Blocking*, which suits most programs:
 //!
-//! ```text
-//! let volume = Volume::create(Path::new("bank.volume"), 64 << 20)?;
-//! let accounts = volume.tree("accounts")?;
-//! accounts.put(&volume, b"alice", b"100")?;               // by itself, durable
+//! ```
+//! use upcall_embed::{Ask as _, Durability, Error, Session as _, Volume};
 //!
-//! let transfer = volume.begin()?;                         // or several things at once
-//! accounts.put(&transfer, b"alice", b"70")?;
-//! accounts.put(&transfer, b"bob", b"30")?;
-//! transfer.commit(Durability::Durable)?;
+//! fn main() -> Result<(), Error> {
+//!     let path = std::env::temp_dir().join(format!("bank-{}.volume", std::process::id()));
+//!     let volume = Volume::create(&path, 64 << 20)?;
+//!     let accounts = volume.tree("accounts")?;
+//!     accounts.put(&volume, b"alice", b"100")?;               // by itself, durable
 //!
-//! let mut all = accounts.iter(&volume);                   // in order, or `backwards`
-//! while let Some((name, money)) = all.advance()? { ... }  // shown where they are, not copied
+//!     let transfer = volume.begin()?;                         // or several changes at once
+//!     accounts.put(&transfer, b"alice", b"70")?;
+//!     accounts.put(&transfer, b"bob", b"30")?;
+//!     transfer.commit(Durability::Durable)?;
+//!
+//!     let mut names = Vec::new();
+//!     let mut all = accounts.iter(&volume);                   // in order, or `backwards`
+//!     while let Some((name, _money)) = all.advance()? {       // borrowed, not copied
+//!         names.push(name.to_vec());
+//!     }
+//!     assert_eq!(names, [b"alice".to_vec(), b"bob".to_vec()]);
+//!     drop(all);
+//!     drop(volume);
+//!     std::fs::remove_file(path).expect("the volume is there");
+//!     Ok(())
+//! }
 //! ```
 //!
 //! Functions that take `on: &impl Ask` work on their own on a [`Volume`] or a [`Local`], inside a
@@ -74,3 +87,7 @@ pub use store::transaction::{Call, Entry, Failure, Reply, Request, Scan, ScanBat
 pub use store::{Durability, Ticket};
 pub use tables::{Hash, Raw, Records, Tree};
 pub use volume::{Options, Volume};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use base::rng::{Rng, seeded};
-use embed::{Ask, Durability, Entries, Entry, Local, Options, Session, Transaction, Tree};
 use redb::{Database, ReadableTable, TableDefinition};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use upcall_embed::{Ask, Durability, Entries, Entry, Local, Options, Session, Transaction, Tree};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("t");
 

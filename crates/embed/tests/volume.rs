@@ -1,13 +1,13 @@
 //! The embedded library on a real file, from many threads.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use embed::{
-    Ask, Call, Durability, Error, Failure, Local, Options, Reply, Request, Service, Session,
-    Ticket, Tree, Volume,
-};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use upcall_embed::{
+    Ask, Call, Durability, Error, Failure, Local, Options, Reply, Request, Service, Session,
+    Ticket, Tree, Volume,
+};
 
 /// A file that is removed at the end of the test.
 struct Scratch(PathBuf);

@@ -1,4 +1,4 @@
-//! Processor time of the reactor itself: `cargo run --release -p reactor --example reads`.
+//! Processor time of the reactor itself: `cargo run --release -p upcall-reactor --example reads`.
 //!
 //! For each form: 4 KiB reads from the page cache, 32 outstanding on one loopback connection (a
 //! request is the offset, a reply a header and the data), fetches of a 1 KiB file, and walks, with

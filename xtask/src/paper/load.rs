@@ -40,7 +40,7 @@ how ours stands beside the others of the same run, on the same machine.\n";
 pub(crate) fn run(plan: &Plan) -> Result<()> {
     apt::need(&[apt::LOAD])?;
     server::build()?;
-    let words = ["build", "--release", "--quiet", "-p", "reactor", "--example", "special"];
+    let words = ["build", "--release", "--quiet", "-p", "upcall-reactor", "--example", "special"];
     sh::run(&mut sh::cargo(&words))?;
     let traces = plan.traces.clone().context("say where the traces are: --traces DIR")?;
     let mut lab = Lab::new(plan, traces)?;

@@ -1,8 +1,8 @@
 //! One test for each protocol violation of a server.
 
 use crate::server::{connect, except, say, serve};
-use client::{Client, Error};
 use std::sync::Arc;
+use upcall_client::{Client, Error};
 use wire::ninep::{Data, Qid, Rmessage, Tmessage, put_dirent, readdir_header};
 
 /// Client operation that must detect the violation.

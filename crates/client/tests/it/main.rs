@@ -8,11 +8,11 @@ mod lies;
 mod mutated;
 mod server;
 
-use client::{Dialect, Error};
 use server::{HANG_UP, connect, connect_within, contents, except, honest, say, serve};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
+use upcall_client::{Dialect, Error};
 use wire::ninep::{Data, Rmessage, Tmessage};
 
 #[test]

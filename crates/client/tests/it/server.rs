@@ -1,9 +1,9 @@
 //! Scripted server on a socket of its own.
 
-use client::{Address, Client, Error, Options};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
+use upcall_client::{Address, Client, Error, Options};
 use wire::ninep::{Qid, Rmessage, Tmessage, put_dirent, readdir_header};
 
 /// Contents of its only file.
