@@ -13,6 +13,7 @@
 //! | `conformance [SUITE …]` | third-party clients against a running server |
 //! | `attack [KIND …] [--record]` | denial-of-service attacks on a running server |
 //! | `hostile [--runs N]` | malicious storelets against a running server |
+//! | `api [--record]` | the public interface of the published libraries, beside its listing |
 //! | `dist [--quick]` | builds the packages: static program, Debian package, container image |
 //! | `guests [NAME …]` | builds the storelet programs, into `target/guests` |
 //! | `bench [9p] [http] [store] [files] [cold] [replica] [--record]` | benchmarks against peers |
@@ -24,6 +25,7 @@
 //!
 //! `.ci/run` calls `test` and nothing else.
 
+mod api;
 mod apt;
 mod arrows;
 mod attack;
@@ -87,6 +89,7 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         // Inside the namespaces of that suite.
         conformance::firsthour::WORD => conformance::firsthour::inside(rest).map(|()| true),
         "hostile" => hostile::main(rest),
+        "api" => api::main(rest),
         "dist" => dist::main(rest).map(|()| true),
         "guests" => guests::main(rest),
         "bench" => bench::main(rest).map(|()| true),
@@ -98,7 +101,7 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         "power-load" => conformance::power_load(rest).map(|()| true),
         _ => bail!(
             "usage: cargo xtask check | test | machines | model | sim | fuzz | conformance | \
-             attack | hostile | guests | dist | bench | paper | book | recording"
+             attack | hostile | guests | dist | api | bench | paper | book | recording"
         ),
     }
 }

@@ -23,6 +23,8 @@ use std::path::Path;
 use std::process::Command;
 use unit::Unit;
 
+/// Crates that are published: `client`, `embed`, and those that they use.
+const LIBRARIES: &[&str] = &["base", "wire", "store", "reactor", "embed", "client"];
 const CONFIGURATION: &str = "etc/upcall/upcall.toml";
 
 /// Runs the suite.
@@ -50,11 +52,23 @@ pub(super) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     });
     report.case("packages/program", || program(&packages, &base, &network));
     report.case("packages/image", || image(&packages, &base, &network));
+    report.case("packages/crates", publish);
     let root = base.join("debian");
     if report.case("packages/deb install", || install(&packages, &root)) {
         deb(report, &packages, &root, &network);
     }
     Ok(())
+}
+
+/// Packs the published libraries as for the registry, and builds each from its package.
+fn publish() -> Result<String> {
+    let mut cargo = sh::cargo(&["publish", "--dry-run", "--allow-dirty", "--quiet"]);
+    for name in LIBRARIES {
+        cargo.args(["-p", &format!("upcall-{name}")]);
+    }
+    cargo.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "false");
+    sh::read(&mut cargo)?;
+    Ok(LIBRARIES.join(", "))
 }
 
 /// Runs the cases of an installed Debian package.
