@@ -73,6 +73,8 @@ pub(crate) struct Listings {
     /// Whether the guest visits entries by name.
     by_name: bool,
     clock: u64,
+    /// Time of the last listing by the guest: what was used since is where it is, or above.
+    visited: u64,
     /// Number of directories listed by the guest, and of cached ones it has not listed yet.
     visits: u64,
     unvisited: usize,
@@ -96,7 +98,9 @@ impl Listings {
     pub(crate) fn visit(&mut self, path: &[u8], now: Seen) -> Option<Entries> {
         self.visits += 1;
         self.use_above(path);
+        self.visited = self.clock;
         let listed = self.by_path.get_mut(path).filter(|listed| listed.seen.is_fresh(now))?;
+        listed.used = self.clock;
         self.unvisited -= usize::from(!listed.is_visited);
         listed.is_visited = true;
         Some(Arc::clone(listed.sequence.entries()))
@@ -302,13 +306,21 @@ impl Listings {
         }
     }
 
-    /// Evicts directories if the cache is too large: visited ones first, least recently used first.
+    /// Evicts directories if the cache is too large: those that the guest has left first, those
+    /// where it is last; least recently used first.
     fn shrink(&mut self) {
         if self.bytes <= BYTES_MAX {
             return;
         }
-        let mut by_use: Vec<(bool, u64, Vec<u8>)> = Vec::with_capacity(self.by_path.len());
-        let order = |(path, it): (&Vec<u8>, &Listed)| (!it.is_visited, it.used, path.clone());
+        let mut by_use: Vec<(u8, u64, Vec<u8>)> = Vec::with_capacity(self.by_path.len());
+        let order = |(path, it): (&Vec<u8>, &Listed)| {
+            let class = match it.is_visited {
+                true if it.used >= self.visited => 2,
+                true => 0,
+                false => 1,
+            };
+            (class, it.used, path.clone())
+        };
         by_use.extend(self.by_path.iter().map(order));
         by_use.sort();
         for (_, _, path) in by_use {

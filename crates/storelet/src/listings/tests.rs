@@ -52,6 +52,21 @@ fn ancestor_listings_are_kept_and_others_dropped() {
 }
 
 #[test]
+fn where_a_guest_is_stays_known_when_much_is_prefetched() {
+    let (seen, mut listings) = (Seen::default(), Listings::default());
+    listings.add(vec![listing("", &[("d", Kind::Directory)])], seen);
+    listings.add(vec![listing("d", &[("1", Kind::File), ("2", Kind::File)])], seen);
+    listings.visit(b"", seen);
+    listings.visit(b"d", seen);
+    let names: Vec<String> = (0..50).map(|number| format!("{number:02}")).collect();
+    let names: Vec<_> = names.iter().map(|name| (name.as_str(), Kind::File)).collect();
+    let ahead = (0..1000).map(|number| listing(&format!("e/{number}"), &names));
+    listings.add(ahead.collect(), seen);
+    assert!(listings.bytes <= BYTES_MAX && listings.unvisited < 1000);
+    assert!(listings.is_next(b"d/1", b"d/2"), "it goes on there");
+}
+
+#[test]
 fn negative_entries_expire_with_their_listing() {
     let (seen, mut listings) = (Seen::default(), Listings::default());
     listings.add(vec![listing("", &[("d", Kind::Directory)])], seen);
