@@ -37,26 +37,41 @@ pub(crate) struct Contents {
     files: VecDeque<(Vec<u8>, Whole, Seen)>,
     /// Size of the next batch, files; zero while no sequential pattern is detected.
     many: usize,
-    /// Path of the file that was opened last.
+    /// Path of the file that was opened last in the expected order.
     last: Vec<u8>,
+    /// Whether the last open was out of order.
+    is_astray: bool,
     /// Whether the tree does not support batch reads.
     pub(crate) unsupported: bool,
 }
 
 impl Contents {
     /// Takes a prefetched file and drops those that were expected before it.
+    ///
+    /// A single open out of order drops nothing: programs look into a file of their own in each
+    /// directory, such as `.gitignore`, before the others.
     pub(crate) fn take(
         &mut self,
         path: &[u8],
         now: Seen,
         listings: &mut Listings,
     ) -> Option<(Stat, Buf, Seen)> {
-        let last = mem::replace(&mut self.last, path.to_vec());
         let place = self.files.iter().position(|(other, ..)| other == path);
+        let is_first = place == Some(0);
+        let is_astray = self.many > 0 && !is_first && !listings.is_next(&self.last, path);
+        if is_astray && !mem::replace(&mut self.is_astray, is_astray) {
+            let (_, whole, seen) = self.files.remove(place?)?;
+            let (stat, data) = whole.filter(|_| seen.is_fresh(now))?;
+            return Some((stat, data, seen));
+        }
+        self.is_astray = is_astray;
+        let last = mem::replace(&mut self.last, path.to_vec());
         match place {
             Some(place) if place > self.many / 2 => self.many /= 2,
             Some(_) => self.many = (self.many * 2).clamp(FILES.0, FILES.1),
             None if listings.is_next(&last, path) => {
+                // The prefetched ones are from where it was expected to go.
+                self.files.clear();
                 self.many = self.many.max(FILES.0);
             }
             None => (self.files, self.many) = (VecDeque::new(), 0),
@@ -138,6 +153,40 @@ mod tests {
         }
         assert_eq!(hits, 298, "all but the first two");
         assert_eq!(batches[..5], [4, 8, 16, 32, 64]);
+    }
+
+    #[test]
+    fn a_file_out_of_order_does_not_end_it_and_two_do() {
+        let names: Vec<String> = (0..300).map(|number| format!("{number:03}")).collect();
+        let (mut listings, mut contents) = (listed(&names), Contents::default());
+        let mut open = |number: usize| {
+            let path = format!("d/{number:03}").into_bytes();
+            let taken = contents.take(&path, Seen::default(), &mut listings).is_some();
+            if let Some(batch) = contents.foreseen(&path, &mut listings) {
+                let read = batch.paths.iter().map(|path| content(path, 10)).collect();
+                contents.add(batch, read, Seen::default());
+            }
+            taken
+        };
+        assert_eq!((0..20).filter(|number| open(*number)).count(), 18);
+        assert!(open(23) && open(20) && open(21) && open(22), "those before it are still there");
+        assert!(!open(299) && open(24) && open(25), "the others are, too");
+        assert!(!open(299) && !open(298) && !open(26), "it goes elsewhere");
+    }
+
+    #[test]
+    fn files_of_a_place_that_was_not_reached_are_dropped() {
+        let names: Vec<String> = (0..300).map(|number| format!("{number:03}")).collect();
+        let (mut listings, mut contents) = (listed(&names), Contents::default());
+        contents.many = 4;
+        contents.last = b"d/100".to_vec();
+        let elsewhere: Vec<Vec<u8>> = (0..9).map(|number| vec![b'e', b'/', number]).collect();
+        let read = elsewhere.iter().map(|path| content(path, 10)).collect();
+        let asked = Batch { paths: elsewhere, size_max: SIZE_MAX, bytes_max: BYTES_MAX };
+        contents.add(asked, read, Seen::default());
+        assert!(contents.take(b"d/101", Seen::default(), &mut listings).is_none());
+        let batch = contents.foreseen(b"d/101", &mut listings).expect("it goes on");
+        assert_eq!((batch.paths.len(), &batch.paths[0][..]), (4, &b"d/102"[..]));
     }
 
     #[test]
