@@ -126,8 +126,24 @@ impl Listings {
 
     /// Returns whether a path is known not to exist: its directory was listed after the guest's
     /// last input or wait, is still valid, and has no such name, nor one that is equivalent on some
-    /// file systems. Programs look up many files that do not exist.
+    /// file systems; or its directory is known not to exist. Programs look up many files that do
+    /// not exist.
     pub(crate) fn is_absent(&self, path: &[u8], now: Seen, heard: Option<u64>) -> bool {
+        let mut at = path;
+        loop {
+            let dir = parted(at).0;
+            if self.lacks(at, now, heard) {
+                return true;
+            }
+            if dir.is_empty() || self.by_path.contains_key(dir) {
+                return false;
+            }
+            at = dir;
+        }
+    }
+
+    /// Returns whether the directory of a path is known not to have its last name.
+    fn lacks(&self, path: &[u8], now: Seen, heard: Option<u64>) -> bool {
         let (dir, name) = parted(path);
         // Listings are incomplete: a tree may hide files of its root, and some file systems have a
         // hidden snapshot directory in every directory.
@@ -138,12 +154,18 @@ impl Listings {
         let is_known = |listed: &&Listed| {
             listed.seen.is_fresh(now) && heard.is_none_or(|heard| listed.seen.at > heard)
         };
-        let is_other = |entry: &Entry| {
-            let other = entry.name.as_bytes();
-            other.is_ascii() && !other.eq_ignore_ascii_case(name)
-        };
         let listed = self.by_path.get(dir).filter(is_known);
-        listed.is_some_and(|listed| listed.sequence.entries().iter().all(is_other))
+        listed.is_some_and(|listed| listed.sequence.lacks(name))
+    }
+
+    /// Returns whether the guest probably lists this directory soon: it is known as one, it is not
+    /// cached, and most of the directories that were prefetched have been listed.
+    pub(crate) fn is_expected(&mut self, dir: &[u8], now: Seen) -> bool {
+        let is_traversal = self.visits >= 2 && self.unvisited <= self.batch / 2;
+        !self.unsupported
+            && is_traversal
+            && self.get(dir, now).is_none()
+            && self.kind(dir, now) == Some(Kind::Directory)
     }
 
     /// Returns the sequence of the directory of a path, possibly stale, and the position of the
@@ -346,7 +368,7 @@ fn taken(entry: &Entry) -> usize {
 }
 
 /// Splits a path into directory and last name.
-fn parted(path: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn parted(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (b"", path),

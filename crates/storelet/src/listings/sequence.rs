@@ -13,17 +13,26 @@ pub(super) struct Sequence {
     by_name: bool,
     /// Index of the last match in listing order: the next one is often behind it.
     last: usize,
+    /// Whether all names are ASCII.
+    is_ascii: bool,
 }
 
 impl Sequence {
     /// Creates the sequence of a directory in listing order.
     pub(super) fn new(entries: Vec<Entry>) -> Sequence {
-        Sequence { entries: Arc::new(entries), sorted: None, by_name: false, last: 0 }
+        let is_ascii = entries.iter().all(|entry| entry.name.as_bytes().is_ascii());
+        Sequence { entries: Arc::new(entries), sorted: None, by_name: false, last: 0, is_ascii }
     }
 
     /// Returns the entries in listing order.
     pub(super) fn entries(&self) -> &Entries {
         &self.entries
+    }
+
+    /// Returns whether no file system takes one of the names for this ASCII name.
+    pub(super) fn lacks(&self, name: &[u8]) -> bool {
+        let is_other = |entry: &Entry| !entry.name.as_bytes().eq_ignore_ascii_case(name);
+        self.is_ascii && self.entries.iter().all(is_other)
     }
 
     /// Switches to this order and returns the position of a name.

@@ -75,13 +75,34 @@ fn negative_entries_expire_with_their_listing() {
     for absent in ["d/.gitignore", "d/other", "nothing", "d/Fil"] {
         assert!(listings.is_absent(absent.as_bytes(), seen, None), "{absent}");
     }
-    let unsure = ["d/File", "d/file", "d/LONGNA~1", "d/\u{212a}", ".upcall", "e/x", "d/File/x", ""];
+    for below in ["d/.git/info/exclude", "e/x", "e/x/y"] {
+        assert!(listings.is_absent(below.as_bytes(), seen, None), "{below}: its directory is");
+        assert!(!listings.is_absent(below.as_bytes(), seen, Some(0)), "{below}");
+    }
+    let unsure =
+        ["d/File", "d/file", "d/LONGNA~1", "d/\u{212a}", ".upcall", "d/File/x", "d/a~/x", ""];
     for unsure in unsure.into_iter().chain(["d/.snapshot", "u/k"]) {
         assert!(!listings.is_absent(unsure.as_bytes(), seen, None), "{unsure}");
     }
     assert!(!listings.is_absent(b"d/other", Seen { at: BELIEVED_NS, ..seen }, None));
     assert!(!listings.is_absent(b"d/other", Seen { changes: 1, ..seen }, None));
     assert!(!listings.is_absent(b"d/other", seen, Some(0)), "it may have heard of it");
+}
+
+#[test]
+fn a_directory_is_expected_while_those_that_came_are_listed() {
+    let (dir, seen, mut listings) = (Kind::Directory, Seen::default(), Listings::default());
+    listings.add(vec![listing("", &[("a", dir), ("b", dir), ("f", Kind::File)])], seen);
+    listings.visit(b"", seen);
+    assert!(!listings.is_expected(b"a", seen), "one listing is no traversal");
+    listings.add(vec![listing("a", &[])], seen);
+    listings.visit(b"a", seen);
+    assert!(listings.is_expected(b"b", seen));
+    for other in ["", "a", "f", "none", "b/below"] {
+        assert!(!listings.is_expected(other.as_bytes(), seen), "{other}");
+    }
+    listings.add(vec![listing("c", &[]), listing("d", &[])], seen);
+    assert!(!listings.is_expected(b"b", seen), "two came that it does not look at");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{Call, files};
 use crate::abi::{self, Errno};
 use crate::door::{Given, Want};
 use crate::host::{Host, OpenDir, Slot, Stop};
-use crate::listings::{Entries, Seen, joined, plain};
+use crate::listings::{Entries, Seen, joined, parted, plain};
 use base::{Access, Buf, Kind, Stat};
 use std::sync::Arc;
 use tree::{Ask, NodeId, OpenId, Reply};
@@ -109,15 +109,19 @@ impl Call<'_> {
     async fn open_ahead(&mut self, fd: u32, path: &[u8], way: &Way) -> Result<Option<Slot>, Stop> {
         let directory = way.has(abi::DIRECTORY);
         let straight = self.straight(fd, path)?;
-        let host = self.host();
-        let (seen, root) = (host.seen(), host.root);
         let to_dir = path.ends_with(b"/") || path.ends_with(b"/.");
         let straight = straight.filter(|path| !path.is_empty() && !to_dir);
         let Some(path) = straight else { return Ok(None) };
-        if host.foresight.listings.is_absent(&path, seen, host.heard) {
+        let host = self.host();
+        host.absorb();
+        let seen = host.seen();
+        let known = host.foresight.listings.kind(&path, seen);
+        if known.is_none() && self.is_absent(&path).await? {
             return Err(Errno::Noent.into());
         }
-        match host.foresight.listings.kind(&path, seen) {
+        let host = self.host();
+        let (seen, root) = (host.seen(), host.root);
+        match known.or_else(|| host.foresight.listings.kind(&path, seen)) {
             Some(Kind::Directory) => return Ok(Some(Slot::Dir(OpenDir::listed(path)))),
             Some(Kind::File) if directory => return Err(Errno::Notdir.into()),
             Some(Kind::File) => {}
@@ -132,6 +136,20 @@ impl Call<'_> {
         }
         let found = self.client().fetch(root, &path, FETCH).await?;
         Ok(found.map(|found| Slot::File(way.fetched(path, found, seen))))
+    }
+
+    /// Returns whether a path is known not to exist. Obtains the listing of its directory if the
+    /// guest is about to list that: programs look for their own files in each directory first.
+    async fn is_absent(&mut self, path: &[u8]) -> Result<bool, Stop> {
+        let (dir, host) = (parted(path).0, self.host());
+        host.absorb();
+        let seen = host.seen();
+        if host.foresight.listings.is_expected(dir, seen) && host.left_to_ask().is_some() {
+            self.learn(dir).await?;
+        }
+        let host = self.host();
+        let seen = host.seen();
+        Ok(host.foresight.listings.is_absent(path, seen, host.heard))
     }
 
     /// Takes a prefetched file, and prefetches those behind it.
@@ -228,24 +246,7 @@ impl Call<'_> {
         let dir = host.files.dir(fd)?;
         (dir.entries, dir.is_all, dir.from, dir.place) = (Entries::default(), false, 0, (0, 0));
         let Some(path) = dir.path.clone() else { return Ok(()) };
-        host.absorb();
-        let is_known = |host: &Host| host.foresight.listings.get(&path, seen).is_some();
-        if !is_known(host) && host.foresight.are_listings_coming() {
-            self.client().want(Want::Ahead).await?;
-            self.host().absorb();
-        }
-        while !is_known(self.host()) && !self.host().foresight.listings.unsupported {
-            let (wanted, bytes_max) = self.host().foresight.listings.wanted(&path, seen);
-            let listed = self.client().list_all(root, wanted, bytes_max).await?;
-            let listings = &mut self.host().foresight.listings;
-            match listed {
-                Some(listed) => listings.add(listed, seen),
-                None => listings.unsupported = true,
-            }
-            if listings.get(&path, seen).is_none() && !listings.ask_most() {
-                break;
-            }
-        }
+        self.learn(&path).await?;
         let host = self.host();
         if let Some(entries) = host.foresight.listings.visit(&path, seen) {
             let dir = host.files.dir(fd)?;
@@ -259,6 +260,32 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// Requests the listing of a directory, and of those behind it, if it is not cached and its
+    /// tree supports that.
+    async fn learn(&mut self, path: &[u8]) -> Result<(), Stop> {
+        let host = self.host();
+        let (seen, root) = (host.seen(), host.root);
+        host.absorb();
+        let is_known = |host: &Host| host.foresight.listings.get(path, seen).is_some();
+        if !is_known(host) && host.foresight.are_listings_coming() {
+            self.client().want(Want::Ahead).await?;
+            self.host().absorb();
+        }
+        while !is_known(self.host()) && !self.host().foresight.listings.unsupported {
+            let (wanted, bytes_max) = self.host().foresight.listings.wanted(path, seen);
+            let listed = self.client().list_all(root, wanted, bytes_max).await?;
+            let listings = &mut self.host().foresight.listings;
+            match listed {
+                Some(listed) => listings.add(listed, seen),
+                None => listings.unsupported = true,
+            }
+            if listings.get(path, seen).is_none() && !listings.ask_most() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) async fn path_filestat_get(
         &mut self,
         fd: u32,
@@ -268,10 +295,9 @@ impl Call<'_> {
         out: u32,
     ) -> Result<(), Stop> {
         let path = self.path(at, len)?;
-        let straight = self.straight(fd, &path)?;
-        let host = self.host();
-        let seen = host.seen();
-        if straight.is_some_and(|path| host.foresight.listings.is_absent(&path, seen, host.heard)) {
+        if let Some(path) = self.straight(fd, &path)?
+            && self.is_absent(&path).await?
+        {
             return Err(Errno::Noent.into());
         }
         let ((base, path), client) = (self.place(fd, at, len).await?, self.client());
