@@ -5,10 +5,10 @@ use crate::descriptor;
 use crate::thread_time;
 use base::op::{Content, File, PathDone};
 use base::{Buf, Kind};
+use rustix::buffer::spare_capacity;
 use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
-use rustix::io::{Errno, ReadWriteFlags};
-use std::io::IoSliceMut;
+use rustix::io::Errno;
 
 /// Reads files as a whole, as many of the first as fit.
 pub(super) fn read_all(
@@ -73,19 +73,20 @@ fn read(
     }
 }
 
-/// Reads a file of this size; `None` if it is shorter.
+/// Reads a file of this size; `None` if it is shorter. The memory is not zeroed first, which would
+/// cost as much as the kernel's copy.
 fn whole(file: BorrowedFd<'_>, size: u64) -> rustix::io::Result<Option<Buf>> {
     let size = usize::try_from(size).expect("it fits in 32 bits");
-    let mut buf = Buf::with_room(0, size);
-    while buf.len() < size {
-        let (offset, want) = (buf.len() as u64, size - buf.len());
-        let mut slices = [IoSliceMut::new(&mut buf.spare()[..want])];
-        match rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::empty()) {
+    let mut bytes = Vec::with_capacity(size);
+    while bytes.len() < size {
+        let offset = bytes.len() as u64;
+        match rustix::io::pread(file, spare_capacity(&mut bytes), offset) {
             Ok(0) => return Ok(None),
-            Ok(n) => buf.grow(n),
-            Err(Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(Some(buf))
+    // The allocation may be larger, and the file may have grown.
+    bytes.truncate(size);
+    Ok(Some(Buf::from(bytes)))
 }
