@@ -5,13 +5,24 @@ use crate::contents::{Batch, Contents};
 use crate::door::State as Door;
 use crate::listings::{Listings, Seen};
 use base::{Buf, Error, Stat};
-use tree::{Ask, NodeId, Reply};
+use tree::{Ask, NodeId, OpenId, Reply};
 
 /// A prefetch in flight.
 #[derive(Debug)]
 enum Coming {
     Listings(Seen),
     Contents(Batch, Seen),
+    /// Bytes of an open file from an offset on.
+    Bytes(OpenId, u64, Seen),
+}
+
+/// Prefetched bytes of an open file, from an offset on.
+#[derive(Debug)]
+struct Bytes {
+    open: OpenId,
+    from: u64,
+    pieces: Vec<Buf>,
+    seen: Seen,
 }
 
 /// Prefetched data, and the prefetch in flight.
@@ -21,6 +32,8 @@ pub(crate) struct Foresight {
     pub(crate) listings: Listings,
     /// Prefetched files.
     contents: Contents,
+    /// The next part of a file that is read sequentially.
+    bytes: Option<Bytes>,
     coming: Option<Coming>,
 }
 
@@ -35,6 +48,14 @@ impl Foresight {
             (Some(Coming::Contents(asked, seen)), Ok(Reply::Contents(contents, _))) => {
                 self.contents.add(asked, contents, seen);
             }
+            (Some(Coming::Bytes(open, from, seen)), Ok(Reply::Data(data))) => {
+                self.bytes = Some(Bytes { open, from, pieces: vec![data], seen });
+            }
+            (Some(Coming::Bytes(open, from, seen)), Ok(Reply::Pieces(pieces))) => {
+                self.bytes = Some(Bytes { open, from, pieces, seen });
+            }
+            // The guest reads for itself, and gets the error.
+            (Some(Coming::Bytes(..)), _) => {}
             (Some(Coming::Listings(_)), reply) => {
                 self.listings.unsupported |= matches!(reply, Err(Error::Unsupported));
             }
@@ -54,13 +75,44 @@ impl Foresight {
     pub(crate) fn is_file_coming(&self, path: &[u8]) -> bool {
         match &self.coming {
             Some(Coming::Contents(asked, _)) => asked.paths.iter().any(|other| other == path),
-            Some(Coming::Listings(_)) | None => false,
+            Some(Coming::Listings(_) | Coming::Bytes(..)) | None => false,
         }
     }
 
     /// Returns whether directories are being prefetched.
     pub(crate) fn are_listings_coming(&self) -> bool {
         matches!(self.coming, Some(Coming::Listings(_)))
+    }
+
+    /// Returns whether bytes of this open file are being prefetched.
+    pub(crate) fn are_bytes_coming(&self, open: OpenId) -> bool {
+        matches!(self.coming, Some(Coming::Bytes(other, ..)) if other == open)
+    }
+
+    /// Takes the prefetched bytes of an open file; `None` if there are none from this offset on.
+    pub(crate) fn take_bytes(
+        &mut self,
+        (open, from): (OpenId, u64),
+        now: Seen,
+    ) -> Option<(Vec<Buf>, Seen)> {
+        let bytes = self.bytes.take_if(|bytes| bytes.open == open)?;
+        let is_it = bytes.from == from && bytes.seen.is_fresh(now);
+        is_it.then_some((bytes.pieces, bytes.seen))
+    }
+
+    /// Returns the prefetch request for a guest that reads a file sequentially.
+    pub(crate) fn see_bytes(
+        &mut self,
+        open: OpenId,
+        (from, count): (u64, u32),
+        now: Seen,
+    ) -> Option<Ask> {
+        if self.coming.is_some() {
+            return None;
+        }
+        self.bytes = None;
+        self.coming = Some(Coming::Bytes(open, from, now));
+        Some(Ask::Read { open, offset: from, count, headroom: 0 })
     }
 
     /// Returns the prefetch request for a guest that lists directories.

@@ -158,9 +158,14 @@ impl Guest {
     /// Delivers the reply to a prefetch; the bytes are charged whether they are used or not.
     pub fn arrive(&self, reply: Result<Reply, Error>) {
         let state = &mut *self.door.state();
-        if let Ok(Reply::Contents(contents, _)) = &reply {
-            state.used.read += contents.iter().map(|it| it.data.len() as u64).sum::<u64>();
-        }
+        state.used.read += match &reply {
+            Ok(Reply::Contents(contents, _)) => {
+                contents.iter().map(|it| it.data.len() as u64).sum::<u64>()
+            }
+            Ok(Reply::Data(data)) => data.len() as u64,
+            Ok(Reply::Pieces(pieces)) => pieces.iter().map(|it| it.len() as u64).sum(),
+            Ok(_) | Err(_) => 0,
+        };
         state.arrived = Some(reply);
     }
 

@@ -5,6 +5,7 @@ use crate::support::ram::Ram;
 use crate::{Budget, Ended, Engine, Pace, Reason, Used, abi};
 use base::Kind;
 use std::collections::BTreeSet;
+use tree::Ask;
 
 /// Result of a run.
 struct Run {
@@ -29,6 +30,7 @@ const IMPORTS: &str = r#"
     (func $fd_readdir (param i32 i32 i32 i64 i32) (result i32)))
   (import "wasi_snapshot_preview1" "path_open"
     (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_close" (func $fd_close (param i32) (result i32)))
   (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
   (memory (export "memory") 1)
 "#;
@@ -147,6 +149,42 @@ fn a_list_from_the_beginning_is_of_the_directory_as_it_is_now() {
     let session = Session { writes: true, ..Session::new(&["guest"]) };
     let run = drive::run(&mut files(), &program, &session);
     assert_eq!(run.ended, Ended::Exit(24 + 3), "one entry more");
+}
+
+#[test]
+fn a_large_file_is_read_ahead_and_may_be_closed_meanwhile() {
+    const SIZE: usize = 1 << 20;
+    let text: String = (0..SIZE / 8).map(|number| format!("{number:07}\n")).collect();
+    let mut ram = files();
+    ram.put("large", Kind::File, text.as_bytes());
+    let wat = format!(
+        r#"(module {IMPORTS}
+  (data (i32.const 1000) "large")
+  (func (export "_start") (local $left i32)
+    (drop (call $path_open (i32.const 3) (i32.const 1) (i32.const 1000) (i32.const 5)
+      (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0) (i32.const 0)))
+    (local.set $left (i32.const 12))
+    (i32.store (i32.const 8) (i32.const 4096))
+    (loop $more
+      (i32.store (i32.const 12) (i32.const 32768))
+      (drop (call $fd_read (i32.load (i32.const 0)) (i32.const 8) (i32.const 1) (i32.const 4)))
+      (i32.store (i32.const 12) (i32.load (i32.const 4)))
+      (drop (call $fd_write (i32.const 1) (i32.const 8) (i32.const 1) (i32.const 4)))
+      (br_if $more (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+    (call $proc_exit (call $fd_close (i32.load (i32.const 0))))))"#
+    );
+    let program = drive::program(&drive::by_fuel(), wat);
+    let mut reads = Vec::new();
+    let run = drive::run_with(&mut ram, &program, &Session::new(&["guest"]), &mut |ram, ask| {
+        if let Ask::Read { offset, count, .. } = &ask {
+            reads.push((*offset >> 10, *count >> 10));
+        }
+        ram.answer(ask)
+    });
+    assert_eq!(run.ended, Ended::Exit(0));
+    assert_eq!(run.text(), text[..12 * 32768]);
+    assert_eq!(reads, [(64, 128), (192, 256), (448, 256)], "the last one is not needed");
+    assert_eq!(run.used.read, 704 << 10, "it is charged all the same");
 }
 
 #[test]

@@ -68,6 +68,12 @@ impl Window {
         count.max(self.ahead)
     }
 
+    /// Returns the part of the file to prefetch for a sequential reader: offset and size.
+    pub(crate) fn following(&self) -> Option<(u64, u32)> {
+        let is_sequential = self.ahead > FIRST && !self.is_last && self.bytes() > 0;
+        is_sequential.then(|| (self.end(), (self.ahead * 2).min(MOST)))
+    }
+
     /// Stores data, of a file of this size if known.
     pub(crate) fn fill(&mut self, from: u64, pieces: Vec<Buf>, size: Option<u64>, seen: Seen) {
         (self.from, self.pieces, self.seen) = (from, pieces, seen);
@@ -99,6 +105,7 @@ mod tests {
         window.fill(6, vec![Buf::from(&b"g"[..]), Buf::from(&b"hi"[..])], Some(9), seen);
         assert_eq!((rest(&window, 7), rest(&window, 20)), (b"hi".to_vec(), Vec::new()));
         assert!(window.has(9, seen), "the end is known");
+        assert_eq!(window.following(), None);
         assert!(!window.has(7, Seen { changes: 1, ..seen }));
     }
 
@@ -108,5 +115,11 @@ mod tests {
         assert_eq!(window.wanted(500, 7), 7);
         window.moved(500, 7);
         assert_eq!(window.wanted(507, 7), FIRST);
+        window.fill(507, vec![Buf::from(&[7; 9][..])], None, Seen::default());
+        assert_eq!(window.following(), None, "a second read may be the last one");
+        window.moved(507, 9);
+        assert_eq!(window.wanted(516, 9), 2 * FIRST);
+        window.fill(516, vec![Buf::from(&[7; 9][..])], None, Seen::default());
+        assert_eq!(window.following(), Some((525, MOST)));
     }
 }

@@ -3,7 +3,9 @@
 use super::path::find;
 use super::{Call, Piece, behind, len_of};
 use crate::abi::{self, Errno};
+use crate::door::Want;
 use crate::host::{OpenDir, OpenFile, Slot, Stop};
+use crate::listings::Seen;
 use base::{Access, Buf, SetStat, SetTime, Stat};
 use tree::{Ask, NodeId, OpenId};
 
@@ -116,16 +118,74 @@ impl Call<'_> {
         let is_kept = !host.files.file(fd)?.writes;
         if !is_kept || !window.has(offset, seen) {
             let wanted = if is_kept { window.wanted(offset, count) } else { count };
-            let (open, client) = (self.open(fd).await?, self.client());
-            let bufs = client.read(open, offset, wanted).await?;
+            let open = self.open(fd).await?;
+            let (bufs, seen) = match self.bytes_ahead(open, offset).await? {
+                Some(ahead) => ahead,
+                None => (self.client().read(open, offset, wanted).await?, seen),
+            };
             let size = self.host().files.file(fd)?.stat.as_ref().map(|(stat, _)| stat.size);
             window.fill(offset, bufs, size, seen);
             self.host().shrink();
+            if is_kept && let Some(part) = window.following() {
+                self.read_ahead(open, part).await?;
+            }
         }
         let moved = self.scatter_all(pieces, count, window.behind(offset))?;
         window.moved(offset, moved);
         self.host().files.file(fd)?.window = Some(window).filter(|_| is_kept);
         Ok(moved)
+    }
+
+    /// Takes the prefetched bytes of a file from an offset on, if there are any.
+    async fn bytes_ahead(
+        &mut self,
+        open: OpenId,
+        offset: u64,
+    ) -> Result<Option<(Vec<Buf>, Seen)>, Stop> {
+        self.end_prefetch(open).await?;
+        let host = self.host();
+        let seen = host.seen();
+        Ok(host.foresight.take_bytes((open, offset), seen))
+    }
+
+    /// Waits for the prefetch of an open file, if one is in flight.
+    async fn end_prefetch(&mut self, open: OpenId) -> Result<(), Stop> {
+        self.host().absorb();
+        if self.host().foresight.are_bytes_coming(open) {
+            self.client().want(Want::Ahead).await?;
+            self.host().absorb();
+        }
+        Ok(())
+    }
+
+    /// Prefetches a part of a file that is read sequentially.
+    async fn read_ahead(&mut self, open: OpenId, (from, count): (u64, u32)) -> Result<(), Stop> {
+        let host = self.host();
+        host.absorb();
+        let seen = host.seen();
+        // A prefetch must not exhaust the guest's budget.
+        let Some(left) = host.left_to_ask() else { return Ok(()) };
+        let count = u32::try_from(left / 2).unwrap_or(u32::MAX).min(count);
+        match host.foresight.see_bytes(open, (from, count), seen) {
+            Some(ask) => self.client().foresee(ask).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Prepares a file to be closed: the request of a prefetch may still wait for admission, and
+    /// must not reach a closed file.
+    async fn close_ahead(&mut self, fd: u32) -> Result<(), Stop> {
+        let open = match self.host().files.get(fd)? {
+            Slot::File(file) => file.open,
+            Slot::Dir(_) | Slot::Input | Slot::Output(_) => None,
+        };
+        if let Some(open) = open {
+            self.end_prefetch(open).await?;
+            let seen = self.host().seen();
+            // Another file may get this number.
+            self.host().foresight.take_bytes((open, 0), seen);
+        }
+        Ok(())
     }
 
     async fn write_at(&mut self, fd: u32, offset: u64, pieces: &[Piece]) -> Result<u32, Stop> {
@@ -274,14 +334,18 @@ impl Call<'_> {
         self.set_stat(fd, SetStat { size: Some(size), ..SetStat::default() }).await
     }
 
-    pub(super) fn fd_close(&mut self, fd: u32) -> Result<(), Stop> {
+    pub(super) async fn fd_close(&mut self, fd: u32) -> Result<(), Stop> {
+        self.close_ahead(fd).await?;
         let host = self.host();
         let slot = host.files.take(fd)?;
         host.close(&slot);
         Ok(())
     }
 
-    pub(super) fn fd_renumber(&mut self, from: u32, to: u32) -> Result<(), Stop> {
+    pub(super) async fn fd_renumber(&mut self, from: u32, to: u32) -> Result<(), Stop> {
+        if from != to {
+            self.close_ahead(to).await?;
+        }
         let host = self.host();
         if let Some(replaced) = host.files.renumber(from, to)? {
             host.close(&replaced);
