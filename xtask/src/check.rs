@@ -1,7 +1,7 @@
 //! `cargo xtask check`: static checks.
 //!
-//! Format, [tidy], [prose], [arrows], [licences], [api], clippy over all targets and rustdoc, warnings
-//! being errors. A failure does not skip the remaining checks.
+//! Format, [tidy], [prose], [arrows], [licences], [api], clippy over all targets and rustdoc,
+//! warnings being errors. A failure does not skip the remaining checks.
 
 use crate::report::Report;
 use crate::{api, arrows, licences, prose, sh, tidy};
