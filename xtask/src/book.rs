@@ -272,7 +272,8 @@ fn metrics(text: &str) -> Result<String> {
     let mut page = String::from(
         "# Metrics\n\nThe families of `/.upcall/metrics`, generated from a server that serves a \
          directory. Volumes, replicas and mounted servers add their own \
-         ([all families](../docs/operating.md#metrics)).\n\n| family | type | meaning |\n|---|---|---|\n",
+         ([all families](../docs/operating.md#metrics)).\n\n\
+         | family | type | meaning |\n|---|---|---|\n",
     );
     let mut helps = BTreeMap::new();
     for line in text.lines() {
@@ -305,7 +306,8 @@ fn errors() -> Result<String> {
     for found in variant.captures_iter(&enumeration) {
         let (meaning, name) = (&found[1], &found[2]);
         let number = Regex::new(&format!(r"Error::{name}(?: \| Error::\w+)* => (\d+)"))?;
-        let errno = number.captures(&translation).map_or("", |it| it.get(1).map_or("", |m| m.as_str()));
+        let errno =
+            number.captures(&translation).map_or("", |it| it.get(1).map_or("", |m| m.as_str()));
         let status = statuses.get(name).map_or("", String::as_str);
         let _ = writeln!(page, "| {name} | {meaning} | {errno} | {status} |");
         count += 1;
@@ -334,7 +336,8 @@ mod tests {
 
     #[test]
     fn subcommands_are_the_first_words_of_their_section() {
-        let help = "What\n\nCommands:\n  a     does\n        more\n  b-c   x\n  help  y\n\nOptions:\n  -h";
+        let help =
+            "What\n\nCommands:\n  a     does\n        more\n  b-c   x\n  help  y\n\nOptions:\n  -h";
         assert_eq!(subcommands(help), ["a", "b-c"]);
         assert!(subcommands("Options:\n  -h").is_empty());
     }
@@ -347,14 +350,20 @@ mod tests {
             let cells: Vec<&str> = row.split('|').map(str::trim).collect();
             assert!(cells[3].parse::<u16>().is_ok() && cells[4].parse::<u16>().is_ok(), "{row}");
         }
-        assert!(rows.iter().any(|row| row.starts_with("| NotFound |") && row.ends_with("| 2 | 404 |")));
+        assert!(
+            rows.iter().any(|row| row.starts_with("| NotFound |") && row.ends_with("| 2 | 404 |"))
+        );
     }
 
     #[test]
     fn arms_of_several_errors_count_for_each() {
-        let arms = "Error::A | Error::B => refusal(404, \"x\"),\nError::C => {\n refusal(\n503, \"y\")";
+        let arms =
+            "Error::A | Error::B => refusal(404, \"x\"),\nError::C => {\n refusal(\n503, \"y\")";
         let found = statuses(arms).expect("the patterns are right");
-        assert_eq!(found.iter().map(|(k, v)| format!("{k}{v}")).collect::<String>(), "A404B404C503");
+        assert_eq!(
+            found.iter().map(|(k, v)| format!("{k}{v}")).collect::<String>(),
+            "A404B404C503"
+        );
     }
 
     #[test]

@@ -51,8 +51,8 @@ impl Node {
                 return self.messages.push_back(Message::Names(names::Input::Close(open)));
             }
             Crossing::Home(ToHome::Ended(id, report)) => {
-                for ahead in [false, true] {
-                    self.bill.close(RequestId(AskId { domain: id, ahead }.number()));
+                for prefetch in [false, true] {
+                    self.bill.close(RequestId(AskId { domain: id, prefetch }.number()));
                 }
                 Crossing::Home(ToHome::Ended(id, report))
             }

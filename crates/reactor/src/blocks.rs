@@ -225,8 +225,9 @@ mod tests {
     #[test]
     fn no_blocks_are_no_work() {
         assert_eq!(BlockTransfer::write(0, Vec::new(), true).phase(), None);
-        assert!(
-            matches!(BlockTransfer::read(0, 0, 512).end(Ok(())), Done::Blocks(Ok(b)) if b.is_empty())
-        );
+        assert!(matches!(
+            BlockTransfer::read(0, 0, 512).end(Ok(())),
+            Done::Blocks(Ok(b)) if b.is_empty()
+        ));
     }
 }

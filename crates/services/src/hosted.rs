@@ -396,7 +396,9 @@ impl Automaton for Hosted {
         let listeners = self.opens.iter().filter(|(_, opened)| listens(opened));
         assert_eq!(self.listeners, listeners.count());
         assert_eq!(self.jobs.len(), self.showing.len());
-        let writes = |open: &usize| matches!(&self.opens[*open], Opened::PeerAcceptor(acceptor) if acceptor.is_writing());
+        let opens = &self.opens;
+        let writes =
+            |open: &usize| matches!(&opens[*open], Opened::PeerAcceptor(it) if it.is_writing());
         assert!(self.writers.values().all(writes), "what waits for its turn is wanted");
         self.check_work();
         self.links.values().for_each(|link| link.remote.check());

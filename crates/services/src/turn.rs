@@ -261,7 +261,7 @@ impl Hosted {
     fn has_join_snapshots(&self) -> bool {
         self.join_snapshots
             .iter()
-            .any(|open| matches!(&self.opens[*open], Opened::PeerAcceptor(acceptor) if acceptor.wants_more()))
+            .any(|open| matches!(&self.opens[*open], Opened::PeerAcceptor(it) if it.wants_more()))
     }
 
     /// Encodes more of a join snapshot.

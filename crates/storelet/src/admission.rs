@@ -180,7 +180,8 @@ struct Client {
 #[derive(Debug)]
 struct Outlook {
     account: Account,
-    /// Order of admission: memory of the user, memory of the client, id of the first in the queue.
+    /// RunSpec of admission: memory of the user, memory of the client, id of the first in the
+    /// queue.
     rank: (u64, u64, DomainId),
     place: Option<usize>,
     /// Whether there is no room for the next.

@@ -1,8 +1,8 @@
 //! File requests on behalf of a guest, charged to its budget.
 
 use crate::budget::Budget;
-use crate::door::{Door, Given, Got, Stream, Want};
 use crate::host::{Host, Stop};
+use crate::host_channel::{Given, Got, HostChannel, Stream, Want};
 use crate::storelets::DEVICE;
 use base::op::{Entry, Listing};
 use base::{Access, Buf, Kind, Name, Stat};
@@ -11,32 +11,32 @@ use tree::{Ask, NodeId, OpenId, Reply};
 /// Sends requests on behalf of a guest.
 #[derive(Clone)]
 pub(crate) struct Client {
-    pub(crate) door: Door,
+    pub(crate) channel: HostChannel,
     budget: Budget,
 }
 
 impl Client {
     pub(crate) fn of(host: &Host) -> Client {
-        Client { door: host.door.clone(), budget: host.budget }
+        Client { channel: host.channel.clone(), budget: host.budget }
     }
 
     /// Fails if the guest is over its budget.
     fn must_go_on(&self) -> Result<(), Stop> {
-        let over = self.budget.exceeded(&self.door.state().used);
+        let over = self.budget.exceeded(&self.channel.state().used);
         over.map_or(Ok(()), |reason| Err(Stop::Ended(reason)))
     }
 
     /// Waits for this event.
     pub(crate) async fn want(&self, want: Want) -> Result<Got, Stop> {
         self.must_go_on()?;
-        Ok(self.door.want(want).await)
+        Ok(self.channel.want(want).await)
     }
 
     /// Writes output; waits only if there is no room for it.
     pub(crate) async fn say(&self, stream: Stream, bytes: Vec<u8>) -> Result<(), Stop> {
         self.must_go_on()?;
         let roomy = {
-            let state = &mut *self.door.state();
+            let state = &mut *self.channel.state();
             state.used.output += bytes.len() as u64;
             state.room >= bytes.len()
         };
@@ -44,7 +44,7 @@ impl Client {
             return self.want(Want::Output(stream, bytes)).await.map(drop);
         }
         self.must_go_on()?;
-        let state = &mut *self.door.state();
+        let state = &mut *self.channel.state();
         state.room -= bytes.len();
         match state.output.last_mut() {
             Some((last, said)) if *last == stream => said.extend_from_slice(&bytes),
@@ -56,7 +56,7 @@ impl Client {
     /// Sends a request to the file system and waits for the reply.
     pub(crate) async fn ask(&self, ask: Ask) -> Result<Reply, Stop> {
         {
-            let used = &mut self.door.state().used;
+            let used = &mut self.channel.state().used;
             used.operations += 1;
             used.walks += u64::from(matches!(ask, Ask::Walk { .. }));
         }
@@ -70,7 +70,7 @@ impl Client {
     /// request is sent immediately and not at the regular end of the slice.
     pub(crate) async fn foresee(&self, ask: Ask) -> Result<(), Stop> {
         {
-            let state = &mut *self.door.state();
+            let state = &mut *self.channel.state();
             state.used.operations += 1;
             state.foreseen = Some(ask);
         }
@@ -84,7 +84,7 @@ impl Client {
     ) -> Result<(Option<Held>, Vec<Stat>), Stop> {
         let ask = Ask::Walk { from, names: names.to_vec() };
         let Reply::Walked(stats, node) = self.ask(ask).await? else { strange() };
-        let held = node.map(|node| Held { door: self.door.clone(), node: Some(node) });
+        let held = node.map(|node| Held { channel: self.channel.clone(), node: Some(node) });
         Ok((held, stats))
     }
 
@@ -102,10 +102,10 @@ impl Client {
         match self.ask(ask).await {
             Ok(Reply::Fetched(stat, data, open)) => {
                 if stat.kind == Kind::File && stat.device != DEVICE {
-                    self.door.state().used.read += data.len() as u64;
+                    self.channel.state().used.read += data.len() as u64;
                     return Ok(Some((stat, data, open)));
                 }
-                self.door.state().given.extend(open.map(Given::Open));
+                self.channel.state().given.extend(open.map(Given::Open));
                 Ok(None)
             }
             Ok(_) => strange(),
@@ -171,7 +171,7 @@ impl Client {
             pieces
         };
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-        self.door.state().used.read += bytes as u64;
+        self.channel.state().used.read += bytes as u64;
         Ok(pieces)
     }
 
@@ -179,7 +179,7 @@ impl Client {
     pub(crate) async fn write(&self, open: OpenId, offset: u64, data: Buf) -> Result<u32, Stop> {
         let ask = Ask::Write { open, offset, data };
         let Reply::Written(count) = self.ask(ask).await? else { strange() };
-        self.door.state().used.written += u64::from(count);
+        self.channel.state().used.written += u64::from(count);
         Ok(count)
     }
 
@@ -204,7 +204,7 @@ fn strange() -> ! {
 /// A reference to a node that is released on drop.
 #[derive(Debug)]
 pub(crate) struct Held {
-    door: Door,
+    channel: HostChannel,
     node: Option<NodeId>,
 }
 
@@ -221,6 +221,6 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.door.state().given.extend(self.node.map(Given::Node));
+        self.channel.state().given.extend(self.node.map(Given::Node));
     }
 }

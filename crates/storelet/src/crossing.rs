@@ -2,9 +2,9 @@
 
 use crate::budget::Reason;
 use crate::compile::Fresh;
-use crate::door::Stream;
-use crate::order::Order;
+use crate::host_channel::Stream;
 use crate::report::Report;
+use crate::run_spec::RunSpec;
 use base::op::Envelope;
 use base::{Caller, Error};
 use std::fmt;
@@ -61,18 +61,18 @@ pub struct AskId {
     /// The storelet.
     pub domain: DomainId,
     /// Whether it is a prefetch.
-    pub ahead: bool,
+    pub prefetch: bool,
 }
 
 impl AskId {
     /// Encodes it as a number, unique among the requests of a worker.
     pub fn number(self) -> u64 {
-        self.domain.0 << 1 | u64::from(self.ahead)
+        self.domain.0 << 1 | u64::from(self.prefetch)
     }
 
     /// Decodes the number of a request.
     pub fn of(number: u64) -> AskId {
-        AskId { domain: DomainId(number >> 1), ahead: number & 1 == 1 }
+        AskId { domain: DomainId(number >> 1), prefetch: number & 1 == 1 }
     }
 }
 
@@ -97,7 +97,7 @@ pub struct Begin {
     /// The program.
     pub program: Fresh,
     /// Its order.
-    pub order: Order,
+    pub run_spec: RunSpec,
     /// Identity for file requests.
     pub caller: Caller,
     /// Account that is charged.

@@ -9,21 +9,21 @@
 #![doc = include_str!("domain/states.md")]
 
 mod pipe;
-pub(crate) mod talk;
+pub(crate) mod streams;
 #[cfg(test)]
 mod tests;
 
 use crate::budget::Reason;
 use crate::compile::{Code, Fresh, Module, Refused};
-use crate::door::Stream;
+use crate::host_channel::Stream;
 use crate::maxima::Maxima;
-use crate::order::{self, ORDER_MAX, Order, Wanted};
 use crate::report::Report;
+use crate::run_spec::{self, ORDER_MAX, RunSpec, Wanted};
 use base::{Automaton, Buf, Error, Instant};
 use pipe::Pipe;
 use std::mem;
 use std::time::Duration;
-use talk::Talk;
+use streams::StreamBuffers;
 use tree::{Reply, RequestId};
 
 /// Initial allocation for a module being received, bytes; untouched pages cost no memory.
@@ -41,7 +41,7 @@ pub(crate) struct Stage {
     /// Name for reports.
     pub(crate) called: String,
     /// The resolved order: without names of installed storelets.
-    pub(crate) order: Order,
+    pub(crate) run_spec: RunSpec,
 }
 
 /// Inputs of a domain.
@@ -81,7 +81,7 @@ pub(crate) enum Output {
     /// Reply to the owner.
     Reply(RequestId, Result<Reply, Error>),
     /// Look up the installed storelets of this order; [`Input::Resolved`] follows.
-    Resolve(Box<Order>),
+    Resolve(Box<RunSpec>),
     /// Compile a module to this kind of code; [`Input::Compiled`] follows.
     Compile(Module, Code),
     /// Cancel the compilation.
@@ -91,7 +91,7 @@ pub(crate) enum Output {
     /// Remove it from the admission queue.
     Dequeue,
     /// Run the chain; [`Input::Ended`] follows for each of its storelets.
-    Begin(Vec<(Order, Fresh)>),
+    Begin(Vec<(RunSpec, Fresh)>),
     /// Feed input to the storelet at this position; empty at the end of the stream.
     Feed(usize, Vec<u8>),
     /// Number of output bytes that were consumed, of the storelet at this position.
@@ -117,7 +117,7 @@ enum State {
     /// Waiting for the lookup of the installed storelets that the order names.
     Naming,
     /// Waiting for this many more bytes of the module.
-    Filling(Box<Order>, Vec<u8>, u64),
+    Filling(Box<RunSpec>, Vec<u8>, u64),
     /// Waiting for the compilation of the next module; with a reason, if the chain is killed
     /// already.
     Compiling(Chain, Option<Reason>),
@@ -139,7 +139,7 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Domain {
     state: State,
-    talk: Talk,
+    streams: StreamBuffers,
     /// Maximum budget of each storelet.
     maxima: Maxima,
     /// Start of the domain, and time until it ran, ns.
@@ -159,12 +159,12 @@ pub(crate) struct Domain {
 impl Domain {
     /// Creates a domain that has received nothing, with these maxima.
     pub(crate) fn new(now: Instant, maxima: Maxima) -> Domain {
-        let (state, talk) = (State::Received(Vec::new()), Talk::default());
+        let (state, streams) = (State::Received(Vec::new()), StreamBuffers::default());
         let (module, compile_ns, complaint) = (None, 0, Vec::new());
         let (waited_ns, sent, check) = (0, 0, false);
         Domain {
             state,
-            talk,
+            streams,
             maxima,
             since: now,
             waited_ns,
@@ -200,12 +200,12 @@ impl Domain {
 
     /// Returns whether the buffered input is at its limit.
     pub(crate) fn is_full(&self) -> bool {
-        self.talk.is_full()
+        self.streams.is_full()
     }
 
     /// Returns whether this request of the owner is pending.
     pub(crate) fn is_asked(&self, id: RequestId) -> bool {
-        self.talk.is_asked(id)
+        self.streams.is_asked(id)
     }
 
     /// Returns whether it can be dropped.
@@ -219,9 +219,9 @@ impl Domain {
     }
 
     /// Returns the orders of all stages, if the domain waits for admission.
-    pub(crate) fn wanted(&self) -> Option<Vec<&Order>> {
+    pub(crate) fn wanted(&self) -> Option<Vec<&RunSpec>> {
         match &self.state {
-            State::Ready(chain) => Some(chain.stages.iter().map(|stage| &stage.order).collect()),
+            State::Ready(chain) => Some(chain.stages.iter().map(|stage| &stage.run_spec).collect()),
             State::Received(_)
             | State::Naming
             | State::Filling(..)
@@ -252,24 +252,24 @@ impl Domain {
         match state {
             State::Received(mut text) => {
                 text.extend_from_slice(&data);
-                let Some((lines, rest)) = order::parted(&text) else {
+                let Some((lines, rest)) = run_spec::parted(&text) else {
                     return match text.len() > ORDER_MAX {
                         true => {
-                            self.talk.begin(Order::wants_frames(&text), false);
+                            self.streams.begin(RunSpec::wants_frames(&text), false);
                             self.refuse("the order is too long".to_string(), out)
                         }
                         false => State::Received(text),
                     };
                 };
-                match Order::parse_within(lines, &self.maxima) {
-                    Ok(order) => self.ordered(Box::new(order), Buf::from(rest), out),
+                match RunSpec::parse_within(lines, &self.maxima) {
+                    Ok(run_spec) => self.ordered(Box::new(run_spec), Buf::from(rest), out),
                     Err(why) => {
-                        self.talk.begin(Order::wants_frames(lines), false);
+                        self.streams.begin(RunSpec::wants_frames(lines), false);
                         self.refuse(why, out)
                     }
                 }
             }
-            State::Filling(order, mut module, left) => {
+            State::Filling(run_spec, mut module, left) => {
                 let count = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
                 assert!(left > 0, "something of the module is still to come");
                 if module.capacity() - module.len() < count {
@@ -285,20 +285,20 @@ impl Domain {
                 let rest = Buf::from(&data[count..]);
                 let left = left - count as u64;
                 if left > 0 {
-                    return State::Filling(order, module, left);
+                    return State::Filling(run_spec, module, left);
                 }
                 self.sent = module.len();
                 let sent = Module::Sent(vec![Buf::from(module)]);
-                let state = self.compile_own(order, sent, out);
+                let state = self.compile_own(run_spec, sent, out);
                 self.wrote(state, rest, out)
             }
             state
             @ (State::Naming | State::Compiling(..) | State::Ready(_) | State::Running(_)) => {
-                let fed = self.talk.take_input(&data);
+                let fed = self.streams.take_input(&data);
                 if matches!(state, State::Running(_)) {
                     out.extend(fed.into_iter().map(|bytes| Output::Feed(0, bytes)));
                 } else {
-                    self.talk.hold(fed);
+                    self.streams.hold(fed);
                 }
                 state
             }
@@ -307,14 +307,14 @@ impl Domain {
         }
     }
 
-    fn ordered(&mut self, order: Box<Order>, rest: Buf, out: &mut Vec<Output>) -> State {
-        self.talk.begin(order.frames, order.input);
-        self.check = order.check;
-        let state = match order.module {
-            Wanted::Known(hash) => self.compile_own(order, Module::Known(hash), out),
-            Wanted::Follows(length) => State::Filling(order, Vec::new(), length),
+    fn ordered(&mut self, run_spec: Box<RunSpec>, rest: Buf, out: &mut Vec<Output>) -> State {
+        self.streams.begin(run_spec.frames, run_spec.input);
+        self.check = run_spec.check;
+        let state = match run_spec.module {
+            Wanted::Known(hash) => self.compile_own(run_spec, Module::Known(hash), out),
+            Wanted::Follows(length) => State::Filling(run_spec, Vec::new(), length),
             Wanted::Standing(_) => {
-                out.push(Output::Resolve(order));
+                out.push(Output::Resolve(run_spec));
                 State::Naming
             }
         };
@@ -322,10 +322,15 @@ impl Domain {
     }
 
     /// Compiles a module that the owner named or sent.
-    fn compile_own(&mut self, order: Box<Order>, module: Module, out: &mut Vec<Output>) -> State {
-        self.talk.tell_state("compiling", out);
-        out.push(Output::Compile(module, order.budget.code()));
-        let stages = vec![Stage { called: "it".to_string(), order: *order }];
+    fn compile_own(
+        &mut self,
+        run_spec: Box<RunSpec>,
+        module: Module,
+        out: &mut Vec<Output>,
+    ) -> State {
+        self.streams.tell_state("compiling", out);
+        out.push(Output::Compile(module, run_spec.budget.code()));
+        let stages = vec![Stage { called: "it".to_string(), run_spec: *run_spec }];
         State::Compiling(Chain { stages, fresh: Vec::new() }, None)
     }
 
@@ -333,16 +338,16 @@ impl Domain {
     fn go_on(&mut self, chain: Chain, out: &mut Vec<Output>) -> State {
         assert!(chain.fresh.len() <= chain.stages.len(), "each module is compiled once");
         match chain.stages.get(chain.fresh.len()) {
-            Some(Stage { order, .. }) => {
-                let Wanted::Known(hash) = order.module else {
+            Some(Stage { run_spec, .. }) => {
+                let Wanted::Known(hash) = run_spec.module else {
                     unreachable!("what is installed is known by its hash")
                 };
-                out.push(Output::Compile(Module::Known(hash), order.budget.code()));
+                out.push(Output::Compile(Module::Known(hash), run_spec.budget.code()));
                 State::Compiling(chain, None)
             }
             None if self.check => self.end(Report::checked(), out),
             None => {
-                self.talk.tell_state("waiting for memory", out);
+                self.streams.tell_state("waiting for memory", out);
                 out.push(Output::Enqueue);
                 State::Ready(chain)
             }
@@ -352,10 +357,10 @@ impl Domain {
     fn resolved(&mut self, resolved: Result<Vec<Stage>, String>, out: &mut Vec<Output>) -> State {
         match resolved {
             Ok(mut stages) => {
-                for Stage { order, .. } in &mut stages {
-                    order.budget = self.maxima.within(order.budget);
+                for Stage { run_spec, .. } in &mut stages {
+                    run_spec.budget = self.maxima.within(run_spec.budget);
                 }
-                self.talk.tell_state("compiling", out);
+                self.streams.tell_state("compiling", out);
                 self.go_on(Chain { stages, fresh: Vec::new() }, out)
             }
             Err(why) => self.end(Report::unknown(why), out),
@@ -369,7 +374,7 @@ impl Domain {
     /// Closes the output with the report.
     fn end(&mut self, report: Report, out: &mut Vec<Output>) -> State {
         let report = self.complete(report, out);
-        self.talk.close(&report, out);
+        self.streams.close(&report, out);
         State::Ended
     }
 
@@ -411,14 +416,16 @@ impl Domain {
     fn begin(&mut self, now: Instant, chain: Chain, out: &mut Vec<Output>) -> State {
         assert_eq!(chain.fresh.len(), chain.stages.len(), "all modules are compiled");
         self.waited_ns = now.0 - self.since.0;
-        self.talk.tell_state("running", out);
+        self.streams.tell_state("running", out);
         let Chain { stages, fresh } = chain;
         let pipe = Pipe::new(stages.iter().map(|stage| stage.called.clone()));
-        let orders = stages.into_iter().map(|stage| stage.order).enumerate();
-        let fed =
-            |(place, order): (usize, Order)| Order { input: order.input || place > 0, ..order };
-        out.push(Output::Begin(orders.map(fed).zip(fresh).collect()));
-        out.extend(self.talk.held().into_iter().map(|bytes| Output::Feed(0, bytes)));
+        let run_specs = stages.into_iter().map(|stage| stage.run_spec).enumerate();
+        let fed = |(place, run_spec): (usize, RunSpec)| RunSpec {
+            input: run_spec.input || place > 0,
+            ..run_spec
+        };
+        out.push(Output::Begin(run_specs.map(fed).zip(fresh).collect()));
+        out.extend(self.streams.held().into_iter().map(|bytes| Output::Feed(0, bytes)));
         State::Running(pipe)
     }
 
@@ -436,7 +443,7 @@ impl Domain {
         }
         match stream {
             Stream::Output if !pipe.is_last(stage) => pipe.pass_on(stage, bytes, out),
-            Stream::Output | Stream::Error => self.talk.say(stage, stream, bytes, out),
+            Stream::Output | Stream::Error => self.streams.say(stage, stream, bytes, out),
         }
     }
 
@@ -444,7 +451,7 @@ impl Domain {
     fn eaten(&mut self, stage: usize, count: usize, out: &mut Vec<Output>) {
         match stage.checked_sub(1) {
             Some(before) => out.push(Output::Taken(before, count)),
-            None => self.talk.eaten(count, out),
+            None => self.streams.eaten(count, out),
         }
     }
 
@@ -471,8 +478,8 @@ impl Domain {
 
     /// Handles the close of the file by the owner: the result is discarded.
     fn leave(&mut self, state: State, out: &mut Vec<Output>) -> State {
-        self.talk.cancel_all(out);
-        self.talk.mute();
+        self.streams.cancel_all(out);
+        self.streams.mute();
         match state {
             State::Received(_) | State::Filling(..) | State::Ended => State::Over,
             State::Compiling(..) => {
@@ -508,7 +515,7 @@ impl Domain {
             | State::Running(_)
             | State::Dropping
             | State::Leaving(_)
-            | State::Over => self.talk.written(id, written, out),
+            | State::Over => self.streams.written(id, written, out),
         }
         state
     }
@@ -523,15 +530,15 @@ impl Automaton for Domain {
         self.state = match (state, input) {
             (state, Input::Write(id, data)) => self.write(state, id, data, out),
             (state, Input::Read(id, count, headroom)) => {
-                self.talk.read(id, count, headroom, out);
+                self.streams.read(id, count, headroom, out);
                 state
             }
             (state, Input::Cancel(id)) => {
-                self.talk.cancel(id, out);
+                self.streams.cancel(id, out);
                 state
             }
             (State::Received(_), Input::Begin(stages)) => {
-                self.talk.mute();
+                self.streams.mute();
                 self.resolved(Ok(stages), out)
             }
             (State::Naming, Input::Resolved(resolved)) => self.resolved(resolved, out),
@@ -585,7 +592,7 @@ impl Automaton for Domain {
     }
 
     fn check(&self) {
-        self.talk.check();
+        self.streams.check();
         assert!(self.complaint.len() <= COMPLAINT_MAX, "a complaint is limited");
         match &self.state {
             State::Received(text) => assert!(text.len() <= ORDER_MAX, "an order is limited"),

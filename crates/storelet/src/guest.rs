@@ -1,9 +1,9 @@
 //! A guest: a running program, as a coroutine.
 
 use crate::budget::{Budget, Reason, Used};
-use crate::door::{Door, Given, Got, Stream, Times, Want};
 use crate::engine::{Pace, Program};
 use crate::host::{Host, Stop};
+use crate::host_channel::{Given, Got, HostChannel, Stream, Times, Want};
 use crate::wasi;
 use base::Error;
 use std::fmt;
@@ -86,7 +86,7 @@ impl std::error::Error for Exit {}
 
 /// A running program.
 pub struct Guest {
-    door: Door,
+    channel: HostChannel,
     budget: Budget,
     /// The coroutine; `None` after the end.
     run: Option<Pin<Box<dyn Future<Output = Ended> + Send>>>,
@@ -103,11 +103,11 @@ impl fmt::Debug for Guest {
 impl Guest {
     /// Creates a guest that has not begun.
     pub fn new(program: &Program, start: &Start) -> Guest {
-        let door = Door::default();
-        let host = Host::new(start, door.clone(), program.pace);
+        let channel = HostChannel::default();
+        let host = Host::new(start, channel.clone(), program.pace);
         let run = run(program.clone(), host, start.stdin.clone());
         let run = Some(Box::pin(run) as Pin<Box<_>>);
-        Guest { door, budget: start.budget, run, waits: false }
+        Guest { channel, budget: start.budget, run, waits: false }
     }
 
     /// Runs until the end of the slice, the next wait, or the end of the guest.
@@ -125,11 +125,11 @@ impl Guest {
             return Pause::Ended(self.kill(reason));
         }
         {
-            let mut state = self.door.state();
+            let mut state = self.channel.state();
             state.times = times;
             state.used.slices += 1;
         }
-        got.into_iter().for_each(|got| self.door.give(got));
+        got.into_iter().for_each(|got| self.channel.give(got));
         let run = self.run.as_mut().expect("it has not ended");
         match run.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(ended) => {
@@ -141,7 +141,7 @@ impl Guest {
         if let Some(reason) = self.budget.exceeded(&self.used()) {
             return Pause::Ended(self.kill(reason));
         }
-        match self.door.take_want() {
+        match self.channel.take_want() {
             Some(want) => {
                 self.waits = true;
                 Pause::Wants(want)
@@ -152,12 +152,12 @@ impl Guest {
 
     /// Takes the prefetch request to send.
     pub fn take_foreseen(&self) -> Option<Ask> {
-        self.door.state().foreseen.take()
+        self.channel.state().foreseen.take()
     }
 
     /// Delivers the reply to a prefetch; the bytes are charged whether they are used or not.
     pub fn arrive(&self, reply: Result<Reply, Error>) {
-        let state = &mut *self.door.state();
+        let state = &mut *self.channel.state();
         state.used.read += match &reply {
             Ok(Reply::Contents(contents, _)) => {
                 contents.iter().map(|it| it.data.len() as u64).sum::<u64>()
@@ -191,12 +191,12 @@ impl Guest {
 
     /// Grants room for this many more bytes of output.
     pub fn allow(&self, bytes: usize) {
-        self.door.state().room += bytes;
+        self.channel.state().room += bytes;
     }
 
     /// Takes this amount of room for output, if available.
     pub fn spend(&self, bytes: usize) -> bool {
-        let room = &mut self.door.state().room;
+        let room = &mut self.channel.state().room;
         let enough = *room >= bytes;
         *room -= if enough { bytes } else { 0 };
         enough
@@ -204,12 +204,12 @@ impl Guest {
 
     /// Takes the output written without waiting.
     pub fn take_output(&self) -> Vec<(Stream, Vec<u8>)> {
-        std::mem::take(&mut self.door.state().output)
+        std::mem::take(&mut self.channel.state().output)
     }
 
     /// Returns the fuel used so far, where fuel is metered.
     pub fn fuel(&self) -> u64 {
-        self.door.state().used.fuel
+        self.channel.state().used.fuel
     }
 
     /// Returns whether the guest has ended.
@@ -219,22 +219,22 @@ impl Guest {
 
     /// Discards a late reply: the resources it contains are released.
     pub fn disclaim(&self, reply: &Reply) {
-        self.door.state().given.extend(crate::wasi::handed_out(reply));
+        self.channel.state().given.extend(crate::wasi::handed_out(reply));
     }
 
     /// Takes the resources released since the last call.
     pub fn take_given(&self) -> Vec<Given> {
-        std::mem::take(&mut self.door.state().given)
+        std::mem::take(&mut self.channel.state().given)
     }
 
     /// Returns the usage so far.
     pub fn used(&self) -> Used {
-        self.door.state().used
+        self.channel.state().used
     }
 
     /// Charges processor time, ns: the guest's own, and that of others on its behalf.
     pub fn charge(&self, own_ns: u64, served_ns: u64) {
-        let used = &mut self.door.state().used;
+        let used = &mut self.channel.state().used;
         used.cpu_ns += own_ns;
         used.served_ns += served_ns;
     }
@@ -263,7 +263,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         if let Ok(left) = self.0.get_fuel() {
             let host = self.0.data();
-            host.door.state().used.fuel = host.budget.fuel - left;
+            host.channel.state().used.fuel = host.budget.fuel - left;
         }
     }
 }

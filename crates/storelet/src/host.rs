@@ -2,10 +2,10 @@
 
 use crate::abi::{self, Errno};
 use crate::budget::{Budget, Reason};
-use crate::door::{Door, Given, Stream};
 use crate::engine::Pace;
-use crate::foresight::Foresight;
+use crate::host_channel::{Given, HostChannel, Stream};
 use crate::listings::{Entries, Seen};
+use crate::prefetcher::Prefetcher;
 use crate::window::Window;
 use base::{Error, Stat};
 use rand_chacha::ChaCha20Rng;
@@ -193,7 +193,7 @@ impl Files {
 
 /// Host state of one guest.
 pub(crate) struct Host {
-    pub(crate) door: Door,
+    pub(crate) channel: HostChannel,
     /// The guest's memory, once instantiated.
     pub(crate) memory: Option<Memory>,
     pub(crate) args: Vec<Vec<u8>>,
@@ -202,7 +202,7 @@ pub(crate) struct Host {
     /// Directory visible as `/`.
     pub(crate) root: NodeId,
     /// Prefetch state.
-    pub(crate) foresight: Foresight,
+    pub(crate) prefetcher: Prefetcher,
     /// Time of its last input or wait: absent files may exist since.
     pub(crate) heard: Option<u64>,
     /// Number of changes that the guest has made; cached data from before is stale.
@@ -216,15 +216,15 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(start: &crate::Start, door: Door, pace: Pace) -> Host {
+    pub(crate) fn new(start: &crate::Start, channel: HostChannel, pace: Pace) -> Host {
         Host {
-            door,
+            channel,
             memory: None,
             args: start.args.clone(),
             env: start.env.clone(),
             files: Files::new(start.root, start.budget.files),
             root: start.root,
-            foresight: Foresight::default(),
+            prefetcher: Prefetcher::default(),
             heard: None,
             changes: 0,
             writes: start.writes,
@@ -241,24 +241,24 @@ impl Host {
             Slot::Dir(dir) => (dir.open, dir.node.filter(|_| dir.preopen.is_none())),
             Slot::Input | Slot::Output(_) => (None, None),
         };
-        let mut state = self.door.state();
+        let mut state = self.channel.state();
         state.given.extend(open.map(Given::Open));
         state.given.extend(node.map(Given::Node));
     }
 
     /// Records that the guest has received input or waited.
     pub(crate) fn hear(&mut self) {
-        self.heard = Some(self.door.state().times.monotonic);
+        self.heard = Some(self.channel.state().times.monotonic);
     }
 
     /// Returns the cache stamp of data seen now.
     pub(crate) fn seen(&self) -> Seen {
-        Seen { at: self.door.state().times.monotonic, changes: self.changes }
+        Seen { at: self.channel.state().times.monotonic, changes: self.changes }
     }
 
     /// Returns the bytes that the guest may still read; `None` if it is close to its limits.
     pub(crate) fn left_to_ask(&self) -> Option<u64> {
-        let used = self.door.state().used;
+        let used = self.channel.state().used;
         let operations = self.budget.operations.saturating_sub(used.operations);
         let bytes = self.budget.bytes.saturating_sub(used.read.saturating_add(used.written));
         (operations > ASKS_LEFT && bytes > BYTES_LEFT).then_some(bytes)
@@ -266,7 +266,7 @@ impl Host {
 
     /// Stores the reply of a prefetch, if it has arrived.
     pub(crate) fn absorb(&mut self) {
-        self.foresight.absorb(&mut self.door.state());
+        self.prefetcher.absorb(&mut self.channel.state());
     }
 
     /// Adds an opened file or directory, possibly with data read ahead.
@@ -300,7 +300,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         let slots = std::mem::take(&mut self.files.slots);
         slots.iter().flatten().for_each(|slot| self.close(slot));
-        self.door.state().given.push(Given::Node(self.root));
+        self.channel.state().given.push(Given::Node(self.root));
     }
 }
 
@@ -313,7 +313,7 @@ impl ResourceLimiter for Host {
     ) -> wasmtime::Result<bool> {
         let allowed = desired as u64 <= self.budget.memory;
         if allowed {
-            let used = &mut self.door.state().used;
+            let used = &mut self.channel.state().used;
             used.memory = used.memory.max(desired as u64);
         }
         Ok(allowed)

@@ -335,7 +335,7 @@ impl Listings {
             return;
         }
         let mut by_use: Vec<(u8, u64, Vec<u8>)> = Vec::with_capacity(self.by_path.len());
-        let order = |(path, it): (&Vec<u8>, &Listed)| {
+        let run_spec = |(path, it): (&Vec<u8>, &Listed)| {
             let class = match it.is_visited {
                 true if it.used >= self.visited => 2,
                 true => 0,
@@ -343,7 +343,7 @@ impl Listings {
             };
             (class, it.used, path.clone())
         };
-        by_use.extend(self.by_path.iter().map(order));
+        by_use.extend(self.by_path.iter().map(run_spec));
         by_use.sort();
         for (_, _, path) in by_use {
             if self.bytes <= BYTES_MAX / 4 * 3 {

@@ -5,7 +5,7 @@
 //! have become smaller since, their limits are cut.
 
 use crate::budget::Budget;
-use crate::order::Order;
+use crate::run_spec::RunSpec;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -38,8 +38,8 @@ impl Maxima {
     ///
     /// # Errors
     /// If it exceeds a maximum: of which resource, the maximum, and the server flag that raises it.
-    pub(crate) fn check(&self, order: &Order) -> Result<(), String> {
-        let Budget { time_ns, cpu_ns, memory, .. } = order.budget;
+    pub(crate) fn check(&self, run_spec: &RunSpec) -> Result<(), String> {
+        let Budget { time_ns, cpu_ns, memory, .. } = run_spec.budget;
         let of = |what: &str, most: String, flag: &str| {
             Err(format!(
                 "{what} exceeds this server's maximum of {most}; reduce it, or start the server \

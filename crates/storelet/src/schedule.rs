@@ -24,7 +24,7 @@ const UNIT: u128 = WEIGHT_MAX as u128;
 
 /// Processor share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct ShareSpec {
     /// Reserved time, ns of each second.
     pub reservation: u64,
     /// Weight relative to the others for the rest; 1 to [`WEIGHT_MAX`].
@@ -33,9 +33,9 @@ pub struct Terms {
     pub limit: u64,
 }
 
-impl Default for Terms {
-    fn default() -> Terms {
-        Terms { reservation: 0, weight: 100, limit: u64::MAX }
+impl Default for ShareSpec {
+    fn default() -> ShareSpec {
+        ShareSpec { reservation: 0, weight: 100, limit: u64::MAX }
     }
 }
 
@@ -96,7 +96,7 @@ impl Group {
 #[derive(Debug)]
 struct Place {
     account: Account,
-    terms: Terms,
+    share_spec: ShareSpec,
     share: Share,
     ready: bool,
     /// mClock's tags: times from which the reservation and the limit let it run, ns.
@@ -124,8 +124,8 @@ impl Schedule {
     ///
     /// # Panics
     /// If a weight is out of its range.
-    pub fn add(&mut self, account: Account, user_weight: u32, terms: Terms) -> Key {
-        for weight in [user_weight, terms.weight] {
+    pub fn add(&mut self, account: Account, user_weight: u32, share_spec: ShareSpec) -> Key {
+        for weight in [user_weight, share_spec.weight] {
             assert!((1..=WEIGHT_MAX).contains(&weight), "a weight of {weight}");
         }
         let floor = self.floor;
@@ -136,8 +136,9 @@ impl Schedule {
         let client =
             self.clients.entry(account).or_insert_with(|| Group::new(CLIENT_WEIGHT, floor));
         client.all += 1;
-        let share = Share { weight: terms.weight, pass: client.floor };
-        let place = Place { account, terms, share, ready: false, reserved_at: 0, allowed_at: 0 };
+        let share = Share { weight: share_spec.weight, pass: client.floor };
+        let place =
+            Place { account, share_spec, share, ready: false, reserved_at: 0, allowed_at: 0 };
         Key(self.places.insert(place))
     }
 
@@ -190,7 +191,7 @@ impl Schedule {
     /// Selects the storelet to run.
     pub fn next(&mut self, now: u64) -> Turn {
         let ready = || self.places.iter().filter(|(_, place)| place.ready);
-        let behind = |place: &Place| place.terms.reservation > 0 && place.reserved_at <= now;
+        let behind = |place: &Place| place.share_spec.reservation > 0 && place.reserved_at <= now;
         let reserved = ready().filter(|(_, place)| behind(place));
         if let Some((key, _)) = reserved.min_by_key(|(key, place)| (place.reserved_at, *key)) {
             self.reserved = true;
@@ -217,7 +218,7 @@ impl Schedule {
     /// Returns the earliest time at which a storelet may run; a time in the past means now.
     pub fn peek(&self) -> Option<u64> {
         let ready = self.places.iter().filter(|(_, place)| place.ready);
-        let when = |place: &Place| match place.terms.reservation {
+        let when = |place: &Place| match place.share_spec.reservation {
             0 => place.allowed_at,
             _reserved => place.allowed_at.min(place.reserved_at),
         };
@@ -257,14 +258,14 @@ impl Schedule {
             let spaced = u128::from(ns) * u128::from(SECOND) / u128::from(rate.max(1));
             u64::try_from(spaced).unwrap_or(u64::MAX)
         };
-        if self.reserved && place.terms.reservation > 0 {
+        if self.reserved && place.share_spec.reservation > 0 {
             // An unused reservation is made up for by at most one second.
             let from = place.reserved_at.max(now.saturating_sub(SECOND));
-            place.reserved_at = from.saturating_add(spaced(place.terms.reservation));
+            place.reserved_at = from.saturating_add(spaced(place.share_spec.reservation));
         }
-        if place.terms.limit < SECOND {
+        if place.share_spec.limit < SECOND {
             let from = place.allowed_at.max(now.saturating_sub(ns));
-            place.allowed_at = from.saturating_add(spaced(place.terms.limit));
+            place.allowed_at = from.saturating_add(spaced(place.share_spec.limit));
         }
         self.charge_account(account, ns);
     }
@@ -318,8 +319,8 @@ mod tests {
         Account { user, client: 1 }
     }
 
-    fn weighing(weight: u32) -> Terms {
-        Terms { weight, ..Terms::default() }
+    fn weighing(weight: u32) -> ShareSpec {
+        ShareSpec { weight, ..ShareSpec::default() }
     }
 
     #[test]
@@ -359,7 +360,7 @@ mod tests {
     #[test]
     fn a_reservation_is_kept_against_any_weight() {
         let mut schedule = Schedule::default();
-        let small = Terms { reservation: SECOND * 3 / 10, weight: 1, ..Terms::default() };
+        let small = ShareSpec { reservation: SECOND * 3 / 10, weight: 1, ..ShareSpec::default() };
         let mut keys = vec![schedule.add(of(1), 1, small)];
         keys.extend((0..20).map(|_| schedule.add(of(2), 1000, weighing(1000))));
         let shares = shares(&mut schedule, &keys, 10, |_| SLICE);
@@ -369,7 +370,7 @@ mod tests {
     #[test]
     fn a_limit_is_kept_on_an_idle_processor() {
         let mut schedule = Schedule::default();
-        let limited = Terms { limit: SECOND / 10, ..Terms::default() };
+        let limited = ShareSpec { limit: SECOND / 10, ..ShareSpec::default() };
         let keys = [schedule.add(of(1), 100, limited)];
         near(shares(&mut schedule, &keys, 10, |_| SLICE)[0], 0.1);
     }
@@ -389,8 +390,10 @@ mod tests {
     #[test]
     fn nobody_is_next_who_is_gone_or_not_ready() {
         let mut schedule = Schedule::default();
-        let (one, two) =
-            (schedule.add(of(1), 1, Terms::default()), schedule.add(of(1), 1, Terms::default()));
+        let (one, two) = (
+            schedule.add(of(1), 1, ShareSpec::default()),
+            schedule.add(of(1), 1, ShareSpec::default()),
+        );
         assert_eq!(schedule.next(0), Turn::Nobody);
         schedule.set_ready(one, true, 0);
         schedule.set_ready(two, true, 0);

@@ -1,23 +1,24 @@
 //! Installed ("standing") storelets, which are run by name.
 //!
-//! Administrators install storelets in a [session](desk). The [registry](shelf) of installed
+//! Administrators install storelets in a [session](install). The [registry](registry) of installed
 //! storelets has each change made durable by the state store, on a thread that may block
-//! ([`ToKeeper`]), before it acknowledges it. Recent runs are recorded in a [run history](book).
-//! Storelets can also run on a [schedule](duty), or for new files of a [watched](watch) directory.
+//! ([`ToStateStore`]), before it acknowledges it. Recent runs are recorded in a [run
+//! history](book). Storelets can also run on a [schedule](run_schedule), or for new files of a
+//! [watched](watch) directory.
 
-pub(crate) mod book;
-pub(crate) mod deed;
-pub(crate) mod desk;
-pub(crate) mod duty;
 pub(crate) mod entry;
+pub(crate) mod history;
+pub(crate) mod install;
 pub(crate) mod listing;
-pub(crate) mod shelf;
+pub(crate) mod registry;
+pub(crate) mod registry_change;
+pub(crate) mod run_schedule;
 #[cfg(test)]
 mod tests;
 pub(crate) mod watch;
 
 use crate::compile::Hash;
-use crate::order::Label;
+use crate::run_spec::Label;
 use std::collections::BTreeSet;
 
 /// Key of an item in the state store.
@@ -28,7 +29,7 @@ pub enum Key {
     /// The bytes of a module.
     Module(Hash),
     /// The run history of a storelet.
-    Book(Label),
+    RunHistory(Label),
     /// Files that the watch of a storelet has processed.
     Files(Label),
 }
@@ -45,7 +46,7 @@ pub struct Change {
 /// Request to the state store: make changes durable, in this order. Exactly one [`Kept`] with the
 /// ticket follows.
 #[derive(Debug)]
-pub struct ToKeeper {
+pub struct ToStateStore {
     /// Ticket, returned with the result.
     pub ticket: u64,
     /// The changes. Each is atomic, also in a crash, and is durable only after those before it.
@@ -81,7 +82,7 @@ impl Stock {
     pub fn take(&mut self, key: Key, bytes: Vec<u8>) {
         match key {
             Key::Name(label) => self.names.push((label, bytes)),
-            Key::Book(label) => self.books.push((label, bytes)),
+            Key::RunHistory(label) => self.books.push((label, bytes)),
             Key::Files(label) => self.files.push((label, bytes)),
             Key::Module(hash) => drop(self.modules.insert(hash)),
         }

@@ -8,8 +8,8 @@
 //! A storelet runs as the user who started it. This module admits storelets: the sum of their
 //! memory limits stays below a bound, and users are served in turn.
 
-mod desks;
 mod files;
+mod installs;
 mod listing;
 mod watches;
 
@@ -20,14 +20,14 @@ use crate::compile::{Code, Compiled, Fresh, Hash, Module, ToCompiler};
 use crate::crossing::{Account, Begin, Crossing, DomainId, ToHome, ToWorker};
 use crate::domain::{self, Domain, ORDER_TIME};
 use crate::maxima::Maxima;
-use crate::order::{Label, Order};
 use crate::report::Report;
-use crate::standing::duty::Duty;
-use crate::standing::shelf::{self, Shelf};
-use crate::standing::{Stock, desk, watch};
+use crate::run_spec::{Label, RunSpec};
+use crate::standing::registry::{self, InstalledRegistry};
+use crate::standing::run_schedule::RunSchedule;
+use crate::standing::{Stock, install, watch};
 use base::op::{Done, Envelope, Op};
 use base::{Automaton, Caller, Error, Instant, Stat, Time, User};
-use desks::AtDesk;
+use installs::AtInstallSession;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore as _, SeedableRng as _};
 use slab::Slab;
@@ -132,7 +132,7 @@ enum Opened {
     /// A storelet, by the open file.
     Domain(DomainId),
     /// An install session, by the open file.
-    Desk(DomainId),
+    InstallSession(DomainId),
     /// The control file, and the caller who may kill storelets.
     Control(Caller),
 }
@@ -177,10 +177,10 @@ pub struct Storelets {
     /// Processor ceiling.
     ceiling: Ceiling,
     /// Registry of installed storelets, and install sessions.
-    shelf: Shelf,
-    desks: BTreeMap<DomainId, AtDesk>,
+    registry: InstalledRegistry,
+    install_sessions: BTreeMap<DomainId, AtInstallSession>,
     /// Schedules and watches; whether they were started.
-    duties: BTreeMap<Label, Duty>,
+    run_schedules: BTreeMap<Label, RunSchedule>,
     watches: BTreeMap<u64, Watched>,
     is_settled: bool,
     totals: Totals,
@@ -196,10 +196,12 @@ impl Storelets {
     /// `started`, and belong to `owner`.
     pub fn new(index: u16, started: Time, owner: u32, mut settings: Settings) -> Storelets {
         let (mut told, limits) = (Vec::new(), limits(&settings));
-        let shelf = Shelf::new(mem::take(&mut settings.standing), &mut told);
+        let registry = InstalledRegistry::new(mem::take(&mut settings.standing), &mut told);
         let news = told.into_iter().filter_map(|output| match output {
-            shelf::Output::Tell(text) => Some(text),
-            shelf::Output::Keep(..) | shelf::Output::Filed(..) | shelf::Output::Saved(_) => None,
+            registry::Output::Tell(text) => Some(text),
+            registry::Output::Keep(..)
+            | registry::Output::Filed(..)
+            | registry::Output::Saved(_) => None,
         });
         Storelets {
             index,
@@ -213,9 +215,9 @@ impl Storelets {
             programs: VecDeque::new(),
             admission: Admission::new(limits),
             ceiling: Ceiling::default(),
-            shelf,
-            desks: BTreeMap::new(),
-            duties: BTreeMap::new(),
+            registry,
+            install_sessions: BTreeMap::new(),
+            run_schedules: BTreeMap::new(),
             watches: BTreeMap::new(),
             is_settled: false,
             totals: Totals::default(),
@@ -270,8 +272,8 @@ impl Storelets {
             }
         }
         self.leave_all(now, out);
-        for desk in self.desks.keys().copied().collect::<Vec<_>>() {
-            self.step_desk(now, desk, desk::Input::Late, out);
+        for install_session in self.install_sessions.keys().copied().collect::<Vec<_>>() {
+            self.step_install(now, install_session, install::Input::Late, out);
         }
         self.end(out);
     }
@@ -279,7 +281,8 @@ impl Storelets {
     /// Terminates the compiler and state store once nothing is outstanding.
     fn end(&mut self, out: &mut Vec<Output>) {
         let ended = self.here.values().all(|here| here.domain.has_ended());
-        let filed = self.shelf.is_quiet() && self.desks.values().all(|it| !it.desk.waits());
+        let filed = self.registry.is_quiet()
+            && self.install_sessions.values().all(|it| !it.install_session.waits());
         let left = self.watches.is_empty();
         if self.closing && ended && filed && left && !mem::replace(&mut self.is_over, true) {
             self.post(self.settings.compiler, Envelope(Box::new(ToCompiler::End)), out);
@@ -318,9 +321,12 @@ impl Automaton for Storelets {
                 if let Some(domain) = domain {
                     self.step_domain(now, domain, domain::Input::Cancel(id), out);
                 }
-                let desk = self.desks.iter().find(|(_, at)| at.desk.is_asked(id));
-                if let Some(desk) = desk.map(|(desk, _)| *desk) {
-                    self.step_desk(now, desk, desk::Input::Cancel(id), out);
+                let install_session =
+                    self.install_sessions.iter().find(|(_, at)| at.install_session.is_asked(id));
+                if let Some(install_session) =
+                    install_session.map(|(install_session, _)| *install_session)
+                {
+                    self.step_install(now, install_session, install::Input::Cancel(id), out);
                 }
             }
             // Nodes are plain numbers here: nothing to release.
@@ -336,8 +342,9 @@ impl Automaton for Storelets {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let desks = self.desks.values().filter_map(AtDesk::due);
-        let due = self.here.values().filter_map(|here| here.domain.due()).chain(desks).min();
+        let install_sessions = self.install_sessions.values().filter_map(AtInstallSession::due);
+        let due =
+            self.here.values().filter_map(|here| here.domain.due()).chain(install_sessions).min();
         [due, self.watch_deadline(), self.ceiling.due()].into_iter().flatten().min()
     }
 
@@ -347,8 +354,8 @@ impl Automaton for Storelets {
         assert_eq!(runs.map(|(_, memory)| memory).sum::<u64>(), self.admission.memory());
         self.admission.check();
         self.here.values().for_each(|here| here.domain.check());
-        self.shelf.check();
-        self.desks.values().for_each(|at| at.desk.check());
+        self.registry.check();
+        self.install_sessions.values().for_each(|at| at.install_session.check());
         self.watches.values().for_each(|it| it.watch.check());
         let running = self.here.iter().filter(|(_, here)| here.runs.is_some());
         let mut places = 0;
@@ -438,8 +445,8 @@ impl Storelets {
             domain::Output::Kill(stage, reason) => {
                 self.tell_its(id, stage, ToWorker::Kill(id.stage(stage), reason), out);
             }
-            domain::Output::Resolve(order) => {
-                let resolved = self.resolve(now, id, &order);
+            domain::Output::Resolve(run_spec) => {
+                let resolved = self.resolve(now, id, &run_spec);
                 self.step_domain(now, id, domain::Input::Resolved(resolved), out);
             }
             domain::Output::Over(report, complaint) => {
@@ -450,18 +457,19 @@ impl Storelets {
     }
 
     /// Runs the storelets of a chain on their workers.
-    fn begin_chain(&mut self, id: DomainId, chain: Vec<(Order, Fresh)>, out: &mut Vec<Output>) {
+    fn begin_chain(&mut self, id: DomainId, chain: Vec<(RunSpec, Fresh)>, out: &mut Vec<Output>) {
         let here = self.here.get_mut(&id).expect("it is stepped");
         let (workers, _) = here.runs.clone().expect("it was admitted");
         assert_eq!(workers.len(), chain.len(), "each storelet of a chain has a worker");
         let names: Vec<String> = chain.iter().map(|(it, _)| listing::name(&it.args)).collect();
         here.name = names.join(" | ");
         let (caller, account) = (here.caller.clone(), here.account);
-        for (stage, ((mut order, program), worker)) in chain.into_iter().zip(workers).enumerate() {
-            order.writes &= self.settings.writes;
+        for (stage, ((mut run_spec, program), worker)) in chain.into_iter().zip(workers).enumerate()
+        {
+            run_spec.writes &= self.settings.writes;
             let mut seed = [0; 32];
             self.random.fill_bytes(&mut seed);
-            let begin = Begin { program, order, caller: caller.clone(), account, seed };
+            let begin = Begin { program, run_spec, caller: caller.clone(), account, seed };
             self.tell(worker, ToWorker::Begin(id.stage(stage), Box::new(begin)), out);
         }
     }
@@ -487,10 +495,11 @@ impl Storelets {
         for id in ids.collect::<Vec<DomainId>>() {
             self.step_domain(now, id, domain::Input::Kill(Reason::Time), out);
         }
-        let late = |at: &AtDesk| at.due().is_some_and(|due| due <= now);
-        let desks = self.desks.iter().filter(|(_, at)| late(at)).map(|(id, _)| *id);
-        for id in desks.collect::<Vec<DomainId>>() {
-            self.step_desk(now, id, desk::Input::Late, out);
+        let late = |at: &AtInstallSession| at.due().is_some_and(|due| due <= now);
+        let install_sessions =
+            self.install_sessions.iter().filter(|(_, at)| late(at)).map(|(id, _)| *id);
+        for id in install_sessions.collect::<Vec<DomainId>>() {
+            self.step_install(now, id, install::Input::Late, out);
         }
         self.look_around(now, out);
         self.look_how_late(now, out);
@@ -540,22 +549,25 @@ impl Storelets {
 
     /// Returns the resources of a storelet or chain that waits for admission.
     fn need(&self, id: DomainId) -> Need {
-        let orders = self.here[&id].domain.wanted().expect("it waits to be admitted");
-        let memory = orders.iter().map(|order| order.budget.memory).fold(0, more);
-        let certain = |of: fn(&Order) -> u64| {
-            orders.iter().map(|order| of(order)).fold(0, u64::saturating_add)
+        let run_specs = self.here[&id].domain.wanted().expect("it waits to be admitted");
+        let memory = run_specs.iter().map(|run_spec| run_spec.budget.memory).fold(0, more);
+        let certain = |of: fn(&RunSpec) -> u64| {
+            run_specs.iter().map(|run_spec| of(run_spec)).fold(0, u64::saturating_add)
         };
-        let (processor, requests) =
-            (certain(|order| order.terms.reservation), certain(|order| order.io_reserve));
-        Need { memory, places: orders.len(), processor, requests }
+        let (processor, requests) = (
+            certain(|run_spec| run_spec.share_spec.reservation),
+            certain(|run_spec| run_spec.io_reserve),
+        );
+        Need { memory, places: run_specs.len(), processor, requests }
     }
 
     fn enqueue(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
         let need = self.need(id);
         if self.admission.could_fit(need) {
             let here = &self.here[&id];
-            let orders = here.domain.wanted().expect("it waits to be admitted");
-            let time = orders.iter().map(|order| order.budget.time_ns).max().unwrap_or_default();
+            let run_specs = here.domain.wanted().expect("it waits to be admitted");
+            let time =
+                run_specs.iter().map(|run_spec| run_spec.budget.time_ns).max().unwrap_or_default();
             let time = Duration::from_nanos(time);
             return self.admission.enqueue(id, here.account, need, time);
         }
@@ -629,12 +641,14 @@ impl Storelets {
             Crossing::Compiled(Compiled { ticket, result }) => {
                 result.iter().for_each(|fresh| self.keep(fresh));
                 let id = DomainId(ticket);
-                if self.desks.contains_key(&id) {
-                    return self.step_desk(now, id, desk::Input::Compiled(result), out);
+                if self.install_sessions.contains_key(&id) {
+                    return self.step_install(now, id, install::Input::Compiled(result), out);
                 }
                 (id, domain::Input::Compiled(result))
             }
-            Crossing::Kept(kept) => return self.step_shelf(now, shelf::Input::Kept(kept), out),
+            Crossing::Kept(kept) => {
+                return self.step_registry(now, registry::Input::Kept(kept), out);
+            }
             Crossing::Answered(id, reply) => {
                 return self.step_watch(now, id, watch::Input::Answered(reply), out);
             }

@@ -211,7 +211,7 @@ fn an_endless_guest_is_killed_and_releases_everything() {
 fn budgets_are_kept() {
     let tight = Budget { operations: 3, ..Budget::default() };
     let mut plain = files();
-    plain.ahead = false;
+    plain.prefetch = false;
     let run_1 = run(&mut plain, &cat("a/b/text"), tight, u64::MAX);
     assert_eq!(run_1.ended, Ended::Killed(Reason::Operations));
     let quiet = Budget { output: 8, ..Budget::default() };

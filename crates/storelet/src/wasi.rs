@@ -51,7 +51,7 @@ impl Call<'_> {
     /// Grants a guest that had to wait a whole slice.
     fn renew_slice(&mut self) {
         let host = self.0.data();
-        if host.pace.is_by_time() && mem::take(&mut host.door.state().has_waited) {
+        if host.pace.is_by_time() && mem::take(&mut host.channel.state().has_waited) {
             self.0.as_context_mut().set_epoch_deadline(1);
         }
     }
@@ -201,7 +201,7 @@ macro_rules! link {
             MODULE,
             stringify!($name),
             |caller: Caller<'_, Host>, ($($arg,)*): ($($type,)*)| {
-                caller.data().door.state().used.calls += 1;
+                caller.data().channel.state().used.calls += 1;
                 Box::new(async move {
                     let mut call = Call(caller);
                     let result = call.$name($($arg),*).await;
@@ -219,7 +219,7 @@ macro_rules! link_at_once {
             MODULE,
             stringify!($name),
             |caller: Caller<'_, Host>, $($arg: $type),*| {
-                caller.data().door.state().used.calls += 1;
+                caller.data().channel.state().used.calls += 1;
                 ended(Call(caller).$name($($arg),*))
             },
         )?;

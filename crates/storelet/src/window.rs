@@ -21,13 +21,13 @@ pub(crate) struct Window {
     /// Offset at which a sequential reader continues.
     next: u64,
     /// Amount of read-ahead, bytes.
-    ahead: u32,
+    prefetch: u32,
 }
 
 impl Window {
     /// Creates the first window of a file of this size.
     pub(crate) fn first(data: Buf, size: u64, seen: Seen) -> Window {
-        let mut window = Window { next: 0, ahead: FIRST, ..Window::default() };
+        let mut window = Window { next: 0, prefetch: FIRST, ..Window::default() };
         window.fill(0, vec![data], Some(size), seen);
         window
     }
@@ -61,17 +61,17 @@ impl Window {
     /// Returns the number of bytes to read for a request of `count` bytes.
     pub(crate) fn wanted(&mut self, offset: u64, count: u32) -> u32 {
         if offset != self.next {
-            self.ahead = 0;
+            self.prefetch = 0;
             return count;
         }
-        self.ahead = (self.ahead * 2).clamp(FIRST, MOST);
-        count.max(self.ahead)
+        self.prefetch = (self.prefetch * 2).clamp(FIRST, MOST);
+        count.max(self.prefetch)
     }
 
     /// Returns the part of the file to prefetch for a sequential reader: offset and size.
     pub(crate) fn following(&self) -> Option<(u64, u32)> {
-        let is_sequential = self.ahead > FIRST && !self.is_last && self.bytes() > 0;
-        is_sequential.then(|| (self.end(), (self.ahead * 2).min(MOST)))
+        let is_sequential = self.prefetch > FIRST && !self.is_last && self.bytes() > 0;
+        is_sequential.then(|| (self.end(), (self.prefetch * 2).min(MOST)))
     }
 
     /// Stores data, of a file of this size if known.

@@ -11,13 +11,13 @@ mod domain;
 #[cfg(test)]
 mod tests;
 
-use crate::ahead;
 use crate::budget::Reason;
 use crate::crossing::{Account, AskId, Begin, DomainId, ToHome, ToWorker};
-use crate::door::{Given, Got, Times};
+use crate::execution;
 use crate::guest::{Guest, Pause};
-use crate::life;
-use crate::schedule::{Key, SECOND, Schedule, Terms, Turn};
+use crate::host_channel::{Given, Got, Times};
+use crate::prefetch;
+use crate::schedule::{Key, SECOND, Schedule, ShareSpec, Turn};
 use base::{Automaton, Error, Instant, Time};
 use domain::Domain;
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,7 +155,7 @@ impl Worker {
 
     /// Returns the state of each storelet, in words.
     pub fn states(&self) -> Vec<&'static str> {
-        self.domains.values().map(|domain| domain.life.state_name()).collect()
+        self.domains.values().map(|domain| domain.execution.state_name()).collect()
     }
 
     /// Returns whether there are no storelets.
@@ -170,7 +170,7 @@ impl Worker {
         }
         let Turn::Of(key) = self.cpu.next(now.0) else { return None };
         let id = self.by_cpu[&key];
-        self.live(now, id, life::Input::Turn, out);
+        self.live(now, id, execution::Input::Turn, out);
         let domain = self.domains.get_mut(&id).expect("it is ready");
         let guest = domain.guest.take().expect("who is ready has a guest");
         let got = domain.resumes.take().expect("it is resumed");
@@ -206,7 +206,7 @@ impl Worker {
             match self.domains.get_mut(&id) {
                 Some(domain) => {
                     self.cpu.charge(domain.cpu, part, now.0);
-                    if !domain.life.has_ended() {
+                    if !domain.execution.has_ended() {
                         domain.served(part);
                         reported += part;
                     }
@@ -244,9 +244,9 @@ impl Worker {
         self.hold_back(now, spent_ns);
         self.bear(id);
         if let Some(ask) = foreseen {
-            self.foresee(now, id, ahead::Input::Foreseen(ask), out);
+            self.foresee(now, id, prefetch::Input::Foreseen(ask), out);
         }
-        self.live(now, id, life::Input::Paused(pause), out);
+        self.live(now, id, execution::Input::Paused(pause), out);
         self.pass_on(now, id, out);
         self.admit(now, out);
     }
@@ -255,19 +255,19 @@ impl Worker {
     fn pass_on(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
         let Some(domain) = self.domains.get_mut(&id) else { return };
         let old = domain.said_since.is_some_and(|since| since + SAID_TIME <= now);
-        if old || domain.said_bytes >= SAID_BYTES || domain.life.is_talking() {
+        if old || domain.said_bytes >= SAID_BYTES || domain.execution.is_talking() {
             domain.say(id, out);
         }
     }
 
     /// Steps the execution of a storelet and performs its outputs.
-    fn live(&mut self, now: Instant, id: DomainId, input: life::Input, out: &mut Vec<Output>) {
+    fn live(&mut self, now: Instant, id: DomainId, input: execution::Input, out: &mut Vec<Output>) {
         let Some(domain) = self.domains.get_mut(&id) else { return };
         let mut asks = Vec::new();
-        domain.life.step(now, input, &mut asks);
+        domain.execution.step(now, input, &mut asks);
         // Home must know that a request has no payer before it learns of the end.
-        if self.domains.get(&id).is_some_and(|domain| domain.life.has_ended()) {
-            self.foresee(now, id, ahead::Input::Leave, out);
+        if self.domains.get(&id).is_some_and(|domain| domain.execution.has_ended()) {
+            self.foresee(now, id, prefetch::Input::Leave, out);
         }
         for ask in asks {
             self.perform(now, id, ask, out);
@@ -276,20 +276,28 @@ impl Worker {
     }
 
     /// Steps the prefetch of a storelet and performs its outputs.
-    fn foresee(&mut self, now: Instant, id: DomainId, input: ahead::Input, out: &mut Vec<Output>) {
+    fn foresee(
+        &mut self,
+        now: Instant,
+        id: DomainId,
+        input: prefetch::Input,
+        out: &mut Vec<Output>,
+    ) {
         let Some(domain) = self.domains.get_mut(&id) else { return };
         let mut asks = Vec::new();
-        domain.ahead.step(now, input, &mut asks);
+        domain.prefetch.step(now, input, &mut asks);
         for ask in asks {
             match ask {
-                ahead::Output::Ask(ask) => self.ask(AskId { domain: id, ahead: true }, ask, out),
-                ahead::Output::Cancel => {
-                    out.push(Output::Cancel(AskId { domain: id, ahead: true }))
+                prefetch::Output::Ask(ask) => {
+                    self.ask(AskId { domain: id, prefetch: true }, ask, out)
                 }
-                ahead::Output::Arrived(reply) => {
+                prefetch::Output::Cancel => {
+                    out.push(Output::Cancel(AskId { domain: id, prefetch: true }))
+                }
+                prefetch::Output::Arrived(reply) => {
                     let guest = self.domains[&id].guest.as_ref();
                     guest.expect("who has ended gets nothing").arrive(reply);
-                    self.live(now, id, life::Input::Arrived, out);
+                    self.live(now, id, execution::Input::Arrived, out);
                 }
             }
         }
@@ -301,54 +309,64 @@ impl Worker {
         out.push(Output::Ask(id, Request { caller, ask }));
     }
 
-    fn perform(&mut self, now: Instant, id: DomainId, ask: life::Output, out: &mut Vec<Output>) {
+    fn perform(
+        &mut self,
+        now: Instant,
+        id: DomainId,
+        ask: execution::Output,
+        out: &mut Vec<Output>,
+    ) {
         let domain = self.domains.get_mut(&id).expect("it is stepped");
         match ask {
-            life::Output::Ask(ask) => self.ask(AskId { domain: id, ahead: false }, ask, out),
-            life::Output::Cancel => out.push(Output::Cancel(AskId { domain: id, ahead: false })),
-            life::Output::Make(root) => domain.make(self.root, root, now),
-            life::Output::Resume(got) => domain.resumes = Some(got),
-            life::Output::Hungry(count) => {
+            execution::Output::Ask(ask) => {
+                self.ask(AskId { domain: id, prefetch: false }, ask, out)
+            }
+            execution::Output::Cancel => {
+                out.push(Output::Cancel(AskId { domain: id, prefetch: false }))
+            }
+            execution::Output::Make(root) => domain.make(self.root, root, now),
+            execution::Output::Resume(got) => domain.resumes = Some(got),
+            execution::Output::Hungry(count) => {
                 domain.hungry = Some(count);
                 self.feed(now, id, out);
             }
-            life::Output::Say(stream, bytes) => {
+            execution::Output::Say(stream, bytes) => {
                 domain.pending = Some((stream, bytes));
                 self.hear(now, id, out);
             }
-            life::Output::Drop => domain.drop_guest(out),
-            life::Output::Disclaim(reply) => give_all(&crate::wasi::handed_out(&reply), out),
-            life::Output::Release(node) => out.push(Output::Release(node)),
-            life::Output::Ended(ended) => domain.end(id, now, &ended, out),
+            execution::Output::Drop => domain.drop_guest(out),
+            execution::Output::Disclaim(reply) => give_all(&crate::wasi::handed_out(&reply), out),
+            execution::Output::Release(node) => out.push(Output::Release(node)),
+            execution::Output::Ended(ended) => domain.end(id, now, &ended, out),
         }
     }
 
     /// Feeds available input to a storelet that waits for it.
     fn feed(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
-        let Some(domain) = self.domains.get_mut(&id).filter(|it| !it.life.has_ended()) else {
+        let Some(domain) = self.domains.get_mut(&id).filter(|it| !it.execution.has_ended()) else {
             return;
         };
         let Some(bytes) = domain.next_input() else { return };
         if !bytes.is_empty() {
             out.push(Output::Tell(ToHome::Eaten(id, bytes.len())));
         }
-        self.live(now, id, life::Input::Fed(bytes), out);
+        self.live(now, id, execution::Input::Fed(bytes), out);
     }
 
     /// Accepts the output of a storelet, if there is room.
     fn hear(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
-        let Some(domain) = self.domains.get_mut(&id).filter(|it| !it.life.has_ended()) else {
+        let Some(domain) = self.domains.get_mut(&id).filter(|it| !it.execution.has_ended()) else {
             return;
         };
         if domain.take_pending(now) {
-            self.live(now, id, life::Input::Heard, out);
+            self.live(now, id, execution::Input::Heard, out);
         }
     }
 
     /// Updates the schedulers with the state of a storelet, or drops it.
     fn settle(&mut self, now: Instant, id: DomainId) {
         let Some(domain) = self.domains.get_mut(&id) else { return };
-        self.cpu.set_ready(domain.cpu, domain.life.is_ready(), now.0);
+        self.cpu.set_ready(domain.cpu, domain.execution.is_ready(), now.0);
         self.io.set_ready(domain.io, domain.queued().is_some(), now.0);
         let alarm = domain.deadline();
         let old = mem::replace(&mut domain.alarm, alarm);
@@ -356,7 +374,7 @@ impl Worker {
             old.map(|at| self.alarms.remove(&(at, id)));
             alarm.map(|at| self.alarms.insert((at, id)));
         }
-        if domain.life.is_over() && domain.ahead.is_free() {
+        if domain.execution.is_over() && domain.prefetch.is_free() {
             let domain = self.domains.remove(&id).expect("it is there");
             domain.alarm.map(|at| self.alarms.remove(&(at, id)));
             self.cpu.remove(domain.cpu);
@@ -374,10 +392,10 @@ impl Worker {
             let id = self.by_io[&key];
             let domain = &self.domains[&id];
             self.io.charge(key, domain.queued().map_or(1, cost), now.0);
-            if domain.life.queued().is_some() {
-                self.live(now, id, life::Input::Admitted, out);
+            if domain.execution.queued().is_some() {
+                self.live(now, id, execution::Input::Admitted, out);
             } else {
-                self.foresee(now, id, ahead::Input::Admitted, out);
+                self.foresee(now, id, prefetch::Input::Admitted, out);
                 self.settle(now, id);
             }
         }
@@ -385,21 +403,21 @@ impl Worker {
 
     fn begin(&mut self, now: Instant, id: DomainId, begin: Box<Begin>, out: &mut Vec<Output>) {
         let account = begin.account;
-        let cpu = self.cpu.add(account, USER_WEIGHT, begin.order.terms);
-        let order = &begin.order;
-        let io_terms = Terms {
-            reservation: order.io_reserve,
-            weight: order.terms.weight,
-            limit: order.io_limit,
+        let cpu = self.cpu.add(account, USER_WEIGHT, begin.run_spec.share_spec);
+        let run_spec = &begin.run_spec;
+        let io_terms = ShareSpec {
+            reservation: run_spec.io_reserve,
+            weight: run_spec.share_spec.weight,
+            limit: run_spec.io_limit,
         };
         let io = self.io.add(account, USER_WEIGHT, io_terms);
         let before = (self.by_cpu.insert(cpu, id), self.by_io.insert(io, id));
         assert_eq!(before, (None, None), "a place in a schedule is one storelet's");
         let before = self.domains.insert(id, Domain::new(begin, cpu, io, now));
         assert!(before.is_none(), "a storelet begins once");
-        self.live(now, id, life::Input::Begin(self.root), out);
+        self.live(now, id, execution::Input::Begin(self.root), out);
         if self.draining {
-            self.live(now, id, life::Input::Kill(Reason::Shutdown), out);
+            self.live(now, id, execution::Input::Kill(Reason::Shutdown), out);
         }
     }
 
@@ -425,7 +443,7 @@ impl Worker {
             }
             ToWorker::Kill(id, reason) => {
                 self.bear(id);
-                self.live(now, id, life::Input::Kill(reason), out);
+                self.live(now, id, execution::Input::Kill(reason), out);
             }
             ToWorker::Ceiling(ns) => self.ceiling = ns.clamp(1, SECOND),
         }
@@ -442,8 +460,8 @@ impl Worker {
                 domain.say(id, out);
             }
             let input = match domain.until <= now {
-                true => life::Input::Kill(Reason::Time),
-                false => life::Input::Tick,
+                true => execution::Input::Kill(Reason::Time),
+                false => execution::Input::Tick,
             };
             self.live(now, id, input, out);
         }
@@ -457,7 +475,7 @@ impl Automaton for Worker {
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         match input {
             Input::Told(told) => self.told(now, told, out),
-            Input::Answered(AskId { domain: id, ahead }, reply, served_ns) => {
+            Input::Answered(AskId { domain: id, prefetch }, reply, served_ns) => {
                 assert!(self.asked > 0, "a request is answered once");
                 self.asked -= 1;
                 self.bear(id);
@@ -465,11 +483,11 @@ impl Automaton for Worker {
                 let served_ns = served_ns.saturating_add(reply.as_ref().map_or(0, job_ns));
                 domain.served(served_ns);
                 self.cpu.charge(domain.cpu, served_ns, now.0);
-                if ahead {
-                    self.foresee(now, id, ahead::Input::Answered(reply), out);
+                if prefetch {
+                    self.foresee(now, id, prefetch::Input::Answered(reply), out);
                     self.settle(now, id);
                 } else {
-                    self.live(now, id, life::Input::Answered(reply), out);
+                    self.live(now, id, execution::Input::Answered(reply), out);
                 }
             }
             Input::Tick => self.tick(now, out),
@@ -477,7 +495,7 @@ impl Automaton for Worker {
                 self.draining = true;
                 let ids: Vec<DomainId> = self.domains.keys().copied().collect();
                 for id in ids {
-                    self.live(now, id, life::Input::Kill(Reason::Shutdown), out);
+                    self.live(now, id, execution::Input::Kill(Reason::Shutdown), out);
                 }
             }
         }

@@ -258,7 +258,7 @@ fn tree(random: &mut Rng) -> Ram {
     ram.entries_max = random.usize(1..5);
     ram.transfer_max = random.usize(1..4000);
     ram.in_pieces = random.bool();
-    ram.ahead = random.bool();
+    ram.prefetch = random.bool();
     ram
 }
 

@@ -34,7 +34,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use storelet::compile::ToCompiler;
-use storelet::standing::ToKeeper;
+use storelet::standing::ToStateStore;
 use storelet::{Crossing, Engines};
 
 /// Niceness of the thread: validating modules of megabytes, and writing installed storelets, must
@@ -135,7 +135,10 @@ fn one(
         world.wait(deadline, &mut events);
         for event in events.drain(..) {
             let Done::Envelope(Envelope(envelope)) = event.done else { continue };
-            match envelope.downcast::<ToCompiler>().map_err(|other| other.downcast::<ToKeeper>()) {
+            match envelope
+                .downcast::<ToCompiler>()
+                .map_err(|other| other.downcast::<ToStateStore>())
+            {
                 Ok(message) => compile_queue.take(world.now(), *message),
                 Err(Ok(asked)) => to_keep.push(asked),
                 Err(Err(_)) => {}

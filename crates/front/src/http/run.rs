@@ -51,7 +51,7 @@ pub(super) struct Run {
     step: Step,
     /// File opened to run it.
     file: &'static [u8],
-    order: Vec<u8>,
+    run_spec: Vec<u8>,
     /// Whether the body is the program's input.
     feeds: bool,
     /// Whether standard error is part of the response.
@@ -95,7 +95,7 @@ impl Run {
 
     /// Returns the number of bytes gathered.
     pub(super) fn gathered(&self) -> usize {
-        self.order.capacity() + self.said.capacity() + self.complaint.capacity()
+        self.run_spec.capacity() + self.said.capacity() + self.complaint.capacity()
     }
 
     /// Releases its resources; returns the number of outstanding replies.
@@ -238,7 +238,7 @@ impl Session {
             }
             (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
                 out.push(Output::Release(node));
-                let data = Buf::from(mem::take(&mut run.order));
+                let data = Buf::from(mem::take(&mut run.run_spec));
                 self.ask_as(FEED, Ask::Write { open, offset: 0, data }, out);
                 run.step = Step::Talking { open, reads: false, writes: true };
                 self.run_on(run, out)
@@ -430,7 +430,7 @@ impl Session {
 
 /// Parameters of the query.
 struct Query {
-    order: Vec<u8>,
+    run_spec: Vec<u8>,
     feeds: bool,
     merges: bool,
     /// Whether the program may change files.
@@ -448,7 +448,7 @@ impl Query {
         };
         let pairs = &request.target.query;
         let named = pairs.iter().any(|(key, _)| key == "module");
-        let mut order = match (named, request.body) {
+        let mut run_spec = match (named, request.body) {
             (true, _) => b"frames\ninput\n".to_vec(),
             (false, Body::Length(length)) => format!("frames\nmodule {length}\n").into_bytes(),
             (false, Body::None | Body::Chunked) => return None,
@@ -461,12 +461,12 @@ impl Query {
                 key => {
                     writes |= key == "write";
                     let (key, value) = (encode_component(key.as_bytes()), encode_component(value));
-                    order.extend_from_slice(format!("{key} {value}\n").as_bytes());
+                    run_spec.extend_from_slice(format!("{key} {value}\n").as_bytes());
                 }
             }
         }
-        order.push(b'\n');
-        Some(Query { order, feeds: named, merges, writes, left })
+        run_spec.push(b'\n');
+        Some(Query { run_spec, feeds: named, merges, writes, left })
     }
 
     /// Parses the query of a run of installed storelets, with the file of the request as input.
@@ -474,7 +474,8 @@ impl Query {
     fn of_named(request: &Request, is_check: bool) -> Query {
         let path = request.target.path.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/');
         let check = if is_check { "check\n" } else { "" };
-        let mut order = format!("frames\n{check}stdin /{}\n", encode_component(&path)).into_bytes();
+        let mut run_spec =
+            format!("frames\n{check}stdin /{}\n", encode_component(&path)).into_bytes();
         let (mut merges, mut early) = (false, Vec::new());
         let pairs = &request.target.query;
         let first = pairs.iter().position(|(key, _)| key == "storelet");
@@ -484,7 +485,8 @@ impl Query {
                 "storelet" => {
                     for name in value.split(|byte| *byte == b'|') {
                         let name = encode_component(name.trim_ascii());
-                        order.extend_from_slice(format!("standing {name}\nread-only\n").as_bytes());
+                        run_spec
+                            .extend_from_slice(format!("standing {name}\nread-only\n").as_bytes());
                     }
                 }
                 key if OURS.contains(&key) => {}
@@ -492,13 +494,13 @@ impl Query {
                     let (key, value) = (encode_component(key.as_bytes()), encode_component(value));
                     let line = format!("{key} {value}\n").into_bytes();
                     let before = first.is_none_or(|first| place < first);
-                    if before { early.extend(line) } else { order.extend(line) }
+                    if before { early.extend(line) } else { run_spec.extend(line) }
                 }
             }
         }
-        order.extend(early);
-        order.push(b'\n');
-        Query { order, feeds: false, merges, writes: false, left: Left::Length(0) }
+        run_spec.extend(early);
+        run_spec.push(b'\n');
+        Query { run_spec, feeds: false, merges, writes: false, left: Left::Length(0) }
     }
 
     /// Parses the query of an installation. `None`: the module is missing, or the length of the
@@ -506,7 +508,7 @@ impl Query {
     fn of_install(request: &Request) -> Option<Query> {
         let pairs = &request.target.query;
         let alone = pairs.iter().any(|(key, _)| ["use", "remove"].contains(&key.as_str()));
-        let (mut order, left) = match (alone, request.body) {
+        let (mut run_spec, left) = match (alone, request.body) {
             (true, Body::None) => (b"frames\n".to_vec(), 0),
             (true, Body::Length(length)) => (b"frames\n".to_vec(), length),
             (false, Body::Length(length)) => {
@@ -516,12 +518,12 @@ impl Query {
         };
         for (key, value) in pairs.iter().filter(|(key, _)| key != "frames") {
             let (key, value) = (encode_component(key.as_bytes()), encode_component(value));
-            order.extend_from_slice(format!("{key} {value}").trim_end().as_bytes());
-            order.push(b'\n');
+            run_spec.extend_from_slice(format!("{key} {value}").trim_end().as_bytes());
+            run_spec.push(b'\n');
         }
-        order.push(b'\n');
+        run_spec.push(b'\n');
         let left = Left::Length(left);
-        Some(Query { order, feeds: false, merges: false, writes: true, left })
+        Some(Query { run_spec, feeds: false, merges: false, writes: true, left })
     }
 
     /// Creates the run of this query.
@@ -529,7 +531,7 @@ impl Query {
         Run {
             step,
             file,
-            order: self.order,
+            run_spec: self.run_spec,
             feeds: self.feeds,
             merges: self.merges,
             left: self.left,

@@ -8,7 +8,7 @@ use base::{Caller, Time};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use storelet::compile::{Code, Fresh, Hash};
-use storelet::order::Order;
+use storelet::run_spec::RunSpec;
 use storelet::{Account, Begin, Crossing, DomainId, Engine, Pace, Report, ToHome, ToWorker};
 use tree::{Ask, NodeId, Reply};
 
@@ -98,9 +98,9 @@ fn begin(body: &str) -> Begin {
     let program = engine.compile(&wat::parse_str(text).expect("it is text")).expect("a program");
     let (hash, code) = (Hash([0; 32]), Code::Plain);
     let program = Fresh { hash, code, program, was_there: true, cpu_ns: 0 };
-    let order = Order::parse(b"module 1\ncpu 1h\ntime 1h").expect("an order");
+    let run_spec = RunSpec::parse(b"module 1\ncpu 1h\ntime 1h").expect("an order");
     let account = Account { user: 1, client: 1 };
-    Begin { program, order, caller: Caller::Server, account, seed: [0; 32] }
+    Begin { program, run_spec, caller: Caller::Server, account, seed: [0; 32] }
 }
 
 fn worker() -> Node {

@@ -5,7 +5,7 @@ use base::rng::Rng;
 use names::Order;
 use names::script::{Line, parse, path_text, quoted};
 use storelet::Maxima;
-use storelet::order::{Order as RunOrder, Wanted};
+use storelet::run_spec::{RunSpec, Wanted};
 
 /// Letters of words, including all special ones.
 const LETTERS: [char; 16] =
@@ -116,20 +116,20 @@ pub(super) fn run_order(rng: &mut Rng) {
         streams::spoil(rng, &mut bytes);
     }
     let maxima = Maxima { time_ns: 60_000_000_000, cpu_ns: 10_000_000_000, memory: 64 << 20 };
-    let all = RunOrder::parse(&bytes);
-    match RunOrder::parse_within(&bytes, &maxima) {
-        Ok(order) => {
-            let stages = std::iter::once(&order).chain(&order.then);
+    let all = RunSpec::parse(&bytes);
+    match RunSpec::parse_within(&bytes, &maxima) {
+        Ok(run_spec) => {
+            let stages = std::iter::once(&run_spec).chain(&run_spec.then);
             for stage in stages.filter(|stage| !matches!(stage.module, Wanted::Standing(_))) {
                 let given = stage.budget;
                 let shown = String::from_utf8_lossy(&bytes);
                 assert!(given.time_ns <= maxima.time_ns, "{shown:?}");
                 assert!(given.cpu_ns <= maxima.cpu_ns, "{shown:?}");
                 assert!(given.memory <= maxima.memory);
-                assert!(stage.terms.reservation <= stage.terms.limit);
+                assert!(stage.share_spec.reservation <= stage.share_spec.limit);
             }
             assert!(all.is_ok(), "what is understood within maxima is understood without");
-            assert!(!order.args.is_empty() || is_fixed || is_spoilt, "it has a name");
+            assert!(!run_spec.args.is_empty() || is_fixed || is_spoilt, "it has a name");
         }
         Err(why) => assert!(!why.is_empty() && why.len() < bytes.len() + 500, "{why}"),
     }

@@ -102,12 +102,12 @@ pub(super) fn spoil(
             vec![envelope]
         }
         (Mistake::OtherBudget, Some(Crossing::Worker(ToWorker::Begin(_, begin)))) => {
-            let budget = &mut begin.order.budget;
+            let budget = &mut begin.run_spec.budget;
             (budget.memory, budget.cpu_ns) = (budget.memory * 2, budget.cpu_ns * 2);
             vec![envelope]
         }
         (Mistake::OverMaximum, Some(Crossing::Worker(ToWorker::Begin(_, begin)))) => {
-            begin.order.budget.time_ns = u64::MAX;
+            begin.run_spec.budget.time_ns = u64::MAX;
             vec![envelope]
         }
         (Mistake::LoseCharge, Some(Crossing::Home(ToHome::Ended(_, report)))) => {

@@ -15,7 +15,7 @@ use base::{Access, Automaton as _, Buf, Caller, Instant, Kind, Name, Stat, Time,
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use storelet::compile::{Code, Compiled, Fresh, Hash, Module, Refused, ToCompiler};
-use storelet::standing::{Change, Kept, Key, Stock, ToKeeper};
+use storelet::standing::{Change, Kept, Key, Stock, ToStateStore};
 use storelet::{
     Crossing, DomainId, Ended, Maxima, Report, Settings, Storelets, ToHome, ToWorker, Used,
 };
@@ -211,7 +211,7 @@ impl InstallWorld {
             return match envelope.downcast::<ToCompiler>() {
                 Ok(asked) => self.compile(*asked),
                 Err(other) => {
-                    let asked = other.downcast::<ToKeeper>().expect("it keeps and compiles");
+                    let asked = other.downcast::<ToStateStore>().expect("it keeps and compiles");
                     // Writes complete in order.
                     let at = Instant(self.now.0 + self.rng.u64(1000..30_000_000)).max(self.kept_at);
                     self.kept_at = at;
@@ -227,10 +227,10 @@ impl InstallWorld {
             Crossing::Close(open) => assert!(self.opens.remove(&(open.local() as u64))),
             Crossing::Worker(ToWorker::Begin(id, begin)) => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                let label = text(&begin.order.args[0]);
+                let label = text(&begin.run_spec.args[0]);
                 let twice = self.running.values().any(|own| own.label == label);
                 assert!(!twice, "{label} runs twice at once");
-                let file = begin.order.stdin.as_deref().map(text);
+                let file = begin.run_spec.stdin.as_deref().map(text);
                 self.running.insert(id.0, ServerStarted { label, file });
                 let code = u32::from(self.fails(id.0));
                 self.within(3_000_000, ScheduledEvent::Ended(id, Ended::Exit(code)));

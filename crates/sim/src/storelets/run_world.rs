@@ -226,11 +226,11 @@ impl RunWorld {
         let Done::Envelope(envelope) = &event.done else { return };
         match envelope.0.downcast_ref::<Crossing>() {
             Some(Crossing::Worker(ToWorker::Begin(id, begin))) => {
-                let before = self.running.insert(id.0, begin.order.budget.memory);
+                let before = self.running.insert(id.0, begin.run_spec.budget.memory);
                 assert!(before.is_none(), "storelet {id} begins twice");
                 let sum: u64 = self.running.values().sum();
                 assert!(sum <= self.queue.params.memory, "more memory than there is: {sum}");
-                let (budget, maxima) = (begin.order.budget, self.queue.params.maxima());
+                let (budget, maxima) = (begin.run_spec.budget, self.queue.params.maxima());
                 assert_eq!(maxima.within(budget), budget, "storelet {id} is beyond the maxima");
             }
             Some(Crossing::Home(ToHome::Ended(id, report))) => {

@@ -4,8 +4,8 @@ use crate::{Ended, Used};
 use base::drawing::{Drawing, variant};
 use wire::storelet::{FRAME_HEAD, Frame};
 
-fn order(text: &str) -> Box<Order> {
-    Box::new(Order::parse(text.as_bytes()).expect("it is one"))
+fn run_spec(text: &str) -> Box<RunSpec> {
+    Box::new(RunSpec::parse(text.as_bytes()).expect("it is one"))
 }
 
 fn report() -> Box<Report> {
@@ -17,10 +17,10 @@ const ID: RequestId = RequestId(1);
 #[test]
 fn states_md_is_fresh() {
     let fresh = Fresh::idle();
-    let simple = || order("module 2");
+    let simple = || run_spec("module 2");
     let stages = |count: usize| -> Vec<Stage> {
         let text = format!("module sha256:{}", Hash([7; 32]));
-        let stage = |place| Stage { called: format!("s{place}@1"), order: *order(&text) };
+        let stage = |place| Stage { called: format!("s{place}@1"), run_spec: *run_spec(&text) };
         (0..count).map(stage).collect()
     };
     let chain =
@@ -107,17 +107,17 @@ fn a_pending_read_receives_the_wait_reason_at_once() {
         });
         assert_eq!(heard, Some(vec![(Frame::State, state.to_string())]));
     };
-    let order = Buf::from(&b"module 2\nframes\n\nab"[..]);
-    hears(Input::Write(RequestId(2), order), "compiling");
+    let run_spec = Buf::from(&b"module 2\nframes\n\nab"[..]);
+    hears(Input::Write(RequestId(2), run_spec), "compiling");
     hears(Input::Compiled(Ok(Fresh::idle())), "waiting for memory");
     hears(Input::Admitted, "running");
 }
 
 #[test]
 fn spec_errors_are_reported_in_the_requested_format() {
-    for (order, is_framed) in [("frames\ncolour red\n\n", true), ("colour red\n\n", false)] {
+    for (run_spec, is_framed) in [("frames\ncolour red\n\n", true), ("colour red\n\n", false)] {
         let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
-        domain.step(Instant(1), Input::Write(ID, Buf::from(order.as_bytes())), &mut out);
+        domain.step(Instant(1), Input::Write(ID, Buf::from(run_spec.as_bytes())), &mut out);
         let said = read(&mut domain, &mut out);
         assert!(String::from_utf8_lossy(&said).contains("no such word"));
         assert_eq!(matches!(frames(&said)[..], [(Frame::Report, _)]), is_framed);
@@ -199,7 +199,7 @@ fn reads_are_reported_in_time() {
 /// A running chain of this many storelets.
 fn chain(count: usize) -> Domain {
     let mut domain = Domain::new(Instant(0), Maxima::NONE);
-    domain.talk.begin(true, false);
+    domain.streams.begin(true, false);
     domain.state = State::Running(Pipe::new((0..count).map(|place| format!("s{place}@1"))));
     domain
 }

@@ -60,8 +60,8 @@ fn where_a_guest_is_stays_known_when_much_is_prefetched() {
     listings.visit(b"d", seen);
     let names: Vec<String> = (0..50).map(|number| format!("{number:02}")).collect();
     let names: Vec<_> = names.iter().map(|name| (name.as_str(), Kind::File)).collect();
-    let ahead = (0..1000).map(|number| listing(&format!("e/{number}"), &names));
-    listings.add(ahead.collect(), seen);
+    let prefetch = (0..1000).map(|number| listing(&format!("e/{number}"), &names));
+    listings.add(prefetch.collect(), seen);
     assert!(listings.bytes <= BYTES_MAX && listings.unvisited < 1000);
     assert!(listings.is_next(b"d/1", b"d/2"), "it goes on there");
 }

@@ -1,9 +1,9 @@
 //! Registry entry: recent versions of an installed storelet, and the selection of one.
 
-use super::deed::Plan;
+use super::registry_change::Plan;
 use crate::compile::Hash;
 use crate::maxima::Maxima;
-use crate::order::{Label, Wanted};
+use crate::run_spec::{Label, Wanted};
 use base::{Caller, User};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ pub(crate) struct Version {
     /// Hash of its module.
     pub(crate) module: String,
     /// Text of its installation.
-    pub(crate) order: String,
+    pub(crate) run_spec: String,
     pub(crate) by: By,
     /// Time of the installation, ns since 1970.
     pub(crate) at: i64,
@@ -119,8 +119,8 @@ impl Entry {
     /// Adds a version and selects it; drops the oldest one if there are too many.
     pub(crate) fn install(&mut self, plan: &Plan, module: Hash, by: By, at: i64) -> u32 {
         let version = self.next;
-        let (module, order) = (module.to_string(), plan.text.clone());
-        self.versions.push(Version { version, module, order, by, at });
+        let (module, run_spec) = (module.to_string(), plan.text.clone());
+        self.versions.push(Version { version, module, run_spec, by, at });
         (self.current, self.next) = (version, version + 1);
         if self.versions.len() > VERSIONS_MAX {
             self.versions.remove(0);
@@ -141,7 +141,7 @@ impl Version {
     /// If it is invalid for this server, because another one has stored it.
     pub(crate) fn plan(&self, label: &Label) -> Result<Plan, String> {
         let module = format!("module sha256:{}", self.module);
-        let plan = Plan::parse(label.clone(), &module, self.order.clone(), &Maxima::NONE)?;
+        let plan = Plan::parse(label.clone(), &module, self.run_spec.clone(), &Maxima::NONE)?;
         match plan.module() {
             Wanted::Known(_) => Ok(plan),
             Wanted::Follows(_) | Wanted::Standing(_) => Err("it names no module".to_string()),

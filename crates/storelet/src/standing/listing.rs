@@ -1,8 +1,8 @@
 //! Listings of installed storelets and their run histories, as text and as JSON.
 
-use super::book::Run;
-use super::shelf::Shelf;
-use crate::order::Label;
+use super::history::Run;
+use super::registry::InstalledRegistry;
+use crate::run_spec::Label;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -60,20 +60,24 @@ impl Doing {
 pub(crate) type May<'a> = &'a dyn Fn(Option<u32>) -> bool;
 
 /// Returns the lines of an order; the environment may contain secrets.
-fn lines_for(order: &str, is_theirs: bool) -> Vec<&str> {
-    order.lines().filter(|line| is_theirs || !line.starts_with("env ")).collect()
+fn lines_for(run_spec: &str, is_theirs: bool) -> Vec<&str> {
+    run_spec.lines().filter(|line| is_theirs || !line.starts_with("env ")).collect()
 }
 
 /// Lists installed storelets, one line each, and another one for automatic runs.
-pub(crate) fn installed(shelf: &Shelf, doings: &BTreeMap<Label, Doing>, may: May<'_>) -> Vec<u8> {
+pub(crate) fn installed(
+    registry: &InstalledRegistry,
+    doings: &BTreeMap<Label, Doing>,
+    may: May<'_>,
+) -> Vec<u8> {
     let mut text = "name                 version kept user  last    program\n".to_string();
-    for (label, entry) in shelf.entries() {
+    for (label, entry) in registry.entries() {
         let Some(current) = entry.current() else { continue };
-        let book = shelf.books().find(|(other, _)| *other == label);
-        let last = book.and_then(|(_, book)| book.runs.iter().rfind(|run| may(run.uid)));
+        let history = registry.books().find(|(other, _)| *other == label);
+        let last = history.and_then(|(_, history)| history.runs.iter().rfind(|run| may(run.uid)));
         let last = last.map_or("-".to_string(), ended);
         let (version, kept, user) = (current.version, entry.versions.len(), current.by.uid);
-        let program = lines_for(&current.order, may(Some(current.by.uid))).join(", ");
+        let program = lines_for(&current.run_spec, may(Some(current.by.uid))).join(", ");
         let module = &current.module[..12];
         let _ = writeln!(
             text,
@@ -89,18 +93,18 @@ pub(crate) fn installed(shelf: &Shelf, doings: &BTreeMap<Label, Doing>, may: May
 
 /// Lists installed storelets as JSON.
 pub(crate) fn installed_json(
-    shelf: &Shelf,
+    registry: &InstalledRegistry,
     doings: &BTreeMap<Label, Doing>,
     may: May<'_>,
 ) -> Vec<u8> {
-    let all = shelf.entries().map(|(label, entry)| {
+    let all = registry.entries().map(|(label, entry)| {
         let is_theirs = entry.current().is_some_and(|version| may(Some(version.by.uid)));
-        let book = shelf.books().find(|(other, _)| *other == label);
+        let history = registry.books().find(|(other, _)| *other == label);
         let versions = entry.versions.iter().map(|version| {
             json!({
                 "version": version.version,
                 "module": version.module,
-                "order": lines_for(&version.order, may(Some(version.by.uid))),
+                "order": lines_for(&version.run_spec, may(Some(version.by.uid))),
                 "uid": version.by.uid,
                 "installed": version.at / 1_000_000_000,
             })
@@ -109,7 +113,7 @@ pub(crate) fn installed_json(
             "name": label.as_str(),
             "current": entry.current,
             "versions": versions.collect::<Vec<Value>>(),
-            "last": book.and_then(|(_, book)| book.runs.iter().rfind(|run| may(run.uid))),
+            "last": history.and_then(|(_, history)| history.runs.iter().rfind(|run| may(run.uid))),
             "doing": doings.get(label).map(|doing| doing.told(is_theirs)),
         })
     });
@@ -117,11 +121,11 @@ pub(crate) fn installed_json(
 }
 
 /// Lists the runs that the reader may see, one line each.
-pub(crate) fn log(shelf: &Shelf, may: May<'_>) -> Vec<u8> {
+pub(crate) fn log(registry: &InstalledRegistry, may: May<'_>) -> Vec<u8> {
     let mut text =
         "date                 storelet             user   end     cpu-ms why\n".to_string();
-    for (label, book) in shelf.books() {
-        for run in book.runs.iter().filter(|run| may(run.uid)) {
+    for (label, history) in registry.books() {
+        for run in history.runs.iter().filter(|run| may(run.uid)) {
             let user = run.uid.map_or("server".to_string(), |uid| uid.to_string());
             let (name, ms) = (format!("{label}@{}", run.version), run.cpu_ns as f64 / 1e6);
             let (date, end, trigger) = (utc(run.at), ended(run), plain(&run.trigger));
@@ -142,9 +146,9 @@ pub(crate) fn log(shelf: &Shelf, may: May<'_>) -> Vec<u8> {
 }
 
 /// Lists the runs as JSON.
-pub(crate) fn log_json(shelf: &Shelf, may: May<'_>) -> Vec<u8> {
-    let runs = shelf.books().flat_map(|(label, book)| {
-        let theirs = book.runs.iter().filter(|run| may(run.uid));
+pub(crate) fn log_json(registry: &InstalledRegistry, may: May<'_>) -> Vec<u8> {
+    let runs = registry.books().flat_map(|(label, history)| {
+        let theirs = history.runs.iter().filter(|run| may(run.uid));
         theirs.map(|run| json!({ "name": label.as_str(), "run": run }))
     });
     lines(&Value::Array(runs.collect()))

@@ -1,15 +1,15 @@
 //! Install sessions and the registry.
 
-use super::book::Run;
-use super::deed::Deed;
-use super::desk::{self, Desk};
-use super::shelf::{Cause, Filed, Filing, Input, Output, Shelf};
+use super::history::Run;
+use super::install::{self, InstallSession};
+use super::registry::{Cause, Filed, Filing, Input, InstalledRegistry, Output};
+use super::registry_change::RegistryChange;
 use super::{Change, Kept, Key, Stock};
 use crate::compile::{Fresh, Hash, Refused};
 use crate::crossing::DomainId;
 use crate::maxima::Maxima;
-use crate::order::{Order, Pick};
 use crate::report::Report;
+use crate::run_spec::{Pick, RunSpec};
 use base::drawing::Drawing;
 use base::{Automaton as _, Buf, Caller, Instant, User};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const ID: RequestId = RequestId(1);
 #[test]
 fn states_md_is_fresh() {
     let fresh = Fresh::idle();
-    let write = |text: &'static [u8]| desk::Input::Write(ID, Buf::from(text));
+    let write = |text: &'static [u8]| install::Input::Write(ID, Buf::from(text));
     let begin: [(&str, &[&[u8]], bool); 7] = [
         ("Received", &[], false),
         ("Filling", &[b"name a\nmodule 2\n\nx"], false),
@@ -32,31 +32,31 @@ fn states_md_is_fresh() {
         ("Over", &[], true),
     ];
     let filed = || Filed::not("failed", "the disk is full".to_string());
-    let inputs: [(&str, &dyn Fn() -> desk::Input); 12] = [
+    let inputs: [(&str, &dyn Fn() -> install::Input); 12] = [
         ("Write(some)", &|| write(b"n")),
         ("Write(all)", &|| write(b"name a\nmodule 2\n\nab")),
-        ("Write(deed)", &|| write(b"use a@1\n\n")),
+        ("Write(change)", &|| write(b"use a@1\n\n")),
         ("Write(nonsense)", &|| write(b"nonsense\n\n")),
-        ("Read", &|| desk::Input::Read(ID, 10, 0)),
-        ("Cancel", &|| desk::Input::Cancel(ID)),
-        ("Compiled(Ok)", &|| desk::Input::Compiled(Ok(fresh.clone()))),
-        ("Compiled(Err)", &|| desk::Input::Compiled(Err(Refused::Unknown))),
-        ("Filed", &|| desk::Input::Filed(filed())),
-        ("Late", &|| desk::Input::Late),
-        ("Gone", &|| desk::Input::Gone),
+        ("Read", &|| install::Input::Read(ID, 10, 0)),
+        ("Cancel", &|| install::Input::Cancel(ID)),
+        ("Compiled(Ok)", &|| install::Input::Compiled(Ok(fresh.clone()))),
+        ("Compiled(Err)", &|| install::Input::Compiled(Err(Refused::Unknown))),
+        ("Filed", &|| install::Input::Filed(filed())),
+        ("Late", &|| install::Input::Late),
+        ("Gone", &|| install::Input::Gone),
         ("Write(rest)", &|| write(b"bc")),
     ];
     let mut drawing = Drawing::default();
     for (label, input) in inputs {
         for (state, said, gone) in begin {
-            let (mut desk, mut out) = (Desk::new(Maxima::NONE), Vec::new());
-            said.iter().for_each(|text| desk.step(Instant(0), write(text), &mut out));
-            gone.then(|| desk.step(Instant(0), desk::Input::Gone, &mut out));
-            assert_eq!(desk.state_name(), state);
-            drawing.sample_as(label, desk, input(), Desk::state_name);
+            let (mut install_session, mut out) = (InstallSession::new(Maxima::NONE), Vec::new());
+            said.iter().for_each(|text| install_session.step(Instant(0), write(text), &mut out));
+            gone.then(|| install_session.step(Instant(0), install::Input::Gone, &mut out));
+            assert_eq!(install_session.state_name(), state);
+            drawing.sample_as(label, install_session, input(), InstallSession::state_name);
         }
     }
-    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/standing/desk/states.md"));
+    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/standing/install/states.md"));
 }
 
 fn caller() -> Caller {
@@ -65,33 +65,34 @@ fn caller() -> Caller {
 
 /// A registry with a simulated state store.
 struct Lab {
-    shelf: Shelf,
+    registry: InstalledRegistry,
     disk: BTreeMap<Key, Vec<u8>>,
-    desk: u64,
+    install_session: u64,
 }
 
 impl Lab {
     /// Creates a registry from the contents of a disk.
     fn new(disk: BTreeMap<Key, Vec<u8>>) -> Lab {
         let mut told = Vec::new();
-        let shelf = Shelf::new(stock(&disk), &mut told);
+        let registry = InstalledRegistry::new(stock(&disk), &mut told);
         assert!(told.is_empty(), "{told:?}");
-        Lab { shelf, disk, desk: 0 }
+        Lab { registry, disk, install_session: 0 }
     }
 
     fn step(&mut self, input: Input) -> Vec<Output> {
         let mut out = Vec::new();
-        self.shelf.step(Instant(0), input, &mut out);
-        self.shelf.check();
+        self.registry.step(Instant(0), input, &mut out);
+        self.registry.check();
         out
     }
 
     fn say(&mut self, text: &str, module: Option<u8>) -> Vec<Output> {
-        self.desk += 1;
-        let deed = Deed::parse(text.as_bytes(), &Maxima::NONE).expect("it makes sense");
+        self.install_session += 1;
+        let registry_change =
+            RegistryChange::parse(text.as_bytes(), &Maxima::NONE).expect("it makes sense");
         let module = module.map(|byte| (Hash([byte; 32]), Some(vec![byte])));
-        let (desk, caller) = (DomainId(self.desk), caller());
-        let filing = Filing { desk, deed, module, caller, at: 1000 };
+        let (install_session, caller) = (DomainId(self.install_session), caller());
+        let filing = Filing { install_session, registry_change, module, caller, at: 1000 };
         self.step(Input::File(Box::new(filing)))
     }
 
@@ -129,8 +130,8 @@ impl Lab {
         self.done("name wc\nmodule 1\ncpu 1s", Some(module)).version
     }
 
-    fn resolve(&self, order: &str) -> Result<Vec<String>, String> {
-        let stages = self.shelf.resolve(&Order::parse(order.as_bytes()).expect("an order"));
+    fn resolve(&self, run_spec: &str) -> Result<Vec<String>, String> {
+        let stages = self.registry.resolve(&RunSpec::parse(run_spec.as_bytes()).expect("an order"));
         stages.map(|stages| stages.into_iter().map(|stage| stage.called).collect())
     }
 }
@@ -209,7 +210,7 @@ fn invalid_entries_are_reported_and_left_alone() {
     let mut lab = Lab::new(BTreeMap::new());
     lab.install(1);
     lab.done("name other\nmodule 1", Some(2));
-    let label: crate::order::Label = "wc".parse().expect("a name");
+    let label: crate::run_spec::Label = "wc".parse().expect("a name");
     let good = lab.disk[&Key::Name(label.clone())].clone();
     let text = String::from_utf8(good.clone()).expect("JSON");
     let wrong = [
@@ -224,14 +225,21 @@ fn invalid_entries_are_reported_and_left_alone() {
         let mut disk = lab.disk.clone();
         disk.insert(Key::Name(label.clone()), bytes);
         let mut told = Vec::new();
-        let mut shelf = Shelf::new(stock(&disk), &mut told);
+        let mut registry = InstalledRegistry::new(stock(&disk), &mut told);
         assert!(matches!(&told[..], [Output::Tell(text)] if text.contains("'wc'")), "{told:?}");
-        assert!(shelf.plan(&"other".parse::<Pick>().expect("a name")).is_ok());
+        assert!(registry.plan(&"other".parse::<Pick>().expect("a name")).is_ok());
         // Nothing of it is deleted.
-        let (deed, module) = (Deed::parse(b"remove other", &Maxima::NONE).expect("one"), None);
-        let filing = Filing { desk: DomainId(1), deed, module, caller: caller(), at: 0 };
+        let (registry_change, module) =
+            (RegistryChange::parse(b"remove other", &Maxima::NONE).expect("one"), None);
+        let filing = Filing {
+            install_session: DomainId(1),
+            registry_change,
+            module,
+            caller: caller(),
+            at: 0,
+        };
         let mut out = Vec::new();
-        shelf.step(Instant(0), Input::File(Box::new(filing)), &mut out);
+        registry.step(Instant(0), Input::File(Box::new(filing)), &mut out);
         let [Output::Keep(_, changes)] = &out[..] else { panic!("{out:?}") };
         assert!(!changes.iter().any(|change| matches!(change.key, Key::Module(_))), "{changes:?}");
     }
@@ -241,7 +249,7 @@ fn invalid_entries_are_reported_and_left_alone() {
 fn the_last_runs_are_known_and_those_that_matter_survive() {
     let mut lab = Lab::new(BTreeMap::new());
     lab.install(1);
-    let label: crate::order::Label = "wc".parse().expect("a name");
+    let label: crate::run_spec::Label = "wc".parse().expect("a name");
     let report = Report::refused("no".to_string());
     for at in 0..40 {
         let run = Run::new((at, 1, "request /x"), &caller(), &report, b"hm\n");
@@ -254,10 +262,10 @@ fn the_last_runs_are_known_and_those_that_matter_survive() {
         lab.keep(asked, true);
     }
     let after = Lab::new(lab.disk.clone());
-    let (_, book) = after.shelf.books().next().expect("it was kept");
-    assert_eq!(book.past, Some((7, 2)));
-    assert_eq!((book.runs.len(), book.runs[0].at, book.runs[31].at), (32, 8, 39));
-    let log = super::listing::log(&after.shelf, &|uid| uid == Some(5));
+    let (_, history) = after.registry.books().next().expect("it was kept");
+    assert_eq!(history.past, Some((7, 2)));
+    assert_eq!((history.runs.len(), history.runs[0].at, history.runs[31].at), (32, 8, 39));
+    let log = super::listing::log(&after.registry, &|uid| uid == Some(5));
     assert_eq!(String::from_utf8(log).expect("text").lines().count(), 1 + 2 * 32);
     assert_eq!(super::listing::utc(1_763_784_095), "2025-11-22T04:01:35Z");
     assert_eq!(super::listing::utc(951_827_696), "2000-02-29T12:34:56Z");

@@ -4,7 +4,7 @@ use super::{DEVICE, OPENS_MAX, Opened, Storelets, listing};
 use crate::budget::Reason;
 use crate::crossing::DomainId;
 use crate::domain;
-use crate::standing::{desk, listing as standing};
+use crate::standing::{install, listing as standing};
 use base::{Buf, Caller, Error, Instant, Name, Stat};
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, OpenId, Output, Reply, Request, RequestId};
@@ -56,9 +56,9 @@ impl Storelets {
                     let input = domain::Input::Write(id, data);
                     return self.step_domain(now, *domain, input, out);
                 }
-                Opened::Desk(desk) => {
-                    let input = desk::Input::Write(id, data);
-                    return self.step_desk(now, *desk, input, out);
+                Opened::InstallSession(install_session) => {
+                    let input = install::Input::Write(id, data);
+                    return self.step_install(now, *install_session, input, out);
                 }
                 Opened::Control(caller) => self.control(now, &caller.clone(), &data, out),
                 Opened::Directory | Opened::Text(_) => Err(Error::Denied),
@@ -68,9 +68,9 @@ impl Storelets {
                     let input = domain::Input::Read(id, count, headroom);
                     return self.step_domain(now, *domain, input, out);
                 }
-                Opened::Desk(desk) => {
-                    let input = desk::Input::Read(id, count, headroom);
-                    return self.step_desk(now, *desk, input, out);
+                Opened::InstallSession(install_session) => {
+                    let input = install::Input::Read(id, count, headroom);
+                    return self.step_install(now, *install_session, input, out);
                 }
                 Opened::Text(text) => Ok(Reply::Data(part(text, offset, count, headroom))),
                 Opened::Control(_) => Ok(Reply::Data(part(&[], offset, count, headroom))),
@@ -131,7 +131,7 @@ impl Storelets {
     pub(super) fn take_back(&mut self, now: Instant, open: OpenId, out: &mut Vec<Output>) {
         match self.opens.remove(open.local()) {
             Opened::Domain(id) => self.step_domain(now, id, domain::Input::Gone, out),
-            Opened::Desk(id) => self.step_desk(now, id, desk::Input::Gone, out),
+            Opened::InstallSession(id) => self.step_install(now, id, install::Input::Gone, out),
             Opened::Directory | Opened::Text(_) | Opened::Control(_) => {}
         }
     }
@@ -177,10 +177,10 @@ impl Storelets {
     fn text(&self, now: Instant, caller: &Caller, node: usize) -> Vec<u8> {
         let may = |uid: Option<u32>| self.may_know(caller, uid);
         match node {
-            INSTALLED => standing::installed(&self.shelf, &self.doings(), &may),
-            INSTALLED_JSON => standing::installed_json(&self.shelf, &self.doings(), &may),
-            LOG => standing::log(&self.shelf, &may),
-            LOG_JSON => standing::log_json(&self.shelf, &may),
+            INSTALLED => standing::installed(&self.registry, &self.doings(), &may),
+            INSTALLED_JSON => standing::installed_json(&self.registry, &self.doings(), &may),
+            LOG => standing::log(&self.registry, &may),
+            LOG_JSON => standing::log_json(&self.registry, &may),
             _running => {
                 let theirs = self.here.iter().filter(|(_, here)| self.may(caller, &here.caller));
                 listing::text(now, theirs)

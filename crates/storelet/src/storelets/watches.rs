@@ -1,16 +1,16 @@
 //! Automatic runs: on schedules, and for new files.
 
-use super::desks::SECOND;
+use super::installs::SECOND;
 use super::{DOMAINS_MAX, Here, Named, Storelets, Why};
 use crate::admission::user_of;
 use crate::crossing::{Account, Crossing, DomainId};
 use crate::domain::{self, Domain, Stage};
-use crate::order::{Label, Pick};
-use crate::standing::deed::Plan;
-use crate::standing::duty::{self, Duty};
+use crate::run_spec::{Label, Pick};
 use crate::standing::entry::Version;
 use crate::standing::listing::Doing;
-use crate::standing::shelf::{self, Cause};
+use crate::standing::registry::{self, Cause};
+use crate::standing::registry_change::Plan;
+use crate::standing::run_schedule::{self, RunSchedule};
 use crate::standing::watch::{self, Files, Watch};
 use base::op::Op;
 use base::{Automaton as _, Caller, Instant, Name};
@@ -38,10 +38,11 @@ impl Storelets {
             return Some(Instant(0));
         }
         let watches = self.watches.values().filter_map(|it| it.watch.deadline());
-        let duties = self.duties.values().filter_map(Duty::due);
+        let run_schedules = self.run_schedules.values().filter_map(RunSchedule::due);
         let start = self.wall(Instant(0));
-        let duties = duties.map(|due| Instant(due.saturating_sub(start).max(0).cast_unsigned()));
-        watches.chain(duties).min()
+        let run_schedules =
+            run_schedules.map(|due| Instant(due.saturating_sub(start).max(0).cast_unsigned()));
+        watches.chain(run_schedules).min()
     }
 
     /// Advances schedules and watches to the current time.
@@ -53,9 +54,10 @@ impl Storelets {
             self.settle_all(now, out);
         }
         let wall = self.wall(now);
-        let due = self.duties.iter().filter(|(_, it)| it.due().is_some_and(|due| due <= wall));
+        let due =
+            self.run_schedules.iter().filter(|(_, it)| it.due().is_some_and(|due| due <= wall));
         for label in due.map(|(label, _)| label.clone()).collect::<Vec<Label>>() {
-            self.step_duty(now, &label, duty::Input::Tick(wall), out);
+            self.step_duty(now, &label, run_schedule::Input::Tick(wall), out);
         }
         let due = |it: &Watched| it.watch.deadline().is_some_and(|at| at <= now);
         let watches = self.watches.iter().filter(|(_, it)| due(it)).map(|(id, _)| *id);
@@ -66,17 +68,17 @@ impl Storelets {
 
     /// Starts and stops schedules and watches according to the registry.
     fn settle_all(&mut self, now: Instant, out: &mut Vec<Output>) {
-        let plans = self.shelf.entries().filter_map(|(label, entry)| {
+        let plans = self.registry.entries().filter_map(|(label, entry)| {
             let version = entry.current()?;
             Some((label.clone(), version.clone(), version.plan(label).ok()?))
         });
         let plans: Vec<(Label, Version, Plan)> = plans.collect();
         let timed =
             |label: &Label| plans.iter().any(|(it, _, plan)| it == label && plan.when.is_some());
-        self.duties.retain(|label, _| timed(label));
+        self.run_schedules.retain(|label, _| timed(label));
         for id in self.watches.keys().copied().collect::<Vec<u64>>() {
             let Watched { label, watch, caller, .. } = &self.watches[&id];
-            let writes = |plan: &Plan| plan.order.writes && self.settings.writes;
+            let writes = |plan: &Plan| plan.run_spec.writes && self.settings.writes;
             let same = |plan: &Plan| {
                 let dir = plan.on.as_ref().map(|on| &on.dir);
                 dir == Some(watch.dir()) && writes(plan) == watch.writes()
@@ -95,20 +97,21 @@ impl Storelets {
 
     fn settle_one(&mut self, now: Instant, label: Label, version: &Version, plan: &Plan) {
         if let Some(when) = plan.when {
-            let book = self.shelf.books().find(|(it, _)| **it == label);
-            let past = book.and_then(|(_, book)| book.past).unwrap_or((version.at, 0));
-            let duty = self.duties.entry(label.clone());
-            duty.or_insert_with(|| Duty::new(when, past.0.max(version.at), past.1))
+            let history = self.registry.books().find(|(it, _)| **it == label);
+            let past = history.and_then(|(_, history)| history.past).unwrap_or((version.at, 0));
+            let run_schedule = self.run_schedules.entry(label.clone());
+            run_schedule
+                .or_insert_with(|| RunSchedule::new(when, past.0.max(version.at), past.1))
                 .set(when, version.at);
         }
         let there = self.watches.values().any(|it| it.label == label && !it.leaves);
         let Some(on) = plan.on.as_ref().filter(|_| !there) else { return };
         let since = if on.existing { i64::MIN } else { version.at };
-        let files = match self.shelf.take_files(&label) {
+        let files = match self.registry.take_files(&label) {
             Some(bytes) => Files::read(&on.dir, since, &bytes),
             None => Files::new(&on.dir, since),
         };
-        let writes = plan.order.writes && self.settings.writes;
+        let writes = plan.run_spec.writes && self.settings.writes;
         let watch = Watch::new(now, (on.dir.clone(), writes), files);
         let caller = version.by.caller();
         self.watches.insert(self.next, Watched { label, watch, caller, leaves: false });
@@ -118,7 +121,7 @@ impl Storelets {
     fn leave_watch(&mut self, now: Instant, id: u64, out: &mut Vec<Output>) {
         if let Some(it) = self.watches.get_mut(&id) {
             it.leaves = true;
-            self.shelf.give_files(&it.label, it.watch.kept());
+            self.registry.give_files(&it.label, it.watch.kept());
             self.step_watch(now, id, watch::Input::Leave, out);
         }
     }
@@ -134,16 +137,16 @@ impl Storelets {
         &mut self,
         now: Instant,
         label: &Label,
-        input: duty::Input,
+        input: run_schedule::Input,
         out: &mut Vec<Output>,
     ) {
-        let Some(duty) = self.duties.get_mut(label) else { return };
+        let Some(run_schedule) = self.run_schedules.get_mut(label) else { return };
         let mut asks = Vec::new();
-        duty.step(now, input, &mut asks);
-        for duty::Output::Run in asks {
+        run_schedule.step(now, input, &mut asks);
+        for run_schedule::Output::Run in asks {
             if !self.begin_own(now, label, Why::Time, None, out) {
                 let wall = self.wall(now);
-                self.step_duty(now, label, duty::Input::Busy(wall), out);
+                self.step_duty(now, label, run_schedule::Input::Busy(wall), out);
             }
         }
     }
@@ -173,7 +176,7 @@ impl Storelets {
                     continue;
                 }
                 watch::Output::Keep(bytes) => {
-                    self.step_shelf(now, shelf::Input::Files(label.clone(), bytes), out);
+                    self.step_registry(now, registry::Input::Files(label.clone(), bytes), out);
                     continue;
                 }
             };
@@ -206,10 +209,10 @@ impl Storelets {
         out: &mut Vec<Output>,
     ) -> bool {
         let pick = Pick { label: label.clone(), version: None };
-        let entry = self.shelf.entries().find(|(it, _)| *it == label);
+        let entry = self.registry.entries().find(|(it, _)| *it == label);
         let version = entry.and_then(|(_, entry)| entry.current()).cloned();
-        let (Some(version), Ok((called, Plan { mut order, .. }))) =
-            (version, self.shelf.plan(&pick))
+        let (Some(version), Ok((called, Plan { mut run_spec, .. }))) =
+            (version, self.registry.plan(&pick))
         else {
             return false;
         };
@@ -218,9 +221,9 @@ impl Storelets {
         }
         let trigger = match file {
             Some(path) => {
-                order.stdin = Some(watch::stdin(path));
-                order.stdin_straight = true;
-                order.args.push(watch::shown(path));
+                run_spec.stdin = Some(watch::stdin(path));
+                run_spec.stdin_straight = true;
+                run_spec.args.push(watch::shown(path));
                 format!("file {}", String::from_utf8_lossy(&watch::shown(path)))
             }
             None => "schedule".to_string(),
@@ -234,7 +237,7 @@ impl Storelets {
         let (runs, name, named) = (None, String::new(), Some(named));
         let here = Here { domain, caller, account, since: now, runs, name, named };
         self.here.insert(id, here);
-        self.step_domain(now, id, domain::Input::Begin(vec![Stage { called, order }]), out);
+        self.step_domain(now, id, domain::Input::Begin(vec![Stage { called, run_spec }]), out);
         true
     }
 
@@ -251,11 +254,11 @@ impl Storelets {
             Why::Time | Why::File(_) if self.closing && !well => None,
             Why::File(_) => Some(Cause::File),
             Why::Time => {
-                let duty = self.duties.get_mut(label)?;
+                let run_schedule = self.run_schedules.get_mut(label)?;
                 // Reinstalled during the run.
-                duty.due().is_none().then_some(())?;
-                duty.step(now, duty::Input::Ended(well), &mut Vec::new());
-                let (last, failures) = duty.past();
+                run_schedule.due().is_none().then_some(())?;
+                run_schedule.step(now, run_schedule::Input::Ended(well), &mut Vec::new());
+                let (last, failures) = run_schedule.past();
                 Some(Cause::Time(last, failures))
             }
         }
@@ -284,10 +287,10 @@ impl Storelets {
     /// Returns the state of all automatic runs.
     pub(super) fn doings(&self) -> BTreeMap<Label, Doing> {
         let mut doings: BTreeMap<Label, Doing> = BTreeMap::new();
-        for (label, duty) in &self.duties {
+        for (label, run_schedule) in &self.run_schedules {
             let doing = doings.entry(label.clone()).or_default();
-            doing.next = Some(duty.due().map(|due| due / SECOND));
-            doing.failures = duty.past().1;
+            doing.next = Some(run_schedule.due().map(|due| due / SECOND));
+            doing.failures = run_schedule.past().1;
         }
         for Watched { label, watch, leaves, .. } in self.watches.values() {
             if !leaves {

@@ -5,8 +5,8 @@ use super::path::{Found, find, parent};
 use super::way::Way;
 use super::{Call, files};
 use crate::abi::{self, Errno};
-use crate::door::{Given, Want};
 use crate::host::{Host, OpenDir, Slot, Stop};
+use crate::host_channel::{Given, Want};
 use crate::listings::{Entries, Seen, joined, parted, plain};
 use base::{Access, Buf, Kind, Stat};
 use std::sync::Arc;
@@ -115,13 +115,13 @@ impl Call<'_> {
         let host = self.host();
         host.absorb();
         let seen = host.seen();
-        let known = host.foresight.listings.kind(&path, seen);
+        let known = host.prefetcher.listings.kind(&path, seen);
         if known.is_none() && self.is_absent(&path).await? {
             return Err(Errno::Noent.into());
         }
         let host = self.host();
         let (seen, root) = (host.seen(), host.root);
-        match known.or_else(|| host.foresight.listings.kind(&path, seen)) {
+        match known.or_else(|| host.prefetcher.listings.kind(&path, seen)) {
             Some(Kind::Directory) => return Ok(Some(Slot::Dir(OpenDir::listed(path)))),
             Some(Kind::File) if directory => return Err(Errno::Notdir.into()),
             Some(Kind::File) => {}
@@ -144,26 +144,26 @@ impl Call<'_> {
         let (dir, host) = (parted(path).0, self.host());
         host.absorb();
         let seen = host.seen();
-        if host.foresight.listings.is_expected(dir, seen) && host.left_to_ask().is_some() {
+        if host.prefetcher.listings.is_expected(dir, seen) && host.left_to_ask().is_some() {
             self.learn(dir).await?;
         }
         let host = self.host();
         let seen = host.seen();
-        Ok(host.foresight.listings.is_absent(path, seen, host.heard))
+        Ok(host.prefetcher.listings.is_absent(path, seen, host.heard))
     }
 
     /// Takes a prefetched file, and prefetches those behind it.
     async fn content(&mut self, path: &[u8]) -> Result<Option<(Stat, Buf, Seen)>, Stop> {
         self.host().absorb();
-        if self.host().foresight.is_file_coming(path) {
-            self.client().want(Want::Ahead).await?;
+        if self.host().prefetcher.is_file_coming(path) {
+            self.client().want(Want::Prefetch).await?;
             self.host().absorb();
         }
         let host = self.host();
         let (seen, root) = (host.seen(), host.root);
-        let content = host.foresight.take_file(path, seen);
+        let content = host.prefetcher.take_file(path, seen);
         if let Some(left) = host.left_to_ask()
-            && let Some(ask) = host.foresight.see_files(path, root, seen, left)
+            && let Some(ask) = host.prefetcher.see_files(path, root, seen, left)
         {
             self.client().foresee(ask).await?;
         }
@@ -248,12 +248,12 @@ impl Call<'_> {
         let Some(path) = dir.path.clone() else { return Ok(()) };
         self.learn(&path).await?;
         let host = self.host();
-        if let Some(entries) = host.foresight.listings.visit(&path, seen) {
+        if let Some(entries) = host.prefetcher.listings.visit(&path, seen) {
             let dir = host.files.dir(fd)?;
             (dir.entries, dir.is_all) = (entries, true);
         }
         if host.left_to_ask().is_some()
-            && let Some(ask) = host.foresight.see_directories(root, seen)
+            && let Some(ask) = host.prefetcher.see_directories(root, seen)
         {
             self.client().foresee(ask).await?;
         }
@@ -266,15 +266,15 @@ impl Call<'_> {
         let host = self.host();
         let (seen, root) = (host.seen(), host.root);
         host.absorb();
-        let is_known = |host: &Host| host.foresight.listings.get(path, seen).is_some();
-        if !is_known(host) && host.foresight.are_listings_coming() {
-            self.client().want(Want::Ahead).await?;
+        let is_known = |host: &Host| host.prefetcher.listings.get(path, seen).is_some();
+        if !is_known(host) && host.prefetcher.are_listings_coming() {
+            self.client().want(Want::Prefetch).await?;
             self.host().absorb();
         }
-        while !is_known(self.host()) && !self.host().foresight.listings.unsupported {
-            let (wanted, bytes_max) = self.host().foresight.listings.wanted(path, seen);
+        while !is_known(self.host()) && !self.host().prefetcher.listings.unsupported {
+            let (wanted, bytes_max) = self.host().prefetcher.listings.wanted(path, seen);
             let listed = self.client().list_all(root, wanted, bytes_max).await?;
-            let listings = &mut self.host().foresight.listings;
+            let listings = &mut self.host().prefetcher.listings;
             match listed {
                 Some(listed) => listings.add(listed, seen),
                 None => listings.unsupported = true,

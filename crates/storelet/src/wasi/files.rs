@@ -3,8 +3,8 @@
 use super::path::find;
 use super::{Call, Piece, behind, len_of};
 use crate::abi::{self, Errno};
-use crate::door::Want;
 use crate::host::{OpenDir, OpenFile, Slot, Stop};
+use crate::host_channel::Want;
 use crate::listings::Seen;
 use base::{Access, Buf, SetStat, SetTime, Stat};
 use tree::{Ask, NodeId, OpenId};
@@ -120,7 +120,7 @@ impl Call<'_> {
             let wanted = if is_kept { window.wanted(offset, count) } else { count };
             let open = self.open(fd).await?;
             let (bufs, seen) = match self.bytes_ahead(open, offset).await? {
-                Some(ahead) => ahead,
+                Some(prefetch) => prefetch,
                 None => (self.client().read(open, offset, wanted).await?, seen),
             };
             let size = self.host().files.file(fd)?.stat.as_ref().map(|(stat, _)| stat.size);
@@ -145,14 +145,14 @@ impl Call<'_> {
         self.end_prefetch(open).await?;
         let host = self.host();
         let seen = host.seen();
-        Ok(host.foresight.take_bytes((open, offset), seen))
+        Ok(host.prefetcher.take_bytes((open, offset), seen))
     }
 
     /// Waits for the prefetch of an open file, if one is in flight.
     async fn end_prefetch(&mut self, open: OpenId) -> Result<(), Stop> {
         self.host().absorb();
-        if self.host().foresight.are_bytes_coming(open) {
-            self.client().want(Want::Ahead).await?;
+        if self.host().prefetcher.are_bytes_coming(open) {
+            self.client().want(Want::Prefetch).await?;
             self.host().absorb();
         }
         Ok(())
@@ -166,7 +166,7 @@ impl Call<'_> {
         // A prefetch must not exhaust the guest's budget.
         let Some(left) = host.left_to_ask() else { return Ok(()) };
         let count = u32::try_from(left / 2).unwrap_or(u32::MAX).min(count);
-        match host.foresight.see_bytes(open, (from, count), seen) {
+        match host.prefetcher.see_bytes(open, (from, count), seen) {
             Some(ask) => self.client().foresee(ask).await,
             None => Ok(()),
         }
@@ -183,7 +183,7 @@ impl Call<'_> {
             self.end_prefetch(open).await?;
             let seen = self.host().seen();
             // Another file may get this number.
-            self.host().foresight.take_bytes((open, 0), seen);
+            self.host().prefetcher.take_bytes((open, 0), seen);
         }
         Ok(())
     }

@@ -5,8 +5,8 @@
 //! yield between them; where fuel is metered, they consume as much as the equivalent instructions.
 
 use super::Call;
-use crate::door::Want;
 use crate::host::{Host, Stop};
+use crate::host_channel::Want;
 use memchr::memmem::Finder;
 use sha2::digest::generic_array::GenericArray;
 use wasmtime::{Caller, Linker, Trap, bail};
@@ -183,7 +183,7 @@ macro_rules! link {
             MODULE,
             stringify!($name),
             |caller: Caller<'_, Host>, ($($arg,)*): ($(link!(@type $arg),)*)| {
-                caller.data().door.state().used.calls += 1;
+                caller.data().channel.state().used.calls += 1;
                 Box::new(async move {
                     let mut call = Call(caller);
                     let result = call.$name($($arg),*).await;

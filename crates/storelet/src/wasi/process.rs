@@ -4,8 +4,8 @@ use super::Call;
 use super::intrinsics::SCANNED;
 use crate::abi::{self, Errno};
 use crate::budget::Reason;
-use crate::door::{Times, Want};
 use crate::host::Stop;
+use crate::host_channel::{Times, Want};
 use rand_chacha::rand_core::RngCore as _;
 
 /// Resolution of a guest's clocks, ns: finer ones would be a side channel.
@@ -71,7 +71,7 @@ impl Call<'_> {
     }
 
     pub(super) fn clock_time_get(&mut self, clock: u32, _: u64, out: u32) -> Result<(), Stop> {
-        let state = self.host().door.state();
+        let state = self.host().channel.state();
         let (Times { wall, monotonic }, cpu) = (state.times, state.used.cpu_ns);
         drop(state);
         let now = match clock {
@@ -113,7 +113,7 @@ impl Call<'_> {
         if count == 0 || count > POLL_MAX {
             return Err(Errno::Inval.into());
         }
-        let times = self.host().door.state().times;
+        let times = self.host().channel.state().times;
         let mut waits = Vec::new();
         for index in 0..count {
             let at = subscriptions.checked_add(SUBSCRIPTION * index).ok_or(Errno::Fault)?;

@@ -5,8 +5,8 @@ use super::way::Way;
 use super::{Call, Piece, len_of};
 use crate::abi::{self, Errno};
 use crate::client::Client;
-use crate::door::{Got, Stream, Want};
 use crate::host::{Host, Stop};
+use crate::host_channel::{Got, Stream, Want};
 use base::{Access, Kind};
 use tree::NodeId;
 
@@ -50,7 +50,7 @@ impl Call<'_> {
             Got::File(_) | Got::Done => unreachable!("input was wanted"),
         };
         let count = bytes.len().min(count as usize);
-        client.door.state().used.input += count as u64;
+        client.channel.state().used.input += count as u64;
         self.host().hear();
         Ok(self.scatter_all(pieces, count as u32, [&bytes[..count]].into_iter())?)
     }

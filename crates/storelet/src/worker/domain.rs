@@ -1,12 +1,12 @@
 //! One storelet of a worker: its execution, its guest, and its buffers.
 
 use super::{Output, SAID_MAX, SAID_TIME, give_back};
-use crate::ahead::Ahead;
 use crate::budget::Used;
 use crate::crossing::{Begin, DomainId, ToHome};
-use crate::door::{Got, Stream};
+use crate::execution::Execution;
 use crate::guest::{Ended, Guest, Start};
-use crate::life::Life;
+use crate::host_channel::{Got, Stream};
+use crate::prefetch::Prefetch;
 use crate::report::Report;
 use crate::schedule::Key;
 use base::{Automaton as _, Instant};
@@ -18,8 +18,8 @@ use tree::{Ask, NodeId};
 #[derive(Debug)]
 pub(super) struct Domain {
     pub(super) begin: Box<Begin>,
-    pub(super) life: Life,
-    pub(super) ahead: Ahead,
+    pub(super) execution: Execution,
+    pub(super) prefetch: Prefetch,
     /// Keys in the schedulers of the processor and of file requests.
     pub(super) cpu: Key,
     pub(super) io: Key,
@@ -51,13 +51,13 @@ pub(super) struct Domain {
 
 impl Domain {
     pub(super) fn new(mut begin: Box<Begin>, cpu: Key, io: Key, now: Instant) -> Domain {
-        let life = Life::new(mem::take(&mut begin.order.root));
-        let input_ended = !begin.order.input;
-        let until = Instant(now.0.saturating_add(begin.order.budget.time_ns));
+        let execution = Execution::new(mem::take(&mut begin.run_spec.root));
+        let input_ended = !begin.run_spec.input;
+        let until = Instant(now.0.saturating_add(begin.run_spec.budget.time_ns));
         Domain {
             begin,
-            life,
-            ahead: Ahead::default(),
+            execution,
+            prefetch: Prefetch::default(),
             cpu,
             io,
             guest: None,
@@ -79,15 +79,15 @@ impl Domain {
 
     /// Creates the guest, with this directory of the served tree as its root.
     pub(super) fn make(&mut self, served: NodeId, root: NodeId, now: Instant) {
-        let order = &mut self.begin.order;
+        let run_spec = &mut self.begin.run_spec;
         let start = Start {
-            args: mem::take(&mut order.args),
-            env: mem::take(&mut order.env),
+            args: mem::take(&mut run_spec.args),
+            env: mem::take(&mut run_spec.env),
             root,
-            stdin: order.stdin.take().map(|path| (served, path, order.stdin_straight)),
-            writes: order.writes,
+            stdin: run_spec.stdin.take().map(|path| (served, path, run_spec.stdin_straight)),
+            writes: run_spec.writes,
             seed: self.begin.seed,
-            budget: order.budget,
+            budget: run_spec.budget,
         };
         self.since = now;
         let guest = Guest::new(&self.begin.program.program, &start);
@@ -99,11 +99,11 @@ impl Domain {
     /// Returns the time of the next alarm.
     pub(super) fn deadline(&self) -> Option<Instant> {
         // An ended storelet only waits for a reply: its time limit must not expire again.
-        if self.life.has_ended() {
+        if self.execution.has_ended() {
             return None;
         }
         let said = self.said_since.map(|since| since + SAID_TIME);
-        [Some(self.until), self.life.deadline(), said].into_iter().flatten().min()
+        [Some(self.until), self.execution.deadline(), said].into_iter().flatten().min()
     }
 
     /// Charges time that home or the worker spent on its behalf, ns.
@@ -116,7 +116,7 @@ impl Domain {
 
     /// Returns the request that waits for admission.
     pub(super) fn queued(&self) -> Option<&Ask> {
-        self.life.queued().or_else(|| self.ahead.queued())
+        self.execution.queued().or_else(|| self.prefetch.queued())
     }
 
     pub(super) fn take_input(&mut self, bytes: Vec<u8>) {

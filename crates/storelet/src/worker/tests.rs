@@ -1,6 +1,6 @@
 use super::*;
 use crate::compile::{Fresh, Hash};
-use crate::order::Order;
+use crate::run_spec::RunSpec;
 use crate::{Engine, Pace};
 use base::Caller;
 
@@ -27,9 +27,9 @@ fn begin(body: &str, lines: &str) -> Box<Begin> {
         was_there: true,
         cpu_ns: 0,
     };
-    let order = Order::parse(format!("module 1\n{lines}").as_bytes()).expect("an order");
+    let run_spec = RunSpec::parse(format!("module 1\n{lines}").as_bytes()).expect("an order");
     let account = Account { user: 1, client: 1 };
-    Box::new(Begin { program, order, caller: Caller::Server, account, seed: [0; 32] })
+    Box::new(Begin { program, run_spec, caller: Caller::Server, account, seed: [0; 32] })
 }
 
 /// A worker with a home that replies to walks only.
@@ -196,12 +196,12 @@ fn requests_that_are_certain_are_made_and_no_more_than_may_be() {
     let mut rig = Rig { slice: 1000, ..Rig::new() };
     let stats = "(loop $on (drop (call $stat (i32.const 3) (i32.const 64))) (br $on))";
     for number in 1..=120 {
-        let terms = match number {
+        let share_spec = match number {
             1 => "io-reserve 25\n",
             2 => "io-limit 2\n",
             _other => "",
         };
-        let lines = format!("{terms}cpu 1h\ntime 1h");
+        let lines = format!("{share_spec}cpu 1h\ntime 1h");
         rig.step(Input::Told(ToWorker::Begin(DomainId(number), begin(stats, &lines))));
     }
     let mut made = BTreeMap::new();
@@ -250,7 +250,7 @@ fn a_request_that_hangs_is_left_behind() {
     assert_eq!(rig.told(), ["1 its time is over"]);
     assert_eq!((rig.worker.states(), rig.worker.deadline()), (vec!["leaving"], None));
     rig.step(Input::Answered(
-        AskId { domain: DomainId(1), ahead: false },
+        AskId { domain: DomainId(1), prefetch: false },
         Err(Error::Cancelled),
         0,
     ));
@@ -280,11 +280,11 @@ fn nothing_reaches_one_that_has_ended_and_waits_for_what_it_asked_ahead() {
         rig.run_until(1_000_000_000);
         assert_eq!(rig.worker.states(), [state]);
         let ask = Ask::ListAll { from: NodeId(9), paths: vec![Vec::new()], bytes_max: 1 };
-        let foreseen = ahead::Input::Foreseen(ask);
+        let foreseen = prefetch::Input::Foreseen(ask);
         rig.worker.foresee(rig.now, DomainId(1), foreseen, &mut rig.out);
         rig.worker.settle(rig.now, DomainId(1));
         rig.step(Input::Tick);
-        let id = AskId { domain: DomainId(1), ahead: true };
+        let id = AskId { domain: DomainId(1), prefetch: true };
         assert!(matches!(rig.out.last(), Some(Output::Ask(asked, _)) if *asked == id));
         rig.step(Input::Told(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
         let cancelled = rig.out.iter().position(|it| matches!(it, Output::Cancel(it) if *it == id));

@@ -114,7 +114,7 @@ pub(crate) fn run_with(
         };
         got = match pause {
             Pause::Wants(Want::File(ask)) => Some(Got::File(answer(ram, ask))),
-            Pause::Wants(Want::Ahead) => {
+            Pause::Wants(Want::Prefetch) => {
                 guest.arrive(coming.take().expect("it was asked"));
                 Some(Got::Done)
             }
@@ -188,7 +188,7 @@ impl World {
                 self.now = self.now.saturating_add(span).min(1 << 62);
                 Got::Done
             }
-            Want::File(_) | Want::Ahead => unreachable!("they are answered by a tree"),
+            Want::File(_) | Want::Prefetch => unreachable!("they are answered by a tree"),
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Ram {
     /// Whether reads are answered in pieces.
     pub(crate) in_pieces: bool,
     /// Whether batch requests for prefetching are supported.
-    pub(crate) ahead: bool,
+    pub(crate) prefetch: bool,
     /// Number of requests served.
     pub(crate) requests: u64,
 }
@@ -61,7 +61,7 @@ impl Ram {
             entries_max: usize::MAX,
             transfer_max: usize::MAX,
             in_pieces: false,
-            ahead: true,
+            prefetch: true,
             requests: 0,
         };
         let root =
@@ -140,10 +140,10 @@ impl Ram {
             Ask::Fetch { root: Some(root), path, read_max, .. } => {
                 self.fetch(self.nodes[&root.0], &path, read_max)
             }
-            Ask::ListAll { from, paths, bytes_max } if self.ahead => {
+            Ask::ListAll { from, paths, bytes_max } if self.prefetch => {
                 Ok(self.list_all(self.nodes[&from.0], paths, bytes_max as usize))
             }
-            Ask::ReadAll { from, paths, size_max, bytes_max } if self.ahead => {
+            Ask::ReadAll { from, paths, size_max, bytes_max } if self.prefetch => {
                 Ok(self.read_all(self.nodes[&from.0], paths, size_max as usize, bytes_max as usize))
             }
             Ask::ListAll { .. } | Ask::ReadAll { .. } => Err(Error::Unsupported),
@@ -154,7 +154,7 @@ impl Ram {
     /// Looks up a plain file without following links.
     fn fetch(&mut self, root: u64, path: &[Name], read_max: u32) -> Result<Reply, Error> {
         let found = path.iter().try_fold(root, |dir, name| self.child(dir, name))?;
-        if !self.ahead || !matches!(self.files[&found].body, Body::File(_)) {
+        if !self.prefetch || !matches!(self.files[&found].body, Body::File(_)) {
             return Err(Error::Unsupported);
         }
         let Reply::Opened(open, stat) = self.open(found, Access::READ)? else {

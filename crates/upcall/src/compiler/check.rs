@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use storelet::compile::{Code, Compiled, Module, ToCompiler};
-use storelet::order::MODULE_MAX;
+use storelet::run_spec::MODULE_MAX;
 use storelet::{Account, Crossing, Engines};
 
 /// Compile one module from standard input, for the server; or report the result for each file

@@ -7,7 +7,7 @@
 //! Its output is accepted as code of that module only, and is authenticated here, by the server,
 //! when it is cached.
 
-use super::inside::{self, CPU_MAX_S, MEMORY_MAX, OUTPUT_MAX, Order};
+use super::inside::{self, CPU_MAX_S, MEMORY_MAX, OUTPUT_MAX, RunSpec};
 use base::Instant;
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
@@ -83,7 +83,7 @@ impl Child {
         prepared: &[u8],
         now: Instant,
     ) -> Result<Child, String> {
-        let order = Order { name, code };
+        let order = RunSpec { name, code };
         let make = || -> std::io::Result<_> {
             let (mut input, output, printed) = (memory_file()?, memory_file()?, memory_file()?);
             input.write_all(&order.bytes())?;

@@ -26,7 +26,7 @@ use std::time::Duration;
 use storelet::Account;
 use storelet::compile::{Code, Compiled, Fresh, Hash, Module, Refused, ToCompiler};
 use storelet::module::{SENT_MAX, prepare};
-use storelet::standing::{Kept, ToKeeper};
+use storelet::standing::{Kept, ToStateStore};
 use storelet::{Artifact, Engines};
 
 /// Maximum number of waiting modules, and of one user's.
@@ -143,7 +143,7 @@ impl CompileQueue {
     }
 
     /// Writes to the state store.
-    pub(super) fn keep(&mut self, asked: ToKeeper) {
+    pub(super) fn keep(&mut self, asked: ToStateStore) {
         let ticket = asked.ticket;
         let kept = self.state_store.as_mut().map(|state_store| state_store.keep(asked));
         let nowhere = || Kept { ticket, result: Err("this server keeps nothing".to_string()) };

@@ -27,14 +27,14 @@ const FAILED: u8 = 4;
 
 /// Header in front of the module.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Order {
+pub(super) struct RunSpec {
     /// Name of the module.
     pub(super) name: Hash,
     /// Kind of code to generate.
     pub(super) code: Code,
 }
 
-impl Order {
+impl RunSpec {
     /// Length, bytes.
     pub(super) const LEN: usize = 32 + 1;
 
@@ -46,14 +46,14 @@ impl Order {
         [&self.name.0[..], &[code]].concat()
     }
 
-    fn read(head: &[u8; Order::LEN]) -> Option<Order> {
+    fn read(head: &[u8; RunSpec::LEN]) -> Option<RunSpec> {
         let (name, code) = head.split_first_chunk()?;
         let code = match code {
             [0] => Code::Plain,
             [1] => Code::Metered,
             _none => return None,
         };
-        Some(Order { name: Hash(*name), code })
+        Some(RunSpec { name: Hash(*name), code })
     }
 }
 
@@ -71,8 +71,8 @@ pub(super) fn run() -> ExitCode {
 fn compile() -> Result<(), (u8, String)> {
     let failed = |what: &'static str| move |error| (FAILED, format!("{what}: {error}"));
     confine().map_err(failed("no limits for the process"))?;
-    let mut head = [0; Order::LEN];
-    let order = std::io::stdin().read_exact(&mut head).ok().and_then(|()| Order::read(&head));
+    let mut head = [0; RunSpec::LEN];
+    let order = std::io::stdin().read_exact(&mut head).ok().and_then(|()| RunSpec::read(&head));
     let Some(order) = order else {
         return Err((FAILED, "compile-module is for the server itself".to_string()));
     };

@@ -17,8 +17,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use storelet::compile::Hash;
-use storelet::order::Label;
-use storelet::standing::{Change, Kept, Key, Stock, ToKeeper};
+use storelet::run_spec::Label;
+use storelet::standing::{Change, Kept, Key, Stock, ToStateStore};
 
 /// Subdirectories.
 const NAMES: &str = "names";
@@ -113,7 +113,7 @@ impl StateStore {
                 (_, Err(error)) => inform(format!("cannot read {}: {error}", path.display())),
             }
         }
-        for (dir, key) in [(BOOKS, Key::Book as fn(Label) -> Key), (FILES, Key::Files)] {
+        for (dir, key) in [(BOOKS, Key::RunHistory as fn(Label) -> Key), (FILES, Key::Files)] {
             for name in self.files(dir, inform) {
                 let bytes = read(&self.dir.join(dir).join(&name));
                 if let (Ok(label), Ok(bytes)) = (name.parse(), bytes) {
@@ -157,8 +157,8 @@ impl StateStore {
     }
 
     /// Makes changes durable.
-    pub(super) fn keep(&mut self, asked: ToKeeper) -> Kept {
-        let ToKeeper { ticket, changes } = asked;
+    pub(super) fn keep(&mut self, asked: ToStateStore) -> Kept {
+        let ToStateStore { ticket, changes } = asked;
         let result = self.lock().and_then(|()| {
             changes.into_iter().try_for_each(|change| {
                 let (dir, name) = place(&change.key);
@@ -197,7 +197,7 @@ fn place(key: &Key) -> (&'static str, String) {
     match key {
         Key::Name(label) => (NAMES, label.to_string()),
         Key::Module(hash) => (MODULES, hash.to_string()),
-        Key::Book(label) => (BOOKS, label.to_string()),
+        Key::RunHistory(label) => (BOOKS, label.to_string()),
         Key::Files(label) => (FILES, label.to_string()),
     }
 }

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use storelet::compile::Hash;
-use storelet::order::MODULE_MAX;
+use storelet::run_spec::MODULE_MAX;
 use wire::storelet::{FRAME_HEAD, Frame as Kind, encode_input};
 
 /// File of the server that accepts programs.

@@ -4,14 +4,14 @@
 //! disabled. For a volume in use the newest checkpoint is checked, and again if the next one came
 //! before all of it was read.
 
-mod ahead;
+mod prefetch;
 
 use super::file::{self, FileDisk, How};
 use super::served::{self, Newest, Served};
 use crate::progress::{self, Progress};
 use crate::size::{counted, show};
-use ahead::Ahead;
 use clap::Args;
+use prefetch::Prefetch;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -254,8 +254,8 @@ fn pass(
     let (is_replica, verifier, quick) = (false, Verifier::new(block), check.quick);
     let block = block as u64;
     let mut looker = CheckProgress { is_replica, verifier, progress, block, quick, newest };
-    let mut ahead = Ahead::new(disk, superblock.layout.blocks);
-    let mut read = |at, count| ahead.read(at, count);
+    let mut prefetch = Prefetch::new(disk, superblock.layout.blocks);
+    let mut read = |at, count| prefetch.read(at, count);
     let checked = match verified {
         None => check::check(&mut read, head, &mut looker),
         Some(verified) => check::check_in_use(&mut read, head, &mut looker, verified),

@@ -46,7 +46,8 @@ pub fn host_of(id: OpId) -> Host {
 impl super::Net {
     /// Cancels a connect that has not arrived; returns whether there was one.
     pub(in crate::world) fn cancel_knock(&mut self, id: OpId) -> bool {
-        let of = |waits: &ScheduledEvent| matches!(waits, ScheduledEvent::Knock(other, _) if *other == id);
+        let of =
+            |waits: &ScheduledEvent| matches!(waits, ScheduledEvent::Knock(it, _) if *it == id);
         let before: usize = self.cuts.values().map(VecDeque::len).sum();
         self.cuts.values_mut().for_each(|waiting| waiting.retain(|waits| !of(waits)));
         before > self.cuts.values().map(VecDeque::len).sum()
@@ -164,7 +165,7 @@ impl Environment {
                 self.drop_done(event.done);
             }
         }
-        let own = |waits: &ScheduledEvent| matches!(waits, ScheduledEvent::Knock(id, _) if host_of(*id) == host);
+        let own = |it: &ScheduledEvent| matches!(it, ScheduledEvent::Knock(id, _) if host_of(*id) == host);
         self.net.cuts.values_mut().for_each(|waiting| waiting.retain(|waits| !own(waits)));
     }
 

@@ -87,8 +87,9 @@ impl Rig {
                 let _ = self.once(&[put(100 + next % 300, 100)]);
             }
             self.progress();
-            let told = |outputs: Output| matches!(outputs, Output::Fetched(Ticket(of), _) if of == 1 << 51);
-            waits &= !self.outputs.drain(..).any(told);
+            let fetched =
+                |output| matches!(output, Output::Fetched(Ticket(of), _) if of == 1 << 51);
+            waits &= !self.outputs.drain(..).any(fetched);
         }
         panic!("it never gets its turn: {:?}", self.store.counts());
     }

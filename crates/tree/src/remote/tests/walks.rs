@@ -1,4 +1,4 @@
-//! Walks along names that are no entries.
+//! Walks along names that are no entries, or lead elsewhere.
 
 use super::*;
 
@@ -13,4 +13,41 @@ fn names_that_lead_nowhere_take_no_stack() {
     };
     let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(walk).unwrap();
     assert_eq!(thread.join().unwrap(), "asks Walk\n  reply 1 Walked\n");
+}
+
+/// Another file has the name when the server's directory is a union of one directory twice.
+#[test]
+fn a_created_file_has_attributes_while_open_also_if_its_name_leads_elsewhere() {
+    let mut lab = Lab::up(b"9P2000.L");
+    let (dir, gid) = (lab.remote.root(), None);
+    let access = Access { write: true, ..Access::default() };
+    let ask = Ask::Create { dir, name: name("f"), access, exclusive: true, mode: 0o644, gid };
+    lab.ask(1, ask);
+    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
+    lab.say(&Rmessage::Lcreate { qid: qid(5, Qid::FILE), iounit: 0 });
+    lab.say(&getattr());
+    lab.say(&Rmessage::Walk { qids: [qid(77, Qid::FILE)].into_iter().collect() });
+    lab.say(&Rmessage::Clunk {});
+    lab.text.clear();
+    let node = NodeId::new(3, 1);
+    lab.ask(2, Ask::Stat { node });
+    lab.say(&getattr());
+    lab.step(Input::Close(OpenId::new(3, 0)));
+    lab.say(&Rmessage::Clunk {});
+    lab.ask(3, Ask::Stat { node });
+    lab.say(&Rmessage::Walk { qids: [qid(77, Qid::FILE)].into_iter().collect() });
+    expect![[r#"
+        asks Stat
+          hears Getattr { fid: 1, mask: 2047 }
+        says Getattr
+          reply 2 Stat
+          hears Clunk { fid: 1 }
+        says Clunk
+        asks Stat
+          hears Walk { fid: 0, newfid: 1, names: ["f"] }
+        says Walk
+          reply 3 Stale
+          hears Clunk { fid: 1 }
+    "#]]
+    .assert_eq(&lab.text);
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test of real processes waits in real time")]
 
 use super::*;
-use crate::compiler::inside::Order;
+use crate::compiler::inside::RunSpec;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -159,7 +159,7 @@ fn a_child_gets_the_order_and_the_module_and_no_key() {
     while !scratch.0.join("done").exists() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let order = Order { name: Hash::of(&program(0)), code: Code::Plain };
+    let order = RunSpec { name: Hash::of(&program(0)), code: Code::Plain };
     let prepared = prepare(&program(0)).expect("it is good");
     assert!(scratch.read("input") == [order.bytes(), prepared].concat(), "it got more");
     assert_eq!(scratch.read("cmdline"), format!("/bin/sh\0-c\0{script}\0").as_bytes());

@@ -38,7 +38,7 @@ fn saved_files_are_loaded_and_unknown_ones_left_alone() {
     let hash = Hash::of(b"module");
     let changes =
         vec![put(Key::Module(hash), b"module"), put(name("wc"), b"{}"), put(name("x"), b"")];
-    let kept = state_store.keep(ToKeeper { ticket: 7, changes });
+    let kept = state_store.keep(ToStateStore { ticket: 7, changes });
     assert_eq!((kept.ticket, kept.result), (7, Ok(())));
     assert_eq!(state_store.module(hash).as_deref(), Some(&b"module"[..]));
     drop(state_store);
@@ -77,10 +77,10 @@ fn save_errors_are_reported() {
     let scratch = Scratch::new("full");
     let mut state_store = StateStore::make(&scratch.0).expect("it is made");
     std::fs::remove_dir(scratch.0.join("names")).expect("it is empty");
-    let kept = state_store.keep(ToKeeper { ticket: 1, changes: vec![put(name("wc"), b"{}")] });
+    let kept = state_store.keep(ToStateStore { ticket: 1, changes: vec![put(name("wc"), b"{}")] });
     let why = kept.result.expect_err("it cannot be written");
     assert!(why.contains("names/wc"), "{why}");
-    let gone = Change { key: Key::Book("wc".parse().expect("a name")), bytes: None };
-    let kept = state_store.keep(ToKeeper { ticket: 2, changes: vec![gone] });
+    let gone = Change { key: Key::RunHistory("wc".parse().expect("a name")), bytes: None };
+    let kept = state_store.keep(ToStateStore { ticket: 2, changes: vec![gone] });
     assert_eq!(kept.result, Ok(()), "what is not there is gone");
 }

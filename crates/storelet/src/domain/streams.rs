@@ -1,9 +1,9 @@
 //! Buffers between a storelet and its owner, with flow control.
 
 use super::Output;
-use crate::door::Stream;
-use crate::order::STAGES_MAX;
+use crate::host_channel::Stream;
 use crate::report::Report;
+use crate::run_spec::STAGES_MAX;
 use crate::worker::SAID_MAX;
 use base::{Buf, Error};
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ struct Said {
 
 /// State of the parser of input frames.
 #[derive(Clone, Copy, Debug)]
-enum Gap {
+enum FrameState {
     Head([u8; 4], usize),
     Body(usize),
     /// The last frame was received.
@@ -43,10 +43,10 @@ enum Gap {
 
 /// Buffered data and pending requests of both directions.
 #[derive(Debug)]
-pub(crate) struct Talk {
+pub(crate) struct StreamBuffers {
     frames: bool,
     input: bool,
-    gap: Gap,
+    gap: FrameState,
     /// Input received before the storelet ran.
     held: Vec<Vec<u8>>,
     /// Input not yet consumed by the storelet, bytes.
@@ -63,12 +63,12 @@ pub(crate) struct Talk {
     mute: bool,
 }
 
-impl Default for Talk {
-    fn default() -> Talk {
-        Talk {
+impl Default for StreamBuffers {
+    fn default() -> StreamBuffers {
+        StreamBuffers {
             frames: false,
             input: false,
-            gap: Gap::Head([0; 4], 0),
+            gap: FrameState::Head([0; 4], 0),
             held: Vec::new(),
             uneaten: 0,
             writes: VecDeque::new(),
@@ -81,7 +81,7 @@ impl Default for Talk {
     }
 }
 
-impl Talk {
+impl StreamBuffers {
     /// Sets the modes of output (with frames or without) and input (accepted or not).
     pub(crate) fn begin(&mut self, frames: bool, input: bool) {
         (self.frames, self.input) = (frames, input);
@@ -98,7 +98,7 @@ impl Talk {
         let mut fed: Vec<Vec<u8>> = Vec::new();
         while self.input && !bytes.is_empty() {
             self.gap = match self.gap {
-                Gap::Head(mut head, had) => {
+                FrameState::Head(mut head, had) => {
                     assert!(had < 4, "the head is not whole yet");
                     let now = bytes.len().min(4 - had);
                     head[had..had + now].copy_from_slice(&bytes[..now]);
@@ -106,20 +106,24 @@ impl Talk {
                     match (had + now, u32::from_le_bytes(head)) {
                         (4, 0) => {
                             fed.push(Vec::new());
-                            Gap::End
+                            FrameState::End
                         }
-                        (4, length) => Gap::Body(length as usize),
-                        (had, _) => Gap::Head(head, had),
+                        (4, length) => FrameState::Body(length as usize),
+                        (had, _) => FrameState::Head(head, had),
                     }
                 }
-                Gap::Body(left) => {
+                FrameState::Body(left) => {
                     let now = bytes.len().min(left);
                     add(&mut fed, &bytes[..now]);
                     bytes = &bytes[now..];
                     self.uneaten += now;
-                    if now == left { Gap::Head([0; 4], 0) } else { Gap::Body(left - now) }
+                    if now == left {
+                        FrameState::Head([0; 4], 0)
+                    } else {
+                        FrameState::Body(left - now)
+                    }
                 }
-                Gap::End => break,
+                FrameState::End => break,
             };
         }
         fed

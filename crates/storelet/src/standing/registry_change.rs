@@ -8,15 +8,15 @@
 //! every 5m                     or: at 03:00          and: on /incoming, existing
 //! ```
 
-use super::duty::When;
+use super::run_schedule::When;
 use crate::maxima::Maxima;
-use crate::order::{self, Label, Order, Pick, Wanted};
+use crate::run_spec::{self, Label, Pick, RunSpec, Wanted};
 use base::Name;
 use std::fmt::Write as _;
 
 /// A change request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum RegistryChange {
     /// Install a storelet as its next version.
     Install(Box<Plan>),
     /// Select another version.
@@ -30,7 +30,7 @@ pub(crate) enum Deed {
 pub(crate) struct Plan {
     pub(crate) label: Label,
     /// Parameters of its runs.
-    pub(crate) order: Order,
+    pub(crate) run_spec: RunSpec,
     /// Text of the request, without name and module.
     pub(crate) text: String,
     /// Schedule of its automatic runs.
@@ -50,12 +50,12 @@ pub(crate) struct On {
 /// Words that are allowed for runs only, not for installations.
 const OF_RUNS: [&str; 5] = ["standing", "stdin", "input", "check", "read-only"];
 
-impl Deed {
+impl RegistryChange {
     /// Parses a request, without the empty line, for a server with these maxima.
     ///
     /// # Errors
     /// The incorrect line, and a correction; or the resource that exceeds its maximum.
-    pub(crate) fn parse(text: &[u8], maxima: &Maxima) -> Result<Deed, String> {
+    pub(crate) fn parse(text: &[u8], maxima: &Maxima) -> Result<RegistryChange, String> {
         let text = str::from_utf8(text).map_err(|_| "the text must be UTF-8".to_string())?;
         let (mut label, mut module, mut rest, mut lines) = (None, None, String::new(), 0);
         for line in text.lines().map(|line| line.trim_end_matches('\r')) {
@@ -69,8 +69,8 @@ impl Deed {
                     let is_alone = text.lines().all(|other| other == "frames" || other == line);
                     return match (word, pick.version) {
                         _ if !is_alone => Err(wrong(&"use it alone")),
-                        ("use", Some(version)) => Ok(Deed::Use(pick.label, version)),
-                        ("remove", None) => Ok(Deed::Remove(pick.label)),
+                        ("use", Some(version)) => Ok(RegistryChange::Use(pick.label, version)),
+                        ("remove", None) => Ok(RegistryChange::Remove(pick.label)),
                         ("use", None) => Err(wrong(&"which version? write 'use NAME@VERSION'")),
                         _ => Err(wrong(&"all its versions are removed: write 'remove NAME'")),
                     };
@@ -91,7 +91,7 @@ impl Deed {
         let label = label.ok_or("the name is missing; add 'name NAME'")?;
         let module = module.ok_or("write 'module LENGTH', and the module behind all")?;
         let plan = Plan::parse(label, module, rest, maxima)?;
-        Ok(Deed::Install(Box::new(plan)))
+        Ok(RegistryChange::Install(Box::new(plan)))
     }
 }
 
@@ -112,7 +112,7 @@ impl Plan {
                 "every" | "at" if when.is_some() => return Err(wrong("use one of them".into())),
                 "every" => when = Some(When::every(value).map_err(wrong)?),
                 "at" => when = Some(When::at(value).map_err(wrong)?),
-                "on" => on = Some(order::dir(value).map_err(wrong)?),
+                "on" => on = Some(run_spec::dir(value).map_err(wrong)?),
                 "existing" => existing = true,
                 _order => said.write_fmt(format_args!("{line}\n")).expect("a string"),
             }
@@ -121,16 +121,16 @@ impl Plan {
             return Err("'existing': of which directory? write 'on DIR' too".to_string());
         }
         let on = on.map(|dir| On { dir, existing });
-        let mut order = Order::parse_within(said.as_bytes(), maxima)?;
+        let mut run_spec = RunSpec::parse_within(said.as_bytes(), maxima)?;
         if !text.lines().any(|line| line.starts_with("arg ")) {
-            order.args = vec![label.as_str().as_bytes().to_vec()];
+            run_spec.args = vec![label.as_str().as_bytes().to_vec()];
         }
-        Ok(Plan { label, order, text, when, on })
+        Ok(Plan { label, run_spec, text, when, on })
     }
 
     /// Returns the source of its module.
     pub(crate) fn module(&self) -> &Wanted {
-        &self.order.module
+        &self.run_spec.module
     }
 }
 
@@ -140,22 +140,25 @@ mod tests {
 
     #[test]
     fn a_deed_is_one_of_three() {
-        let deed = |text: &str| Deed::parse(text.as_bytes(), &Maxima::NONE);
-        let Ok(Deed::Install(plan)) = deed("frames\nname wc\ncpu 1s\nmodule 7\nmemory 1M") else {
+        let registry_change = |text: &str| RegistryChange::parse(text.as_bytes(), &Maxima::NONE);
+        let Ok(RegistryChange::Install(plan)) =
+            registry_change("frames\nname wc\ncpu 1s\nmodule 7\nmemory 1M")
+        else {
             panic!("it is to be installed")
         };
         assert_eq!((plan.label.as_str(), plan.text.as_str()), ("wc", "cpu 1s\nmemory 1M\n"));
-        assert_eq!(plan.order.args, [b"wc".to_vec()]);
+        assert_eq!(plan.run_spec.args, [b"wc".to_vec()]);
         assert_eq!(plan.module(), &Wanted::Follows(7));
         let label: Label = "wc".parse().expect("a name");
-        assert_eq!(deed("use wc@3\nframes"), Ok(Deed::Use(label.clone(), 3)));
-        assert_eq!(deed("remove wc"), Ok(Deed::Remove(label)));
+        assert_eq!(registry_change("use wc@3\nframes"), Ok(RegistryChange::Use(label.clone(), 3)));
+        assert_eq!(registry_change("remove wc"), Ok(RegistryChange::Remove(label)));
     }
 
     #[test]
     fn syntax_errors_name_the_expected_form() {
-        let fails =
-            |text: &str| Deed::parse(text.as_bytes(), &Maxima::NONE).expect_err("it is wrong");
+        let fails = |text: &str| {
+            RegistryChange::parse(text.as_bytes(), &Maxima::NONE).expect_err("it is wrong")
+        };
         for (text, why) in [
             ("", "name NAME"),
             ("module 7", "what is it called"),
@@ -179,6 +182,6 @@ mod tests {
         ] {
             assert!(fails(text).contains(why), "{text}: {}", fails(text));
         }
-        assert!(Deed::parse(b"name \xff", &Maxima::NONE).is_err());
+        assert!(RegistryChange::parse(b"name \xff", &Maxima::NONE).is_err());
     }
 }

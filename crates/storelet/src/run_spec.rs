@@ -23,7 +23,7 @@ mod units;
 use crate::budget::Budget;
 use crate::compile::Hash;
 use crate::maxima::Maxima;
-use crate::schedule::{Terms, WEIGHT_MAX};
+use crate::schedule::{ShareSpec, WEIGHT_MAX};
 use base::Name;
 use base::units::count;
 pub use label::{Label, Pick};
@@ -61,7 +61,7 @@ pub enum Wanted {
 
 /// Parameters for running a storelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct RunSpec {
     /// The module.
     pub module: Wanted,
     /// Arguments, beginning with the program name.
@@ -83,7 +83,7 @@ pub struct Order {
     /// Resource limits.
     pub budget: Budget,
     /// Processor share; its weight counts for file requests, too.
-    pub terms: Terms,
+    pub share_spec: ShareSpec,
     /// Reserved file requests per second.
     pub io_reserve: u64,
     /// Maximum number of file requests per second.
@@ -91,7 +91,7 @@ pub struct Order {
     /// Whether to check only if it could run.
     pub check: bool,
     /// Subsequent storelets of the chain.
-    pub then: Vec<Order>,
+    pub then: Vec<RunSpec>,
 }
 
 /// Splits off an order at its terminating empty line, if that has arrived: the lines, and the rest.
@@ -100,59 +100,59 @@ pub(crate) fn parted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&text[..=end], &text[end + 2..]))
 }
 
-impl Order {
+impl RunSpec {
     /// Parses an order, without the empty line.
     ///
     /// # Errors
     /// The incorrect line, and a correction.
-    pub fn parse(text: &[u8]) -> Result<Order, String> {
-        Order::parse_within(text, &Maxima::NONE)
+    pub fn parse(text: &[u8]) -> Result<RunSpec, String> {
+        RunSpec::parse_within(text, &Maxima::NONE)
     }
 
     /// Parses an order for a server with these maxima.
     ///
     /// # Errors
     /// The incorrect line, and a correction; or the resource that exceeds its maximum.
-    pub fn parse_within(text: &[u8], maxima: &Maxima) -> Result<Order, String> {
+    pub fn parse_within(text: &[u8], maxima: &Maxima) -> Result<RunSpec, String> {
         let text = str::from_utf8(text).map_err(|_| "an order is UTF-8 text".to_string())?;
-        let (mut order, mut then) = (Order::plain(), Vec::new());
-        order.budget = maxima.within(order.budget);
+        let (mut run_spec, mut then) = (RunSpec::plain(), Vec::new());
+        run_spec.budget = maxima.within(run_spec.budget);
         for line in text.lines() {
             let line = line.trim_end_matches('\r');
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             let said = |why| format!("'{word} {rest}': {why}");
             let value = decoded(rest);
             if word == "standing" {
-                order.next(&mut then, &value, maxima).map_err(said)?;
+                run_spec.next(&mut then, &value, maxima).map_err(said)?;
                 continue;
             }
-            let stage = then.last_mut().filter(|_| !is_for_all(word)).unwrap_or(&mut order);
+            let stage = then.last_mut().filter(|_| !is_for_all(word)).unwrap_or(&mut run_spec);
             stage.take(word, value).map_err(said)?;
         }
-        if order.module == Wanted::Follows(0) {
+        if run_spec.module == Wanted::Follows(0) {
             let why = "an order needs a line 'module sha256:HASH', 'module LENGTH' or \
                        'standing NAME'";
             return Err(why.to_string());
         }
-        if order.input && order.stdin.is_some() {
+        if run_spec.input && run_spec.stdin.is_some() {
             return Err("'stdin' and 'input': it has one input only".to_string());
         }
-        if !order.is_standing() && order.terms.reservation > order.terms.limit {
+        if !run_spec.is_standing() && run_spec.share_spec.reservation > run_spec.share_spec.limit {
             return Err("'reserve' and 'limit': no more can be certain than is ever given".into());
         }
-        if !order.is_standing() {
-            maxima.check(&order)?;
+        if !run_spec.is_standing() {
+            maxima.check(&run_spec)?;
         }
-        if order.args.is_empty() && !order.is_standing() {
-            order.args.push(b"storelet".to_vec());
+        if run_spec.args.is_empty() && !run_spec.is_standing() {
+            run_spec.args.push(b"storelet".to_vec());
         }
-        order.then = then;
-        Ok(order)
+        run_spec.then = then;
+        Ok(run_spec)
     }
 
     /// Creates an order with the defaults.
-    fn plain() -> Order {
-        Order {
+    fn plain() -> RunSpec {
+        RunSpec {
             module: Wanted::Follows(0),
             args: Vec::new(),
             env: Vec::new(),
@@ -163,7 +163,7 @@ impl Order {
             input: false,
             frames: false,
             budget: Budget::default(),
-            terms: Terms::default(),
+            share_spec: ShareSpec::default(),
             io_reserve: 0,
             io_limit: u64::MAX,
             check: false,
@@ -172,7 +172,7 @@ impl Order {
     }
 
     /// Creates an order for an installed storelet, without limits of its own.
-    fn standing(pick: Pick) -> Order {
+    fn standing(pick: Pick) -> RunSpec {
         let all = u64::MAX;
         let budget = Budget {
             cpu_ns: all,
@@ -185,9 +185,9 @@ impl Order {
             output: all,
             files: all,
         };
-        let terms = Terms { weight: u32::MAX, reservation: all, limit: all };
+        let share_spec = ShareSpec { weight: u32::MAX, reservation: all, limit: all };
         let module = Wanted::Standing(pick);
-        Order { module, writes: true, budget, terms, io_reserve: all, ..Order::plain() }
+        RunSpec { module, writes: true, budget, share_spec, io_reserve: all, ..RunSpec::plain() }
     }
 
     fn is_standing(&self) -> bool {
@@ -195,9 +195,14 @@ impl Order {
     }
 
     /// Adds an installed storelet: the first, or the next of a chain.
-    fn next(&mut self, then: &mut Vec<Order>, value: &[u8], maxima: &Maxima) -> Result<(), String> {
+    fn next(
+        &mut self,
+        then: &mut Vec<RunSpec>,
+        value: &[u8],
+        maxima: &Maxima,
+    ) -> Result<(), String> {
         let pick = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-        let stage = Order::standing(pick.ok_or_else(|| label::SAY.to_string())?);
+        let stage = RunSpec::standing(pick.ok_or_else(|| label::SAY.to_string())?);
         if self.is_standing() {
             if then.len() + 2 > STAGES_MAX {
                 return Err(format!("a chain has at most {STAGES_MAX} storelets"));
@@ -205,19 +210,19 @@ impl Order {
             then.push(stage);
             return Ok(());
         }
-        let all = Order {
+        let all = RunSpec {
             stdin: self.stdin.clone(),
             input: self.input,
             frames: self.frames,
             check: self.check,
             budget: maxima.within(Budget::default()),
-            ..Order::plain()
+            ..RunSpec::plain()
         };
         if *self != all {
             return Err("it comes before the words that it is to be run with".to_string());
         }
-        let Order { stdin, stdin_straight, input, frames, check, .. } = all;
-        *self = Order { stdin, stdin_straight, input, frames, check, ..stage };
+        let RunSpec { stdin, stdin_straight, input, frames, check, .. } = all;
+        *self = RunSpec { stdin, stdin_straight, input, frames, check, ..stage };
         Ok(())
     }
 
@@ -226,7 +231,7 @@ impl Order {
     ///
     /// # Panics
     /// If the order names no installed storelet.
-    pub fn resolve(&mut self, installed: &Order) {
+    pub fn resolve(&mut self, installed: &RunSpec) {
         assert!(self.is_standing(), "what is asked for by its name");
         self.module = installed.module.clone();
         self.args.splice(..0, installed.args.iter().cloned());
@@ -234,8 +239,8 @@ impl Order {
         self.root.clone_from(&installed.root);
         self.writes &= installed.writes;
         self.budget = self.budget.least(&installed.budget);
-        self.terms = least(self.terms, installed.terms);
-        self.terms.reservation = self.terms.reservation.min(self.terms.limit);
+        self.share_spec = least(self.share_spec, installed.share_spec);
+        self.share_spec.reservation = self.share_spec.reservation.min(self.share_spec.limit);
         self.io_reserve = self.io_reserve.min(installed.io_reserve);
         self.io_limit = self.io_limit.min(installed.io_limit);
     }
@@ -281,9 +286,9 @@ impl Order {
             "bytes" => self.budget.bytes = size(rest)?,
             "output" => self.budget.output = size(rest)?,
             "files" => self.budget.files = files(rest)?,
-            "weight" => self.terms.weight = weight(rest)?,
-            "reserve" => self.terms.reservation = reservation(rest)?,
-            "limit" => self.terms.limit = share(rest)?,
+            "weight" => self.share_spec.weight = weight(rest)?,
+            "reserve" => self.share_spec.reservation = reservation(rest)?,
+            "limit" => self.share_spec.limit = share(rest)?,
             "io-reserve" => self.io_reserve = requests(rest)?,
             "io-limit" => self.io_limit = count(rest)?.max(1),
             _unknown => {
@@ -298,8 +303,8 @@ impl Order {
 }
 
 /// Returns the minimum of both shares.
-fn least(one: Terms, other: Terms) -> Terms {
-    Terms {
+fn least(one: ShareSpec, other: ShareSpec) -> ShareSpec {
+    ShareSpec {
         reservation: one.reservation.min(other.reservation),
         weight: one.weight.min(other.weight),
         limit: one.limit.min(other.limit),
@@ -396,11 +401,11 @@ mod tests {
         let text = "module 12\narg rg\narg a%0Ab\nenv X=1\nroot /src/./lib\nwrite\ninput\nframes\n\
                     cpu 1.5s\nfuel 9000\ntime 2m\nmemory 64M\nio 100\nbytes 1G\noutput 10k\n\
                     files 3\nweight 7\nreserve 10%\nlimit 150%\nio-reserve 20\nio-limit 50";
-        let order = Order::parse(text.as_bytes()).expect("it is one");
-        assert_eq!(order.module, Wanted::Follows(12));
-        assert_eq!(order.args, [b"rg".to_vec(), b"a\nb".to_vec()]);
-        assert_eq!(order.root.len(), 2);
-        assert!(order.writes && order.input && order.frames);
+        let run_spec = RunSpec::parse(text.as_bytes()).expect("it is one");
+        assert_eq!(run_spec.module, Wanted::Follows(12));
+        assert_eq!(run_spec.args, [b"rg".to_vec(), b"a\nb".to_vec()]);
+        assert_eq!(run_spec.root.len(), 2);
+        assert!(run_spec.writes && run_spec.input && run_spec.frames);
         let budget = Budget {
             cpu_ns: 1_500_000_000,
             fuel: 9000,
@@ -412,16 +417,19 @@ mod tests {
             files: 3,
             ..Budget::default()
         };
-        assert_eq!(order.budget, budget);
-        let terms = Terms { weight: 7, reservation: 100_000_000, limit: 1_500_000_000 };
-        assert_eq!((order.terms, order.io_reserve, order.io_limit), (terms, 20, 50));
+        assert_eq!(run_spec.budget, budget);
+        let share_spec = ShareSpec { weight: 7, reservation: 100_000_000, limit: 1_500_000_000 };
+        assert_eq!(
+            (run_spec.share_spec, run_spec.io_reserve, run_spec.io_limit),
+            (share_spec, 20, 50)
+        );
     }
 
     #[test]
     fn an_order_beyond_the_maxima_is_refused_and_one_that_says_nothing_is_within() {
         let maxima = Maxima { time_ns: 50_000_000_000, cpu_ns: 2_000_000_000, memory: 64 << 20 };
-        let order = Order::parse_within(b"module 1", &maxima).expect("it is one");
-        let Budget { time_ns, cpu_ns, memory, .. } = order.budget;
+        let run_spec = RunSpec::parse_within(b"module 1", &maxima).expect("it is one");
+        let Budget { time_ns, cpu_ns, memory, .. } = run_spec.budget;
         assert_eq!(Maxima { time_ns, cpu_ns, memory }, maxima);
         for (line, why) in [
             ("time 99999h", "no more time than this server gives: 50s; say less"),
@@ -430,42 +438,49 @@ mod tests {
             ("memory 65M", "a larger --storelet-memory-max"),
         ] {
             let text = format!("module 1\n{line}");
-            let refused = Order::parse_within(text.as_bytes(), &maxima).expect_err("it is more");
+            let refused = RunSpec::parse_within(text.as_bytes(), &maxima).expect_err("it is more");
             assert!(refused.contains(why), "{line}: {refused}");
-            Order::parse(text.as_bytes()).expect("there are no maxima");
+            RunSpec::parse(text.as_bytes()).expect("there are no maxima");
         }
         let most = b"module 1\ntime 50s\ncpu 2s\nmemory 64M";
-        Order::parse_within(most, &maxima).expect("it is no more");
+        RunSpec::parse_within(most, &maxima).expect("it is no more");
         // A limit on an installed storelet only reduces it.
-        let named = Order::parse_within(b"standing a\ntime 99h", &maxima).expect("it is one");
+        let named = RunSpec::parse_within(b"standing a\ntime 99h", &maxima).expect("it is one");
         assert_eq!(named.budget.memory, u64::MAX);
     }
 
     #[test]
     fn a_chain_is_what_is_installed_with_less_than_that_may() {
         let text = "frames\nstanding a\narg x\ncpu 1s\nstanding b@2\nread-only\nstdin /d/./f";
-        let mut order = Order::parse(text.as_bytes()).expect("it is one");
-        assert_eq!(order.stdin, Some(b"d/f".to_vec()));
-        let [second] = &order.then[..] else { panic!("{order:?}") };
-        assert!(order.frames && !second.writes && second.args.is_empty());
+        let mut run_spec = RunSpec::parse(text.as_bytes()).expect("it is one");
+        assert_eq!(run_spec.stdin, Some(b"d/f".to_vec()));
+        let [second] = &run_spec.then[..] else { panic!("{run_spec:?}") };
+        assert!(run_spec.frames && !second.writes && second.args.is_empty());
         assert_eq!(second.module, Wanted::Standing("b@2".parse().expect("a name")));
         let installed = format!("module sha256:{}\narg wc\nwrite\ncpu 9s\ntime 3s", "7".repeat(64));
-        let installed = Order::parse(installed.as_bytes()).expect("it is one");
-        let mut limited = Order::parse(b"standing a\nlimit 5%").expect("it is one");
-        limited.resolve(&Order::parse(b"module 1\nreserve 10%").expect("it is one"));
-        assert_eq!((limited.terms.reservation, limited.terms.limit), (50_000_000, 50_000_000));
-        order.resolve(&installed);
-        assert_eq!(order.module, installed.module);
-        assert_eq!(order.args, [b"wc".to_vec(), b"x".to_vec()]);
+        let installed = RunSpec::parse(installed.as_bytes()).expect("it is one");
+        let mut limited = RunSpec::parse(b"standing a\nlimit 5%").expect("it is one");
+        limited.resolve(&RunSpec::parse(b"module 1\nreserve 10%").expect("it is one"));
+        assert_eq!(
+            (limited.share_spec.reservation, limited.share_spec.limit),
+            (50_000_000, 50_000_000)
+        );
+        run_spec.resolve(&installed);
+        assert_eq!(run_spec.module, installed.module);
+        assert_eq!(run_spec.args, [b"wc".to_vec(), b"x".to_vec()]);
         let (second, third) = (1_000_000_000, 3_000_000_000);
-        assert_eq!((order.budget.cpu_ns, order.budget.time_ns), (second, third));
-        assert_eq!(order.budget.memory, Budget::default().memory);
-        assert!(order.writes && order.terms == Terms::default() && order.io_reserve == 0);
+        assert_eq!((run_spec.budget.cpu_ns, run_spec.budget.time_ns), (second, third));
+        assert_eq!(run_spec.budget.memory, Budget::default().memory);
+        assert!(
+            run_spec.writes
+                && run_spec.share_spec == ShareSpec::default()
+                && run_spec.io_reserve == 0
+        );
     }
 
     #[test]
     fn syntax_errors_name_the_expected_form() {
-        let fails = |text: &str| Order::parse(text.as_bytes()).expect_err("it is wrong");
+        let fails = |text: &str| RunSpec::parse(text.as_bytes()).expect_err("it is wrong");
         assert!(fails("arg x").contains("needs a line 'module"));
         assert!(fails("module 0").contains("empty"));
         assert!(fails("module 99999999999").contains("at most"));
@@ -487,6 +502,6 @@ mod tests {
         assert!(fails("module 1\nlimit x").contains("50%"));
         assert!(fails("module 1\nreserve 10%\nlimit 5%").contains("no more can be certain"));
         assert!(fails("module 1\nio-reserve 1001").contains("at most 1000"));
-        assert!(Order::parse(b"module \xff").is_err());
+        assert!(RunSpec::parse(b"module \xff").is_err());
     }
 }

@@ -2,7 +2,7 @@
 //! one.
 
 use crate::contents::{Batch, Contents};
-use crate::door::State as Door;
+use crate::host_channel::State as HostChannel;
 use crate::listings::{Listings, Seen};
 use base::{Buf, Error, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
@@ -27,7 +27,7 @@ struct Bytes {
 
 /// Prefetched data, and the prefetch in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Foresight {
+pub(crate) struct Prefetcher {
     /// Prefetched directories.
     pub(crate) listings: Listings,
     /// Prefetched files.
@@ -37,10 +37,10 @@ pub(crate) struct Foresight {
     coming: Option<Coming>,
 }
 
-impl Foresight {
+impl Prefetcher {
     /// Stores the reply of a prefetch, if it has arrived.
-    pub(crate) fn absorb(&mut self, door: &mut Door) {
-        let Some(reply) = door.arrived.take() else { return };
+    pub(crate) fn absorb(&mut self, channel: &mut HostChannel) {
+        let Some(reply) = channel.arrived.take() else { return };
         match (self.coming.take(), reply) {
             (Some(Coming::Listings(seen)), Ok(Reply::Listings(listings, _))) => {
                 self.listings.add(listings, seen);

@@ -4,11 +4,11 @@
 //! [`Output::Resume`]. The guest can be killed between any two slices; an outstanding reply is then
 //! waited for, because the resources it contains have to be released.
 //!
-#![doc = include_str!("life/states.md")]
+#![doc = include_str!("execution/states.md")]
 
 use crate::budget::Reason;
-use crate::door::{Got, Stream, Want};
 use crate::guest::{Ended, Pause};
+use crate::host_channel::{Got, Stream, Want};
 use base::{Automaton, Error, Instant, Kind, Name};
 use std::mem;
 use tree::{Ask, NodeId, Reply};
@@ -103,14 +103,14 @@ enum State {
 
 /// Execution of one storelet.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct Execution {
     state: State,
 }
 
-impl Life {
+impl Execution {
     /// Creates an execution that has not begun, with the path of its root.
-    pub(crate) fn new(root: Vec<Name>) -> Life {
-        Life { state: State::New(root) }
+    pub(crate) fn new(root: Vec<Name>) -> Execution {
+        Execution { state: State::New(root) }
     }
 
     /// Returns whether it waits for a slice.
@@ -180,14 +180,14 @@ impl Life {
             Ok(Reply::Walked(way, Some(node))) if rest.is_empty() => {
                 if way.last().is_some_and(|stat| stat.kind != Kind::Directory) {
                     out.push(Output::Release(node));
-                    return Life::rootless(Error::NotDirectory, out);
+                    return Execution::rootless(Error::NotDirectory, out);
                 }
                 out.push(Output::Make(node));
                 State::Ready(None)
             }
-            Ok(Reply::Walked(_, Some(node))) => Life::find(node, Some(node), rest, out),
-            Ok(_) => Life::rootless(Error::NotFound, out),
-            Err(error) => Life::rootless(error, out),
+            Ok(Reply::Walked(_, Some(node))) => Execution::find(node, Some(node), rest, out),
+            Ok(_) => Execution::rootless(Error::NotFound, out),
+            Err(error) => Execution::rootless(error, out),
         }
     }
 
@@ -214,7 +214,7 @@ impl Life {
                 out.push(Output::Say(stream, bytes));
                 State::Saying
             }
-            Pause::Wants(Want::Ahead) => State::Awaiting,
+            Pause::Wants(Want::Prefetch) => State::Awaiting,
             Pause::Wants(Want::Sleep(ns)) => State::Sleeping(Instant(now.0.saturating_add(ns))),
             Pause::Ended(ended) => {
                 out.extend([Output::Drop, Output::Ended(ended)]);
@@ -250,23 +250,23 @@ impl Life {
     }
 }
 
-impl Automaton for Life {
+impl Automaton for Execution {
     type Input = Input;
     type Output = Output;
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         let state = mem::replace(&mut self.state, State::Over);
         self.state = match (state, input) {
-            (State::New(names), Input::Begin(from)) => Life::find(from, None, names, out),
+            (State::New(names), Input::Begin(from)) => Execution::find(from, None, names, out),
             (State::Finding(via, rest), Input::Answered(reply)) => {
                 out.extend(via.map(Output::Release));
-                Life::found(rest, reply, out)
+                Execution::found(rest, reply, out)
             }
             (State::Ready(got), Input::Turn) => {
                 out.push(Output::Resume(got));
                 State::Running
             }
-            (State::Running, Input::Paused(pause)) => Life::paused(now, pause, out),
+            (State::Running, Input::Paused(pause)) => Execution::paused(now, pause, out),
             (State::Queued(ask), Input::Admitted) => {
                 out.push(Output::Ask(*ask));
                 State::Asking
@@ -281,7 +281,7 @@ impl Automaton for Life {
                 out.extend(reply.ok().map(Output::Disclaim));
                 State::Over
             }
-            (state, Input::Kill(reason)) => Life::killed(state, reason, out),
+            (state, Input::Kill(reason)) => Execution::killed(state, reason, out),
             (state, Input::Tick | Input::Arrived) => state,
             // A slice is synchronous, and a wait has exactly one kind of result.
             (

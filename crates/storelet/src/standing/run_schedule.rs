@@ -3,7 +3,7 @@
 //! Runs missed while the server was down are made up for by one run after its start. After failures
 //! the period grows exponentially, until a run succeeds. Times are wall-clock times, ns since 1970.
 //!
-#![doc = include_str!("duty/states.md")]
+#![doc = include_str!("run_schedule/states.md")]
 
 use base::{Automaton, Instant};
 use std::mem;
@@ -32,7 +32,7 @@ pub(crate) enum When {
 impl When {
     /// Parses a period.
     pub(crate) fn every(text: &str) -> Result<When, String> {
-        let ns = crate::order::time(text).ok().filter(|ns| PERIODS.contains(ns));
+        let ns = crate::run_spec::time(text).ok().filter(|ns| PERIODS.contains(ns));
         let why = || "write a time of at least 1s, such as 5m".to_string();
         ns.map(|ns| When::Every(ns.cast_signed())).ok_or_else(why)
     }
@@ -94,7 +94,7 @@ enum State {
 
 /// The schedule automaton.
 #[derive(Clone, Debug)]
-pub(crate) struct Duty {
+pub(crate) struct RunSchedule {
     state: State,
     when: When,
     /// Start of the last run, or time of the installation.
@@ -102,11 +102,11 @@ pub(crate) struct Duty {
     failures: u32,
 }
 
-impl Duty {
+impl RunSchedule {
     /// Creates a schedule from the start of the last run, or the time of the installation, and the
     /// number of failures since the last success.
-    pub(crate) fn new(when: When, last: i64, failures: u32) -> Duty {
-        Duty { state: State::Waiting(when.after(last, failures)), when, last, failures }
+    pub(crate) fn new(when: When, last: i64, failures: u32) -> RunSchedule {
+        RunSchedule { state: State::Waiting(when.after(last, failures)), when, last, failures }
     }
 
     /// Adopts the schedule of a version installed at `since`; failures of older versions do not
@@ -137,7 +137,7 @@ impl Duty {
     }
 }
 
-impl Automaton for Duty {
+impl Automaton for RunSchedule {
     type Input = Input;
     type Output = Output;
 
@@ -180,16 +180,22 @@ mod tests {
         ];
         for (label, input) in inputs {
             for state in [State::Waiting(5 * SECOND), State::Running(7)] {
-                let duty = Duty { state, ..Duty::new(When::Every(SECOND), 0, 0) };
-                drawing.sample_as(label, duty, input, |duty| variant(&duty.state));
+                let run_schedule =
+                    RunSchedule { state, ..RunSchedule::new(When::Every(SECOND), 0, 0) };
+                drawing.sample_as(label, run_schedule, input, |run_schedule| {
+                    variant(&run_schedule.state)
+                });
             }
         }
-        drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/standing/duty/states.md"));
+        drawing.assert_fresh(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/src/standing/run_schedule/states.md"
+        ));
     }
 
-    fn step(duty: &mut Duty, input: Input) -> bool {
+    fn step(run_schedule: &mut RunSchedule, input: Input) -> bool {
         let mut out = Vec::new();
-        duty.step(Instant(0), input, &mut out);
+        run_schedule.step(Instant(0), input, &mut out);
         !out.is_empty()
     }
 
@@ -197,22 +203,26 @@ mod tests {
     fn missed_runs_happen_once_and_failures_back_off() {
         let hour = 3600 * SECOND;
         // After a downtime of ten hours.
-        let mut duty = Duty::new(When::Every(hour), 0, 0);
+        let mut run_schedule = RunSchedule::new(When::Every(hour), 0, 0);
         assert!(
-            step(&mut duty, Input::Tick(10 * hour)) && !step(&mut duty, Input::Tick(11 * hour))
+            step(&mut run_schedule, Input::Tick(10 * hour))
+                && !step(&mut run_schedule, Input::Tick(11 * hour))
         );
-        step(&mut duty, Input::Ended(true));
-        assert_eq!(duty.due(), Some(11 * hour));
+        step(&mut run_schedule, Input::Ended(true));
+        assert_eq!(run_schedule.due(), Some(11 * hour));
         for (failures, wait) in [(1, 2), (2, 4), (3, 8)] {
-            let due = duty.due().expect("it waits");
-            assert!(step(&mut duty, Input::Tick(due)));
-            step(&mut duty, Input::Ended(false));
-            assert_eq!((duty.due(), duty.past()), (Some(due + wait * hour), (due, failures)));
+            let due = run_schedule.due().expect("it waits");
+            assert!(step(&mut run_schedule, Input::Tick(due)));
+            step(&mut run_schedule, Input::Ended(false));
+            assert_eq!(
+                (run_schedule.due(), run_schedule.past()),
+                (Some(due + wait * hour), (due, failures))
+            );
         }
-        let due = duty.due().expect("it waits");
-        assert!(step(&mut duty, Input::Tick(due)));
-        step(&mut duty, Input::Ended(true));
-        assert_eq!(duty.due(), Some(due + hour));
+        let due = run_schedule.due().expect("it waits");
+        assert!(step(&mut run_schedule, Input::Tick(due)));
+        step(&mut run_schedule, Input::Ended(true));
+        assert_eq!(run_schedule.due(), Some(due + hour));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Run {
 
 /// Recent runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Book {
+pub(crate) struct RunHistory {
     /// Runs, oldest first.
     pub(crate) runs: VecDeque<Run>,
     /// Time of the last scheduled run, ns since 1970, and number of failures since its last
@@ -82,16 +82,17 @@ pub(crate) struct Book {
     pub(crate) past: Option<(i64, u32)>,
 }
 
-impl Book {
+impl RunHistory {
     /// Decodes a stored history.
     ///
     /// # Errors
     /// A description of the problem.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Book, String> {
-        let mut book: Book = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        let excess = book.runs.len().saturating_sub(RUNS_MAX);
-        book.runs.drain(..excess);
-        Ok(book)
+    pub(crate) fn read(bytes: &[u8]) -> Result<RunHistory, String> {
+        let mut history: RunHistory =
+            serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let excess = history.runs.len().saturating_sub(RUNS_MAX);
+        history.runs.drain(..excess);
+        Ok(history)
     }
 
     /// Encodes the history for the state store.

@@ -14,7 +14,7 @@ const PLACES_MAX: usize = 8;
 
 /// A disk with read-ahead.
 #[derive(Debug)]
-pub(super) struct Ahead<'a> {
+pub(super) struct Prefetch<'a> {
     disk: &'a mut FileDisk,
     /// Blocks of the volume.
     blocks: u64,
@@ -24,9 +24,9 @@ pub(super) struct Ahead<'a> {
     ends: VecDeque<u64>,
 }
 
-impl<'a> Ahead<'a> {
-    pub(super) fn new(disk: &'a mut FileDisk, blocks: u64) -> Ahead<'a> {
-        Ahead { disk, blocks, windows: VecDeque::new(), ends: VecDeque::new() }
+impl<'a> Prefetch<'a> {
+    pub(super) fn new(disk: &'a mut FileDisk, blocks: u64) -> Prefetch<'a> {
+        Prefetch { disk, blocks, windows: VecDeque::new(), ends: VecDeque::new() }
     }
 
     /// Reads blocks; `None` if they cannot be read.
@@ -35,14 +35,15 @@ impl<'a> Ahead<'a> {
             return Some(blocks);
         }
         let goes_on = self.ends.iter().any(|end| at.wrapping_sub(*end) < GAP_MAX);
-        let ahead = self.blocks.saturating_sub(at).min(BLOCKS_MAX as u64) as u32;
+        let prefetch = self.blocks.saturating_sub(at).min(BLOCKS_MAX as u64) as u32;
         // Blocks that cannot be read as part of a window are read individually.
-        let window = (goes_on && ahead > count).then(|| self.disk.read(at, ahead).ok()).flatten();
+        let window =
+            (goes_on && prefetch > count).then(|| self.disk.read(at, prefetch).ok()).flatten();
         let Some(window) = window else {
             keep(&mut self.ends, at + u64::from(count));
             return self.disk.read(at, count).ok();
         };
-        keep(&mut self.ends, at + u64::from(ahead));
+        keep(&mut self.ends, at + u64::from(prefetch));
         keep(&mut self.windows, (at, window));
         self.known(at, count as usize)
     }

@@ -3,14 +3,14 @@
 //! Changes are made one at a time, and each is durable before it takes effect: an acknowledged
 //! installation survives any crash.
 
-use super::book::{Book, Run};
-use super::deed::{Deed, Plan};
 use super::entry::{By, Entry, VERSIONS_MAX};
+use super::history::{Run, RunHistory};
+use super::registry_change::{Plan, RegistryChange};
 use super::{Change, Kept, Key, Stock};
 use crate::compile::Hash;
 use crate::crossing::DomainId;
 use crate::domain::Stage;
-use crate::order::{Label, Order, Pick, Wanted};
+use crate::run_spec::{Label, Pick, RunSpec, Wanted};
 use base::{Automaton, Caller, Instant};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,8 +24,8 @@ const TEXT_MAX: usize = 16 << 10;
 /// A change request, with its session and its author.
 #[derive(Debug)]
 pub(crate) struct Filing {
-    pub(crate) desk: DomainId,
-    pub(crate) deed: Deed,
+    pub(crate) install_session: DomainId,
+    pub(crate) registry_change: RegistryChange,
     /// Module to be installed, and its bytes if they were sent.
     pub(crate) module: Option<(Hash, Option<Vec<u8>>)>,
     pub(crate) caller: Caller,
@@ -128,10 +128,10 @@ struct Kind {
 
 /// The registry automaton.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct InstalledRegistry {
     state: State,
     entries: BTreeMap<Label, Entry>,
-    books: BTreeMap<Label, Book>,
+    books: BTreeMap<Label, RunHistory>,
     modules: BTreeSet<Hash>,
     /// Queued change requests; at most one for each session.
     queue: VecDeque<Box<Filing>>,
@@ -147,11 +147,11 @@ pub(crate) struct Shelf {
     closed: Option<String>,
 }
 
-impl Shelf {
+impl InstalledRegistry {
     /// Creates a registry from stored data. Unreadable entries are reported and left alone.
-    pub(crate) fn new(stock: Stock, out: &mut Vec<Output>) -> Shelf {
+    pub(crate) fn new(stock: Stock, out: &mut Vec<Output>) -> InstalledRegistry {
         let Stock { names, books, files, modules, closed } = stock;
-        let mut shelf = Shelf {
+        let mut registry = InstalledRegistry {
             state: State::Idle,
             entries: BTreeMap::new(),
             books: BTreeMap::new(),
@@ -166,10 +166,10 @@ impl Shelf {
         };
         for (label, bytes) in names {
             let entry = Entry::read(&label, &bytes);
-            match entry.and_then(|entry| entry.with_modules(&shelf.modules)) {
-                Ok(entry) => drop(shelf.entries.insert(label, entry)),
+            match entry.and_then(|entry| entry.with_modules(&registry.modules)) {
+                Ok(entry) => drop(registry.entries.insert(label, entry)),
                 Err(why) => {
-                    shelf.spares = true;
+                    registry.spares = true;
                     let what = "is left out: its saved state is invalid";
                     let text = format!("the storelet '{label}' {what} ({why}); install it again");
                     out.push(Output::Tell(text));
@@ -177,13 +177,13 @@ impl Shelf {
             }
         }
         for (label, bytes) in books {
-            if let Ok(book) = Book::read(&bytes)
-                && shelf.entries.contains_key(&label)
+            if let Ok(history) = RunHistory::read(&bytes)
+                && registry.entries.contains_key(&label)
             {
-                shelf.books.insert(label, book);
+                registry.books.insert(label, history);
             }
         }
-        shelf
+        registry
     }
 
     /// Returns all entries.
@@ -192,7 +192,7 @@ impl Shelf {
     }
 
     /// Returns the run histories.
-    pub(crate) fn books(&self) -> impl Iterator<Item = (&Label, &Book)> {
+    pub(crate) fn books(&self) -> impl Iterator<Item = (&Label, &RunHistory)> {
         self.books.iter()
     }
 
@@ -222,19 +222,19 @@ impl Shelf {
     ///
     /// # Errors
     /// The name that is missing, and those that exist.
-    pub(crate) fn resolve(&self, order: &Order) -> Result<Vec<Stage>, String> {
-        let stages = [order].into_iter().chain(&order.then);
+    pub(crate) fn resolve(&self, run_spec: &RunSpec) -> Result<Vec<Stage>, String> {
+        let stages = [run_spec].into_iter().chain(&run_spec.then);
         stages.map(|stage| self.stage(stage)).collect()
     }
 
-    fn stage(&self, order: &Order) -> Result<Stage, String> {
-        let Wanted::Standing(pick) = &order.module else {
+    fn stage(&self, run_spec: &RunSpec) -> Result<Stage, String> {
+        let Wanted::Standing(pick) = &run_spec.module else {
             unreachable!("only names are to be resolved")
         };
         let (called, plan) = self.plan(pick)?;
-        let mut order = Order { then: Vec::new(), ..order.clone() };
-        order.resolve(&plan.order);
-        Ok(Stage { called, order })
+        let mut run_spec = RunSpec { then: Vec::new(), ..run_spec.clone() };
+        run_spec.resolve(&plan.run_spec);
+        Ok(Stage { called, run_spec })
     }
 
     /// Looks up an installed storelet: its name with version, and its installation.
@@ -270,14 +270,14 @@ impl Shelf {
     /// Starts the next valid change.
     fn go_on(&mut self, out: &mut Vec<Output>) -> State {
         while let Some(filing) = self.queue.pop_front() {
-            let desk = filing.desk;
+            let install_session = filing.install_session;
             match self.change(*filing) {
                 Ok((kind, changes)) => {
                     let ticket = self.ticket();
                     out.push(Output::Keep(ticket, changes));
-                    return State::Keeping(ticket, desk, Box::new(kind));
+                    return State::Keeping(ticket, install_session, Box::new(kind));
                 }
-                Err(filed) => out.push(Output::Filed(desk, filed)),
+                Err(filed) => out.push(Output::Filed(install_session, filed)),
             }
         }
         State::Idle
@@ -288,15 +288,15 @@ impl Shelf {
         if let Some(why) = &self.closed {
             return Err(Filed::not("failed", why.clone()));
         }
-        match filing.deed {
-            Deed::Install(plan) => {
+        match filing.registry_change {
+            RegistryChange::Install(plan) => {
                 let by = By::of(&filing.caller);
                 let by = by.ok_or_else(|| refuse("nobody in particular may install nothing"))?;
                 let (module, sent) = filing.module.expect("what is installed has a module");
                 self.install(&plan, (module, sent), by, filing.at)
             }
-            Deed::Use(label, version) => self.switch(label, version),
-            Deed::Remove(label) => self.remove(label),
+            RegistryChange::Use(label, version) => self.switch(label, version),
+            RegistryChange::Remove(label) => self.remove(label),
         }
     }
 
@@ -352,7 +352,8 @@ impl Shelf {
         let known = self.plan(&pick);
         known.map_err(|why| Filed::not("unknown", why))?;
         let goes = self.unused(&label, None);
-        let first = [Key::Name(label.clone()), Key::Book(label.clone()), Key::Files(label.clone())];
+        let first =
+            [Key::Name(label.clone()), Key::RunHistory(label.clone()), Key::Files(label.clone())];
         let keys = first.into_iter().chain(goes.iter().map(|hash| Key::Module(*hash)));
         let changes = keys.map(|key| Change { key, bytes: None }).collect();
         let filed = Filed::done("removed", &label, None);
@@ -390,11 +391,11 @@ impl Shelf {
         if !self.entries.contains_key(&label) {
             return;
         }
-        let book = self.books.entry(label.clone()).or_default();
-        book.add(run);
+        let history = self.books.entry(label.clone()).or_default();
+        history.add(run);
         match cause {
             Cause::Asked => return,
-            Cause::Time(last, failures) => book.past = Some((last, failures)),
+            Cause::Time(last, failures) => history.past = Some((last, failures)),
             Cause::File => {}
         }
         self.stale.insert(label);
@@ -407,9 +408,9 @@ impl Shelf {
             return;
         }
         if let Some(label) = self.stale.pop_first()
-            && let Some(book) = self.books.get(&label)
+            && let Some(history) = self.books.get(&label)
         {
-            let change = Change { key: Key::Book(label), bytes: Some(book.bytes()) };
+            let change = Change { key: Key::RunHistory(label), bytes: Some(history.bytes()) };
             self.save(None, change, out);
         }
     }
@@ -434,7 +435,7 @@ fn refuse(why: &str) -> Filed {
     Filed::not("refused", why.to_string())
 }
 
-impl Automaton for Shelf {
+impl Automaton for InstalledRegistry {
     type Input = Input;
     type Output = Output;
 
@@ -463,12 +464,14 @@ impl Automaton for Shelf {
                 self.files(label, bytes, out);
                 state
             }
-            (State::Keeping(ticket, desk, kind), Input::Kept(kept)) if kept.ticket == ticket => {
+            (State::Keeping(ticket, install_session, kind), Input::Kept(kept))
+                if kept.ticket == ticket =>
+            {
                 let filed = match kept.result {
                     Ok(()) => self.settle(*kind),
                     Err(why) => Filed::not("failed", format!("it could not be kept: {why}")),
                 };
-                out.push(Output::Filed(desk, filed));
+                out.push(Output::Filed(install_session, filed));
                 self.go_on(out)
             }
             (state @ (State::Idle | State::Keeping(..)), Input::Kept(kept)) => {
@@ -492,8 +495,9 @@ impl Automaton for Shelf {
             let stays = |hash: &Hash| kind.entry.iter().all(|it| it.modules().all(|m| m != *hash));
             assert!(kind.goes.iter().all(stays), "what is needed does not go");
         }
-        let desks: BTreeSet<DomainId> = self.queue.iter().map(|filing| filing.desk).collect();
-        assert_eq!(desks.len(), self.queue.len(), "a desk says one thing");
+        let install_sessions: BTreeSet<DomainId> =
+            self.queue.iter().map(|filing| filing.install_session).collect();
+        assert_eq!(install_sessions.len(), self.queue.len(), "an install session has one change");
         assert!(self.entries.len() <= NAMES_MAX);
         assert!(self.queue.is_empty() || matches!(self.state, State::Keeping(..)));
         let kept = |entry: &Entry| entry.modules().all(|hash| self.has(hash));

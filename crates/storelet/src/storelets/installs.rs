@@ -5,12 +5,12 @@ use crate::admission::user_of;
 use crate::compile::{Module, ToCompiler};
 use crate::crossing::{Account, DomainId};
 use crate::domain::Stage;
-use crate::order::{Order, Pick};
 use crate::report::Report;
-use crate::standing::ToKeeper;
-use crate::standing::book::Run;
-use crate::standing::desk::{self, Desk};
-use crate::standing::shelf::{self, Filing};
+use crate::run_spec::{Pick, RunSpec};
+use crate::standing::ToStateStore;
+use crate::standing::history::Run;
+use crate::standing::install::{self, InstallSession};
+use crate::standing::registry::{self, Filing};
 use base::op::Envelope;
 use base::{Automaton as _, Caller, Error, Instant};
 use tree::{Output, Reply};
@@ -29,17 +29,17 @@ const NEWS_MAX: usize = 64;
 
 /// An install session with its owner.
 #[derive(Debug)]
-pub(super) struct AtDesk {
-    pub(super) desk: Desk,
+pub(super) struct AtInstallSession {
+    pub(super) install_session: InstallSession,
     caller: Caller,
     account: Account,
     since: Instant,
 }
 
-impl AtDesk {
+impl AtInstallSession {
     /// Returns the deadline for the request.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.desk.is_spoken_to().then(|| self.since + ORDER_TIME)
+        self.install_session.is_spoken_to().then(|| self.since + ORDER_TIME)
     }
 }
 
@@ -64,79 +64,91 @@ impl Storelets {
         if !may {
             return Err(Error::NotPermitted);
         }
-        if self.closing || self.desks.len() >= DESKS_MAX {
+        if self.closing || self.install_sessions.len() >= DESKS_MAX {
             return Err(Error::Busy);
         }
         let id = DomainId(self.next);
-        let open = self.open(Opened::Desk(id))?;
+        let open = self.open(Opened::InstallSession(id))?;
         self.next += 1;
         let account = Account { user: user_of(&caller), client };
-        let desk = Desk::new(self.settings.maxima);
-        self.desks.insert(id, AtDesk { desk, caller, account, since: now });
+        let install_session = InstallSession::new(self.settings.maxima);
+        self.install_sessions
+            .insert(id, AtInstallSession { install_session, caller, account, since: now });
         Ok(Reply::Opened(open, self.stat(files::INSTALL)))
     }
 
-    pub(super) fn step_desk(
+    pub(super) fn step_install(
         &mut self,
         now: Instant,
         id: DomainId,
-        input: desk::Input,
+        input: install::Input,
         out: &mut Vec<Output>,
     ) {
-        let Some(at) = self.desks.get_mut(&id) else { return };
+        let Some(at) = self.install_sessions.get_mut(&id) else { return };
         let mut asks = Vec::new();
-        at.desk.step(now, input, &mut asks);
+        at.install_session.step(now, input, &mut asks);
         for ask in asks {
             self.serve_desk(now, id, ask, out);
         }
-        if self.desks.get(&id).is_some_and(|at| at.desk.is_over()) {
-            self.desks.remove(&id);
+        if self.install_sessions.get(&id).is_some_and(|at| at.install_session.is_over()) {
+            self.install_sessions.remove(&id);
         }
         self.end(out);
     }
 
-    fn serve_desk(&mut self, now: Instant, id: DomainId, ask: desk::Output, out: &mut Vec<Output>) {
+    fn serve_desk(
+        &mut self,
+        now: Instant,
+        id: DomainId,
+        ask: install::Output,
+        out: &mut Vec<Output>,
+    ) {
         let (ticket, compiler) = (id.0, self.settings.compiler);
         match ask {
-            desk::Output::Reply(id, reply) => out.push(Output::Reply(id, reply)),
-            desk::Output::Compile(Module::Known(hash), _) if !self.shelf.has(hash) => {
+            install::Output::Reply(id, reply) => out.push(Output::Reply(id, reply)),
+            install::Output::Compile(Module::Known(hash), _) if !self.registry.has(hash) => {
                 // It may be compiled, but its bytes could not be stored.
                 let unknown = Err(crate::compile::Refused::Unknown);
-                self.step_desk(now, id, desk::Input::Compiled(unknown), out);
+                self.step_install(now, id, install::Input::Compiled(unknown), out);
             }
-            desk::Output::Compile(module, code) => {
-                let account = self.desks[&id].account;
+            install::Output::Compile(module, code) => {
+                let account = self.install_sessions[&id].account;
                 let asked = ToCompiler::Compile { ticket, module, code, account };
                 self.post(compiler, Envelope(Box::new(asked)), out);
             }
-            desk::Output::CancelCompile => {
+            install::Output::CancelCompile => {
                 self.post(compiler, Envelope(Box::new(ToCompiler::Cancel(ticket))), out);
             }
-            desk::Output::File(deed, module) => {
-                let AtDesk { caller, since, .. } = &self.desks[&id];
+            install::Output::File(registry_change, module) => {
+                let AtInstallSession { caller, since, .. } = &self.install_sessions[&id];
                 // The baseline of new files, in timestamps of the kernel.
                 let (caller, at) = (caller.clone(), self.wall(*since) - COARSE);
-                let filing = Filing { desk: id, deed, module, caller, at };
-                self.step_shelf(now, shelf::Input::File(Box::new(filing)), out);
+                let filing = Filing { install_session: id, registry_change, module, caller, at };
+                self.step_registry(now, registry::Input::File(Box::new(filing)), out);
             }
         }
     }
 
-    pub(super) fn step_shelf(&mut self, now: Instant, input: shelf::Input, out: &mut Vec<Output>) {
+    pub(super) fn step_registry(
+        &mut self,
+        now: Instant,
+        input: registry::Input,
+        out: &mut Vec<Output>,
+    ) {
         let mut asks = Vec::new();
-        self.shelf.step(now, input, &mut asks);
+        self.registry.step(now, input, &mut asks);
         for ask in asks {
             match ask {
-                shelf::Output::Keep(ticket, changes) => {
-                    let asked = ToKeeper { ticket, changes };
+                registry::Output::Keep(ticket, changes) => {
+                    let asked = ToStateStore { ticket, changes };
                     self.post(self.settings.compiler, Envelope(Box::new(asked)), out);
                 }
-                shelf::Output::Saved(label) => self.saved(now, &label, out),
-                shelf::Output::Filed(desk, filed) => {
+                registry::Output::Saved(label) => self.saved(now, &label, out),
+                registry::Output::Filed(install_session, filed) => {
                     self.is_settled = false;
-                    self.step_desk(now, desk, desk::Input::Filed(filed), out);
+                    self.step_install(now, install_session, install::Input::Filed(filed), out);
                 }
-                shelf::Output::Tell(text) => self.news(text),
+                registry::Output::Tell(text) => self.news(text),
             }
         }
         self.end(out);
@@ -153,12 +165,12 @@ impl Storelets {
         &mut self,
         now: Instant,
         id: DomainId,
-        order: &Order,
+        run_spec: &RunSpec,
     ) -> Result<Vec<Stage>, String> {
-        let stages = self.shelf.resolve(order)?;
+        let stages = self.registry.resolve(run_spec)?;
         let at = self.wall(now) / SECOND;
         let here = self.here.get_mut(&id).expect("it is stepped");
-        let file = order.stdin.as_ref().map(|path| String::from_utf8_lossy(path));
+        let file = run_spec.stdin.as_ref().map(|path| String::from_utf8_lossy(path));
         let file = file.map_or(String::new(), |path| format!(" /{path}"));
         let picks = stages.iter().filter_map(|stage| stage.called.parse::<Pick>().ok());
         let all = picks.map(|pick| (pick.label, pick.version.unwrap_or_default())).collect();
@@ -185,7 +197,7 @@ impl Storelets {
         for (label, version) in all {
             let run = Run::new((at, version, &trigger), &caller, report, complaint);
             let Some(cause) = self.cause(now, &label, why, well) else { continue };
-            self.step_shelf(now, shelf::Input::Ran(label, run, cause), out);
+            self.step_registry(now, registry::Input::Ran(label, run, cause), out);
         }
         self.done_for(now, id, why, well, out);
     }

@@ -3,14 +3,14 @@
 //! A session is an open file, like a storelet. The request is written to it, followed by the
 //! module; the result can be read.
 //!
-#![doc = include_str!("desk/states.md")]
+#![doc = include_str!("install/states.md")]
 
-use super::deed::{Deed, Plan};
-use super::shelf::Filed;
+use super::registry::Filed;
+use super::registry_change::{Plan, RegistryChange};
 use crate::compile::{Code, Fresh, Hash, Module, Refused};
-use crate::domain::{self, talk::Talk};
+use crate::domain::{self, streams::StreamBuffers};
 use crate::maxima::Maxima;
-use crate::order::{self, ORDER_MAX, Order, Wanted};
+use crate::run_spec::{self, ORDER_MAX, RunSpec, Wanted};
 use base::{Automaton, Buf, Error, Instant};
 use std::mem;
 use tree::{Reply, RequestId};
@@ -45,7 +45,7 @@ pub(crate) enum Output {
     CancelCompile,
     /// Apply the change, with the module and, if they were sent, its bytes; [`Input::Filed`]
     /// follows.
-    File(Deed, Option<(Hash, Option<Vec<u8>>)>),
+    File(RegistryChange, Option<(Hash, Option<Vec<u8>>)>),
 }
 
 /// State of a session.
@@ -69,17 +69,21 @@ enum State {
 
 /// The session automaton.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct InstallSession {
     state: State,
-    talk: Talk,
+    streams: StreamBuffers,
     /// Maximum budget of a storelet.
     maxima: Maxima,
 }
 
-impl Desk {
+impl InstallSession {
     /// Creates a session that has received nothing, with these maxima.
-    pub(crate) fn new(maxima: Maxima) -> Desk {
-        Desk { state: State::Received(Vec::new()), talk: Talk::default(), maxima }
+    pub(crate) fn new(maxima: Maxima) -> InstallSession {
+        InstallSession {
+            state: State::Received(Vec::new()),
+            streams: StreamBuffers::default(),
+            maxima,
+        }
     }
 
     /// Returns whether it waits for data from its owner.
@@ -105,26 +109,26 @@ impl Desk {
 
     /// Returns whether this request of the owner is pending.
     pub(crate) fn is_asked(&self, id: RequestId) -> bool {
-        self.talk.is_asked(id)
+        self.streams.is_asked(id)
     }
 
     fn wrote(&mut self, state: State, data: Buf, out: &mut Vec<Output>) -> State {
         match state {
             State::Received(mut text) => {
                 text.extend_from_slice(&data);
-                let Some((lines, rest)) = order::parted(&text) else {
-                    self.talk.begin(Order::wants_frames(&text), false);
+                let Some((lines, rest)) = run_spec::parted(&text) else {
+                    self.streams.begin(RunSpec::wants_frames(&text), false);
                     let is_long = text.len() > ORDER_MAX;
                     return match is_long {
                         true => self.refuse("it is too long".to_string(), out),
                         false => State::Received(text),
                     };
                 };
-                self.talk.begin(Order::wants_frames(lines), false);
-                match Deed::parse(lines, &self.maxima) {
-                    Ok(Deed::Install(plan)) => self.ordered(plan, Buf::from(rest), out),
-                    Ok(deed @ (Deed::Use(..) | Deed::Remove(_))) => {
-                        out.push(Output::File(deed, None));
+                self.streams.begin(RunSpec::wants_frames(lines), false);
+                match RegistryChange::parse(lines, &self.maxima) {
+                    Ok(RegistryChange::Install(plan)) => self.ordered(plan, Buf::from(rest), out),
+                    Ok(registry_change @ (RegistryChange::Use(..) | RegistryChange::Remove(_))) => {
+                        out.push(Output::File(registry_change, None));
                         State::Filing
                     }
                     Err(why) => self.refuse(why, out),
@@ -171,9 +175,9 @@ impl Desk {
         sent: Option<Vec<u8>>,
         out: &mut Vec<Output>,
     ) -> State {
-        out.push(Output::Compile(module, plan.order.budget.code()));
+        out.push(Output::Compile(module, plan.run_spec.budget.code()));
         let mut talked = Vec::new();
-        self.talk.tell_state("compiling", &mut talked);
+        self.streams.tell_state("compiling", &mut talked);
         pass_on(talked, out);
         State::Compiling(plan, sent)
     }
@@ -191,7 +195,7 @@ impl Desk {
     ) -> State {
         match result {
             Ok(fresh) => {
-                out.push(Output::File(Deed::Install(plan), Some((fresh.hash, sent))));
+                out.push(Output::File(RegistryChange::Install(plan), Some((fresh.hash, sent))));
                 State::Filing
             }
             Err(refused @ Refused::Unknown) => {
@@ -210,7 +214,7 @@ impl Desk {
             (None, name, _) => format!("{}: {}\n", name.as_deref().unwrap_or_default(), filed.end),
         };
         let mut talked = Vec::new();
-        self.talk.close_with(json, &text, &mut talked);
+        self.streams.close_with(json, &text, &mut talked);
         pass_on(talked, out);
         State::Told
     }
@@ -232,13 +236,13 @@ impl Desk {
 fn pass_on(talked: Vec<domain::Output>, out: &mut Vec<Output>) {
     out.extend(talked.into_iter().map(|said| {
         let domain::Output::Reply(id, reply) = said else {
-            unreachable!("nothing is run at a desk: {said:?}")
+            unreachable!("an install session runs nothing: {said:?}")
         };
         Output::Reply(id, reply)
     }));
 }
 
-impl Automaton for Desk {
+impl Automaton for InstallSession {
     type Input = Input;
     type Output = Output;
 
@@ -250,15 +254,15 @@ impl Automaton for Desk {
                 let count = u32::try_from(data.len()).expect("one message");
                 let state = self.wrote(state, data, out);
                 // The reader receives the reason of a refusal.
-                self.talk.written(id, count, &mut talked);
+                self.streams.written(id, count, &mut talked);
                 state
             }
             (state, Input::Read(id, count, headroom)) => {
-                self.talk.read(id, count, headroom, &mut talked);
+                self.streams.read(id, count, headroom, &mut talked);
                 state
             }
             (state, Input::Cancel(id)) => {
-                self.talk.cancel(id, &mut talked);
+                self.streams.cancel(id, &mut talked);
                 state
             }
             (State::Compiling(plan, sent), Input::Compiled(result)) => {
@@ -277,8 +281,8 @@ impl Automaton for Desk {
                 Input::Late,
             ) => state,
             (state, Input::Gone) => {
-                self.talk.cancel_all(&mut talked);
-                Desk::leave(state, out)
+                self.streams.cancel_all(&mut talked);
+                InstallSession::leave(state, out)
             }
             (State::Leaving, Input::Compiled(_) | Input::Filed(_)) => State::Over,
             // Each request has one reply.
@@ -295,6 +299,6 @@ impl Automaton for Desk {
             State::Filling(_, _, left) => assert!(*left > 0, "some of the module is to come"),
             State::Compiling(..) | State::Filing | State::Told | State::Leaving | State::Over => {}
         }
-        self.talk.check();
+        self.streams.check();
     }
 }

@@ -1,6 +1,6 @@
 //! Prefetching for a guest: one request in flight at a time, which does not block the guest.
 //!
-#![doc = include_str!("ahead/states.md")]
+#![doc = include_str!("prefetch/states.md")]
 
 use base::{Automaton, Error, Instant};
 use std::mem;
@@ -48,11 +48,11 @@ enum State {
 
 /// The prefetch request of a guest.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct Prefetch {
     state: State,
 }
 
-impl Ahead {
+impl Prefetch {
     /// Returns the request that waits for admission.
     pub(crate) fn queued(&self) -> Option<&Ask> {
         match &self.state {
@@ -67,7 +67,7 @@ impl Ahead {
     }
 }
 
-impl Automaton for Ahead {
+impl Automaton for Prefetch {
     type Input = Input;
     type Output = Output;
 

@@ -22,31 +22,32 @@ fn states_md_is_fresh() {
     for (label, input) in INPUTS {
         let states = [State::Free, State::Queued(Box::new(ask())), State::Asking, State::Leaving];
         for state in states {
-            drawing.sample_as(label, Ahead { state }, input(), |ahead| variant(&ahead.state));
+            drawing
+                .sample_as(label, Prefetch { state }, input(), |prefetch| variant(&prefetch.state));
         }
     }
-    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/ahead/states.md"));
+    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/prefetch/states.md"));
 }
 
 /// At whatever point the guest ends, a request has one reply, and it is not delivered.
 #[test]
 fn nothing_arrives_for_a_guest_that_has_ended() {
     for leaves_at in 0..4 {
-        let (mut ahead, mut asked, mut arrived) = (Ahead::default(), 0, 0);
+        let (mut prefetch, mut asked, mut arrived) = (Prefetch::default(), 0, 0);
         for (place, input) in [0, 1, 2].into_iter().enumerate() {
             let mut out = Vec::new();
             if place == leaves_at {
-                ahead.step(Instant(0), Input::Leave, &mut out);
+                prefetch.step(Instant(0), Input::Leave, &mut out);
                 break;
             }
-            ahead.step(Instant(0), (INPUTS[input].1)(), &mut out);
+            prefetch.step(Instant(0), (INPUTS[input].1)(), &mut out);
             asked += out.iter().filter(|it| matches!(it, Output::Ask(_))).count();
             arrived += out.iter().filter(|it| matches!(it, Output::Arrived(_))).count();
         }
-        if matches!(ahead.state, State::Leaving) {
-            ahead.step(Instant(0), Input::Answered(Err(Error::Cancelled)), &mut Vec::new());
+        if matches!(prefetch.state, State::Leaving) {
+            prefetch.step(Instant(0), Input::Answered(Err(Error::Cancelled)), &mut Vec::new());
         }
-        assert!(ahead.is_free());
+        assert!(prefetch.is_free());
         assert_eq!((asked, arrived), (usize::from(leaves_at > 1), usize::from(leaves_at > 2)));
     }
 }

@@ -28,7 +28,7 @@ pub enum Want {
     /// The end of a delay, ns; zero yields.
     Sleep(u64),
     /// The reply to the prefetch request.
-    Ahead,
+    Prefetch,
 }
 
 /// Result of a wait.
@@ -79,16 +79,16 @@ pub(crate) struct State {
 
 /// One side of the channel; only one side uses it at a time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Door(Arc<Mutex<State>>);
+pub(crate) struct HostChannel(Arc<Mutex<State>>);
 
-impl Door {
+impl HostChannel {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for an event.
     pub(crate) fn want(&self, want: Want) -> Waiting<'_> {
-        Waiting { door: self, want: Some(want) }
+        Waiting { channel: self, want: Some(want) }
     }
 
     /// Takes the event that the guest has begun to wait for.
@@ -103,7 +103,7 @@ impl Door {
 
 /// A pending wait of the guest.
 pub(crate) struct Waiting<'a> {
-    door: &'a Door,
+    channel: &'a HostChannel,
     want: Option<Want>,
 }
 
@@ -112,7 +112,7 @@ impl Future for Waiting<'_> {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Got> {
         let want = self.want.take();
-        let mut state = self.door.state();
+        let mut state = self.channel.state();
         if want.is_some() {
             (state.want, state.got, state.has_waited) = (want, None, true);
         }

@@ -33,7 +33,7 @@ fn inputs() -> Vec<Sample> {
             Input::Paused(Pause::Wants(Want::Output(Stream::Output, Vec::new())))
         }),
         ("Paused(Sleep)", || Input::Paused(Pause::Wants(Want::Sleep(1)))),
-        ("Paused(Ahead)", || Input::Paused(Pause::Wants(Want::Ahead))),
+        ("Paused(Ahead)", || Input::Paused(Pause::Wants(Want::Prefetch))),
         ("Paused(Ended)", || Input::Paused(Pause::Ended(Ended::Exit(0)))),
         ("Admitted", || Input::Admitted),
         ("Answered", || Input::Answered(Ok(Reply::Walked(Vec::new(), Some(NodeId(1)))))),
@@ -50,21 +50,23 @@ fn states_md_is_fresh() {
     let mut drawing = Drawing::default();
     for (label, input) in inputs() {
         for state in states() {
-            drawing.sample_as(label, Life { state }, input(), |life| variant(&life.state));
+            drawing.sample_as(label, Execution { state }, input(), |execution| {
+                variant(&execution.state)
+            });
         }
     }
-    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/life/states.md"));
+    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/execution/states.md"));
 }
 
 /// A long path to the root is walked in pieces, and the intermediate nodes are released.
 #[test]
 fn a_deep_root_is_found_in_pieces() {
     let names = vec![Name::new(b"a").expect("a name"); 20];
-    let (mut life, mut out) = (Life::new(names), Vec::new());
-    life.step(Instant(0), Input::Begin(NodeId(7)), &mut out);
+    let (mut execution, mut out) = (Execution::new(names), Vec::new());
+    execution.step(Instant(0), Input::Begin(NodeId(7)), &mut out);
     let walked = |node| Input::Answered(Ok(Reply::Walked(Vec::new(), Some(NodeId(node)))));
-    life.step(Instant(0), walked(8), &mut out);
-    life.step(Instant(0), walked(9), &mut out);
+    execution.step(Instant(0), walked(8), &mut out);
+    execution.step(Instant(0), walked(9), &mut out);
     let [
         Output::Ask(Ask::Walk { from: NodeId(7), names: first }),
         Output::Ask(Ask::Walk { from: NodeId(8), names: second }),
@@ -75,7 +77,7 @@ fn a_deep_root_is_found_in_pieces() {
         panic!("{out:?}")
     };
     assert_eq!((first.len(), second.len()), (16, 4));
-    assert!(life.is_ready());
+    assert!(execution.is_ready());
 }
 
 /// In random order, an execution ends once, and each reply is used or discarded once.
@@ -83,20 +85,20 @@ fn a_deep_root_is_found_in_pieces() {
 fn it_ends_once_whenever_it_is_killed() {
     for seed in 0..2000 {
         let mut rng = base::rng::seeded(seed);
-        let (mut life, mut asked, mut ended) = (Life::new(Vec::new()), 0, 0);
+        let (mut execution, mut asked, mut ended) = (Execution::new(Vec::new()), 0, 0);
         let mut next = Input::Begin(NodeId(0));
         for tick in 0..60 {
             let mut out = Vec::new();
-            life.step(Instant(tick), next, &mut out);
+            execution.step(Instant(tick), next, &mut out);
             for output in out {
                 asked += i32::from(matches!(output, Output::Ask(_)));
                 ended += i32::from(matches!(output, Output::Ended(_)));
             }
-            if rng.u8(0..20) == 0 && !matches!(life.state, State::Running) {
+            if rng.u8(0..20) == 0 && !matches!(execution.state, State::Running) {
                 next = Input::Kill(Reason::Time);
                 continue;
             }
-            next = match &life.state {
+            next = match &execution.state {
                 State::New(_) => Input::Begin(NodeId(0)),
                 State::Finding(..) | State::Asking | State::Leaving(_) => {
                     asked -= 1;
@@ -119,7 +121,7 @@ fn it_ends_once_whenever_it_is_killed() {
         assert!(ended <= 1 && asked <= 1, "seed {seed}: {ended} {asked}");
         assert_eq!(
             ended,
-            i32::from(matches!(life.state, State::Over | State::Leaving(_))),
+            i32::from(matches!(execution.state, State::Over | State::Leaving(_))),
             "{seed}"
         );
     }
