@@ -59,11 +59,11 @@ impl Tree {
             let (name, contents) = match &node.contents {
                 Some(contents) => {
                     header.set_entry_type(tar::EntryType::Regular);
-                    (format!("./{path}"), contents.as_slice())
+                    (path.clone(), contents.as_slice())
                 }
                 None => {
                     header.set_entry_type(tar::EntryType::Directory);
-                    (format!("./{path}/"), &[][..])
+                    (format!("{path}/"), &[][..])
                 }
             };
             header.set_size(contents.len() as u64);
@@ -96,7 +96,7 @@ pub(crate) fn unpack(image: &[u8], to: &Path) -> Result<serde_json::Value> {
         let path = entry.path()?.display().to_string();
         let mut bytes = Vec::new();
         entry.read_to_end(&mut bytes)?;
-        files.insert(path.trim_start_matches("./").to_owned(), bytes);
+        files.insert(path, bytes);
     }
     let blob = |descriptor: &serde_json::Value| {
         let digest = descriptor["digest"].as_str().context("a digest")?;
@@ -144,9 +144,9 @@ mod tests {
             format!("{} {mode:o} {uid}", path.display())
         });
         let entries: Vec<_> = entries.collect();
-        let all = ["./tmp/ 1777 5", "./usr/ 755 0", "./usr/bin/ 755 0"];
+        let all = ["tmp/ 1777 5", "usr/ 755 0", "usr/bin/ 755 0"];
         assert_eq!(entries[..3], all);
-        assert_eq!(entries[3..], ["./usr/bin/a 644 0", "./usr/bin/b 755 0"]);
+        assert_eq!(entries[3..], ["usr/bin/a 644 0", "usr/bin/b 755 0"]);
     }
 
     #[test]

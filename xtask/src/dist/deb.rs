@@ -86,8 +86,8 @@ mod tests {
         let fields = read("--field").expect("control fields");
         assert!(fields.contains("Package: upcall\nVersion: 0.1.0\n"), "{fields}");
         let files = read("--contents").expect("a list");
-        assert!(files.contains("-rwxr-xr-x root/root         4 2023-11-14"), "{files}");
-        assert!(files.contains("./usr/lib/systemd/system/upcall.service"), "{files}");
+        assert!(files.contains("-rwxr-xr-x 0/0               4 2023-11-14"), "{files}");
+        assert!(files.contains(" usr/lib/systemd/system/upcall.service"), "{files}");
         fs::remove_file(file).expect("it is there");
     }
 }
