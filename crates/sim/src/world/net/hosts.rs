@@ -165,7 +165,10 @@ impl Environment {
                 self.drop_done(event.done);
             }
         }
-        let own = |it: &ScheduledEvent| matches!(it, ScheduledEvent::Knock(id, _) if host_of(*id) == host);
+        let own = |event: &ScheduledEvent| match event {
+            ScheduledEvent::Knock(id, _) => host_of(*id) == host,
+            _other => false,
+        };
         self.net.cuts.values_mut().for_each(|waiting| waiting.retain(|waits| !own(waits)));
     }
 
