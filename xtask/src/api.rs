@@ -28,7 +28,7 @@ const LIBRARIES: &[Library] = &[
         exports: &[
             (
                 "store/src/transaction",
-                &["Call", "Entry", "Failure", "Reply", "Request", "Scan", "Stretch"],
+                &["Call", "Entry", "Failure", "Reply", "Request", "Scan", "ScanBatch"],
             ),
             ("store/src", &["Durability", "Ticket"]),
         ],

@@ -233,9 +233,9 @@ impl Error {
     /// Returns the recommended next step.
     pub fn next_step(&self) -> &'static str {
         match self {
-            Error::Unreachable { .. } => "look whether a server listens there",
-            Error::Disconnected { .. } => "look whether the server still runs, then try again",
-            Error::Silent { .. } => "look whether the server hangs, then try again",
+            Error::Unreachable { .. } => "check whether a server listens there",
+            Error::Disconnected { .. } => "check whether the server still runs, then try again",
+            Error::Silent { .. } => "check whether the server hangs, then try again",
             Error::Broken { .. } => "ask a server that speaks 9P2000.L or 9P2000",
             Error::Refused { doing, .. } if *doing == AS_USER => "name a user that it knows",
             Error::Refused { refusal, .. } => refusal.step(),

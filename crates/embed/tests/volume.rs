@@ -105,7 +105,7 @@ fn durable_data_survives_a_drop_without_close() {
     drop(local);
     // An open transaction keeps the volume open.
     let error = Local::open(&scratch.0, &options).unwrap_err();
-    assert!(error.to_string().contains("somebody has the volume open"), "{error}");
+    assert!(error.to_string().contains("another process has the volume open"), "{error}");
     drop(open);
     let local = Local::open(&scratch.0, &options).unwrap();
     for round in 0..20u64 {

@@ -579,7 +579,7 @@ pub fn advice(error: Error) -> &'static str {
     } else if error == Error::TooManyOpen {
         "the name space has too many lines; unmount some"
     } else if error == Error::TimedOut {
-        "the server at that place does not answer; look whether it hangs"
+        "the server at that place does not answer; check whether it hangs"
     } else if error == Error::Cancelled {
         "its client has disconnected, or the server is shutting down"
     } else {

@@ -149,6 +149,21 @@ pub(crate) fn judge(replica: &Replica<Data>, id: ReplicaId) -> ProofReply {
 }
 
 impl Hosted {
+    /// Disconnects a peer after an invalid message. The operator is informed once only, as it may
+    /// happen on every connection.
+    pub(crate) fn distrust(&mut self, now: Instant, peer: ReplicaId, out: &mut Vec<Output>) {
+        let link = self.links.get_mut(&peer);
+        if !link.is_some_and(|link| std::mem::replace(&mut link.is_distrusted, true)) {
+            self.notify_news(format!(
+                "{}: replica {} sent an impossible message; is it an older copy of itself, or of \
+                 another service?",
+                self.settings.service, peer.0
+            ));
+        }
+        self.shut_acceptor(peer);
+        self.step_peer(now, peer, peer::Input::Leave, out);
+    }
+
     /// Processes a peer message of an authenticated peer.
     pub(crate) fn peer_message(
         &mut self,

@@ -611,7 +611,7 @@ mod tests {
             };
             let Rejection { reason, .. } = read(&op_session).expect_err("it is wrong");
             let (text, topic) = said(&op_session);
-            assert!(text.contains(": pass on ") || text.contains(": leave it out"), "{text}");
+            assert!(text.contains("use the token") || text.contains(": omit it"), "{text}");
             assert_eq!(reason, "token");
             assert_eq!(topic, Some(Topic::Token));
             op_session.explained(Topic::Token);

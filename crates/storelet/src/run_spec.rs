@@ -432,9 +432,9 @@ mod tests {
         let Budget { time_ns, cpu_ns, memory, .. } = run_spec.budget;
         assert_eq!(Maxima { time_ns, cpu_ns, memory }, maxima);
         for (line, why) in [
-            ("time 99999h", "no more time than this server gives: 50s; say less"),
-            ("cpu 2001ms", "no more processor time than this server gives: 2s; say less"),
-            ("memory 750M", "no more memory than this server gives: 64M; say less"),
+            ("time 99999h", "time exceeds this server's maximum of 50s; reduce it"),
+            ("cpu 2001ms", "exceeds this server's maximum of 2s; reduce it"),
+            ("memory 750M", "exceeds this server's maximum of 64M; reduce it"),
             ("memory 65M", "a larger --storelet-memory-max"),
         ] {
             let text = format!("module 1\n{line}");
@@ -487,8 +487,8 @@ mod tests {
         assert!(fails("module sha256:12").contains("64 hexadecimal"));
         assert!(fails("colour red").contains("there are module"));
         assert!(fails("module 1\nroot /a/../b").contains("without '..'"));
-        assert!(fails("standing a\nroot /a").contains("when it was installed"));
-        assert!(fails("standing a\nmodule 1").contains("when it was installed"));
+        assert!(fails("standing a\nroot /a").contains("at installation"));
+        assert!(fails("standing a\nmodule 1").contains("at installation"));
         assert!(fails("module 1\nstanding a").contains("comes before"));
         assert!(fails("arg x\nstanding a").contains("comes before"));
         assert!(fails("standing a@0").contains("NAME@VERSION"));

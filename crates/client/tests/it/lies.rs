@@ -40,7 +40,7 @@ fn a_tag_that_nothing_was_asked_with() {
         let other = say(tag.wrapping_add(77), &Rmessage::Clunk {});
         matches!(message, Tmessage::Getattr { .. }).then_some(other)
     };
-    told(lie, LOOK, "which nothing was asked with");
+    told(lie, LOOK, "unused tag");
     let twice = |tag: u16, message: &Tmessage<'_>| {
         let reply = say(tag, &Rmessage::Lopen { qid: Qid::default(), iounit: 0 });
         matches!(message, Tmessage::Lopen { .. }).then(|| [reply.clone(), reply].concat())
@@ -77,7 +77,7 @@ fn more_data_than_was_asked_for_or_another_count() {
         }
         _ => None,
     };
-    told(more, READ, "were asked for");
+    told(more, READ, "in reply to a");
     let count = |tag: u16, message: &Tmessage<'_>| {
         let mut reply = say(tag, &Rmessage::Read { data: Data(b"abc") });
         reply[7] = 200;
@@ -131,8 +131,8 @@ fn directories_that_never_end() {
 #[test]
 fn versions_that_nobody_asked_for() {
     for (msize, version, said) in [
-        (u32::MAX, &b"9P2000.L"[..], "messages of 4294967295 bytes"),
-        (1, b"9P2000.L", "messages of 1 bytes"),
+        (u32::MAX, &b"9P2000.L"[..], "message size of 4294967295 bytes"),
+        (1, b"9P2000.L", "message size of 1 bytes"),
         (8192, b"9P3000", "9P3000"),
     ] {
         let lie = move |tag: u16, message: &Tmessage<'_>| {

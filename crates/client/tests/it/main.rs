@@ -108,7 +108,7 @@ fn a_server_that_goes_away_is_an_error_of_whatever_waits() {
     let client = connect(&serve(gone)).unwrap();
     let error = client.read_file("file").unwrap_err();
     assert!(matches!(error, Error::Disconnected { .. }), "{error}");
-    assert!(error.to_string().contains("look whether the server still runs"), "{error}");
+    assert!(error.to_string().contains("check whether the server still runs"), "{error}");
 }
 
 #[test]

@@ -79,8 +79,8 @@ fn servers_that_cannot_be_reached_are_refused() {
             "`:1` in `fe80::1` is no port; ports are 1 to 65535; IPv6 addresses stand in brackets",
         ),
         ("9p://[::1]x", "`x` in `[::1]x` is no port; ports are 1 to 65535"),
-        ("9p:///x", "`` has no host; say HOST or HOST:PORT"),
-        ("9p://:564", "`:564` has no host; say HOST or HOST:PORT"),
+        ("9p:///x", "`` has no host; use HOST or HOST:PORT"),
+        ("9p://:564", "`:564` has no host; use HOST or HOST:PORT"),
         ("9p+unix:!x", "the socket path is missing; use 9p+unix:PATH or 9p+unix:PATH!ANAME"),
         ("9p+unix:/a\0b", r#""9p+unix:/a\0b": no path has a NUL"#),
         (

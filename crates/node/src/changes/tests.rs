@@ -300,7 +300,7 @@ fn a_command_ends_with_its_first_line_that_fails() {
     lab.step(Input::Changed(Err(Error::NotFound)));
     assert_eq!(lab.asked(), "failed: file does not exist");
     let complaint = lab.changes.complaint().unwrap();
-    assert!(complaint.starts_with("line 2: file does not exist; there is no"), "{complaint}");
+    assert!(complaint.starts_with("line 2: file does not exist; no such directory"), "{complaint}");
     lab.begin();
     lab.step(Input::Changed(Ok(())));
     lab.begin();

@@ -418,7 +418,7 @@ fn a_single_member_accepts_a_second() {
     let change = a.plan(&add_c()).expect("it can");
     let to = change.to();
     step(&mut a, Input::Change(change));
-    assert!(a.join_snapshot(C).is_none(), "it is no member yet");
+    assert!(a.join_snapshot(C).is_none(), "it is not a member yet");
     step(&mut a, Input::Persisted(2));
     assert_eq!(a.membership().epoch.number, 1, "the next one is not in the journal");
     let out = step(&mut a, Input::Persisted(3));

@@ -348,15 +348,9 @@ impl Job {
         let Plan { wrong, garbage, budget, .. } = &self.plan;
         let maxima = queue.params.maxima();
         let fits = match reason {
-            reason if reason.contains("more memory than this server gives") => {
-                budget.memory > maxima.memory
-            }
-            reason if reason.contains("more time than this server gives") => {
-                budget.time > maxima.time_ns
-            }
-            reason if reason.contains("more processor time than this server gives") => {
-                budget.cpu > maxima.cpu_ns
-            }
+            reason if reason.starts_with("memory exceeds") => budget.memory > maxima.memory,
+            reason if reason.starts_with("time exceeds") => budget.time > maxima.time_ns,
+            reason if reason.starts_with("processor time exceeds") => budget.cpu > maxima.cpu_ns,
             reason if reason.starts_with("the module is too expensive") => queue.params.refuse > 0,
             reason if reason.starts_with("the module cannot be run") => *garbage,
             reason if reason.starts_with("cannot enter its root") => queue.faults > 0,

@@ -161,7 +161,7 @@ mod tests {
         };
         for (text, why) in [
             ("", "name NAME"),
-            ("module 7", "what is it called"),
+            ("module 7", "name is missing"),
             ("name wc", "module LENGTH"),
             ("name ../../etc\nmodule 7", "at most 64 letters"),
             ("name a@1\nmodule 7", "at most 64 letters"),

@@ -70,7 +70,7 @@ fn other_files_are_not_overwritten_and_recordings_are_locked() {
     std::fs::write(&place.0, &HEADER[..30]).unwrap();
     let sheet = Sheet::open(&place.0).unwrap();
     assert_eq!(sheet.len, 0);
-    assert!(Sheet::open(&place.0).unwrap_err().contains("somebody else records"));
+    assert!(Sheet::open(&place.0).unwrap_err().contains("another process records"));
 }
 
 #[test]

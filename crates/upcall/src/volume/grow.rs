@@ -228,7 +228,7 @@ mod tests {
         };
         assert_eq!(target(Some(1 << 30), None), Ok(1 << 30));
         assert_eq!(target(None, Some(1 << 30)), Ok(1 << 30));
-        let missing = "say how large /dev/sdx becomes, like 32G";
+        let missing = "the new size of /dev/sdx is missing; give it like 32G";
         assert_eq!(target(None, None), Err(missing.to_string()));
         // Less than one additional block is not larger either.
         for all in [64 << 20, (64 << 20) + 4095] {
@@ -244,12 +244,12 @@ mod tests {
         };
         let new = Geometry::for_bytes(64 << 20).layout().expect("a usual size");
         let text = refused(&new, 64 << 20);
-        assert_eq!(text, "v has 64 MiB already: say a larger size");
+        assert_eq!(text, "v has 64 MiB already; choose a larger size");
         let grown = new.grown((1 << 30) / 4096).expect("it has room");
         let causes = [
-            (&new, (64 << 20) + 4095, "by 4095 bytes: it grows by blocks of 4096 bytes; say"),
-            (&new, (64 << 20) + 9 * 4096, "no room for its larger maps of space; say"),
-            (&grown, 1025 << 20, "by 1 MiB: there is no room for its larger maps of space; say"),
+            (&new, (64 << 20) + 4095, "by 4095 bytes: it grows by blocks of 4096 bytes; use"),
+            (&new, (64 << 20) + 9 * 4096, "its larger space map does not fit; use"),
+            (&grown, 1025 << 20, "by 1 MiB: its larger space map does not fit; use"),
         ];
         for (before, bytes, cause) in causes {
             let text = refused(before, bytes);

@@ -140,11 +140,11 @@ fn single_files_and_roots_are_copied_too() {
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((code, &report["skipped"], &report["files"]), (Some(0), &1.into(), &0.into()));
     let cases = [
-        (format!("{path}:/no"), "x", "name what exists"),
+        (format!("{path}:/no"), "x", "choose an existing path"),
         (file.to_string(), "VOLUME:/no/where", "copy to a directory that exists"),
         (file.to_string(), "VOLUME:/.upcall/x", "cannot be changed"),
-        ("/no/such".to_string(), "VOLUME:/x", "name what exists"),
-        (file.to_string(), "no.volume:/x", "make it with 'upcall volume create no.volume'"),
+        ("/no/such".to_string(), "VOLUME:/x", "choose an existing path"),
+        (file.to_string(), "no.volume:/x", "create it with 'upcall volume create no.volume'"),
     ];
     for (from, to, advice) in cases {
         let (code, _, errors) = volume(&["copy", &from, &to.replace("VOLUME", &path)]);

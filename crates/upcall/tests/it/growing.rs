@@ -91,7 +91,7 @@ fn a_served_volume_grows_and_takes_more() {
         "{printed}"
     );
     let (code, printed) = grow(&format!("grow 'volume:{path}' 1G"));
-    assert!(code == Some(1) && printed.contains("say a larger size than it has"), "{printed}");
+    assert!(code == Some(1) && printed.contains("choose a size that is larger"), "{printed}");
     let (code, printed) = grow("grow volume:none 6G");
     let served = format!("no such volume is served; served are: {path}");
     assert!(code == Some(1) && printed.contains(&served), "{printed}");
@@ -134,9 +134,9 @@ fn a_growth_to_an_impossible_size_is_refused_and_changes_nothing() {
     let dir = Scratch::new("ungrown");
     let path = made(&dir, &[]);
     for (size, advice) in [
-        (&["64M"][..], "has 64 MiB already: say a larger size"),
-        (&["1M"], "has 64 MiB already: say a larger size"),
-        (&[], "say how large"),
+        (&["64M"][..], "has 64 MiB already; choose a larger size"),
+        (&["1M"], "has 64 MiB already; choose a larger size"),
+        (&[], "the new size"),
         (&["1T", "--sparse"], "to 1 TiB: with segments of 4 MiB it can have 256 GiB at most;"),
         (&["4000P"], "to 4000 PiB: with segments of 4 MiB it can have 256 GiB at most;"),
     ] {

@@ -31,7 +31,7 @@ fn a_served_volume_shows_its_newest_checkpoint_and_who_serves_it() {
         assert_eq!(facts["snapshots"], serde_json::json!([]), "{text}");
         let (code, text, errors) = volume(&["snapshot", &path, "list"]);
         assert_eq!((code, &text[..]), (Some(0), "no snapshots\n"), "{errors}");
-        let note = format!("{who} has it: this is the list of checkpoint {}; ", facts["epoch"]);
+        let note = format!("served by {who}: this is the list of checkpoint {}; ", facts["epoch"]);
         assert!(errors.contains(&note), "{errors}");
         let (_, text, errors) = volume(&["snapshot", &path, "list", "--json"]);
         assert_eq!(errors, "", "JSON has it all");
@@ -45,7 +45,7 @@ fn a_served_volume_shows_its_newest_checkpoint_and_who_serves_it() {
 
         let (code, text, errors) = volume(&["check", &path]);
         assert_eq!(code, Some(0), "{text}{errors}");
-        assert!(text.contains(&format!("{who} has it: checkpoint ")), "{text}");
+        assert!(text.contains(&format!("served by {who}: checkpoint ")), "{text}");
         assert!(text.ends_with("no problems found in the blocks that were read\n"), "{text}");
         drop(client);
         assert_eq!(server.end(), Some(0));

@@ -39,7 +39,7 @@ fn it_says_what_it_serves_and_answers_at_once() {
         assert!(started.elapsed() < Duration::from_secs(5));
         let text = server.greeting();
         assert!(text.contains(&format!("serving  {}, read-write", dir.path().display())), "{text}");
-        assert!(text.contains(&format!("reactor  {form}, as asked")), "{text}");
+        assert!(text.contains(&format!("reactor  {form}, as requested")), "{text}");
         assert!(text.contains("mount -t 9p -o trans=tcp,port="), "{text}");
         assert!(text.contains("curl http://127.0.0.1:"), "{text}");
         let answer = get(server.http(), "/hello");
@@ -68,7 +68,7 @@ fn unservable_paths_are_refused_with_a_next_step() {
         (&["/dev/null"], "neither a directory nor a file"),
         (&[path, "--http", "nonsense"], "write HOST:PORT, unix:PATH or none"),
         (&[path, "--9p", "none", "--http", "none"], "nothing to listen on"),
-        (&[path, "--msize", "1"], "say a size from 4096 to 1048576"),
+        (&[path, "--msize", "1"], "use a size from 4096 to 1048576"),
         (&["--config", &config], "bad.toml line 2: unknown field `colour`"),
         (&[path, "--as", "4294967295"], nobody),
     ];

@@ -55,7 +55,7 @@ fn a_full_replica_goes_on_in_a_larger_file() {
     assert!(!well && printed.contains("in use by another process"), "{printed}");
     assert_eq!(server.end(), Some(0));
     let (well, printed) = grow("8M");
-    assert!(!well && printed.contains("say a larger --size"), "{printed}");
+    assert!(!well && printed.contains("choose a larger --size"), "{printed}");
     let (well, printed) = grow("64M");
     assert!(well && printed.contains("64 MiB now"), "{printed}");
     let (well, printed) = say(&["volume", "check", file]);
@@ -189,7 +189,7 @@ fn a_member_that_is_silent_for_too_long_is_removed() {
         say(&[&args[..], &rest].concat())
     };
     let (well, printed) = init("2s");
-    assert!(!well && printed.contains("say 10s or more"), "{printed}");
+    assert!(!well && printed.contains("use 10s or more"), "{printed}");
     let (well, printed) = init("10s");
     assert!(well, "{printed}");
     let server =

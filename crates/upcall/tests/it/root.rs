@@ -113,7 +113,7 @@ fn a_directory_that_its_clients_may_not_read_is_not_served() {
         std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o0)).unwrap();
         let (code, text) = upcall(&[closed.to_str().unwrap(), "--9p", "127.0.0.1:0"]);
         assert_eq!(code, Some(2), "{text}");
-        assert!(text.contains("user 0 may not read it (permission denied)"), "{text}");
+        assert!(text.contains("as user 0: permission denied"), "{text}");
         assert!(text.contains("--as USER"), "{text}");
         let (code, text) = upcall(&["/", "--9p", "127.0.0.1:0"]);
         assert_eq!(code, Some(2), "{text}");

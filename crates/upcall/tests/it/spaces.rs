@@ -537,7 +537,7 @@ fn unmountable_sources_are_refused_with_a_reason() {
         ("volume:/dev/null".into(), "operation not supported; name a file or a block device"),
         (format!("volume:{shown}/pipe"), "operation not supported; name a file or a block device"),
         ("9p://127.0.0.1:99999".into(), "is no port"),
-        ("9p://127.0.0.1:564/.upcall".into(), "not for those whom this one serves"),
+        ("9p://127.0.0.1:564/.upcall".into(), "clients of this server may not send commands"),
         // No resolver sends a query for a label of this length.
         (format!("9p://{}:5640", "n".repeat(64)), "no host of that name"),
     ];

@@ -300,7 +300,7 @@ fn a_program_over_its_budget_is_ended_and_the_reason_told() {
     assert!(ran.err.contains("memory"), "{ran:?}");
     let ran = lab.run(&[], &guests::TRAP);
     assert_eq!(ran.code, Some(134), "{ran:?}");
-    assert!(ran.err.contains("the program made a mistake: "), "{ran:?}");
+    assert!(ran.err.contains("the program trapped: "), "{ran:?}");
     lab.await_none();
 }
 
@@ -309,7 +309,7 @@ fn resource_usage_is_reported_as_text_and_json() {
     let lab = Lab::new(&[]);
     let ran = lab.run(&["--report"], &guests::EXIT);
     assert_eq!((ran.code, &ran.out[..]), (Some(7), ""), "{ran:?}");
-    let words = ["processor", "memory 64", "file requests", "written", "said"];
+    let words = ["processor", "memory 64", "file requests", "written", "output"];
     assert!(words.iter().all(|word| ran.err.contains(word)), "{ran:?}");
     let ran = lab.run(&["--json", "--output", "10k"], &guests::FLOOD);
     let report: Value = serde_json::from_str(ran.err.lines().next().unwrap()).unwrap();

@@ -99,7 +99,7 @@ fn a_volume_is_made_where_it_is_named_and_found_without_a_word() {
     let refused = command(&[]).output().unwrap();
     let text = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{text}");
-    assert!(text.contains("say what to serve: 'upcall serve DIR'"), "{text}");
+    assert!(text.contains("nothing to serve; use 'upcall serve DIR'"), "{text}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is made");
     let server = Server::run(&mut command(&["upcall.volume"]));
     let text = server.greeting();
@@ -319,7 +319,7 @@ fn a_check_names_what_a_damaged_page_takes_with_it() {
         assert!(flip(&path, name.as_bytes()) > 0);
         let (code, text, _) = volume(&["check", &path]);
         assert_eq!(code, Some(1), "{text}");
-        assert!(text.contains("is damaged; lost is what is from "), "{text}");
+        assert!(text.contains("is damaged; entries from "), "{text}");
         if text.contains("lost is what is from the names in it of /from") {
             assert!(text.contains("\n/from: "), "{text}");
             named += 1;
@@ -361,11 +361,11 @@ fn invalid_volume_options_are_refused_with_a_next_step() {
     let cases: [(&[&str], &str); 9] = [
         (&["create", &path], "exists: choose another name"),
         (&["create", &new, "--size", "8X"], "write a size like 8G, 512M"),
-        (&["create", &new, "--size", "1M"], "say --size 8M or more"),
-        (&["create", &new, "--size", "64M", "--block", "1000"], "say 512, 1024, 2048 or 4096"),
+        (&["create", &new, "--size", "1M"], "use --size 8M or more"),
+        (&["create", &new, "--size", "64M", "--block", "1000"], "use 512, 1024, 2048 or 4096"),
         (&["create", &new, "--size", "64M", "--journal", "64M"], "choose another --journal"),
         (&["create", &new, "--owner", "me"], "write two numbers, like 1000:1000"),
-        (&["info", &new], "make it with 'upcall volume create"),
+        (&["info", &new], "create it with 'upcall volume create"),
         (&["check", "/etc/passwd", "--read-only"], "is not a volume"),
         (&["copy", "/etc", "/tmp"], "write one of them as FILE:/PATH"),
     ];

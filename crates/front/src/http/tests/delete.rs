@@ -62,7 +62,7 @@ fn an_error_says_whether_the_change_was_made() {
     let forbidden = "\"403 Forbidden\" +35";
     assert_eq!(put(&[Err(Error::Denied)]), forbidden);
     assert_eq!(put(&[made()[..2].to_vec(), vec![Err(Error::Denied)]].concat()), forbidden);
-    let unread = "\"403 Forbidden\" +71";
+    let unread = "\"403 Forbidden\" +81";
     assert_eq!(put(&[made()[..4].to_vec(), vec![Err(Error::Denied)]].concat()), unread);
     let unsure = "\"500 Internal Server Error\" +68";
     assert_eq!(put(&and(&[Ok(Reply::Done), Err(Error::Io)])), unsure);

@@ -74,7 +74,7 @@ fn connections_that_a_server_ends_are_made_again() {
     let all: Vec<Outcome> = (0..30).map(|_| one(&mut *driver)).collect();
     assert!(all.iter().all(|outcome| *outcome == Outcome::Done(4)), "{all:?}");
     let said = target.troubles().join("; ");
-    assert!(said.contains("as it had said"), "{said}");
+    assert!(said.contains("as announced"), "{said}");
 }
 
 #[test]

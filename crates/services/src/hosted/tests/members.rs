@@ -97,7 +97,7 @@ fn administrators_receive_the_result_of_a_change() {
     let mut other = lab.admit(OTHER).expect("a member");
     let mut key = lab.admit(ADMINISTRATOR).expect("who has the key");
     lab.send(&mut key, &lose(false)).expect("taken");
-    assert!(lab.objection(&key).expect("half would go").contains("say --force"));
+    assert!(lab.objection(&key).expect("half would go").contains("add --force"));
     // One membership request per open file.
     assert_eq!(lab.send(&mut key, &lose(true)).err(), Some(Error::Denied));
     lab.lose_other();
@@ -182,7 +182,7 @@ fn a_new_replica_begins_with_what_there_is() {
     begun.write(ops, 0, b"append c\n").expect("taken");
     assert!(begun.text(ops).contains("is no member"));
     begun.receive(b"nonsense");
-    assert!(begun.file("status").contains("no member yet"));
+    assert!(begun.file("status").contains("not a member yet"));
     begun.receive(&join_snapshot);
     assert_eq!(begun.file("value"), "\"a\"\n\"b\"\n");
     begun.write(ops, 9, b"append c\n").expect("taken");
@@ -219,7 +219,7 @@ fn a_join_without_space_is_refused_at_once() {
     assert!((0..100).any(|_| is_full(&mut small)));
     assert!(small.hosted.next_news().expect("said").contains("replica grow"));
     small.disk.lose_power();
-    assert!(Lab::on(small.disk).file("status").contains("no member yet"));
+    assert!(Lab::on(small.disk).file("status").contains("not a member yet"));
 }
 
 /// Messages may be corrupt, or of another version.
@@ -242,7 +242,7 @@ fn nonsense_is_not_begun_with() {
         let mut lab = Lab::on(formatted_of(&settings));
         lab.receive(&join_snapshot);
         lab.file("status");
-        match lab.file("status").contains("no member yet") {
+        match lab.file("status").contains("not a member yet") {
             true => refused += 1,
             false => begun += 1,
         }

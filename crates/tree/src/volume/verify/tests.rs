@@ -64,13 +64,16 @@ fn a_sound_tree_gives_no_findings() {
 
 #[test]
 fn every_number_is_compared() {
-    assert_eq!(with(3, |inode| inode.links = 3), ["/g: 2 names, its record says 3"]);
-    assert_eq!(with(2, |inode| inode.links = 3), ["/d: 2 links, its record says 3"]);
-    assert_eq!(with(2, |inode| inode.entries = 4), ["/d: 1 entries, its record says 4"]);
-    assert_eq!(with(3, |inode| inode.attrs = 0), ["/g: 1 attributes, its record says 0"]);
+    assert_eq!(with(3, |inode| inode.links = 3), ["/g: 2 names, but its record counts 3"]);
+    assert_eq!(with(2, |inode| inode.links = 3), ["/d: 2 links, but its record counts 3"]);
+    assert_eq!(with(2, |inode| inode.entries = 4), ["/d: 1 entries, but its record counts 4"]);
+    assert_eq!(with(3, |inode| inode.attrs = 0), ["/g: 1 attributes, but its record counts 0"]);
     assert_eq!(
         with(3, |inode| inode.blocks = 5),
-        ["volume: 5 blocks of contents, its record says 2", "/g: 2 blocks, its record says 5"]
+        [
+            "volume: 5 blocks of contents, but its record counts 2",
+            "/g: 2 blocks, but its record counts 5"
+        ]
     );
     assert_eq!(
         with(3, |inode| inode.size = 100),
@@ -82,7 +85,7 @@ fn every_number_is_compared() {
     );
     assert_eq!(
         with(2, |inode| inode.parent = 2),
-        ["/d: is in inode 1, its record says 2", "/d: cannot be reached from the root"]
+        ["/d: is in inode 1, but its inode names 2", "/d: cannot be reached from the root"]
     );
 }
 

@@ -71,15 +71,15 @@ fn each_end_of_a_child_has_its_reason() {
     let cases = [
         ("echo the reason >&2; exit 3", "the module cannot be run: the reason"),
         ("echo trouble >&2; exit 4", "the server could not compile it: trouble"),
-        ("kill -XCPU $$", "compiling it takes more than 20 s of processor time: divide"),
+        ("kill -XCPU $$", "compilation exceeds 20 s of processor time; split"),
         ("kill -XFSZ $$", "its machine code is more than 128 MiB"),
         ("kill -TERM $$", "its process was ended by signal 15"),
         ("kill -KILL $$", "its process was ended by signal 9"),
         (
             "echo memory allocation of 9 bytes failed >&2; kill -ABRT $$",
-            "compiling it takes more than 1 GiB of memory",
+            "compilation exceeds 1 GiB of memory",
         ),
-        ("echo main has overflowed its stack >&2; kill -ABRT $$", "more than the stack"),
+        ("echo main has overflowed its stack >&2; kill -ABRT $$", "exceeds the stack"),
         ("echo none", "the output of its process is broken"),
         ("exit 0", "the output of its process is broken"),
     ];

@@ -146,7 +146,7 @@ fn unrunnable_requests_get_a_status_code() {
     };
     is(post(&lab, "", b"#!/bin/sh\necho\n"), 422, "does not begin as WebAssembly does");
     is(post(&lab, "?colour=red", &exit), 422, "no such word");
-    is(post(&lab, "?memory=4G", &exit), 422, "no more memory than this server gives");
+    is(post(&lab, "?memory=4G", &exit), 422, "memory exceeds this server's maximum");
     is(post(&lab, "?write", &exit), 403, "--http-write");
     let chunked = head("", "Transfer-Encoding: chunked\r\n") + "0\r\n\r\n";
     is(say(&lab, chunked.as_bytes()), 411, "send a program with its length");

@@ -48,11 +48,11 @@ fn an_order_beyond_the_maxima_is_refused_with_the_flag_that_says_so() {
         (
             "--time",
             "99999h",
-            "no more time than this server gives: 5s; say less, or start the server with a larger \
+            "time exceeds this server's maximum of 5s; reduce it, or start the server with a larger \
              --storelet-time-max",
         ),
-        ("--cpu", "3s", "no more processor time than this server gives: 2s"),
-        ("--memory", "750M", "no more memory than this server gives: 20M"),
+        ("--cpu", "3s", "exceeds this server's maximum of 2s"),
+        ("--memory", "750M", "exceeds this server's maximum of 20M"),
     ] {
         let ran = lab.run(&[option, value], &guests::EXIT);
         assert_eq!(ran.code, Some(2), "{ran:?}");

@@ -91,13 +91,13 @@ impl Shop {
 
 #[test]
 fn an_installed_storelet_runs_for_its_readers() {
-    let compile_queue = Shop::new(&[]);
-    assert_eq!(compile_queue.install("cat", &guests::CAT, &[]).out, "cat@1 installed\n");
-    assert_eq!(body(&compile_queue.get("/x?storelet=cat")), "x\n");
-    assert_eq!(body(&compile_queue.get("/sub/y?storelet=cat%7Ccat@1&storelet=cat")), "y\n");
-    let ran = compile_queue.run("cat|cat", "/sub/y");
+    let installed = Shop::new(&[]);
+    assert_eq!(installed.install("cat", &guests::CAT, &[]).out, "cat@1 installed\n");
+    assert_eq!(body(&installed.get("/x?storelet=cat")), "x\n");
+    assert_eq!(body(&installed.get("/sub/y?storelet=cat%7Ccat@1&storelet=cat")), "y\n");
+    let ran = installed.run("cat|cat", "/sub/y");
     assert_eq!((ran.code, &ran.out[..]), (Some(0), "y\n"), "{ran:?}");
-    let answer = compile_queue.get("/x?storelet=cat");
+    let answer = installed.get("/x?storelet=cat");
     assert!(!answer.contains("ETag") && answer.contains("Accept-Ranges: none"), "{answer}");
     for (path, code, why) in [
         ("/x?storelet=dog", "404", "no storelet 'dog' is installed here: there are cat"),
@@ -105,8 +105,8 @@ fn an_installed_storelet_runs_for_its_readers() {
         ("/nowhere?storelet=cat", "404", "no such file"),
         ("/sub/?storelet=cat", "409", "directory"),
         ("/.upcall/storelets/new?storelet=cat", "403", "cannot be used"),
-        ("/x?storelet=cat&write", "422", "when it was installed"),
-        ("/x?storelet=cat&root=/sub", "422", "when it was installed"),
+        ("/x?storelet=cat&write", "422", "at installation"),
+        ("/x?storelet=cat&root=/sub", "422", "at installation"),
         ("/x?storelet=cat&stdin=/sub/y&colour=red", "422", "no such word"),
         ("/x?storelet=..%2Fcat", "422", "NAME or NAME@VERSION"),
         ("/x?storelet=cat%0Amodule%201", "422", "NAME or NAME@VERSION"),
@@ -115,30 +115,30 @@ fn an_installed_storelet_runs_for_its_readers() {
         ("/x?storelet=a%7Cb%7C", "422", "NAME or NAME@VERSION"),
         (&format!("/x?storelet=cat{}", "%7Ccat".repeat(8)), "422", "at most 8"),
     ] {
-        let answer = compile_queue.get(path);
+        let answer = installed.get(path);
         assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{path}: {answer}");
         assert!(answer.contains(why), "{path}: {answer}");
     }
     // Others' files stay protected, if there are other users.
-    let own = compile_queue.lab.served.path().join("own");
+    let own = installed.lab.served.path().join("own");
     std::fs::write(&own, "secret").unwrap();
     std::fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    if compile_queue.lab.server.greeting().contains("act as user 65534") {
-        assert!(compile_queue.get("/own?storelet=cat").starts_with("HTTP/1.1 403 "));
-        let ran = compile_queue.run("cat", "/own");
+    if installed.lab.server.greeting().contains("act as user 65534") {
+        assert!(installed.get("/own?storelet=cat").starts_with("HTTP/1.1 403 "));
+        let ran = installed.run("cat", "/own");
         assert!(ran.err.contains("its permissions refuse that"), "{ran:?}");
     }
-    let ran = compile_queue.run("cat", "/nowhere");
+    let ran = installed.run("cat", "/nowhere");
     assert!(ran.err.contains("its input cannot be read: there is no such file"), "{ran:?}");
-    compile_queue.lab.await_none();
+    installed.lab.await_none();
 }
 
 #[test]
 fn a_head_runs_nothing_and_conditions_do_not_apply_to_the_file() {
-    let compile_queue = Shop::new(&[]);
-    compile_queue.install("spin", &guests::SPIN, &["--cpu", "10m", "--time", "10m"]);
+    let installed = Shop::new(&[]);
+    installed.install("spin", &guests::SPIN, &["--cpu", "10m", "--time", "10m"]);
     let ask = |fields: &[&str], path: &str| {
-        let url = format!("http://{}{path}", compile_queue.lab.server.http());
+        let url = format!("http://{}{path}", installed.lab.server.http());
         let fields = fields.iter().flat_map(|field| ["-H", field]);
         let ran =
             Command::new("curl").args(["-s", "-I", "-m", "60"]).args(fields).arg(url).output();
@@ -152,14 +152,14 @@ fn a_head_runs_nothing_and_conditions_do_not_apply_to_the_file() {
     let tag = raw.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap().trim();
     let answer = ask(&[&format!("If-None-Match: {tag}"), "Range: bytes=0-0"], "/x?storelet=spin");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    assert!(compile_queue.lab.running().is_empty());
+    assert!(installed.lab.running().is_empty());
 }
 
 #[test]
 fn a_chain_streams_and_fails_as_a_whole() {
-    let compile_queue = Shop::new(&[]);
+    let installed = Shop::new(&[]);
     let large: String = (0..300_000).map(|at| format!("{at:09}\n")).collect();
-    std::fs::write(compile_queue.lab.served.path().join("large"), &large).unwrap();
+    std::fs::write(installed.lab.served.path().join("large"), &large).unwrap();
     for (name, guest) in [
         ("cat", &guests::CAT),
         ("flood", &guests::FLOOD),
@@ -167,105 +167,103 @@ fn a_chain_streams_and_fails_as_a_whole() {
         ("trap", &guests::TRAP),
         ("sleep", &guests::SLEEP),
     ] {
-        compile_queue.install(name, guest, &[]);
+        installed.install(name, guest, &[]);
     }
-    let url = format!("http://{}/large?storelet=cat%7Ccat%7Ccat", compile_queue.lab.server.http());
+    let url = format!("http://{}/large?storelet=cat%7Ccat%7Ccat", installed.lab.server.http());
     let printed = Command::new("curl").args(["-sS", "-m", "100", &url]).output().unwrap();
     assert!(printed.stdout == large.as_bytes(), "{} bytes", printed.stdout.len());
     // A slow reader blocks the stages before it: data in flight is bounded.
-    let mut child = compile_queue.lab.command(&["--storelet", "flood|sleep", "--stdin", "/x"]);
+    let mut child = installed.lab.command(&["--storelet", "flood|sleep", "--stdin", "/x"]);
     let begun = super::Begun(child.spawn().unwrap());
-    compile_queue.lab.await_state("running", 1);
+    installed.lab.await_state("running", 1);
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let pid = compile_queue.lab.server.pid();
+    let pid = installed.lab.server.pid();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(kib < 600 << 10, "{peak}");
     drop(begun);
-    compile_queue.lab.await_none();
+    installed.lab.await_none();
     // The end of the last stage ends all; a trap ends all, and names the stage.
-    let ran = compile_queue.run("flood|exit", "/x");
+    let ran = installed.run("flood|exit", "/x");
     assert_eq!((ran.code, &ran.out[..]), (Some(7), ""), "{ran:?}");
-    let ran = compile_queue.run("cat|trap|cat", "/large");
+    let ran = installed.run("cat|trap|cat", "/large");
     assert_eq!(ran.code, Some(134), "{ran:?}");
-    assert!(ran.err.contains("'trap@1' made a mistake: "), "{ran:?}");
-    let ran = compile_queue.run("flood|cat", "/x");
+    assert!(ran.err.contains("'trap@1' trapped: "), "{ran:?}");
+    let ran = installed.run("flood|cat", "/x");
     assert_eq!(ran.code, Some(137), "{}", ran.err);
     assert!(ran.err.contains("output budget exceeded"), "{}", ran.err);
-    let answer = compile_queue.get("/x?storelet=sleep%7Ctrap");
+    let answer = installed.get("/x?storelet=sleep%7Ctrap");
     assert!(answer.contains("\"stage\":\"trap@1\""), "{answer}");
-    compile_queue.lab.await_none();
+    installed.lab.await_none();
 }
 
 #[test]
 fn versions_are_installed_used_and_removed() {
-    let compile_queue = Shop::new(&["--http-write"]);
-    compile_queue.install("it", &guests::EXIT, &[]);
-    let ran = compile_queue.install("it", &guests::ARGS, &["--env", "A=1", "--", "-n"]);
+    let installed = Shop::new(&["--http-write"]);
+    installed.install("it", &guests::EXIT, &[]);
+    let ran = installed.install("it", &guests::ARGS, &["--env", "A=1", "--", "-n"]);
     assert_eq!(ran.out, "it@2 installed\n", "{ran:?}");
-    assert_eq!(compile_queue.list(), [("it".to_string(), 2, 2)]);
-    let ran = compile_queue.run("it", "/x");
+    assert_eq!(installed.list(), [("it".to_string(), 2, 2)]);
+    let ran = installed.run("it", "/x");
     assert_eq!((&ran.out[..], &ran.err[..]), ("it\0-n\0", "A=1\0"), "{ran:?}");
     let ran: Ran =
-        compile_queue.lab.command(&["--storelet", "it", "--", "b%"]).output().unwrap().into();
+        installed.lab.command(&["--storelet", "it", "--", "b%"]).output().unwrap().into();
     assert_eq!(ran.out, "it\0-n\0b%\0", "{ran:?}");
-    assert_eq!(compile_queue.run("it@1", "/x").code, Some(7));
-    assert_eq!(compile_queue.storelet(&["use", "it@1"]).out, "it@1 used\n");
-    assert_eq!(compile_queue.run("it", "/x").code, Some(7));
-    let ran = compile_queue.storelet(&["use", "it@9"]);
+    assert_eq!(installed.run("it@1", "/x").code, Some(7));
+    assert_eq!(installed.storelet(&["use", "it@1"]).out, "it@1 used\n");
+    assert_eq!(installed.run("it", "/x").code, Some(7));
+    let ran = installed.storelet(&["use", "it@9"]);
     assert!(ran.code != Some(0) && ran.err.contains("no version 9"), "{ran:?}");
     // Over HTTP, by an authorised user.
     let curl = |words: &[&str]| {
         let mut curl = Command::new("curl");
         curl.args(["-s", "-m", "60", "--unix-socket"])
-            .arg(compile_queue.state.path().join("http.sock"));
+            .arg(installed.state.path().join("http.sock"));
         let ran: Ran = curl.args(words).stdin(Stdio::null()).output().unwrap().into();
         ran.out
     };
-    let file = format!("@{}", compile_queue.lab.file(&guests::CAT).display());
+    let file = format!("@{}", installed.lab.file(&guests::CAT).display());
     let place = "http://localhost/.upcall/storelets/install";
     let printed = curl(&["--data-binary", &file, &format!("{place}?name=cat&cpu=1s")]);
     assert_eq!(printed, "cat@1\n");
-    assert_eq!(body(&compile_queue.get("/x?storelet=cat")), "x\n");
+    assert_eq!(body(&installed.get("/x?storelet=cat")), "x\n");
     assert!(
         curl(&["--data-binary", "junk", &format!("{place}?name=cat")]).contains("cannot be run")
     );
     assert!(curl(&["-X", "POST", &format!("{place}?remove=dog")]).contains("no storelet 'dog'"));
     assert_eq!(curl(&["-X", "POST", &format!("{place}?remove=cat")]), "cat removed\n");
-    assert_eq!(compile_queue.storelet(&["remove", "it"]).out, "it removed\n");
-    assert!(compile_queue.list().is_empty());
-    let kept = compile_queue.state.path().join("kept/modules");
+    assert_eq!(installed.storelet(&["remove", "it"]).out, "it removed\n");
+    assert!(installed.list().is_empty());
+    let kept = installed.state.path().join("kept/modules");
     assert_eq!(std::fs::read_dir(kept).unwrap().count(), 0, "their modules are gone too");
 }
 
 #[test]
 fn only_administrators_install_storelets() {
-    let compile_queue = Shop::new(&[]);
-    let file = compile_queue.lab.file(&guests::CAT);
+    let installed = Shop::new(&[]);
+    let file = installed.lab.file(&guests::CAT);
     let file = file.to_str().unwrap();
     let mut command = Command::new(BINARY);
-    command.args(["storelet", "install", compile_queue.lab.server.ninep(), "cat", file]);
+    command.args(["storelet", "install", installed.lab.server.ninep(), "cat", file]);
     let ran: Ran = command.output().unwrap().into();
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("over a unix socket"), "{ran:?}");
     // Nor over read-only HTTP, nor a program that runs on this host.
     let mut curl = Command::new("curl");
-    curl.args(["-s", "-m", "60", "--unix-socket"])
-        .arg(compile_queue.state.path().join("http.sock"));
+    curl.args(["-s", "-m", "60", "--unix-socket"]).arg(installed.state.path().join("http.sock"));
     curl.args(["--data-binary", "x", "http://localhost/.upcall/storelets/install?name=a"]);
     let ran: Ran = curl.output().unwrap().into();
     assert!(ran.out.contains("--http-write"), "{ran:?}");
-    let ran =
-        compile_queue.lab.run(&["--write"], &guests::open_to_write(".upcall/storelets/install"));
+    let ran = installed.lab.run(&["--write"], &guests::open_to_write(".upcall/storelets/install"));
     assert_eq!(ran.code, Some(guests::NOTCAPABLE), "{ran:?}");
-    assert!(compile_queue.list().is_empty());
+    assert!(installed.list().is_empty());
 }
 
 #[test]
 fn invalid_storelets_are_not_installed() {
-    let compile_queue = Shop::new(&[]);
-    let address = compile_queue.socket().parse().unwrap();
+    let installed = Shop::new(&[]);
+    let address = installed.socket().parse().unwrap();
     let options = Options { aname: "/.upcall".to_string(), ..Options::default() };
     let client = Client::connect(&address, &options).unwrap();
     let say = |bytes: &[u8]| {
@@ -282,7 +280,7 @@ fn invalid_storelets_are_not_installed() {
     };
     let long = format!("name a\n{}module 3\n\nabc", "env A=b\n".repeat(3000));
     for (printed, why) in [
-        (&b"\n\n"[..], "write 'name NAME'"),
+        (&b"\n\n"[..], "add 'name NAME'"),
         (b"name ../x\nmodule 3\n\nabc", "at most 64 letters"),
         (b"name a\nmodule 99999999999\n\n", "at most"),
         (b"name a\nmodule 3\n\nabc", "cannot be run"),
@@ -301,37 +299,34 @@ fn invalid_storelets_are_not_installed() {
     let desk = client.open_with("/storelets/install", options).unwrap();
     desk.write_at(b"name a\nmodule 100\n\nabc", 0).unwrap();
     drop(desk);
-    assert!(compile_queue.list().is_empty());
-    assert_eq!(compile_queue.install("a", &guests::CAT, &[]).out, "a@1 installed\n");
+    assert!(installed.list().is_empty());
+    assert_eq!(installed.install("a", &guests::CAT, &[]).out, "a@1 installed\n");
 }
 
 #[test]
 fn installed_storelets_survive_a_crash() {
-    let mut compile_queue = Shop::new(&[]);
+    let mut installed = Shop::new(&[]);
     for (round, guest) in [&guests::EXIT, &guests::CAT, &guests::ARGS].into_iter().enumerate() {
-        let ran = compile_queue.install("it", guest, &[]);
+        let ran = installed.install("it", guest, &[]);
         assert_eq!(ran.out, format!("it@{} installed\n", round + 1), "{ran:?}");
-        compile_queue = compile_queue.crash(&[]);
-        assert_eq!(compile_queue.list(), [("it".to_string(), round as u64 + 1, round + 1)]);
+        installed = installed.crash(&[]);
+        assert_eq!(installed.list(), [("it".to_string(), round as u64 + 1, round + 1)]);
     }
-    compile_queue.storelet(&["use", "it@1"]);
-    compile_queue = compile_queue.crash(&[]);
-    assert_eq!(compile_queue.run("it", "/x").code, Some(7));
+    installed.storelet(&["use", "it@1"]);
+    installed = installed.crash(&[]);
+    assert_eq!(installed.run("it", "/x").code, Some(7));
     // Without the cache of compiled modules: the module itself was kept.
-    std::fs::remove_dir_all(compile_queue.lab.programs.path().join("cache")).unwrap();
-    std::fs::write(compile_queue.state.path().join("kept/names/other"), "{\"format\":7}").unwrap();
-    compile_queue = compile_queue.crash(&[]);
-    assert_eq!(compile_queue.run("it@2", "/x").out, "x\n");
-    assert_eq!(compile_queue.list().len(), 1);
-    assert!(compile_queue.state.path().join("kept/names/other").exists());
+    std::fs::remove_dir_all(installed.lab.programs.path().join("cache")).unwrap();
+    std::fs::write(installed.state.path().join("kept/names/other"), "{\"format\":7}").unwrap();
+    installed = installed.crash(&[]);
+    assert_eq!(installed.run("it@2", "/x").out, "x\n");
+    assert_eq!(installed.list().len(), 1);
+    assert!(installed.state.path().join("kept/names/other").exists());
     // One directory, one server.
-    let kept = compile_queue.state.path().join("kept");
+    let kept = installed.state.path().join("kept");
     let mut command = Command::new(BINARY);
-    let other = format!("unix:{}", compile_queue.state.path().join("other.sock").display());
-    command
-        .arg("serve")
-        .arg(compile_queue.lab.served.path())
-        .args(["--9p", &other, "--http", "none"]);
+    let other = format!("unix:{}", installed.state.path().join("other.sock").display());
+    command.arg("serve").arg(installed.lab.served.path()).args(["--9p", &other, "--http", "none"]);
     let ran: Ran = command.arg("--storelet-state").arg(kept).output().unwrap().into();
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.contains("another server keeps its storelets there"), "{ran:?}");
@@ -339,17 +334,17 @@ fn installed_storelets_survive_a_crash() {
 
 #[test]
 fn run_results_are_shown_to_the_installer() {
-    let compile_queue = Shop::new(&[]);
-    compile_queue.install("args", &guests::ARGS, &["--env", "A=1"]);
-    compile_queue.install("exit", &guests::EXIT, &[]);
-    compile_queue.run("args", "/x");
-    compile_queue.get("/sub/y?storelet=exit");
-    let ran = compile_queue.storelet(&["log", "exit", "--json"]);
+    let installed = Shop::new(&[]);
+    installed.install("args", &guests::ARGS, &["--env", "A=1"]);
+    installed.install("exit", &guests::EXIT, &[]);
+    installed.run("args", "/x");
+    installed.get("/sub/y?storelet=exit");
+    let ran = installed.storelet(&["log", "exit", "--json"]);
     let runs: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
     let [run] = &runs[..] else { panic!("{runs:?}") };
     assert_eq!(run["run"]["trigger"], "request /sub/y", "{run}");
     assert_eq!((&run["run"]["exit"], &run["run"]["version"]), (&7.into(), &1.into()), "{run}");
-    let ran = compile_queue.storelet(&["log", "args"]);
+    let ran = installed.storelet(&["log", "args"]);
     assert_eq!(ran.out.lines().count(), 3, "{ran:?}");
     assert!(ran.out.contains("    A=1?") && ran.out.contains("request /x"), "{ran:?}");
 }

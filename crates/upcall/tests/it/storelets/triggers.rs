@@ -58,80 +58,80 @@ const LOOKS: Duration = Duration::from_secs(4);
 
 #[test]
 fn scheduled_runs_happen_on_time_and_once_after_a_pause() {
-    let compile_queue = Shop::new(&[]);
-    compile_queue.install("tick", &guests::CAT, &["--every", "1s"]);
-    compile_queue.install("fail", &guests::EXIT, &["--every", "1s"]);
-    compile_queue.install("night", &guests::CAT, &["--at", "03:00"]);
-    let runs = compile_queue.await_runs("tick", 3);
+    let installed = Shop::new(&[]);
+    installed.install("tick", &guests::CAT, &["--every", "1s"]);
+    installed.install("fail", &guests::EXIT, &["--every", "1s"]);
+    installed.install("night", &guests::CAT, &["--at", "03:00"]);
+    let runs = installed.await_runs("tick", 3);
     assert!(runs.iter().all(|run| *run == ("schedule".into(), "exit".into())), "{runs:?}");
     // The interval grows after failures.
-    let doing = compile_queue.await_doing("fail", |doing| doing["failures"].as_u64() >= Some(2));
+    let doing = installed.await_doing("fail", |doing| doing["failures"].as_u64() >= Some(2));
     assert!(doing["next"].as_u64().is_some(), "{doing}");
-    assert!(compile_queue.runs("fail").len() < 5);
-    let next = compile_queue.doing("night")["next"].as_i64().unwrap();
+    assert!(installed.runs("fail").len() < 5);
+    let next = installed.doing("night")["next"].as_i64().unwrap();
     assert_eq!(next.rem_euclid(86_400), 3 * 3600);
-    assert!(compile_queue.runs("night").is_empty());
-    let ran = compile_queue.storelet(&["list"]);
+    assert!(installed.runs("night").is_empty());
+    let ran = installed.storelet(&["list"]);
     assert!(ran.out.contains("    next 20") && ran.out.contains("failed "), "{ran:?}");
     // Its runs are remembered across a crash, and missed ones are made up for once.
-    compile_queue.install("slow", &guests::CAT, &["--every", "30s"]);
-    let compile_queue = compile_queue.crash(&[]);
-    assert!(compile_queue.runs("tick").len() >= 3);
-    assert!(compile_queue.doing("fail")["failures"].as_u64() >= Some(2));
-    assert!(compile_queue.runs("slow").is_empty());
-    compile_queue.storelet(&["remove", "tick"]);
+    installed.install("slow", &guests::CAT, &["--every", "30s"]);
+    let installed = installed.crash(&[]);
+    assert!(installed.runs("tick").len() >= 3);
+    assert!(installed.doing("fail")["failures"].as_u64() >= Some(2));
+    assert!(installed.runs("slow").is_empty());
+    installed.storelet(&["remove", "tick"]);
     std::thread::sleep(Duration::from_secs(2));
-    assert!(compile_queue.runs("tick").is_empty() && compile_queue.doing("slow")["failures"] == 0);
+    assert!(installed.runs("tick").is_empty() && installed.doing("slow")["failures"] == 0);
 }
 
 #[test]
 fn two_of_the_same_never_run_at_once_and_another_version_has_its_own_time() {
-    let compile_queue = Shop::new(&[]);
-    compile_queue.install("long", &guests::SLEEP, &["--every", "1s"]);
-    compile_queue.lab.await_client_state(&compile_queue.socket(), "running", 1);
+    let installed = Shop::new(&[]);
+    installed.install("long", &guests::SLEEP, &["--every", "1s"]);
+    installed.lab.await_client_state(&installed.socket(), "running", 1);
     std::thread::sleep(LOOKS);
-    assert_eq!(compile_queue.doing("long")["next"], Value::Null);
-    assert!(compile_queue.runs("long").is_empty());
-    let running = || compile_queue.lab.running_at(&compile_queue.socket()).len();
+    assert_eq!(installed.doing("long")["next"], Value::Null);
+    assert!(installed.runs("long").is_empty());
+    let running = || installed.lab.running_at(&installed.socket()).len();
     assert_eq!(running(), 1);
     // A running one continues; the version in use now does not run by itself.
-    compile_queue.install("long", &guests::EXIT, &[]);
-    assert_eq!(compile_queue.doing("long"), Value::Null);
+    installed.install("long", &guests::EXIT, &[]);
+    assert_eq!(installed.doing("long"), Value::Null);
     assert_eq!(running(), 1);
-    assert_eq!(compile_queue.lab.server.end(), Some(0), "the end of the server is its end too");
+    assert_eq!(installed.lab.server.end(), Some(0), "the end of the server is its end too");
 }
 
 #[test]
 fn each_new_file_is_run_for_once() {
-    let compile_queue = Shop::new(&[]);
-    compile_queue.put("sub/old", "old");
+    let installed = Shop::new(&[]);
+    installed.put("sub/old", "old");
     // A file is new if its timestamp may be that of the installation: timestamps have the
     // resolution of the kernel's tick.
     std::thread::sleep(Duration::from_millis(50));
-    compile_queue.install("see", &guests::ARGS, &["--on", "/sub"]);
-    compile_queue.install("all", &guests::CAT, &["--on", "/sub", "--existing"]);
-    std::fs::create_dir_all(compile_queue.lab.served.path().join("sub/deep/er")).unwrap();
-    compile_queue.put("sub/a", "a");
-    compile_queue.put("sub/deep/er/b c", "b");
+    installed.install("see", &guests::ARGS, &["--on", "/sub"]);
+    installed.install("all", &guests::CAT, &["--on", "/sub", "--existing"]);
+    std::fs::create_dir_all(installed.lab.served.path().join("sub/deep/er")).unwrap();
+    installed.put("sub/a", "a");
+    installed.put("sub/deep/er/b c", "b");
     let sorted = |mut runs: Vec<(String, String)>| {
         runs.sort();
         runs.into_iter().map(|(trigger, end)| format!("{trigger}: {end}")).collect::<Vec<_>>()
     };
     let new = ["file /sub/a: exit", "file /sub/deep/er/b c: exit"];
-    assert_eq!(sorted(compile_queue.await_runs("see", 2)), new);
-    let all = sorted(compile_queue.await_runs("all", 4));
+    assert_eq!(sorted(installed.await_runs("see", 2)), new);
+    let all = sorted(installed.await_runs("all", 4));
     assert_eq!(all[2..], ["file /sub/old: exit", "file /sub/y: exit"]);
     // Its argument is the path: its output is that and its name.
-    let ran = compile_queue.storelet(&["log", "see", "--json"]);
+    let ran = installed.storelet(&["log", "see", "--json"]);
     let runs: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
     let printed = |at: usize| runs[at]["run"]["output"].as_u64().unwrap() as usize;
     let mut lengths = [printed(0), printed(1)];
     lengths.sort_unstable();
     assert_eq!(lengths, ["see\0/sub/a\0".len(), "see\0/sub/deep/er/b c\0".len()]);
-    let doing = compile_queue.await_doing("see", |doing| doing["files"][1] == 0);
+    let doing = installed.await_doing("see", |doing| doing["files"][1] == 0);
     assert_eq!(doing["files"], serde_json::json!([4, 0, 0]), "{doing}");
     // Once, even after a crash, when that is on the disk; and files added meanwhile are not missed.
-    let kept = compile_queue.state.path().join("kept/files");
+    let kept = installed.state.path().join("kept/files");
     let is_kept = |file: &std::io::Result<std::fs::DirEntry>| {
         let path = file.as_ref().unwrap().path();
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -140,38 +140,38 @@ fn each_new_file_is_run_for_once() {
     while std::fs::read_dir(&kept).unwrap().filter(is_kept).count() < 2 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let Shop { lab, state } = compile_queue;
+    let Shop { lab, state } = installed;
     std::fs::write(lab.served.path().join("sub/meanwhile"), "x").unwrap();
-    let compile_queue = Shop { lab, state }.crash(&[]);
-    let runs = sorted(compile_queue.await_runs("see", 3));
+    let installed = Shop { lab, state }.crash(&[]);
+    let runs = sorted(installed.await_runs("see", 3));
     assert_eq!(runs, [new[0], new[1], "file /sub/meanwhile: exit"]);
     std::thread::sleep(LOOKS);
-    assert_eq!(compile_queue.runs("see").len(), 3);
+    assert_eq!(installed.runs("see").len(), 3);
     // Another file of the same name is another file.
-    compile_queue.put("sub/a.tmp", "new");
+    installed.put("sub/a.tmp", "new");
     std::fs::rename(
-        compile_queue.lab.served.path().join("sub/a.tmp"),
-        compile_queue.lab.served.path().join("sub/a"),
+        installed.lab.served.path().join("sub/a.tmp"),
+        installed.lab.served.path().join("sub/a"),
     )
     .unwrap();
-    assert_eq!(compile_queue.await_runs("see", 4)[3].0, "file /sub/a");
+    assert_eq!(installed.await_runs("see", 4)[3].0, "file /sub/a");
 }
 
 #[test]
 fn a_file_that_cannot_be_done_is_given_up_and_named() {
-    let compile_queue = Shop::new(&[]);
-    compile_queue.install("bad", &guests::TRAP, &["--on", "/sub"]);
-    compile_queue.put("sub/a", "a");
-    let doing = compile_queue.await_doing("bad", |doing| doing["files"][2] == 1);
+    let installed = Shop::new(&[]);
+    installed.install("bad", &guests::TRAP, &["--on", "/sub"]);
+    installed.put("sub/a", "a");
+    let doing = installed.await_doing("bad", |doing| doing["files"][2] == 1);
     assert_eq!(doing["failed"], serde_json::json!(["/sub/a"]), "{doing}");
-    let runs = compile_queue.runs("bad");
+    let runs = installed.runs("bad");
     assert_eq!(runs.len(), 4, "{runs:?}");
     assert!(runs.iter().all(|run| *run == ("file /sub/a".into(), "trap".into())), "{runs:?}");
-    let compile_queue = compile_queue.crash(&[]);
+    let installed = installed.crash(&[]);
     std::thread::sleep(LOOKS);
-    assert_eq!(compile_queue.runs("bad").len(), 4);
+    assert_eq!(installed.runs("bad").len(), 4);
     // A missing directory is reported, and awaited.
-    compile_queue.install("far", &guests::CAT, &["--on", "/nowhere"]);
-    let doing = compile_queue.await_doing("far", |doing| !doing["trouble"].is_null());
+    installed.install("far", &guests::CAT, &["--on", "/nowhere"]);
+    let doing = installed.await_doing("far", |doing| !doing["trouble"].is_null());
     assert_eq!(doing["files"], serde_json::json!([0, 0, 0]), "{doing}");
 }
