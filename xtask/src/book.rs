@@ -23,6 +23,7 @@ const PARTS: &[(&str, &[(&str, &str)])] = &[
     (
         "How-to guides",
         &[
+            ("Installation", "docs/installation.md"),
             ("Client commands", "docs/clients.md"),
             ("Volumes", "docs/volumes.md"),
             ("Name spaces", "docs/names.md"),

@@ -4,7 +4,7 @@
 //! command of several lines ends at the first that fails. A mount opens its source first, in the
 //! reactor; a volume recovers before it is visible; then the mux does the rest.
 //!
-//! A server or host that does not answer delays the next change by [`PATIENCE`] at most: then the
+//! A server or host that does not answer delays the next change by [`TIMEOUT`] at most: then the
 //! change fails. A source that is opened later is closed again. Recovery and growth of a volume
 //! have no time limit.
 //!
@@ -27,7 +27,7 @@ mod tests;
 const WAITING_MAX: usize = 65_536;
 
 /// Timeout of a change.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of abandoned opens that have not ended; at the limit nothing is opened.
 const LATE_MAX: usize = 64;
@@ -278,7 +278,7 @@ impl Changes {
             }
         };
         match begun {
-            Ok(step) => self.current = Some(Current { cause, step, until: now + PATIENCE }),
+            Ok(step) => self.current = Some(Current { cause, step, until: now + TIMEOUT }),
             Err(refusal) => self.end(cause, Err(refusal), out),
         }
     }
@@ -321,7 +321,7 @@ impl Changes {
             unreachable!("nothing is under way: {news:?}")
         };
         // The duration of a recovery does not count.
-        let until = if matches!(news, News::Recovered(_)) { now + PATIENCE } else { until };
+        let until = if matches!(news, News::Recovered(_)) { now + TIMEOUT } else { until };
         let done = self.advance(step, news, out);
         self.go_on(cause, until, done, out);
     }

@@ -71,7 +71,7 @@ pub use volume::VolumeFile;
 /// Kernel interface of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// FileOutcome io_uring.
+    /// One io_uring.
     Uring,
     /// Epoll, and threads for operations that would block.
     Threads,

@@ -43,7 +43,7 @@ pub struct PoolStatistics {
     pub running: usize,
     /// Maximum number of jobs that ever waited.
     pub queued_max: usize,
-    /// AssumedIdentity number of threads.
+    /// Present number of threads.
     pub threads: usize,
     /// Number of jobs started.
     pub started: u64,
@@ -239,7 +239,7 @@ impl Pool {
             return None;
         }
         self.shared.staff(self.shared.state(), 0);
-        Some(now + lanes::PATIENCE)
+        Some(now + lanes::TIMEOUT)
     }
 
     /// Returns the start of the oldest running job that may block.

@@ -290,7 +290,7 @@ mod tests {
         }
         let unsent = unsent(&fd);
         assert!(sent >= unsent && unsent > 0, "{sent} {unsent}");
-        // FileOutcome packet may exceed the limit.
+        // One packet may exceed the limit.
         assert!(unsent <= UNSENT_MAX + (64 << 10), "{unsent}");
         drop(client);
     }

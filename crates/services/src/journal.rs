@@ -169,7 +169,7 @@ pub(crate) struct Journal {
     records: VecDeque<Batch>,
     /// Background tasks, in order.
     backgrounds: VecDeque<BackgroundTask>,
-    /// BackgroundTask transactions not yet durable.
+    /// Background transactions not yet durable.
     chores_under_way: usize,
     /// Whether the pages missing for a commit are being fetched.
     fetches: bool,

@@ -1,7 +1,7 @@
 //! Changes of a service's membership, as seen by the server of one member.
 //!
 //! A new replica writes a join request to `peer` and reads its initial snapshot there; an
-//! administrator writes a membership request and reads the outcome. Nonces prove that they know the
+//! administrator writes a membership request and reads the outcome. Both prove that they know the
 //! secret, as members do.
 
 use crate::acceptor::{PeerAcceptor, Read, Refused};
@@ -155,7 +155,7 @@ impl Hosted {
         let link = self.links.get_mut(&peer);
         if !link.is_some_and(|link| std::mem::replace(&mut link.is_distrusted, true)) {
             self.notify_news(format!(
-                "{}: replica {} sent an impossible message; is it an older copy of itself, or of \
+                "{}: replica {} sent an invalid message; is it an older copy of itself, or of \
                  another service?",
                 self.settings.service, peer.0
             ));

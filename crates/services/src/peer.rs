@@ -142,7 +142,7 @@ pub(crate) struct Peer {
     join_request: Option<JoinRequest>,
     /// Keys that authenticate messages, from the introduction on.
     seals: Option<Seals>,
-    /// ProofReply read on this open file. A file reopened by the remote tree on a new connection
+    /// Verdict read on this open file. A file reopened by the remote tree on a new connection
     /// returns a challenge instead.
     verdict: Vec<u8>,
     /// Reader of the answer to the join request, and the bytes read.

@@ -1,6 +1,6 @@
 //! Authenticated messages on a connection between two replicas.
 //!
-//! Nonces ends derive a key for each direction from the secret and from the random bytes of both
+//! Both ends derive a key for each direction from the secret and from the random bytes of both
 //! (`proof.rs`), and number their messages. The code of a message covers its number, its length and
 //! its bytes, so a message that is modified, replayed, dropped, reordered, or from another
 //! connection or direction is rejected.

@@ -2,8 +2,8 @@
 //!
 //! Servers crash and restart, are partitioned, freeze, lose their connections, and lie, each on its
 //! own. Clients of the mux know the joined tree ([`space`]) and the troubles of each server
-//! ([`chart`]), and check every reply: the file of each name, listings, every byte, the cause of
-//! each error, and response times. Requests that touch no server in trouble get their replies as
+//! ([`fault_log`]), and check every reply: the file of each name, listings, every byte, the cause
+//! of each error, and response times. Requests that touch no server in trouble get their replies as
 //! promptly as ever.
 
 mod build;

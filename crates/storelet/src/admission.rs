@@ -180,7 +180,7 @@ struct Client {
 #[derive(Debug)]
 struct Outlook {
     account: Account,
-    /// RunSpec of admission: memory of the user, memory of the client, id of the first in the
+    /// Order of admission: memory of the user, memory of the client, id of the first in the
     /// queue.
     rank: (u64, u64, DomainId),
     place: Option<usize>,

@@ -1,7 +1,8 @@
 //! A domain: one storelet from the view of its owner, from order to report.
 //!
 //! The owner writes an order, the module if the server does not have it, and input; and reads the
-//! storelet's output. The execution on a worker is a machine of its own ([`life`](crate::life)).
+//! storelet's output. The execution on a worker is a machine of its own
+//! ([`execution`](crate::execution)).
 //!
 //! An order can name installed storelets instead of a module, and several of them form a
 //! [chain](pipe): the domain then is the whole chain, which starts and ends as one.

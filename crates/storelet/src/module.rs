@@ -251,7 +251,7 @@ fn imports(section: &ImportSectionReader<'_>) -> Result<(), Refused> {
         if !known {
             let given = "those of WASI preview 1 (wasi_snapshot_preview1) and six of upcall";
             return malformed(&format!(
-                "it imports {module}.{name}, which is not there: only {given} are; {BUILD}"
+                "it imports {module}.{name}, which does not exist; available are {given}; {BUILD}"
             ));
         }
     }

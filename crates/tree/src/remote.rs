@@ -503,7 +503,7 @@ impl Remote {
         assert!(self.link.is_up() || waiting == 0 || used, "who stands in line has a server");
         for (_, slot) in self.pending.iter() {
             if let Step::Recovering(target) = slot.step {
-                assert!(self.recoveries.contains_key(&target), "somebody seeks it");
+                assert!(self.recoveries.contains_key(&target), "it is being recovered");
             }
         }
     }

@@ -5,9 +5,9 @@
 //! this very binary, at most two at once, each a process with hard limits of its own (`inside`),
 //! whose output is loaded, authenticated and kept.
 //!
-//! It communicates by parcels, as nodes of the process do: [`ToCompiler`] to its mailbox,
+//! It communicates by envelopes, as nodes of the process do: [`ToCompiler`] to its mailbox,
 //! [`storelet::compile::Compiled`] to that of the node with the namespace. As it may block on a
-//! disk, it also stores installed storelets ([`keeper`]).
+//! disk, it also stores installed storelets ([`state_store`]).
 
 mod cache;
 mod check;
@@ -65,7 +65,7 @@ impl Compiler {
         state_store: &mut Option<StateStore>,
     ) -> Result<Compiler, String> {
         let mut compile_queue = Compiler::compile_queue(engines, cache)?;
-        compile_queue.set_keeper(state_store.take());
+        compile_queue.set_state_store(state_store.take());
         Compiler::with(compile_queue)
     }
 

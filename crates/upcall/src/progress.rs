@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 /// Delay before the progress is shown.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Refresh interval of the line.
 const REFRESH: Duration = Duration::from_millis(200);
 
@@ -41,7 +41,7 @@ impl Progress {
             return;
         }
         let now = self.clock.now();
-        let due = self.shown.map_or(Instant(1) + PATIENCE, |shown| shown + REFRESH);
+        let due = self.shown.map_or(Instant(1) + TIMEOUT, |shown| shown + REFRESH);
         if now >= due {
             self.shown = Some(now);
             // A failure means that the terminal is gone.

@@ -13,7 +13,7 @@ const MEMORY_KIB_MAX: u64 = 1 << 20;
 const TICKS_MAX: u64 = 2000;
 
 /// Timeout of a module, including queueing, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Runs modules that must be refused, with their reasons, and one that is accepted and takes long.
 pub(super) fn expensive(server: &Server, ground: &Ground) -> Result<String> {
@@ -73,7 +73,7 @@ fn run(
     let (mut child, begun) = (command.spawn()?, Instant::now());
     while child.try_wait()?.is_none() {
         peak.look(server).with_context(|| name.to_owned())?;
-        ensure!(begun.elapsed() < PATIENCE, "{name}: no end within {PATIENCE:?}");
+        ensure!(begun.elapsed() < TIMEOUT, "{name}: no end within {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
     let said = std::fs::read_to_string(said)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Timeouts of a connection attempt, and of replies before the run.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time without acknowledged data after which a connection is lost, in ms.
 const LOST_MS: u32 = 30_000;
@@ -49,13 +49,13 @@ impl Server {
                 let stream = connect(host, *port).map_err(|error| self.unreachable(&error))?;
                 stream.set_nodelay(true)?;
                 set_tcp_user_timeout(&stream, LOST_MS)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 Stream::Tcp(stream)
             }
             Server::Unix(path) => {
                 let stream = UnixStream::connect(path);
                 let stream = stream.map_err(|error| self.unreachable(&error))?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 Stream::Unix(stream)
             }
         };

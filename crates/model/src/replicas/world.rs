@@ -145,7 +145,7 @@ impl World {
     }
 
     fn house_mut(&mut self, at: u16) -> &mut ReplicaHost {
-        self.hosts.get_mut(&at).expect("a house that is there")
+        self.hosts.get_mut(&at).expect("a host that is there")
     }
 
     /// Reports whether all operations were requested.

@@ -166,7 +166,7 @@ fn a_server_that_does_not_answer_delays_the_next_change_and_no_more() {
     lab.command(1, "bind /far/sub /y\nbind /a /b\n");
     lab.command(2, "unmount /far\n");
     lab.begin();
-    assert_eq!(lab.changes.deadline(), Some(Instant(0) + PATIENCE));
+    assert_eq!(lab.changes.deadline(), Some(Instant(0) + TIMEOUT));
     lab.wait();
     assert_eq!(lab.asked(), "join, cancel make");
     assert_eq!(lab.changes.deadline(), None);
@@ -177,7 +177,7 @@ fn a_server_that_does_not_answer_delays_the_next_change_and_no_more() {
     assert_eq!(lab.complaint(), complaint);
     lab.begin();
     assert_eq!(lab.asked(), "part");
-    assert_eq!(lab.changes.deadline(), Some(lab.now + PATIENCE));
+    assert_eq!(lab.changes.deadline(), Some(lab.now + TIMEOUT));
 }
 
 #[test]
@@ -231,9 +231,9 @@ fn a_volume_recovers_as_long_as_it_takes() {
     lab.step(Input::Opened(1, Ok(PathDone::Volume(File(4), VOLUME, HEAD.clone()))));
     lab.step(Input::Planted(Some(7)));
     assert_eq!(lab.changes.deadline(), None);
-    lab.now = lab.now + 3 * PATIENCE;
+    lab.now = lab.now + 3 * TIMEOUT;
     lab.step(Input::Recovered(Ok(root())));
-    assert_eq!(lab.changes.deadline(), Some(lab.now + PATIENCE));
+    assert_eq!(lab.changes.deadline(), Some(lab.now + TIMEOUT));
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub(super) fn remove_file(
     remove(place.parent.as_fd(), &place.name, None)
 }
 
-/// AssumedIdentity location of a file.
+/// Present location of a file.
 pub(super) struct Place {
     parent: OwnedFd,
     name: Name,

@@ -10,7 +10,7 @@
 //!
 //! Of local jobs, long ones (listings) have a queue of their own and at most a quarter of the
 //! threads, so that jobs of microseconds find a thread. Of those that have run for less than
-//! [`PATIENCE`] there are no more than half of the processors: they compute, and more of them would
+//! [`TIMEOUT`] there are no more than half of the processors: they compute, and more of them would
 //! take processors from the threads that answer clients. A job that takes longer waits for the disk
 //! and no longer counts.
 
@@ -25,7 +25,7 @@ use std::time::Duration;
 pub(crate) const LANES_MAX: usize = 8;
 
 /// Running time after which a long job is assumed to wait mostly for the disk.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(20);
 
 /// A resource outside of this machine's memory and disks that an operation may block on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -304,7 +304,7 @@ impl<J: Queued> Lanes<J> {
 
     /// Returns the number of long jobs that may start.
     fn long_places(&self, now: Instant) -> usize {
-        let computes = |since: &&Instant| now.since(**since) < PATIENCE;
+        let computes = |since: &&Instant| now.since(**since) < TIMEOUT;
         let computing = self.long_since.values().filter(computes).count();
         let places = self.limits.computing.saturating_sub(computing);
         places.min(self.limits.lane - self.long.running)

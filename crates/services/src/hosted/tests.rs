@@ -252,7 +252,7 @@ fn another_replica_tells_and_what_is_final_is_shown() {
     let (events, peer) = (lab.open("events"), lab.enter());
     let message = message(vec![entry(1, "x"), entry(2, "y")]);
     lab.tell(peer, &message).expect("taken");
-    // Nonces are final as soon as they are in this journal: the other replica has them.
+    // Both are final as soon as they are in this journal: the other replica has them.
     assert_eq!(lab.file("stable"), "\"x\"\n\"y\"\n");
     let told = lab.text(events);
     assert_eq!(told.lines().count(), 2, "{told}");
@@ -571,7 +571,7 @@ fn impossible_peer_messages_are_logged_once() {
         let peer = lab.enter();
         assert_eq!(lab.tell(peer, &wrong).err(), Some(Error::Denied));
         let news = std::iter::from_fn(|| lab.hosted.next_news());
-        assert_eq!(news.filter(|it| it.contains("sent an impossible message")).count(), told);
+        assert_eq!(news.filter(|it| it.contains("sent an invalid message")).count(), told);
     }
 }
 

@@ -32,7 +32,7 @@ const SINGLE: u16 = 1;
 const EDITS: u16 = 10;
 const FLUSHES: u16 = 30_000;
 /// Timeout of a reply, virtual time.
-const PATIENCE: Duration = Duration::from_secs(1500);
+const TIMEOUT: Duration = Duration::from_secs(1500);
 
 /// Configuration of an editor.
 #[derive(Clone, Debug)]
@@ -380,18 +380,18 @@ impl Client for Editor {
                 self.phase = Phase::Leaving;
                 if io.connect(self.setup.listener) {
                     self.open(io, 0);
-                    self.next_look = io.now() + PATIENCE;
-                    io.wake_in(PATIENCE);
+                    self.next_look = io.now() + TIMEOUT;
+                    io.wake_in(TIMEOUT);
                 }
             }
             Phase::Leaving | Phase::Done => {}
             Phase::Opening(_) | Phase::Working | Phase::Reading => {
                 let waited = io.now().since(self.since);
                 let waits = self.phase != Phase::Working || !self.outstanding.is_empty();
-                assert!(!waits || waited < PATIENCE, "no reply for {waited:?}: {self:?}");
+                assert!(!waits || waited < TIMEOUT, "no reply for {waited:?}: {self:?}");
                 if io.now() >= self.next_look {
-                    self.next_look = io.now() + PATIENCE;
-                    io.wake_in(PATIENCE);
+                    self.next_look = io.now() + TIMEOUT;
+                    io.wake_in(TIMEOUT);
                 }
                 self.work(io);
             }

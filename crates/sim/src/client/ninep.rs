@@ -28,7 +28,7 @@ const HOME: u32 = 0;
 /// Tag of the attach.
 const ATTACH: u16 = 0;
 /// Timeout of a reply, virtual time.
-const PATIENCE: Duration = Duration::from_secs(1500);
+const TIMEOUT: Duration = Duration::from_secs(1500);
 
 /// Configuration of a 9P client.
 #[derive(Clone, Debug)]
@@ -415,19 +415,15 @@ impl Client for Ninep {
                 self.phase = Phase::Settling;
                 if io.connect(self.setup.listener) {
                     self.greet(io);
-                    io.wake_in(PATIENCE);
+                    io.wake_in(TIMEOUT);
                 }
             }
             Phase::Done | Phase::Settling => {}
             Phase::Greeting | Phase::Attaching | Phase::Working | Phase::Leaving => {
                 let waited = io.now().since(self.since);
                 let waiting = &self.outstanding;
-                assert!(
-                    waited < PATIENCE,
-                    "no answer for {waited:?}: {:?} {waiting:?}",
-                    self.phase
-                );
-                io.wake_in(PATIENCE);
+                assert!(waited < TIMEOUT, "no answer for {waited:?}: {:?} {waiting:?}", self.phase);
+                io.wake_in(TIMEOUT);
             }
         }
     }

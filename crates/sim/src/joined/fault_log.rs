@@ -11,7 +11,7 @@ const GRACE: Duration = Duration::from_secs(25);
 const ON_THE_WAY: Duration = Duration::from_secs(1);
 /// Timeout of a request after the last trouble of a server it touches, for each member of a union:
 /// requests wait for a server for five seconds.
-pub(super) const PATIENCE: Duration = Duration::from_secs(45);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Known state of a server.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,7 +10,7 @@ mod judge;
 mod lane;
 mod listing;
 
-use super::fault_log::{FaultLog, PATIENCE};
+use super::fault_log::{FaultLog, TIMEOUT};
 use super::params::Params;
 use super::space::Space;
 use crate::client::{Client, Io, whole_messages};
@@ -248,7 +248,7 @@ impl MuxClient {
         if matches!(self.phase, Phase::Greeting | Phase::Attaching) {
             let waited = now.since(self.since);
             let is_open = self.setup.fault_log.borrow().is_open;
-            assert!(waited < PATIENCE || !is_open, "no welcome for {waited:?}");
+            assert!(waited < TIMEOUT || !is_open, "no welcome for {waited:?}");
         }
         for lane in 0..self.lanes.len() {
             let Some(waiting) = self.lanes[lane].waiting.take() else { continue };

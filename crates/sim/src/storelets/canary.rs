@@ -63,7 +63,7 @@ impl Mistake {
     ];
 }
 
-/// Returns a envelope in transit, or its replacement on some occasions.
+/// Returns an envelope in transit, or its replacement on some occasions.
 pub(super) fn spoil(
     queue: &mut EventQueue,
     from: usize,

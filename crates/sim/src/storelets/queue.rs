@@ -90,8 +90,8 @@ impl EventQueue {
         self.queue.pop_first().map(|(_, scheduled)| scheduled)
     }
 
-    /// Sends a envelope between nodes at this time: it arrives later, after all earlier ones of the
-    /// pair.
+    /// Sends an envelope between nodes at this time: it arrives later, after all earlier ones of
+    /// the pair.
     pub(super) fn post(&mut self, from: usize, sent: Instant, to: usize, envelope: Envelope) {
         for envelope in canary::spoil(self, from, to, envelope) {
             let span = self.rng.u64(500..=self.params.post_us * 1000 + 1000);
@@ -105,7 +105,7 @@ impl EventQueue {
 
     /// Sends a `Post` operation; others cannot occur.
     pub(super) fn send(&mut self, from: usize, op: Op) {
-        let Op::Post { to, envelope } = op else { unreachable!("{op:?} is no letter") };
+        let Op::Post { to, envelope } = op else { unreachable!("{op:?} is no message") };
         self.post(from, self.now, to, envelope);
     }
 }

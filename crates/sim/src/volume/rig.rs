@@ -15,7 +15,7 @@ use store::{
 };
 
 /// Maximum number of disk operations without an output; beyond it the store has lost a request.
-const PATIENCE: usize = 200_000;
+const TIMEOUT: usize = 200_000;
 
 /// Everything of one run.
 pub(super) struct Rig {
@@ -294,7 +294,7 @@ impl Rig {
     }
 
     fn wait_for<T>(&mut self, wanted: impl Fn(&Output) -> Option<T>) -> T {
-        for _ in 0..PATIENCE {
+        for _ in 0..TIMEOUT {
             if let Some(index) = self.outputs.iter().position(|output| wanted(output).is_some()) {
                 let outputs = self.outputs.remove(index);
                 return wanted(&outputs).expect("just found");

@@ -1,8 +1,8 @@
 //! Remote inodes in use, by path and qid.
 //!
-//! A place stores its directory, its name there, and its qid, so that it can be found again on
+//! An inode stores its directory, its name there, and its qid, so that it can be found again on
 //! another connection or for another user; a different qid means that it is
-//! [stale](base::Error::Stale). A place exists while it is in use or has inodes below it.
+//! [stale](base::Error::Stale). An inode exists while it is in use or has inodes below it.
 
 #[cfg(test)]
 mod tests;
@@ -17,10 +17,10 @@ use wire::ninep::Qid;
 /// Number of the root.
 pub(super) const ROOT: usize = 0;
 
-/// Maximum number of users with fids of a place, besides those with requests in flight.
+/// Maximum number of users with fids of an inode, besides those with requests in flight.
 const FIDS_MAX: usize = 64;
 
-/// A fid of a place, for one user, on one connection.
+/// A fid of an inode, for one user, on one connection.
 #[derive(Clone, Copy, Debug)]
 struct BoundFid {
     epoch: u32,
@@ -40,8 +40,8 @@ struct Inode {
     children: u32,
     /// Fids by user.
     fids: BTreeMap<u32, BoundFid>,
-    /// The user that created the file, and the open fid of its creation.
-    created: Option<(u32, BoundFid)>,
+    /// The user that created the file, and the number of the open file of its creation.
+    created: Option<(u32, usize)>,
     /// Durability of the writes to it.
     writes: Writes,
 }
@@ -83,22 +83,22 @@ impl Inodes {
         self.slab[inode].qid
     }
 
-    /// Records the current qid of a place.
+    /// Records the current qid of an inode.
     pub(super) fn set_qid(&mut self, inode: usize, qid: Qid) {
         self.slab[inode].qid = qid;
     }
 
-    /// Returns the directory of a place; for the root, the root.
+    /// Returns the directory of an inode; for the root, the root.
     pub(super) fn parent(&self, inode: usize) -> usize {
         self.slab[inode].at.as_ref().map_or(ROOT, |(parent, _)| *parent)
     }
 
-    /// Returns the directory of a place and its name there; `None` for the root.
+    /// Returns the directory of an inode and its name there; `None` for the root.
     pub(super) fn at(&self, inode: usize) -> Option<(usize, Name)> {
         self.slab[inode].at.clone()
     }
 
-    /// Returns the durability of the writes to a place.
+    /// Returns the durability of the writes to an inode.
     pub(super) fn writes(&mut self, inode: usize) -> &mut Writes {
         &mut self.slab[inode].writes
     }
@@ -138,7 +138,7 @@ impl Inodes {
         }
     }
 
-    /// Returns the place of a file found under a name, pinned.
+    /// Returns the inode of a file found under a name, pinned.
     pub(super) fn enter(&mut self, parent: usize, name: &Name, qid: Qid) -> usize {
         let key = (parent, name.clone());
         if let Some(&known) = self.index.get(&key)
@@ -160,8 +160,8 @@ impl Inodes {
         self.index.remove(&(parent, name.clone()));
     }
 
-    /// Records the removal of a place's entry.
-    pub(super) fn gone_place(&mut self, inode: usize) {
+    /// Records the removal of an inode's entry.
+    pub(super) fn gone_inode(&mut self, inode: usize) {
         if let Some(at) = self.at(inode)
             && self.index.get(&at) == Some(&inode)
         {
@@ -192,8 +192,8 @@ impl Inodes {
         self.drop_unused(from.0);
     }
 
-    /// Records the rename of a place.
-    pub(super) fn moved_place(&mut self, inode: usize, to: (usize, Name)) {
+    /// Records the rename of an inode.
+    pub(super) fn moved_inode(&mut self, inode: usize, to: (usize, Name)) {
         let Some(from) = self.at(inode) else { return };
         self.index.insert(from.clone(), inode);
         self.moved(from, to);
@@ -224,7 +224,7 @@ impl Inodes {
         }
     }
 
-    /// Returns the fid of a place for a user.
+    /// Returns the fid of an inode for a user.
     pub(super) fn fid_of(&self, inode: usize, user: u32, epoch: u32) -> Option<u32> {
         let fid_of = self.slab[inode].fids.get(&user).filter(|fid_of| fid_of.epoch == epoch)?;
         Some(fid_of.fid)
@@ -238,26 +238,22 @@ impl Inodes {
         Some(fid_of.fid)
     }
 
-    /// Returns a fid that shows the attributes of a place to a user: its own, or the open one of
-    /// the creation of the file, which needs no walk.
-    pub(super) fn stat_fid(&mut self, inode: usize, user: u32, epoch: u32) -> Option<u32> {
-        let created = |(creator, fid_of): (u32, BoundFid)| {
-            (creator == user && fid_of.epoch == epoch).then_some(fid_of.fid)
-        };
-        self.use_fid(inode, user, epoch).or_else(|| self.slab[inode].created.and_then(created))
+    /// Returns the user that created the file, and the number of the open file of its creation.
+    pub(super) fn created(&self, inode: usize) -> Option<(u32, usize)> {
+        self.slab[inode].created
     }
 
-    /// Records the open fid of the creation of a file.
-    pub(super) fn note_created(&mut self, inode: usize, user: u32, epoch: u32, fid: u32) {
-        self.slab[inode].created = Some((user, BoundFid { epoch, fid, used: self.clock }));
+    /// Records the open file of the creation of a file, unless there is one already.
+    pub(super) fn note_created(&mut self, inode: usize, user: u32, open: usize) {
+        self.slab[inode].created.get_or_insert((user, open));
     }
 
-    /// Records that a fid of an open file is no longer bound.
-    pub(super) fn closed(&mut self, inode: usize, fid: u32) {
-        self.slab[inode].created.take_if(|(_, fid_of)| fid_of.fid == fid);
+    /// Records that an open file is closed.
+    pub(super) fn closed(&mut self, inode: usize, open: usize) {
+        self.slab[inode].created.take_if(|(_, known)| *known == open);
     }
 
-    /// Binds a fid to a place. Returns unneeded fids: this one if the place has one already, and
+    /// Binds a fid to an inode. Returns unneeded fids: this one if the inode has one already, and
     /// the least recently used one if there are too many.
     pub(super) fn bind(&mut self, inode: usize, user: u32, epoch: u32, fid: u32) -> Vec<u32> {
         if self.fid_of(inode, user, epoch).is_some() {

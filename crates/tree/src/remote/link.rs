@@ -19,12 +19,12 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Timeout of connect, version and attach, each.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout of the version message on a server that has never replied: some do not reply to an
 /// unknown version at all (go9p). It is shorter than the time that clients wait for a missing
 /// server.
-const FIRST_PATIENCE: Duration = Duration::from_secs(3);
+const FIRST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Protocol dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +240,7 @@ impl Link {
         if (offered, dialect) == (Dialect::Plan9, Dialect::Plan9) && self.better_offers > 0 {
             self.better_offers -= 1;
             out.push(Output::Offer(socket, Dialect::Linux));
-            return State::Version { socket, until: now + PATIENCE, offered: Dialect::Linux };
+            return State::Version { socket, until: now + TIMEOUT, offered: Dialect::Linux };
         }
         match (offered, dialect) {
             (_, Dialect::Linux) => self.better_offers = BETTER_OFFERS,
@@ -248,7 +248,7 @@ impl Link {
             (Dialect::Plan9, Dialect::Plan9) => {}
         }
         out.push(Output::Attach(dialect));
-        State::Attaching { socket, until: now + PATIENCE }
+        State::Attaching { socket, until: now + TIMEOUT }
     }
 
     /// Handles expired timeouts.
@@ -256,7 +256,7 @@ impl Link {
         match state {
             State::Down { until } if now >= until => {
                 out.push(Output::Connect);
-                State::Connecting { until: now + PATIENCE }
+                State::Connecting { until: now + TIMEOUT }
             }
             State::Connecting { until } if now >= until => {
                 out.push(Output::Cancel);
@@ -281,7 +281,7 @@ impl Link {
     }
 
     fn timeout(&self) -> Duration {
-        if self.met { PATIENCE } else { FIRST_PATIENCE }
+        if self.met { TIMEOUT } else { FIRST_TIMEOUT }
     }
 }
 

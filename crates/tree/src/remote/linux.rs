@@ -35,7 +35,7 @@ impl Remote {
         let user = self.pending[slot].user;
         match ask {
             Ask::Stat { node } => {
-                last(&Tmessage::Getattr { fid: self.stat_fid(*node, user)?, mask: STATS_BASIC })
+                last(&Tmessage::Getattr { fid: self.stat_fid(slot, *node)?, mask: STATS_BASIC })
             }
             Ask::SetStat { node, open, set } => {
                 let fid = match open.filter(|_| set.size.is_some()) {
@@ -417,10 +417,10 @@ impl Remote {
             }
             Ask::RenameNode { node, to, new_name, .. } => {
                 let to = to.unwrap_or(self.parent(*node)).local();
-                self.inodes.moved_place(node.local(), (to, new_name.clone()));
+                self.inodes.moved_inode(node.local(), (to, new_name.clone()));
             }
             Ask::Remove { dir, name, .. } => self.inodes.gone(dir.local(), name),
-            Ask::RemoveNode { node } => self.inodes.gone_place(node.local()),
+            Ask::RemoveNode { node } => self.inodes.gone_inode(node.local()),
             _ => {}
         }
     }

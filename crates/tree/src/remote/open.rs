@@ -103,14 +103,14 @@ impl Remote {
             return;
         }
         let it = self.opens.remove(open);
-        self.inodes.closed(it.inode, it.fid);
+        self.inodes.closed(it.inode, open);
         if it.epoch == self.epoch {
             self.clunk(it.fid);
         }
         self.unpin_inode(it.inode);
     }
 
-    /// Binds a fid to a place for this user.
+    /// Binds a fid to an inode for this user.
     pub(super) fn bind(&mut self, inode: usize, user: u32, fid: u32) {
         for unneeded in self.inodes.bind(inode, user, self.epoch, fid) {
             self.clunk(unneeded);

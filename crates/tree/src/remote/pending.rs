@@ -42,7 +42,7 @@ pub(super) struct Pending {
     ticket: Option<Ticket>,
     /// Error of the first piece of a write.
     pub(super) failed: Option<Error>,
-    /// The place whose contents it changes, and the number of the change among those of the place.
+    /// The place whose contents it changes, and the number of the change among those of the inode.
     pub(super) write: Option<(usize, u64)>,
     pins: [Option<Id>; 2],
     /// Whether a message that changes something was sent.
@@ -109,7 +109,7 @@ impl Step {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Step::Queued => "queued",
-            Step::Recovering(_) => "seeking",
+            Step::Recovering(_) => "recovering",
             Step::Paused(_) => "paused",
             Step::Behind => "behind",
             Step::Walk(_) => "walk",
@@ -305,7 +305,8 @@ impl Remote {
         for need in needs {
             let is_there = match need {
                 Target::BoundFid(inode, user) if matches!(it.ask, Ask::Stat { .. }) => {
-                    self.inodes.stat_fid(inode, user, self.epoch).is_some()
+                    self.inodes.use_fid(inode, user, self.epoch).is_some()
+                        || self.created_open(inode, user).is_some()
                 }
                 Target::BoundFid(inode, user) => {
                     self.inodes.use_fid(inode, user, self.epoch).is_some()
@@ -331,14 +332,35 @@ impl Remote {
         }
     }
 
-    /// Returns the fid of a place, which [`Remote::missing`] has found to be bound.
+    /// Returns the fid of an inode, which [`Remote::missing`] has found to be bound.
     pub(super) fn fid_of(&self, node: NodeId, user: u32) -> Result<u32, Error> {
         self.inodes.fid_of(node.local(), user, self.epoch).ok_or(Error::Stale)
     }
 
-    /// Returns the fid that shows a node's attributes, which [`Remote::missing`] has found.
-    pub(super) fn stat_fid(&mut self, node: NodeId, user: u32) -> Result<u32, Error> {
-        self.inodes.stat_fid(node.local(), user, self.epoch).ok_or(Error::Stale)
+    /// Returns the open file of a file's creation, if it is this user's and bound on this
+    /// connection.
+    fn created_open(&self, inode: usize, user: u32) -> Option<usize> {
+        let is_bound = |open: usize| self.opens[open].epoch == self.epoch;
+        let created = self.inodes.created(inode);
+        created.filter(|(creator, open)| *creator == user && is_bound(*open)).map(|(_, open)| open)
+    }
+
+    /// Returns the fid of a stat: that of the node, or the open one of the creation of the file,
+    /// which needs no walk and is pinned until the request ends.
+    pub(super) fn stat_fid(&mut self, slot: usize, node: NodeId) -> Result<u32, Error> {
+        let user = self.pending[slot].user;
+        if let Ok(fid) = self.fid_of(node, user) {
+            return Ok(fid);
+        }
+        let open = self.created_open(node.local(), user).ok_or(Error::Stale)?;
+        let id = Id::Open(OpenId::new(self.index, open));
+        let pins = &mut self.pending[slot].pins;
+        if !pins.contains(&Some(id)) {
+            let free = pins.iter_mut().find(|pin| pin.is_none());
+            *free.expect("a stat names one node") = Some(id);
+            self.pin(id);
+        }
+        Ok(self.opens[open].fid)
     }
 
     /// Returns the fid of an open file.

@@ -21,7 +21,7 @@ impl Remote {
     pub(super) fn start_plan9(&mut self, slot: usize, ask: &Ask) -> Outcome {
         let user = self.pending[slot].user;
         match ask {
-            Ask::Stat { node } => last(&Tmessage::Stat { fid: self.stat_fid(*node, user)? }),
+            Ask::Stat { node } => last(&Tmessage::Stat { fid: self.stat_fid(slot, *node)? }),
             Ask::SetStat { node, open, set } => {
                 let fid = match open.filter(|_| set.size.is_some()) {
                     Some(open) => self.open_fid(open),

@@ -1,6 +1,6 @@
-//! Recovery of fids: obtains a fid for a place or for an open file.
+//! Recovery of fids: obtains a fid for an inode or for an open file.
 //!
-//! A place is found by its path, from the nearest place above with a fid of the user, otherwise
+//! An inode is found by its path, from the nearest place above with a fid of the user, otherwise
 //! from the user's own root, and must have its former qid. An open file of an earlier connection is
 //! reopened, without one-time effects such as truncation. All requests for the same fid wait for
 //! one recovery.
@@ -16,7 +16,7 @@ use wire::ninep::{NO_FID, Names, Qid, Rmessage, Tmessage, WALK_MAX};
 /// Target of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
-    /// A fid of a place for a user.
+    /// A fid of an inode for a user.
     BoundFid(usize, u32),
     /// The fid of an open file.
     Open(usize),
@@ -38,13 +38,13 @@ pub(super) enum Waiter {
 /// Awaited event of a recovery.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Another recovery, of the place to start from.
+    /// Another recovery, of the inode to start from.
     Base,
     /// The attach with this fid.
     Attach(u32),
     /// A walk on the path.
     Walk(WalkCursor),
-    /// A copy of the place's fid.
+    /// A copy of the inode's fid.
     Clone(u32),
     /// The open of this fid.
     Open(u32),
@@ -55,7 +55,7 @@ enum Step {
 struct WalkCursor {
     fid: u32,
     sent: usize,
-    /// Whether the fid is already bound to a place on the path.
+    /// Whether the fid is already bound to an inode on the path.
     bound: bool,
     rest: Vec<Name>,
 }

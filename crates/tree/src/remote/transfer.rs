@@ -276,7 +276,7 @@ impl Remote {
                 self.inodes.pin(inode);
                 let node = crate::request::NodeId::new(self.index, inode);
                 let open = self.open_of(slot, inode, &stat, fid, iounit, access);
-                self.inodes.note_created(inode, self.pending[slot].user, self.epoch, fid);
+                self.inodes.note_created(inode, self.pending[slot].user, open.local());
                 Ok(Next::Reply(Reply::Created(node, open, stat)))
             }
             _other => Err(Error::Io),

@@ -262,7 +262,7 @@ impl Remote {
                 self.fids.give(fid);
             }
             Answer::Never(Owner::Pending(slot, _)) => self.never(slot, out),
-            Answer::Never(Owner::Recovery(_)) => unreachable!("seeks are not flushed"),
+            Answer::Never(Owner::Recovery(_)) => unreachable!("recoveries are not flushed"),
             Answer::Late => {}
         }
     }

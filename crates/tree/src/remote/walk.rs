@@ -19,7 +19,7 @@ const PATH_MAX: usize = 4096;
 /// Progress of a walk.
 #[derive(Clone, Debug)]
 pub(super) struct WalkCursor {
-    /// Current place, pinned.
+    /// Current inode, pinned.
     pub(super) at: usize,
     rest: VecDeque<Name>,
     /// Attributes of every file on the way.
@@ -34,7 +34,7 @@ pub(super) struct WalkCursor {
 }
 
 impl Remote {
-    /// Continues a walk at its current place, which has a fid.
+    /// Continues a walk at its current inode, which has a fid.
     pub(super) fn walk_on(&mut self, slot: usize) -> Outcome {
         if self.pending[slot].cursor.is_none() {
             self.set_out(slot);

@@ -12,7 +12,7 @@
 //! against all waiting modules of its client. There are two lanes, with a child each. Every module
 //! begins in the quick one; one that takes longer than [`ChildCommand::quick_max`] moves to the
 //! slow lane, or, if that is occupied and others wait, is killed and waits for it; so does one that
-//! blocks others for [`PATIENCE`], because the machine is busy otherwise. So a module waits for
+//! blocks others for [`TIMEOUT`], because the machine is busy otherwise. So a module waits for
 //! slow ones only if it is slow itself.
 
 use super::cache::Cache;
@@ -48,7 +48,7 @@ const BYTE_NS: u64 = 2_000;
 const REFUSED_MAX: usize = 256;
 
 /// Maximum time in the quick lane while others wait for it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The lanes.
 const QUICK: usize = 0;
@@ -118,7 +118,7 @@ impl CompileQueue {
     }
 
     /// Sets the state store of installed storelets.
-    pub(super) fn set_keeper(&mut self, state_store: Option<StateStore>) {
+    pub(super) fn set_state_store(&mut self, state_store: Option<StateStore>) {
         self.state_store = state_store;
     }
 
@@ -310,7 +310,7 @@ impl CompileQueue {
         let others = self.waiting.iter().any(|job| !job.is_slow);
         let free = self.lanes[SLOW].is_none();
         let late = |(_, child): &mut (Job, Child)| {
-            (child.spent() > most && (free || others)) || (others && child.age(now) > PATIENCE)
+            (child.spent() > most && (free || others)) || (others && child.age(now) > TIMEOUT)
         };
         let Some((mut job, child)) = self.lanes[QUICK].take_if(late) else { return };
         job.is_slow = true;

@@ -119,8 +119,8 @@ pub(crate) fn run(command: &Command) -> ExitCode {
         Command::Install(install) => self::install(install),
         Command::List(show) => show_file(&show.server, &list_name("installed", show.json)),
         Command::Log(log) => self::log(log),
-        Command::Remove(named) => deed(named, "remove"),
-        Command::Use(named) => deed(named, "use"),
+        Command::Remove(named) => change(named, "remove"),
+        Command::Use(named) => change(named, "use"),
     }
 }
 
@@ -187,7 +187,7 @@ fn of_one_json(text: &str, name: &str) -> Outcome<String> {
     Ok(format!("{:#}\n", Value::Array(runs.collect())))
 }
 
-fn deed(named: &Named, word: &str) -> ExitCode {
+fn change(named: &Named, word: &str) -> ExitCode {
     frame::run(&named.server.inside(SERVICE), false, |frame| {
         let mut reply = b"frames\n".to_vec();
         line(&mut reply, word, named.name.as_bytes());

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// Time after which a state is shown.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Prints states that last long to standard error, from a thread of its own: the command itself
 /// waits for the server.
@@ -33,7 +33,7 @@ impl Waiting {
             let watch = move || {
                 let mut next = states.recv();
                 while let Ok(text) = next {
-                    next = match states.recv_timeout(PATIENCE) {
+                    next = match states.recv_timeout(TIMEOUT) {
                         Ok(other) => Ok(other),
                         Err(RecvTimeoutError::Disconnected) => return,
                         Err(RecvTimeoutError::Timeout) => {

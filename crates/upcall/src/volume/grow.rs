@@ -20,7 +20,7 @@ use std::time::Duration;
 use store::{Layout, Ticket};
 
 /// Timeout of a server: a growth waits for up to two checkpoints.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Options of `upcall volume grow`.
 #[derive(Args, Clone, Debug)]
@@ -96,7 +96,7 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
             let whole = path.canonicalize().map_err(|error| refuse(path, &error))?;
             let absolute = std::path::absolute(path).map_err(|error| refuse(path, &error))?;
             let paths = [whole, absolute, path.clone()];
-            let informed = names::grow(&Server::at(at, PATIENCE), &paths, bytes_of(&after), longer);
+            let informed = names::grow(&Server::at(at, TIMEOUT), &paths, bytes_of(&after), longer);
             if informed != ExitCode::SUCCESS {
                 return Ok(informed);
             }

@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// Timeout of a reply.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One client's side of a protocol.
 pub(super) trait Talk {
@@ -63,7 +63,7 @@ impl<T: Talk> Client<T> {
     fn connect(port: u16, talk: T) -> Result<Client<T>> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let (input, output) = (Vec::new(), Vec::new());
         Ok(Client { stream, talk, input, output, asked: Instant::now() })
     }

@@ -5,7 +5,7 @@
 //! each is slower, to the leader where requests have to go there anyway.
 
 use super::asker::Seen;
-use super::houses::{PATIENCE, SERVERS, fetch};
+use super::houses::{SERVERS, TIMEOUT, fetch};
 use super::talks::{KEY, KEYS, VALUE};
 use crate::server::{self, Server};
 use crate::sh;
@@ -83,7 +83,7 @@ impl Etcd {
         let start = Instant::now();
         for server in &self.servers {
             while !fetch(server.ninep, "GET", "/health", "").is_ok_and(|it| it.contains("true")) {
-                ensure!(start.elapsed() < PATIENCE, "etcd is not healthy: {}", server.said());
+                ensure!(start.elapsed() < TIMEOUT, "etcd is not healthy: {}", server.said());
                 std::thread::sleep(Duration::from_millis(100));
             }
         }

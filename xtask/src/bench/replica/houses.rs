@@ -19,7 +19,7 @@ pub(super) const SERVERS: usize = 3;
 const NAME: &str = "measured";
 
 /// Timeout for servers to become ready or to converge.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Our replicas.
 pub(super) struct House {
@@ -89,7 +89,7 @@ impl House {
             if states.iter().all(|state| *state == states[0] && state.1 == Some(0)) {
                 return Ok(());
             }
-            ensure!(start.elapsed() < PATIENCE, "replicas are not equal: {states:?}");
+            ensure!(start.elapsed() < TIMEOUT, "replicas are not equal: {states:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -98,7 +98,7 @@ impl House {
 /// Returns the body of a response, fetched on a new connection.
 pub(super) fn fetch(port: u16, method: &str, path: &str, body: &str) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let length = body.len();
     write!(
         stream,
@@ -139,7 +139,7 @@ impl RedisHouse {
         let house = RedisHouse { servers };
         let start = Instant::now();
         while !house.is_whole()? {
-            ensure!(start.elapsed() < PATIENCE, "Redis' replicas do not come");
+            ensure!(start.elapsed() < TIMEOUT, "Redis' replicas do not come");
             std::thread::sleep(Duration::from_millis(100));
         }
         house.ask(16, Until::Count(talks::KEYS), Some(2))?;
@@ -149,7 +149,7 @@ impl RedisHouse {
     /// Returns whether both replicas follow.
     fn is_whole(&self) -> Result<bool> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.servers[0].ninep))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(b"SET x y\r\nWAIT 2 1000\r\n")?;
         let mut said = Vec::new();
         while said.iter().filter(|byte| **byte == b'\n').count() < 2 {

@@ -76,7 +76,7 @@ impl Peer {
 
 /// Timeout of a client, seconds; and of one whose dialect the server does not support, which often
 /// gets no reply.
-pub(super) const PATIENCE: u32 = 10;
+pub(super) const TIMEOUT: u32 = 10;
 pub(super) const PATIENCE_IN_VAIN: u32 = 3;
 
 /// A listening server, with those behind it.
@@ -116,7 +116,7 @@ impl Running {
             let server = Server::start(kind, dir, &[])?;
             let aname = server.dir.display().to_string();
             let (port, parts) = (server.ninep, vec![(peer.name(), Part::Known(server))]);
-            Ok(Running { port, aname, base: "", patience: PATIENCE, parts })
+            Ok(Running { port, aname, base: "", patience: TIMEOUT, parts })
         };
         if peer == Peer::Upcall || peer == Peer::Diod {
             return known(if peer == Peer::Diod { Kind::Diod } else { scene.kind });
@@ -133,7 +133,7 @@ impl Running {
         };
         let other = Other::start(command, port, peer.name())?;
         let parts = vec![(peer.name(), Part::Other(other))];
-        Ok(Running { port, aname: String::new(), base: "", patience: PATIENCE, parts })
+        Ok(Running { port, aname: String::new(), base: "", patience: TIMEOUT, parts })
     }
 
     /// Starts a namespace in front of it.

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// Timeout of fio, seconds: some versions never exit.
-const PATIENCE: &str = "120";
+const TIMEOUT: &str = "120";
 
 /// Returns the issue error, ns, of each I/O by fio with one of its engines.
 ///
@@ -29,7 +29,7 @@ pub(super) fn replay(
     let words = [
         "-s",
         "KILL",
-        PATIENCE,
+        TIMEOUT,
         "fio",
         "--name=replay",
         "--thread",
@@ -83,7 +83,7 @@ pub(super) fn most(engine: &str, depth: u32, file: Option<&Path>, seconds: f64) 
     let words = [
         "-s",
         "KILL",
-        PATIENCE,
+        TIMEOUT,
         "fio",
         "--name=most",
         "--thread",

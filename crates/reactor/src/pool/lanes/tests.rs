@@ -1,6 +1,6 @@
 //! Queues without threads.
 
-use super::{Hung, Lane, Lanes, Limits, PATIENCE, Queued, Ticket};
+use super::{Hung, Lane, Lanes, Limits, Queued, TIMEOUT, Ticket};
 use base::Instant;
 use base::op::{NOBODY, OpId};
 use base::rng;
@@ -94,13 +94,13 @@ fn long_jobs_that_wait_for_the_disk_keep_nobody_from_beginning() {
         lanes.check();
         begun.map(|(job, ticket)| (job.id, ticket))
     };
-    let later = Instant(0) + PATIENCE;
+    let later = Instant(0) + TIMEOUT;
     let (id, first) = begin(&mut lanes, Instant(0)).expect("a place");
     assert_eq!((id, lanes.ready(Instant(later.0 - 1)), lanes.ready(later)), (LONG, 0, 1));
     assert!(lanes.any_long_waits());
     let (id, _) = begin(&mut lanes, later).expect("the first one waits");
     // A quarter of the threads, whatever they do.
-    let much_later = later + PATIENCE * 9;
+    let much_later = later + TIMEOUT * 9;
     assert_eq!((id, lanes.ready(much_later)), (LONG + 1, 0));
     (0..10).for_each(|id| lanes.push(job(id, &[])));
     assert_eq!(lanes.ready(much_later), 6);
@@ -178,7 +178,7 @@ fn one_asker_with_many_jobs_lets_others_wait_for_one() {
             lanes.push(Job { asker, ..job(first + id, lane) });
             lanes.check();
         };
-        // FileOutcome job at a time runs in a lane, and one long one.
+        // One job at a time runs in a lane, and one long one.
         let next = |lanes: &mut Lanes<Job>| {
             let (job, ticket) = lanes.begin(Instant(0)).unwrap();
             lanes.end(&ticket);
@@ -254,13 +254,13 @@ fn random_schedules_keep_the_limits() {
                     }
                 }
             }
-            let now = Instant(0) + PATIENCE / 50 * time;
+            let now = Instant(0) + TIMEOUT / 50 * time;
             while let Some((job, ticket)) = lanes.begin(now) {
                 assert_eq!(waiting.remove(&job.id), Some(job.lanes.clone()), "seed {seed}");
                 running.push((job.lanes, ticket));
                 if let Ticket::Long(number) = &running[running.len() - 1].1 {
                     long.insert(*number, now);
-                    let recent = long.values().filter(|since| now.since(**since) < PATIENCE);
+                    let recent = long.values().filter(|since| now.since(**since) < TIMEOUT);
                     assert!(recent.count() <= limits.computing, "seed {seed}");
                 }
             }

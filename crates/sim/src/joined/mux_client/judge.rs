@@ -8,7 +8,7 @@ use super::lane::{HeldFid, OwnEntry, Request, State, Waiting};
 use super::listing::{Listing, There};
 use crate::client::Io;
 use crate::disk::Disk;
-use crate::joined::fault_log::{FaultLog, PATIENCE, error_of};
+use crate::joined::fault_log::{FaultLog, TIMEOUT, error_of};
 use crate::joined::space::{At, Look};
 use base::{Error, Instant, Name};
 use std::collections::BTreeSet;
@@ -363,7 +363,7 @@ impl MuxClient {
         let mut look = Look::new(&self.setup.space, self.disk(io), &away);
         self.touch(lane, &mut look, &waiting.request);
         let depth = 1 + self.depth(io, lane, &waiting.request);
-        let most = if look.is_doubtful() { prompt + PATIENCE } else { prompt } * depth;
+        let most = if look.is_doubtful() { prompt + TIMEOUT } else { prompt } * depth;
         let from =
             if look.is_doubtful() { fault_log.due_from(&look.touched, since, now) } else { since };
         let waited: Duration = now.since(from);

@@ -31,8 +31,9 @@ fn a_created_file_has_attributes_while_open_also_if_its_name_leads_elsewhere() {
     lab.text.clear();
     let node = NodeId::new(3, 1);
     lab.ask(2, Ask::Stat { node });
-    lab.say(&getattr());
+    // The fid stays bound until the stat is answered.
     lab.step(Input::Close(OpenId::new(3, 0)));
+    lab.say(&getattr());
     lab.say(&Rmessage::Clunk {});
     lab.ask(3, Ask::Stat { node });
     lab.say(&Rmessage::Walk { qids: [qid(77, Qid::FILE)].into_iter().collect() });

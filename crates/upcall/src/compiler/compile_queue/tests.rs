@@ -94,7 +94,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let name = format!("upcall-workshop-{}-{name}", std::process::id());
+        let name = format!("upcall-compile-queue-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).expect("it is ours");
@@ -395,16 +395,16 @@ fn one_that_keeps_others_waiting_leaves_the_quick_lane() {
     };
     compile_queue.take(start, compile_for(9, 1, 0, &numbered(0)));
     compile_queue.look(start);
-    compile_queue.look(start + PATIENCE * 2);
+    compile_queue.look(start + TIMEOUT * 2);
     assert_eq!(tickets(&compile_queue), [Some(0), None], "nobody waits");
-    compile_queue.take(start + PATIENCE * 2, compile_for(9, 2, 1, &numbered(1)));
-    compile_queue.take(start + PATIENCE * 2, compile_for(9, 3, 2, &numbered(2)));
-    compile_queue.look(start + PATIENCE * 2);
+    compile_queue.take(start + TIMEOUT * 2, compile_for(9, 2, 1, &numbered(1)));
+    compile_queue.take(start + TIMEOUT * 2, compile_for(9, 3, 2, &numbered(2)));
+    compile_queue.look(start + TIMEOUT * 2);
     // The other lane is free: no work is lost.
     assert_eq!(tickets(&compile_queue), [Some(1), Some(0)]);
-    compile_queue.look(start + PATIENCE * 3);
+    compile_queue.look(start + TIMEOUT * 3);
     assert_eq!(tickets(&compile_queue), [Some(1), Some(0)]);
-    compile_queue.look(start + PATIENCE * 3 + Duration::from_millis(1));
+    compile_queue.look(start + TIMEOUT * 3 + Duration::from_millis(1));
     assert_eq!(tickets(&compile_queue), [Some(2), Some(0)]);
     assert!(compile_queue.waiting[0].is_slow && compile_queue.waiting[0].tickets == [1]);
 }

@@ -9,7 +9,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let name = format!("upcall-keeper-{}-{name}", std::process::id());
+        let name = format!("upcall-state-store-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&path);
         Scratch(path)
