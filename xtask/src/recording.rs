@@ -15,8 +15,8 @@ pub(crate) const INSIDE: &str = "recording-inside";
 /// The commands, each with its maximum number of shown output lines.
 const COMMANDS: &[(&str, usize)] = &[
     ("upcall serve photos &", 6),
-    ("curl http://127.0.0.1:8080/notes.txt", 2),
-    ("upcall ls -l :5640/2025", 4),
+    ("curl -s http://127.0.0.1:8080/notes.txt", 2),
+    ("upcall ls -l :5640 /2025", 4),
     ("upcall run :5640 rg.wasm -- -n Bergen /", 3),
     ("upcall volume create demo.volume --size 8G", 2),
     ("upcall volume copy photos demo.volume:/photos", 2),
@@ -42,16 +42,29 @@ pub(crate) fn main() -> Result<()> {
     server::build()?;
     ensure!(guests::main(&["rg".to_owned()])?, "the program rg.wasm was not built");
     let mut inside = Command::new("unshare");
-    inside.args(["--net", "--map-root-user"]).arg(sh::own_path()?).arg(INSIDE);
+    inside.arg("--net");
+    if !rustix::process::geteuid().is_root() {
+        inside.args(["--map-current-user", "--keep-caps"]);
+    }
+    inside.arg(sh::own_path()?).arg(INSIDE);
     sh::run(&mut inside)
 }
 
 /// Runs the commands inside the namespace, and draws the picture.
 pub(crate) fn inside() -> Result<()> {
     sh::run(Command::new("ip").args(["link", "set", "lo", "up"]))?;
-    let dir = sh::empty("recording")?.canonicalize()?;
-    prepare(&dir)?;
-    let text = sh::read(Command::new("bash").arg("-c").arg(script()?).current_dir(&dir))?;
+    // A short path, which the picture shows.
+    let dir = std::env::temp_dir().join("upcall-demo");
+    std::fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let drawn = draw(&dir);
+    std::fs::remove_dir_all(&dir)?;
+    drawn
+}
+
+/// Runs the commands in a directory, and draws the picture.
+fn draw(dir: &Path) -> Result<()> {
+    prepare(dir)?;
+    let text = sh::read(Command::new("bash").arg("-c").arg(script()?).current_dir(dir))?;
     let lines = lines(&text)?;
     let path = sh::root().join("docs/upcall.svg");
     std::fs::write(&path, svg(&lines))
@@ -83,7 +96,7 @@ fn script() -> Result<String> {
             Some(server) => {
                 let _ = writeln!(
                     script,
-                    "{server} > serve.log 2>&1 & server=$!\n\
+                    ": > serve.log; {server} > serve.log 2>&1 & server=$!\n\
                      tail --pid=$server -n +1 -f serve.log | sed '/^Ctrl-C/q' | head -n 99"
                 );
             }

@@ -451,7 +451,7 @@ pub(crate) fn read_token(
     let (id, parts) = text.split_once('-').ok_or_else(wrong)?;
     let id = u32::from_str_radix(id, 16).map_err(|_| wrong())?;
     if id != service {
-        return Err(format!("'{text}' is a token of another service: leave it out"));
+        return Err(format!("'{text}' is a token of another service; omit it"));
     }
     let part = |part: &str| {
         let (id, number) = part.split_once(':').ok_or_else(wrong)?;
@@ -611,7 +611,7 @@ mod tests {
             };
             let Rejection { reason, .. } = read(&op_session).expect_err("it is wrong");
             let (text, topic) = said(&op_session);
-            assert!(text.contains("use the token") || text.contains(": omit it"), "{text}");
+            assert!(text.contains("use the token") || text.contains("omit it"), "{text}");
             assert_eq!(reason, "token");
             assert_eq!(topic, Some(Topic::Token));
             op_session.explained(Topic::Token);

@@ -1,9 +1,9 @@
 //! Installed ("standing") storelets, which are run by name.
 //!
-//! Administrators install storelets in a [session](install). The [registry](registry) of installed
+//! Administrators install storelets in a [session](install). The [registry] of installed
 //! storelets has each change made durable by the state store, on a thread that may block
 //! ([`ToStateStore`]), before it acknowledges it. Recent runs are recorded in a [run
-//! history](book). Storelets can also run on a [schedule](run_schedule), or for new files of a
+//! history](history). Storelets can also run on a [schedule](run_schedule), or for new files of a
 //! [watched](watch) directory.
 
 pub(crate) mod entry;

@@ -1,6 +1,6 @@
 //! The tree of storelets: `/.upcall/storelets/`.
 //!
-//! Opening `new` begins a storelet: its [order](crate::order), module and input are written to the
+//! Opening `new` begins a storelet: its [run spec](crate::run_spec), module and input are written to the
 //! open file, and its output is read from it. Closing the file ends the storelet. So every client
 //! that can open a file can run programs here, and a client that disconnects leaves nothing behind.
 //! `running` lists the present storelets; writing `kill 17` to it ends one.

@@ -19,7 +19,10 @@ pub(crate) type Sockets = Vec<(Bound, OwnedFd)>;
 /// The cause, and the next step.
 pub(crate) fn sockets() -> Result<Sockets, String> {
     let all = reactor::take_inherited().map_err(|error| {
-        format!("cannot use the sockets of the service manager: {error}; check the .socket unit (ListenStream=, Accept=no)")
+        format!(
+            "cannot use the sockets of the service manager: {error}; check the .socket unit \
+             (ListenStream=, Accept=no)"
+        )
     })?;
     all.into_iter().map(bound).collect()
 }

@@ -55,7 +55,7 @@ fn a_good_run_is_valid() {
         100 % were issued within 10 µs of their time; at least 95 % have to be
         99 % were issued within 1 µs of their time; the limit is 100 µs
         lateness grew by 0 ns from the start to the end; the limit is 100 µs
-        the rate was 0 % off what was asked; chance and the limit allow 4 %
+        the rate deviated by 0 % from the requested one; at most 4 % is allowed
         the rate was 0 % off that of the schedule; the limit is 1 %
         0 I/Os were skipped; 0 may be
         the target refused 0 I/Os; 0 may be"#]]
@@ -106,7 +106,7 @@ fn another_rate_than_asked() {
     breaks(
         Rule::AskedRate,
         &judge(&good(), Some(5_500.0)),
-        expect!["the rate was 9.09 % off what was asked; chance and the limit allow 4 %"],
+        expect!["the rate deviated by 9.09 % from the requested one; at most 4 % is allowed"],
     );
 }
 

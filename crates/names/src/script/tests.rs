@@ -87,7 +87,7 @@ fn servers_that_cannot_be_reached_are_refused() {
             &format!("9p+unix:{long}"),
             &format!("`{long}`: the path of a socket has at most 107 bytes"),
         ),
-        (&format!("9p://h/{deep}"), "what is attached to has at most 4096 bytes"),
+        (&format!("9p://h/{deep}"), "the attach name has at most 4096 bytes"),
         ("9p://h/.upcall", "clients of this server may not send commands to other servers"),
         ("9p://h//.upcall/", "clients of this server may not send commands to other servers"),
         (

@@ -172,7 +172,7 @@ fn a_server_that_does_not_answer_delays_the_next_change_and_no_more() {
     assert_eq!(lab.changes.deadline(), None);
     lab.step(Input::Changed(Err(Error::Cancelled)));
     assert_eq!(lab.asked(), "failed: timed out");
-    let complaint = "line 1: timed out; the server at that place does not answer; look whether it \
+    let complaint = "line 1: timed out; the server at that place does not answer; check whether it \
                      hangs";
     assert_eq!(lab.complaint(), complaint);
     lab.begin();

@@ -192,7 +192,7 @@ fn a_client_asks_and_reads_and_may_leave() {
     lab.write(ops, 0, b"after 8-1:1\nsize\nafter 7-1:1\nsize\n").expect("taken");
     let said = lab.text(ops);
     let lines: Vec<&str> = said.lines().collect();
-    assert!(lines[0].contains("token of another service: leave it out"), "{said}");
+    assert!(lines[0].contains("token of another service; omit it"), "{said}");
     assert!(lines[0].ends_with("\"reason\":\"token\"}") && lines[1].contains("\"value\":1"));
     // A strict operation waits for the other replica; its read is pending, and can be cancelled.
     lab.write(ops, 0, b"strict size\n").expect("taken");

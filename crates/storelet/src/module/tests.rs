@@ -47,11 +47,11 @@ fn module_errors_name_a_next_step() {
         (module(r#"(module (func (export "_start")))"#), "exports no memory"),
         (
             program_with(r#"(import "env" "system" (func))"#),
-            "it imports env.system, which is not there",
+            "it imports env.system, which does not exist",
         ),
         (
             program_with(r#"(import "wasi_snapshot_preview1" "fd_fork" (func))"#),
-            "it imports wasi_snapshot_preview1.fd_fork, which is not there",
+            "it imports wasi_snapshot_preview1.fd_fork, which does not exist",
         ),
         (
             program_with(r#"(import "env\n" "x" (global i32))"#),
@@ -72,7 +72,7 @@ fn module_errors_name_a_next_step() {
         prepare(&program_with(&format!("(import \"{given}\" (func))"))).expect("it is there");
     }
     let error = refused(&program_with(r#"(import "upcall" "anything" (func))"#));
-    assert!(error.contains("upcall.anything, which is not there"), "{error}");
+    assert!(error.contains("upcall.anything, which does not exist"), "{error}");
 }
 
 #[test]

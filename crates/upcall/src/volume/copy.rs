@@ -94,7 +94,7 @@ fn neither(from: &Path, to: &Path) -> String {
         if let Some((file, _)) = split(path.as_os_str().as_bytes()) {
             let file = String::from_utf8_lossy(file);
             return format!(
-                "{file} is not a volume: name one that exists, or make it with 'upcall volume \
+                "{file} is not a volume: choose an existing one, or create it with 'upcall volume \
                  create {file}'"
             );
         }

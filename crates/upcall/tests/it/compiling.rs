@@ -63,7 +63,7 @@ fn unsuitable_modules_are_refused_with_a_reason() {
         ("garbage", &garbage, "does not begin as WebAssembly does"),
         ("broken", &[b"\0asm\x01\0\0\0", &garbage[..]].concat(), "it is not valid at byte"),
         ("short", &program(&[empty()])[..40], "it is not valid at byte"),
-        ("import", &import, "it imports env.system, which is not there"),
+        ("import", &import, "it imports env.system, which does not exist"),
     ];
     for (name, wasm, printed) in cases {
         let (code, lines) = compile(&[], &[&file(&dir, name, wasm)]);

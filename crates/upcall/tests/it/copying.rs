@@ -142,7 +142,7 @@ fn single_files_and_roots_are_copied_too() {
     let cases = [
         (format!("{path}:/no"), "x", "choose an existing path"),
         (file.to_string(), "VOLUME:/no/where", "copy to a directory that exists"),
-        (file.to_string(), "VOLUME:/.upcall/x", "cannot be changed"),
+        (file.to_string(), "VOLUME:/.upcall/x", "/.upcall is read-only"),
         ("/no/such".to_string(), "VOLUME:/x", "choose an existing path"),
         (file.to_string(), "no.volume:/x", "create it with 'upcall volume create no.volume'"),
     ];

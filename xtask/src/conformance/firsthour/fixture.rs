@@ -10,6 +10,8 @@ use std::process::Command;
 
 /// Directory of programs within the namespaces.
 const PROGRAMS: &str = "/mnt/bin";
+/// Storelet programs that the pages run.
+const GUESTS: [&str; 4] = ["find", "rg", "wc", "coreutils"];
 
 /// Method of running a command.
 pub(super) enum Method {
@@ -46,10 +48,10 @@ impl Fixture {
         mount(Path::new("/mnt"))?;
         fs::create_dir_all(PROGRAMS)?;
         install(program, "upcall")?;
-        let has_guests = guests.join("find.wasm").exists() && guests.join("rg.wasm").exists();
+        let has_guests = GUESTS.iter().all(|name| guests.join(format!("{name}.wasm")).exists());
         fs::create_dir_all("/mnt/guests")?;
         if has_guests {
-            for name in ["find", "rg", "wc", "coreutils"] {
+            for name in GUESTS {
                 let file = format!("{name}.wasm");
                 fs::copy(guests.join(&file), format!("/mnt/guests/{file}"))?;
             }

@@ -30,7 +30,7 @@ fn a_removal_is_durable_before_it_is_acknowledged() {
     lab.text.clear();
     lab.answer(Err(Error::NoSpace));
     expect![[r#"
-        <- NoSpace: close 6, release 5, say "507 Insufficient Storage" +68
+        <- NoSpace: close 6, release 5, say "507 Insufficient Storage" +78
     "#]]
     .assert_eq(&lab.text);
 }
@@ -64,7 +64,7 @@ fn an_error_says_whether_the_change_was_made() {
     assert_eq!(put(&[made()[..2].to_vec(), vec![Err(Error::Denied)]].concat()), forbidden);
     let unread = "\"403 Forbidden\" +81";
     assert_eq!(put(&[made()[..4].to_vec(), vec![Err(Error::Denied)]].concat()), unread);
-    let unsure = "\"500 Internal Server Error\" +68";
+    let unsure = "\"500 Internal Server Error\" +78";
     assert_eq!(put(&and(&[Ok(Reply::Done), Err(Error::Io)])), unsure);
     assert_eq!(put(&and(&[Ok(Reply::Stat(file(3))), Err(Error::Denied)])), unsure);
     assert_eq!(put(&and(&[Ok(Reply::Stat(file(3))), Err(Error::Invalid)])), "\"201 Created\" +0");

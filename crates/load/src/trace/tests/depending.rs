@@ -79,9 +79,9 @@ fn without_completions_nothing_can_be_inferred() {
     let records = super::records(MQSIM.as_bytes()).into_iter().map(Ok);
     let error = Dependence::default().of(records).find_map(Result::err);
     expect_test::expect![[r#"
-        the trace does not say when its I/Os were complete, so which waited for which cannot be
-            known. Replay it by its times (open), or replay it once by its times with a recording
-            and infer from that; of a blktrace, complete (C) events are needed
+        the trace has no completion times, so dependencies are unknown. Replay it by its times
+            (open), or replay it once by its times with a recording and infer from that; of a
+            blktrace, complete (C) events are needed
     "#]]
     .assert_eq(&folded(&error.expect("it is said").to_string()));
 }

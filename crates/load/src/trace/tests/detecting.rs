@@ -76,7 +76,7 @@ fn by_name_and_not_at_all() {
         a.csv: no known format begins with "what"; tried recording, records, blktrace, iolog2,
             iolog3, hfplayer, vscsi, msr, spc, mqsim, blkparse. Name the format with --format
             FORMAT
-        web_0.csv.gz: the file is compressed: pass what `zcat` makes of it; tried recording,
+        web_0.csv.gz: the file is compressed; decompress it with `zcat` first; tried recording,
             records, blktrace, iolog2, iolog3, hfplayer, vscsi, msr, spc, mqsim, blkparse. Name the
             format with --format FORMAT
         empty.spc: the file is empty; tried recording, records, blktrace, iolog2, iolog3,

@@ -255,15 +255,15 @@ fn errors_say_what_can_be_done() {
     expect![[r#"
         unknown operation "subtract"
         operations on a counter:
-          add NUMBER        adds; answers the sum
-          add-blind NUMBER  adds, and answers nothing: final at once
-          read              answers the sum
+          add NUMBER        adds; returns the sum
+          add-blind NUMBER  adds, and returns nothing: final at once
+          read              returns the sum
         no operation in JSON: unknown variant `subtract`, expected one of `add`, `add-blind`, `read`
         operations on a counter:
-          {"add": 5}        adds; answers the sum
-          {"add-blind": 5}  adds, and answers nothing: final at once
-          "read"            answers the sum
-        no operation: Serde Deserialization Error"#]]
+          {"add": 5}        adds; returns the sum
+          {"add-blind": 5}  adds, and returns nothing: final at once
+          "read"            returns the sum
+        invalid operation: Serde Deserialization Error"#]]
     .assert_eq(&said.join("\n"));
 }
 

@@ -48,8 +48,8 @@ fn an_order_beyond_the_maxima_is_refused_with_the_flag_that_says_so() {
         (
             "--time",
             "99999h",
-            "time exceeds this server's maximum of 5s; reduce it, or start the server with a larger \
-             --storelet-time-max",
+            "time exceeds this server's maximum of 5s; reduce it, or start the server with a \
+             larger --storelet-time-max",
         ),
         ("--cpu", "3s", "exceeds this server's maximum of 2s"),
         ("--memory", "750M", "exceeds this server's maximum of 20M"),
