@@ -1,9 +1,9 @@
 //! The tree of storelets: `/.upcall/storelets/`.
 //!
-//! Opening `new` begins a storelet: its [run spec](crate::run_spec), module and input are written to the
-//! open file, and its output is read from it. Closing the file ends the storelet. So every client
-//! that can open a file can run programs here, and a client that disconnects leaves nothing behind.
-//! `running` lists the present storelets; writing `kill 17` to it ends one.
+//! Opening `new` begins a storelet: its [run spec](crate::run_spec), module and input are written
+//! to the open file, and its output is read from it. Closing the file ends the storelet. So every
+//! client that can open a file can run programs here, and a client that disconnects leaves nothing
+//! behind. `running` lists the present storelets; writing `kill 17` to it ends one.
 //!
 //! A storelet runs as the user who started it. This module admits storelets: the sum of their
 //! memory limits stays below a bound, and users are served in turn.
