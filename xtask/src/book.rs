@@ -6,7 +6,7 @@
 //! missing there.
 
 use crate::server::{self, Kind, Server};
-use crate::sh;
+use crate::{sh, tidy};
 use anyhow::{Context as _, Result, bail, ensure};
 use regex::Regex;
 use std::collections::BTreeMap;
@@ -70,7 +70,8 @@ pub(crate) fn main() -> Result<()> {
     write(&src.join("SUMMARY.md"), &summary(&pages))?;
     let title = "[book]\ntitle = \"Upcall\"\n\n[output.html]\nno-section-label = true\n";
     write(&dir.join("book.toml"), title)?;
-    check_links(&src, &pages)?;
+    let broken = broken(&src, pages.iter().map(|(_, _, path)| &**path))?;
+    ensure!(broken.is_empty(), "{}", broken.join("\n"));
     sh::run(Command::new(mdbook).arg("build").arg(&dir).args(["--dest-dir", "html"]))?;
     println!("{}: {} pages", dir.join("html/index.html").display(), pages.len());
     Ok(())
@@ -162,31 +163,29 @@ fn summary(pages: &[Page]) -> String {
     summary
 }
 
-/// # Errors
-/// If a relative link of a page leads to no file of the book.
-fn check_links(src: &Path, pages: &[Page]) -> Result<()> {
+/// Returns the relative links of the project's Markdown files that lead nowhere.
+pub(crate) fn complaints() -> Result<Vec<String>> {
+    let files = tidy::files()?;
+    let is_page = |path: &&str| Path::new(path).extension().is_some_and(|it| it == "md");
+    broken(&sh::root(), files.lines().filter(is_page))
+}
+
+/// Returns the relative links of these pages below a directory that lead nowhere.
+fn broken<'a>(root: &Path, pages: impl Iterator<Item = &'a str>) -> Result<Vec<String>> {
     let link = Regex::new(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")?;
     let mut broken = Vec::new();
-    for (_, _, path) in pages {
-        let text = std::fs::read_to_string(src.join(path))?;
-        let dir = Path::new(path).parent().context("a page has a directory")?;
+    for page in pages {
+        let text = std::fs::read_to_string(root.join(page)).context(page.to_owned())?;
+        let dir = Path::new(page).parent().context("a page has a directory")?;
         for target in outside_of_code(&text).flat_map(|line| link.captures_iter(line)) {
             let target = &target[1];
-            if target.contains(':') {
-                continue;
-            }
-            let file = normal(&dir.join(target)).with_context(|| format!("{path}: {target}"))?;
-            let is_directory = src.join(&file).is_dir();
-            if is_directory || !src.join(&file).exists() {
-                let listed = is_directory && pages.iter().any(|(_, _, it)| it.starts_with(&*file));
-                if !listed {
-                    broken.push(format!("{path}: {target}"));
-                }
+            let exists = |path: String| root.join(path).exists();
+            if !target.contains(':') && !normal(&dir.join(target)).is_ok_and(exists) {
+                broken.push(format!("{page}: link to {target} leads nowhere"));
             }
         }
     }
-    ensure!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
-    Ok(())
+    Ok(broken)
 }
 
 /// Returns the lines outside of code blocks.
@@ -332,7 +331,7 @@ fn statuses(source: &str) -> Result<BTreeMap<String, String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{errors, metrics, normal, statuses, subcommands, without_source_links};
+    use super::{broken, errors, metrics, normal, statuses, subcommands, without_source_links};
     use std::path::Path;
 
     #[test]
@@ -372,6 +371,18 @@ mod tests {
         let page = metrics("# HELP a Things.\n# TYPE a counter\na 1\n").expect("one family");
         assert!(page.ends_with("| `a` | counter | Things. |\n"));
         assert!(metrics("# TYPE a counter\n").is_err() && metrics("").is_err());
+    }
+
+    #[test]
+    fn a_link_to_a_missing_file_is_broken() {
+        let dir = std::env::temp_dir().join(format!("upcall-links-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("docs")).expect("a directory");
+        let text = "[a](../b.md#x) [c](c.md) [d](https://e/f)\n```\n[g](g.md)\n```\n";
+        std::fs::write(dir.join("docs/a.md"), text).expect("a page");
+        std::fs::write(dir.join("b.md"), "").expect("a page");
+        let found = broken(&dir, ["docs/a.md"].into_iter()).expect("pages");
+        std::fs::remove_dir_all(dir).expect("it is there");
+        assert_eq!(found, ["docs/a.md: link to c.md leads nowhere"]);
     }
 
     #[test]

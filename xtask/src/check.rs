@@ -1,10 +1,10 @@
 //! `cargo xtask check`: static checks.
 //!
-//! Format, [tidy], [prose], [arrows], [licences], [api], clippy over all targets and rustdoc,
-//! warnings being errors. A failure does not skip the remaining checks.
+//! Format, [tidy], [prose], [arrows], links of the documentation, [licences], [api], clippy over
+//! all targets and rustdoc, warnings being errors. A failure does not skip the remaining checks.
 
 use crate::report::Report;
-use crate::{api, arrows, licences, prose, sh, tidy};
+use crate::{api, arrows, book, licences, prose, sh, tidy};
 use anyhow::{Result, bail};
 use std::process::Command;
 
@@ -15,6 +15,7 @@ pub(crate) fn main() -> Result<bool> {
     report.case("tidy", || nothing(tidy::complaints()?));
     report.case("prose", || nothing(prose::complaints()?));
     report.case("arrows", || nothing(arrows::complaints()?));
+    report.case("links", || nothing(book::complaints()?));
     report.case("licences", || nothing(licences::complaints()?));
     report.case("interfaces", || nothing(api::complaints()?));
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];

@@ -88,7 +88,7 @@ fn prepare(dir: &Path) -> Result<()> {
 fn script() -> Result<String> {
     let bin = server::binary().canonicalize()?;
     let bin = bin.parent().context("the program has a directory")?.display().to_string();
-    let mut script = format!("export PATH='{bin}':$PATH; exec 2>&1\n");
+    let mut script = format!("export PATH='{bin}':$PATH; set -e; exec 2>&1\n");
     for (command, _) in COMMANDS {
         let _ = writeln!(script, "echo '\x01{command}'");
         match command.strip_suffix(" &") {
@@ -97,6 +97,7 @@ fn script() -> Result<String> {
                 let _ = writeln!(
                     script,
                     ": > serve.log; {server} > serve.log 2>&1 & server=$!\n\
+                     trap 'kill $server' EXIT\n\
                      tail --pid=$server -n +1 -f serve.log | sed '/^Ctrl-C/q' | head -n 99"
                 );
             }
@@ -105,11 +106,11 @@ fn script() -> Result<String> {
             }
         }
     }
-    script.push_str("kill $server; wait $server\n");
+    script.push_str("trap - EXIT; kill $server; wait $server\n");
     Ok(script)
 }
 
-/// Returns the lines of the picture.
+/// Returns the lines of the picture: those that fit, up to the limit of each command.
 fn lines(text: &str) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     let mut parts = text.split('\x01').skip(1);
