@@ -214,8 +214,8 @@ impl Change {
         let NamespaceChange::Join { create, source_text, .. } = &self.requested else {
             unreachable!("only a bind has a source");
         };
-        self.needs = position.mount_stack.lines();
-        if let Some(last) = position.mount_stack.last().filter(|_| position.at_point) {
+        self.needs = position.stack.lines();
+        if let Some(last) = position.stack.last().filter(|_| position.at_point) {
             gone.extend(spare);
             self.needs.extend(last.point.lines());
             let with = |member: &Member| Member {
@@ -254,9 +254,9 @@ impl Change {
         (table, hidden): (&mut Table, &Hidden),
         gone: &mut Vec<NodeId>,
     ) -> Result<(), Error> {
-        let last = position.mount_stack.last().filter(|_| position.at_point);
+        let last = position.stack.last().filter(|_| position.at_point);
         let known = last.and_then(|last| table.at(last.point.key).cloned());
-        let way = last.map_or(&position.mount_stack, |last| &last.before);
+        let way = last.map_or(&position.stack, |last| &last.before);
         let needs = [self.needs.as_slice(), &way.lines()].concat();
         match &self.requested {
             NamespaceChange::Part { source_text, .. } => {

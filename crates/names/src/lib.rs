@@ -233,7 +233,7 @@ impl Automaton for Names {
     fn check(&self) {
         self.table.check();
         self.tasks.values().for_each(Task::check);
-        assert!(self.places.iter().all(|(_, position)| !position.mount_stack.is_empty()));
+        assert!(self.places.iter().all(|(_, position)| !position.stack.is_empty()));
         assert!(self.cancelled.iter().all(|id| self.tasks.contains_key(id)));
         let waiting = self.unions.iter().map(|(_, open)| open.waiting.len()).sum::<usize>();
         assert_eq!(self.queued.len(), waiting, "every pending list has its place in a queue");
@@ -410,7 +410,7 @@ impl Names {
         {
             return Err(Error::IsDirectory);
         }
-        let mount_stack = match &ask {
+        let position = match &ask {
             Ask::Create { dir, .. } | Ask::CreateUnnamed { dir, .. } if dir.tree() == NAMES => {
                 Some(self.position(*dir))
             }
@@ -429,7 +429,7 @@ impl Names {
         if two.is_some_and(|two| two.tree() != tree) {
             return Err(Error::CrossDevice);
         }
-        if let Some(position) = mount_stack {
+        if let Some(position) = position {
             self.tasks.insert(id, Task::Create(position));
         }
         self.send_request(tree, id, caller, ask, out);
@@ -471,7 +471,7 @@ impl Names {
 
     /// Returns the node of a place, or the root if the place is what is mounted there.
     fn tree_node(&self, position: &Position) -> NodeId {
-        let last = position.mount_stack.last().filter(|_| position.at_point);
+        let last = position.stack.last().filter(|_| position.at_point);
         let is_root = last.is_some_and(|last| last.point.from.node == self.root);
         if is_root { self.root } else { position.node }
     }
@@ -497,13 +497,13 @@ impl Names {
         let Some(point) = self.table.point(self.root.tree(), &self.root_stat) else {
             return plain;
         };
-        let mount_stack = plain.mount_stack.through(point, 0).expect("it is the first");
-        Position { node: point.members[0].root.node, mount_stack, at_point: true }
+        let stack = plain.stack.through(point, 0).expect("it is the first");
+        Position { node: point.members[0].root.node, stack, at_point: true }
     }
 
     /// Returns the id by which clients know a node at a place.
     fn known_as(&mut self, position: Position) -> NodeId {
-        match position.mount_stack.is_empty() {
+        match position.stack.is_empty() {
             true => position.node,
             false => NodeId::new(NAMES, self.places.insert(position)),
         }

@@ -135,12 +135,12 @@ impl MountStack {
 
     /// Returns the lines that mounted the members that it leads through.
     pub(crate) fn lines(&self) -> Vec<Number> {
-        let (mut lines, mut mount_stack) = (Vec::new(), self);
-        while let Some(crossed) = mount_stack.last() {
+        let (mut lines, mut stack) = (Vec::new(), self);
+        while let Some(crossed) = stack.last() {
             let members = &crossed.point.members;
             let by = members.iter().find(|member| member.key == crossed.root);
             lines.extend(by.and_then(|member| member.line));
-            mount_stack = &crossed.before;
+            stack = &crossed.before;
         }
         lines
     }
@@ -169,7 +169,7 @@ impl MountStack {
 #[derive(Clone, Debug)]
 pub(crate) struct Position {
     pub(crate) node: NodeId,
-    pub(crate) mount_stack: MountStack,
+    pub(crate) stack: MountStack,
     /// Whether this is the mount stack's last mount point itself, whichever member the node is the
     /// root of.
     pub(crate) at_point: bool,
@@ -178,12 +178,12 @@ pub(crate) struct Position {
 impl Position {
     /// Returns a place reached through no mount point.
     pub(crate) fn plain(node: NodeId) -> Position {
-        Position { node, mount_stack: MountStack::default(), at_point: false }
+        Position { node, stack: MountStack::default(), at_point: false }
     }
 
     /// Returns the union at this place, if it is one.
     pub(crate) fn union(&self) -> Option<&Arc<MountPoint>> {
-        let last = self.mount_stack.last().filter(|_| self.at_point)?;
+        let last = self.stack.last().filter(|_| self.at_point)?;
         last.point.is_union().then_some(&last.point)
     }
 }

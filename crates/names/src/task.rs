@@ -206,11 +206,11 @@ impl Names {
     fn made(&mut self, reply: Reply, dir: &Position, member: Option<usize>) -> Reply {
         match reply {
             Reply::Created(node, open, stat) => {
-                let mount_stack = match member {
-                    Some(member) => dir.mount_stack.by_member(member),
-                    None => dir.mount_stack.clone(),
+                let stack = match member {
+                    Some(member) => dir.stack.by_member(member),
+                    None => dir.stack.clone(),
                 };
-                let position = Position { node, mount_stack, at_point: false };
+                let position = Position { node, stack, at_point: false };
                 Reply::Created(self.known_as(position), open, stat)
             }
             other => other,

@@ -162,17 +162,17 @@ impl Walk {
                 (false, false) => (State::Copying, Step::Ask(node, Vec::new())),
             };
         };
-        let aside = |mount_stack: &MountStack, from, name: &[u8]| {
+        let aside = |stack: &MountStack, from, name: &[u8]| {
             let name = Name::new(name).expect("a plain name");
-            (State::Aside(mount_stack.clone()), Step::Ask(from, vec![name]))
+            (State::Aside(stack.clone()), Step::Ask(from, vec![name]))
         };
-        if let Some((mount_stack, node)) = self.beside(first, map) {
-            return aside(&mount_stack, node, b".");
+        if let Some((stack, node)) = self.beside(first, map) {
+            return aside(&stack, node, b".");
         }
-        let mount_stack = &self.position.mount_stack;
-        match mount_stack.last().filter(|_| first.is_parent() && self.position.at_point) {
+        let stack = &self.position.stack;
+        match stack.last().filter(|_| first.is_parent() && self.position.at_point) {
             Some(last) => aside(&last.before, last.point.from.node, b".."),
-            None if !first.plain() => aside(mount_stack, node, first.as_bytes()),
+            None if !first.plain() => aside(stack, node, first.as_bytes()),
             None if self.position.union().is_some() => self.try_member(0, None, map),
             None => {
                 let run = self.run(map);
@@ -183,17 +183,17 @@ impl Walk {
 
     /// Returns the destination of a name that leaves the tree through a hidden mount.
     fn beside(&self, name: &Name, map: Map<'_>) -> Option<(MountStack, NodeId)> {
-        let Position { node, ref mount_stack, at_point } = self.position;
+        let Position { node, ref stack, at_point } = self.position;
         let above = map.hidden.above(node).filter(|_| name.is_parent());
         if let Some(above) = above {
-            return Some((mount_stack.clone(), above));
+            return Some((stack.clone(), above));
         }
         if !map.hidden.is_name(name) {
             return None;
         }
         let hidden = |at| map.hidden.behind(at, name);
         // Hidden mounts of the root stay there even if the root itself is a mount point.
-        let last = mount_stack.last().filter(|_| at_point);
+        let last = stack.last().filter(|_| at_point);
         let at_root = last.is_some_and(|last| map.root.is_some_and(|r| r.key == last.point.key));
         if at_root && let Some(root) = hidden(map.top) {
             return Some((MountStack::default(), root));
@@ -201,9 +201,9 @@ impl Walk {
         let members =
             self.position.union().into_iter().flat_map(|union| &union.members).enumerate();
         let mut members = members.filter_map(|(number, member)| {
-            hidden(member.root.node).map(|root| (mount_stack.by_member(number), root))
+            hidden(member.root.node).map(|root| (stack.by_member(number), root))
         });
-        members.next().or_else(|| hidden(node).map(|root| (mount_stack.clone(), root)))
+        members.next().or_else(|| hidden(node).map(|root| (stack.clone(), root)))
     }
 
     fn try_member(&mut self, member: usize, failed: Option<Error>, map: Map<'_>) -> (State, Step) {
@@ -231,35 +231,34 @@ impl Walk {
         });
         self.state = match (std::mem::replace(&mut self.state, State::Ready), reply) {
             (State::Down(run), Ok((stats, node))) => {
-                let (tree, mount_stack) =
-                    (self.position.node.tree(), self.position.mount_stack.clone());
-                self.found(run, tree, (stats, node), mount_stack, map, gone)
+                let (tree, stack) = (self.position.node.tree(), self.position.stack.clone());
+                self.found(run, tree, (stats, node), stack, map, gone)
             }
             (State::DownMember(run, member, _), Ok((stats, node))) => {
                 let tree = self.point().members[member].root.node.tree();
-                let mount_stack = self.position.mount_stack.by_member(member);
-                self.found(run, tree, (stats, node), mount_stack, map, gone)
+                let stack = self.position.stack.by_member(member);
+                self.found(run, tree, (stats, node), stack, map, gone)
             }
             // The next member may have the name.
             (State::DownMember(_, member, failed), Err(error)) => {
                 self.fail_member(member, failed, error)
             }
-            (State::Aside(mount_stack), Ok((stats, Some(node)))) => {
+            (State::Aside(stack), Ok((stats, Some(node)))) => {
                 self.names.pop_front();
                 let key = stats.last().map(|stat| Key::new(node.tree(), stat));
                 self.stats.extend(stats);
-                let at_point = key.is_some_and(|key| mount_stack.at_root(key).is_some());
-                let root = map.root.filter(|root| mount_stack.is_empty() && key == Some(root.key));
-                self.go(Position { node, mount_stack: mount_stack.clone(), at_point }, gone);
+                let at_point = key.is_some_and(|key| stack.at_root(key).is_some());
+                let root = map.root.filter(|root| stack.is_empty() && key == Some(root.key));
+                self.go(Position { node, stack: stack.clone(), at_point }, gone);
                 // There is nothing above the root; if it is a mount point, the walk enters it.
-                root.map_or(State::Ready, |root| self.enter(root, &mount_stack, gone))
+                root.map_or(State::Ready, |root| self.enter(root, &stack, gone))
             }
             (State::Arriving(member, _), Ok((stats, Some(node)))) => {
                 // Its attributes may have changed since it was mounted.
                 self.stats.pop();
                 self.stats.extend(stats);
-                let mount_stack = self.position.mount_stack.by_member(member);
-                self.go(Position { node, mount_stack, at_point: true }, gone);
+                let stack = self.position.stack.by_member(member);
+                self.go(Position { node, stack, at_point: true }, gone);
                 State::Ready
             }
             (State::Arriving(member, failed), Err(error)) => {
@@ -298,7 +297,7 @@ impl Walk {
         run: usize,
         tree: u16,
         (stats, node): (Vec<Stat>, Option<NodeId>),
-        mount_stack: MountStack,
+        stack: MountStack,
         map: Map<'_>,
         gone: &mut Vec<NodeId>,
     ) -> State {
@@ -309,12 +308,12 @@ impl Walk {
                 gone.extend(node);
                 self.stats.extend(stats.into_iter().take(at + 1));
                 self.names.drain(..=at);
-                self.enter(&point, &mount_stack, gone)
+                self.enter(&point, &stack, gone)
             }
             (None, Some(node)) => {
                 self.stats.extend(stats);
                 self.names.drain(..run);
-                self.go(Position { node, mount_stack, at_point: false }, gone);
+                self.go(Position { node, stack, at_point: false }, gone);
                 State::Ready
             }
             (None, None) => {
@@ -328,16 +327,16 @@ impl Walk {
     fn enter(
         &mut self,
         point: &Arc<MountPoint>,
-        mount_stack: &MountStack,
+        stack: &MountStack,
         gone: &mut Vec<NodeId>,
     ) -> State {
-        let Some(mount_stack) = mount_stack.through(point, 0) else {
+        let Some(stack) = stack.through(point, 0) else {
             self.stats.pop();
             return State::Over(Some(Error::Loop));
         };
         let first = &point.members[0];
         *self.stats.last_mut().expect("the point was found") = first.stat.clone();
-        self.go(Position { node: first.root.node, mount_stack, at_point: true }, gone);
+        self.go(Position { node: first.root.node, stack, at_point: true }, gone);
         self.owned = false;
         State::Ready
     }
@@ -365,7 +364,7 @@ impl Walk {
     }
 
     fn point(&self) -> &MountPoint {
-        &self.position.mount_stack.last().expect("members belong to a point").point
+        &self.position.stack.last().expect("members belong to a point").point
     }
 
     /// Returns whether the walk has a reference to the node at its end, to be released.

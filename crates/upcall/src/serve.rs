@@ -31,11 +31,7 @@ const STORAGE_FAILED: u8 = 1;
 
 /// Serves until a signal.
 pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
-    // Before other descriptors: those of the service manager have fixed numbers.
-    let sockets = service::sockets()?;
-    let inherited: Vec<Bound> = sockets.iter().map(|(bound, _)| bound.clone()).collect();
-    let own = place::addresses(serve, &inherited)?;
-    let addresses = [inherited, own.clone()].concat();
+    let (sockets, own, addresses) = addresses(serve)?;
     let (limits, web) = (limits(serve)?, web(serve)?);
     let (form, form_reason) = choose_form(serve.reactor)?;
     let threads = threads(serve)?;
@@ -115,6 +111,16 @@ fn run_node(node: &mut Node, world: &mut World, recording: Option<Recording>) {
         emit(&recording.end(node.tally().unwrap_or_default()));
     }
     emit(&"upcall: ended\n");
+}
+
+/// Returns the sockets of the service manager, the addresses of own sockets, and all addresses.
+fn addresses(serve: &Serve) -> Result<(Sockets, Vec<Bound>, Vec<Bound>), String> {
+    // Before other descriptors: those of the service manager have fixed numbers.
+    let sockets = service::sockets()?;
+    let inherited: Vec<Bound> = sockets.iter().map(|(bound, _)| bound.clone()).collect();
+    let own = place::addresses(serve, &inherited)?;
+    let all = [inherited, own.clone()].concat();
+    Ok((sockets, own, all))
 }
 
 /// Checks that everything in the names file could be joined.

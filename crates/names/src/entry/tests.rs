@@ -20,8 +20,8 @@ fn union() -> Position {
     let (from, key) =
         (Arc::new(HeldNode { node: NodeId::new(1, 7), owned: true }), Key::new(1, &stat(7)));
     let point = MountPoint { from, key, path: Vec::new(), members: vec![member(20), member(21)] };
-    let mount_stack = MountStack::default().through(&Arc::new(point), 0).unwrap();
-    Position { node: NodeId::new(1, 20), mount_stack, at_point: true }
+    let stack = MountStack::default().through(&Arc::new(point), 0).unwrap();
+    Position { node: NodeId::new(1, 20), stack, at_point: true }
 }
 
 fn make_dir() -> Entry {

@@ -34,8 +34,8 @@ fn waiting(table: &Table) -> Vec<Walk> {
     let hidden = Hidden::default();
     let map = Map { table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
     let point = table.at(Key::new(1, &stat(7))).unwrap();
-    let mount_stack = MountStack::default().through(point, 0).unwrap();
-    let union = Position { node: node(20), mount_stack, at_point: true };
+    let stack = MountStack::default().through(point, 0).unwrap();
+    let union = Position { node: node(20), stack, at_point: true };
     let begun = |position: &Position, names: Vec<Name>| {
         let mut walk = Walk::new(Caller::Server, position.clone(), names);
         drop(walk.next(map));
