@@ -122,7 +122,7 @@ impl Inodes {
         }
         let fids = std::mem::take(&mut it.fids);
         self.drop_unused(inode);
-        fids.into_values().filter(|fid_of| fid_of.epoch == epoch).map(|fid_of| fid_of.fid).collect()
+        fids.into_values().filter(|bound| bound.epoch == epoch).map(|bound| bound.fid).collect()
     }
 
     fn drop_unused(&mut self, mut inode: usize) {
@@ -226,16 +226,16 @@ impl Inodes {
 
     /// Returns the fid of an inode for a user.
     pub(super) fn fid_of(&self, inode: usize, user: u32, epoch: u32) -> Option<u32> {
-        let fid_of = self.slab[inode].fids.get(&user).filter(|fid_of| fid_of.epoch == epoch)?;
-        Some(fid_of.fid)
+        let bound = self.slab[inode].fids.get(&user).filter(|bound| bound.epoch == epoch)?;
+        Some(bound.fid)
     }
 
     /// Like [`Inodes::fid_of`], and records the use.
     pub(super) fn use_fid(&mut self, inode: usize, user: u32, epoch: u32) -> Option<u32> {
         self.clock += 1;
-        let fid_of = self.slab[inode].fids.get_mut(&user).filter(|fid_of| fid_of.epoch == epoch)?;
-        fid_of.used = self.clock;
-        Some(fid_of.fid)
+        let bound = self.slab[inode].fids.get_mut(&user).filter(|bound| bound.epoch == epoch)?;
+        bound.used = self.clock;
+        Some(bound.fid)
     }
 
     /// Returns the user that created the file, and the number of the open file of its creation.
@@ -261,14 +261,14 @@ impl Inodes {
         }
         self.clock += 1;
         let fids = &mut self.slab[inode].fids;
-        fids.retain(|_, fid_of| fid_of.epoch == epoch);
+        fids.retain(|_, bound| bound.epoch == epoch);
         fids.insert(user, BoundFid { epoch, fid, used: self.clock });
-        assert!(fids.values().all(|fid_of| fid_of.epoch == epoch), "others mean nothing any more");
+        assert!(fids.values().all(|bound| bound.epoch == epoch), "others mean nothing any more");
         let mut unneeded = Vec::new();
         while fids.len() > FIDS_MAX {
             let idle = fids.iter().filter(|(user, _)| !self.busy.contains_key(user));
-            let Some((&oldest, _)) = idle.min_by_key(|(_, fid_of)| fid_of.used) else { break };
-            unneeded.extend(fids.remove(&oldest).map(|fid_of| fid_of.fid));
+            let Some((&oldest, _)) = idle.min_by_key(|(_, bound)| bound.used) else { break };
+            unneeded.extend(fids.remove(&oldest).map(|bound| bound.fid));
         }
         unneeded
     }
@@ -313,10 +313,7 @@ impl Inodes {
             if let Some((parent, _)) = &inode.at {
                 *children.entry(*parent).or_insert(0) += 1;
             }
-            assert!(
-                inode.fids.values().all(|fid_of| fid_of.used <= self.clock),
-                "uses are counted"
-            );
+            assert!(inode.fids.values().all(|bound| bound.used <= self.clock), "uses are counted");
         }
         for (number, inode) in &self.slab {
             let below = children.get(&number).copied().unwrap_or(0);

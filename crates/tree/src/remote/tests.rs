@@ -175,18 +175,23 @@ impl Lab {
         self.text.clear();
         (node, OpenId::new(3, 0))
     }
+
+    /// Creates the file `f` with qid 5; a walk to it follows.
+    fn create(&mut self) {
+        let (dir, gid) = (self.remote.root(), None);
+        let access = Access { write: true, ..Access::default() };
+        let ask = Ask::Create { dir, name: name("f"), access, exclusive: true, mode: 0o644, gid };
+        self.ask(1, ask);
+        self.say(&Rmessage::Walk { qids: [].into_iter().collect() });
+        self.say(&Rmessage::Lcreate { qid: qid(5, Qid::FILE), iounit: 0 });
+        self.say(&getattr());
+    }
 }
 
 #[test]
 fn a_file_is_made_written_and_given_back() {
     let mut lab = Lab::up(b"9P2000.L");
-    let (dir, gid) = (lab.remote.root(), None);
-    let access = Access { write: true, ..Access::default() };
-    let ask = Ask::Create { dir, name: name("f"), access, exclusive: true, mode: 0o644, gid };
-    lab.ask(1, ask);
-    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
-    lab.say(&Rmessage::Lcreate { qid: qid(5, Qid::FILE), iounit: 0 });
-    lab.say(&getattr());
+    lab.create();
     lab.say(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
     let open = OpenId::new(3, 0);
     lab.ask(2, Ask::Write { open, offset: 7, data: Buf::from(&b"abc"[..]) });

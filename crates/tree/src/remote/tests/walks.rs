@@ -19,13 +19,7 @@ fn names_that_lead_nowhere_take_no_stack() {
 #[test]
 fn a_created_file_has_attributes_while_open_also_if_its_name_leads_elsewhere() {
     let mut lab = Lab::up(b"9P2000.L");
-    let (dir, gid) = (lab.remote.root(), None);
-    let access = Access { write: true, ..Access::default() };
-    let ask = Ask::Create { dir, name: name("f"), access, exclusive: true, mode: 0o644, gid };
-    lab.ask(1, ask);
-    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
-    lab.say(&Rmessage::Lcreate { qid: qid(5, Qid::FILE), iounit: 0 });
-    lab.say(&getattr());
+    lab.create();
     lab.say(&Rmessage::Walk { qids: [qid(77, Qid::FILE)].into_iter().collect() });
     lab.say(&Rmessage::Clunk {});
     lab.text.clear();
