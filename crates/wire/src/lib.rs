@@ -4,5 +4,8 @@
 //! decodes to a value or an error. The meaning of messages is left to `front`.
 
 pub mod http;
+pub mod nfs;
 pub mod ninep;
+pub mod rpc;
 pub mod storelet;
+pub mod xdr;
