@@ -11,6 +11,7 @@ mod block;
 mod buf;
 mod caller;
 mod error;
+mod file_handle;
 mod name;
 mod skip;
 mod stat;
@@ -29,6 +30,7 @@ pub use block::Block;
 pub use buf::Buf;
 pub use caller::{Caller, User};
 pub use error::Error;
+pub use file_handle::{FILE_HANDLE_MAX, FileHandle, TAG_SIZE};
 pub use name::{NAME_MAX, Name};
 pub use skip::skip;
 pub use stat::{

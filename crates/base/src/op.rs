@@ -8,7 +8,8 @@
 //! Every operation with an id completes exactly once, also after a cancellation.
 
 use crate::{
-    Access, Block, Buf, Caller, Error, Expected, Instant, Kind, Name, SetStat, Stat, StatFs, User,
+    Access, Block, Buf, Caller, Error, Expected, FileHandle, Instant, Kind, Name, SetStat, Stat,
+    StatFs, User,
 };
 use std::any::Any;
 use std::fmt;
@@ -287,6 +288,20 @@ pub enum PathOp {
     Stat {
         /// File or handle.
         file: File,
+    },
+    /// Get the persistent identity of a file.
+    FileHandle {
+        /// The served root.
+        root: File,
+        /// Handle of the file.
+        file: File,
+    },
+    /// Open the file of a persistent identity, as a handle.
+    OpenHandle {
+        /// The served root.
+        root: File,
+        /// Identity of the file.
+        handle: FileHandle,
     },
     /// Change attributes: all, or as many as succeed in the order size, owner, mode, timestamps.
     SetStat {
@@ -668,13 +683,15 @@ pub enum PathDone {
     /// Success without a value.
     Ok,
     /// [`PathOp::Walk`]: attributes of every file on the way; a handle if all names were found,
-    /// otherwise the error of the next one.
+    /// otherwise the error of the next one. [`PathOp::OpenHandle`]: attributes of the file.
     Walked(Vec<Stat>, Result<File, Error>),
     /// [`PathOp::Fetch`]: attributes, the first bytes, and the open file if there may be more.
     Fetched(Stat, Buf, Option<File>),
     /// [`PathOp::Stat`], [`PathOp::MakeDir`], [`PathOp::Symlink`], [`PathOp::MakeNode`]; also
     /// [`PathOp::Replace`] by a file: its attributes after the change.
     Stat(Stat),
+    /// [`PathOp::FileHandle`].
+    Handle(FileHandle),
     /// [`PathOp::Open`]: the open file.
     Opened(File, Stat),
     /// [`PathOp::Create`], [`PathOp::CreateUnnamed`]: the open file and a handle.

@@ -17,6 +17,7 @@
 mod change;
 mod entry;
 mod fetch;
+mod file_handle;
 mod flush;
 mod hidden;
 mod history;
@@ -261,6 +262,7 @@ impl Automaton for Names {
                 | Task::Open(..)
                 | Task::Flush(_)
                 | Task::Change(_)
+                | Task::FileHandle(_)
                 | Task::GivenUp => {}
             }
         }
@@ -308,6 +310,8 @@ impl Names {
             {
                 return Err(Error::Unsupported);
             }
+            Ask::FileHandle { node } => return self.file_handle(id, caller, node, out),
+            Ask::Resolve { handle } => return self.resolve(id, caller, handle, out),
             Ask::List { open, cookie, bytes_max, with_stat } if open.tree() == NAMES => {
                 let waiting = Waiting { id, cookie, bytes_max, with_stat };
                 self.list(open, waiting, out);

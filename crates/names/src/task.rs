@@ -8,7 +8,7 @@ use crate::list::{ENTRIES_MAX, Step as ListStep, Union};
 use crate::table::{MountPoint, Position};
 use crate::walk::{Step as WalkStep, Walk};
 use crate::{NAMES, Names, OpenUnion, Output, Waiting};
-use base::{Caller, Error, Name};
+use base::{Caller, Error, Name, TAG_SIZE};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tree::{Ask, Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};
@@ -30,6 +30,8 @@ pub(crate) enum Task {
     List(usize),
     /// A flush of an open union.
     Flush(Box<Flush>),
+    /// The identity of a file of a mounted tree, which gets this tag.
+    FileHandle([u8; TAG_SIZE]),
     /// A change of the name space.
     Change(Box<Change>),
     /// A cancelled change: the node found by its last walk is to be released.
@@ -92,6 +94,7 @@ impl Task {
             Task::Open(union, _) => ("union", union.name()),
             Task::List(_) => ("union", "listing"),
             Task::Flush(flush) => ("flush", flush.name()),
+            Task::FileHandle(_) => ("file handle", "asked"),
             Task::Change(change) => ("change", change.name()),
             Task::GivenUp => ("change", "given up"),
         }
@@ -119,6 +122,13 @@ impl Names {
             Task::Open(union, opening) => self.open(id, union, opening, reply, out),
             Task::List(slot) => self.listed(id, slot, reply, out),
             Task::Flush(flush) => self.flush(id, flush, reply, out),
+            Task::FileHandle(tag) => {
+                let reply = reply.expect("it was asked for").map(|reply| match reply {
+                    Reply::FileHandle(handle) => Reply::FileHandle(handle.with_tag(tag)),
+                    other => unreachable!("{other:?} is no file handle"),
+                });
+                out.push(Output::Reply(id, reply));
+            }
             Task::Change(change) => self.change(id, change, reply, out),
             Task::GivenUp => {
                 if let Some(Ok(Reply::Walked(_, node))) = reply {

@@ -1,5 +1,6 @@
 mod cancel;
 mod fake;
+mod file_handles;
 mod hidden;
 mod model;
 mod replay;

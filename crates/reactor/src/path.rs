@@ -18,6 +18,7 @@ mod create;
 mod enter;
 mod extended;
 mod fetch;
+mod file_handle;
 mod list;
 mod open;
 pub(crate) mod recent;
@@ -181,8 +182,10 @@ pub(crate) fn cacheable(op: &PathOp) -> bool {
         PathOp::Walk { .. }
         | PathOp::Fetch { .. }
         | PathOp::Stat { .. }
+        | PathOp::FileHandle { .. }
         | PathOp::ReadLink { .. } => true,
-        PathOp::SetStat { .. }
+        PathOp::OpenHandle { .. }
+        | PathOp::SetStat { .. }
         | PathOp::Create { .. }
         | PathOp::CreateUnnamed { .. }
         | PathOp::Replace { .. }
@@ -211,7 +214,7 @@ pub(crate) fn cacheable(op: &PathOp) -> bool {
 
 /// Returns whether an operation occupies its thread for long.
 pub(crate) fn is_long(op: &PathOp) -> bool {
-    matches!(op, PathOp::List { .. } | PathOp::ListAll { .. })
+    matches!(op, PathOp::List { .. } | PathOp::ListAll { .. } | PathOp::OpenHandle { .. })
 }
 
 /// Returns whether an operation climbs from a directory, which may be deep.
@@ -231,6 +234,8 @@ pub(crate) fn lane(op: &PathOp) -> Option<Lane> {
         PathOp::Walk { .. }
         | PathOp::Fetch { .. }
         | PathOp::Stat { .. }
+        | PathOp::FileHandle { .. }
+        | PathOp::OpenHandle { .. }
         | PathOp::ReadLink { .. }
         | PathOp::Open { .. }
         | PathOp::SetStat { .. }
@@ -280,6 +285,7 @@ pub(crate) fn handed_out(done: &PathDone) -> [Option<File>; 2] {
         PathDone::Walked(_, Err(_))
         | PathDone::Fetched(_, _, None)
         | PathDone::Ok
+        | PathDone::Handle(_)
         | PathDone::Stat(_)
         | PathDone::Bytes(_)
         | PathDone::Entries(_)
@@ -296,8 +302,9 @@ pub(crate) fn handed_out(done: &PathDone) -> [Option<File>; 2] {
 pub(crate) fn files(op: &PathOp) -> [Option<File>; 2] {
     match op {
         PathOp::Walk { root, from, .. } => [Some(*root), Some(*from)],
-        PathOp::Fetch { root, .. } => [Some(*root), None],
-        PathOp::Stat { file }
+        PathOp::Fetch { root, .. } | PathOp::OpenHandle { root, .. } => [Some(*root), None],
+        PathOp::FileHandle { file, .. }
+        | PathOp::Stat { file }
         | PathOp::SetStat { file, .. }
         | PathOp::Open { file, .. }
         | PathOp::ReadLink { file }
@@ -374,6 +381,8 @@ fn directories(op: &PathOp) -> [Option<File>; 2] {
         PathOp::Rename { from, to, .. } => [Some(*from), Some(*to)],
         PathOp::RenameFile { to, .. } => [*to, None],
         PathOp::Stat { .. }
+        | PathOp::FileHandle { .. }
+        | PathOp::OpenHandle { .. }
         | PathOp::SetStat { .. }
         | PathOp::Open { .. }
         | PathOp::ReadLink { .. }
@@ -408,6 +417,8 @@ fn dispatch(context: &mut PathContext<'_>, task: &Task) -> Outcome<PathDone> {
             fetch::fetch(context, caller, (*root, path), *read_max, *headroom)
         }
         PathOp::Stat { file } => attrs::stat(fd(*file)?).map(PathDone::Stat),
+        PathOp::FileHandle { root, file } => file_handle::get(fd(*root)?, fd(*file)?),
+        PathOp::OpenHandle { root, handle } => file_handle::open(fd(*root)?, handle),
         PathOp::SetStat { file, open, set } => attrs::set(context, fd(*file)?, *open, set),
         PathOp::Open { file, access } => open::open(context, fd(*file)?, *access),
         PathOp::Create { dir, name, access, exclusive, mode, gid: _ } => {

@@ -269,6 +269,7 @@ impl Remote {
             | Reply::Fetched(stat, ..) => own(stat),
             Reply::Unexpected(present) => present.iter_mut().for_each(own),
             Reply::Done
+            | Reply::FileHandle(_)
             | Reply::Data(_)
             | Reply::Pieces(_)
             | Reply::DataAt(_)

@@ -3,7 +3,7 @@
 use crate::locks::Lock;
 use crate::{NodeId, OpenId};
 use base::op::{Content, Entry, Listing};
-use base::{Buf, Stat, StatFs, User};
+use base::{Buf, FileHandle, Stat, StatFs, User};
 
 /// A reply of a tree.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub enum Reply {
     Fetched(Stat, Buf, Option<OpenId>),
     /// Attributes.
     Stat(Stat),
+    /// The persistent identity of a file.
+    FileHandle(FileHandle),
     /// An open file.
     Opened(OpenId, Stat),
     /// A new file, open; without a name if its link count is zero.

@@ -6,7 +6,7 @@
 //! not an error of a peer.
 
 use base::op::{Done, Op, OpId, Replacement, Who};
-use base::{Access, Buf, Caller, Error, Expected, Kind, Name, SetStat};
+use base::{Access, Buf, Caller, Error, Expected, FileHandle, Kind, Name, SetStat};
 
 pub use crate::locks::{Lock, LockKind, Owner};
 pub use crate::reply::Reply;
@@ -187,6 +187,17 @@ pub enum Ask {
     Stat {
         /// The file.
         node: NodeId,
+    },
+    /// Get the persistent identity of a file. Optional for a tree (`Unsupported`).
+    FileHandle {
+        /// The file.
+        node: NodeId,
+    },
+    /// Get a reference to the file of a persistent identity; no permissions are checked. `Stale` if
+    /// there is no such file any more.
+    Resolve {
+        /// Identity of the file.
+        handle: FileHandle,
     },
     /// Change attributes.
     SetStat {
@@ -470,6 +481,7 @@ impl Ask {
         match self {
             Ask::Walk { from: one, .. }
             | Ask::Stat { node: one }
+            | Ask::FileHandle { node: one }
             | Ask::Open { node: one, .. }
             | Ask::ListAll { from: one, .. }
             | Ask::ReadAll { from: one, .. }
@@ -505,7 +517,7 @@ impl Ask {
             | Ask::Lock { open: one, .. }
             | Ask::GetLock { open: one, .. } => [open(one), None],
             Ask::Fetch { root, .. } => [root.as_ref().and_then(node), None],
-            Ask::Identify { .. } => [None, None],
+            Ask::Resolve { .. } | Ask::Identify { .. } => [None, None],
         }
     }
 
@@ -514,6 +526,7 @@ impl Ask {
         match self {
             Ask::Walk { from: one, .. }
             | Ask::Stat { node: one }
+            | Ask::FileHandle { node: one }
             | Ask::Open { node: one, .. }
             | Ask::ListAll { from: one, .. }
             | Ask::ReadAll { from: one, .. }
@@ -553,6 +566,7 @@ impl Ask {
             | Ask::Lock { .. }
             | Ask::GetLock { .. }
             | Ask::Fetch { root: None, .. }
+            | Ask::Resolve { .. }
             | Ask::Identify { .. } => {}
         }
     }
@@ -579,6 +593,8 @@ impl Ask {
             Ask::Walk { .. }
             | Ask::Fetch { .. }
             | Ask::Stat { .. }
+            | Ask::FileHandle { .. }
+            | Ask::Resolve { .. }
             | Ask::SetStat { .. }
             | Ask::Open { .. }
             | Ask::Read { .. }
@@ -626,6 +642,8 @@ impl Ask {
             Ask::Walk { .. }
             | Ask::Fetch { .. }
             | Ask::Stat { .. }
+            | Ask::FileHandle { .. }
+            | Ask::Resolve { .. }
             | Ask::SetStat { .. }
             | Ask::Open { .. }
             | Ask::Read { .. }
@@ -654,6 +672,7 @@ impl Ask {
         match self {
             Ask::Walk { .. }
             | Ask::Fetch { .. }
+            | Ask::Resolve { .. }
             | Ask::Open { .. }
             | Ask::Create { .. }
             | Ask::CreateUnnamed { .. }
@@ -661,6 +680,7 @@ impl Ask {
             | Ask::Symlink { .. }
             | Ask::MakeNode { .. } => true,
             Ask::Stat { .. }
+            | Ask::FileHandle { .. }
             | Ask::SetStat { .. }
             | Ask::Replace { .. }
             | Ask::Read { .. }
@@ -709,6 +729,8 @@ impl Ask {
             Ask::Walk { .. }
             | Ask::Fetch { .. }
             | Ask::Stat { .. }
+            | Ask::FileHandle { .. }
+            | Ask::Resolve { .. }
             | Ask::Read { .. }
             | Ask::NextData { .. }
             | Ask::Sync { .. }

@@ -37,6 +37,7 @@ mod attrs;
 mod batch;
 mod counting;
 mod data;
+mod file_handle;
 mod format;
 mod handles;
 mod list;

@@ -1,7 +1,7 @@
 //! A tree in memory that replies at once, and counts references.
 
 use base::op::Entry;
-use base::{Buf, Error, Kind, Name, Stat};
+use base::{Buf, Error, FileHandle, Kind, Name, Stat};
 use std::collections::BTreeMap;
 use tree::{Ask, Input, NodeId, OpenId, Reply, Request, RequestId};
 
@@ -165,6 +165,16 @@ impl Fake {
     fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
         match ask {
             Ask::Walk { from, names } => self.walk(from.local(), &names),
+            Ask::FileHandle { node } => {
+                let identifier = [u8::try_from(node.local()).unwrap()];
+                Ok(Reply::FileHandle(FileHandle::new(&identifier).unwrap()))
+            }
+            Ask::Resolve { handle } => {
+                let at = usize::from(handle.identifier()[0]);
+                let stat =
+                    if at < self.nodes.len() { self.stat(at) } else { return Err(Error::Stale) };
+                Ok(Reply::Walked(vec![stat], Some(self.hold(at))))
+            }
             Ask::Open { node, access } => {
                 assert!(access.read);
                 Ok(Reply::Opened(self.open(node.local()), self.stat(node.local())))

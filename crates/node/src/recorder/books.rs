@@ -83,6 +83,7 @@ impl Books {
     pub(super) fn understand(&mut self, ask: &Ask) -> Option<Asked> {
         match ask {
             Ask::Walk { from, names } => Some(Asked::Walk(self.below(*from, names))),
+            Ask::Resolve { handle } => Some(Asked::Walk(format!("handle/{handle:?}").into())),
             Ask::Fetch { root, path, .. } => {
                 Some(Asked::Fetch(self.below(root.unwrap_or(self.root), path)))
             }
@@ -118,6 +119,7 @@ impl Books {
                 file.map(Asked::Remove)
             }
             Ask::Stat { .. }
+            | Ask::FileHandle { .. }
             | Ask::List { .. }
             | Ask::NextData { .. }
             | Ask::ListAll { .. }

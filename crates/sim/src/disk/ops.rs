@@ -2,7 +2,7 @@
 
 use super::{DEVICE, Disk, Held, ROOT, SIZE_MAX};
 use base::op::{Content, Entry, File, Listing, PathDone, PathOp, Replacement, Who};
-use base::{Access, Buf, Error, Kind, Name, SetStat, SetTime, StatFs, Time, User};
+use base::{Access, Buf, Error, FileHandle, Kind, Name, SetStat, SetTime, StatFs, Time, User};
 
 type Outcome = Result<PathDone, Error>;
 
@@ -15,8 +15,9 @@ const ATTR_MAX: usize = 64 << 10;
 pub(crate) fn files(op: &PathOp) -> Vec<File> {
     match op {
         PathOp::Walk { root, from, .. } => vec![*root, *from],
-        PathOp::Fetch { root, .. } => vec![*root],
-        PathOp::Stat { file }
+        PathOp::Fetch { root, .. } | PathOp::OpenHandle { root, .. } => vec![*root],
+        PathOp::FileHandle { file, .. }
+        | PathOp::Stat { file }
         | PathOp::SetStat { file, .. }
         | PathOp::Open { file, .. }
         | PathOp::ReadLink { file }
@@ -72,6 +73,8 @@ pub(crate) fn changes(op: &PathOp) -> bool {
         PathOp::Walk { .. }
         | PathOp::Fetch { .. }
         | PathOp::Stat { .. }
+        | PathOp::FileHandle { .. }
+        | PathOp::OpenHandle { .. }
         | PathOp::ReadLink { .. }
         | PathOp::List { .. }
         | PathOp::ListAll { .. }
@@ -111,6 +114,8 @@ impl Disk {
                 self.fetch(*root, path, *read_max, *headroom)
             }
             PathOp::Stat { file } => Ok(PathDone::Stat(self.stat(self.held(*file).inode))),
+            PathOp::FileHandle { file, .. } => Ok(PathDone::Handle(self.file_handle(*file))),
+            PathOp::OpenHandle { handle, .. } => self.open_handle(handle),
             PathOp::SetStat { file, open, set } => self.set_stat(now, *file, *open, set),
             PathOp::Open { file, access } => self.open(now, *file, *access),
             PathOp::Create { dir, name, access, exclusive, mode, .. } => {
@@ -252,6 +257,26 @@ impl Disk {
     }
 
     /// Walks without leaving the root upwards.
+    fn file_handle(&self, file: File) -> FileHandle {
+        FileHandle::new(&self.held(file).inode.to_be_bytes()).expect("a number fits")
+    }
+
+    fn open_handle(&mut self, handle: &FileHandle) -> Outcome {
+        let inode = handle.identifier().try_into().map(u64::from_be_bytes);
+        let inode = inode.map_err(|_| Error::Stale)?;
+        let exists = self.inodes.get(&inode).is_some_and(|node| node.links > 0);
+        if !exists {
+            return Err(Error::Stale);
+        }
+        let place = self.dentries.iter().find(|(dentry, (dir, name))| {
+            let entry = self.inodes.get(dir).and_then(|dir| dir.entries.get(name));
+            entry.is_some_and(|entry| entry.inode == inode && entry.dentry == **dentry)
+        });
+        let dentry = place.map_or(0, |(dentry, _)| *dentry);
+        let stats = vec![self.stat(inode)];
+        Ok(PathDone::Walked(stats, Ok(self.hold(inode, dentry, None))))
+    }
+
     fn walk(&mut self, root: File, from: File, names: &[Name]) -> Outcome {
         let (root, mut at) = (self.held(root).inode, self.held(from).inode);
         let mut dentry = 0;

@@ -3,7 +3,7 @@
 use super::streams::number;
 use base::op::{Entry, Replacement};
 use base::rng::Rng;
-use base::{Block, Buf, Error, Kind, Name, Stat, StatFs, User};
+use base::{Block, Buf, Error, FileHandle, Kind, Name, Stat, StatFs, User};
 use std::collections::BTreeMap;
 use tree::request::{Lock, LockKind, Owner};
 use tree::{Ask, NodeId, OpenId, Reply};
@@ -77,6 +77,7 @@ impl Stub {
             Ask::Fetch { read_max, headroom, .. } => {
                 return self.fetch(rng, stat, *read_max, *headroom);
             }
+            Ask::Resolve { .. } => Reply::Walked(vec![stat], Some(self.node())),
             Ask::Open { .. } => Reply::Opened(self.open(), stat),
             Ask::Create { .. } | Ask::CreateUnnamed { .. } => {
                 let links = u32::from(matches!(ask, Ask::Create { .. }));
@@ -111,6 +112,9 @@ impl Stub {
             }
             Ask::ReadLink { .. } | Ask::GetAttr { .. } | Ask::ListAttrs { .. } => {
                 Reply::Bytes(vec![b'v'; rng.usize(..300)])
+            }
+            Ask::FileHandle { .. } => {
+                Reply::FileHandle(FileHandle::new(&[rng.u8(..4)]).expect("it is short"))
             }
             Ask::StatFs { .. } => Reply::StatFs(StatFs::default()),
             Ask::Lock { wait: false, .. } if rng.bool() => Reply::Blocked,

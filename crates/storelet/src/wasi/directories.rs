@@ -449,6 +449,7 @@ pub(crate) fn handed_out(reply: &Reply) -> Vec<Given> {
         Reply::Done
         | Reply::Unexpected(_)
         | Reply::Stat(_)
+        | Reply::FileHandle(_)
         | Reply::Data(_)
         | Reply::Pieces(_)
         | Reply::DataAt(_)

@@ -104,6 +104,7 @@ fn finish_path(host: &mut Host, done: PathDone, out: &mut Vec<Output>) -> Result
         }
         PathDone::Unexpected(present) => Reply::Unexpected(present),
         PathDone::Stat(stat) => Reply::Stat(stat),
+        PathDone::Handle(handle) => Reply::FileHandle(handle),
         PathDone::Opened(file, stat) => Reply::Opened(host.add_open(file, &stat), stat),
         PathDone::Created(file, handle, stat) => {
             let open = host.add_open(file, &stat);

@@ -101,7 +101,7 @@ impl Host {
     fn plan_path(&self, asker: u32, id: OpId, caller: Caller, ask: Ask) -> Plan {
         let pins = ask.ids();
         let awaits = match ask {
-            Ask::Walk { .. } => Awaits::Walk,
+            Ask::Walk { .. } | Ask::Resolve { .. } => Awaits::Walk,
             Ask::Fetch { .. } => Awaits::Fetch,
             Ask::Open { .. } => Awaits::Open,
             Ask::Create { .. } | Ask::CreateUnnamed { .. } => Awaits::Create,
@@ -136,6 +136,8 @@ impl Host {
             return Plan::Answer(Err(error));
         }
         let within = Some(self.root_file());
+        // A handle was given to a client that reached the file; who opens it is checked later.
+        let caller = if let Ask::Resolve { .. } = ask { Caller::Server } else { caller };
         let op = Op::Path { id, caller, asker, within, op: self.path_op(ask) };
         Plan::Run { pins, awaits, op }
     }
@@ -156,6 +158,8 @@ impl Host {
                 PathOp::ReadAll { from: file(from), paths, size_max, bytes_max }
             }
             Ask::Stat { node } => PathOp::Stat { file: file(node) },
+            Ask::FileHandle { node } => PathOp::FileHandle { root, file: file(node) },
+            Ask::Resolve { handle } => PathOp::OpenHandle { root, handle },
             Ask::SetStat { node, open, set } => match open.filter(|_| set.size.is_some()) {
                 Some(open) => PathOp::SetStat { file: self.open_file(open), open: true, set },
                 None => PathOp::SetStat { file: file(node), open: false, set },

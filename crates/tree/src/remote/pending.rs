@@ -213,9 +213,12 @@ pub(super) fn refused(ask: &Ask) -> Option<Error> {
         Ask::Replace { name, .. } | Ask::Remove { name, .. } => {
             special(name).then_some(Error::Invalid)
         }
-        Ask::Identify { .. } | Ask::ListAll { .. } | Ask::ReadAll { .. } | Ask::NextData { .. } => {
-            Some(Error::Unsupported)
-        }
+        Ask::Identify { .. }
+        | Ask::FileHandle { .. }
+        | Ask::Resolve { .. }
+        | Ask::ListAll { .. }
+        | Ask::ReadAll { .. }
+        | Ask::NextData { .. } => Some(Error::Unsupported),
         Ask::Walk { .. }
         | Ask::Fetch { .. }
         | Ask::Stat { .. }

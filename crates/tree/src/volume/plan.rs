@@ -124,6 +124,8 @@ impl<'a> Planner<'a> {
                 self.fetch(*root, path, *read_max, *headroom)
             }
             Ask::Stat { node } => self.stat(*node),
+            Ask::FileHandle { node } => self.file_handle(*node),
+            Ask::Resolve { handle } => self.find_handle(handle),
             Ask::Open { node, access } => self.open(*node, *access),
             Ask::Read { open, offset, count, headroom } => {
                 self.read(*open, *offset, *count, *headroom)
@@ -190,6 +192,8 @@ impl<'a> Planner<'a> {
             Ask::Walk { .. }
             | Ask::Fetch { .. }
             | Ask::Stat { .. }
+            | Ask::FileHandle { .. }
+            | Ask::Resolve { .. }
             | Ask::Open { .. }
             | Ask::Read { .. }
             | Ask::NextData { .. }

@@ -7,6 +7,7 @@ mod batch;
 mod concurrent;
 mod contents;
 mod drawing;
+mod file_handles;
 mod limits;
 mod listing;
 mod naming;

@@ -17,10 +17,10 @@ const LINKS_FOLLOWED_MAX: usize = 40;
 const NAMES_MAX: usize = 1024;
 
 /// Position of a walk.
-struct Here {
+pub(super) struct Here {
     node_ref: NodeRef,
     place: Option<Place>,
-    stat: Stat,
+    pub(super) stat: Stat,
     /// `None` for the directory of snapshots.
     inode: Option<Inode>,
 }
@@ -44,7 +44,7 @@ impl<'a> Planner<'a> {
         Ok(Plan::Answer(Answer::Walked(stats, here.node_ref, here.place), Vec::new()))
     }
 
-    fn here(&self, node_ref: NodeRef) -> Result<Here, Stop> {
+    pub(super) fn here(&self, node_ref: NodeRef) -> Result<Here, Stop> {
         let (stat, inode) = match node_ref {
             NodeRef::Snapshots => (self.snapshots_stat(), None),
             NodeRef::File(view, ino) => {
