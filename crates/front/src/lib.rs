@@ -7,8 +7,10 @@
 //!
 //! - [`ninep`] speaks 9P2000 and 9P2000.L.
 //! - [`http`] speaks HTTP/1.1.
+//! - [`nfs`] speaks NFSv3 and its MOUNT protocol.
 
 pub mod http;
+pub mod nfs;
 pub mod ninep;
 mod room;
 mod session;
@@ -16,7 +18,7 @@ mod session;
 pub use room::{HANDLES_MIN, Room, SMALL_MAX};
 pub use session::{Protocol, Session};
 
-use base::{Buf, Caller, Error, Instant};
+use base::{Buf, Caller, Error, Instant, Stat};
 use tree::{NodeId, OpenId, Reply, Request};
 
 /// Identifier of a call of a session: a client's request in progress.
@@ -64,6 +66,8 @@ pub enum Output {
     Hangup(&'static str),
     /// Type of the reply to a 9P message.
     Replied(u8),
+    /// End of an NFS call: its procedure, and whether it was successful.
+    Called(&'static str, bool),
     /// End of an HTTP request, completed or not.
     Account(Account),
 }
@@ -116,6 +120,8 @@ pub struct Export {
     pub limits: Limits,
     /// Settings of HTTP.
     pub web: Web,
+    /// Settings of NFS.
+    pub nfs: Nfs,
     /// Replicated services of this server, by the names of their directories.
     pub services: std::sync::Arc<[base::Name]>,
 }
@@ -132,6 +138,37 @@ pub struct Web {
     /// Names of this server besides those of loopback: requests for them are served on loopback
     /// too, behind a proxy.
     pub hosts: std::sync::Arc<[String]>,
+}
+
+/// Settings of NFS.
+#[derive(Clone, Debug, Default)]
+pub struct Nfs {
+    /// Key of file handles. Handles are valid as long as it is the same.
+    pub key: nfs::Key,
+    /// Write verifier: another one after every start, so that clients write again what may be lost.
+    pub verifier: [u8; 8],
+    /// Claimed identities that are replaced by that of nobody.
+    pub squash: Squash,
+}
+
+impl Nfs {
+    /// Returns the settings for a served tree. Each tree has a key of its own, made from the server's
+    /// secret: a handle of one must not open a file of another one.
+    pub fn new(secret: &nfs::Key, tree: &[u8], verifier: [u8; 8], squash: Squash) -> Nfs {
+        Nfs { key: nfs::key_of(secret, tree), verifier, squash }
+    }
+}
+
+/// Claimed identities that are replaced by that of nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Squash {
+    /// User and group 0.
+    #[default]
+    Root,
+    /// All.
+    All,
+    /// None.
+    None,
 }
 
 /// Limits of one connection. At a limit an HTTP socket is not read; a 9P connection parks a bounded
@@ -154,6 +191,21 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits { msize: 1 << 20, fids: 1 << 20, handles: 1 << 20, calls: 1024, bytes: 32 << 20 }
     }
+}
+
+/// Returns the number of a file for clients: its inode number on the served directory's own
+/// `device`, a number of a disjoint range on others. A file that passes through several servers is
+/// mapped by each, perhaps each time for the same device: applying the map twice must not undo it.
+fn file_number(stat: &Stat, device: u64) -> u64 {
+    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let moved = (stat.inode ^ stat.device.wrapping_mul(SPREAD)).wrapping_mul(SPREAD) | 1 << 63;
+    if stat.device == device { stat.inode } else { moved }
+}
+
+/// Encodes a device number as Linux does (`makedev(3)`).
+fn device_number(major: u32, minor: u32) -> u64 {
+    let (major, minor) = (u64::from(major), u64::from(minor));
+    (major & 0xffff_f000) << 32 | (major & 0xfff) << 8 | (minor & 0xffff_ff00) << 12 | minor & 0xff
 }
 
 /// Discards a reply that is no longer needed and releases its resources.

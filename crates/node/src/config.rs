@@ -2,7 +2,7 @@
 
 use base::op::{Address, File};
 use base::{Name, Stat, Time};
-use front::{Identity, Limits, Protocol, Web};
+use front::{Identity, Limits, Nfs, Protocol, Web};
 use names::Order;
 use std::sync::Arc;
 use store::Store;
@@ -18,6 +18,8 @@ pub struct Config {
     pub service: bool,
     /// Settings of HTTP.
     pub web: Web,
+    /// Settings of NFS.
+    pub nfs: Nfs,
     /// User number of the server.
     pub owner: u32,
     /// Listening sockets with their protocols.
@@ -157,6 +159,7 @@ impl Config {
             write_through: false,
             service: false,
             web: Web::default(),
+            nfs: Nfs::default(),
             owner: 0,
             ports: Vec::new(),
             wall: Time::default(),

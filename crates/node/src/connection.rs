@@ -68,6 +68,8 @@ pub enum Output {
     Staged(Stage, Duration),
     /// Type of the reply to a 9P message.
     Replied(u8),
+    /// End of an NFS call: its procedure, and whether it was successful.
+    Called(&'static str, bool),
     /// End of an HTTP request.
     Account(Account),
 }
@@ -344,6 +346,7 @@ impl Connection {
                 SessionOutput::Send(_) if self.state == State::Ending => {}
                 SessionOutput::Send(buf) => self.unsent.push(buf),
                 SessionOutput::Replied(kind) => out.push(Output::Replied(kind)),
+                SessionOutput::Called(name, is_done) => out.push(Output::Called(name, is_done)),
                 SessionOutput::Account(account) => out.push(Output::Account(account)),
                 SessionOutput::Finish => self.finish = Finish::Wanted,
                 SessionOutput::Hangup(_) if self.state == State::Ending => {}

@@ -48,7 +48,7 @@ mod work;
 pub use changes::advice;
 pub use config::{Clients, Config, Join, Joined, Port, Served};
 pub use fairness::ticking;
-pub use front::{Export, Identity, Limits, Protocol, Web};
+pub use front::{Export, Identity, Limits, Nfs, Protocol, Squash, Web};
 pub use messages::{HOME, NODES_MAX};
 pub use names::{Order, script};
 pub use recorder::{Act, BATCH, BATCH_TIME, Kept, Recorded, Tally};
@@ -214,6 +214,7 @@ impl Node {
             wall: config.wall,
             limits,
             web: Web { write: config.web.write && !config.read_only, ..config.web.clone() },
+            nfs: config.nfs.clone(),
             services: [].into(),
         };
         let admission = Admission::new(config.bytes_max);

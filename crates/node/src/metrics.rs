@@ -110,6 +110,12 @@ fn connections(page: &mut Page, report: &Report) {
     let replies = replies.map(|(kind, count)| (format!("{{type=\"{kind}\"}}"), count));
     let help = "9P replies by type; Lerror and Error are errors.";
     page.rows("upcall_9p_replies_total", ("counter", help), replies);
+    let calls = report.traffic.calls().map(|(name, is_done, count)| {
+        let result = if is_done { "ok" } else { "error" };
+        (format!("{{procedure=\"{name}\",result=\"{result}\"}}"), count)
+    });
+    let help = "NFS calls by procedure and result.";
+    page.rows("upcall_nfs_calls_total", ("counter", help), calls);
     let responses = report.traffic.responses().map(|(method, status, count)| {
         (format!("{{method=\"{method}\",code=\"{status}\"}}"), count)
     });

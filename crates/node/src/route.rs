@@ -278,6 +278,10 @@ impl Node {
                     self.traffic.reply(kind);
                     continue;
                 }
+                Output::Called(name, is_done) => {
+                    self.traffic.call(name, is_done);
+                    continue;
+                }
                 Output::Account(account) => {
                     self.traffic.respond(&account);
                     self.log_access(slot, account);

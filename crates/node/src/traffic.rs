@@ -8,9 +8,12 @@ use wire::ninep::Rmessage;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Traffic {
     ninep: Bytes,
+    nfs: Bytes,
     http: Bytes,
     /// 9P replies by type.
     replies: BTreeMap<u8, u64>,
+    /// NFS calls by procedure and success.
+    calls: BTreeMap<(&'static str, bool), u64>,
     /// HTTP responses by method and status.
     responses: BTreeMap<(&'static str, u16), u64>,
     /// Content bytes of HTTP responses.
@@ -30,6 +33,7 @@ impl Traffic {
     fn bytes(&mut self, protocol: Protocol) -> &mut Bytes {
         match protocol {
             Protocol::NineP => &mut self.ninep,
+            Protocol::Nfs => &mut self.nfs,
             Protocol::Http => &mut self.http,
         }
     }
@@ -49,6 +53,11 @@ impl Traffic {
         *self.replies.entry(kind).or_insert(0) += 1;
     }
 
+    /// Counts an NFS call.
+    pub(crate) fn call(&mut self, name: &'static str, is_done: bool) {
+        *self.calls.entry((name, is_done)).or_insert(0) += 1;
+    }
+
     /// Counts an HTTP response.
     pub(crate) fn respond(&mut self, account: &Account) {
         *self.responses.entry((account.method, account.status)).or_insert(0) += 1;
@@ -63,13 +72,17 @@ impl Traffic {
 
     /// Adds the counters of another node.
     pub(crate) fn add(&mut self, other: &Traffic) {
-        let Traffic { ninep, http, replies, responses, contents, commands } = other;
-        for (sum, of) in [(&mut self.ninep, ninep), (&mut self.http, http)] {
+        let Traffic { ninep, nfs, http, replies, calls, responses, contents, commands } = other;
+        let sums = [(&mut self.ninep, ninep), (&mut self.nfs, nfs), (&mut self.http, http)];
+        for (sum, of) in sums {
             sum.received += of.received;
             sum.sent += of.sent;
         }
         for (kind, count) in replies {
             *self.replies.entry(*kind).or_insert(0) += count;
+        }
+        for (key, count) in calls {
+            *self.calls.entry(*key).or_insert(0) += count;
         }
         for (key, count) in responses {
             *self.responses.entry(*key).or_insert(0) += count;
@@ -80,14 +93,19 @@ impl Traffic {
     }
 
     /// Returns the received and sent bytes of each protocol.
-    pub(crate) fn by_protocol(&self) -> [(&'static str, u64, u64); 2] {
+    pub(crate) fn by_protocol(&self) -> [(&'static str, u64, u64); 3] {
         let row = |name, bytes: Bytes| (name, bytes.received, bytes.sent);
-        [row("9p", self.ninep), row("http", self.http)]
+        [row("9p", self.ninep), row("nfs", self.nfs), row("http", self.http)]
     }
 
     /// Returns the 9P replies by type.
     pub(crate) fn replies(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.replies.iter().filter_map(|(kind, count)| Some((Rmessage::name_of(*kind)?, *count)))
+    }
+
+    /// Returns the NFS calls by procedure and success.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = (&'static str, bool, u64)> {
+        self.calls.iter().map(|((name, is_done), count)| (*name, *is_done, *count))
     }
 
     /// Returns the HTTP responses by method and status.

@@ -13,7 +13,7 @@ use crate::trace::Show;
 use crate::world::{Totals, WALL, World};
 use base::op::Listener;
 use base::{Automaton, Caller, Kind, Reactor, Stat};
-use node::{Clients, Config, Identity, Kept, Limits, Node, Port, Protocol, Served, Web};
+use node::{Clients, Config, Identity, Kept, Limits, Nfs, Node, Port, Protocol, Served, Web};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -149,6 +149,7 @@ fn config(params: &Params, ports: Ports) -> Config {
         service: true,
         owner: 0,
         web: Web { write: true, ..Web::default() },
+        nfs: Nfs::default(),
         ports: vec![port(ports.ninep, Protocol::NineP), port(ports.http, Protocol::Http)],
         wall: WALL,
         limits: Limits {

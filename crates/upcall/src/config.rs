@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Default address of 9P. 5640 is next to the port of diod's clients.
 pub(crate) const NINEP_DEFAULT: &str = "127.0.0.1:5640";
+/// Usual address for NFS, which must be asked for.
+pub(crate) const NFS_DEFAULT: &str = "127.0.0.1:2049";
 /// Default address of HTTP.
 pub(crate) const HTTP_DEFAULT: &str = "127.0.0.1:8080";
 
@@ -34,6 +36,12 @@ pub(crate) struct Serve {
     #[arg(long = "9p", value_name = "ADDR")]
     #[serde(rename = "9p", deserialize_with = "one_or_many")]
     pub(crate) ninep: Vec<String>,
+
+    /// Listen for NFS version 3 at this address, with its MOUNT protocol: HOST:PORT or none;
+    /// repeatable [default: none]
+    #[arg(long, value_name = "ADDR")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) nfs: Vec<String>,
 
     /// Listen for HTTP at this address: HOST:PORT, unix:PATH or none; repeatable
     /// [default: 127.0.0.1:8080]
@@ -86,6 +94,10 @@ pub(crate) struct Serve {
     /// networks
     #[arg(long)]
     pub(crate) trust_clients: bool,
+
+    /// With --trust-clients: NFS users who act as nobody instead [default: root]
+    #[arg(long, value_enum, value_name = "WHO")]
+    pub(crate) nfs_squash: Option<NfsSquash>,
 
     /// Block cache of a volume, MiB [default: 256]
     #[arg(long, value_name = "MIB")]
@@ -203,6 +215,18 @@ pub(crate) enum Form {
     Threads,
 }
 
+/// NFS users who act as nobody.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum NfsSquash {
+    /// User 0 and group 0.
+    Root,
+    /// Everyone.
+    All,
+    /// No one: root of a client is root here.
+    None,
+}
+
 /// Severity of log messages.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -268,6 +292,7 @@ impl Serve {
             dir: self.dir.or(file.dir),
             names: self.names.or(file.names),
             ninep: either(self.ninep, file.ninep),
+            nfs: either(self.nfs, file.nfs),
             http: either(self.http, file.http),
             replica: either(self.replica, file.replica),
             reach: either(self.reach, file.reach),
@@ -278,6 +303,7 @@ impl Serve {
             index: self.index || file.index,
             as_user: self.as_user.or(file.as_user),
             trust_clients: self.trust_clients || file.trust_clients,
+            nfs_squash: self.nfs_squash.or(file.nfs_squash),
             cache: self.cache.or(file.cache),
             accept_loss: self.accept_loss || file.accept_loss,
             reactor: self.reactor.or(file.reactor),

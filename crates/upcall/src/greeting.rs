@@ -64,6 +64,18 @@ impl fmt::Display for Greeting<'_> {
                         options("user")
                     )?;
                 }
+                (Protocol::Nfs, Address::Tcp(address)) => {
+                    let (host, port) = (reachable(address).ip(), address.port());
+                    writeln!(f, "nfs      {address}")?;
+                    writeln!(
+                        f,
+                        "         sudo mount -t nfs -o \
+                         vers=3,tcp,port={port},mountport={port},nolock {host}:/ /mnt"
+                    )?;
+                }
+                (Protocol::Nfs, Address::Unix(path)) => {
+                    writeln!(f, "nfs      unix:{}", path.display())?;
+                }
                 (Protocol::Http, Address::Tcp(address)) => {
                     writeln!(f, "http     http://{address}/")?;
                     writeln!(f, "         curl http://{}/", reachable(address))?;

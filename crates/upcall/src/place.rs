@@ -1,6 +1,6 @@
 //! The served directory or volume and the addresses, from the command line.
 
-use crate::config::{self, HTTP_DEFAULT, NINEP_DEFAULT, Serve};
+use crate::config::{self, HTTP_DEFAULT, NFS_DEFAULT, NINEP_DEFAULT, Serve};
 use crate::size;
 use crate::volume::create::Create;
 use crate::volume::direct::Direct;
@@ -184,6 +184,9 @@ pub(crate) fn addresses(serve: &Serve, inherited: &[Bound]) -> Result<Vec<Bound>
         Ok::<_, String>(all.into_iter().map(|address| (protocol, address)).collect::<Vec<_>>())
     };
     let mut all: Vec<Bound> = of(Protocol::NineP, &serve.ninep, NINEP_DEFAULT)?;
+    if !serve.nfs.is_empty() {
+        all.extend(of(Protocol::Nfs, &serve.nfs, NFS_DEFAULT)?);
+    }
     all.extend(of(Protocol::Http, &serve.http, HTTP_DEFAULT)?);
     match all.is_empty() && inherited.is_empty() {
         true => Err("nothing to listen on: leave out '--9p none' or '--http none'".to_string()),

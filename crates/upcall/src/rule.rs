@@ -37,13 +37,13 @@ impl Rule {
     /// Returns the identity of the clients of a port.
     pub(crate) fn clients(&self, (protocol, address): &Bound) -> Clients {
         match (protocol, address) {
-            (Protocol::NineP, Address::Tcp(_)) if self.trusting => {
+            (Protocol::NineP | Protocol::Nfs, Address::Tcp(_)) if self.trusting => {
                 Clients::All(Identity::Claimed(None))
             }
             // The client that they act for gets no more rights than their own: a kernel mount comes
             // from root, and other servers have clients of their own.
             (Protocol::NineP, Address::Unix(_)) => Clients::Spokesmen(vec![0, reactor::own_user()]),
-            (Protocol::Http, Address::Unix(_)) => Clients::Themselves,
+            (Protocol::Nfs | Protocol::Http, Address::Unix(_)) => Clients::Themselves,
             (_, Address::Tcp(_)) => Clients::All(Identity::Fixed(self.caller.clone())),
         }
     }

@@ -6,6 +6,7 @@ use crate::fronts::{Fronts, Plan};
 use crate::greeting::Greeting;
 use crate::hosting::{self, Hosting};
 use crate::log;
+use crate::nfs;
 use crate::place::{self, Bound, Place, What};
 use crate::record::{Recording, Sheet};
 use crate::replica::kept;
@@ -16,7 +17,7 @@ use crate::volume::file::CACHE_MIB;
 use crate::worker_pool::WorkerPool;
 use base::Reactor;
 use base::op::Listener;
-use node::{Config, Join, Joined, Kept, Limits, Node, Port, Protocol, Served, Web};
+use node::{Config, Join, Joined, Kept, Limits, Nfs, Node, Port, Protocol, Served, Web};
 use reactor::{Address, World};
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -58,7 +59,8 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let joins = joins.collect::<Result<Vec<Join>, String>>()?;
     let pool = WorkerPool::start(serve, file.as_deref().unwrap_or(&path), &rule.homes)?;
     let first = first_front(!replicas.is_empty(), threads, pool.as_ref())?;
-    let mut share = share(serve, threads, ports, &world, (limits, &files, web));
+    let nfs = nfs::settings(serve, &path, &rule.homes, world.wall())?;
+    let mut share = share(serve, threads, ports, &world, (limits, &files, web, nfs));
     share.storelets =
         pool.as_ref().map(|it| it.settings(serve, first + threads - 1)).transpose()?;
     let mut node = Node::new(share.clone(), served, joins);
@@ -236,13 +238,14 @@ fn share(
     threads: usize,
     ports: Vec<Port>,
     world: &World,
-    (limits, files, web): (Limits, &files::Budget, Web),
+    (limits, files, web, nfs): (Limits, &files::Budget, Web, Nfs),
 ) -> Config {
     Config {
         read_only: serve.read_only,
         write_through: serve.write_through,
         service: !serve.no_status,
         web,
+        nfs,
         owner: reactor::own_user(),
         ports,
         wall: wall_at_zero(world),
@@ -409,6 +412,7 @@ fn listen(
 fn refuse_port(protocol: Protocol, address: &Address, error: &io::Error) -> String {
     let flag = match protocol {
         Protocol::NineP => "--9p",
+        Protocol::Nfs => "--nfs",
         Protocol::Http => "--http",
     };
     let is_other_file = |path: &Path| {

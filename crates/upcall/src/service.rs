@@ -32,7 +32,7 @@ fn bound(inherited: Inherited) -> Result<(Bound, OwnedFd), String> {
     let protocol = protocol(&name).ok_or_else(|| {
         format!(
             "cannot use the socket {address} of the service manager: its name '{name}' is no \
-             protocol; set FileDescriptorName=9p or FileDescriptorName=http in the .socket unit"
+             protocol; set FileDescriptorName= in the .socket unit to 9p, nfs or http"
         )
     })?;
     Ok(((protocol, address), socket))
@@ -41,6 +41,7 @@ fn bound(inherited: Inherited) -> Result<(Bound, OwnedFd), String> {
 fn protocol(name: &str) -> Option<Protocol> {
     match name {
         "9p" => Some(Protocol::NineP),
+        "nfs" => Some(Protocol::Nfs),
         "http" => Some(Protocol::Http),
         _other => None,
     }
@@ -50,7 +51,11 @@ fn protocol(name: &str) -> Option<Protocol> {
 pub(crate) fn ready(served: &str, bound: &[Bound]) {
     let mut status = format!("serving {}", single_line(served));
     for (protocol, address) in bound {
-        let name = if *protocol == Protocol::NineP { "9p" } else { "http" };
+        let name = match protocol {
+            Protocol::NineP => "9p",
+            Protocol::Nfs => "nfs",
+            Protocol::Http => "http",
+        };
         write!(status, ", {name} {}", single_line(&address.to_string())).expect("to a string");
     }
     notify(&[NotifyState::Ready, NotifyState::Status(&status)]);

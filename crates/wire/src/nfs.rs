@@ -398,6 +398,15 @@ macro_rules! procedures {
     };
 }
 
+/// Appends the results of a successful READ up to the data, which follows with its padding.
+pub fn put_read(attributes: PostOp, count: u32, eof: bool, out: &mut Vec<u8>) {
+    Status::Ok.put(out);
+    attributes.put(out);
+    count.put(out);
+    eof.put(out);
+    count.put(out);
+}
+
 /// Appends the status of a failure, and what follows it.
 pub fn put_failure(status: Status, after: &After, out: &mut Vec<u8>) {
     assert!(status != Status::Ok, "a failure is no success");

@@ -109,7 +109,7 @@ impl Session {
             Tmessage::Mknod { dfid, name, mode, major, minor, gid } => {
                 let (dir, name, gid) = (self.node(dfid)?, Name::new(name)?, self.group(gid));
                 let kind = Kind::from_mode(mode).ok_or(Error::Invalid)?;
-                let (mode, device) = (mode & 0o7777, translate::device(major, minor));
+                let (mode, device) = (mode & 0o7777, crate::device_number(major, minor));
                 let ask = Ask::MakeNode { dir, name, kind, mode, device, gid };
                 (dfid, Await::Make { code: 19 }, ask)
             }

@@ -44,21 +44,15 @@ pub(super) fn errno(error: Error) -> u32 {
     }
 }
 
-/// Returns the identity of a file for 9P clients. Inode numbers of the served directory's own
-/// device are unchanged; those of others are mapped to a disjoint range. A file that passes through
-/// several servers is mapped by each, perhaps each time for the same device: applying the map twice
-/// must not undo it.
+/// Returns the identity of a file for 9P clients.
 pub(super) fn qid(stat: &Stat, device: u64) -> Qid {
     let kind = match stat.kind {
         Kind::Directory => Qid::DIR,
         Kind::Symlink => Qid::SYMLINK,
         Kind::File | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => Qid::FILE,
     };
-    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
-    let moved = (stat.inode ^ stat.device.wrapping_mul(SPREAD)).wrapping_mul(SPREAD) | 1 << 63;
-    let path = if stat.device == device { stat.inode } else { moved };
     let version = stat.version();
-    Qid { kind, version: (version ^ version >> 32) as u32, path }
+    Qid { kind, version: (version ^ version >> 32) as u32, path: crate::file_number(stat, device) }
 }
 
 /// Flags of `Tlopen` and `Tlcreate`, which are Linux's for `open(2)` on most machines.
@@ -127,10 +121,4 @@ pub(super) fn may_execute(caller: &Caller, stat: &Stat) -> bool {
         Caller::User(_) => 0o001,
     };
     stat.kind == Kind::Directory || stat.mode & bits != 0
-}
-
-/// Encodes a device number as Linux does (`makedev(3)`).
-pub(super) fn device(major: u32, minor: u32) -> u64 {
-    let (major, minor) = (u64::from(major), u64::from(minor));
-    (major & 0xffff_f000) << 32 | (major & 0xfff) << 8 | (minor & 0xffff_ff00) << 12 | minor & 0xff
 }

@@ -2,7 +2,7 @@ use super::*;
 use base::Caller;
 use base::drawing::{Drawing, variant};
 use expect_test::expect;
-use front::{Export, Identity, Limits, Protocol, Web};
+use front::{Export, Identity, Limits, Nfs, Protocol, Web};
 use wire::ninep::{NO_TAG, Tmessage};
 
 fn connection() -> Connection {
@@ -13,6 +13,7 @@ fn connection() -> Connection {
         wall: base::Time::from_secs(0),
         limits: Limits::default(),
         web: Web::default(),
+        nfs: Nfs::default(),
         services: [].into(),
     };
     let identity = Identity::Fixed(Caller::Server);

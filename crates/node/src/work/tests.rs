@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::messages::NodeMessage;
-use crate::{Config, Export, Limits, Web};
+use crate::{Config, Export, Limits, Nfs, Web};
 use base::op::{Done, Envelope, Event, OpId};
 use base::{Caller, Time};
 use std::cell::Cell;
@@ -111,6 +111,7 @@ fn worker() -> Node {
         wall: Time::from_secs(0),
         limits: Limits::default(),
         web: Web::default(),
+        nfs: Nfs::default(),
         services: [].into(),
     };
     Node::worker(1, Config::of_tests(), export)

@@ -8,7 +8,7 @@ use super::stub::Stub;
 use base::op::ReceiveBuf;
 use base::rng::Rng;
 use base::{Automaton, Caller, Error, Instant, Time};
-use front::{CallId, Export, Identity, Input, Limits, Output, Protocol, Session, Web};
+use front::{CallId, Export, Identity, Input, Limits, Nfs, Output, Protocol, Session, Web};
 use std::collections::VecDeque;
 use std::time::Duration;
 use tree::{Ask, NodeId};
@@ -73,6 +73,7 @@ fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
         wall: Time::from_secs(1_800_000_000),
         limits,
         web: Web { write: true, ..Web::default() },
+        nfs: Nfs::default(),
         services: [base::Name::new(b"hits").expect("a name")].into(),
     };
     let claimed = protocol == Protocol::NineP && rng.bool();
@@ -178,6 +179,7 @@ impl Rig<'_> {
                 Output::Replied(kind) => {
                     assert!(wire::ninep::Rmessage::name_of(kind).is_some(), "type {kind}");
                 }
+                Output::Called(name, _) => assert!(!name.is_empty()),
                 Output::Account(account) => assert!((200..600).contains(&account.status)),
                 Output::Hangup(_) => self.hung_up = true,
             }

@@ -16,7 +16,9 @@ use crate::world::{Host as Number, WALL, World, host_of};
 use base::op::{Done, Event, File, Listener, Op, OpId};
 use base::rng::Rng;
 use base::{Buf, Caller, Instant, Kind, Reactor};
-use node::{Clients, Config, Identity, Join, Limits, Node, Port, Protocol, Served, Web, log::News};
+use node::{
+    Clients, Config, Identity, Join, Limits, Nfs, Node, Port, Protocol, Served, Web, log::News,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -141,6 +143,7 @@ fn config(params: &Params, listener: Listener, service: bool) -> Config {
         service,
         owner: 0,
         web: Web::default(),
+        nfs: Nfs::default(),
         ports: vec![Port { listener, protocol: Protocol::NineP, local: true, clients }],
         wall: WALL,
         limits: Limits {

@@ -6,7 +6,7 @@ use base::op::{Done, File, Op};
 use base::rng::Rng;
 use base::{Automaton, Buf, Caller, Instant, Kind, Stat, Time};
 use front::ninep::Session;
-use front::{CallId, Export, Identity, Limits, Web};
+use front::{CallId, Export, Identity, Limits, Nfs, Web};
 use std::collections::VecDeque;
 use tree::host::Host;
 use tree::{Request, RequestId};
@@ -126,6 +126,7 @@ impl RemoteServer {
             wall: WALL,
             limits,
             web: Web::default(),
+            nfs: Nfs::default(),
             services: [].into(),
         };
         let export = Export { device: self.device(), ..export };
@@ -191,6 +192,7 @@ impl RemoteServer {
                     }
                     front::Output::Finish
                     | front::Output::Replied(_)
+                    | front::Output::Called(..)
                     | front::Output::Account(_) => continue,
                     front::Output::Hangup(why) => {
                         let expected = why == "the client left" || self.liar.is_some();

@@ -8,7 +8,7 @@ use crate::world::{WALL, World};
 use base::op::{Address, File, Listener};
 use base::{Caller, Instant, Reactor, Time, User};
 use node::{
-    Clients, Config, HOME, Identity, Node, Port, Protocol, REPLICAS, Replicated, Served, Web,
+    Clients, Config, HOME, Identity, Nfs, Node, Port, Protocol, REPLICAS, Replicated, Served, Web,
 };
 use replica::service::ReplicaId;
 use services::{ADMINISTRATOR, Limits, Options, Settings, settings};
@@ -274,6 +274,7 @@ impl Site {
             service: true,
             owner: 0,
             web: Web::default(),
+            nfs: Nfs::default(),
             ports: self.listeners().into_iter().map(port).collect(),
             wall: WALL,
             limits: node::Limits { msize, fids: 64, handles: 100_000, calls, bytes },

@@ -13,7 +13,7 @@ use crate::trace::{Show, Trace, hash};
 use crate::world::{Totals, WALL};
 use base::op::{Done, Event, Op, OpId};
 use base::{Automaton, Instant};
-use node::{Config, HOME, Limits, Node, Shadow, Web};
+use node::{Config, HOME, Limits, Nfs, Node, Shadow, Web};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storelet::standing::Stock;
@@ -344,6 +344,7 @@ fn config(params: &Params) -> Config {
         service: true,
         owner: 0,
         web: Web { write: true, ..Web::default() },
+        nfs: Nfs::default(),
         ports: Vec::new(),
         wall: WALL,
         limits: Limits {

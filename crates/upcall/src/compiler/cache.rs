@@ -4,11 +4,11 @@
 //! only with a correct authentication code; a file that is corrupt, of another version or foreign
 //! counts as missing, and is replaced. So the cache never fails: a full disk costs only time.
 
-use super::child::random;
+use crate::key_file::{self, create, open};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -46,7 +46,9 @@ impl Cache {
                  not write to it; name a directory that does not exist, or one of mode 0700"
             ));
         }
-        let key = key(dir).map_err(|why| format!("cannot use {shown} for modules: {why}"))?;
+        let key = key_file::read_or_create(&dir.join(KEY))
+            .map(Key::new)
+            .map_err(|why| format!("cannot use {shown} for modules: {why}"))?;
         Ok(Cache { dir: dir.to_path_buf(), key, bytes_max: BYTES_MAX })
     }
 
@@ -107,54 +109,6 @@ impl Cache {
         }
         Ok(())
     }
-}
-
-/// Returns the key of a directory, creating it if necessary.
-fn key(dir: &Path) -> Result<Key, String> {
-    let path = dir.join(KEY);
-    let make = || -> Result<(), String> {
-        let bytes = random()?;
-        let new = dir.join(format!("new-key-{}", std::process::id()));
-        let write = || -> io::Result<()> {
-            let mut file = create(&new)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            // Another server may have created one meanwhile; then that is the key.
-            std::fs::hard_link(&new, &path)
-        };
-        let made = write();
-        let _ = std::fs::remove_file(&new);
-        match made {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.to_string()),
-            Ok(()) | Err(_) => Ok(()),
-        }
-    };
-    if !path.exists() {
-        make()?;
-    }
-    let read = || -> io::Result<(std::fs::Metadata, Vec<u8>)> {
-        let file = open(&path)?;
-        let (stat, mut bytes) = (file.metadata()?, Vec::new());
-        file.take(Key::LEN as u64 + 1).read_to_end(&mut bytes)?;
-        Ok((stat, bytes))
-    };
-    let (stat, bytes) = read().map_err(|error| format!("its file {KEY}: {error}"))?;
-    if stat.uid() != reactor::own_user() || stat.mode() & 0o077 != 0 || !stat.is_file() {
-        return Err(format!("others may read its file {KEY}: remove the directory"));
-    }
-    let bytes = bytes.try_into().map_err(|_| format!("its file {KEY} is broken: remove it"))?;
-    Ok(Key::new(bytes))
-}
-
-/// Opens a file for reading, without following a link.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    OpenOptions::new().read(true).custom_flags(flags).open(path)
-}
-
-/// Creates a new file.
-fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Sets the last-use time of a file to now.

@@ -12,7 +12,7 @@ use base::Instant;
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::fs::File;
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{Seek as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use storelet::compile::{Code, Hash, Refused};
-use storelet::{Artifact, Engines, Key};
+use storelet::{Artifact, Engines};
 
 /// Time limit of a child, on a busy machine.
 const TIME_MAX: Duration = Duration::from_secs(60);
@@ -225,12 +225,4 @@ fn memory_file() -> std::io::Result<File> {
 fn processor_time(pid: Pid) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{}/schedstat", pid.as_raw_pid())).ok()?;
     text.split(' ').next()?.parse().ok()
-}
-
-/// Returns unpredictable bytes.
-pub(super) fn random() -> Result<[u8; Key::LEN], String> {
-    let mut bytes = [0; Key::LEN];
-    let mut read = || File::open("/dev/urandom")?.read_exact(&mut bytes);
-    read().map_err(|error: std::io::Error| format!("/dev/urandom: {error}"))?;
-    Ok(bytes)
 }

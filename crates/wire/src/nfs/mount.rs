@@ -122,6 +122,22 @@ pub fn put_mounted(handle: &Handle, flavours: &[u32], out: &mut Vec<u8>) {
     flavours.iter().for_each(|flavour| flavour.put(out));
 }
 
+/// Appends the status of a failed MNT.
+pub fn put_failure(status: Status, out: &mut Vec<u8>) {
+    assert!(status != Status::Ok, "a failure is no success");
+    status.put(out);
+}
+
+/// Appends the results of DUMP, a list without mounts: the server remembers none.
+pub fn put_dump(out: &mut Vec<u8>) {
+    Vec::<Mounted<'_>>::new().put(out);
+}
+
+/// Appends the results of EXPORT.
+pub fn put_exports(exports: Vec<Export<'_>>, out: &mut Vec<u8>) {
+    exports.put(out);
+}
+
 /// Decodes the results of MNT.
 ///
 /// # Errors

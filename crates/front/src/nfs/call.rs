@@ -1,0 +1,200 @@
+//! Calls in progress.
+//!
+//! Each call first gets the nodes of its handles, then an open file if it needs one. The rest is
+//! its [`Procedure`], a machine with a state for each reply that it waits for.
+
+use super::files::{Files, Pin};
+use super::translate;
+use crate::{Export, Output};
+use base::{Access, Buf, Caller, Error, Kind, Stat};
+use tree::{Ask, NodeId, OpenId, Reply};
+use wire::nfs::{self, After, Handle, PostOp, Status, Wcc};
+
+/// A call in progress.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) xid: u32,
+    /// Name of the procedure.
+    pub(super) name: &'static str,
+    pub(super) caller: Caller,
+    pub(super) procedure: Box<dyn Procedure>,
+    /// Files of its handles, once their nodes are known.
+    pub(super) files: [Option<Pin>; 2],
+    /// Open file of the first one, if needed.
+    pub(super) open: Option<OpenId>,
+    pub(super) awaits: Await,
+    /// Bytes that count against the connection's limit.
+    pub(super) bytes: usize,
+}
+
+impl Call {
+    /// Returns a call whose nodes are not known yet.
+    pub(super) fn new(
+        xid: u32,
+        name: &'static str,
+        caller: Caller,
+        procedure: Box<dyn Procedure>,
+        bytes: usize,
+    ) -> Call {
+        let (files, open, awaits) = ([None; 2], None, Await::Procedure);
+        Call { xid, name, caller, procedure, files, open, awaits, bytes }
+    }
+
+    /// Gives the call up: its reply will be discarded.
+    pub(super) fn give_up(&mut self, out: &mut Vec<Output>) {
+        if let Await::Verify(_, node, _) = std::mem::replace(&mut self.awaits, Await::GivenUp) {
+            out.push(Output::Release(node));
+        }
+    }
+}
+
+/// State of a call: the reply that it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Await {
+    /// Waiting for the node of the handle with this index.
+    Resolve(usize),
+    /// Waiting for the node at the place where the file was found last.
+    Walk(usize),
+    /// Waiting for the handle of the file found there.
+    Verify(usize, NodeId, Kind),
+    /// Waiting for the open file.
+    Open,
+    /// Waiting for a reply to the procedure's own request.
+    Procedure,
+    /// Waiting for a reply to discard.
+    GivenUp,
+}
+
+impl Await {
+    /// Returns its name for `/.upcall/`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Await::Resolve(_) => "resolve",
+            Await::Walk(_) => "walk",
+            Await::Verify(..) => "verify",
+            Await::Open => "open",
+            Await::Procedure => "procedure",
+            Await::GivenUp => "given up",
+        }
+    }
+}
+
+/// Environment of a procedure.
+pub(super) struct Context<'a> {
+    /// The export.
+    pub(super) export: &'a Export,
+    /// Identity of the caller.
+    pub(super) caller: &'a Caller,
+    /// Files of the client.
+    pub(super) files: &'a mut Files,
+    /// Files of the call's handles.
+    pub(super) pins: [Option<Pin>; 2],
+    /// The open file.
+    pub(super) open: Option<OpenId>,
+    /// The reply, to which the results are appended.
+    pub(super) body: &'a mut Vec<u8>,
+    /// Outputs of the session.
+    pub(super) out: &'a mut Vec<Output>,
+    /// Files to release at the end of the step.
+    pub(super) found: Option<Pin>,
+}
+
+impl Context<'_> {
+    /// Returns the node of the first handle.
+    pub(super) fn node(&self) -> NodeId {
+        self.node_of(0)
+    }
+
+    /// Returns the node of the handle with this index.
+    pub(super) fn node_of(&self, index: usize) -> NodeId {
+        self.files.node(self.pins[index].expect("its node is known"))
+    }
+
+    /// Returns the open file.
+    pub(super) fn open(&self) -> OpenId {
+        self.open.expect("it is open")
+    }
+
+    /// Returns attributes for the client.
+    pub(super) fn attributes(&self, stat: &Stat) -> PostOp {
+        Some(translate::attributes(stat, self.export.device))
+    }
+
+    /// Returns attributes after a change.
+    pub(super) fn changed(&self, after: Option<&Stat>) -> Wcc {
+        Wcc { before: None, after: after.and_then(|stat| self.attributes(stat)) }
+    }
+
+    /// Keeps a node that was found, and its handle.
+    pub(super) fn keep(&mut self, handle: Handle, kind: Kind, node: NodeId) -> Pin {
+        let pin = self.files.add(handle, kind, node, self.out);
+        let before = self.found.replace(pin);
+        assert!(before.is_none(), "a call finds one file");
+        pin
+    }
+}
+
+/// Next step of a procedure.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Send a request and wait.
+    Ask(Ask),
+    /// Reply: the results are in the body.
+    Reply,
+    /// Reply: the results are in the body, followed by this data.
+    Data(Vec<Buf>),
+    /// Reply with the status of an error.
+    Fail(Error),
+    /// Reply with a status.
+    FailWith(Status),
+}
+
+impl From<Error> for Next {
+    fn from(error: Error) -> Next {
+        Next::Fail(error)
+    }
+}
+
+/// A procedure in progress.
+pub(super) trait Procedure: std::fmt::Debug + Send {
+    /// Returns the handles of the arguments.
+    fn handles(&self) -> [Option<Handle>; 2];
+
+    /// Returns the access to the first file that the procedure needs, if it must be open.
+    fn access(&self) -> Option<Access> {
+        None
+    }
+
+    /// Returns whether any open file will do.
+    fn takes_any_open(&self) -> bool {
+        false
+    }
+
+    /// Begins, once the nodes are known and the file is open.
+    fn start(&mut self, context: &mut Context<'_>) -> Next;
+
+    /// Continues after a reply to its request.
+    fn answered(&mut self, reply: Result<Reply, Error>, context: &mut Context<'_>) -> Next;
+
+    /// Returns the form of what follows the status of a failure.
+    fn failure(&self) -> After;
+
+    /// Appends the results of a failure.
+    fn put_failure(&self, status: Status, body: &mut Vec<u8>) {
+        nfs::put_failure(status, &self.failure(), body);
+    }
+
+    /// Returns the node and the open file that it holds, when its client is gone.
+    fn held(&mut self) -> (Option<NodeId>, Option<OpenId>) {
+        (None, None)
+    }
+}
+
+/// Returns the attributes of a reply to [`Ask::Stat`]: none after an error, since they are optional.
+pub(super) fn optional(reply: Result<Reply, Error>) -> Option<Stat> {
+    match reply {
+        Ok(Reply::Stat(stat)) => Some(stat),
+        Ok(other) => unreachable!("{other:?} is no attributes"),
+        Err(_) => None,
+    }
+}

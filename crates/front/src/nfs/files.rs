@@ -1,0 +1,331 @@
+//! Files that a client uses, by their handles.
+//!
+//! NFS has no opens: a client sends a handle with each call. Nodes and open files are kept for a
+//! while after a call, because the next one is likely to be for the same file. A node holds the
+//! storage of a removed file, so this while is short; of a file without a node its *place* is kept,
+//! the directory and name where it was found last, from which most files are found again.
+
+use crate::Output;
+use base::{Access, Caller, Instant, Kind, Name};
+use slab::Slab;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tree::{NodeId, OpenId};
+use wire::nfs::Handle;
+
+/// Time for which the node of an unused file is kept.
+const IDLE_TIME: Duration = Duration::from_secs(4);
+
+/// Maximum number of files, with or without node.
+const FILES_MAX: usize = 16 << 10;
+
+/// Maximum number of names walked to find a file by its place.
+const PLACE_DEPTH_MAX: usize = 16;
+
+/// Maximum number of files released at once when the client is gone.
+const RELEASE_MAX: usize = 128;
+
+/// A directory, by its handle, and the name of a file in it.
+pub(super) type Place = (Handle, Name);
+
+/// A file.
+#[derive(Debug)]
+struct File {
+    handle: Handle,
+    kind: Kind,
+    node: Option<NodeId>,
+    opens: Vec<Open>,
+    place: Option<Place>,
+    /// Number of calls that use the node.
+    users: u32,
+    /// Time of the last use.
+    used: Instant,
+    /// Whether it was found to be gone: it is dropped after its last use.
+    gone: bool,
+}
+
+/// An open file.
+#[derive(Debug)]
+struct Open {
+    id: OpenId,
+    caller: Caller,
+    access: Access,
+}
+
+/// A file in use by a call, to be [released](Files::unpin).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pin(usize);
+
+/// The files.
+#[derive(Debug)]
+pub(super) struct Files {
+    files: Slab<File>,
+    by_handle: BTreeMap<Handle, usize>,
+    by_place: BTreeMap<Place, usize>,
+    /// Unused files with a node, by the time of their last use.
+    warm: BTreeSet<(Instant, usize)>,
+    /// Files without a node, by the time of their last use.
+    cold: BTreeSet<(Instant, usize)>,
+    /// Number of nodes and of open files.
+    handles: usize,
+    /// Whether the client is gone: unused files are released.
+    is_leaving: bool,
+}
+
+impl Files {
+    pub(super) fn new() -> Files {
+        Files {
+            files: Slab::new(),
+            by_handle: BTreeMap::new(),
+            by_place: BTreeMap::new(),
+            warm: BTreeSet::new(),
+            cold: BTreeSet::new(),
+            handles: 0,
+            is_leaving: false,
+        }
+    }
+
+    /// Returns the number of nodes and open files.
+    pub(super) fn handles(&self) -> usize {
+        self.handles
+    }
+
+    /// Returns whether files are left to be released.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving && !self.files.is_empty()
+    }
+
+    /// Returns the time when the next node is released.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let first = self.warm.first().map(|(used, _)| *used + IDLE_TIME);
+        if self.is_leaving { first.map(|_| Instant(0)) } else { first }
+    }
+
+    /// Returns the file of a handle for a call, if its node is known.
+    pub(super) fn pin(&mut self, handle: &Handle) -> Option<Pin> {
+        let slot = *self.by_handle.get(handle)?;
+        self.files[slot].node?;
+        Some(self.pin_slot(slot))
+    }
+
+    fn pin_slot(&mut self, slot: usize) -> Pin {
+        let file = &mut self.files[slot];
+        self.warm.remove(&(file.used, slot));
+        file.users += 1;
+        Pin(slot)
+    }
+
+    /// Releases a file after a call.
+    pub(super) fn unpin(&mut self, pin: Pin, now: Instant, out: &mut Vec<Output>) {
+        let Pin(slot) = pin;
+        let file = &mut self.files[slot];
+        assert!(file.users > 0, "a file is released once");
+        file.users -= 1;
+        file.used = now;
+        if file.users > 0 {
+            return;
+        }
+        if file.gone {
+            return self.drop_file(slot, out);
+        }
+        self.warm.insert((now, slot));
+    }
+
+    pub(super) fn node(&self, pin: Pin) -> NodeId {
+        self.files[pin.0].node.expect("a file in use has a node")
+    }
+
+    pub(super) fn kind(&self, pin: Pin) -> Kind {
+        self.files[pin.0].kind
+    }
+
+    /// Returns a place from which to walk to the file of a handle: a node and names; `None` if the
+    /// file must be found by its handle.
+    pub(super) fn way(&self, handle: &Handle) -> Option<(NodeId, Vec<Name>)> {
+        let mut names = Vec::new();
+        let mut slot = *self.by_handle.get(handle)?;
+        while names.len() < PLACE_DEPTH_MAX {
+            let (dir, name) = self.files[slot].place.as_ref()?;
+            names.push(name.clone());
+            slot = *self.by_handle.get(dir)?;
+            if let Some(node) = self.files[slot].node {
+                names.reverse();
+                return Some((node, names));
+            }
+        }
+        None
+    }
+
+    /// Adds a node of a file, or releases it if the file has one already.
+    pub(super) fn add(
+        &mut self,
+        handle: Handle,
+        kind: Kind,
+        node: NodeId,
+        out: &mut Vec<Output>,
+    ) -> Pin {
+        let slot = self.by_handle.get(&handle).copied().unwrap_or_else(|| {
+            let (opens, users, used) = (Vec::new(), 0, Instant(0));
+            let file =
+                File { handle, kind, node: None, opens, place: None, users, used, gone: false };
+            let slot = self.files.insert(file);
+            self.by_handle.insert(handle, slot);
+            slot
+        });
+        let file = &mut self.files[slot];
+        if file.node.is_some() {
+            out.push(Output::Release(node));
+        } else {
+            self.cold.remove(&(file.used, slot));
+            (file.node, file.kind) = (Some(node), kind);
+            self.handles += 1;
+        }
+        self.pin_slot(slot)
+    }
+
+    /// Records where a file was found.
+    pub(super) fn set_place(&mut self, pin: Pin, place: Place) {
+        let before = self.by_place.insert(place.clone(), pin.0);
+        if let Some(before) = before.filter(|before| *before != pin.0) {
+            self.files[before].place = None;
+        }
+        if let Some(old) = self.files[pin.0].place.replace(place.clone()).filter(|it| *it != place)
+        {
+            self.by_place.remove(&old);
+        }
+    }
+
+    /// Records that a file was renamed.
+    pub(super) fn rename(&mut self, from: &Place, to: Place, out: &mut Vec<Output>) {
+        if from == &to {
+            return;
+        }
+        self.remove(&to, out);
+        if let Some(slot) = self.by_place.remove(from) {
+            self.by_place.insert(to.clone(), slot);
+            self.files[slot].place = Some(to);
+        }
+    }
+
+    /// Records that a name was removed: what was found there is released after its last use.
+    pub(super) fn remove(&mut self, place: &Place, out: &mut Vec<Output>) {
+        if let Some(slot) = self.by_place.remove(place) {
+            self.files[slot].place = None;
+            self.forget(Pin(slot), out);
+        }
+    }
+
+    /// Forgets a file: its next use finds it by its handle again, or not.
+    pub(super) fn forget(&mut self, Pin(slot): Pin, out: &mut Vec<Output>) {
+        if !std::mem::replace(&mut self.files[slot].gone, true) {
+            let known = self.by_handle.remove(&self.files[slot].handle);
+            assert_eq!(known, Some(slot), "a file is known by its handle");
+        }
+        if self.files[slot].users == 0 {
+            self.drop_file(slot, out);
+        }
+    }
+
+    /// Returns an open file with this access, if there is one.
+    pub(super) fn open(&self, pin: Pin, caller: &Caller, access: Access) -> Option<OpenId> {
+        let suits = |open: &&Open| {
+            let enough = (open.access.read || !access.read) && (open.access.write || !access.write);
+            enough && open.caller == *caller
+        };
+        self.files[pin.0].opens.iter().find(suits).map(|open| open.id)
+    }
+
+    /// Returns any open file, for operations that need no permission.
+    pub(super) fn any_open(&self, pin: Pin) -> Option<OpenId> {
+        self.files[pin.0].opens.first().map(|open| open.id)
+    }
+
+    /// Adds an open file, to be kept as long as the node.
+    pub(super) fn add_open(&mut self, pin: Pin, caller: Caller, access: Access, id: OpenId) {
+        self.files[pin.0].opens.push(Open { id, caller, access });
+        self.handles += 1;
+    }
+
+    /// Releases nodes that have not been used for a while, and others beyond a number of handles.
+    pub(super) fn expire(&mut self, now: Instant, most: usize, out: &mut Vec<Output>) {
+        let mut left = RELEASE_MAX;
+        while left > 0
+            && let Some((used, slot)) = self.warm.first().copied()
+        {
+            if used + IDLE_TIME > now && self.handles <= most && !self.is_leaving {
+                break;
+            }
+            left -= 1;
+            if self.is_leaving {
+                self.drop_file(slot, out);
+            } else {
+                self.cool(slot, out);
+            }
+        }
+        while self.files.len() > FILES_MAX
+            && let Some((_, slot)) = self.cold.first().copied()
+        {
+            self.drop_file(slot, out);
+        }
+    }
+
+    /// Releases all files after their last use, a few at each [`Files::expire`].
+    pub(super) fn leave(&mut self, out: &mut Vec<Output>) {
+        self.is_leaving = true;
+        for (_, slot) in std::mem::take(&mut self.cold) {
+            self.drop_file(slot, out);
+        }
+    }
+
+    /// Releases node and open files of an unused file, and keeps its place.
+    fn cool(&mut self, slot: usize, out: &mut Vec<Output>) {
+        self.release(slot, out);
+        let used = self.files[slot].used;
+        if self.files[slot].place.is_some() {
+            self.cold.insert((used, slot));
+        } else {
+            self.drop_file(slot, out);
+        }
+    }
+
+    fn release(&mut self, slot: usize, out: &mut Vec<Output>) {
+        let file = &mut self.files[slot];
+        assert_eq!(file.users, 0, "a file in use is kept");
+        self.warm.remove(&(file.used, slot));
+        self.handles -= file.opens.len() + usize::from(file.node.is_some());
+        out.extend(file.opens.drain(..).map(|open| Output::Close(open.id)));
+        out.extend(file.node.take().map(Output::Release));
+    }
+
+    fn drop_file(&mut self, slot: usize, out: &mut Vec<Output>) {
+        self.release(slot, out);
+        let file = self.files.remove(slot);
+        self.cold.remove(&(file.used, slot));
+        if !file.gone {
+            self.by_handle.remove(&file.handle);
+        }
+        if let Some(place) = file.place {
+            self.by_place.remove(&place);
+        }
+    }
+
+    pub(super) fn check(&self, pins: usize) {
+        let users: u32 = self.files.iter().map(|(_, file)| file.users).sum();
+        assert_eq!(users as usize, pins, "each use is a call's");
+        let mut handles = 0;
+        for (slot, file) in &self.files {
+            let is_warm = self.warm.contains(&(file.used, slot));
+            let is_cold = self.cold.contains(&(file.used, slot));
+            assert_eq!(is_warm, file.users == 0 && file.node.is_some(), "unused ones expire");
+            assert_eq!(is_cold, file.node.is_none(), "those without node are limited");
+            assert!(file.node.is_some() || file.opens.is_empty(), "opens are kept with the node");
+            assert_eq!(self.by_handle.get(&file.handle) == Some(&slot), !file.gone);
+            let place = file.place.as_ref().map(|place| self.by_place.get(place));
+            assert!(place.is_none_or(|known| known == Some(&slot)), "a place has one file");
+            handles += file.opens.len() + usize::from(file.node.is_some());
+        }
+        assert_eq!(self.handles, handles);
+        let places = self.files.iter().filter(|(_, file)| file.place.is_some()).count();
+        assert_eq!(self.by_place.len(), places, "each place is of a file");
+    }
+}
