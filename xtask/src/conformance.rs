@@ -8,6 +8,8 @@
 //! |---|---|---|
 //! | `kernel` | Linux in a virtual machine, mounts by 9P and works on files | qemu, root |
 //! | `pjdfstest` | the same kernel, the 398 cases of pjdfstest | qemu, root |
+//! | `nfs-kernel` | Linux, mounts by NFS | qemu, root |
+//! | `nfs-pjdfstest` | the same with pjdfstest | qemu, root |
 //! | `cancel` | the same kernel, Ctrl-C in a hanging read | qemu, root, FUSE |
 //! | `diod` | diodls, diodcat, diodload | diod |
 //! | `client` | our own commands, also of diod: trees and 256 MiB out and in | diod, 1 GB of disk |
@@ -24,7 +26,7 @@
 //! | `oldest` | wget and the kernel's 9P, beside the server on the oldest kernel promised | qemu |
 //! | `tree` | curl reads a Linux source, 78,000 files, the kernel some | qemu, root, 4 GB of disk |
 //! | `replicas` | clients of three replicas, `kill -9` of one and of all, partitions | |
-//! | `volume-http` … | `http`, `9p2000`, `kernel`, `pjdfstest` over a volume | as those |
+//! | `volume-http` … | `http`, `9p2000`, `kernel`, `pjdfstest`, `nfs-…` over a volume | as those |
 //! | `volume-tree` | the source tree in a volume, read by the kernel, copied out | as `tree` |
 //! | `volume-kill` | changes over 9P and HTTP, `kill -9`, over and over | |
 //! | `volume-power` | the same on a block device whose power fails | qemu |
@@ -62,7 +64,7 @@ use crate::report::Report;
 use crate::server::{self, Kind};
 use crate::{apt, sh};
 use anyhow::{Context, Result, bail};
-use ground::On;
+use ground::{On, Through};
 use std::process::Command;
 
 /// A suite: its name, the packages it needs, and the function that runs it.
@@ -100,19 +102,40 @@ impl Suite {
 
 /// All suites, longest first, so that concurrent suites end at about the same time.
 const SUITES: &[Suite] = &[
-    suite("kernel", &[apt::VM], |report, kind| kernel::run(report, kind, On::Directory))
-        .privileged(),
-    suite("volume-kernel", &[apt::VM], |report, kind| over_volume(report, kind, kernel::run))
-        .privileged(),
+    suite("kernel", &[apt::VM], |report, kind| {
+        kernel::run(report, kind, On::Directory, Through::NineP)
+    })
+    .privileged(),
+    suite("volume-kernel", &[apt::VM], |report, kind| {
+        ours(report, kind, |report, kind| kernel::run(report, kind, On::Volume, Through::NineP))
+    })
+    .privileged(),
+    suite("nfs-kernel", &[apt::VM], |report, kind| {
+        ours(report, kind, |report, kind| kernel::run(report, kind, On::Directory, Through::Nfs))
+    })
+    .privileged(),
+    suite("volume-nfs-kernel", &[apt::VM], |report, kind| {
+        ours(report, kind, |report, kind| kernel::run(report, kind, On::Volume, Through::Nfs))
+    })
+    .privileged(),
     suite("tree", &[apt::VM, apt::CURL], tree::run).privileged().long(),
     suite("volume-tree", &[apt::VM], volume_tree::run).privileged().long(),
     suite("pjdfstest", &[apt::VM, apt::PJDFSTEST], |report, kind| {
-        pjdfstest::run(report, kind, On::Directory)
+        pjdfstest::run(report, kind, On::Directory, Through::NineP)
     })
     .privileged()
     .long(),
     suite("volume-pjdfstest", &[apt::VM, apt::PJDFSTEST], |report, kind| {
-        over_volume(report, kind, pjdfstest::run)
+        ours(report, kind, |report, kind| pjdfstest::run(report, kind, On::Volume, Through::NineP))
+    })
+    .privileged(),
+    suite("nfs-pjdfstest", &[apt::VM, apt::PJDFSTEST], |report, kind| {
+        ours(report, kind, |report, kind| pjdfstest::run(report, kind, On::Directory, Through::Nfs))
+    })
+    .privileged()
+    .long(),
+    suite("volume-nfs-pjdfstest", &[apt::VM, apt::PJDFSTEST], |report, kind| {
+        ours(report, kind, |report, kind| pjdfstest::run(report, kind, On::Volume, Through::Nfs))
     })
     .privileged(),
     suite("firsthour", &[apt::CURL, apt::NET], firsthour::run).privileged(),
@@ -127,9 +150,13 @@ const SUITES: &[Suite] = &[
     suite("oldest", &[apt::VM], oldest::run),
     suite("cancel", &[apt::VM, apt::CANCEL], cancel::run).privileged(),
     suite("9p2000", &[apt::GO], |report, kind| plan9::run(report, kind, On::Directory)),
-    suite("volume-9p2000", &[apt::GO], |report, kind| over_volume(report, kind, plan9::run)),
+    suite("volume-9p2000", &[apt::GO], |report, kind| {
+        ours(report, kind, |report, kind| plan9::run(report, kind, On::Volume))
+    }),
     suite("http", &[apt::CURL], |report, kind| http::run(report, kind, On::Directory)),
-    suite("volume-http", &[apt::CURL], |report, kind| over_volume(report, kind, http::run)),
+    suite("volume-http", &[apt::CURL], |report, kind| {
+        ours(report, kind, |report, kind| http::run(report, kind, On::Volume))
+    }),
     suite("operators", &[apt::CURL, apt::PROXY], operators::run),
     suite("diod", &[apt::DIOD], diod::run),
     suite("hostile", &[apt::CURL], crate::hostile::suite).alone(),
@@ -143,17 +170,13 @@ pub(crate) use power::load as power_load;
 pub(crate) use raw::Raw;
 pub(crate) use tree::linux;
 
-/// Runs a suite over a volume.
-fn over_volume(
-    report: &mut Report,
-    kind: Kind,
-    run: fn(&mut Report, Kind, On) -> Result<()>,
-) -> Result<()> {
+/// Runs a suite about what only our own server has: volumes and NFS.
+fn ours(report: &mut Report, kind: Kind, run: Run) -> Result<()> {
     if kind == Kind::Diod {
-        report.skip("over a volume", "diod has none");
+        report.skip("over a volume or by NFS", "diod has neither");
         return Ok(());
     }
-    run(report, kind, On::Volume)
+    run(report, kind)
 }
 
 /// Runs the command. Returns whether everything passed.

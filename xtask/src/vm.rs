@@ -177,6 +177,16 @@ pub(crate) fn mount_script(port: u16, aname: &str, options: &str) -> String {
     )
 }
 
+/// Returns the beginning of a job that mounts the server by NFS. Every call of a program reaches the
+/// server: attributes are not cached, and writes are synchronous at the latest at the close.
+pub(crate) fn mount_nfs_script(port: u16) -> String {
+    format!(
+        "mount -t nfs -o vers=3,proto=tcp,mountproto=tcp,port={port},mountport={port},nolock,noac,\
+         hard,lookupcache=none,addr=10.0.2.2 10.0.2.2:/ /mnt || {{\n    \
+         echo '@no mount 0 refused'; exit 1; }}\n"
+    )
+}
+
 fn qemu(image: &image::Image, disk: &Path, results: &Path) -> Command {
     let mut qemu = Command::new("qemu-system-x86_64");
     // The simplest processor is emulated twice as fast as the newest; a second one costs more in

@@ -5,8 +5,8 @@
 //! end.
 
 use crate::files::Files;
-use crate::server::{Kind, Server};
-use crate::{sh, volume};
+use crate::server::{Kind, Server, free_port};
+use crate::{sh, vm, volume};
 use anyhow::{Context, Result};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,43 @@ impl On {
         match self {
             On::Directory => name.to_owned(),
             On::Volume => format!("volume-{name}"),
+        }
+    }
+}
+
+/// Protocol of a kernel's mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Through {
+    /// 9P2000.L.
+    NineP,
+    /// NFSv3.
+    Nfs,
+}
+
+impl Through {
+    /// Returns the name of a suite through this protocol.
+    pub(crate) fn suite(self, name: &str) -> String {
+        match self {
+            Through::NineP => name.to_owned(),
+            Through::Nfs => format!("nfs-{name}"),
+        }
+    }
+
+    /// Starts a server that trusts its clients; returns it with the beginning of a job that mounts
+    /// it.
+    pub(crate) fn serve(self, ground: &Ground, kind: Kind) -> Result<(Server, String)> {
+        match self {
+            Through::NineP => {
+                let server = ground.serve(kind, super::TRUST)?;
+                let script = vm::mount_script(server.ninep, &super::aname(&server), "cache=none");
+                Ok((server, script))
+            }
+            Through::Nfs => {
+                let port = free_port()?;
+                let address = format!("127.0.0.1:{port}");
+                let flags = ["--trust-clients", "--nfs", &address, "--nfs-squash", "none"];
+                Ok((ground.serve(kind, &flags)?, vm::mount_nfs_script(port)))
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The Linux kernel's 9P client: the cases are the scripts under `guest/`, each run in a directory
+//! The Linux kernel's 9P and NFS clients: the cases are the scripts under `guest/`, each run in a directory
 //! of its own on the mount. Files written by the guest are compared on the host too.
 
-use super::ground::{Ground, On};
-use super::{TRUST, aname, tree};
+use super::ground::{Ground, On, Through};
+use super::tree;
 use crate::report::Report;
 use crate::server::Kind;
 use crate::sh;
@@ -47,18 +47,35 @@ const SOURCE_LONG: &[&str] = &["scripts", "fs/9p", "net/9p", "tools/testing/self
 const MANY: u32 = 10_000;
 
 /// Runs the suite, and once more from the beginning if the emulated network stalls.
-pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
-    if !attempt(report, kind, on, false)? {
+pub(crate) fn run(report: &mut Report, kind: Kind, on: On, through: Through) -> Result<()> {
+    if !attempt(report, kind, (on, through), false)? {
         eprintln!("   the guest sends nothing any more, and is owed no answer; once more");
-        attempt(report, kind, on, true)?;
+        attempt(report, kind, (on, through), true)?;
     }
     Ok(())
 }
 
+/// Returns whether a case concerns this storage through this protocol.
+fn concerns(name: &str, on: On, through: Through) -> bool {
+    match name {
+        // Nothing but the server changes a volume.
+        "underneath" => on == On::Directory,
+        // NFSv3 has no extended attributes.
+        "xattr" => through == Through::NineP,
+        _other => true,
+    }
+}
+
 /// Runs all cases; returns whether the guest's network did not stall. With `last` a stall counts as
 /// a failure.
-fn attempt(report: &mut Report, kind: Kind, on: On, last: bool) -> Result<bool> {
-    let ground = Ground::new("kernel", on)?;
+fn attempt(
+    report: &mut Report,
+    kind: Kind,
+    (on, through): (On, Through),
+    last: bool,
+) -> Result<bool> {
+    let name = through.suite("kernel");
+    let (ground, suite) = (Ground::new(&name, on)?, on.suite(&name));
     let dir = &ground.dir;
     many(&dir.join("many"), MANY)?;
     many(&dir.join("doomed"), 300)?;
@@ -69,13 +86,10 @@ fn attempt(report: &mut Report, kind: Kind, on: On, last: bool) -> Result<bool> 
         copy(&source.join(part), &dir.join("source").join(part))?;
     }
     ground.fill()?;
-    let mut server = ground.serve(kind, TRUST)?;
-    let suite = on.suite("kernel");
-    let script = vm::mount_script(server.ninep, &aname(&server), "cache=none") + RUNNER;
-    let job = Job::new(&suite, &script, Duration::from_secs(600))?;
+    let (mut server, mount) = through.serve(&ground, kind)?;
+    let job = Job::new(&suite, &(mount + RUNNER), Duration::from_secs(600))?;
     job.file("refuse.sh", include_bytes!("guest/refuse.sh"))?;
-    // Nothing but the server changes a volume.
-    let cases = || CASES.iter().filter(|(name, _)| on == On::Directory || *name != "underneath");
+    let cases = || CASES.iter().filter(|(name, _)| concerns(name, on, through));
     for (name, case) in cases() {
         job.file(&format!("cases/{name}.sh"), case.as_bytes())?;
     }

@@ -1,11 +1,10 @@
-//! pjdfstest, the POSIX file-system suite, over the kernel's 9P client.
+//! pjdfstest, the POSIX file-system suite, over the kernel's 9P or NFS client.
 //!
-//! Every case must pass except those in `expected/pjdfstest.txt`, where each line names a case and
+//! Every case must pass except those in `expected/pjdfstest.txt` or `pjdfstest-nfs.txt`, where each line names a case and
 //! the reason why no server of this protocol can pass it with this kernel. A listed case that
 //! passes fails the suite too, to keep the list current.
 
-use super::ground::{Ground, On};
-use super::{TRUST, aname};
+use super::ground::{Ground, On, Through};
 use crate::report::Report;
 use crate::server::Kind;
 use crate::sh;
@@ -26,14 +25,13 @@ const CONFIG: &str = "[features]\nposix_fallocate = {}\nrename_ctime = {}\n\
     [dummy_auth]\nentries = [[\"nobody\", \"nobody\"], [\"tests\", \"tests\"]]\n";
 
 /// Runs the suite.
-pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
+pub(crate) fn run(report: &mut Report, kind: Kind, on: On, through: Through) -> Result<()> {
     let program = sh::exclusive(installed)?;
-    let ground = Ground::new("pjdfstest", on)?;
+    let name = through.suite("pjdfstest");
+    let (ground, suite) = (Ground::new(&name, on)?, on.suite(&name));
     ground.fill()?;
-    let server = ground.serve(kind, TRUST)?;
-    let script = vm::mount_script(server.ninep, &aname(&server), "cache=none")
-        + "cd /mnt && /usr/bin/pjdfstest -c /pjdfstest.toml -p /mnt 2>&1\n";
-    let suite = on.suite("pjdfstest");
+    let (server, mount) = through.serve(&ground, kind)?;
+    let script = mount + "cd /mnt && /usr/bin/pjdfstest -c /pjdfstest.toml -p /mnt 2>&1\n";
     let job = Job::new(&suite, &script, Duration::from_secs(900))?;
     job.program(&program)?;
     job.file("pjdfstest.toml", CONFIG.as_bytes())?;
@@ -41,7 +39,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     drop(server);
     vm::enter(report, &suite, &text, &[]);
     let outcomes = parse(&text);
-    judge(report, kind, &suite, &outcomes);
+    judge(report, kind, (&suite, through), &outcomes);
     if on == On::Volume {
         report.case(&format!("{suite}/check"), || ground.back().map(|_| "and copied out".into()));
     }
@@ -112,8 +110,13 @@ fn plain(line: &str) -> String {
     text
 }
 
-fn judge(report: &mut Report, kind: Kind, suite: &str, outcomes: &BTreeMap<String, Outcome>) {
-    let expected = expected();
+fn judge(
+    report: &mut Report,
+    kind: Kind,
+    (suite, through): (&str, Through),
+    outcomes: &BTreeMap<String, Outcome>,
+) {
+    let expected = expected(through);
     let mut skips: BTreeMap<&str, u32> = BTreeMap::new();
     let (mut passed, mut failed, mut listed) = (0, 0, 0);
     for (name, outcome) in outcomes {
@@ -148,9 +151,12 @@ fn judge(report: &mut Report, kind: Kind, suite: &str, outcomes: &BTreeMap<Strin
 }
 
 /// Returns the cases that cannot pass, each with the reason.
-fn expected() -> BTreeMap<&'static str, &'static str> {
-    include_str!("../../expected/pjdfstest.txt")
-        .lines()
+fn expected(through: Through) -> BTreeMap<&'static str, &'static str> {
+    let list = match through {
+        Through::NineP => include_str!("../../expected/pjdfstest.txt"),
+        Through::Nfs => include_str!("../../expected/pjdfstest-nfs.txt"),
+    };
+    list.lines()
         .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
         .map(|line| line.split_once(" - ").unwrap_or((line, "")))
         .map(|(name, reason)| (name.trim(), reason.trim()))
@@ -175,6 +181,8 @@ mod tests {
 
     #[test]
     fn every_expected_case_has_a_reason() {
-        assert!(expected().values().all(|reason| !reason.is_empty()));
+        for through in [Through::NineP, Through::Nfs] {
+            assert!(expected(through).values().all(|reason| !reason.is_empty()));
+        }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Image {
 
 /// Modules loaded by the guest, in the order of their dependencies.
 const MODULES: &[&str] =
-    &["virtio_pci", "virtio_net", "virtio_blk", "virtio_rng", "9p", "9pnet_fd"];
+    &["virtio_pci", "virtio_net", "virtio_blk", "virtio_rng", "9p", "9pnet_fd", "nfsv3"];
 
 const INIT: &str = include_str!("init.sh");
 
