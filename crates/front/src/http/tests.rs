@@ -28,6 +28,7 @@ fn export() -> Export {
         wall: Time::from_secs(0),
         limits: crate::Limits::default(),
         web: crate::Web { write: true, ..crate::Web::default() },
+        nfs: crate::Nfs::default(),
         services: [base::Name::new(b"hits").expect("a name")].into(),
     }
 }
@@ -105,7 +106,7 @@ fn show(output: &Output) -> String {
         Output::Cancel(call) => format!("cancel {}", call.0),
         Output::Finish => "finish".to_string(),
         Output::Account(account) => format!("account {account:?}"),
-        Output::Replied(kind) => unreachable!("a reply of HTTP: {kind}"),
+        Output::Replied(_) | Output::Called(..) => unreachable!("{output:?} of HTTP"),
         Output::Hangup(reason) => format!("hang up: {reason}"),
     }
 }
@@ -271,7 +272,7 @@ fn on_the_wire(
                     inputs.push(Input::Answered(CALL, Ok(read(offset, count as usize))));
                 }
                 Output::Close(_) | Output::Abandon(_) | Output::Finish => {}
-                Output::Replied(_) | Output::Account(_) => {}
+                Output::Replied(_) | Output::Called(..) | Output::Account(_) => {}
                 other => panic!("{other:?}"),
             }
         }

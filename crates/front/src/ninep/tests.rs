@@ -22,6 +22,7 @@ fn export() -> Export {
         wall: base::Time::from_secs(0),
         limits: Limits { msize: 8192, fids: 8, handles: 100, calls: 8, bytes: 1 << 20 },
         web: crate::Web::default(),
+        nfs: crate::Nfs::default(),
         services: [].into(),
     }
 }
@@ -100,7 +101,7 @@ fn show(output: &Output) -> String {
         Output::Abandon(open) => format!("abandon {}", open.0),
         Output::Finish => "finish".to_string(),
         Output::Replied(kind) => format!("replied {kind}"),
-        Output::Account(account) => unreachable!("{account:?} of 9P"),
+        Output::Called(..) | Output::Account(_) => unreachable!("{output:?} of 9P"),
         Output::Hangup(reason) => format!("hang up: {reason}"),
         Output::Send(bytes) => match wire::ninep::Rmessage::decode(bytes) {
             Ok((tag, Rmessage::Lerror { ecode })) => format!("Rlerror {tag} ({ecode})"),
@@ -687,7 +688,7 @@ impl Books {
                 }
                 Output::Cancel(call) => assert!(self.asked.contains_key(&call.0)),
                 Output::Send(_) | Output::Finish | Output::Hangup(_) => {}
-                Output::Replied(_) | Output::Account(_) => {}
+                Output::Replied(_) | Output::Called(..) | Output::Account(_) => {}
             }
         }
     }

@@ -160,7 +160,8 @@ impl Books {
                 Output::Cancel(call) => assert!(self.asked.contains_key(&call.0), "{call:?}"),
                 Output::Send(bytes) => self.unsent += bytes.len(),
                 Output::Abandon(_) => panic!("nothing is abandoned"),
-                Output::Finish | Output::Hangup(_) | Output::Replied(_) | Output::Account(_) => {}
+                Output::Finish | Output::Hangup(_) | Output::Account(_) => {}
+                Output::Replied(_) | Output::Called(..) => unreachable!("of HTTP"),
             }
         }
     }
