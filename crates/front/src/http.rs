@@ -14,6 +14,7 @@
 
 mod access;
 mod answer;
+mod body;
 mod delete;
 mod get;
 mod guard;

@@ -10,14 +10,14 @@
 //! client, without a cookie: each response contains the token. Each byte is scanned once.
 
 use super::answer::{Head, status};
-use super::put::{Left, take_body};
+use super::body::Remaining;
 use super::transfer::frame;
 use super::{BODY_TIME, CALL, FEED, Session, State};
 use crate::{CallId, Output};
 use base::{Access, Buf, Error, Instant, Name};
 use serde_json::value::RawValue;
 use tree::{Ask, NodeId, OpenId, Reply};
-use wire::http::{Body, Chunks, Request, refusal};
+use wire::http::{Body, Request, refusal};
 
 /// Directory of the services, and the file of a service that accepts operations.
 const PLACE: &[u8] = b"services";
@@ -66,7 +66,7 @@ pub(super) struct Operate {
     /// Token from a cookie.
     token: Option<String>,
     body: Vec<u8>,
-    left: Left,
+    left: Remaining,
     /// Number of expected responses, and number of responses received.
     asked: usize,
     heard: usize,
@@ -206,14 +206,13 @@ impl Session {
         service: Name,
         out: &mut Vec<Output>,
     ) -> State {
-        let left = match request.body {
+        match request.body {
             Body::None => return self.fail(now, refusal(411, "post operations"), out),
             Body::Length(length) if length > BODY_MAX as u64 => {
                 return self.refuse(now, refusal(413, "post less at once: at most 8 MiB"), out);
             }
-            Body::Length(length) => Left::Length(length),
-            Body::Chunked => Left::Chunks(Chunks::default()),
-        };
+            Body::Length(_) | Body::Chunked => {}
+        }
         if request.expects_continue && self.input.is_empty() {
             self.send_continue(out);
         }
@@ -223,7 +222,7 @@ impl Session {
             service,
             token,
             body: Vec::new(),
-            left,
+            left: Remaining::of(request.body),
             asked: 0,
             heard: 0,
             said: Vec::new(),
@@ -245,17 +244,16 @@ impl Session {
         }
         loop {
             let before = self.input.len();
-            let (data, left) = match take_body(&mut self.input, it.left) {
-                Ok(taken) => taken,
+            let data = match it.left.take(&mut self.input) {
+                Ok(data) => data,
                 Err(refusal) => return self.refuse(now, refusal, out),
             };
-            it.left = left;
             assert!(self.input.len() <= before, "what is taken is gone");
             it.body.extend_from_slice(&data);
             if it.body.len() > BODY_MAX {
                 return self.refuse(now, refusal(413, "post less at once: at most 8 MiB"), out);
             }
-            if matches!(left, Left::Length(0) | Left::Chunks(Chunks::Done)) {
+            if it.left.is_empty() {
                 return self.operate_ask(now, it, out);
             }
             if self.input.len() == before || self.input.is_empty() {

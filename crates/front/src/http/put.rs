@@ -11,15 +11,14 @@
 //! the version that was evaluated, and if that is gone, they are evaluated again.
 
 use super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
+use super::body::{PIECE, Remaining};
 use super::{BODY_TIME, CALL, CLEANUP, Session, State};
 use crate::Output;
 use base::op::{ReceiveBuf, Replacement};
 use base::{Access, Buf, Caller, Error, Expected, Instant, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply, Request as TreeRequest};
-use wire::http::{Body, Chunks, Conditions, Method, Piece, Refusal, Request, Verdict, refusal};
+use wire::http::{Conditions, Method, Refusal, Request, Verdict, refusal};
 
-/// Maximum number of bytes of a body received and written at once.
-pub(super) const PIECE: usize = 128 << 10;
 /// Maximum number of temporary names tried.
 const ATTEMPTS_MAX: u32 = 16;
 /// Permissions of a new file.
@@ -33,14 +32,7 @@ pub(super) const UNEXPECTED: Refusal = refusal(412, "the file is not the one tha
 pub(super) struct Put {
     request: Box<Request>,
     step: Step,
-    left: Left,
-}
-
-/// Remaining part of a body.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Left {
-    Length(u64),
-    Chunks(Chunks),
+    left: Remaining,
 }
 
 /// State of an upload.
@@ -105,12 +97,8 @@ impl File {
 impl Put {
     /// Returns whether more of the body should be read, given the number of unwritten bytes.
     pub(super) fn is_hungry(&self, buffered: usize) -> bool {
-        let wanted = match self.left {
-            Left::Length(left) => left > buffered as u64,
-            Left::Chunks(place) => place != Chunks::Done,
-        };
         let ready = matches!(self.step, Step::Filling(..) | Step::Writing(..));
-        ready && wanted && buffered < PIECE
+        ready && self.left.exceeds(buffered) && buffered < PIECE
     }
 
     /// Returns the number of bytes being written.
@@ -120,10 +108,10 @@ impl Put {
 
     pub(super) fn receive_into(&self) -> ReceiveBuf {
         match self.left {
-            Left::Length(left) if left > (PIECE / 8) as u64 => {
+            Remaining::Length(left) if left > (PIECE / 8) as u64 => {
                 ReceiveBuf::UpTo(usize::try_from(left).unwrap_or(PIECE).min(PIECE))
             }
-            Left::Length(_) | Left::Chunks(_) => ReceiveBuf::Default,
+            Remaining::Length(_) | Remaining::Chunks(_) => ReceiveBuf::Default,
         }
     }
 
@@ -197,11 +185,7 @@ impl Put {
 
 impl Session {
     pub(super) fn put(&mut self, now: Instant, request: Request, out: &mut Vec<Output>) -> State {
-        let left = match request.body {
-            Body::None => Left::Length(0),
-            Body::Length(length) => Left::Length(length),
-            Body::Chunked => Left::Chunks(Chunks::default()),
-        };
+        let left = Remaining::of(request.body);
         if request.target.path.is_empty() || request.target.slash {
             return self.refuse(now, refusal(409, "a directory cannot be put; name a file"), out);
         }
@@ -363,8 +347,9 @@ impl Session {
 
     /// Writes the received part of the body; continues after the last one.
     fn put_fill(&mut self, now: Instant, put: Put, file: File, out: &mut Vec<Output>) -> State {
-        let (data, left) = match take_body(&mut self.input, put.left) {
-            Ok(taken) => taken,
+        let mut left = put.left;
+        let data = match left.take(&mut self.input) {
+            Ok(data) => data,
             Err(refusal) => {
                 self.last = true;
                 return self.put_remove(now, put, file, refusal, out);
@@ -379,7 +364,7 @@ impl Session {
             self.ask(Ask::Write { open, offset, data }, out);
             return put.at(Step::Writing(file, count));
         }
-        if matches!(left, Left::Length(0) | Left::Chunks(Chunks::Done)) {
+        if left.is_empty() {
             self.ask(Ask::Sync { open, data_only: false }, out);
             return put.at(Step::Syncing(file));
         }
@@ -607,40 +592,6 @@ pub(super) fn expected(conditions: &Conditions, present: Option<&Stat>) -> Expec
         _ if conditions.is_empty() => Expected::PlainFile,
         None => Expected::Absent,
         Some(stat) => Expected::Version(stat.file_version()),
-    }
-}
-
-/// Takes the available part of the body off the input; returns the part that remains.
-pub(super) fn take_body(input: &mut Buf, left: Left) -> Result<(Buf, Left), Refusal> {
-    match left {
-        Left::Length(left) => {
-            let count = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
-            let data = if count == input.len() {
-                std::mem::take(input)
-            } else {
-                let data = Buf::from(&input[..count]);
-                input.consume(count);
-                data
-            };
-            Ok((data, Left::Length(left - count as u64)))
-        }
-        Left::Chunks(mut place) => {
-            let mut data = Vec::new();
-            while data.len() < PIECE {
-                let (piece, next) = place.next(input)?;
-                place = next;
-                match piece {
-                    Piece::Framing(count) => input.consume(count),
-                    Piece::Data(count) => {
-                        data.extend_from_slice(&input[..count]);
-                        input.consume(count);
-                    }
-                    Piece::Incomplete | Piece::End => break,
-                }
-            }
-            input.shrink();
-            Ok((Buf::from(data), Left::Chunks(place)))
-        }
     }
 }
 

@@ -11,7 +11,7 @@
 //! storelet.
 
 use super::answer::{Head, status};
-use super::put::{Left, take_body};
+use super::body::Remaining;
 use super::transfer::frame;
 use super::{CALL, FEED, Session, State};
 use crate::{CallId, Output};
@@ -20,7 +20,7 @@ use serde_json::Value;
 use std::mem;
 use std::sync::Arc;
 use tree::{Ask, NodeId, OpenId, Reply};
-use wire::http::{Body, Chunks, Request, Verdict, encode_component, refusal};
+use wire::http::{Body, Request, Verdict, encode_component, refusal};
 use wire::storelet::{Frame, encode_input};
 
 /// Directory that accepts programs.
@@ -56,7 +56,7 @@ pub(super) struct Run {
     feeds: bool,
     /// Whether standard error is part of the response.
     merges: bool,
-    left: Left,
+    left: Remaining,
     /// Whether all of the body was written.
     fed: bool,
     /// Output that is not decoded yet.
@@ -302,9 +302,8 @@ impl Session {
 
     /// Takes the next part of the body, encoded for the program's file.
     fn next_body(&mut self, run: &mut Run) -> Result<Vec<u8>, ()> {
-        let (data, left) = take_body(&mut self.input, run.left).map_err(drop)?;
-        run.left = left;
-        run.fed = matches!(left, Left::Length(0) | Left::Chunks(Chunks::Done));
+        let data = run.left.take(&mut self.input).map_err(drop)?;
+        run.fed = run.left.is_empty();
         let mut bytes = match (run.feeds, data.is_empty()) {
             (true, false) => encode_input(&data),
             (false, false) => data.to_vec(),
@@ -435,17 +434,13 @@ struct Query {
     merges: bool,
     /// Whether the program may change files.
     writes: bool,
-    left: Left,
+    left: Remaining,
 }
 
 impl Query {
     /// Parses the query. `None`: it has neither a program nor the name of one.
     fn parse(request: &Request) -> Option<Query> {
-        let left = match request.body {
-            Body::None => Left::Length(0),
-            Body::Length(length) => Left::Length(length),
-            Body::Chunked => Left::Chunks(Chunks::default()),
-        };
+        let left = Remaining::of(request.body);
         let pairs = &request.target.query;
         let named = pairs.iter().any(|(key, _)| key == "module");
         let mut run_spec = match (named, request.body) {
@@ -500,7 +495,7 @@ impl Query {
         }
         run_spec.extend(early);
         run_spec.push(b'\n');
-        Query { run_spec, feeds: false, merges, writes: false, left: Left::Length(0) }
+        Query { run_spec, feeds: false, merges, writes: false, left: Remaining::Length(0) }
     }
 
     /// Parses the query of an installation. `None`: the module is missing, or the length of the
@@ -522,7 +517,7 @@ impl Query {
             run_spec.push(b'\n');
         }
         run_spec.push(b'\n');
-        let left = Left::Length(left);
+        let left = Remaining::Length(left);
         Some(Query { run_spec, feeds: false, merges: false, writes: true, left })
     }
 
