@@ -16,6 +16,7 @@ mod access;
 mod answer;
 mod body;
 mod delete;
+mod exchange;
 mod get;
 mod guard;
 mod listen;
@@ -32,19 +33,14 @@ mod tests;
 use crate::{CallId, Export, Input, Output};
 use access::Access;
 use base::op::ReceiveBuf;
-use base::{Automaton, Buf, Caller, Error, Instant, Name, Time};
-use delete::Delete;
-use listen::Listen;
-use listing::Listing;
-use operate::{Kept, Operate, service_of};
-use put::Put;
-use run::{Run, names_storelet};
+use base::{Automaton, Buf, Caller, Error, Instant, Name};
+use exchange::{Context, Exchange};
+use operate::Kept;
 use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
-use transfer::Transfer;
-use tree::{Ask, OpenId, Reply, Request as TreeRequest};
-use wire::http::{Body, HEAD_MAX, Method, Refusal, Request, parse, refusal};
+use tree::{Ask, Reply};
+use wire::http::{HEAD_MAX, parse, refusal};
 
 /// Timeout of a request head, from its first byte to its last.
 pub const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -74,23 +70,8 @@ const FEED: CallId = CallId(2);
 enum State {
     /// Waiting for a request head, until the given time.
     Head { until: Instant },
-    /// Waiting for the requested file; whether with its first bytes; the open directory, if that
-    /// file is its index page.
-    Fetching { request: Box<Request>, reads: bool, directory: Option<OpenId> },
-    /// Waiting for the next piece of a file, or for the client to take the last one.
-    Sending(Transfer),
-    /// Waiting for directory entries, or for the client to take the last ones.
-    Listing(Listing),
-    /// Waiting for the next step of a `PUT`.
-    Putting(Put),
-    /// Waiting for the next step of a `DELETE`.
-    Deleting(Delete),
-    /// Waiting for output of a program, or for the program to take input.
-    Running(Box<Run>),
-    /// Waiting for the next step of an operation on a service.
-    Operating(Box<Operate>),
-    /// Waiting for events of a service.
-    Listening(Listen),
+    /// Waiting for what the request in progress waits for.
+    Exchange(Box<dyn Exchange>),
     /// Waiting for the client to take the last response and to close, until the given time (known
     /// once the response is sent) or for this many bytes; with the reason for the log.
     Discarding { until: Instant, left: usize, reason: &'static str },
@@ -192,47 +173,28 @@ impl Session {
         self.commands = true;
     }
 
+    /// Returns the request in progress.
+    fn exchange(&self) -> Option<&dyn Exchange> {
+        if let State::Exchange(exchange) = &self.state { Some(&**exchange) } else { None }
+    }
+
     /// Returns whether the connection should be read.
     pub fn is_hungry(&self) -> bool {
-        if self.last_byte_came {
-            return false;
-        }
-        match &self.state {
+        let wanted = match &self.state {
             State::Head { .. } => self.unsent < self.allowance && self.input.len() < HEAD_MAX,
-            State::Putting(put) => put.is_hungry(self.input.len()),
-            State::Running(run) => run.is_hungry(self.input.len()),
-            State::Operating(it) => it.is_hungry(),
-            // To detect that the client has disconnected.
-            State::Listening(_) => self.input.is_empty(),
+            State::Exchange(exchange) => exchange.is_hungry(self.input.len()),
             State::Discarding { .. } => true,
-            State::Fetching { .. }
-            | State::Sending(_)
-            | State::Listing(_)
-            | State::Deleting(_)
-            | State::Closing { .. } => false,
-        }
+            State::Closing { .. } => false,
+        };
+        wanted && !self.last_byte_came
     }
 
     /// Returns memory to receive into: more than the default for a large body.
     pub fn receive_into(&mut self) -> ReceiveBuf {
         assert_eq!(self.lent, 0, "one receive at a time");
-        match &self.state {
-            State::Putting(put) => {
-                let into = put.receive_into();
-                self.lent = into.held();
-                into
-            }
-            State::Head { .. }
-            | State::Fetching { .. }
-            | State::Sending(_)
-            | State::Listing(_)
-            | State::Deleting(_)
-            | State::Running(_)
-            | State::Operating(_)
-            | State::Listening(_)
-            | State::Discarding { .. }
-            | State::Closing { .. } => ReceiveBuf::Default,
-        }
+        let into = self.exchange().map_or(ReceiveBuf::Default, Exchange::receive_into);
+        self.lent = into.held();
+        into
     }
 
     /// Returns whether nothing is outstanding, so that the session can be dropped.
@@ -247,35 +209,18 @@ impl Session {
 
     /// Returns the maximum number of nodes and open files of the current request and last service.
     pub fn handles(&self) -> usize {
-        let of_request = match &self.state {
-            State::Head { .. } | State::Discarding { .. } | State::Closing { .. } => 0,
-            State::Sending(_)
-            | State::Deleting(_)
-            | State::Running(_)
-            | State::Operating(_)
-            | State::Listening(_) => 2,
-            // With the directory of an index page, the target of a link, or the directory of an
-            // upload, also opened.
-            State::Fetching { .. } | State::Listing(_) | State::Putting(_) => 4,
-        };
+        let of_request = self.exchange().map_or(0, Exchange::handles);
         of_request + if self.kept.is_some() { 2 } else { 0 }
     }
 
     /// Returns the bytes held: requested, gathered, received of a body, lent to receive, or unsent.
     pub fn bytes(&self) -> usize {
-        let gathered = match &self.state {
-            State::Listing(listing) => listing.gathered(),
-            State::Putting(_) => self.input.capacity(),
-            State::Operating(it) => it.gathered(),
-            State::Running(run) => run.gathered(),
-            State::Listening(it) => it.gathered(),
-            State::Head { .. }
-            | State::Fetching { .. }
-            | State::Sending(_)
-            | State::Deleting(_)
-            | State::Discarding { .. }
-            | State::Closing { .. } => 0,
-        };
+        let is_upload = self.exchange().is_some_and(Exchange::is_upload);
+        self.own_bytes() + if is_upload { self.input.capacity() } else { 0 }
+    }
+
+    fn own_bytes(&self) -> usize {
+        let gathered = self.exchange().map_or(0, Exchange::gathered);
         self.asked + gathered + self.lent + self.unsent
     }
 
@@ -287,35 +232,16 @@ impl Session {
     /// Returns the memory held for the client in any state, bytes, including unprocessed input and
     /// state of services. For accounting.
     pub fn held_bytes(&self) -> usize {
-        let input = match &self.state {
-            State::Putting(_) => 0,
-            State::Head { .. }
-            | State::Fetching { .. }
-            | State::Sending(_)
-            | State::Listing(_)
-            | State::Deleting(_)
-            | State::Running(_)
-            | State::Operating(_)
-            | State::Listening(_)
-            | State::Discarding { .. }
-            | State::Closing { .. } => self.input.capacity(),
-        };
         let told = self.tokens.iter().map(|(name, token)| name.as_bytes().len() + token.capacity());
-        size_of::<Session>() + self.bytes() + input + told.sum::<usize>()
+        let state = size_of::<Session>() + self.exchange().map_or(0, size_of_val);
+        state + self.own_bytes() + self.input.capacity() + told.sum::<usize>()
     }
 
     /// Returns the state as one word, for `/.upcall/`.
     pub fn state_name(&self) -> &'static str {
-        match self.state {
+        match &self.state {
             State::Head { .. } => "idle",
-            State::Fetching { .. } => "fetching",
-            State::Sending(_) => "sending",
-            State::Listing(_) => "listing",
-            State::Putting(_) => "putting",
-            State::Deleting(_) => "deleting",
-            State::Running(_) => "running",
-            State::Operating(_) => "operating",
-            State::Listening(_) => "listening",
+            State::Exchange(exchange) => exchange.name(),
             State::Discarding { .. } => "discarding",
             State::Closing { .. } => "closing",
         }
@@ -340,162 +266,106 @@ impl Automaton for Session {
         if let Input::Received(_) | Input::Tick = input {
             self.quota = self.messages;
         }
-        let mut state = match input {
-            Input::Received(bytes) => {
-                self.lent = 0;
-                self.received(now, state, bytes, out)
-            }
-            Input::Answered(call, reply) => self.answered(now, call, state, reply, out),
-            Input::Sent(bytes) => {
-                assert!(bytes <= self.unsent, "no more is sent than was said");
-                self.unsent -= bytes;
-                self.sent(now, state, out)
-            }
-            Input::Tick => self.ticked(now, state, out),
-            Input::Ended => {
-                self.last_byte_came = true;
-                if self.has_more(&state) { state } else { self.finish(now, state, out) }
-            }
-            Input::Drain => self.finish(now, state, out),
-            Input::Lost => self.lose(state, out),
-        };
+        let mut cx = Context { session: self, now, out };
+        let mut state = cx.next_state(state, input);
         // Requests are served one by one, however many are buffered.
-        while let (true, State::Head { until }) = (self.goes_on && self.quota > 0, &state) {
-            self.goes_on = false;
-            state = self.next_request(now, *until, out);
+        while let (true, State::Head { until }) =
+            (cx.session.goes_on && cx.session.quota > 0, &state)
+        {
+            cx.session.goes_on = false;
+            state = cx.next_request(*until);
+        }
+        if let State::Closing { .. } = state {
+            cx.account();
+            let kept = cx.session.kept.take();
+            cx.close(kept.map(|kept| kept.open));
         }
         self.goes_on &= matches!(state, State::Head { .. }) && !self.input.is_empty();
         self.state = state;
-        if let State::Closing { .. } = self.state {
-            self.account(now, out);
-            self.kept.take().into_iter().for_each(|kept| kept.close(out));
-        }
     }
 
     fn check(&self) {
         assert!(!self.goes_on || self.quota == 0, "requests are begun until the turn ends");
         match &self.state {
-            State::Head { .. } | State::Discarding { .. } | State::Closing { asked: 0 } => {
-                assert_eq!(self.asked, 0, "nothing is asked for: {:?}", self.state);
-            }
-            State::Closing { asked } => assert!(*asked <= 3, "as many as there are calls"),
-            State::Fetching { .. }
-            | State::Sending(_)
-            | State::Listing(_)
-            | State::Putting(_)
-            | State::Deleting(_)
-            | State::Running(_)
-            | State::Operating(_)
-            | State::Listening(_) => {}
-        }
-        let is_closing = matches!(self.state, State::Closing { .. });
-        assert!(!is_closing || self.kept.is_none(), "what was kept is given back");
-        match &self.state {
-            State::Putting(put) => {
-                assert_eq!(self.asked, put.writing(), "what is written is counted")
-            }
-            State::Running(run) => assert_eq!(self.asked, run.reading(), "what is read is counted"),
+            State::Head { .. } => assert!(!self.last, "another request may come"),
+            State::Exchange(exchange) => exchange.check(self.asked),
             State::Discarding { left, .. } => {
                 assert!(*left <= DISCARD_MAX && self.last, "no request follows");
             }
-            State::Head { .. } => assert!(!self.last, "another request may come"),
-            State::Fetching { .. }
-            | State::Sending(_)
-            | State::Listing(_)
-            | State::Deleting(_)
-            | State::Operating(_)
-            | State::Listening(_)
-            | State::Closing { .. } => {}
+            State::Closing { asked } => {
+                assert!(*asked <= 3, "as many as there are calls");
+                assert!(self.kept.is_none(), "what was kept is given back");
+                assert!(self.input.is_empty(), "nobody looks at what came");
+            }
         }
-        assert!(!is_closing || self.input.is_empty(), "nobody looks at what came");
+        if self.awaits().next().is_none() {
+            assert_eq!(self.asked, 0, "nothing is asked for: {:?}", self.state);
+        }
     }
 
     fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Head { .. } if self.goes_on => Some(Instant(0)),
-            State::Head { until } if until.0 < u64::MAX => Some(*until),
-            State::Discarding { until, .. } if until.0 < u64::MAX => Some(*until),
-            State::Putting(put) => put.deadline(),
-            State::Operating(it) => it.deadline(),
-            State::Listing(listing) => listing.deadline(),
-            State::Head { .. }
-            | State::Fetching { .. }
-            | State::Sending(_)
-            | State::Deleting(_)
-            | State::Running(_)
-            | State::Listening(_)
-            | State::Discarding { .. }
-            | State::Closing { .. } => None,
+            State::Head { until } | State::Discarding { until, .. } => {
+                Some(*until).filter(|until| until.0 < u64::MAX)
+            }
+            State::Exchange(exchange) => exchange.deadline(),
+            State::Closing { .. } => None,
         }
     }
 }
 
 /// One function for each input, from every state to the next.
-impl Session {
-    fn received(&mut self, now: Instant, state: State, bytes: Buf, out: &mut Vec<Output>) -> State {
+impl Context<'_> {
+    fn next_state(&mut self, state: State, input: Input) -> State {
+        match input {
+            Input::Received(bytes) => self.received(state, bytes),
+            Input::Answered(call, reply) => self.answered(call, state, reply),
+            Input::Sent(bytes) => {
+                assert!(bytes <= self.session.unsent, "no more is sent than was said");
+                self.session.unsent -= bytes;
+                self.sent(state)
+            }
+            Input::Tick => self.ticked(state),
+            Input::Ended => {
+                self.session.last_byte_came = true;
+                if self.has_more(&state) { state } else { self.finish(state) }
+            }
+            Input::Drain => self.finish(state),
+            Input::Lost => self.lose(state),
+        }
+    }
+
+    fn received(&mut self, state: State, bytes: Buf) -> State {
+        self.session.lent = 0;
         match state {
             State::Head { until } => {
                 self.gather(bytes);
-                self.goes_on = true;
+                self.session.goes_on = true;
                 State::Head { until }
             }
-            State::Putting(put) => {
+            State::Exchange(exchange) => {
                 self.gather(bytes);
-                self.put_on(now, put, out)
-            }
-            State::Running(run) => {
-                self.gather(bytes);
-                self.run_on(run, out)
-            }
-            State::Operating(it) => {
-                self.gather(bytes);
-                self.operate_on(now, it, out)
+                exchange.received(self)
             }
             State::Discarding { until, left, reason } if bytes.len() < left => {
                 State::Discarding { until, left: left - bytes.len(), reason }
             }
-            State::Discarding { reason, .. } => self.hang_up(reason, out),
+            State::Discarding { reason, .. } => self.hang_up(reason),
             // Received before reading was paused.
-            state @ (State::Fetching { .. }
-            | State::Sending(_)
-            | State::Listing(_)
-            | State::Listening(_)
-            | State::Deleting(_)) => {
-                self.gather(bytes);
-                state
-            }
             state @ State::Closing { .. } => state,
         }
     }
 
-    fn answered(
-        &mut self,
-        now: Instant,
-        call: CallId,
-        state: State,
-        reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        if call != FEED && !matches!(state, State::Operating(_)) {
-            self.asked = 0;
+    fn answered(&mut self, call: CallId, state: State, reply: Result<Reply, Error>) -> State {
+        if call == CALL {
+            self.session.asked = 0;
         }
         match state {
-            State::Running(run) => self.run_answered(now, call, run, reply, out),
-            State::Operating(it) => self.operate_answered(now, call, it, reply, out),
-            State::Listening(it) => self.listen_answered(now, it, reply, out),
-            State::Fetching { request, directory: Some(directory), .. } => {
-                self.index_fetched(now, *request, directory, reply, out)
-            }
-            State::Fetching { request, reads, directory: None } => {
-                self.fetched(now, *request, reads, reply, out)
-            }
-            State::Sending(transfer) => self.piece(now, transfer, reply, out),
-            State::Listing(listing) => self.listed(now, listing, reply, out),
-            State::Putting(put) => self.put_answered(now, put, reply, out),
-            State::Deleting(delete) => self.delete_answered(now, delete, reply, out),
+            State::Exchange(exchange) => exchange.answered(self, call, reply),
             State::Closing { asked } => {
                 assert!(asked > 0, "only what was asked for is answered");
-                let more = self.tidy(reply, out);
+                let more = self.tidy(reply);
                 State::Closing { asked: asked - 1 + more }
             }
             // No call is in flight in these states.
@@ -505,296 +375,132 @@ impl Session {
         }
     }
 
-    fn sent(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
+    fn sent(&mut self, state: State) -> State {
         match state {
             State::Head { until } => {
-                self.goes_on = !self.input.is_empty();
+                self.session.goes_on = !self.session.input.is_empty();
                 State::Head { until }
             }
-            State::Sending(transfer) => self.go_on(now, transfer, out),
-            State::Listing(listing) => self.list_on(now, listing, out),
-            State::Running(run) => self.run_on(run, out),
-            State::Listening(it) => self.listen_on(it, out),
-            State::Operating(it) => self.operate_read(it, out),
-            State::Discarding { until, left, reason } if self.unsent == 0 => {
-                State::Discarding { until: until.min(now + DISCARD_TIME), left, reason }
+            State::Exchange(exchange) => exchange.sent(self),
+            State::Discarding { until, left, reason } if self.session.unsent == 0 => {
+                State::Discarding { until: until.min(self.now + DISCARD_TIME), left, reason }
             }
-            state @ (State::Fetching { .. }
-            | State::Putting(_)
-            | State::Deleting(_)
-            | State::Discarding { .. }
-            | State::Closing { .. }) => state,
+            state @ (State::Discarding { .. } | State::Closing { .. }) => state,
         }
     }
 
-    fn ticked(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
+    fn ticked(&mut self, state: State) -> State {
         match state {
-            State::Head { until } if until <= now && !self.goes_on => self.time_out(now, out),
+            State::Head { until } if until <= self.now && !self.session.goes_on => self.time_out(),
             State::Head { until } => {
-                self.goes_on = true;
+                self.session.goes_on = true;
                 State::Head { until }
             }
-            State::Putting(put) => self.put_late(now, put, out),
-            State::Operating(it) => self.operate_late(now, it, out),
-            State::Listing(listing) => self.list_late(now, listing, out),
-            State::Discarding { until, reason, .. } if until <= now => self.hang_up(reason, out),
-            state @ (State::Fetching { .. }
-            | State::Sending(_)
-            | State::Deleting(_)
-            | State::Running(_)
-            | State::Listening(_)
-            | State::Discarding { .. }
-            | State::Closing { .. }) => state,
+            State::Exchange(exchange) => exchange.ticked(self),
+            State::Discarding { until, reason, .. } if until <= self.now => self.hang_up(reason),
+            state @ (State::Discarding { .. } | State::Closing { .. }) => state,
         }
     }
 
     /// Returns whether pipelined requests remain at the end of the stream.
     fn has_more(&self, state: &State) -> bool {
-        match state {
-            _any if self.last || self.input.is_empty() => false,
-            State::Head { .. } => self.goes_on || self.unsent >= self.allowance,
-            State::Fetching { .. } | State::Sending(_) | State::Listing(_) | State::Deleting(_) => {
-                true
-            }
-            State::Putting(_)
-            | State::Running(_)
-            | State::Operating(_)
-            | State::Listening(_)
-            | State::Discarding { .. }
-            | State::Closing { .. } => false,
-        }
+        let session = &self.session;
+        let is_next = match state {
+            State::Head { .. } => session.goes_on || session.unsent >= session.allowance,
+            State::Exchange(exchange) => !exchange.takes_input(),
+            State::Discarding { .. } | State::Closing { .. } => false,
+        };
+        is_next && !session.last && !session.input.is_empty()
     }
 
     /// Handles the end of the stream, or the shutdown: completes the current request.
-    fn finish(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
-        self.last = true;
+    fn finish(&mut self, state: State) -> State {
+        self.session.last = true;
         match state {
-            State::Head { .. } => self.hang_up("idle", out),
-            State::Discarding { reason, .. } => self.hang_up(reason, out),
-            State::Putting(put) if self.last_byte_came => self.put_torn(now, put, out),
-            State::Running(run) => self.run_on(run, out),
-            State::Operating(it) => self.operate_on(now, it, out),
-            State::Listening(it) => self.listen_end(it, out),
-            state @ (State::Fetching { .. }
-            | State::Sending(_)
-            | State::Listing(_)
-            | State::Putting(_)
-            | State::Deleting(_)
-            | State::Closing { .. }) => state,
+            State::Head { .. } => self.hang_up("idle"),
+            State::Exchange(exchange) => exchange.finish(self),
+            State::Discarding { reason, .. } => self.hang_up(reason),
+            state @ State::Closing { .. } => state,
         }
+    }
+
+    /// Handles the loss of the connection: releases the resources of the current request.
+    fn lose(&mut self, state: State) -> State {
+        let asked = match state {
+            State::Exchange(exchange) => exchange.abort(self),
+            State::Closing { asked } => {
+                self.cancel(CALL, asked > 0);
+                asked
+            }
+            State::Head { .. } | State::Discarding { .. } => 0,
+        };
+        assert!(asked <= 3, "as many as there are calls");
+        self.hang_up_after(asked, "the client left")
     }
 }
 
-impl Session {
+impl Context<'_> {
     fn gather(&mut self, bytes: Buf) {
-        if self.input.is_empty() {
-            self.input = bytes;
+        if self.session.input.is_empty() {
+            self.session.input = bytes;
         } else {
-            self.input.extend(&bytes);
+            self.session.input.extend(&bytes);
         }
     }
 
     /// Takes the next request off the input, if it is complete.
-    fn next_request(&mut self, now: Instant, until: Instant, out: &mut Vec<Output>) -> State {
-        if self.unsent >= self.allowance {
+    fn next_request(&mut self, until: Instant) -> State {
+        let session = &mut *self.session;
+        if session.unsent >= session.allowance {
             return State::Head { until };
         }
-        while self.input.starts_with(b"\r\n") {
-            self.input.consume(2);
+        while session.input.starts_with(b"\r\n") {
+            session.input.consume(2);
         }
-        let head_only = self.input.starts_with(b"HEAD ");
-        self.manner = Manner { head_only, is_1_1: true };
-        match parse(&self.input) {
-            Ok(None) if self.last_byte_came => self.hang_up("the client left", out),
-            Ok(None) => self.await_head(now, until),
+        let head_only = session.input.starts_with(b"HEAD ");
+        session.manner = Manner { head_only, is_1_1: true };
+        match parse(&session.input) {
+            Ok(None) if session.last_byte_came => self.hang_up("the client left"),
+            Ok(None) => self.await_head(until),
             Ok(Some((request, length))) => {
-                self.access.begin(request.method);
-                self.log(now);
-                self.input.consume(length);
-                self.spend(length);
-                self.begin(now, request, out)
+                session.access.begin(request.method);
+                self.log();
+                self.session.input.consume(length);
+                self.session.spend(length);
+                self.begin(request)
             }
-            Err(refusal) => self.refuse_head(now, refusal, out),
+            Err(refusal) => self.refuse_head(refusal),
         }
     }
 
     /// Waits for the rest of a head, timed from its first byte; or for a first byte.
-    fn await_head(&mut self, now: Instant, until: Instant) -> State {
-        let begun = !self.input.is_empty();
-        self.input = Buf::from(&*self.input);
-        let limit = now + if begun { HEAD_TIME } else { IDLE_TIME };
+    fn await_head(&mut self, until: Instant) -> State {
+        let begun = !self.session.input.is_empty();
+        self.session.input = Buf::from(&*self.session.input);
+        let limit = self.now + if begun { HEAD_TIME } else { IDLE_TIME };
         State::Head { until: limit.min(if begun { until } else { limit }) }
     }
 
-    fn begin(&mut self, now: Instant, request: Request, out: &mut Vec<Output>) -> State {
-        assert!(!self.last, "no request is begun behind the last");
-        self.last |= !request.keep_alive;
-        self.manner.is_1_1 = request.is_1_1;
-        if let Err(refusal) = guard::check(&request, self.local, &self.export.web.hosts) {
-            return self.refuse(now, refusal, out);
+    fn time_out(&mut self) -> State {
+        if self.session.input.is_empty() {
+            return self.hang_up("idle for too long");
         }
-        if self.last_byte_came && self.needs_client(&request) {
-            return self.hang_up("the client left", out);
-        }
-        match request.method {
-            Method::Get | Method::Head | Method::Delete | Method::Options
-                if request.body != Body::None =>
-            {
-                self.refuse(now, refusal(400, "this method takes no body here"), out)
-            }
-            Method::Get | Method::Head if names_storelet(&request) => {
-                self.run_named(now, &request, out)
-            }
-            Method::Get if self.is_about(&request, listen::FILE).is_some() => {
-                self.listen(&request, out)
-            }
-            Method::Get | Method::Head => self.fetch(request, out),
-            Method::Options => {
-                self.send_head(now, &answer::options(self.export.web.write), out);
-                self.done(now, out)
-            }
-            Method::Put | Method::Delete if !self.export.web.write => {
-                let reason = "this server does not write over HTTP: start it with --http-write";
-                self.refuse(now, refusal(405, reason), out)
-            }
-            // RFC 9110 §14.5: a partial PUT must not be taken for a complete one.
-            Method::Put if request.is_partial => {
-                self.refuse(now, refusal(400, "put the whole file: parts are not joined here"), out)
-            }
-            Method::Put => self.put(now, request, out),
-            Method::Delete => self.delete(request, out),
-            Method::Post => match self.is_about(&request, operate::FILE).cloned() {
-                Some(service) => self.operate(now, &request, service, out),
-                None => self.run(now, request, out),
-            },
-        }
-    }
-
-    /// Returns whether the end of the stream aborts the response to a request.
-    fn needs_client(&self, request: &Request) -> bool {
-        let is_events = self.is_about(request, listen::FILE).is_some();
-        is_events || names_storelet(request) || request.method == Method::Post
-    }
-
-    /// Returns the service whose file of this name the request is for.
-    fn is_about<'a>(&self, request: &'a Request, file: &[u8]) -> Option<&'a Name> {
-        service_of(request, file, &self.export.services)
-    }
-
-    /// Ends a response: continues with the next request, or closes.
-    fn done(&mut self, now: Instant, out: &mut Vec<Output>) -> State {
-        self.account(now, out);
-        let was_last = self.last_byte_came && self.input.is_empty();
-        if self.last || was_last {
-            return self.part(now, "done", out);
-        }
-        self.goes_on = true;
-        State::Head { until: now + IDLE_TIME }
-    }
-
-    /// Responds with an error that ends the connection.
-    fn refuse(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) -> State {
-        self.last = true;
-        self.send_error(now, refusal, out);
-        self.account(now, out);
-        self.part(now, "refused", out)
-    }
-
-    /// After the last response: closes the sending direction, and waits for the client.
-    fn part(&mut self, now: Instant, reason: &'static str, out: &mut Vec<Output>) -> State {
-        if self.last_byte_came {
-            return self.hang_up(reason, out);
-        }
-        self.input = Buf::default();
-        out.push(Output::Finish);
-        let all_sent = self.unsent == 0;
-        let until = if all_sent { now + DISCARD_TIME } else { Instant(u64::MAX) };
-        State::Discarding { until, left: DISCARD_MAX, reason }
-    }
-
-    /// Responds with an error; the connection continues.
-    fn fail(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) -> State {
-        self.send_error(now, refusal, out);
-        self.done(now, out)
-    }
-
-    fn time_out(&mut self, now: Instant, out: &mut Vec<Output>) -> State {
-        if self.input.is_empty() {
-            return self.hang_up("idle for too long", out);
-        }
-        self.refuse_head(now, refusal(408, "the request head took too long"), out)
-    }
-
-    fn hang_up(&mut self, reason: &'static str, out: &mut Vec<Output>) -> State {
-        self.input = Buf::default();
-        out.push(Output::Hangup(reason));
-        State::Closing { asked: 0 }
-    }
-
-    /// Handles the loss of the connection: releases the resources of the current request.
-    fn lose(&mut self, state: State, out: &mut Vec<Output>) -> State {
-        self.input = Buf::default();
-        // A program has two calls, and cancels those in flight. The removal of a temporary file
-        // completes.
-        let is_removing = matches!(&state, State::Putting(put) if put.is_removing());
-        let cancels = !is_removing && !matches!(state, State::Running(_) | State::Operating(_));
-        let asked = match state {
-            State::Fetching { directory, .. } => {
-                out.extend(directory.map(Output::Close));
-                1
-            }
-            State::Sending(transfer) => usize::from(transfer.forget(out)),
-            State::Listing(listing) => usize::from(listing.forget(out)),
-            State::Putting(put) => put.forget(&self.caller, out),
-            State::Deleting(delete) => delete.forget(out),
-            State::Running(run) => run.forget(out),
-            State::Operating(it) => it.forget(out),
-            State::Listening(it) => it.forget(out),
-            State::Closing { asked } => asked,
-            State::Head { .. } | State::Discarding { .. } => 0,
-        };
-        self.asked = 0;
-        assert!(asked <= 3, "as many as there are calls");
-        if cancels && asked > 0 {
-            out.push(Output::Cancel(CALL));
-        }
-        out.push(Output::Hangup("the client left"));
-        State::Closing { asked }
+        self.refuse_head(refusal(408, "the request head took too long"))
     }
 
     /// Discards a reply after the client has left; returns the number of replies still outstanding.
     /// A created file is an upload's temporary file, to be removed.
-    fn tidy(&mut self, reply: Result<Reply, Error>, out: &mut Vec<Output>) -> usize {
+    fn tidy(&mut self, reply: Result<Reply, Error>) -> usize {
         if let Ok(Reply::Created(node, open, stat)) = reply {
-            if stat.links == 0 {
-                out.extend([Output::Close(open), Output::Release(node)]);
-                return 0;
+            let is_named = stat.links > 0;
+            self.close(open);
+            if is_named {
+                self.ask_as(CLEANUP, Ask::RemoveNode { node });
             }
-            let request =
-                TreeRequest { caller: self.caller.clone(), ask: Ask::RemoveNode { node } };
-            out.extend([Output::Close(open), Output::Ask(CLEANUP, request), Output::Release(node)]);
-            return 1;
+            self.release(node);
+            return usize::from(is_named);
         }
-        crate::discard(reply, out);
+        crate::discard(reply, self.out);
         0
-    }
-
-    fn ask(&mut self, ask: Ask, out: &mut Vec<Output>) {
-        self.ask_as(CALL, ask, out);
-    }
-
-    fn ask_as(&mut self, call: CallId, ask: Ask, out: &mut Vec<Output>) {
-        out.push(Output::Ask(call, TreeRequest { caller: self.caller.clone(), ask }));
-    }
-
-    fn say(&mut self, bytes: Buf, out: &mut Vec<Output>) {
-        assert!(!bytes.is_empty(), "who says something has words");
-        self.unsent += bytes.len();
-        self.access.add_sent(bytes.len());
-        out.push(Output::Send(bytes));
-    }
-
-    fn wall(&self, now: Instant) -> Time {
-        Time::from_secs(self.export.wall.secs + (now.0 / 1_000_000_000).cast_signed())
     }
 }

@@ -1,6 +1,7 @@
 //! Accounting of the current request: its method, status and bytes, for metrics and the access log.
 
-use super::{Session, State};
+use super::State;
+use super::exchange::Context;
 use crate::{Account, Entry, Output};
 use base::Instant;
 use wire::http::{Line, Method, Refusal};
@@ -48,36 +49,32 @@ impl Access {
     }
 }
 
-impl Session {
+impl Context<'_> {
     /// Adds the request at the start of the input to the access log, if that is enabled.
-    pub(super) fn log(&mut self, now: Instant) {
-        if self.export.web.logs {
-            self.access.log(now, wire::http::line(&self.input));
+    pub(super) fn log(&mut self) {
+        if self.session.export.web.logs {
+            self.session.access.log(self.now, wire::http::line(&self.session.input));
         }
     }
 
     /// Refuses a request with an invalid or incomplete head.
-    pub(super) fn refuse_head(
-        &mut self,
-        now: Instant,
-        refusal: Refusal,
-        out: &mut Vec<Output>,
-    ) -> State {
-        self.log(now);
-        self.refuse(now, refusal, out)
+    pub(super) fn refuse_head(&mut self, refusal: Refusal) -> State {
+        self.log();
+        self.refuse(refusal)
     }
 
     /// Ends the accounting of the current request, if there is one.
-    pub(super) fn account(&mut self, now: Instant, out: &mut Vec<Output>) {
-        let Access { method, status, sent, heads, entry } = std::mem::take(&mut self.access);
+    pub(super) fn account(&mut self) {
+        let Access { method, status, sent, heads, entry } =
+            std::mem::take(&mut self.session.access);
         if method.is_none() && status.is_none() {
             return;
         }
-        out.push(Output::Account(Account {
+        self.out.push(Output::Account(Account {
             method: method.map_or("other", Method::name),
             status: status.unwrap_or(CLIENT_LEFT),
             bytes: sent.saturating_sub(heads),
-            entry: entry.map(|entry| Box::new(Entry { ended: now, ..*entry })),
+            entry: entry.map(|entry| Box::new(Entry { ended: self.now, ..*entry })),
         }));
     }
 }

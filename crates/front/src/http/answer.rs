@@ -1,8 +1,8 @@
 //! Response heads, and error responses.
 
-use super::Session;
-use crate::Output;
-use base::{Buf, Caller, Error, Instant, Stat, Time};
+use super::State;
+use super::exchange::Context;
+use base::{Buf, Caller, Error, Stat, Time};
 use std::fmt::Write as _;
 use wire::http::{Refusal, date, refusal, status_text};
 
@@ -68,9 +68,9 @@ pub(super) fn content_type(path: &[base::Name]) -> String {
 /// Reason of a refusal by permissions; the user is added in the response.
 const DENIED: &str = "the file's permissions refuse this";
 
-/// Returns the response to `OPTIONS`.
-pub(super) fn options(write: bool) -> Refusal {
-    refusal(204, if write { "GET, HEAD, PUT, DELETE, OPTIONS" } else { "GET, HEAD, OPTIONS" })
+/// Returns the supported methods, for the `Allow` field.
+pub(super) fn allowed(write: bool) -> &'static str {
+    if write { "GET, HEAD, PUT, DELETE, OPTIONS" } else { "GET, HEAD, OPTIONS" }
 }
 
 /// Returns the status of an error, with a suggestion.
@@ -133,65 +133,68 @@ pub(super) fn not_opened(error: Error) -> Refusal {
     }
 }
 
-impl Session {
-    /// Completes a head with the date, and a `Connection` field where needed.
-    pub(super) fn end(&mut self, now: Instant, head: Head) -> Vec<u8> {
+impl Context<'_> {
+    /// Completes a head with the fields of every response: the date, and `Connection` where needed.
+    pub(super) fn end(&mut self, head: Head) -> Vec<u8> {
         let status = head.status;
-        let head = match (self.last, self.manner.is_1_1) {
+        let head = match (self.session.last, self.session.manner.is_1_1) {
             (true, _) => head.field("Connection", "close"),
             (false, false) => head.field("Connection", "keep-alive"),
             (false, true) => head,
         };
-        let head = head.end(self.wall(now));
-        self.access.add_head(status, head.len());
+        let head = head.end(self.wall());
+        self.session.access.add_head(status, head.len());
         head
     }
 
-    /// Sends an interim response: the client may send the content of its request.
-    pub(super) fn send_continue(&mut self, out: &mut Vec<Output>) {
-        let head = &b"HTTP/1.1 100 Continue\r\n\r\n"[..];
-        self.access.add_interim(head.len());
-        self.say(Buf::from(head), out);
+    /// Adds the fields of a response of unknown length: in chunks, or until the connection ends.
+    pub(super) fn stream(&mut self, head: Head) -> Head {
+        let chunked = self.session.manner.is_1_1;
+        self.session.last |= !chunked;
+        if chunked { head.field("Transfer-Encoding", "chunked") } else { head }
     }
 
-    /// Sends a head without a body, with the reason as the `Allow` field.
-    pub(super) fn send_head(&mut self, now: Instant, answer: &Refusal, out: &mut Vec<Output>) {
-        let head = Head::new(answer.status).field("Allow", answer.reason);
-        let head = self.end(now, head);
-        self.say(Buf::from(head), out);
+    /// Sends a head, with this beginning of the content.
+    pub(super) fn send_head(&mut self, head: Head, content: &[u8]) {
+        let mut bytes = self.end(head);
+        bytes.extend_from_slice(content);
+        self.say(Buf::from(bytes));
+    }
+
+    /// Sends a response without content.
+    pub(super) fn respond(&mut self, head: Head) -> State {
+        self.send_head(head, b"");
+        self.done()
+    }
+
+    /// Sends an interim response: the client may send the content of its request.
+    pub(super) fn send_continue(&mut self) {
+        let head = &b"HTTP/1.1 100 Continue\r\n\r\n"[..];
+        self.session.access.add_interim(head.len());
+        self.say(Buf::from(head));
     }
 
     /// Sends an error with its reason as the body; for `HEAD`, without.
-    pub(super) fn send_error(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) {
+    pub(super) fn send_error(&mut self, refusal: Refusal) {
         let Refusal { status, reason } = refusal;
-        match &self.caller {
+        match &self.session.caller {
             Caller::User(user) if reason == DENIED => {
                 let text = format!("{reason} for user {}, as which this client acts", user.uid);
-                self.send_error_text(now, status, &text, out);
+                self.send_error_text(status, &text);
             }
-            Caller::User(_) | Caller::Server => self.send_error_text(now, status, reason, out),
+            Caller::User(_) | Caller::Server => self.send_error_text(status, reason),
         }
     }
 
     /// Sends an error with a computed reason.
-    pub(super) fn send_error_text(
-        &mut self,
-        now: Instant,
-        status: u16,
-        reason: &str,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn send_error_text(&mut self, status: u16, reason: &str) {
         let mut head = Head::new(status)
             .field("Content-Type", "text/plain; charset=utf-8")
             .field("Content-Length", reason.len() + 1);
         if status == 405 {
-            head = head.field("Allow", options(self.export.web.write).reason);
+            head = head.field("Allow", allowed(self.session.export.web.write));
         }
-        let mut bytes = self.end(now, head);
-        if !self.manner.head_only {
-            bytes.extend_from_slice(reason.as_bytes());
-            bytes.push(b'\n');
-        }
-        self.say(Buf::from(bytes), out);
+        let content = if self.session.manner.head_only { "" } else { &format!("{reason}\n") };
+        self.send_head(head, content.as_bytes());
     }
 }

@@ -4,18 +4,19 @@
 //! are evaluated again.
 
 use super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
+use super::exchange::{Context, Exchange, Stay};
 use super::put::{UNEXPECTED, is_missing};
-use super::{Session, State};
-use crate::Output;
+use super::{CALL, State};
+use crate::CallId;
 use base::op::Replacement;
-use base::{Access, Buf, Error, Expected, Instant, Kind, Name, Stat};
+use base::{Access, Error, Expected, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
 use wire::http::{Method, Request, Verdict, refusal};
 
 /// A removal.
 #[derive(Debug)]
 pub(super) struct Delete {
-    request: Box<Request>,
+    request: Request,
     step: Step,
 }
 
@@ -28,8 +29,9 @@ struct Dir {
 
 impl Dir {
     /// Closes and releases the directory.
-    fn release(self, out: &mut Vec<Output>) {
-        out.extend([Output::Close(self.open), Output::Release(self.node)]);
+    fn release(self, cx: &mut Context) {
+        cx.close(self.open);
+        cx.release(self.node);
     }
 }
 
@@ -52,123 +54,117 @@ enum Step {
 
 impl Step {
     /// Releases the nodes and the open file of this step.
-    fn release(self, out: &mut Vec<Output>) {
+    fn release(self, cx: &mut Context) {
         match self {
             Step::Finding => {}
-            Step::Opening(dir) => out.push(Output::Release(dir)),
-            Step::Looking(dir) | Step::Removing(dir) | Step::Syncing(dir) => dir.release(out),
+            Step::Opening(dir) => cx.release(dir),
+            Step::Looking(dir) | Step::Removing(dir) | Step::Syncing(dir) => dir.release(cx),
             Step::Measuring(dir, node) => {
-                out.push(Output::Release(node));
-                dir.release(out);
+                cx.release(node);
+                dir.release(cx);
             }
         }
     }
 }
 
-impl Delete {
-    /// Releases its resources; returns the number of outstanding replies.
-    pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
-        self.step.release(out);
-        1
+impl Exchange for Delete {
+    fn name(&self) -> &'static str {
+        "deleting"
     }
 
-    fn at(self, step: Step) -> State {
-        State::Deleting(Delete { step, ..self })
+    fn answered(
+        self: Box<Self>,
+        cx: &mut Context,
+        _call: CallId,
+        reply: Result<Reply, Error>,
+    ) -> State {
+        match (self.step, reply) {
+            (Step::Finding, Ok(Reply::Walked(stats, Some(dir)))) => {
+                if stats.last().is_some_and(|stat| stat.kind != Kind::Directory) {
+                    cx.release(dir);
+                    return cx.fail(status(Error::NotDirectory));
+                }
+                if self.name().is_none() {
+                    cx.release(dir);
+                    return cx.fail(refusal(403, "the root cannot be removed"));
+                }
+                cx.ask(Ask::Open { node: dir, access: Access::READ });
+                self.at(Step::Opening(dir))
+            }
+            (Step::Finding, Ok(_)) => cx.fail(status(Error::NotFound)),
+            (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
+                self.opened(cx, Dir { node, open })
+            }
+            (Step::Looking(dir), Ok(Reply::Walked(_, Some(node)))) => {
+                cx.ask(Ask::Stat { node });
+                self.at(Step::Measuring(dir, node))
+            }
+            (Step::Looking(dir), Ok(_)) => self.looked(cx, dir, None),
+            (Step::Measuring(dir, node), Ok(Reply::Stat(stat))) => {
+                cx.release(node);
+                self.looked(cx, dir, Some(&stat))
+            }
+            (Step::Removing(dir), Ok(Reply::Unexpected(present))) => {
+                self.looked(cx, dir, present.as_ref())
+            }
+            (Step::Removing(dir), Ok(_)) => {
+                cx.ask(Ask::Sync { open: dir.open, data_only: false });
+                self.at(Step::Syncing(dir))
+            }
+            (Step::Syncing(dir), Ok(_)) => removed(cx, dir),
+            (_, Err(error)) => self.failed(cx, error),
+            (step, Ok(other)) => unreachable!("{other:?} in {step:?}"),
+        }
+    }
+
+    fn abort(self: Box<Self>, cx: &mut Context) -> usize {
+        self.step.release(cx);
+        cx.cancel(CALL, true)
+    }
+}
+
+/// Responds after the removal.
+fn removed(cx: &mut Context, dir: Dir) -> State {
+    dir.release(cx);
+    cx.respond(Head::new(204))
+}
+
+impl Delete {
+    pub(super) fn begin(cx: &mut Context, request: Request) -> State {
+        assert_eq!(request.method, Method::Delete, "no other method removes a file");
+        let mut names = request.target.path.clone();
+        names.pop();
+        cx.ask(Ask::Walk { from: cx.session.export.root, names });
+        Box::new(Delete { request, step: Step::Finding }).stay()
+    }
+
+    fn at(mut self: Box<Self>, step: Step) -> State {
+        self.step = step;
+        self.stay()
     }
 
     fn name(&self) -> Option<Name> {
         self.request.target.path.last().cloned()
     }
-}
-
-impl Session {
-    pub(super) fn delete(&mut self, request: Request, out: &mut Vec<Output>) -> State {
-        assert_eq!(request.method, Method::Delete, "no other method removes a file");
-        let mut names = request.target.path.clone();
-        names.pop();
-        self.ask(Ask::Walk { from: self.export.root, names }, out);
-        State::Deleting(Delete { request: Box::new(request), step: Step::Finding })
-    }
-
-    pub(super) fn delete_answered(
-        &mut self,
-        now: Instant,
-        delete: Delete,
-        reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        match (delete.step, reply) {
-            (Step::Finding, Ok(Reply::Walked(stats, Some(dir)))) => {
-                if stats.last().is_some_and(|stat| stat.kind != Kind::Directory) {
-                    out.push(Output::Release(dir));
-                    return self.fail(now, status(Error::NotDirectory), out);
-                }
-                if delete.name().is_none() {
-                    out.push(Output::Release(dir));
-                    return self.fail(now, refusal(403, "the root cannot be removed"), out);
-                }
-                self.ask(Ask::Open { node: dir, access: Access::READ }, out);
-                delete.at(Step::Opening(dir))
-            }
-            (Step::Finding, Ok(_)) => self.fail(now, status(Error::NotFound), out),
-            (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
-                self.delete_begin(delete, Dir { node, open }, out)
-            }
-            (Step::Looking(dir), Ok(Reply::Walked(_, Some(node)))) => {
-                self.ask(Ask::Stat { node }, out);
-                delete.at(Step::Measuring(dir, node))
-            }
-            (Step::Looking(dir), Ok(_)) => self.delete_judged(now, delete, dir, None, out),
-            (Step::Measuring(dir, node), Ok(Reply::Stat(stat))) => {
-                out.push(Output::Release(node));
-                self.delete_judged(now, delete, dir, Some(&stat), out)
-            }
-            (Step::Removing(dir), Ok(Reply::Unexpected(present))) => {
-                self.delete_judged(now, delete, dir, present.as_ref(), out)
-            }
-            (Step::Removing(dir), Ok(_)) => {
-                self.ask(Ask::Sync { open: dir.open, data_only: false }, out);
-                delete.at(Step::Syncing(dir))
-            }
-            (Step::Syncing(dir), Ok(_)) => self.delete_done(now, dir, out),
-            (step, Err(error)) => self.delete_failed(now, delete, step, error, out),
-            (step, Ok(other)) => unreachable!("{other:?} in {step:?}"),
-        }
-    }
-
-    /// Responds after the removal.
-    fn delete_done(&mut self, now: Instant, dir: Dir, out: &mut Vec<Output>) -> State {
-        dir.release(out);
-        let head = self.end(now, Head::new(204));
-        self.say(Buf::from(head), out);
-        self.done(now, out)
-    }
 
     /// Starts the removal in the open directory.
-    fn delete_begin(&mut self, delete: Delete, dir: Dir, out: &mut Vec<Output>) -> State {
-        let name = delete.name().expect("the root was refused");
-        if delete.request.conditions.is_empty() {
-            self.ask(Ask::Remove { dir: dir.node, name, directory: None }, out);
-            return delete.at(Step::Removing(dir));
+    fn opened(self: Box<Self>, cx: &mut Context, dir: Dir) -> State {
+        let name = self.name().expect("the root was refused");
+        if self.request.conditions.is_empty() {
+            cx.ask(Ask::Remove { dir: dir.node, name, directory: None });
+            return self.at(Step::Removing(dir));
         }
-        self.ask(Ask::Walk { from: dir.node, names: vec![name] }, out);
-        delete.at(Step::Looking(dir))
+        cx.ask(Ask::Walk { from: dir.node, names: vec![name] });
+        self.at(Step::Looking(dir))
     }
 
     /// Removes the file with these attributes, if it satisfies the conditions.
-    fn delete_judged(
-        &mut self,
-        now: Instant,
-        delete: Delete,
-        dir: Dir,
-        present: Option<&Stat>,
-        out: &mut Vec<Output>,
-    ) -> State {
+    fn looked(self: Box<Self>, cx: &mut Context, dir: Dir, present: Option<&Stat>) -> State {
         let tag = present.map(etag);
         let facts = tag.as_deref().zip(present.map(|stat| stat.modified));
-        let request = &delete.request;
+        let request = &self.request;
         let verdict = request.conditions.judge(request.method, facts);
-        let ask = match (verdict, present, delete.name()) {
+        let ask = match (verdict, present, self.name()) {
             (Verdict::Go, Some(stat), Some(name)) if stat.kind == Kind::File => {
                 let (by, expected) = (Replacement::Nothing, Expected::Version(stat.file_version()));
                 Ask::Replace { dir: dir.node, name, by, expected }
@@ -177,52 +173,34 @@ impl Session {
             (Verdict::Go, Some(_), Some(name)) if request.conditions.is_empty() => {
                 Ask::Remove { dir: dir.node, name, directory: None }
             }
-            (Verdict::Go, Some(_), Some(_)) => {
-                dir.release(out);
-                return self.fail(now, UNEXPECTED, out);
+            (Verdict::Go, None, _) | (Verdict::Go, _, None) => {
+                dir.release(cx);
+                return cx.fail(status(Error::NotFound));
             }
-            (Verdict::Go, _, _) => {
-                dir.release(out);
-                return self.fail(now, status(Error::NotFound), out);
-            }
-            (Verdict::NotModified | Verdict::Failed, _, _) => {
-                dir.release(out);
-                return self.fail(now, UNEXPECTED, out);
+            (Verdict::Go, Some(_), Some(_)) | (Verdict::NotModified | Verdict::Failed, ..) => {
+                dir.release(cx);
+                return cx.fail(UNEXPECTED);
             }
         };
-        self.ask(ask, out);
-        delete.at(Step::Removing(dir))
+        cx.ask(ask);
+        self.at(Step::Removing(dir))
     }
 
-    fn delete_failed(
-        &mut self,
-        now: Instant,
-        delete: Delete,
-        step: Step,
-        error: Error,
-        out: &mut Vec<Output>,
-    ) -> State {
-        match step {
-            Step::Looking(dir) if is_missing(error) => {
-                return self.delete_judged(now, delete, dir, None, out);
-            }
+    fn failed(self: Box<Self>, cx: &mut Context, error: Error) -> State {
+        let refused = match self.step {
+            Step::Looking(dir) if is_missing(error) => return self.looked(cx, dir, None),
             Step::Measuring(dir, node) if is_missing(error) => {
-                out.push(Output::Release(node));
-                return self.delete_judged(now, delete, dir, None, out);
+                cx.release(node);
+                return self.looked(cx, dir, None);
             }
-            Step::Syncing(dir) if is_never_synced(error) => return self.delete_done(now, dir, out),
-            Step::Syncing(dir) => {
-                dir.release(out);
-                return self.fail(now, not_durable(error), out);
-            }
-            Step::Opening(dir) => {
-                out.push(Output::Release(dir));
-                return self.fail(now, not_opened(error), out);
-            }
+            Step::Syncing(dir) if is_never_synced(error) => return removed(cx, dir),
+            Step::Syncing(_) => not_durable(error),
+            Step::Opening(_) => not_opened(error),
             Step::Finding | Step::Looking(_) | Step::Measuring(..) | Step::Removing(_) => {
-                step.release(out)
+                status(error)
             }
-        }
-        self.fail(now, status(error), out)
+        };
+        self.step.release(cx);
+        cx.fail(refused)
     }
 }

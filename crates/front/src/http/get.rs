@@ -1,11 +1,12 @@
 //! `GET` and `HEAD`: lookup of the file, conditions, and the response.
 
 use super::answer::{Head, content_type, etag, status};
+use super::exchange::{Context, Exchange, Stay};
 use super::listing::Listing;
 use super::transfer::{Part, Transfer, frame};
-use super::{FETCH_MAX, HEADROOM, Session, State};
-use crate::Output;
-use base::{Buf, Error, Instant, Kind, Name, Stat};
+use super::{CALL, FETCH_MAX, HEADROOM, State};
+use crate::CallId;
+use base::{Buf, Error, Kind, Name, Stat};
 use std::ops::Range as Span;
 use tree::{Ask, OpenId, Reply};
 use wire::http::{Method, Request, Resolved, Verdict, refusal};
@@ -17,239 +18,232 @@ const BOUNDARY: &str = "upcall-part-7MA4YWxkTrZu0gW";
 /// Index page of a directory.
 const INDEX: &[u8] = b"index.html";
 
-impl Session {
-    /// Fetches the file; with its first bytes if all of it may be needed.
-    pub(super) fn fetch(&mut self, request: Request, out: &mut Vec<Output>) -> State {
-        let whole = wants_whole(&request) && request.conditions.is_empty();
-        self.fetch_up_to(request, if whole { FETCH_MAX } else { 0 }, out)
+/// A lookup of the requested file.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    request: Request,
+    /// Whether the first bytes are fetched, too.
+    reads: bool,
+    /// The open directory, if the file is its index page.
+    directory: Option<OpenId>,
+}
+
+impl Exchange for Fetch {
+    fn name(&self) -> &'static str {
+        "fetching"
     }
 
-    fn fetch_up_to(&mut self, request: Request, read_max: u32, out: &mut Vec<Output>) -> State {
-        let path = request.target.path.clone();
-        self.asked = read_max as usize;
-        self.ask(Ask::Fetch { root: None, path, read_max, headroom: HEADROOM }, out);
-        State::Fetching { request: Box::new(request), reads: read_max > 0, directory: None }
-    }
-
-    /// Fetches the index page of a directory, which stays open to be listed if there is none.
-    fn fetch_index(
-        &mut self,
-        mut request: Request,
-        directory: OpenId,
-        out: &mut Vec<Output>,
-    ) -> State {
-        request.target.path.push(Name::new(INDEX).expect("a name"));
-        let path = request.target.path.clone();
-        self.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 }, out);
-        State::Fetching { request: Box::new(request), reads: false, directory: Some(directory) }
-    }
-
-    /// Continues with the index page if it is a file, and lists the directory if there is none.
-    pub(super) fn index_fetched(
-        &mut self,
-        now: Instant,
-        mut request: Request,
-        directory: OpenId,
+    fn answered(
+        self: Box<Self>,
+        cx: &mut Context,
+        _call: CallId,
         reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
     ) -> State {
-        match reply {
-            Ok(Reply::Fetched(stat, data, open)) if stat.kind == Kind::File => {
-                out.push(Output::Close(directory));
-                self.fetched(now, request, false, Ok(Reply::Fetched(stat, data, open)), out)
-            }
-            Err(error) if error != Error::NotFound => {
-                out.push(Output::Close(directory));
-                self.fail(now, status(error), out)
-            }
-            other => {
-                crate::discard(other, out);
-                request.target.path.pop();
-                self.list_on(now, Listing::new(&request, directory), out)
-            }
+        match self.directory {
+            Some(directory) => self.index_fetched(cx, directory, reply),
+            None => self.fetched(cx, reply),
         }
     }
 
-    pub(super) fn fetched(
-        &mut self,
-        now: Instant,
-        request: Request,
-        reads: bool,
-        reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        let (stat, data, open) = match reply {
-            Ok(Reply::Fetched(stat, data, open)) => (stat, data, open),
-            Ok(other) => unreachable!("{other:?} answers no fetch"),
-            Err(error) => return self.fail(now, status(error), out),
-        };
-        let verdict = self.verdict(&request, &stat);
-        match (stat.kind, open, verdict) {
-            (Kind::Directory, Some(open), _) => self.directory(now, request, open, out),
-            // The reported size of generated files is zero: read to find the actual one.
-            (Kind::File, open, Verdict::Go) if stat.size == 0 && !reads => {
-                out.extend(open.map(Output::Close));
-                self.fetch_up_to(request, FETCH_MAX, out)
-            }
-            (Kind::File, open, Verdict::Go) => self.file(now, &request, stat, data, open, out),
-            (_, open, Verdict::NotModified) => {
-                out.extend(open.map(Output::Close));
-                let head = Head::new(304).validators(&stat);
-                let head = self.end(now, head);
-                self.say(Buf::from(head), out);
-                self.done(now, out)
-            }
-            (_, open, Verdict::Failed) => {
-                out.extend(open.map(Output::Close));
-                self.fail(now, refusal(412, "the file is not the one that was expected"), out)
-            }
-            (_, open, Verdict::Go) => {
-                out.extend(open.map(Output::Close));
-                self.fail(now, status(Error::Unsupported), out)
-            }
-        }
+    fn abort(self: Box<Self>, cx: &mut Context) -> usize {
+        cx.close(self.directory);
+        cx.cancel(CALL, true)
     }
 
-    pub(super) fn verdict(&self, request: &Request, stat: &Stat) -> Verdict {
-        if request.conditions.is_empty() || stat.kind != Kind::File {
-            return Verdict::Go;
-        }
-        request.conditions.judge(request.method, Some((&etag(stat), stat.modified)))
-    }
-
-    fn directory(
-        &mut self,
-        now: Instant,
-        request: Request,
-        open: OpenId,
-        out: &mut Vec<Output>,
-    ) -> State {
-        if !request.target.slash {
-            out.push(Output::Close(open));
-            let head = Head::new(301)
-                .field("Location", request.target.encoded() + "/")
-                .field("Content-Length", 0);
-            let head = self.end(now, head);
-            self.say(Buf::from(head), out);
-            return self.done(now, out);
-        }
-        if self.export.web.index && !request.wants_json {
-            return self.fetch_index(request, open, out);
-        }
-        self.list_on(now, Listing::new(&request, open), out)
-    }
-
-    /// Sends a file. One of reported size zero has the size of the data read, or an unknown size.
-    fn file(
-        &mut self,
-        now: Instant,
-        request: &Request,
-        mut stat: Stat,
-        mut data: Buf,
-        open: Option<OpenId>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        if stat.size > 0 {
-            data.truncate(usize::try_from(stat.size).unwrap_or(usize::MAX));
-            return self.known_file(now, request, &stat, data, open, out);
-        }
-        if open.is_some() {
-            return self.unknown_file(now, request, data, open, out);
-        }
-        stat.size = data.len() as u64;
-        self.known_file(now, request, &stat, data, open, out)
-    }
-
-    /// Sends a file of unknown size, to its end.
-    fn unknown_file(
-        &mut self,
-        now: Instant,
-        request: &Request,
-        data: Buf,
-        open: Option<OpenId>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        let chunked = request.is_1_1;
-        self.last |= !chunked;
-        let name = content_type(&request.target.path);
-        let mut head = self.safe(Head::new(200).field("Content-Type", name));
-        if chunked {
-            head = head.field("Transfer-Encoding", "chunked");
-        }
-        let from = data.len() as u64;
-        let first = if data.is_empty() { data } else { frame(data, chunked) };
-        let parts = vec![Part::Bytes(first), Part::Rest { from, chunked }];
-        let parts = if request.method == Method::Head { Vec::new() } else { parts };
-        self.send(now, head, open, parts, out)
-    }
-
-    /// Sends a file, or the requested ranges.
-    fn known_file(
-        &mut self,
-        now: Instant,
-        request: &Request,
-        stat: &Stat,
-        data: Buf,
-        open: Option<OpenId>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        assert!(data.len() as u64 <= stat.size, "what was read is of the file");
-        let ranges = request.ranges.as_ref().filter(|_| {
-            request.method == Method::Get
-                && request.conditions.range_applies(&etag(stat), stat.modified)
-        });
-        let name = content_type(&request.target.path);
-        let resolved = ranges.map_or(Resolved::Whole, |ranges| ranges.resolve(stat.size));
-        match &resolved {
-            Resolved::Whole => {
-                let head = Head::new(200).field("Content-Type", name).validators(stat);
-                let head = self.safe(head).field("Content-Length", stat.size);
-                let rest = data.len() as u64..stat.size;
-                let parts = vec![Part::Bytes(data), Part::File(rest)];
-                let parts = if request.method == Method::Head { Vec::new() } else { parts };
-                self.send(now, head, open, parts, out)
-            }
-            Resolved::Parts(spans) => {
-                let (head, parts) = match &spans[..] {
-                    [span] => single(stat, &name, span, &data),
-                    many => several(stat, &name, many, &data),
-                };
-                let head = self.safe(head);
-                self.send(now, head, open, parts, out)
-            }
-            Resolved::Unsatisfiable => {
-                out.extend(open.map(Output::Close));
-                let head = Head::new(416)
-                    .field("Content-Range", format_args!("bytes */{}", stat.size))
-                    .field("Content-Length", 0);
-                let head = self.end(now, head);
-                self.say(Buf::from(head), out);
-                self.done(now, out)
-            }
-        }
-    }
-
-    fn send(
-        &mut self,
-        now: Instant,
-        head: Head,
-        open: Option<OpenId>,
-        parts: Vec<Part>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        let head = self.end(now, head);
-        self.go_on(now, Transfer::new(head, open, parts), out)
+    /// With the directory of an index page, or the target of a link, also opened.
+    fn handles(&self) -> usize {
+        4
     }
 }
 
-impl Session {
-    /// Adds header fields that keep a browser from treating a file as an active page of this
-    /// server, and from handing it to pages of other sites. If files can be written over HTTP,
-    /// served pages run no scripts: these could write, too.
-    pub(super) fn safe(&self, head: Head) -> Head {
-        let head = safe(head);
-        if self.export.web.write { head.field("Content-Security-Policy", "sandbox") } else { head }
+impl Fetch {
+    /// Fetches the file; with its first bytes if all of it may be needed.
+    pub(super) fn begin(cx: &mut Context, request: Request) -> State {
+        let whole = wants_whole(&request) && request.conditions.is_empty();
+        let fetch = Box::new(Fetch { request, reads: whole, directory: None });
+        fetch.fetch(cx, if whole { FETCH_MAX } else { 0 })
     }
+
+    fn fetch(mut self: Box<Self>, cx: &mut Context, read_max: u32) -> State {
+        let path = self.request.target.path.clone();
+        self.reads = read_max > 0;
+        cx.session.asked = read_max as usize;
+        cx.ask(Ask::Fetch { root: None, path, read_max, headroom: HEADROOM });
+        self.stay()
+    }
+
+    /// Fetches the index page of a directory, which stays open to be listed if there is none.
+    fn fetch_index(mut self: Box<Self>, cx: &mut Context, directory: OpenId) -> State {
+        self.request.target.path.push(Name::new(INDEX).expect("a name"));
+        let path = self.request.target.path.clone();
+        (self.reads, self.directory) = (false, Some(directory));
+        cx.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 });
+        self.stay()
+    }
+
+    /// Continues with the index page if it is a file, and lists the directory if there is none.
+    fn index_fetched(
+        mut self: Box<Self>,
+        cx: &mut Context,
+        directory: OpenId,
+        reply: Result<Reply, Error>,
+    ) -> State {
+        match reply {
+            Ok(Reply::Fetched(stat, data, open)) if stat.kind == Kind::File => {
+                cx.close(directory);
+                self.directory = None;
+                self.fetched(cx, Ok(Reply::Fetched(stat, data, open)))
+            }
+            Err(error) if error != Error::NotFound => {
+                cx.close(directory);
+                cx.fail(status(error))
+            }
+            other => {
+                crate::discard(other, cx.out);
+                self.request.target.path.pop();
+                Listing::begin(cx, &self.request, directory)
+            }
+        }
+    }
+
+    fn fetched(self: Box<Self>, cx: &mut Context, reply: Result<Reply, Error>) -> State {
+        let (stat, data, open) = match reply {
+            Ok(Reply::Fetched(stat, data, open)) => (stat, data, open),
+            Ok(other) => unreachable!("{other:?} answers no fetch"),
+            Err(error) => return cx.fail(status(error)),
+        };
+        match (stat.kind, open, self.verdict(&stat)) {
+            (Kind::Directory, Some(open), _) => self.directory(cx, open),
+            // The reported size of generated files is zero: read to find the actual one.
+            (Kind::File, open, Verdict::Go) if stat.size == 0 && !self.reads => {
+                cx.close(open);
+                self.fetch(cx, FETCH_MAX)
+            }
+            (Kind::File, open, Verdict::Go) => file(cx, &self.request, stat, data, open),
+            (_, open, Verdict::NotModified) => {
+                cx.close(open);
+                cx.respond(Head::new(304).validators(&stat))
+            }
+            (_, open, Verdict::Failed) => {
+                cx.close(open);
+                cx.fail(refusal(412, "the file is not the one that was expected"))
+            }
+            (_, open, Verdict::Go) => {
+                cx.close(open);
+                cx.fail(status(Error::Unsupported))
+            }
+        }
+    }
+
+    fn verdict(&self, stat: &Stat) -> Verdict {
+        let Request { conditions, method, .. } = &self.request;
+        if conditions.is_empty() || stat.kind != Kind::File {
+            return Verdict::Go;
+        }
+        conditions.judge(*method, Some((&etag(stat), stat.modified)))
+    }
+
+    fn directory(self: Box<Self>, cx: &mut Context, open: OpenId) -> State {
+        if !self.request.target.slash {
+            cx.close(open);
+            let location = self.request.target.encoded() + "/";
+            let head = Head::new(301).field("Location", location).field("Content-Length", 0);
+            return cx.respond(head);
+        }
+        if cx.session.export.web.index && !self.request.wants_json {
+            return self.fetch_index(cx, open);
+        }
+        Listing::begin(cx, &self.request, open)
+    }
+}
+
+/// Sends a file. One of reported size zero has the size of the data read, or an unknown size.
+fn file(
+    cx: &mut Context,
+    request: &Request,
+    mut stat: Stat,
+    mut data: Buf,
+    open: Option<OpenId>,
+) -> State {
+    if stat.size > 0 {
+        data.truncate(usize::try_from(stat.size).unwrap_or(usize::MAX));
+        return known_file(cx, request, &stat, data, open);
+    }
+    if open.is_some() {
+        return unknown_file(cx, request, data, open);
+    }
+    stat.size = data.len() as u64;
+    known_file(cx, request, &stat, data, open)
+}
+
+/// Sends a file of unknown size, to its end.
+fn unknown_file(cx: &mut Context, request: &Request, data: Buf, open: Option<OpenId>) -> State {
+    let chunked = request.is_1_1;
+    let head =
+        safe_file(cx, Head::new(200).field("Content-Type", content_type(&request.target.path)));
+    let head = cx.stream(head);
+    let from = data.len() as u64;
+    let first = if data.is_empty() { data } else { frame(data, chunked) };
+    send(cx, request, head, open, vec![Part::Bytes(first), Part::Rest { from, chunked }])
+}
+
+/// Sends a file, or the requested ranges.
+fn known_file(
+    cx: &mut Context,
+    request: &Request,
+    stat: &Stat,
+    data: Buf,
+    open: Option<OpenId>,
+) -> State {
+    assert!(data.len() as u64 <= stat.size, "what was read is of the file");
+    let ranges = request.ranges.as_ref().filter(|_| {
+        request.method == Method::Get
+            && request.conditions.range_applies(&etag(stat), stat.modified)
+    });
+    let name = content_type(&request.target.path);
+    let resolved = ranges.map_or(Resolved::Whole, |ranges| ranges.resolve(stat.size));
+    let (head, parts) = match &resolved {
+        Resolved::Whole => {
+            let head = Head::new(200).field("Content-Type", name).validators(stat);
+            let rest = data.len() as u64..stat.size;
+            let head = safe_file(cx, head).field("Content-Length", stat.size);
+            return send(cx, request, head, open, vec![Part::Bytes(data), Part::File(rest)]);
+        }
+        Resolved::Parts(spans) => match &spans[..] {
+            [span] => single(stat, &name, span, &data),
+            many => several(stat, &name, many, &data),
+        },
+        Resolved::Unsatisfiable => {
+            cx.close(open);
+            let range = format!("bytes */{}", stat.size);
+            let head = Head::new(416).field("Content-Range", range).field("Content-Length", 0);
+            return cx.respond(head);
+        }
+    };
+    let head = safe_file(cx, head);
+    send(cx, request, head, open, parts)
+}
+
+/// Sends a head and its content; for `HEAD`, the head.
+fn send(
+    cx: &mut Context,
+    request: &Request,
+    head: Head,
+    open: Option<OpenId>,
+    parts: Vec<Part>,
+) -> State {
+    let parts = if request.method == Method::Head { Vec::new() } else { parts };
+    let head = cx.end(head);
+    Transfer::new(head, open, parts).begin(cx)
+}
+
+/// Adds header fields that keep a browser from treating a file as an active page of this server,
+/// and from handing it to pages of other sites. If files can be written over HTTP, served pages run
+/// no scripts: these could write, too.
+pub(super) fn safe_file(cx: &Context, head: Head) -> Head {
+    let head = safe(head);
+    let writes = cx.session.export.web.write;
+    if writes { head.field("Content-Security-Policy", "sandbox") } else { head }
 }
 
 /// Adds the header fields for responses with a policy of their own.

@@ -2,26 +2,26 @@
 //! each a line of JSON.
 
 use super::answer::{Head, status};
+use super::exchange::{AHEAD, Context, Exchange, Stay};
 use super::transfer::frame;
-use super::{Session, State};
-use crate::Output;
-use base::{Access, Buf, Error, Instant, Name};
+use super::{CALL, State};
+use crate::CallId;
+use base::{Access, Buf, Error};
 use tree::{Ask, NodeId, OpenId, Reply};
 use wire::http::{Request, refusal};
 
 /// File of a service that streams events.
 pub(super) const FILE: &[u8] = b"events";
 
-/// Size of a read, bytes, and maximum number of unsent bytes before it.
+/// Size of a read, bytes.
 const PIECE: u32 = 64 << 10;
-const AHEAD: usize = 64 << 10;
 
 /// A subscribed client.
 #[derive(Debug)]
 pub(super) struct Listen {
     step: Step,
-    /// Incomplete line.
-    said: Vec<u8>,
+    /// Events received: an incomplete line.
+    lines: Vec<u8>,
 }
 
 /// State of a subscription.
@@ -35,98 +35,122 @@ enum Step {
     Reading(OpenId, bool),
 }
 
-impl Listen {
-    /// Returns the number of bytes gathered.
-    pub(super) fn gathered(&self) -> usize {
-        self.said.capacity()
+impl Exchange for Listen {
+    fn name(&self) -> &'static str {
+        "listening"
     }
 
-    /// Releases its resources; returns the number of outstanding replies.
-    pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
-        match self.step {
-            Step::Finding => 1,
-            Step::Opening(node) => {
-                out.push(Output::Release(node));
-                1
-            }
-            Step::Reading(open, reads) => {
-                out.push(Output::Close(open));
-                usize::from(reads)
-            }
-        }
-    }
-}
-
-impl Session {
-    /// Starts a subscription.
-    pub(super) fn listen(&mut self, request: &Request, out: &mut Vec<Output>) -> State {
-        let names: Vec<Name> = request.target.path.clone();
-        self.ask(Ask::Walk { from: self.export.root, names }, out);
-        // Further requests on this connection are not served.
-        self.last = true;
-        State::Listening(Listen { step: Step::Finding, said: Vec::new() })
-    }
-
-    pub(super) fn listen_answered(
-        &mut self,
-        now: Instant,
-        mut it: Listen,
+    fn answered(
+        mut self: Box<Self>,
+        cx: &mut Context,
+        _call: CallId,
         reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
     ) -> State {
-        match (it.step, reply) {
+        match (self.step, reply) {
             (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {
                 let access = Access { read: true, ..Access::default() };
-                self.ask(Ask::Open { node, access }, out);
-                it.step = Step::Opening(node);
-                State::Listening(it)
+                cx.ask(Ask::Open { node, access });
+                self.step = Step::Opening(node);
+                self.stay()
             }
             (Step::Finding, Ok(_) | Err(Error::NotFound | Error::NotDirectory)) => {
-                self.refuse(now, refusal(404, "unknown service; list /services/"), out)
+                cx.refuse(refusal(404, "unknown service; list /services/"))
             }
             (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
-                out.push(Output::Release(node));
-                it.step = Step::Reading(open, false);
-                self.listen_head(now, out);
-                self.listen_on(it, out)
+                cx.release(node);
+                self.step = Step::Reading(open, false);
+                let head = Head::new(200)
+                    .field("Content-Type", "text/event-stream")
+                    .field("Cache-Control", "no-store");
+                let head = cx.stream(head);
+                cx.send_head(head, b"");
+                self.sent(cx)
             }
             (Step::Reading(open, _), Ok(Reply::Data(data))) if !data.is_empty() => {
-                it.step = Step::Reading(open, false);
-                it.said.extend_from_slice(&data);
-                self.listen_tell(&mut it, out);
-                self.listen_on(it, out)
+                self.step = Step::Reading(open, false);
+                self.lines.extend_from_slice(&data);
+                self.send_events(cx);
+                self.sent(cx)
             }
             (Step::Reading(open, _), _) => {
-                it.step = Step::Reading(open, false);
-                it.forget(out);
-                self.hang_up("the service has ended", out)
+                cx.close(open);
+                cx.hang_up("the service has ended")
             }
             (step, reply) => {
                 if let Step::Opening(node) = step {
-                    out.push(Output::Release(node));
+                    cx.release(node);
                 }
-                self.refuse(now, status(reply.err().unwrap_or(Error::Invalid)), out)
+                cx.refuse(status(reply.err().unwrap_or(Error::Invalid)))
             }
         }
     }
 
-    fn listen_head(&mut self, now: Instant, out: &mut Vec<Output>) {
-        let head = Head::new(200)
-            .field("Content-Type", "text/event-stream")
-            .field("Cache-Control", "no-store");
-        let head = match self.manner.is_1_1 {
-            true => head.field("Transfer-Encoding", "chunked"),
-            false => head,
-        };
-        let head = self.end(now, head);
-        self.say(Buf::from(head), out);
+    /// Reads more, unless the client is behind.
+    fn sent(mut self: Box<Self>, cx: &mut Context) -> State {
+        if let Step::Reading(open, reads @ false) = &mut self.step
+            && cx.session.unsent <= AHEAD
+        {
+            // A pending read holds no memory.
+            *reads = true;
+            cx.ask(Ask::Read { open: *open, offset: 0, count: PIECE, headroom: 0 });
+        }
+        self.stay()
+    }
+
+    fn finish(self: Box<Self>, cx: &mut Context) -> State {
+        let in_flight = self.release(cx);
+        cx.hang_up_after(usize::from(in_flight), "the listener has ended")
+    }
+
+    fn abort(self: Box<Self>, cx: &mut Context) -> usize {
+        let in_flight = self.release(cx);
+        cx.cancel(CALL, in_flight)
+    }
+
+    /// To detect that the client has disconnected.
+    fn is_hungry(&self, buffered: usize) -> bool {
+        buffered == 0
+    }
+
+    fn takes_input(&self) -> bool {
+        true
+    }
+
+    fn gathered(&self) -> usize {
+        self.lines.capacity()
+    }
+}
+
+impl Listen {
+    /// Starts a subscription.
+    pub(super) fn begin(cx: &mut Context, request: &Request) -> State {
+        let names = request.target.path.clone();
+        cx.ask(Ask::Walk { from: cx.session.export.root, names });
+        // Further requests on this connection are not served.
+        cx.session.last = true;
+        Box::new(Listen { step: Step::Finding, lines: Vec::new() }).stay()
+    }
+
+    /// Releases its resources; returns whether a call is in flight.
+    fn release(&self, cx: &mut Context) -> bool {
+        match self.step {
+            Step::Finding => true,
+            Step::Opening(node) => {
+                cx.release(node);
+                true
+            }
+            Step::Reading(open, reads) => {
+                cx.close(open);
+                reads
+            }
+        }
     }
 
     /// Sends each complete line as an event.
-    fn listen_tell(&mut self, it: &mut Listen, out: &mut Vec<Output>) {
-        let Some(end) = memchr::memrchr(b'\n', &it.said) else { return };
-        let rest = it.said.split_off(end + 1);
-        let lines = std::mem::replace(&mut it.said, rest);
+    fn send_events(&mut self, cx: &mut Context) {
+        let Some(end) = memchr::memrchr(b'\n', &self.lines) else { return };
+        let rest = self.lines.split_off(end + 1);
+        let lines = std::mem::replace(&mut self.lines, rest);
         assert!(lines.ends_with(b"\n"), "what is told is whole lines");
         let mut events = Vec::with_capacity(lines.len() + lines.len() / 4);
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -136,29 +160,7 @@ impl Session {
         }
         // An empty chunk would end the body.
         if !events.is_empty() {
-            let events = frame(Buf::from(events), self.manner.is_1_1);
-            self.say(events, out);
+            cx.say(frame(Buf::from(events), cx.session.manner.is_1_1));
         }
-    }
-
-    /// Ends the subscription when the client has disconnected, or the server shuts down.
-    pub(super) fn listen_end(&mut self, it: Listen, out: &mut Vec<Output>) -> State {
-        self.asked = 0;
-        let asked = it.forget(out);
-        out.push(Output::Hangup("the listener has ended"));
-        State::Closing { asked }
-    }
-
-    /// Reads more, unless the client is behind.
-    pub(super) fn listen_on(&mut self, mut it: Listen, out: &mut Vec<Output>) -> State {
-        if let Step::Reading(open, reads @ false) = &mut it.step
-            && self.unsent <= AHEAD
-        {
-            // A pending read holds no memory.
-            *reads = true;
-            let open = *open;
-            self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
-        }
-        State::Listening(it)
     }
 }

@@ -6,9 +6,10 @@
 //! slash.
 
 use super::answer::Head;
+use super::exchange::{AHEAD, Context, Exchange, Stay};
 use super::get::safe;
-use super::{CALL, Session, State};
-use crate::Output;
+use super::{CALL, State};
+use crate::CallId;
 use base::op::Entry;
 use base::{Buf, Error, Instant, Kind, Name, Time};
 use std::collections::VecDeque;
@@ -21,8 +22,6 @@ use wire::http::{Method, Request, date, encode_component};
 const SORT_BYTES: usize = 256 << 10;
 /// Maximum number of bytes of names requested at once.
 const PAGE: u32 = 16 << 10;
-/// Maximum number of unsent bytes when more rows are generated.
-const AHEAD: usize = 64 << 10;
 /// Approximate number of bytes of rows generated in one step: concurrent listings delay others by
 /// one step each.
 const ROWS: usize = 8 << 10;
@@ -74,8 +73,9 @@ impl Row {
 }
 
 impl Listing {
-    pub(super) fn new(request: &Request, open: OpenId) -> Listing {
-        Listing {
+    /// Lists an open directory.
+    pub(super) fn begin(cx: &mut Context, request: &Request, open: OpenId) -> State {
+        let listing = Listing {
             open,
             path: request.target.path.clone(),
             json: request.wants_json,
@@ -90,23 +90,8 @@ impl Listing {
             ended: false,
             said: None,
             asking: false,
-        }
-    }
-
-    /// Closes the directory; returns whether a reply is outstanding.
-    pub(super) fn forget(self, out: &mut Vec<Output>) -> bool {
-        out.push(Output::Close(self.open));
-        self.asking
-    }
-
-    /// Returns the deadline for resolving a link.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        Some(self.link_until).filter(|until| until.0 < u64::MAX)
-    }
-
-    /// Returns the number of bytes gathered and not yet sent.
-    pub(super) fn gathered(&self) -> usize {
-        self.gathered
+        };
+        Box::new(listing).sent(cx)
     }
 
     fn gather(&mut self, entries: Vec<Entry>) {
@@ -298,141 +283,142 @@ fn escape(plain: &str, text: &mut Vec<u8>) {
     }
 }
 
-impl Session {
-    /// Sends rows and requests more entries, at the pace of the client.
-    pub(super) fn list_on(
-        &mut self,
-        now: Instant,
-        mut listing: Listing,
-        out: &mut Vec<Output>,
+impl Exchange for Listing {
+    fn name(&self) -> &'static str {
+        "listing"
+    }
+
+    fn answered(
+        mut self: Box<Self>,
+        cx: &mut Context,
+        _call: CallId,
+        reply: Result<Reply, Error>,
     ) -> State {
-        if listing.head_only {
-            let head = self.listing_head(now, &mut listing);
-            self.say(Buf::from(head), out);
-            listing.forget(out);
-            return self.done(now, out);
+        assert!(self.asking, "entries were asked for");
+        self.asking = false;
+        match reply {
+            Ok(Reply::Entries(entries)) => {
+                self.ended = entries.is_empty();
+                self.gather(entries);
+            }
+            Ok(Reply::Fetched(stat, _, open)) if !self.read.is_empty() => {
+                cx.close(open);
+                self.follow(stat.kind == Kind::Directory);
+            }
+            Err(_) if !self.read.is_empty() => self.follow(false),
+            Err(error) if self.said.is_none() => {
+                cx.close(self.open);
+                return cx.fail(super::answer::status(error));
+            }
+            Ok(_) | Err(_) => {
+                cx.close(self.open);
+                return cx.hang_up("the directory could not be read to its end");
+            }
         }
-        let (gathered_max, ahead) = (self.at_most(SORT_BYTES), self.at_most(AHEAD));
+        if self.said.is_none() && self.is_ready(cx.at_most(SORT_BYTES)) {
+            self.sort();
+        }
+        self.sent(cx)
+    }
+
+    /// Sends rows and requests more entries, at the pace of the client.
+    fn sent(mut self: Box<Self>, cx: &mut Context) -> State {
+        if self.head_only {
+            let head = self.head(cx);
+            cx.send_head(head, b"");
+            cx.close(self.open);
+            return cx.done();
+        }
+        let (gathered_max, ahead) = (cx.at_most(SORT_BYTES), cx.at_most(AHEAD));
         // One piece per step: the next one follows when this one has been sent.
-        if listing.is_ready(gathered_max) && !listing.rows.is_empty() && self.unsent <= ahead {
-            self.send_entries(now, &mut listing, out);
+        if self.is_ready(gathered_max) && !self.rows.is_empty() && cx.session.unsent <= ahead {
+            self.send_entries(cx);
         }
-        if listing.ended && listing.rows.is_empty() {
-            return self.end_listing(now, listing, out);
+        if self.ended && self.rows.is_empty() {
+            return self.end(cx);
         }
-        let is_ready = listing.is_ready(gathered_max);
-        let wanted = !is_ready || (listing.rows.is_empty() && self.unsent <= ahead);
-        if wanted && !listing.asking && !listing.ended {
-            listing.asking = true;
-            self.ask_for_entries(now, &mut listing, out);
+        let is_ready = self.is_ready(gathered_max);
+        let wanted = !is_ready || (self.rows.is_empty() && cx.session.unsent <= ahead);
+        if wanted && !self.asking && !self.ended {
+            self.asking = true;
+            self.ask_for_entries(cx);
         }
-        State::Listing(listing)
-    }
-
-    /// Requests the target of the next symbolic link, or else the next entries.
-    fn ask_for_entries(&mut self, now: Instant, listing: &mut Listing, out: &mut Vec<Output>) {
-        if let Some(link) = listing.read.front() {
-            listing.link_until = now + LINK_TIME;
-            let path = listing.path.iter().chain([&link.name]).cloned().collect();
-            return self.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 }, out);
-        }
-        let (open, cookie) = (listing.open, listing.cookie);
-        self.asked = PAGE as usize;
-        self.ask(Ask::List { open, cookie, bytes_max: PAGE, with_stat: true }, out);
-    }
-
-    fn end_listing(&mut self, now: Instant, mut listing: Listing, out: &mut Vec<Output>) -> State {
-        if listing.said.is_none() {
-            self.send_entries(now, &mut listing, out);
-        }
-        let mut end = Vec::new();
-        listing.frame(listing.closing().as_bytes(), &mut end);
-        end.extend_from_slice(if listing.chunked { b"0\r\n\r\n" } else { b"" });
-        self.say(Buf::from(end), out);
-        listing.forget(out);
-        self.done(now, out)
+        self.stay()
     }
 
     /// Gives up resolving a link that takes too long, and those behind it.
-    pub(super) fn list_late(
-        &mut self,
-        now: Instant,
-        mut listing: Listing,
-        out: &mut Vec<Output>,
-    ) -> State {
-        if listing.link_until <= now {
-            (listing.links, listing.link_until) = (0, Instant(u64::MAX));
-            out.push(Output::Cancel(CALL));
+    fn ticked(mut self: Box<Self>, cx: &mut Context) -> State {
+        if self.link_until <= cx.now {
+            (self.links, self.link_until) = (0, Instant(u64::MAX));
+            cx.cancel(CALL, true);
         }
-        State::Listing(listing)
+        self.stay()
     }
 
-    pub(super) fn listed(
-        &mut self,
-        now: Instant,
-        mut listing: Listing,
-        reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        assert!(listing.asking, "entries were asked for");
-        listing.asking = false;
-        match reply {
-            Ok(Reply::Entries(entries)) => {
-                listing.ended = entries.is_empty();
-                listing.gather(entries);
-                self.list_sorted(now, listing, out)
-            }
-            Ok(Reply::Fetched(stat, _, open)) if !listing.read.is_empty() => {
-                out.extend(open.map(Output::Close));
-                listing.follow(stat.kind == Kind::Directory);
-                self.list_sorted(now, listing, out)
-            }
-            Err(_) if !listing.read.is_empty() => {
-                listing.follow(false);
-                self.list_sorted(now, listing, out)
-            }
-            Err(error) if listing.said.is_none() => {
-                listing.forget(out);
-                self.fail(now, super::answer::status(error), out)
-            }
-            Ok(_) | Err(_) => {
-                listing.forget(out);
-                self.hang_up("the directory could not be read to its end", out)
-            }
-        }
+    fn abort(self: Box<Self>, cx: &mut Context) -> usize {
+        cx.close(self.open);
+        cx.cancel(CALL, self.asking)
     }
 
-    /// Sorts the rows when the first can be sent, and continues.
-    fn list_sorted(&mut self, now: Instant, mut listing: Listing, out: &mut Vec<Output>) -> State {
-        if listing.said.is_none() && listing.is_ready(self.at_most(SORT_BYTES)) {
-            listing.sort();
+    /// Returns the deadline for resolving a link.
+    fn deadline(&self) -> Option<Instant> {
+        Some(self.link_until).filter(|until| until.0 < u64::MAX)
+    }
+
+    /// With the target of a link, also opened.
+    fn handles(&self) -> usize {
+        4
+    }
+
+    fn gathered(&self) -> usize {
+        self.gathered
+    }
+}
+
+impl Listing {
+    /// Requests the target of the next symbolic link, or else the next entries.
+    fn ask_for_entries(&mut self, cx: &mut Context) {
+        if let Some(link) = self.read.front() {
+            self.link_until = cx.now + LINK_TIME;
+            let path = self.path.iter().chain([&link.name]).cloned().collect();
+            return cx.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 });
         }
-        self.list_on(now, listing, out)
+        let (open, cookie) = (self.open, self.cookie);
+        cx.session.asked = PAGE as usize;
+        cx.ask(Ask::List { open, cookie, bytes_max: PAGE, with_stat: true });
+    }
+
+    fn end(&mut self, cx: &mut Context) -> State {
+        if self.said.is_none() {
+            self.send_entries(cx);
+        }
+        let mut end = Vec::new();
+        self.frame(self.closing().as_bytes(), &mut end);
+        end.extend_from_slice(if self.chunked { b"0\r\n\r\n" } else { b"" });
+        cx.say(Buf::from(end));
+        cx.close(self.open);
+        cx.done()
     }
 
     /// Sends some rows, with the head and the opening in front of the first ones.
-    fn send_entries(&mut self, now: Instant, listing: &mut Listing, out: &mut Vec<Output>) {
+    fn send_entries(&mut self, cx: &mut Context) {
         let (mut bytes, mut text) = (Vec::new(), Vec::new());
-        if listing.said.is_none() {
-            bytes = self.listing_head(now, listing);
-            text = listing.opening();
+        if self.said.is_none() {
+            let head = self.head(cx);
+            bytes = cx.end(head);
+            text = self.opening();
         }
-        listing.take_rows(&mut text);
-        listing.frame(&text, &mut bytes);
-        self.say(Buf::from(bytes), out);
+        self.take_rows(&mut text);
+        self.frame(&text, &mut bytes);
+        cx.say(Buf::from(bytes));
     }
 
-    fn listing_head(&mut self, now: Instant, listing: &mut Listing) -> Vec<u8> {
-        listing.said = Some(0);
-        let kind = if listing.json { "application/json" } else { "text/html; charset=utf-8" };
-        let mut head = safe(Head::new(200).field("Content-Type", kind))
+    fn head(&mut self, cx: &mut Context) -> Head {
+        self.said = Some(0);
+        let kind = if self.json { "application/json" } else { "text/html; charset=utf-8" };
+        let head = safe(Head::new(200).field("Content-Type", kind))
             .field("Vary", "Accept")
             .field("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
-        if listing.chunked {
-            head = head.field("Transfer-Encoding", "chunked");
-        } else {
-            self.last = true;
-        }
-        self.end(now, head)
+        cx.stream(head)
     }
 }

@@ -11,9 +11,10 @@
 
 use super::answer::{Head, status};
 use super::body::Remaining;
+use super::exchange::{AHEAD, Context, Exchange, Stay};
 use super::transfer::frame;
-use super::{BODY_TIME, CALL, FEED, Session, State};
-use crate::{CallId, Output};
+use super::{BODY_TIME, CALL, FEED, State};
+use crate::CallId;
 use base::{Access, Buf, Error, Instant, Name};
 use serde_json::value::RawValue;
 use tree::{Ask, NodeId, OpenId, Reply};
@@ -35,9 +36,6 @@ const PIECE: u32 = 16 << 10;
 /// Maximum size of a response gathered before sending, bytes.
 const GATHERED_MAX: usize = 256 << 10;
 
-/// Maximum number of unsent bytes when more is read.
-const AHEAD: usize = 64 << 10;
-
 /// Number of bytes at the end of the scanned text that are scanned again with the next piece: no
 /// token or reason is longer.
 const OVERLAP: usize = 512;
@@ -49,13 +47,7 @@ const COOKIE: &str = "upcall-";
 #[derive(Debug)]
 pub(super) struct Kept {
     service: Name,
-    open: OpenId,
-}
-
-impl Kept {
-    pub(super) fn close(self, out: &mut Vec<Output>) {
-        out.push(Output::Close(self.open));
-    }
+    pub(super) open: OpenId,
 }
 
 /// An operation request.
@@ -111,75 +103,196 @@ enum Step {
     Finding,
     /// Waiting for the open of the file.
     Opening(NodeId),
-    /// Waiting for the write of the operations, and for the first responses, which are stored here
-    /// if they arrive first. Both are requested at once: the service may be on another thread.
-    Asking(OpenId, Option<Result<Reply, Error>>),
+    /// Waiting for the write of the operations of this size, and for the first responses, which are
+    /// stored here if they arrive first. Both are requested at once: the service may be on another
+    /// thread.
+    Asking { open: OpenId, size: usize, first: Option<Result<Reply, Error>> },
     /// Waiting for the end of the read, after the write has failed.
     Failing(OpenId, Error),
     /// Waiting for responses; or for the client to take the last ones, if no read is in flight.
     Reading(OpenId, bool),
 }
 
-impl Operate {
-    /// Returns whether the connection should be read, for more of the body.
-    pub(super) fn is_hungry(&self) -> bool {
+impl Exchange for Operate {
+    fn name(&self) -> &'static str {
+        "operating"
+    }
+
+    fn answered(
+        mut self: Box<Self>,
+        cx: &mut Context,
+        call: CallId,
+        reply: Result<Reply, Error>,
+    ) -> State {
+        match (&mut self.step, reply) {
+            (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {
+                let access = Access { read: true, write: true, ..Access::default() };
+                cx.ask(Ask::Open { node, access });
+                self.step = Step::Opening(node);
+                self.stay()
+            }
+            (Step::Finding, Ok(_) | Err(Error::NotFound | Error::NotDirectory)) => {
+                let reason = "unknown service; list /services/";
+                cx.fail(refusal(404, reason))
+            }
+            (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
+                cx.release(*node);
+                self.write(cx, open)
+            }
+            (Step::Asking { open, first, .. }, reply) if call == FEED => {
+                let (open, first) = (*open, first.take());
+                self.written(cx, open, reply, first)
+            }
+            (Step::Asking { first, .. }, reply) => {
+                assert!(first.is_none(), "one read is under way");
+                *first = Some(reply);
+                self.stay()
+            }
+            (Step::Failing(open, error), _) => {
+                cx.close(*open);
+                cx.fail(status(*error))
+            }
+            (Step::Reading(open, _), Ok(Reply::Data(data))) if !data.is_empty() => {
+                self.step = Step::Reading(*open, false);
+                self.heard(cx, &data)
+            }
+            (Step::Reading(open, _), reply) => {
+                cx.close(*open);
+                if self.streams {
+                    return cx.hang_up("the service has ended");
+                }
+                let reason = "done or not: the server ends; ask again, or another replica";
+                let ended = refusal(503, reason);
+                cx.fail(reply.err().map_or(ended, status))
+            }
+            (_, reply) => {
+                if let Step::Opening(node) = self.step {
+                    cx.release(node);
+                }
+                cx.fail(status(reply.err().unwrap_or(Error::Disconnected)))
+            }
+        }
+    }
+
+    /// Handles more of the body.
+    fn received(mut self: Box<Self>, cx: &mut Context) -> State {
+        if !matches!(self.step, Step::Filling(_)) {
+            return self.stay();
+        }
+        loop {
+            let before = cx.session.input.len();
+            let data = match self.left.take(&mut cx.session.input) {
+                Ok(data) => data,
+                Err(refusal) => return cx.refuse(refusal),
+            };
+            assert!(cx.session.input.len() <= before, "what is taken is gone");
+            self.body.extend_from_slice(&data);
+            if self.body.len() > BODY_MAX {
+                return cx.refuse(refusal(413, "post less at once: at most 8 MiB"));
+            }
+            if self.left.is_empty() {
+                let lines = Lines::new(&self.body, self.behind(cx).as_bytes());
+                self.step = Step::Cutting(lines);
+                return self.cut(cx);
+            }
+            if cx.session.input.len() == before || cx.session.input.is_empty() {
+                break;
+            }
+        }
+        if cx.session.last_byte_came {
+            return cx.hang_up("the client left within a body");
+        }
+        self.step = Step::Filling(cx.now + BODY_TIME);
+        self.stay()
+    }
+
+    /// Reads the next responses, if the client has taken the last ones.
+    fn sent(mut self: Box<Self>, cx: &mut Context) -> State {
+        if let Step::Reading(open, reads @ false) = &mut self.step
+            && cx.session.unsent <= AHEAD
+        {
+            *reads = true;
+            cx.ask(Ask::Read { open: *open, offset: 0, count: PIECE, headroom: 0 });
+        }
+        self.stay()
+    }
+
+    fn ticked(self: Box<Self>, cx: &mut Context) -> State {
+        match self.step {
+            Step::Filling(until) if until <= cx.now => {
+                cx.refuse(refusal(408, "the body took too long"))
+            }
+            Step::Cutting(_) => self.cut(cx),
+            Step::Filling(_)
+            | Step::Finding
+            | Step::Opening(_)
+            | Step::Asking { .. }
+            | Step::Failing(..)
+            | Step::Reading(..) => self.stay(),
+        }
+    }
+
+    fn finish(self: Box<Self>, cx: &mut Context) -> State {
+        self.received(cx)
+    }
+
+    fn abort(self: Box<Self>, cx: &mut Context) -> usize {
+        let (reads, writes) = match self.step {
+            Step::Filling(_) | Step::Cutting(_) => (false, false),
+            Step::Finding => (true, false),
+            Step::Opening(node) => {
+                cx.release(node);
+                (true, false)
+            }
+            Step::Asking { open, first, .. } => {
+                cx.close(open);
+                (first.is_none(), true)
+            }
+            Step::Failing(open, _) => {
+                cx.close(open);
+                // The read is cancelled already.
+                return 1;
+            }
+            Step::Reading(open, reads) => {
+                cx.close(open);
+                (reads, false)
+            }
+        };
+        cx.cancel(CALL, reads) + cx.cancel(FEED, writes)
+    }
+
+    fn is_hungry(&self, _buffered: usize) -> bool {
         matches!(self.step, Step::Filling(_))
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    fn takes_input(&self) -> bool {
+        true
+    }
+
+    fn deadline(&self) -> Option<Instant> {
         match self.step {
             Step::Filling(until) => Some(until),
             Step::Cutting(_) => Some(Instant(0)),
             Step::Finding
             | Step::Opening(_)
-            | Step::Asking(..)
+            | Step::Asking { .. }
             | Step::Failing(..)
             | Step::Reading(..) => None,
         }
     }
 
-    /// Returns the number of bytes gathered.
-    pub(super) fn gathered(&self) -> usize {
+    fn gathered(&self) -> usize {
         let waiting = match &self.step {
             Step::Cutting(lines) => lines.all.capacity(),
-            Step::Asking(_, Some(Ok(Reply::Data(data)))) => data.len(),
+            Step::Asking { size, first: Some(Ok(Reply::Data(data))), .. } => size + data.len(),
+            Step::Asking { size, .. } => *size,
             Step::Filling(_)
             | Step::Finding
             | Step::Opening(_)
-            | Step::Asking(..)
             | Step::Failing(..)
             | Step::Reading(..) => 0,
         };
         self.body.capacity() + waiting + self.said.capacity() + self.scan.tail.capacity()
-    }
-
-    /// Releases its resources and cancels calls in flight; returns the number of outstanding
-    /// replies.
-    pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
-        let (reads, writes) = match self.step {
-            Step::Filling(_) | Step::Cutting(_) => (false, false),
-            Step::Finding => (true, false),
-            Step::Opening(node) => {
-                out.push(Output::Release(node));
-                (true, false)
-            }
-            Step::Asking(open, first) => {
-                out.push(Output::Close(open));
-                (first.is_none(), true)
-            }
-            Step::Failing(open, _) => {
-                out.push(Output::Close(open));
-                // The read is cancelled already.
-                return 1;
-            }
-            Step::Reading(open, reads) => {
-                out.push(Output::Close(open));
-                (reads, false)
-            }
-        };
-        out.extend(reads.then_some(Output::Cancel(CALL)));
-        out.extend(writes.then_some(Output::Cancel(FEED)));
-        usize::from(reads) + usize::from(writes)
     }
 }
 
@@ -197,28 +310,22 @@ pub(super) fn service_of<'a>(
     }
 }
 
-impl Session {
+impl Operate {
     /// Starts an operation request.
-    pub(super) fn operate(
-        &mut self,
-        now: Instant,
-        request: &Request,
-        service: Name,
-        out: &mut Vec<Output>,
-    ) -> State {
+    pub(super) fn begin(cx: &mut Context, request: &Request, service: Name) -> State {
         match request.body {
-            Body::None => return self.fail(now, refusal(411, "post operations"), out),
+            Body::None => return cx.fail(refusal(411, "post operations")),
             Body::Length(length) if length > BODY_MAX as u64 => {
-                return self.refuse(now, refusal(413, "post less at once: at most 8 MiB"), out);
+                return cx.refuse(refusal(413, "post less at once: at most 8 MiB"));
             }
             Body::Length(_) | Body::Chunked => {}
         }
-        if request.expects_continue && self.input.is_empty() {
-            self.send_continue(out);
+        if request.expects_continue && cx.session.input.is_empty() {
+            cx.send_continue();
         }
         let token = request.cookie.as_deref().and_then(|cookies| token_in(cookies, &service));
         let operate = Operate {
-            step: Step::Filling(now + BODY_TIME),
+            step: Step::Filling(cx.now + BODY_TIME),
             service,
             token,
             body: Vec::new(),
@@ -229,323 +336,169 @@ impl Session {
             scan: Scan::default(),
             streams: false,
         };
-        self.operate_on(now, Box::new(operate), out)
-    }
-
-    /// Handles more of the body.
-    pub(super) fn operate_on(
-        &mut self,
-        now: Instant,
-        mut it: Box<Operate>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        if !it.is_hungry() {
-            return State::Operating(it);
-        }
-        loop {
-            let before = self.input.len();
-            let data = match it.left.take(&mut self.input) {
-                Ok(data) => data,
-                Err(refusal) => return self.refuse(now, refusal, out),
-            };
-            assert!(self.input.len() <= before, "what is taken is gone");
-            it.body.extend_from_slice(&data);
-            if it.body.len() > BODY_MAX {
-                return self.refuse(now, refusal(413, "post less at once: at most 8 MiB"), out);
-            }
-            if it.left.is_empty() {
-                return self.operate_ask(now, it, out);
-            }
-            if self.input.len() == before || self.input.is_empty() {
-                break;
-            }
-        }
-        if self.last_byte_came {
-            return self.hang_up("the client left within a body", out);
-        }
-        it.step = Step::Filling(now + BODY_TIME);
-        State::Operating(it)
-    }
-
-    /// Handles a deadline, or a turn.
-    pub(super) fn operate_late(
-        &mut self,
-        now: Instant,
-        it: Box<Operate>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        match it.step {
-            Step::Filling(until) if until <= now => {
-                self.refuse(now, refusal(408, "the body took too long"), out)
-            }
-            Step::Cutting(_) => self.operate_cut(now, it, out),
-            Step::Filling(_)
-            | Step::Finding
-            | Step::Opening(_)
-            | Step::Asking(..)
-            | Step::Failing(..)
-            | Step::Reading(..) => State::Operating(it),
-        }
-    }
-
-    /// Splits the complete body into lines.
-    fn operate_ask(&mut self, now: Instant, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
-        it.step = Step::Cutting(Lines::new(&it.body, self.behind(&it).as_bytes()));
-        self.operate_cut(now, it, out)
+        Box::new(operate).received(cx)
     }
 
     /// Splits a part of the body; sends the operations after the last one.
-    fn operate_cut(&mut self, now: Instant, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
-        let Step::Cutting(lines) = &mut it.step else { unreachable!("it is not being cut") };
-        let ended = lines.cut(&it.body);
+    fn cut(mut self: Box<Self>, cx: &mut Context) -> State {
+        let Step::Cutting(lines) = &mut self.step else { unreachable!("it is not being cut") };
+        let ended = lines.cut(&self.body);
         let (count, asked) = (lines.count, lines.answered);
         match ended {
             Ok(true) if count > 0 => {}
-            Ok(false) => return State::Operating(it),
+            Ok(false) => return self.stay(),
             Ok(true) | Err(_) => {
                 let reason = "post JSON objects like {\"op\": …}, or operations in words, one a \
                               line";
-                return self.fail(now, refusal(400, reason), out);
+                return cx.fail(refusal(400, reason));
             }
         }
         if asked == 0 {
-            return self.fail(now, refusal(400, "post an operation behind the token"), out);
+            return cx.fail(refusal(400, "post an operation behind the token"));
         }
-        assert!(it.asked == 0 && it.heard == 0, "it is asked once");
-        (it.body, it.asked) = (std::mem::take(&mut lines.all), asked);
-        match self.kept.take() {
-            Some(Kept { service, open }) if service == it.service => {
-                self.operate_write(it, open, out)
-            }
+        assert!(self.asked == 0 && self.heard == 0, "it is asked once");
+        (self.body, self.asked) = (std::mem::take(&mut lines.all), asked);
+        match cx.session.kept.take() {
+            Some(Kept { service, open }) if service == self.service => self.write(cx, open),
             other => {
-                other.into_iter().for_each(|kept| kept.close(out));
-                let names = [PLACE, it.service.as_bytes(), FILE];
+                cx.close(other.map(|kept| kept.open));
+                let names = [PLACE, self.service.as_bytes(), FILE];
                 let names = names.map(|name| Name::new(name).expect("a name of the request"));
-                self.ask(Ask::Walk { from: self.export.root, names: names.into() }, out);
-                it.step = Step::Finding;
-                State::Operating(it)
+                cx.ask(Ask::Walk { from: cx.session.export.root, names: names.into() });
+                self.step = Step::Finding;
+                self.stay()
             }
         }
     }
 
     /// Returns the lines with the tokens that the client has seen: an open file already has the
     /// token of its own responses.
-    fn behind(&self, it: &Operate) -> String {
-        let is_open = self.kept.as_ref().is_some_and(|kept| kept.service == it.service);
-        let seen = self.tokens.get(&it.service).filter(|_| !is_open);
-        seen.into_iter().chain(&it.token).map(|token| format!("after {token}\n")).collect()
+    fn behind(&self, cx: &Context) -> String {
+        let is_open = cx.session.kept.as_ref().is_some_and(|kept| kept.service == self.service);
+        let seen = cx.session.tokens.get(&self.service).filter(|_| !is_open);
+        seen.into_iter().chain(&self.token).map(|token| format!("after {token}\n")).collect()
     }
 
-    fn operate_write(
-        &mut self,
-        mut it: Box<Operate>,
-        open: OpenId,
-        out: &mut Vec<Output>,
-    ) -> State {
-        assert!(!it.body.is_empty() && it.asked > 0, "something is asked");
-        let data = Buf::from(std::mem::take(&mut it.body));
-        self.asked = data.len();
-        self.ask_as(FEED, Ask::Write { open, offset: 0, data }, out);
-        self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
-        it.step = Step::Asking(open, None);
-        State::Operating(it)
-    }
-
-    /// Reads the next responses, if the client has taken the last ones.
-    pub(super) fn operate_read(&mut self, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
-        if let Step::Reading(open, reads @ false) = &mut it.step
-            && self.unsent <= AHEAD
-        {
-            *reads = true;
-            let open = *open;
-            self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
-        }
-        State::Operating(it)
-    }
-
-    pub(super) fn operate_answered(
-        &mut self,
-        now: Instant,
-        call: CallId,
-        mut it: Box<Operate>,
-        reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        match (&mut it.step, reply) {
-            (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {
-                let access = Access { read: true, write: true, ..Access::default() };
-                self.ask(Ask::Open { node, access }, out);
-                it.step = Step::Opening(node);
-                State::Operating(it)
-            }
-            (Step::Finding, Ok(_) | Err(Error::NotFound | Error::NotDirectory)) => {
-                let reason = "unknown service; list /services/";
-                self.fail(now, refusal(404, reason), out)
-            }
-            (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
-                out.push(Output::Release(*node));
-                self.operate_write(it, open, out)
-            }
-            (Step::Asking(open, first), reply) if call == FEED => {
-                let (open, first) = (*open, first.take());
-                self.operate_taken(now, it, open, (reply, first), out)
-            }
-            (Step::Asking(_, first), reply) => {
-                assert!(first.is_none(), "one read is under way");
-                *first = Some(reply);
-                State::Operating(it)
-            }
-            (Step::Failing(open, error), _) => {
-                out.push(Output::Close(*open));
-                self.fail(now, status(*error), out)
-            }
-            (Step::Reading(open, _), Ok(Reply::Data(data))) if !data.is_empty() => {
-                it.step = Step::Reading(*open, false);
-                self.operate_heard(now, it, &data, out)
-            }
-            (Step::Reading(open, _), reply) => {
-                out.push(Output::Close(*open));
-                if it.streams {
-                    return self.hang_up("the service has ended", out);
-                }
-                let reason = "done or not: the server ends; ask again, or another replica";
-                let ended = refusal(503, reason);
-                self.fail(now, reply.err().map_or(ended, status), out)
-            }
-            (_, reply) => {
-                if let Step::Opening(node) = it.step {
-                    out.push(Output::Release(node));
-                }
-                self.fail(now, status(reply.err().unwrap_or(Error::Disconnected)), out)
-            }
-        }
+    fn write(mut self: Box<Self>, cx: &mut Context, open: OpenId) -> State {
+        assert!(!self.body.is_empty() && self.asked > 0, "something is asked");
+        let data = Buf::from(std::mem::take(&mut self.body));
+        let size = data.len();
+        cx.ask_as(FEED, Ask::Write { open, offset: 0, data });
+        cx.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 });
+        self.step = Step::Asking { open, size, first: None };
+        self.stay()
     }
 
     /// Handles the result of the write; the first responses may have arrived before.
-    fn operate_taken(
-        &mut self,
-        now: Instant,
-        mut it: Box<Operate>,
+    fn written(
+        mut self: Box<Self>,
+        cx: &mut Context,
         open: OpenId,
-        (taken, first): (Result<Reply, Error>, Option<Result<Reply, Error>>),
-        out: &mut Vec<Output>,
+        written: Result<Reply, Error>,
+        first: Option<Result<Reply, Error>>,
     ) -> State {
-        self.asked = 0;
-        let error = match taken {
+        let error = match written {
             Ok(Reply::Written(_)) => {
-                it.step = Step::Reading(open, true);
+                self.step = Step::Reading(open, true);
                 return match first {
-                    Some(first) => self.operate_answered(now, CALL, it, first, out),
-                    None => State::Operating(it),
+                    Some(first) => self.answered(cx, CALL, first),
+                    None => self.stay(),
                 };
             }
-            taken => taken.err().unwrap_or(Error::Disconnected),
+            other => other.err().unwrap_or(Error::Disconnected),
         };
         if first.is_none() {
-            out.push(Output::Cancel(CALL));
-            it.step = Step::Failing(open, error);
-            return State::Operating(it);
+            cx.cancel(CALL, true);
+            self.step = Step::Failing(open, error);
+            return self.stay();
         }
-        out.push(Output::Close(open));
-        self.fail(now, status(error), out)
+        cx.close(open);
+        cx.fail(status(error))
     }
 
     /// Gathers responses, or streams them.
-    fn operate_heard(
-        &mut self,
-        now: Instant,
-        mut it: Box<Operate>,
-        data: &[u8],
-        out: &mut Vec<Output>,
-    ) -> State {
+    fn heard(mut self: Box<Self>, cx: &mut Context, data: &[u8]) -> State {
         assert!(!data.is_empty(), "no bytes are the end");
-        assert!(matches!(it.step, Step::Reading(_, false)), "the read has ended");
-        it.heard += memchr::memchr_iter(b'\n', data).count();
-        it.scan.feed(data);
-        self.see(&it);
-        it.said.extend_from_slice(data);
-        let ends = it.heard >= it.asked;
-        if !ends && !it.streams && it.said.len() <= self.at_most(GATHERED_MAX) {
-            return self.operate_read(it, out);
+        assert!(matches!(self.step, Step::Reading(_, false)), "the read has ended");
+        self.heard += memchr::memchr_iter(b'\n', data).count();
+        self.scan.feed(data);
+        self.see(cx);
+        self.said.extend_from_slice(data);
+        let ends = self.heard >= self.asked;
+        if !ends && !self.streams && self.said.len() <= cx.at_most(GATHERED_MAX) {
+            return self.sent(cx);
         }
-        if it.streams || !ends {
-            self.operate_stream(now, &mut it, out);
+        if self.streams || !ends {
+            self.stream(cx);
         }
         if !ends {
-            return self.operate_read(it, out);
+            return self.sent(cx);
         }
-        if let Step::Reading(open, _) = it.step {
-            let kept = Kept { service: it.service.clone(), open };
-            match it.scan.token_refused {
+        if let Step::Reading(open, _) = self.step {
+            let kept = Kept { service: self.service.clone(), open };
+            match self.scan.token_refused {
                 // A new file forgets the invalid token.
-                true => kept.close(out),
-                false => self.kept = Some(kept),
+                true => cx.close(open),
+                false => cx.session.kept = Some(kept),
             }
         }
-        match it.streams {
-            true if self.manner.is_1_1 => self.say(Buf::from(&b"0\r\n\r\n"[..]), out),
+        match self.streams {
+            true if cx.session.manner.is_1_1 => cx.say(Buf::from(&b"0\r\n\r\n"[..])),
             true => {}
-            false => self.operate_say(now, &it, out),
+            false => self.respond(cx),
         }
-        self.done(now, out)
+        cx.done()
     }
 
     /// Streams the gathered responses, behind a head that does not reveal the outcome.
-    fn operate_stream(&mut self, now: Instant, it: &mut Operate, out: &mut Vec<Output>) {
-        let chunked = self.manner.is_1_1;
-        if !it.streams {
-            it.streams = true;
-            self.last |= !chunked;
+    fn stream(&mut self, cx: &mut Context) {
+        let chunked = cx.session.manner.is_1_1;
+        if !self.streams {
+            self.streams = true;
             let head = Head::new(200)
                 .field("Content-Type", "application/x-ndjson")
                 .field("Cache-Control", "no-store");
-            let head = match chunked {
-                true => head.field("Transfer-Encoding", "chunked"),
-                false => head,
-            };
-            let head = self.end(now, head);
-            self.say(Buf::from(head), out);
+            let head = cx.stream(head);
+            cx.send_head(head, b"");
         }
-        let said = frame(Buf::from(std::mem::take(&mut it.said)), chunked);
-        self.say(said, out);
+        let said = frame(Buf::from(std::mem::take(&mut self.said)), chunked);
+        cx.say(said);
     }
 
     /// Records the token that the client sees.
-    fn see(&mut self, it: &Operate) {
-        if let Some(token) = &it.scan.token {
-            self.tokens.insert(it.service.clone(), token.clone());
-        } else if it.scan.lost {
-            self.tokens.remove(&it.service);
+    fn see(&self, cx: &mut Context) {
+        if let Some(token) = &self.scan.token {
+            cx.session.tokens.insert(self.service.clone(), token.clone());
+        } else if self.scan.lost {
+            cx.session.tokens.remove(&self.service);
         }
     }
 
     /// Sends the responses. The error of a single operation determines the status, too.
-    fn operate_say(&mut self, now: Instant, it: &Operate, out: &mut Vec<Output>) {
-        assert!(!it.streams, "a head is said once");
-        assert!(it.heard >= it.asked, "all answers have come");
-        let failed = it.said.starts_with(b"{\"error\"") && it.asked == 1;
+    fn respond(&self, cx: &mut Context) {
+        assert!(!self.streams, "a head is said once");
+        assert!(self.heard >= self.asked, "all answers have come");
+        let failed = self.said.starts_with(b"{\"error\"") && self.asked == 1;
         let code = match failed {
             false => 200,
-            true if BAD.iter().any(|reason| has_reason(&it.said, reason)) => 400,
+            true if BAD.iter().any(|reason| has_reason(&self.said, reason)) => 400,
             true => 503,
         };
-        let kind = if it.asked == 1 { "application/json" } else { "application/x-ndjson" };
+        let kind = if self.asked == 1 { "application/json" } else { "application/x-ndjson" };
         let mut head = Head::new(code)
             .field("Content-Type", kind)
             .field("Cache-Control", "no-store")
-            .field("Content-Length", it.said.len());
-        let token = it.scan.token.as_deref();
+            .field("Content-Length", self.said.len());
+        let token = self.scan.token.as_deref();
         // A session that has seen a lost operation is over.
-        if token.is_some() || it.scan.lost {
-            let service = String::from_utf8_lossy(it.service.as_bytes());
+        if token.is_some() || self.scan.lost {
+            let service = String::from_utf8_lossy(self.service.as_bytes());
             let (token, age) =
                 (token.unwrap_or(""), if token.is_some() { "" } else { "; Max-Age=0" });
             let cookie = format!("{COOKIE}{service}={token}; Path=/services/{service}{age}");
             head = head.field("Set-Cookie", format_args!("{cookie}; SameSite=Strict; HttpOnly"));
         }
-        let mut bytes = self.end(now, head);
-        bytes.extend_from_slice(&it.said);
-        self.say(Buf::from(bytes), out);
+        cx.send_head(head, &self.said);
     }
 }
 

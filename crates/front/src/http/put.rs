@@ -12,11 +12,12 @@
 
 use super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
 use super::body::{PIECE, Remaining};
+use super::exchange::{Context, Exchange, Stay};
 use super::{BODY_TIME, CALL, CLEANUP, Session, State};
-use crate::Output;
+use crate::CallId;
 use base::op::{ReceiveBuf, Replacement};
-use base::{Access, Buf, Caller, Error, Expected, Instant, Kind, Name, Stat};
-use tree::{Ask, NodeId, OpenId, Reply, Request as TreeRequest};
+use base::{Access, Error, Expected, Instant, Kind, Name, Stat};
+use tree::{Ask, NodeId, OpenId, Reply};
 use wire::http::{Conditions, Method, Refusal, Request, Verdict, refusal};
 
 /// Maximum number of temporary names tried.
@@ -30,7 +31,7 @@ pub(super) const UNEXPECTED: Refusal = refusal(412, "the file is not the one tha
 /// An upload.
 #[derive(Debug)]
 pub(super) struct Put {
-    request: Box<Request>,
+    request: Request,
     step: Step,
     left: Remaining,
 }
@@ -86,27 +87,143 @@ struct File {
 impl File {
     /// Releases its resources except the directory; returns the request to remove the file if it
     /// has a name.
-    fn remove(self, out: &mut Vec<Output>) -> (NodeId, Option<Ask>) {
-        out.extend([Output::Close(self.open), Output::Release(self.node)]);
+    fn remove(self, cx: &mut Context) -> (NodeId, Option<Ask>) {
+        cx.close(self.open);
+        cx.release(self.node);
         let dir = self.place.dir;
         let ask = |name| Ask::Remove { dir, name, directory: Some(false) };
         (dir, self.temporary.map(ask))
     }
+
+    /// Releases all its resources, and its open directory.
+    fn release(self, cx: &mut Context, open: OpenId) {
+        cx.close(open);
+        cx.close(self.open);
+        cx.release(self.node);
+        cx.release(self.place.dir);
+    }
 }
 
-impl Put {
-    /// Returns whether more of the body should be read, given the number of unwritten bytes.
-    pub(super) fn is_hungry(&self, buffered: usize) -> bool {
+impl Exchange for Put {
+    fn name(&self) -> &'static str {
+        "putting"
+    }
+
+    fn answered(
+        mut self: Box<Self>,
+        cx: &mut Context,
+        _call: CallId,
+        reply: Result<Reply, Error>,
+    ) -> State {
+        match (self.take_step(), reply) {
+            (Step::Finding, Ok(Reply::Walked(_, Some(dir)))) => {
+                let names = vec![self.file_name()];
+                cx.ask(Ask::Walk { from: dir, names });
+                self.at(Step::Looking(dir))
+            }
+            (Step::Finding, Err(error)) if !is_missing(error) => cx.refuse(status(error)),
+            (Step::Finding, _) => {
+                let reason = "the directory does not exist; make it first";
+                cx.refuse(refusal(409, reason))
+            }
+            (step @ (Step::Looking(_) | Step::Measuring(..)), reply) => {
+                self.looked(cx, step, reply)
+            }
+            (Step::CreatingUnnamed(place), Ok(Reply::Created(node, open, _))) => {
+                self.created(cx, File { place, node, open, temporary: None, written: 0 })
+            }
+            (Step::Creating { place, temporary, .. }, Ok(Reply::Created(node, open, _))) => {
+                let temporary = Some(temporary);
+                self.created(cx, File { place, node, open, temporary, written: 0 })
+            }
+            (Step::CreatingUnnamed(place), Err(Error::Unsupported)) => self.create(cx, place, 0),
+            (Step::Creating { place, attempt, .. }, Err(Error::Exists))
+                if attempt < ATTEMPTS_MAX =>
+            {
+                self.create(cx, place, attempt + 1)
+            }
+            (Step::Writing(mut file, count), Ok(Reply::Written(written)))
+                if written as usize == count =>
+            {
+                file.written += count as u64;
+                self.fill(cx, file)
+            }
+            (Step::Writing(file, _), Ok(_)) => self.remove(cx, file, status(Error::NoSpace)),
+            (step, Ok(reply)) => self.publish(cx, step, reply),
+            (step, Err(error)) => self.failed(cx, step, error),
+        }
+    }
+
+    fn received(mut self: Box<Self>, cx: &mut Context) -> State {
+        match self.take_filling(true) {
+            Some(file) => self.fill(cx, file),
+            None => self.stay(),
+        }
+    }
+
+    fn ticked(mut self: Box<Self>, cx: &mut Context) -> State {
+        let is_late = self.deadline().is_some_and(|until| until <= cx.now);
+        match self.take_filling(is_late) {
+            Some(file) => self.remove(cx, file, refusal(408, "the body took too long")),
+            None => self.stay(),
+        }
+    }
+
+    /// Handles the end of the stream: an incomplete body leaves nothing behind.
+    fn finish(mut self: Box<Self>, cx: &mut Context) -> State {
+        match self.take_filling(cx.session.last_byte_came) {
+            Some(file) => self.torn(cx, file),
+            None => self.stay(),
+        }
+    }
+
+    /// Also removes the temporary file; a removal in progress completes.
+    fn abort(self: Box<Self>, cx: &mut Context) -> usize {
+        let (file, in_flight) = match self.step {
+            Step::Finding => return cx.cancel(CALL, true),
+            Step::Measuring(dir, node) => {
+                cx.release(node);
+                cx.release(dir);
+                return cx.cancel(CALL, true);
+            }
+            Step::Removing(dir, _) => {
+                cx.release(dir);
+                return 1;
+            }
+            Step::Looking(dir)
+            | Step::CreatingUnnamed(Place { dir, .. })
+            | Step::Creating { place: Place { dir, .. }, .. } => {
+                cx.release(dir);
+                return cx.cancel(CALL, true);
+            }
+            Step::SyncingDir { dir, open, .. } => {
+                release_dir(cx, dir, open);
+                return cx.cancel(CALL, true);
+            }
+            Step::Weighing(file, open) => {
+                file.release(cx, open);
+                return cx.cancel(CALL, true);
+            }
+            Step::Filling(file, _) => (file, false),
+            Step::Writing(file, _) | Step::Syncing(file) | Step::Opening(file) => (file, true),
+            Step::Naming(file, open) => {
+                cx.close(open);
+                (file, true)
+            }
+        };
+        let (dir, removal) = file.remove(cx);
+        let removals = usize::from(removal.is_some());
+        removal.into_iter().for_each(|ask| cx.ask_as(CLEANUP, ask));
+        cx.release(dir);
+        removals + cx.cancel(CALL, in_flight)
+    }
+
+    fn is_hungry(&self, buffered: usize) -> bool {
         let ready = matches!(self.step, Step::Filling(..) | Step::Writing(..));
         ready && self.left.exceeds(buffered) && buffered < PIECE
     }
 
-    /// Returns the number of bytes being written.
-    pub(super) fn writing(&self) -> usize {
-        if let Step::Writing(_, count) = self.step { count } else { 0 }
-    }
-
-    pub(super) fn receive_into(&self) -> ReceiveBuf {
+    fn receive_into(&self) -> ReceiveBuf {
         match self.left {
             Remaining::Length(left) if left > (PIECE / 8) as u64 => {
                 ReceiveBuf::UpTo(usize::try_from(left).unwrap_or(PIECE).min(PIECE))
@@ -115,158 +232,76 @@ impl Put {
         }
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        match self.step {
-            Step::Filling(_, until) => Some(until),
-            Step::Finding
-            | Step::Looking(_)
-            | Step::Measuring(..)
-            | Step::CreatingUnnamed(_)
-            | Step::Creating { .. }
-            | Step::Writing(..)
-            | Step::Syncing(_)
-            | Step::Opening(_)
-            | Step::Naming(..)
-            | Step::Weighing(..)
-            | Step::SyncingDir { .. }
-            | Step::Removing(..) => None,
-        }
+    fn takes_input(&self) -> bool {
+        true
     }
 
-    /// Returns whether its temporary file is being removed.
-    pub(super) fn is_removing(&self) -> bool {
-        matches!(self.step, Step::Removing(..))
+    fn is_upload(&self) -> bool {
+        true
     }
 
-    /// Releases its resources and removes the temporary file; returns the number of outstanding
-    /// replies.
-    pub(super) fn forget(self, caller: &Caller, out: &mut Vec<Output>) -> usize {
-        let (file, asked) = match self.step {
-            Step::Finding => return 1,
-            Step::Measuring(dir, node) => {
-                out.extend([Output::Release(node), Output::Release(dir)]);
-                return 1;
-            }
-            Step::Looking(dir)
-            | Step::CreatingUnnamed(Place { dir, .. })
-            | Step::Creating { place: Place { dir, .. }, .. }
-            | Step::Removing(dir, _) => {
-                out.push(Output::Release(dir));
-                return 1;
-            }
-            Step::SyncingDir { dir, open, .. } => {
-                out.extend([Output::Close(open), Output::Release(dir)]);
-                return 1;
-            }
-            Step::Weighing(file, open) => {
-                out.extend([Output::Close(open), Output::Close(file.open)]);
-                out.extend([Output::Release(file.node), Output::Release(file.place.dir)]);
-                return 1;
-            }
-            Step::Filling(file, _) => (file, 0),
-            Step::Writing(file, _) | Step::Syncing(file) | Step::Opening(file) => (file, 1),
-            Step::Naming(file, open) => {
-                out.push(Output::Close(open));
-                (file, 1)
-            }
-        };
-        let (dir, ask) = file.remove(out);
-        let cleanup = ask.map(|ask| TreeRequest { caller: caller.clone(), ask });
-        let more = usize::from(cleanup.is_some());
-        out.extend(cleanup.map(|request| Output::Ask(CLEANUP, request)));
-        out.push(Output::Release(dir));
-        asked + more
+    fn deadline(&self) -> Option<Instant> {
+        if let Step::Filling(_, until) = self.step { Some(until) } else { None }
     }
 
-    fn at(self, step: Step) -> State {
-        State::Putting(Put { step, ..self })
+    /// With the file and its directory, both also opened.
+    fn handles(&self) -> usize {
+        4
+    }
+
+    fn check(&self, asked: usize) {
+        let writing = if let Step::Writing(_, count) = self.step { count } else { 0 };
+        assert_eq!(asked, writing, "what is written is counted");
     }
 }
 
-impl Session {
-    pub(super) fn put(&mut self, now: Instant, request: Request, out: &mut Vec<Output>) -> State {
-        let left = Remaining::of(request.body);
+impl Put {
+    pub(super) fn begin(cx: &mut Context, request: Request) -> State {
         if request.target.path.is_empty() || request.target.slash {
-            return self.refuse(now, refusal(409, "a directory cannot be put; name a file"), out);
+            return cx.refuse(refusal(409, "a directory cannot be put; name a file"));
         }
         let mut names = request.target.path.clone();
         names.pop();
-        self.ask(Ask::Walk { from: self.export.root, names }, out);
-        State::Putting(Put { request: Box::new(request), step: Step::Finding, left })
+        cx.ask(Ask::Walk { from: cx.session.export.root, names });
+        let left = Remaining::of(request.body);
+        Box::new(Put { request, step: Step::Finding, left }).stay()
     }
 
-    pub(super) fn put_answered(
-        &mut self,
-        now: Instant,
-        put: Put,
-        reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        let Put { request, step, left } = put;
-        let put = Put { request, step: Step::Finding, left };
-        match (step, reply) {
-            (Step::Finding, Ok(Reply::Walked(_, Some(dir)))) => {
-                let names = vec![put.name()];
-                self.ask(Ask::Walk { from: dir, names }, out);
-                put.at(Step::Looking(dir))
-            }
-            (Step::Finding, Err(error)) if !is_missing(error) => {
-                self.refuse(now, status(error), out)
-            }
-            (Step::Finding, _) => {
-                let reason = "the directory does not exist; make it first";
-                self.refuse(now, refusal(409, reason), out)
-            }
-            (step @ (Step::Looking(_) | Step::Measuring(..)), reply) => {
-                self.put_looked(now, put, step, reply, out)
-            }
-            (Step::CreatingUnnamed(place), Ok(Reply::Created(node, open, _))) => self.put_begin(
-                now,
-                put,
-                File { place, node, open, temporary: None, written: 0 },
-                out,
-            ),
-            (Step::Creating { place, temporary, .. }, Ok(Reply::Created(node, open, _))) => {
-                let temporary = Some(temporary);
-                self.put_begin(now, put, File { place, node, open, temporary, written: 0 }, out)
-            }
-            (Step::CreatingUnnamed(place), Err(Error::Unsupported)) => {
-                self.put_create(put, place, 0, out)
-            }
-            (Step::Creating { place, attempt, .. }, Err(Error::Exists))
-                if attempt < ATTEMPTS_MAX =>
-            {
-                self.put_create(put, place, attempt + 1, out)
-            }
-            (Step::Writing(mut file, count), Ok(Reply::Written(written)))
-                if written as usize == count =>
-            {
-                file.written += count as u64;
-                self.put_fill(now, put, file, out)
-            }
-            (Step::Writing(file, _), Ok(_)) => self.put_fail(now, put, file, Error::NoSpace, out),
-            (step, Ok(reply)) => self.put_finish(now, put, step, reply, out),
-            (step, Err(error)) => self.put_failed(now, put, step, error, out),
+    /// Takes the step out, to be followed by the next one.
+    fn take_step(&mut self) -> Step {
+        std::mem::replace(&mut self.step, Step::Finding)
+    }
+
+    /// Takes the file out, if it is wanted and waits for more of the body.
+    fn take_filling(&mut self, wanted: bool) -> Option<File> {
+        let step = self.take_step();
+        if wanted && let Step::Filling(file, _) = step {
+            return Some(file);
         }
+        self.step = step;
+        None
+    }
+
+    fn at(mut self: Box<Self>, step: Step) -> State {
+        self.step = step;
+        self.stay()
+    }
+
+    /// Returns the name of the new file.
+    fn file_name(&self) -> Name {
+        self.request.target.path.last().expect("not the root").clone()
     }
 
     /// Evaluates the conditions on the existing file. Links are not followed, and only files are
     /// replaced.
-    fn put_looked(
-        &mut self,
-        now: Instant,
-        put: Put,
-        step: Step,
-        reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) -> State {
+    fn looked(self: Box<Self>, cx: &mut Context, step: Step, reply: Result<Reply, Error>) -> State {
         let (dir, present) = match (step, reply) {
             (Step::Looking(dir), Ok(Reply::Walked(_, Some(node)))) => {
-                self.ask(Ask::Stat { node }, out);
-                return put.at(Step::Measuring(dir, node));
+                cx.ask(Ask::Stat { node });
+                return self.at(Step::Measuring(dir, node));
             }
             (Step::Measuring(dir, node), reply) => {
-                out.push(Output::Release(node));
+                cx.release(node);
                 match reply {
                     Ok(Reply::Stat(stat)) => (dir, Ok(Some(stat))),
                     Err(error) if is_missing(error) => (dir, Ok(None)),
@@ -279,278 +314,211 @@ impl Session {
         };
         let refused = match &present {
             Err(error) => Some(status(*error)),
-            Ok(present) => refused(&put.request.conditions, Method::Put, present.as_ref()),
+            Ok(present) => refused(&self.request.conditions, Method::Put, present.as_ref()),
         };
         if let Some(refusal) = refused {
-            out.push(Output::Release(dir));
-            return self.refuse(now, refusal, out);
+            cx.release(dir);
+            return cx.refuse(refusal);
         }
         let place = Place { dir, present: present.unwrap_or_default() };
         let access = Access { write: true, ..Access::default() };
-        let (name, mode) = (put.name(), place.mode());
-        self.ask(Ask::CreateUnnamed { dir, name, access, mode }, out);
-        put.at(Step::CreatingUnnamed(place))
+        let (name, mode) = (self.file_name(), place.mode());
+        cx.ask(Ask::CreateUnnamed { dir, name, access, mode });
+        self.at(Step::CreatingUnnamed(place))
     }
 
     /// Starts to receive the body into the new file.
-    fn put_begin(&mut self, now: Instant, put: Put, file: File, out: &mut Vec<Output>) -> State {
-        if put.request.expects_continue && self.input.is_empty() {
-            self.send_continue(out);
+    fn created(self: Box<Self>, cx: &mut Context, file: File) -> State {
+        if self.request.expects_continue && cx.session.input.is_empty() {
+            cx.send_continue();
         }
-        self.put_fill(now, put, file, out)
+        self.fill(cx, file)
     }
 
-    fn put_create(&mut self, put: Put, place: Place, attempt: u32, out: &mut Vec<Output>) -> State {
+    fn create(self: Box<Self>, cx: &mut Context, place: Place, attempt: u32) -> State {
         assert!(attempt <= ATTEMPTS_MAX, "it is not tried for ever");
-        let mut temporary = self.next_temporary();
-        if temporary == put.name() {
-            temporary = self.next_temporary();
+        let mut temporary = next_temporary(cx.session);
+        if temporary == self.file_name() {
+            temporary = next_temporary(cx.session);
         }
         let (dir, name, mode) = (place.dir, temporary.clone(), place.mode());
         let access = Access { write: true, ..Access::default() };
-        self.ask(Ask::Create { dir, name, access, exclusive: true, mode, gid: None }, out);
-        put.at(Step::Creating { place, temporary, attempt })
-    }
-
-    /// Returns a name that no other request of any server uses, unless a client has chosen it.
-    fn next_temporary(&mut self) -> Name {
-        self.temporaries += 1;
-        let start = self.export.wall;
-        let (session, count) = (self.number, self.temporaries);
-        let text = format!(".upcall-put-{:x}-{:x}-{session:x}-{count:x}", start.secs, start.nanos);
-        Name::new(text.as_bytes()).expect("a short name without slashes")
+        cx.ask(Ask::Create { dir, name, access, exclusive: true, mode, gid: None });
+        self.at(Step::Creating { place, temporary, attempt })
     }
 
     /// Links the file under its name, if the existing file is the one that was evaluated.
-    fn put_name(&mut self, put: Put, file: File, open: OpenId, out: &mut Vec<Output>) -> State {
-        assert!(file.temporary.as_ref().is_none_or(|name| *name != put.name()), "it is another");
-        let (dir, name) = (file.place.dir, put.name());
+    fn link(self: Box<Self>, cx: &mut Context, file: File, open: OpenId) -> State {
+        assert!(
+            file.temporary.as_ref().is_none_or(|name| *name != self.file_name()),
+            "it is another"
+        );
+        let (dir, name) = (file.place.dir, self.file_name());
         let by = match &file.temporary {
             Some(temporary) => Replacement::Entry(dir, temporary.clone()),
             None => Replacement::Unnamed(file.node),
         };
-        let expected = expected(&put.request.conditions, file.place.present.as_ref());
-        self.ask(Ask::Replace { dir, name, by, expected }, out);
-        put.at(Step::Naming(file, open))
-    }
-
-    /// Handles more of the body.
-    pub(super) fn put_on(&mut self, now: Instant, put: Put, out: &mut Vec<Output>) -> State {
-        match put {
-            Put { step: Step::Filling(file, _), request, left } => {
-                let put = Put { request, step: Step::Finding, left };
-                self.put_fill(now, put, file, out)
-            }
-            put => State::Putting(put),
-        }
+        let expected = expected(&self.request.conditions, file.place.present.as_ref());
+        cx.ask(Ask::Replace { dir, name, by, expected });
+        self.at(Step::Naming(file, open))
     }
 
     /// Writes the received part of the body; continues after the last one.
-    fn put_fill(&mut self, now: Instant, put: Put, file: File, out: &mut Vec<Output>) -> State {
-        let mut left = put.left;
-        let data = match left.take(&mut self.input) {
+    fn fill(mut self: Box<Self>, cx: &mut Context, file: File) -> State {
+        let data = match self.left.take(&mut cx.session.input) {
             Ok(data) => data,
             Err(refusal) => {
-                self.last = true;
-                return self.put_remove(now, put, file, refusal, out);
+                cx.session.last = true;
+                return self.remove(cx, file, refusal);
             }
         };
         let (open, offset) = (file.open, file.written);
-        let put = Put { left, ..put };
         if !data.is_empty() {
             let count = data.len();
             assert!(offset.checked_add(count as u64).is_some(), "no body is that long");
-            self.asked = count;
-            self.ask(Ask::Write { open, offset, data }, out);
-            return put.at(Step::Writing(file, count));
+            cx.session.asked = count;
+            cx.ask(Ask::Write { open, offset, data });
+            return self.at(Step::Writing(file, count));
         }
-        if left.is_empty() {
-            self.ask(Ask::Sync { open, data_only: false }, out);
-            return put.at(Step::Syncing(file));
+        if self.left.is_empty() {
+            cx.ask(Ask::Sync { open, data_only: false });
+            return self.at(Step::Syncing(file));
         }
-        if self.last_byte_came {
-            return self.put_torn(now, put.filling(file, now), out);
+        if cx.session.last_byte_came {
+            return self.torn(cx, file);
         }
-        put.at(Step::Filling(file, now + BODY_TIME))
+        self.at(Step::Filling(file, cx.now + BODY_TIME))
     }
 
     /// Handles the steps after the contents are durable.
-    fn put_finish(
-        &mut self,
-        now: Instant,
-        put: Put,
-        step: Step,
-        reply: Reply,
-        out: &mut Vec<Output>,
-    ) -> State {
+    fn publish(self: Box<Self>, cx: &mut Context, step: Step, reply: Reply) -> State {
         match (step, reply) {
             (Step::Syncing(file), Reply::Done) => {
-                self.ask(Ask::Open { node: file.place.dir, access: Access::READ }, out);
-                put.at(Step::Opening(file))
+                cx.ask(Ask::Open { node: file.place.dir, access: Access::READ });
+                self.at(Step::Opening(file))
             }
-            (Step::Opening(file), Reply::Opened(open, _)) => self.put_name(put, file, open, out),
+            (Step::Opening(file), Reply::Opened(open, _)) => self.link(cx, file, open),
             (Step::Naming(mut file, open), Reply::Unexpected(present)) => {
-                match refused(&put.request.conditions, Method::Put, present.as_ref()) {
+                match refused(&self.request.conditions, Method::Put, present.as_ref()) {
                     None => {
                         file.place.present = present;
-                        self.put_name(put, file, open, out)
+                        self.link(cx, file, open)
                     }
                     Some(refusal) => {
-                        out.push(Output::Close(open));
-                        self.put_remove(now, put, file, refusal, out)
+                        cx.close(open);
+                        self.remove(cx, file, refusal)
                     }
                 }
             }
             (Step::Naming(file, open), Reply::Done) => {
-                self.ask(Ask::Stat { node: file.node }, out);
-                put.at(Step::Weighing(file, open))
+                cx.ask(Ask::Stat { node: file.node });
+                self.at(Step::Weighing(file, open))
             }
             (Step::Naming(file, open) | Step::Weighing(file, open), Reply::Stat(stat)) => {
-                out.extend([Output::Close(file.open), Output::Release(file.node)]);
-                self.ask(Ask::Sync { open, data_only: false }, out);
+                cx.close(file.open);
+                cx.release(file.node);
+                cx.ask(Ask::Sync { open, data_only: false });
                 let Place { dir, present } = file.place;
                 let (replaces, tag) = (present.is_some(), etag(&stat));
-                put.at(Step::SyncingDir { dir, open, replaces, tag })
+                self.at(Step::SyncingDir { dir, open, replaces, tag })
             }
             (Step::SyncingDir { dir, open, replaces, tag }, Reply::Done) => {
-                self.put_done(now, &put, (dir, open), (replaces, tag), out)
+                self.done(cx, dir, open, (replaces, &tag))
             }
             (Step::Removing(dir, refusal), _) => {
-                out.push(Output::Release(dir));
-                self.refuse(now, refusal, out)
+                cx.release(dir);
+                cx.refuse(refusal)
             }
             (step, reply) => unreachable!("{reply:?} in {step:?}"),
         }
     }
 
     /// Responds after the change.
-    fn put_done(
-        &mut self,
-        now: Instant,
-        put: &Put,
-        (dir, open): (NodeId, OpenId),
-        (replaces, tag): (bool, String),
-        out: &mut Vec<Output>,
+    fn done(
+        &self,
+        cx: &mut Context,
+        dir: NodeId,
+        open: OpenId,
+        (replaces, tag): (bool, &str),
     ) -> State {
-        out.extend([Output::Close(open), Output::Release(dir)]);
+        release_dir(cx, dir, open);
         let head = match replaces {
             true => Head::new(204),
             false => Head::new(201)
-                .field("Location", put.request.target.encoded())
+                .field("Location", self.request.target.encoded())
                 .field("Content-Length", 0),
         };
-        let head = self.end(now, head.field("ETag", tag));
-        self.say(Buf::from(head), out);
-        self.done(now, out)
+        cx.respond(head.field("ETag", tag))
     }
 
-    fn put_failed(
-        &mut self,
-        now: Instant,
-        put: Put,
-        step: Step,
-        error: Error,
-        out: &mut Vec<Output>,
-    ) -> State {
-        match step {
+    fn failed(self: Box<Self>, cx: &mut Context, step: Step, error: Error) -> State {
+        let refused = match step {
             Step::Writing(file, _) | Step::Syncing(file) => {
-                self.put_fail(now, put, file, error, out)
+                return self.remove(cx, file, status(error));
             }
-            Step::Opening(file) => self.put_remove(now, put, file, not_opened(error), out),
+            Step::Opening(file) => return self.remove(cx, file, not_opened(error)),
             Step::Naming(file, open) => {
-                out.push(Output::Close(open));
-                self.put_fail(now, put, file, error, out)
+                cx.close(open);
+                return self.remove(cx, file, status(error));
             }
             Step::CreatingUnnamed(Place { dir, .. })
             | Step::Creating { place: Place { dir, .. }, .. } => {
-                out.push(Output::Release(dir));
-                self.refuse(now, status(error), out)
+                cx.release(dir);
+                status(error)
             }
             Step::Weighing(file, open) => {
-                out.extend([Output::Close(open), Output::Close(file.open)]);
-                out.extend([Output::Release(file.node), Output::Release(file.place.dir)]);
-                self.refuse(now, not_durable(error), out)
+                file.release(cx, open);
+                not_durable(error)
             }
             Step::SyncingDir { dir, open, replaces, tag } if is_never_synced(error) => {
-                self.put_done(now, &put, (dir, open), (replaces, tag), out)
+                return self.done(cx, dir, open, (replaces, &tag));
             }
             Step::SyncingDir { dir, open, .. } => {
-                out.extend([Output::Close(open), Output::Release(dir)]);
-                self.refuse(now, not_durable(error), out)
+                release_dir(cx, dir, open);
+                not_durable(error)
             }
             Step::Removing(dir, refusal) => {
-                out.push(Output::Release(dir));
-                self.refuse(now, refusal, out)
+                cx.release(dir);
+                refusal
             }
             Step::Finding | Step::Looking(_) | Step::Measuring(..) | Step::Filling(..) => {
                 unreachable!("{error:?} in {step:?}")
             }
-        }
+        };
+        cx.refuse(refused)
     }
 
-    fn put_fail(
-        &mut self,
-        now: Instant,
-        put: Put,
-        file: File,
-        error: Error,
-        out: &mut Vec<Output>,
-    ) -> State {
-        self.put_remove(now, put, file, status(error), out)
+    fn torn(self: Box<Self>, cx: &mut Context, file: File) -> State {
+        self.remove(cx, file, refusal(400, "the body ended early"))
     }
 
-    fn put_remove(
-        &mut self,
-        now: Instant,
-        put: Put,
-        file: File,
-        refusal: Refusal,
-        out: &mut Vec<Output>,
-    ) -> State {
-        match file.remove(out) {
+    /// Removes an incomplete file, then responds with the reason.
+    fn remove(self: Box<Self>, cx: &mut Context, file: File, refusal: Refusal) -> State {
+        match file.remove(cx) {
             (dir, Some(ask)) => {
-                self.ask(ask, out);
-                put.at(Step::Removing(dir, refusal))
+                cx.ask(ask);
+                self.at(Step::Removing(dir, refusal))
             }
             (dir, None) => {
-                out.push(Output::Release(dir));
-                self.refuse(now, refusal, out)
+                cx.release(dir);
+                cx.refuse(refusal)
             }
-        }
-    }
-
-    /// Handles the timeout of the client, if it has passed.
-    pub(super) fn put_late(&mut self, now: Instant, put: Put, out: &mut Vec<Output>) -> State {
-        match put {
-            Put { step: Step::Filling(file, until), request, left } if until <= now => {
-                let put = Put { request, step: Step::Finding, left };
-                self.put_remove(now, put, file, refusal(408, "the body took too long"), out)
-            }
-            put => State::Putting(put),
-        }
-    }
-
-    /// Handles the end of the stream: an incomplete body leaves nothing behind.
-    pub(super) fn put_torn(&mut self, now: Instant, put: Put, out: &mut Vec<Output>) -> State {
-        match put {
-            Put { step: Step::Filling(file, _), request, left } => {
-                let put = Put { request, step: Step::Finding, left };
-                self.put_remove(now, put, file, refusal(400, "the body ended early"), out)
-            }
-            put => State::Putting(put),
         }
     }
 }
 
-impl Put {
-    fn filling(self, file: File, now: Instant) -> Put {
-        Put { step: Step::Filling(file, now), ..self }
-    }
+/// Returns a name that no other request of any server uses, unless a client has chosen it.
+fn next_temporary(session: &mut Session) -> Name {
+    session.temporaries += 1;
+    let start = session.export.wall;
+    let (number, count) = (session.number, session.temporaries);
+    let text = format!(".upcall-put-{:x}-{:x}-{number:x}-{count:x}", start.secs, start.nanos);
+    Name::new(text.as_bytes()).expect("a short name without slashes")
+}
 
-    /// Returns the name of the new file.
-    fn name(&self) -> Name {
-        self.request.target.path.last().expect("not the root").clone()
-    }
+fn release_dir(cx: &mut Context, dir: NodeId, open: OpenId) {
+    cx.close(open);
+    cx.release(dir);
 }
 
 impl Place {
@@ -594,5 +562,3 @@ pub(super) fn expected(conditions: &Conditions, present: Option<&Stat>) -> Expec
         Some(stat) => Expected::Version(stat.file_version()),
     }
 }
-
-const _: () = assert!(CALL.0 != CLEANUP.0);

@@ -1,6 +1,6 @@
 //! Memory accounting of a session, as used by the node, which shares out memory and connections.
 
-use super::{Session, State};
+use super::{Exchange, Session, State};
 use crate::Room;
 
 /// Limit of the connection that may proceed although no memory is left, bytes.
@@ -34,7 +34,8 @@ impl Session {
     /// Returns whether the client owes the rest of a request or its body.
     pub fn owes_bytes(&self) -> bool {
         let begun = matches!(self.state, State::Head { .. }) && !self.input.is_empty();
-        (begun || matches!(self.state, State::Putting(_))) && self.is_hungry()
+        let is_upload = self.exchange().is_some_and(Exchange::is_upload);
+        (begun || is_upload) && self.is_hungry()
     }
 
     /// Returns whether no request has begun and every response is sent.

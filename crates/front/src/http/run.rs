@@ -12,10 +12,12 @@
 
 use super::answer::{Head, status};
 use super::body::Remaining;
+use super::exchange::{AHEAD, Context, Exchange, Stay};
+use super::get::safe_file;
 use super::transfer::frame;
-use super::{CALL, FEED, Session, State};
+use super::{CALL, FEED, State};
 use crate::{CallId, Output};
-use base::{Access, Buf, Caller, Error, Instant, Kind, Name, User};
+use base::{Access, Buf, Caller, Error, Kind, Name, User};
 use serde_json::Value;
 use std::mem;
 use std::sync::Arc;
@@ -28,9 +30,8 @@ pub(super) const PLACE: [&[u8]; 2] = [b".upcall", b"storelets"];
 const NEW: &[u8] = b"new";
 const INSTALL: &[u8] = b"install";
 
-/// Size of a read of the output, bytes, and maximum number of unsent bytes before it.
+/// Size of a read of the output, bytes.
 const PIECE: u32 = 64 << 10;
-const AHEAD: usize = 64 << 10;
 
 /// Maximum number of buffered bytes of a body.
 const BODY_MAX: usize = 256 << 10;
@@ -81,300 +82,275 @@ enum Step {
     Talking { open: OpenId, reads: bool, writes: bool },
 }
 
-impl Run {
-    /// Returns whether the connection should be read, given the number of unwritten bytes: for more
-    /// of the body, or to detect that the client has disconnected.
-    pub(super) fn is_hungry(&self, buffered: usize) -> bool {
-        matches!(self.step, Step::Talking { .. }) && buffered < BODY_MAX
+impl Exchange for Run {
+    fn name(&self) -> &'static str {
+        "running"
     }
 
-    /// Returns the number of bytes being read.
-    pub(super) fn reading(&self) -> usize {
-        if let Step::Talking { reads: true, .. } = self.step { PIECE as usize } else { 0 }
+    fn answered(
+        mut self: Box<Self>,
+        cx: &mut Context,
+        call: CallId,
+        reply: Result<Reply, Error>,
+    ) -> State {
+        if let Step::Talking { reads, writes, .. } = self.step {
+            let waits = if call == FEED { writes } else { reads };
+            assert!(waits, "only what was asked for is answered");
+        }
+        match (mem::replace(&mut self.step, Step::Looking), reply) {
+            (Step::Looking, reply) => self.looked(cx, reply),
+            (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {
+                open_file(cx, node, self.file);
+                self.step = Step::Opening(node);
+                self.stay()
+            }
+            (Step::Finding, _) => {
+                let reason = "this server runs no programs: start it with --storelet-threads 1";
+                cx.refuse(refusal(404, reason))
+            }
+            (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
+                cx.release(node);
+                let data = Buf::from(mem::take(&mut self.run_spec));
+                cx.ask_as(FEED, Ask::Write { open, offset: 0, data });
+                self.step = Step::Talking { open, reads: false, writes: true };
+                self.sent(cx)
+            }
+            (Step::Opening(node), reply) => {
+                cx.release(node);
+                let error = reply.err().unwrap_or(Error::Invalid);
+                let refused = match (self.file, error) {
+                    (INSTALL, Error::NotPermitted) => refusal(403, COMMANDERS),
+                    (_, error) => status(error),
+                };
+                cx.refuse(refused)
+            }
+            (Step::Ending, _) => cx.done(),
+            (Step::Talking { open, reads, .. }, _) if call == FEED => {
+                // The report has the error of the order.
+                self.step = Step::Talking { open, reads, writes: false };
+                self.sent(cx)
+            }
+            (Step::Talking { open, writes, .. }, Ok(Reply::Data(data))) if !data.is_empty() => {
+                self.step = Step::Talking { open, reads: false, writes };
+                self.said.extend_from_slice(&data);
+                self.heard(cx)
+            }
+            (Step::Talking { open, writes, .. }, _) => {
+                self.step = Step::Talking { open, reads: false, writes };
+                self.lost(cx, "the program was lost")
+            }
+        }
     }
 
-    /// Returns the number of bytes gathered.
-    pub(super) fn gathered(&self) -> usize {
-        self.run_spec.capacity() + self.said.capacity() + self.complaint.capacity()
+    fn received(self: Box<Self>, cx: &mut Context) -> State {
+        self.sent(cx)
     }
 
-    /// Releases its resources; returns the number of outstanding replies.
-    pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
+    /// Starts the reads and writes that are possible now.
+    fn sent(mut self: Box<Self>, cx: &mut Context) -> State {
+        let Step::Talking { open, mut reads, mut writes } = self.step else {
+            return self.stay();
+        };
+        if cx.session.last_byte_came {
+            return self.lost(cx, "the client left");
+        }
+        if !reads && cx.session.unsent <= AHEAD {
+            reads = true;
+            cx.session.asked = PIECE as usize;
+            cx.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 });
+        }
+        if !writes && !self.fed {
+            match self.next_body(cx) {
+                Ok(data) if !data.is_empty() => {
+                    writes = true;
+                    cx.ask_as(FEED, Ask::Write { open, offset: 0, data: Buf::from(data) });
+                }
+                Ok(_) => {}
+                Err(()) => {
+                    self.step = Step::Talking { open, reads, writes };
+                    return self.lost(cx, "the program's input makes no sense");
+                }
+            }
+        }
+        self.step = Step::Talking { open, reads, writes };
+        self.stay()
+    }
+
+    fn finish(self: Box<Self>, cx: &mut Context) -> State {
+        self.sent(cx)
+    }
+
+    fn abort(self: Box<Self>, cx: &mut Context) -> usize {
         let (reads, writes) = match self.step {
             Step::Looking | Step::Finding => (true, false),
             Step::Ending => (false, true),
             Step::Opening(node) => {
-                out.push(Output::Release(node));
+                cx.release(node);
                 (true, false)
             }
             Step::Talking { open, reads, writes } => {
-                out.push(Output::Close(open));
+                cx.close(open);
                 (reads, writes)
             }
         };
-        out.extend(reads.then_some(Output::Cancel(CALL)));
-        out.extend(writes.then_some(Output::Cancel(FEED)));
-        usize::from(reads) + usize::from(writes)
+        cx.cancel(CALL, reads) + cx.cancel(FEED, writes)
+    }
+
+    /// For more of the body, or to detect that the client has disconnected.
+    fn is_hungry(&self, buffered: usize) -> bool {
+        matches!(self.step, Step::Talking { .. }) && buffered < BODY_MAX
+    }
+
+    fn takes_input(&self) -> bool {
+        true
+    }
+
+    fn gathered(&self) -> usize {
+        self.run_spec.capacity() + self.said.capacity() + self.complaint.capacity()
+    }
+
+    fn check(&self, asked: usize) {
+        let reads = matches!(self.step, Step::Talking { reads: true, .. });
+        assert_eq!(asked, if reads { PIECE as usize } else { 0 }, "what is read is counted");
     }
 }
 
-impl Session {
+impl Run {
     /// Starts a program.
-    pub(super) fn run(&mut self, now: Instant, request: Request, out: &mut Vec<Output>) -> State {
+    pub(super) fn begin(cx: &mut Context, request: &Request) -> State {
         let path = || request.target.path.iter().map(Name::as_bytes);
         let installs = path().eq(PLACE.into_iter().chain([INSTALL]));
         if !path().eq(PLACE) && !installs {
             let reason = "POST starts a program: post it to /.upcall/storelets";
-            return self.refuse(now, refusal(405, reason), out);
+            return cx.refuse(refusal(405, reason));
         }
         let query = match installs {
-            true => Query::of_install(&request),
-            false => Query::parse(&request),
+            true => Query::of_install(request),
+            false => Query::parse(request),
         };
         let Some(query) = query else {
             let reason = "send a program with its length, or name one: ?module=sha256:HASH";
-            return self.refuse(now, refusal(411, reason), out);
+            return cx.refuse(refusal(411, reason));
         };
-        if query.writes && !self.export.web.write {
+        if query.writes && !cx.session.export.web.write {
             let reason = "this server does not write over HTTP: start it with --http-write";
-            return self.refuse(now, refusal(403, reason), out);
+            return cx.refuse(refusal(403, reason));
         }
         let file = if installs { INSTALL } else { NEW };
-        self.find_file(file, out);
-        if request.expects_continue && self.input.is_empty() {
-            self.send_continue(out);
+        find_file(cx, file);
+        if request.expects_continue && cx.session.input.is_empty() {
+            cx.send_continue();
         }
-        State::Running(Box::new(query.run(Step::Finding, file)))
+        Box::new(query.run(Step::Finding, file)).stay()
     }
 
     /// Runs an installed storelet with a file as its input.
-    pub(super) fn run_named(
-        &mut self,
-        now: Instant,
-        request: &Request,
-        out: &mut Vec<Output>,
-    ) -> State {
+    pub(super) fn begin_named(cx: &mut Context, request: &Request) -> State {
         // The output of a program has no version that a client could know.
         if request.conditions.judge(request.method, None) == Verdict::Failed {
             let reason = "the output of a program has no entity tag; send the request without \
                           If-Match";
-            return self.fail(now, refusal(412, reason), out);
+            return cx.fail(refusal(412, reason));
         }
-        let query = Query::of_named(request, self.manner.head_only);
+        let query = Query::of_named(request, cx.session.manner.head_only);
         let path = request.target.path.clone();
-        self.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 }, out);
-        State::Running(Box::new(query.run(Step::Looking, NEW)))
+        cx.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 });
+        Box::new(query.run(Step::Looking, NEW)).stay()
     }
 
     /// Continues after the lookup of the input file.
-    fn run_looked(
-        &mut self,
-        now: Instant,
-        mut run: Box<Run>,
-        reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) -> State {
+    fn looked(mut self: Box<Self>, cx: &mut Context, reply: Result<Reply, Error>) -> State {
         let stat = match reply {
             Ok(Reply::Fetched(stat, _, open)) => {
-                out.extend(open.map(Output::Close));
+                cx.close(open);
                 stat
             }
             Ok(other) => unreachable!("{other:?} answers no fetch"),
-            Err(error) => return self.fail(now, status(error), out),
+            Err(error) => return cx.fail(status(error)),
         };
         match stat.kind {
             Kind::File => {}
-            Kind::Directory => return self.fail(now, status(Error::IsDirectory), out),
+            Kind::Directory => return cx.fail(status(Error::IsDirectory)),
             Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
-                return self.fail(now, status(Error::Unsupported), out);
+                return cx.fail(status(Error::Unsupported));
             }
         }
-        self.find_file(NEW, out);
-        run.step = Step::Finding;
-        State::Running(run)
-    }
-
-    fn find_file(&mut self, file: &'static [u8], out: &mut Vec<Output>) {
-        let names = PLACE.iter().copied().chain([file]);
-        let names = names.map(|name| Name::new(name).expect("a plain name")).collect();
-        self.ask(Ask::Walk { from: self.export.root, names }, out);
-    }
-
-    /// Opens a file. To install, the caller needs administrative rights, and an identity verified
-    /// by the kernel.
-    fn open_file(&mut self, node: NodeId, file: &[u8], out: &mut Vec<Output>) {
-        let access = Access { read: true, write: true, ..Access::default() };
-        let caller = match self.caller.clone() {
-            Caller::User(user) if file == INSTALL && self.commands => {
-                Caller::User(Arc::new(User { commands: true, ..(*user).clone() }))
-            }
-            caller @ (Caller::User(_) | Caller::Server) => caller,
-        };
-        out.push(Output::Ask(CALL, tree::Request { caller, ask: Ask::Open { node, access } }));
-    }
-
-    pub(super) fn run_answered(
-        &mut self,
-        now: Instant,
-        call: CallId,
-        mut run: Box<Run>,
-        reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        if let Step::Talking { reads, writes, .. } = run.step {
-            let waits = if call == FEED { writes } else { reads };
-            assert!(waits, "only what was asked for is answered");
-        }
-        match (mem::replace(&mut run.step, Step::Looking), reply) {
-            (Step::Looking, reply) => self.run_looked(now, run, reply, out),
-            (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {
-                self.open_file(node, run.file, out);
-                run.step = Step::Opening(node);
-                State::Running(run)
-            }
-            (Step::Finding, _) => {
-                let reason = "this server runs no programs: start it with --storelet-threads 1";
-                self.refuse(now, refusal(404, reason), out)
-            }
-            (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
-                out.push(Output::Release(node));
-                let data = Buf::from(mem::take(&mut run.run_spec));
-                self.ask_as(FEED, Ask::Write { open, offset: 0, data }, out);
-                run.step = Step::Talking { open, reads: false, writes: true };
-                self.run_on(run, out)
-            }
-            (Step::Opening(node), reply) => {
-                out.push(Output::Release(node));
-                let error = reply.err().unwrap_or(Error::Invalid);
-                let refused = match (run.file, error) {
-                    (INSTALL, Error::NotPermitted) => refusal(403, COMMANDERS),
-                    (_, error) => status(error),
-                };
-                self.refuse(now, refused, out)
-            }
-            (Step::Ending, _) => self.done(now, out),
-            (Step::Talking { open, reads, .. }, _) if call == FEED => {
-                // The report has the error of the order.
-                run.step = Step::Talking { open, reads, writes: false };
-                self.run_on(run, out)
-            }
-            (Step::Talking { open, writes, .. }, Ok(Reply::Data(data))) if !data.is_empty() => {
-                run.step = Step::Talking { open, reads: false, writes };
-                run.said.extend_from_slice(&data);
-                self.run_heard(now, run, out)
-            }
-            (Step::Talking { open, writes, .. }, _) => {
-                run.step = Step::Talking { open, reads: false, writes };
-                self.run_lost(*run, "the program was lost", out)
-            }
-        }
-    }
-
-    /// Starts the reads and writes that are possible now.
-    pub(super) fn run_on(&mut self, mut run: Box<Run>, out: &mut Vec<Output>) -> State {
-        let Step::Talking { open, mut reads, mut writes } = run.step else {
-            return State::Running(run);
-        };
-        if self.last_byte_came {
-            return self.run_lost(*run, "the client left", out);
-        }
-        if !reads && self.unsent <= AHEAD {
-            reads = true;
-            self.asked = PIECE as usize;
-            self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
-        }
-        if !writes && !run.fed {
-            match self.next_body(&mut run) {
-                Ok(data) if !data.is_empty() => {
-                    writes = true;
-                    self.ask_as(FEED, Ask::Write { open, offset: 0, data: Buf::from(data) }, out);
-                }
-                Ok(_) => {}
-                Err(()) => {
-                    run.step = Step::Talking { open, reads, writes };
-                    return self.run_lost(*run, "the program's input makes no sense", out);
-                }
-            }
-        }
-        run.step = Step::Talking { open, reads, writes };
-        State::Running(run)
+        find_file(cx, NEW);
+        self.step = Step::Finding;
+        self.stay()
     }
 
     /// Takes the next part of the body, encoded for the program's file.
-    fn next_body(&mut self, run: &mut Run) -> Result<Vec<u8>, ()> {
-        let data = run.left.take(&mut self.input).map_err(drop)?;
-        run.fed = run.left.is_empty();
-        let mut bytes = match (run.feeds, data.is_empty()) {
+    fn next_body(&mut self, cx: &mut Context) -> Result<Vec<u8>, ()> {
+        let data = self.left.take(&mut cx.session.input).map_err(drop)?;
+        self.fed = self.left.is_empty();
+        let mut bytes = match (self.feeds, data.is_empty()) {
             (true, false) => encode_input(&data),
             (false, false) => data.to_vec(),
             (_, true) => Vec::new(),
         };
-        if run.fed && run.feeds {
+        if self.fed && self.feeds {
             bytes.extend(encode_input(b""));
         }
         Ok(bytes)
     }
 
     /// Handles output of the program.
-    fn run_heard(&mut self, now: Instant, mut run: Box<Run>, out: &mut Vec<Output>) -> State {
-        let said = mem::take(&mut run.said);
+    fn heard(mut self: Box<Self>, cx: &mut Context) -> State {
+        let said = mem::take(&mut self.said);
         let mut rest = &said[..];
         loop {
             let (kind, body) = match Frame::decode(rest) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
-                Err(_) => return self.run_lost(*run, "invalid frame from the program", out),
+                Err(_) => return self.lost(cx, "invalid frame from the program"),
             };
             rest = &rest[wire::storelet::FRAME_HEAD + body.len()..];
             match kind {
-                Frame::State if body == b"running" => self.run_head(now, &mut run, out),
+                Frame::State if body == b"running" => self.head(cx),
                 Frame::State => {}
-                Frame::Error if !run.merges => {
-                    run.complaint.extend_from_slice(body);
-                    let excess = run.complaint.len().saturating_sub(COMPLAINT_MAX);
-                    run.complaint.drain(..excess);
+                Frame::Error if !self.merges => {
+                    self.complaint.extend_from_slice(body);
+                    let excess = self.complaint.len().saturating_sub(COMPLAINT_MAX);
+                    self.complaint.drain(..excess);
                 }
                 Frame::Output | Frame::Error if body.is_empty() => {}
                 Frame::Output | Frame::Error => {
-                    let chunk = frame(Buf::from(body), self.manner.is_1_1);
-                    self.say(chunk, out);
+                    cx.say(frame(Buf::from(body), cx.session.manner.is_1_1));
                 }
-                Frame::Report => return self.run_end(now, *run, body, out),
+                Frame::Report => return self.end(cx, body),
             }
         }
-        run.said = rest.to_vec();
-        self.run_on(run, out)
+        self.said = rest.to_vec();
+        self.sent(cx)
     }
 
     /// Starts the response to a running program.
-    fn run_head(&mut self, now: Instant, run: &mut Run, out: &mut Vec<Output>) {
-        let head = self.safe(run_fields(Head::new(200)));
-        let head = match self.manner.is_1_1 {
-            true => head
-                .field("Trailer", "Upcall-End, Upcall-Exit, Upcall-Complaint, Upcall-Report")
-                .field("Transfer-Encoding", "chunked"),
-            false => head,
-        };
-        self.last |= !self.manner.is_1_1;
-        run.headed = true;
-        let head = self.end(now, head);
-        self.say(Buf::from(head), out);
+    fn head(&mut self, cx: &mut Context) {
+        self.headed = true;
+        let mut head = safe_file(cx, run_fields(Head::new(200)));
+        if cx.session.manner.is_1_1 {
+            let trailer = "Upcall-End, Upcall-Exit, Upcall-Complaint, Upcall-Report";
+            head = head.field("Trailer", trailer);
+        }
+        let head = cx.stream(head);
+        cx.send_head(head, b"");
     }
 
     /// Handles the end of the program.
-    fn run_end(&mut self, now: Instant, run: Run, report: &[u8], out: &mut Vec<Output>) -> State {
-        let Step::Talking { open, writes, .. } = run.step else {
+    fn end(mut self: Box<Self>, cx: &mut Context, report: &[u8]) -> State {
+        let Step::Talking { open, writes, .. } = self.step else {
             unreachable!("who does not talk says nothing")
         };
-        out.push(Output::Close(open));
+        cx.close(open);
         let text = String::from_utf8_lossy(report);
         let report: Value = serde_json::from_str(&text).unwrap_or_default();
-        if run.headed {
-            if self.manner.is_1_1 {
-                self.say(Buf::from(trailers(&text, &report, &run.complaint).into_bytes()), out);
+        if self.headed {
+            if cx.session.manner.is_1_1 {
+                cx.say(Buf::from(trailers(&text, &report, &self.complaint).into_bytes()));
             }
         } else if report["reason"].is_null() {
-            self.run_filed(now, &report, out);
+            filed(cx, &report);
         } else {
             let code = match report["end"].as_str() {
                 Some("failed") => 500,
@@ -383,48 +359,62 @@ impl Session {
                 Some(_) | None => 503,
             };
             let reason = report["reason"].as_str().unwrap_or_default();
-            self.send_error_text(now, code, reason, out);
+            cx.send_error_text(code, reason);
         }
         // The rest of the body must not be parsed as a request.
-        self.last |= !run.fed;
+        cx.session.last |= !self.fed;
         if writes {
-            let step = Step::Ending;
-            return State::Running(Box::new(Run { step, ..run }));
+            self.step = Step::Ending;
+            return self.stay();
         }
-        self.done(now, out)
-    }
-
-    /// Responds to an installation or a check.
-    fn run_filed(&mut self, now: Instant, report: &Value, out: &mut Vec<Output>) {
-        let name = report["name"].as_str().unwrap_or_default();
-        let version = report["version"].as_u64().map(|version| format!("@{version}"));
-        let (code, text) = match report["end"].as_str() {
-            Some("installed") => (201, format!("{name}{}\n", version.unwrap_or_default())),
-            Some("checked") => {
-                let head = self.safe(run_fields(Head::new(200)));
-                let head = self.end(now, head);
-                return self.say(Buf::from(head), out);
-            }
-            end => {
-                let version = version.unwrap_or_default();
-                (200, format!("{name}{version} {}\n", end.unwrap_or_default()))
-            }
-        };
-        let head = Head::new(code)
-            .field("Content-Type", "text/plain; charset=utf-8")
-            .field("Content-Length", text.len());
-        let mut bytes = self.end(now, head);
-        bytes.extend_from_slice(text.as_bytes());
-        self.say(Buf::from(bytes), out);
+        cx.done()
     }
 
     /// Aborts the response, which can only be signalled by an early end.
-    fn run_lost(&mut self, run: Run, why: &'static str, out: &mut Vec<Output>) -> State {
-        (self.asked, self.input) = (0, Buf::default());
-        let asked = run.forget(out);
-        out.push(Output::Hangup(why));
-        State::Closing { asked }
+    fn lost(self: Box<Self>, cx: &mut Context, why: &'static str) -> State {
+        let asked = self.abort(cx);
+        cx.hang_up_after(asked, why)
     }
+}
+
+fn find_file(cx: &mut Context, file: &'static [u8]) {
+    let names = PLACE.iter().copied().chain([file]);
+    let names = names.map(|name| Name::new(name).expect("a plain name")).collect();
+    cx.ask(Ask::Walk { from: cx.session.export.root, names });
+}
+
+/// Opens a file. To install, the caller needs administrative rights, and an identity verified
+/// by the kernel.
+fn open_file(cx: &mut Context, node: NodeId, file: &[u8]) {
+    let access = Access { read: true, write: true, ..Access::default() };
+    let caller = match cx.session.caller.clone() {
+        Caller::User(user) if file == INSTALL && cx.session.commands => {
+            Caller::User(Arc::new(User { commands: true, ..(*user).clone() }))
+        }
+        caller @ (Caller::User(_) | Caller::Server) => caller,
+    };
+    cx.out.push(Output::Ask(CALL, tree::Request { caller, ask: Ask::Open { node, access } }));
+}
+
+/// Responds to an installation or a check.
+fn filed(cx: &mut Context, report: &Value) {
+    let name = report["name"].as_str().unwrap_or_default();
+    let version = report["version"].as_u64().map(|version| format!("@{version}"));
+    let (code, text) = match report["end"].as_str() {
+        Some("installed") => (201, format!("{name}{}\n", version.unwrap_or_default())),
+        Some("checked") => {
+            let head = safe_file(cx, run_fields(Head::new(200)));
+            return cx.send_head(head, b"");
+        }
+        end => {
+            let version = version.unwrap_or_default();
+            (200, format!("{name}{version} {}\n", end.unwrap_or_default()))
+        }
+    };
+    let head = Head::new(code)
+        .field("Content-Type", "text/plain; charset=utf-8")
+        .field("Content-Length", text.len());
+    cx.send_head(head, text.as_bytes());
 }
 
 /// Parameters of the query.

@@ -15,9 +15,9 @@ use super::answer::etag;
 use super::*;
 use base::drawing::{Drawing, variant};
 use base::rng::{Rng, seeded};
-use base::{Expected, Kind, Stat};
+use base::{Expected, Kind, Stat, Time};
 use expect_test::expect;
-use tree::{NodeId, OpenId};
+use tree::{NodeId, OpenId, Request as TreeRequest};
 use wire::storelet::Frame;
 
 fn export() -> Export {

@@ -1,8 +1,9 @@
 //! Transfer of a response: parts of a file and of text, one after the other.
 
-use super::{Session, State};
-use crate::Output;
-use base::{Buf, Error, Instant};
+use super::exchange::{Context, Exchange, Stay};
+use super::{CALL, Session, State};
+use crate::CallId;
+use base::{Buf, Error};
 use std::collections::VecDeque;
 use std::ops::Range as Span;
 use tree::{Ask, OpenId, Reply};
@@ -87,17 +88,134 @@ impl Transfer {
         Transfer { head: Some(head), open, parts, reading: false }
     }
 
-    /// Closes the file; returns whether a read is in flight.
-    pub(super) fn forget(self, out: &mut Vec<Output>) -> bool {
-        out.extend(self.open.map(Output::Close));
-        self.reading
+    /// Sends the head and as much as possible now; a small file is sent at once.
+    pub(super) fn begin(mut self, cx: &mut Context) -> State {
+        match self.advance(cx) {
+            true => cx.done(),
+            false => State::Exchange(Box::new(self)),
+        }
+    }
+
+    fn go_on(mut self: Box<Self>, cx: &mut Context) -> State {
+        if self.advance(cx) { cx.done() } else { self.stay() }
+    }
+
+    /// Sends and reads as much as possible now; returns whether everything is sent.
+    fn advance(&mut self, cx: &mut Context) -> bool {
+        while !self.reading {
+            match self.parts.pop_front() {
+                Some(Part::Bytes(bytes)) => self.send_all(cx, vec![bytes]),
+                Some(part @ (Part::File(_) | Part::Rest { .. })) => {
+                    if cx.may_read_ahead() {
+                        self.read_piece(cx, &part);
+                    }
+                    self.parts.push_front(part);
+                    return false;
+                }
+                None => {
+                    self.send_all(cx, Vec::new());
+                    cx.close(self.open);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn read_piece(&mut self, cx: &mut Context, part: &Part) {
+        let open = self.open.expect("a file with parts to be read is open");
+        let offset = match part {
+            Part::File(span) => span.start,
+            Part::Rest { from, .. } => *from,
+            Part::Bytes(_) => unreachable!("bytes are said, not read"),
+        };
+        let count = u32::try_from(part.length()).unwrap_or(PIECE).min(cx.piece_max());
+        let headroom = self.head.as_ref().map_or(0, |_| super::HEADROOM);
+        self.reading = true;
+        assert!(count > 0, "what is empty is not read");
+        cx.session.asked = count as usize;
+        cx.ask(Ask::Read { open, offset, count, headroom });
+    }
+
+    /// Sends the next bytes, behind the head if that is still unsent.
+    fn send_all(&mut self, cx: &mut Context, mut pieces: Vec<Buf>) {
+        if let Some(head) = self.head.take() {
+            match pieces.first_mut() {
+                Some(first) if !first.is_shared() => first.prepend(&head),
+                Some(_) | None => cx.say(Buf::from(head)),
+            }
+        }
+        pieces.into_iter().filter(|piece| !piece.is_empty()).for_each(|piece| cx.say(piece));
+    }
+
+    /// Handles a file that has become shorter or unreadable. The response is an error if nothing
+    /// was sent yet; otherwise the connection ends early.
+    fn break_off(&self, cx: &mut Context, error: Error) -> State {
+        cx.close(self.open);
+        match self.head {
+            Some(_) => cx.fail(super::answer::status(error)),
+            None => cx.hang_up("the file changed while it was sent"),
+        }
     }
 }
 
-impl Session {
+impl Exchange for Transfer {
+    fn name(&self) -> &'static str {
+        "sending"
+    }
+
+    /// Handles a piece that was read.
+    fn answered(
+        mut self: Box<Self>,
+        cx: &mut Context,
+        _call: CallId,
+        reply: Result<Reply, Error>,
+    ) -> State {
+        assert!(self.reading, "a piece was asked for");
+        self.reading = false;
+        let pieces = match reply {
+            Ok(Reply::Data(data)) => vec![data],
+            Ok(Reply::Pieces(pieces)) => pieces,
+            Ok(_) => return self.break_off(cx, Error::Io),
+            Err(error) => return self.break_off(cx, error),
+        };
+        let length = length(&pieces);
+        match self.parts.pop_front() {
+            Some(Part::File(span)) if length > 0 => {
+                assert!(length <= span.end - span.start, "no more comes than was asked for");
+                let rest = span.start + length..span.end;
+                if !rest.is_empty() {
+                    self.parts.push_front(Part::File(rest));
+                }
+                self.send_all(cx, pieces);
+                self.go_on(cx)
+            }
+            Some(Part::Rest { from, chunked }) => {
+                if length > 0 {
+                    self.parts.push_front(Part::Rest { from: from + length, chunked });
+                }
+                self.send_all(cx, frame_all(pieces, chunked));
+                self.go_on(cx)
+            }
+            Some(Part::File(_) | Part::Bytes(_)) | None => self.break_off(cx, Error::WouldBlock),
+        }
+    }
+
+    fn sent(self: Box<Self>, cx: &mut Context) -> State {
+        self.go_on(cx)
+    }
+
+    fn abort(self: Box<Self>, cx: &mut Context) -> usize {
+        cx.close(self.open);
+        cx.cancel(CALL, self.reading)
+    }
+}
+
+impl Context<'_> {
     /// Returns a limit of memory, lowered where memory is short or many responses are large.
     pub(super) fn at_most(&self, limit: usize) -> usize {
-        limit.min((self.allowance / SHARE).min(self.piece).max(PIECE_MIN as usize))
+        let Session { allowance, piece, .. } = &*self.session;
+        limit.min((allowance / SHARE).min(*piece).max(PIECE_MIN as usize))
     }
 
     /// Returns the maximum size of a read: less where memory is short.
@@ -107,126 +225,8 @@ impl Session {
 
     /// Returns whether the next piece may be read before the client has taken the last one.
     fn may_read_ahead(&self) -> bool {
-        let held = self.unsent + self.piece_max() as usize;
-        self.unsent == 0 || (self.unsent <= self.at_most(AHEAD) && held <= self.allowance / SHARE)
-    }
-
-    /// Sends and reads as much as possible now.
-    pub(super) fn go_on(
-        &mut self,
-        now: Instant,
-        mut transfer: Transfer,
-        out: &mut Vec<Output>,
-    ) -> State {
-        while !transfer.reading {
-            match transfer.parts.pop_front() {
-                Some(Part::Bytes(bytes)) => self.send_all(&mut transfer, vec![bytes], out),
-                Some(part @ (Part::File(_) | Part::Rest { .. })) => {
-                    if self.may_read_ahead() {
-                        self.read_piece(&mut transfer, &part, out);
-                    }
-                    transfer.parts.push_front(part);
-                    return State::Sending(transfer);
-                }
-                None => return self.end_transfer(now, transfer, out),
-            }
-        }
-        State::Sending(transfer)
-    }
-
-    fn read_piece(&mut self, transfer: &mut Transfer, part: &Part, out: &mut Vec<Output>) {
-        let open = transfer.open.expect("a file with parts to be read is open");
-        let offset = match part {
-            Part::File(span) => span.start,
-            Part::Rest { from, .. } => *from,
-            Part::Bytes(_) => unreachable!("bytes are said, not read"),
-        };
-        let count = u32::try_from(part.length()).unwrap_or(PIECE).min(self.piece_max());
-        let headroom = transfer.head.as_ref().map_or(0, |_| super::HEADROOM);
-        transfer.reading = true;
-        assert!(count > 0, "what is empty is not read");
-        self.asked = count as usize;
-        self.ask(Ask::Read { open, offset, count, headroom }, out);
-    }
-
-    fn end_transfer(
-        &mut self,
-        now: Instant,
-        mut transfer: Transfer,
-        out: &mut Vec<Output>,
-    ) -> State {
-        self.send_all(&mut transfer, Vec::new(), out);
-        transfer.forget(out);
-        self.done(now, out)
-    }
-
-    /// Sends the next bytes, behind the head if that is still unsent.
-    fn send_all(&mut self, transfer: &mut Transfer, mut pieces: Vec<Buf>, out: &mut Vec<Output>) {
-        if let Some(head) = transfer.head.take() {
-            match pieces.first_mut() {
-                Some(first) if !first.is_shared() => first.prepend(&head),
-                Some(_) | None => self.say(Buf::from(head), out),
-            }
-        }
-        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
-            self.say(piece, out);
-        }
-    }
-
-    /// Handles a piece that was read.
-    pub(super) fn piece(
-        &mut self,
-        now: Instant,
-        mut transfer: Transfer,
-        reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        assert!(transfer.reading, "a piece was asked for");
-        transfer.reading = false;
-        let pieces = match reply {
-            Ok(Reply::Data(data)) => vec![data],
-            Ok(Reply::Pieces(pieces)) => pieces,
-            Ok(_) => return self.break_off(now, transfer, Error::Io, out),
-            Err(error) => return self.break_off(now, transfer, error, out),
-        };
-        let length = length(&pieces);
-        match transfer.parts.pop_front() {
-            Some(Part::File(span)) if length > 0 => {
-                assert!(length <= span.end - span.start, "no more comes than was asked for");
-                let rest = span.start + length..span.end;
-                if !rest.is_empty() {
-                    transfer.parts.push_front(Part::File(rest));
-                }
-                self.send_all(&mut transfer, pieces, out);
-                self.go_on(now, transfer, out)
-            }
-            Some(Part::Rest { from, chunked }) => {
-                if length > 0 {
-                    transfer.parts.push_front(Part::Rest { from: from + length, chunked });
-                }
-                self.send_all(&mut transfer, frame_all(pieces, chunked), out);
-                self.go_on(now, transfer, out)
-            }
-            Some(Part::File(_) | Part::Bytes(_)) | None => {
-                self.break_off(now, transfer, Error::WouldBlock, out)
-            }
-        }
-    }
-
-    /// Handles a file that has become shorter or unreadable. The response is an error if nothing
-    /// was sent yet; otherwise the connection ends early.
-    fn break_off(
-        &mut self,
-        now: Instant,
-        transfer: Transfer,
-        error: Error,
-        out: &mut Vec<Output>,
-    ) -> State {
-        let said = transfer.head.is_none();
-        transfer.forget(out);
-        if said {
-            return self.hang_up("the file changed while it was sent", out);
-        }
-        self.fail(now, super::answer::status(error), out)
+        let Session { unsent, allowance, .. } = *self.session;
+        let held = unsent + self.piece_max() as usize;
+        unsent == 0 || (unsent <= self.at_most(AHEAD) && held <= allowance / SHARE)
     }
 }
