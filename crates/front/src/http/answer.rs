@@ -134,7 +134,8 @@ pub(super) fn not_opened(error: Error) -> Refusal {
 }
 
 impl Context<'_> {
-    /// Completes a head with the fields of every response: the date, and `Connection` where needed.
+    /// Completes a head with the fields of every response, behind those of this one: `Connection`
+    /// where needed, and the date.
     pub(super) fn end(&mut self, head: Head) -> Vec<u8> {
         let status = head.status;
         let head = match (self.session.last, self.session.manner.is_1_1) {
