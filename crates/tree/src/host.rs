@@ -59,6 +59,7 @@ pub struct Host {
     /// Tickets of the queued requests.
     waiting: BTreeMap<RequestId, Ticket>,
     locks: Table<OpenId, RequestId>,
+    root_stat: Stat,
 }
 
 /// A change queued behind another one of the same entry.
@@ -102,6 +103,7 @@ impl Host {
             changes,
             waiting,
             locks,
+            root_stat: stat.clone(),
         }
     }
 
@@ -114,6 +116,11 @@ impl Host {
     /// Returns the root, which is never released. Every walk that ends there returns this node.
     pub fn root(&self) -> NodeId {
         NodeId::new(self.index, 0)
+    }
+
+    /// Returns the attributes that the root had at the start.
+    pub fn root_stat(&self) -> Stat {
+        self.root_stat.clone()
     }
 
     /// Returns the reactor's handle of the root.
