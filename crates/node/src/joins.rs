@@ -1,7 +1,7 @@
 //! Trees that are added by changes of the name space, and removed when no longer used.
 
 use super::changes;
-use super::mounted_tree::MountedTree;
+use super::mounted_tree::{self, Tree};
 use super::route::{Message, OPENING};
 use super::{Node, Phase, SERVICE, Served};
 use base::op::{NOBODY, Op, OpId};
@@ -144,7 +144,7 @@ impl Node {
         assert!(self.growing.is_none(), "one change after the other");
         self.growing = Some(tree);
         let mut out = mem::take(&mut self.scratch.trees);
-        self.trees[tree].grow(now, bytes, &mut out);
+        self.trees[tree].growing().grow(now, bytes, &mut out);
         self.trees.set_alarm(tree);
         self.deliver_trees(now, tree, &mut out, ops);
         self.scratch.trees = out;
@@ -153,15 +153,15 @@ impl Node {
     /// Takes the result of the growth in progress, if it has ended.
     fn take_grown(&mut self) -> Option<Result<(), Refusal>> {
         let tree = self.growing?;
-        let result = self.trees[tree].take_grown()?;
+        let volume = self.trees[tree].growing();
+        let result = volume.take_grown()?;
         self.growing = None;
-        let volume = self.trees[tree].volume().expect("only volumes grow");
         Some(result.map_err(|failure| not_grown(volume, failure)))
     }
 
     fn plant(&mut self, now: Instant, served: Served, ops: &mut Vec<Op>) -> Option<u16> {
         let mut out = Vec::new();
-        let make = |number| MountedTree::new(number, served, &self.config, now, &mut out);
+        let make = |number| mounted_tree::create(number, served, &self.config, now, &mut out);
         let tree = self.trees.plant(make)?;
         if self.config.service {
             let hidden = self.trees[tree].hidden_snapshots();
@@ -175,7 +175,7 @@ impl Node {
         &mut self,
         now: Instant,
         ops: &mut Vec<Op>,
-        which: &dyn Fn(&MountedTree) -> bool,
+        which: &dyn Fn(&dyn Tree) -> bool,
     ) {
         for tree in self.trees.numbers() {
             if which(&self.trees[tree]) {

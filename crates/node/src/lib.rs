@@ -67,7 +67,7 @@ use listener::ACCEPTED_MAX;
 use listener::Listener;
 use log::{Access, Log, News};
 use messages::Role;
-use mounted_tree::MountedTree;
+use mounted_tree::Tree;
 use names::{Mount, Names, NamespaceChange, Source};
 use places::Places;
 use recorder::Recorder;
@@ -77,7 +77,7 @@ use stages::Stages;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::time::Duration;
-use storelet::Worker;
+use storelet::{Storelets, Worker};
 use surveys::Surveys;
 use traffic::Traffic;
 use tree::service::Service;
@@ -188,20 +188,20 @@ impl Node {
             Served::Remote { path, .. } => path.clone(),
             Served::Skeleton { .. } => Vec::new(),
         };
-        let main = MountedTree::opened(MAIN, served, &config);
-        let (service, storelets, hidden) = hidden(&main, &config);
+        let main = mounted_tree::open(MAIN, served, &config);
+        let (service, storelets, hidden) = hidden(&*main, &config);
         let (root, root_stat) = (main.root(), main.root_stat());
         let device = root_stat.device;
         let identifier = if main.identifies() { MAIN } else { SERVICE };
         let mut names = Names::new(root, root_stat, hidden, identifier);
         let mut trees = Trees::default();
         trees.plant(|_| main);
-        trees.plant(|_| MountedTree::Service(Box::new(service)));
-        storelets.map(|tree| trees.plant(|_| tree));
+        trees.plant(|_| Box::new(service));
+        storelets.map(|tree| trees.plant(|_| Box::new(tree)));
         let changes = begin(joins, &mut trees, &config);
         if config.service {
             let joined = trees.iter().skip(usize::from(SERVICE) + 1);
-            joined.filter_map(MountedTree::hidden_snapshots).for_each(|mount| names.hide(mount));
+            joined.filter_map(<dyn Tree>::hidden_snapshots).for_each(|mount| names.hide(mount));
         }
         let limits = limits(&config, &trees);
         let phase = if changes.is_empty() { Phase::Running } else { Phase::Joining };
@@ -303,20 +303,20 @@ impl Node {
     /// Returns the numbers of nodes and open files held of each tree; last, the numbers of nodes
     /// tracked by the mux and of open unions.
     pub fn held(&self) -> Vec<(usize, usize)> {
-        let counts = self.trees.iter().map(MountedTree::counts);
+        let counts = self.trees.iter().map(Tree::counts);
         let trees = counts.map(|tree| (tree.nodes, tree.opens));
         trees.chain([self.names.counts()]).collect()
     }
 
     /// Returns the write failure of a volume, if there was one.
     pub fn failure(&self) -> Option<String> {
-        self.trees.iter().filter_map(MountedTree::volume).find_map(Volume::failure)
+        self.trees.iter().filter_map(<dyn Tree>::volume).find_map(Volume::failure)
     }
 
     /// Returns whether nothing is outstanding; `false` if the node was stopped before.
     pub fn is_quiet(&self) -> bool {
         let opening = self.changes.is_opening();
-        !opening && self.connections.is_empty() && self.trees.iter().all(MountedTree::is_closed)
+        !opening && self.connections.is_empty() && self.trees.iter().all(Tree::is_closed)
     }
 
     /// Returns the volume, if one is served at the root.
@@ -422,7 +422,7 @@ impl Automaton for Node {
         let mut listeners = self.listeners.iter().enumerate();
         assert!(listeners.all(|(index, it)| it.is_waiting() == self.waiting.contains(&index)));
         self.names.check();
-        self.trees.iter().for_each(MountedTree::check);
+        self.trees.iter().for_each(Automaton::check);
         self.trees.check();
         if let Some(recorder) = &self.recorder {
             recorder.check();
@@ -450,10 +450,11 @@ fn plain(name: &str) -> Name {
 }
 
 /// Creates the trees of the server itself, and their hidden mounts in the first tree.
-fn hidden(main: &MountedTree, config: &Config) -> (Service, Option<MountedTree>, Vec<Mount>) {
-    let snapshots = main.snapshots();
+fn hidden(main: &dyn Tree, config: &Config) -> (Service, Option<Storelets>, Vec<Mount>) {
+    let snapshots = main.volume().map(Volume::snapshots_root);
     let settings = config.storelets.clone().filter(|_| config.service);
-    let storelets = settings.map(|it| MountedTree::storelets(storelets::STORELETS, it, config));
+    let storelets =
+        settings.map(|it| Storelets::new(storelets::STORELETS, config.wall, config.owner, it));
     let behind = snapshots.map(|root| (plain("snapshots"), root));
     let behind = behind.into_iter();
     let behind = behind.chain(storelets.iter().map(|tree| (plain("storelets"), tree.root())));
@@ -483,7 +484,7 @@ fn begin(joins: Vec<Join>, trees: &mut Trees, config: &Config) -> Changes {
                 continue;
             }
             Joined::Tree(served) => {
-                let make = |number| MountedTree::opened(number, served, config);
+                let make = |number| mounted_tree::open(number, served, config);
                 let Some(tree) = trees.plant(make) else {
                     changes.fail(number, Error::TooManyOpen);
                     continue;

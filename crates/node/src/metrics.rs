@@ -1,6 +1,5 @@
 //! The state of the nodes of a process in the Prometheus text format, version 0.0.4.
 
-use super::mounted_tree::MountedTree;
 use super::stages::Stages;
 use super::status::Report;
 use super::{Node, Phase};
@@ -9,6 +8,7 @@ use base::histogram::Histogram;
 use std::fmt::{Display, Write as _};
 use std::ops::RangeInclusive;
 use std::time::Duration;
+use storelet::Storelets;
 use tree::volume::Limited;
 
 /// Exponents of the upper bounds of the buckets of a histogram: from 4 us to 17 s.
@@ -87,7 +87,7 @@ pub(crate) fn text(node: &Node, report: &Report, now: Instant) -> String {
     volumes(&mut page, report);
     quotas(&mut page, report);
     replicas(&mut page, report);
-    if let Some(totals) = node.trees.iter().find_map(MountedTree::storelet_totals) {
+    if let Some(totals) = node.trees.of_kind::<Storelets>().map(Storelets::totals).next() {
         storelets(&mut page, totals);
     }
     names(&mut page, node, report);

@@ -10,7 +10,7 @@ use super::connection::{self, Connection};
 use super::fairness::{Client, Completion};
 use super::log::{Level, News};
 use super::messages::{self, ClientMessage, HOME, NodeMessage, Role};
-use super::mounted_tree::MountedTree;
+use super::mounted_tree::Tree;
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
@@ -18,7 +18,9 @@ use front::{CallId, Identity, Session};
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
-use storelet::worker;
+use storelet::{Storelets, worker};
+use tree::host::Host;
+use tree::remote::Remote;
 use tree::{Input as TreeInput, Output as TreeOutput, RequestId};
 
 /// Kind in the ids of a listener's operations.
@@ -113,7 +115,8 @@ impl Node {
             (_, Done::Envelope(envelope)) => self.receive(envelope, ops),
             (_, Done::Unresponsive(all)) => self.note_unresponsive(now, all, ops),
             (tree, done) if self.trees.contains(tree) => {
-                let request = self.trees[tree].request_of(event.id);
+                let host = self.trees[tree].downcast_ref::<Host>();
+                let request = host.map(|host| host.request_of(event.id));
                 let event = Event { id: event.id, done };
                 match request.and_then(|id| self.client_of(id)) {
                     Some(client) => {
@@ -396,7 +399,7 @@ impl Node {
             Phase::Draining(until) if until <= now => {
                 self.notify_all(&|| connection::Input::Abort);
                 // Requests to a hanging server are not waited for.
-                self.close_trees(now, ops, &|tree| matches!(tree, MountedTree::Remote(_)));
+                self.close_trees(now, ops, &|tree| tree.is::<Remote>());
                 Phase::Cutting(now + if self.is_last() { CUT_TIME } else { 2 * CUT_TIME })
             }
             Phase::Cutting(until) if until <= now => {
@@ -547,7 +550,7 @@ impl Node {
         self.stop_fronts(ops);
         self.step_worker(now, worker::Input::Drain, ops);
         // An idle worker ends soon: none may be assigned another storelet.
-        self.close_trees(now, ops, &|tree| matches!(tree, MountedTree::Storelets(_)));
+        self.close_trees(now, ops, &|tree| tree.is::<Storelets>());
         self.messages.push_back(Message::Changes(changes::Input::Drain));
         self.notify_all(&|| connection::Input::Drain);
         self.drain_trees(now, ops);
@@ -596,8 +599,7 @@ impl Node {
             | Phase::Over) => phase,
         };
         self.end_replicas(ops);
-        if matches!(self.phase, Phase::Closing(_)) && self.trees.iter().all(MountedTree::is_closed)
-        {
+        if matches!(self.phase, Phase::Closing(_)) && self.trees.iter().all(Tree::is_closed) {
             self.phase = Phase::Over;
         }
     }

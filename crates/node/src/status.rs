@@ -3,14 +3,16 @@
 //! Home requests a [`Report`] from each front, and adds them to its own.
 
 use super::messages::Role;
-use super::mounted_tree::{Counts, MountedTree};
+use super::mounted_tree::{Counts, Tree};
 use super::stages::Stages;
 use super::traffic::Traffic;
 use super::{Node, metrics};
 use base::Instant;
+use services::Hosted;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use tree::Topic;
+use tree::remote::Remote;
 use tree::volume::Limited;
 
 /// Statistics of a node.
@@ -86,12 +88,13 @@ impl Report {
         for state in node.worker.iter().flat_map(|worker| worker.states()) {
             self.count("storelet", state, 1);
         }
-        self.replicas.extend(node.trees.iter().filter_map(MountedTree::replica_counts));
+        self.replicas.extend(node.trees.of_kind().map(Hosted::counts));
         if !node.is_home() {
             return;
         }
-        self.servers.extend(node.trees.iter().filter_map(MountedTree::server));
-        for (number, tree) in node.trees.iter().map(MountedTree::counts).enumerate() {
+        let server = |remote: &Remote| (remote.name(), remote.is_connected());
+        self.servers.extend(node.trees.of_kind().map(server));
+        for (number, tree) in node.trees.iter().map(Tree::counts).enumerate() {
             for (state, n) in tree.pending {
                 self.count("pending", state, n);
             }
@@ -133,7 +136,7 @@ impl Report {
         if !node.is_home() {
             return;
         }
-        let counts: Vec<Counts> = node.trees.iter().map(MountedTree::counts).collect();
+        let counts: Vec<Counts> = node.trees.iter().map(Tree::counts).collect();
         let sum = |count: &dyn Fn(&Counts) -> usize| counts.iter().map(count).sum::<usize>();
         let handles_max = node.trees.handles_max(node.files_shared());
         let (places, unions) = node.names.counts();

@@ -1,10 +1,11 @@
 //! The trees of a node, by number, with their alarms.
 
-use super::mounted_tree::MountedTree;
+use super::mounted_tree::Tree;
 use base::{Automaton, Instant};
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::ops::{Index, IndexMut};
+use tree::host::Host;
 use tree::{Input as TreeInput, Output as TreeOutput};
 
 /// Maximum number of trees. Numbers of removed trees are reused only after all others, so that a
@@ -36,14 +37,14 @@ pub(crate) struct Trees {
 /// A tree with its alarm.
 #[derive(Debug)]
 struct Slot {
-    mounted: MountedTree,
+    mounted: Box<dyn Tree>,
     alarm: Option<Instant>,
 }
 
 impl Trees {
     /// Adds a tree, created by `make` for its number; returns the number, or `None` if all are
     /// used.
-    pub(crate) fn plant(&mut self, make: impl FnOnce(u16) -> MountedTree) -> Option<u16> {
+    pub(crate) fn plant(&mut self, make: impl FnOnce(u16) -> Box<dyn Tree>) -> Option<u16> {
         let number = match u16::try_from(self.slots.len()) {
             Ok(next) if self.slots.len() < NUMBERS => {
                 self.slots.push(None);
@@ -62,7 +63,7 @@ impl Trees {
     }
 
     /// Adds a tree under this number, which must be unused.
-    pub(crate) fn plant_as(&mut self, number: u16, mounted: MountedTree) {
+    pub(crate) fn plant_as(&mut self, number: u16, mounted: Box<dyn Tree>) {
         let least = usize::from(number) + 1;
         if self.slots.len() < least {
             self.slots.resize_with(least, || None);
@@ -78,8 +79,13 @@ impl Trees {
     }
 
     /// Returns all trees.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &MountedTree> {
-        self.slots.iter().flatten().map(|slot| &slot.mounted)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn Tree> {
+        self.slots.iter().flatten().map(|slot| &*slot.mounted)
+    }
+
+    /// Returns all trees of a kind.
+    pub(crate) fn of_kind<T: Tree>(&self) -> impl Iterator<Item = &T> {
+        self.iter().filter_map(<dyn Tree>::downcast_ref)
     }
 
     /// Returns the numbers of all trees.
@@ -180,11 +186,11 @@ impl Trees {
     ) {
         let spare = self.files.saturating_sub(self.held);
         let mounted = &mut self.slot(number).mounted;
-        if mounted.is_host() {
-            let before = mounted.handles();
-            mounted.set_handles_max(before + spare);
-            mounted.step(now, input, out);
-            let after = mounted.handles();
+        if let Some(host) = mounted.downcast_mut::<Host>() {
+            let before = host.handles();
+            host.set_handles_max(before + spare);
+            host.step(now, input, out);
+            let after = host.handles();
             assert!(before <= self.held, "what each has is counted");
             self.held = self.held - before + after;
         } else {
@@ -196,20 +202,20 @@ impl Trees {
     /// Returns the maximum number of nodes and open files, given the number of files of the
     /// process.
     pub(crate) fn handles_max(&self, files: usize) -> usize {
-        let own = |mounted: &MountedTree| mounted.own_handles_max();
+        let own = |mounted: &dyn Tree| mounted.own_handles_max();
         let hosts = if self.hosts == 0 { 0 } else { files };
         self.iter().filter_map(own).sum::<usize>().saturating_add(hosts)
     }
 
     /// Returns the same for the tree with the lowest limit.
     pub(crate) fn least_handles_max(&self, files: usize) -> usize {
-        let of = |mounted: &MountedTree| mounted.own_handles_max().unwrap_or(files);
+        let of = |mounted: &dyn Tree| mounted.own_handles_max().unwrap_or(files);
         self.iter().filter(|mounted| mounted.has_files()).map(of).min().unwrap_or(files)
     }
 
     pub(crate) fn check(&self) {
         let hosts = || self.iter().filter(|mounted| mounted.is_host());
-        let held: usize = hosts().map(MountedTree::handles).sum();
+        let held: usize = hosts().map(Tree::handles).sum();
         assert_eq!((self.hosts, self.held), (hosts().count(), held));
         for (number, slot) in (0_u16..).zip(&self.slots) {
             let alarm = slot.as_ref().and_then(|slot| slot.alarm);
@@ -233,16 +239,16 @@ impl Trees {
 }
 
 impl Index<u16> for Trees {
-    type Output = MountedTree;
+    type Output = dyn Tree;
 
-    fn index(&self, number: u16) -> &MountedTree {
+    fn index(&self, number: u16) -> &dyn Tree {
         let slot = self.slots[usize::from(number)].as_ref();
-        &slot.expect("a tree that is there").mounted
+        &*slot.expect("a tree that is there").mounted
     }
 }
 
 impl IndexMut<u16> for Trees {
-    fn index_mut(&mut self, number: u16) -> &mut MountedTree {
-        &mut self.slot(number).mounted
+    fn index_mut(&mut self, number: u16) -> &mut dyn Tree {
+        &mut *self.slot(number).mounted
     }
 }
