@@ -161,18 +161,156 @@ pub struct Request {
     pub ask: Ask,
 }
 
-/// A file request.
-#[derive(Clone, Debug)]
-pub enum Ask {
+/// A type of fields of requests: what it refers to. The defaults are those of plain values.
+trait Field {
+    fn add_ids(&self, _ids: &mut [Option<Id>; 2]) {}
+
+    fn each_node(&mut self, _visit: &mut dyn FnMut(&mut NodeId)) {}
+}
+
+/// Adds an id to at most one other.
+fn add(ids: &mut [Option<Id>; 2], id: Id) {
+    let free = ids.iter_mut().find(|id| id.is_none());
+    *free.expect("a request is about two files at most") = Some(id);
+}
+
+impl Field for NodeId {
+    fn add_ids(&self, ids: &mut [Option<Id>; 2]) {
+        add(ids, Id::Node(*self));
+    }
+
+    fn each_node(&mut self, visit: &mut dyn FnMut(&mut NodeId)) {
+        visit(self);
+    }
+}
+
+impl Field for OpenId {
+    fn add_ids(&self, ids: &mut [Option<Id>; 2]) {
+        add(ids, Id::Open(*self));
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn add_ids(&self, ids: &mut [Option<Id>; 2]) {
+        self.iter().for_each(|field| field.add_ids(ids));
+    }
+
+    fn each_node(&mut self, visit: &mut dyn FnMut(&mut NodeId)) {
+        self.iter_mut().for_each(|field| field.each_node(visit));
+    }
+}
+
+impl Field for Replacement<NodeId> {
+    fn add_ids(&self, ids: &mut [Option<Id>; 2]) {
+        if let Replacement::Entry(node, _) | Replacement::Unnamed(node) = self {
+            node.add_ids(ids);
+        }
+    }
+
+    fn each_node(&mut self, visit: &mut dyn FnMut(&mut NodeId)) {
+        if let Replacement::Entry(node, _) | Replacement::Unnamed(node) = self {
+            visit(node);
+        }
+    }
+}
+
+macro_rules! plain {
+    ($($type:ty),*) => { $(impl Field for $type {})* };
+}
+
+plain!(bool, u32, u64, Name, Buf, Access, Kind, SetStat, Expected, FileHandle, Lock, Who);
+
+impl<T> Field for Vec<T> {}
+
+/// Defines the requests from their table.
+///
+/// Behind its name stands what it could do, for trees that are read-only or full: `reads` or
+/// `changes`, and `hands_out`, if it could hand out a node or open file; then, as `[dir/name]`, the
+/// entries that it would create, rename, replace or remove. Its nodes and open files follow from
+/// the types of its fields.
+macro_rules! requests {
+    ($($(#[$doc:meta])* $name:ident: $effect:ident $(, $hands_out:ident)?
+        $([$($dir:ident/$entry:ident),*])? { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* },
+    )*) => {
+        /// A file request.
+        #[derive(Clone, Debug)]
+        pub enum Ask { $($(#[$doc])* $name { $($(#[$field_doc])* $field: $type,)* },)* }
+
+        impl Ask {
+            /// Returns the nodes and open files of the request, at most two.
+            pub fn ids(&self) -> [Option<Id>; 2] {
+                let mut ids = [None, None];
+                match self { $(Ask::$name { $($field),* } => { $($field.add_ids(&mut ids);)* })* }
+                ids
+            }
+
+            /// Passes every node of the request to `visit`, to be replaced by another id of the
+            /// same file.
+            pub fn each_node(&mut self, visit: &mut dyn FnMut(&mut NodeId)) {
+                match self { $(Ask::$name { $($field),* } => { $($field.each_node(visit);)* })* }
+            }
+
+            /// Returns whether this could change anything, so that a read-only tree refuses it.
+            pub fn changes(&self) -> bool {
+                if let Ask::Open { access, .. } = self {
+                    return access.changes();
+                }
+                match self { $(Ask::$name { .. } => requests!(@ $effect),)* }
+            }
+
+            /// Returns whether this could hand out a node or open file, so that a full tree
+            /// refuses it.
+            pub fn hands_out(&self) -> bool {
+                match self { $(Ask::$name { .. } => requests!(@ $($hands_out)?),)* }
+            }
+
+            /// Returns the entries that the request would create, rename, replace or remove:
+            /// directory and name.
+            pub fn entries(&self) -> [Option<(NodeId, &Name)>; 2] {
+                if let Ask::Replace { dir, name, by: Replacement::Entry(from, old), .. } = self {
+                    return [Some((*from, old)), Some((*dir, name))];
+                }
+                match self { $(Ask::$name { $($($dir, $entry,)*)? .. } => two([
+                    $($(Option::from(*$dir).map(|dir| (dir, $entry))),*)?
+                ]),)* }
+            }
+
+            /// Replaces the directories of [`Ask::entries`], as many as are given.
+            pub fn set_dirs(&mut self, dirs: &[NodeId]) {
+                let mut dirs = dirs.iter().copied();
+                let mut set = |dir: &mut NodeId| *dir = dirs.next().unwrap_or(*dir);
+                if let Ask::Replace { by: Replacement::Entry(from, _), .. } = self {
+                    set(from);
+                }
+                match self { $(Ask::$name { $($($dir,)*)? .. } => {
+                    $($($dir.each_node(&mut set);)*)?
+                })* }
+            }
+        }
+    };
+    (@ reads) => { false };
+    (@ changes) => { true };
+    (@ hands_out) => { true };
+    (@) => { false };
+}
+
+/// Returns two elements.
+fn two<T, const N: usize>(all: [Option<T>; N]) -> [Option<T>; 2] {
+    assert!(N <= 2, "a request is about two entries at most");
+    let mut all = all.into_iter().flatten();
+    [all.next(), all.next()]
+}
+
+requests! {
     /// Walk names one after the other. Without names: one more reference to the same node.
-    Walk {
+    Walk: reads, hands_out {
         /// First directory.
         from: NodeId,
         /// The names, at most sixteen.
         names: Vec<Name>,
     },
     /// Look up a path from the root, following links that stay within, and read the file.
-    Fetch {
+    Fetch: reads, hands_out {
         /// Another directory to start from, which neither a link that begins with `/` nor `..` can
         /// leave. `None`: the tree's own root.
         root: Option<NodeId>,
@@ -184,23 +322,23 @@ pub enum Ask {
         headroom: u32,
     },
     /// Get the attributes.
-    Stat {
+    Stat: reads {
         /// The file.
         node: NodeId,
     },
     /// Get the persistent identity of a file. Optional for a tree (`Unsupported`).
-    FileHandle {
+    FileHandle: reads {
         /// The file.
         node: NodeId,
     },
     /// Get a reference to the file of a persistent identity; no permissions are checked. `Stale` if
     /// there is no such file any more.
-    Resolve {
+    Resolve: reads, hands_out {
         /// Identity of the file.
         handle: FileHandle,
     },
     /// Change attributes.
-    SetStat {
+    SetStat: changes {
         /// The file.
         node: NodeId,
         /// The same file, open for writing, which is permission enough to set the size.
@@ -208,15 +346,15 @@ pub enum Ask {
         /// The new attributes.
         set: SetStat,
     },
-    /// Open a file or directory.
-    Open {
+    /// Open a file or directory; whether this changes anything depends on `access`.
+    Open: reads, hands_out {
         /// The file.
         node: NodeId,
         /// Access mode.
         access: Access,
     },
     /// Create a file and open it.
-    Create {
+    Create: changes, hands_out [dir/name] {
         /// The directory.
         dir: NodeId,
         /// Name of the file.
@@ -232,7 +370,7 @@ pub enum Ask {
     },
     /// Create an unnamed plain file and open it, to be named by a later [`Ask::Replace`]; otherwise
     /// it is freed when it is released, also after a crash. Optional for a tree (`Unsupported`).
-    CreateUnnamed {
+    CreateUnnamed: changes, hands_out [dir/name] {
         /// Directory of the entry that it will replace.
         dir: NodeId,
         /// Name of that entry.
@@ -243,7 +381,7 @@ pub enum Ask {
         mode: u32,
     },
     /// Read from an open file.
-    Read {
+    Read: reads {
         /// The open file.
         open: OpenId,
         /// Offset, bytes.
@@ -255,14 +393,14 @@ pub enum Ask {
     },
     /// Find the first allocated byte of an open file from an offset on: SEEK_DATA of lseek(2).
     /// Optional for a tree (`Unsupported`); reads return the same either way.
-    NextData {
+    NextData: reads {
         /// The open file.
         open: OpenId,
         /// Offset, bytes.
         from: u64,
     },
     /// Write to an open file.
-    Write {
+    Write: changes {
         /// The open file.
         open: OpenId,
         /// Offset, bytes.
@@ -271,14 +409,14 @@ pub enum Ask {
         data: Buf,
     },
     /// Make completed writes durable.
-    Sync {
+    Sync: reads {
         /// The open file.
         open: OpenId,
         /// Whether only the contents become durable, not the timestamps.
         data_only: bool,
     },
     /// List an open directory.
-    List {
+    List: reads {
         /// The open directory.
         open: OpenId,
         /// Zero, or the cookie of the last entry listed.
@@ -290,7 +428,7 @@ pub enum Ask {
     },
     /// List directories and those beneath them, as many whole directories as fit, in depth-first
     /// order. Directories that cannot be listed are left out. Optional for a tree (`Unsupported`).
-    ListAll {
+    ListAll: reads {
         /// Directory that the paths are relative to.
         from: NodeId,
         /// Paths of the directories: components joined by `/`, all of them directories; empty means
@@ -302,7 +440,7 @@ pub enum Ask {
     },
     /// Read small plain files as a whole, as many of the first as fit. Files that are missing, of
     /// another kind, larger or unreadable are left out. Optional for a tree (`Unsupported`).
-    ReadAll {
+    ReadAll: reads {
         /// Directory that the paths are relative to.
         from: NodeId,
         /// Paths of the files: components joined by `/`, with directories in front of the last
@@ -314,7 +452,7 @@ pub enum Ask {
         bytes_max: u32,
     },
     /// Create a directory.
-    MakeDir {
+    MakeDir: changes, hands_out [dir/name] {
         /// The parent directory.
         dir: NodeId,
         /// Name of the directory.
@@ -325,7 +463,7 @@ pub enum Ask {
         gid: Option<u32>,
     },
     /// Create a symbolic link.
-    Symlink {
+    Symlink: changes, hands_out [dir/name] {
         /// The directory.
         dir: NodeId,
         /// Name of the link.
@@ -336,7 +474,7 @@ pub enum Ask {
         gid: Option<u32>,
     },
     /// Create a special (or plain) file.
-    MakeNode {
+    MakeNode: changes, hands_out [dir/name] {
         /// The directory.
         dir: NodeId,
         /// Name of the file.
@@ -351,12 +489,12 @@ pub enum Ask {
         gid: Option<u32>,
     },
     /// Read the target of a symbolic link.
-    ReadLink {
+    ReadLink: reads {
         /// The link.
         node: NodeId,
     },
     /// Add a hard link to a file.
-    Link {
+    Link: changes [dir/name] {
         /// The file.
         node: NodeId,
         /// Directory of the new link.
@@ -365,7 +503,7 @@ pub enum Ask {
         name: Name,
     },
     /// Rename an entry.
-    Rename {
+    Rename: changes [from/name, to/new_name] {
         /// Old directory.
         from: NodeId,
         /// Old name.
@@ -378,7 +516,7 @@ pub enum Ask {
         replace: bool,
     },
     /// Rename a file given by its node.
-    RenameNode {
+    RenameNode: changes [to/new_name] {
         /// The file.
         node: NodeId,
         /// New directory; `None`: the present one.
@@ -389,7 +527,7 @@ pub enum Ask {
         replace: bool,
     },
     /// Remove an entry.
-    Remove {
+    Remove: changes [dir/name] {
         /// The directory.
         dir: NodeId,
         /// Name of the entry.
@@ -400,7 +538,7 @@ pub enum Ask {
     /// Replace or remove an entry if its present state is as expected, atomically with respect to
     /// every other change of the entry through this tree. The reply is [`Reply::Unexpected`], or
     /// the attributes after the change where the tree knows them.
-    Replace {
+    Replace: changes [dir/name] {
         /// Directory of the entry.
         dir: NodeId,
         /// Name of the entry.
@@ -411,24 +549,24 @@ pub enum Ask {
         expected: Expected,
     },
     /// Remove a file given by its node.
-    RemoveNode {
+    RemoveNode: changes {
         /// The file.
         node: NodeId,
     },
     /// Get the usage of the tree.
-    StatFs {
+    StatFs: reads {
         /// Any file of the tree.
         node: NodeId,
     },
     /// Get the value of an extended attribute.
-    GetAttr {
+    GetAttr: reads {
         /// The file.
         node: NodeId,
         /// Name of the attribute.
         name: Vec<u8>,
     },
     /// Set an extended attribute.
-    SetAttr {
+    SetAttr: changes {
         /// The file.
         node: NodeId,
         /// Name of the attribute.
@@ -439,19 +577,19 @@ pub enum Ask {
         create: Option<bool>,
     },
     /// List the names of the extended attributes, each terminated by NUL.
-    ListAttrs {
+    ListAttrs: reads {
         /// The file.
         node: NodeId,
     },
     /// Remove an extended attribute.
-    RemoveAttr {
+    RemoveAttr: changes {
         /// The file.
         node: NodeId,
         /// Name of the attribute.
         name: Vec<u8>,
     },
     /// Lock or unlock a range.
-    Lock {
+    Lock: reads {
         /// The open file.
         open: OpenId,
         /// Range, type and owner of the lock.
@@ -460,292 +598,17 @@ pub enum Ask {
         wait: bool,
     },
     /// Get a lock that conflicts with this one.
-    GetLock {
+    GetLock: reads {
         /// The open file.
         open: OpenId,
         /// Range, type and owner of the lock.
         lock: Lock,
     },
     /// Look up a user of the host.
-    Identify {
+    Identify: reads {
         /// User id or name.
         who: Who,
     },
-}
-
-impl Ask {
-    /// Returns the nodes and open files of the request, at most two.
-    pub fn ids(&self) -> [Option<Id>; 2] {
-        let node = |id: &NodeId| Some(Id::Node(*id));
-        let open = |id: &OpenId| Some(Id::Open(*id));
-        match self {
-            Ask::Walk { from: one, .. }
-            | Ask::Stat { node: one }
-            | Ask::FileHandle { node: one }
-            | Ask::Open { node: one, .. }
-            | Ask::ListAll { from: one, .. }
-            | Ask::ReadAll { from: one, .. }
-            | Ask::Create { dir: one, .. }
-            | Ask::CreateUnnamed { dir: one, .. }
-            | Ask::MakeDir { dir: one, .. }
-            | Ask::Symlink { dir: one, .. }
-            | Ask::MakeNode { dir: one, .. }
-            | Ask::ReadLink { node: one }
-            | Ask::Remove { dir: one, .. }
-            | Ask::RemoveNode { node: one }
-            | Ask::StatFs { node: one }
-            | Ask::GetAttr { node: one, .. }
-            | Ask::SetAttr { node: one, .. }
-            | Ask::ListAttrs { node: one }
-            | Ask::RemoveAttr { node: one, .. } => [node(one), None],
-            Ask::SetStat { node: one, open: other, .. } => {
-                [node(one), other.as_ref().and_then(open)]
-            }
-            Ask::Link { node: one, dir: two, .. } | Ask::Rename { from: one, to: two, .. } => {
-                [node(one), node(two)]
-            }
-            Ask::RenameNode { node: one, to, .. } => [node(one), to.as_ref().and_then(node)],
-            Ask::Replace { dir: one, by, .. } => match by {
-                Replacement::Nothing => [node(one), None],
-                Replacement::Entry(two, _) | Replacement::Unnamed(two) => [node(one), node(two)],
-            },
-            Ask::Read { open: one, .. }
-            | Ask::NextData { open: one, .. }
-            | Ask::Write { open: one, .. }
-            | Ask::Sync { open: one, .. }
-            | Ask::List { open: one, .. }
-            | Ask::Lock { open: one, .. }
-            | Ask::GetLock { open: one, .. } => [open(one), None],
-            Ask::Fetch { root, .. } => [root.as_ref().and_then(node), None],
-            Ask::Resolve { .. } | Ask::Identify { .. } => [None, None],
-        }
-    }
-
-    /// Passes every node of the request to `visit`, to be replaced by another id of the same file.
-    pub fn each_node(&mut self, visit: &mut dyn FnMut(&mut NodeId)) {
-        match self {
-            Ask::Walk { from: one, .. }
-            | Ask::Stat { node: one }
-            | Ask::FileHandle { node: one }
-            | Ask::Open { node: one, .. }
-            | Ask::ListAll { from: one, .. }
-            | Ask::ReadAll { from: one, .. }
-            | Ask::Create { dir: one, .. }
-            | Ask::CreateUnnamed { dir: one, .. }
-            | Ask::MakeDir { dir: one, .. }
-            | Ask::Symlink { dir: one, .. }
-            | Ask::MakeNode { dir: one, .. }
-            | Ask::ReadLink { node: one }
-            | Ask::Remove { dir: one, .. }
-            | Ask::RemoveNode { node: one }
-            | Ask::StatFs { node: one }
-            | Ask::GetAttr { node: one, .. }
-            | Ask::SetAttr { node: one, .. }
-            | Ask::ListAttrs { node: one }
-            | Ask::RemoveAttr { node: one, .. }
-            | Ask::SetStat { node: one, .. }
-            | Ask::Fetch { root: Some(one), .. }
-            | Ask::Replace { dir: one, by: Replacement::Nothing, .. }
-            | Ask::RenameNode { node: one, to: None, .. } => visit(one),
-            Ask::Link { node: one, dir: two, .. }
-            | Ask::Rename { from: one, to: two, .. }
-            | Ask::Replace {
-                dir: one,
-                by: Replacement::Entry(two, _) | Replacement::Unnamed(two),
-                ..
-            }
-            | Ask::RenameNode { node: one, to: Some(two), .. } => {
-                visit(one);
-                visit(two);
-            }
-            Ask::Read { .. }
-            | Ask::NextData { .. }
-            | Ask::Write { .. }
-            | Ask::Sync { .. }
-            | Ask::List { .. }
-            | Ask::Lock { .. }
-            | Ask::GetLock { .. }
-            | Ask::Fetch { root: None, .. }
-            | Ask::Resolve { .. }
-            | Ask::Identify { .. } => {}
-        }
-    }
-
-    /// Replaces the directories of [`Ask::entries`], as many as are given.
-    pub fn set_dirs(&mut self, dirs: &[NodeId]) {
-        let mut dirs = dirs.iter().copied();
-        let mut set = |dir: &mut NodeId| *dir = dirs.next().unwrap_or(*dir);
-        match self {
-            Ask::Create { dir, .. }
-            | Ask::CreateUnnamed { dir, .. }
-            | Ask::MakeDir { dir, .. }
-            | Ask::Symlink { dir, .. }
-            | Ask::MakeNode { dir, .. }
-            | Ask::Link { dir, .. }
-            | Ask::Remove { dir, .. }
-            | Ask::Replace { dir, by: Replacement::Nothing | Replacement::Unnamed(_), .. }
-            | Ask::RenameNode { to: Some(dir), .. } => set(dir),
-            Ask::Replace { dir: to, by: Replacement::Entry(from, _), .. }
-            | Ask::Rename { from, to, .. } => {
-                set(from);
-                set(to);
-            }
-            Ask::Walk { .. }
-            | Ask::Fetch { .. }
-            | Ask::Stat { .. }
-            | Ask::FileHandle { .. }
-            | Ask::Resolve { .. }
-            | Ask::SetStat { .. }
-            | Ask::Open { .. }
-            | Ask::Read { .. }
-            | Ask::NextData { .. }
-            | Ask::Write { .. }
-            | Ask::Sync { .. }
-            | Ask::List { .. }
-            | Ask::ListAll { .. }
-            | Ask::ReadAll { .. }
-            | Ask::ReadLink { .. }
-            | Ask::RenameNode { to: None, .. }
-            | Ask::RemoveNode { .. }
-            | Ask::StatFs { .. }
-            | Ask::GetAttr { .. }
-            | Ask::SetAttr { .. }
-            | Ask::ListAttrs { .. }
-            | Ask::RemoveAttr { .. }
-            | Ask::Lock { .. }
-            | Ask::GetLock { .. }
-            | Ask::Identify { .. } => {}
-        }
-    }
-
-    /// Returns the entries that the request would create, rename, replace or remove: directory and
-    /// name.
-    pub fn entries(&self) -> [Option<(NodeId, &Name)>; 2] {
-        match self {
-            Ask::Create { dir, name, .. }
-            | Ask::CreateUnnamed { dir, name, .. }
-            | Ask::MakeDir { dir, name, .. }
-            | Ask::Symlink { dir, name, .. }
-            | Ask::MakeNode { dir, name, .. }
-            | Ask::Link { dir, name, .. }
-            | Ask::Replace {
-                dir, name, by: Replacement::Nothing | Replacement::Unnamed(_), ..
-            }
-            | Ask::Remove { dir, name, .. } => [Some((*dir, name)), None],
-            Ask::Replace {
-                dir: to, name: new_name, by: Replacement::Entry(from, name), ..
-            }
-            | Ask::Rename { from, name, to, new_name, .. } => {
-                [Some((*from, name)), Some((*to, new_name))]
-            }
-            Ask::RenameNode { to: Some(to), new_name, .. } => [Some((*to, new_name)), None],
-            Ask::Walk { .. }
-            | Ask::Fetch { .. }
-            | Ask::Stat { .. }
-            | Ask::FileHandle { .. }
-            | Ask::Resolve { .. }
-            | Ask::SetStat { .. }
-            | Ask::Open { .. }
-            | Ask::Read { .. }
-            | Ask::NextData { .. }
-            | Ask::Write { .. }
-            | Ask::Sync { .. }
-            | Ask::List { .. }
-            | Ask::ListAll { .. }
-            | Ask::ReadAll { .. }
-            | Ask::ReadLink { .. }
-            | Ask::RenameNode { to: None, .. }
-            | Ask::RemoveNode { .. }
-            | Ask::StatFs { .. }
-            | Ask::GetAttr { .. }
-            | Ask::SetAttr { .. }
-            | Ask::ListAttrs { .. }
-            | Ask::RemoveAttr { .. }
-            | Ask::Lock { .. }
-            | Ask::GetLock { .. }
-            | Ask::Identify { .. } => [None, None],
-        }
-    }
-
-    /// Returns whether this could hand out a node or open file, so that a full tree refuses it.
-    pub fn hands_out(&self) -> bool {
-        match self {
-            Ask::Walk { .. }
-            | Ask::Fetch { .. }
-            | Ask::Resolve { .. }
-            | Ask::Open { .. }
-            | Ask::Create { .. }
-            | Ask::CreateUnnamed { .. }
-            | Ask::MakeDir { .. }
-            | Ask::Symlink { .. }
-            | Ask::MakeNode { .. } => true,
-            Ask::Stat { .. }
-            | Ask::FileHandle { .. }
-            | Ask::SetStat { .. }
-            | Ask::Replace { .. }
-            | Ask::Read { .. }
-            | Ask::NextData { .. }
-            | Ask::Write { .. }
-            | Ask::Sync { .. }
-            | Ask::List { .. }
-            | Ask::ListAll { .. }
-            | Ask::ReadAll { .. }
-            | Ask::ReadLink { .. }
-            | Ask::Link { .. }
-            | Ask::Rename { .. }
-            | Ask::RenameNode { .. }
-            | Ask::Remove { .. }
-            | Ask::RemoveNode { .. }
-            | Ask::StatFs { .. }
-            | Ask::GetAttr { .. }
-            | Ask::SetAttr { .. }
-            | Ask::ListAttrs { .. }
-            | Ask::RemoveAttr { .. }
-            | Ask::Lock { .. }
-            | Ask::GetLock { .. }
-            | Ask::Identify { .. } => false,
-        }
-    }
-
-    /// Returns whether this could change anything, so that a read-only tree refuses it.
-    pub fn changes(&self) -> bool {
-        match self {
-            Ask::Open { access, .. } => access.changes(),
-            Ask::SetStat { .. }
-            | Ask::Create { .. }
-            | Ask::CreateUnnamed { .. }
-            | Ask::Replace { .. }
-            | Ask::Write { .. }
-            | Ask::MakeDir { .. }
-            | Ask::Symlink { .. }
-            | Ask::MakeNode { .. }
-            | Ask::Link { .. }
-            | Ask::Rename { .. }
-            | Ask::RenameNode { .. }
-            | Ask::Remove { .. }
-            | Ask::RemoveNode { .. }
-            | Ask::SetAttr { .. }
-            | Ask::RemoveAttr { .. } => true,
-            Ask::Walk { .. }
-            | Ask::Fetch { .. }
-            | Ask::Stat { .. }
-            | Ask::FileHandle { .. }
-            | Ask::Resolve { .. }
-            | Ask::Read { .. }
-            | Ask::NextData { .. }
-            | Ask::Sync { .. }
-            | Ask::List { .. }
-            | Ask::ListAll { .. }
-            | Ask::ReadAll { .. }
-            | Ask::ReadLink { .. }
-            | Ask::StatFs { .. }
-            | Ask::GetAttr { .. }
-            | Ask::ListAttrs { .. }
-            | Ask::Lock { .. }
-            | Ask::GetLock { .. }
-            | Ask::Identify { .. } => false,
-        }
-    }
 }
 
 impl Ask {
