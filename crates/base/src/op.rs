@@ -546,6 +546,51 @@ pub enum PathOp {
     },
 }
 
+impl PathOp {
+    /// Returns the files that the operation uses, at most three.
+    pub fn files(&self) -> impl Iterator<Item = File> + use<> {
+        let files = match *self {
+            PathOp::Walk { root, from, .. } => [Some(root), Some(from), None],
+            PathOp::Fetch { root: one, .. }
+            | PathOp::OpenHandle { root: one, .. }
+            | PathOp::Stat { file: one }
+            | PathOp::SetStat { file: one, .. }
+            | PathOp::Open { file: one, .. }
+            | PathOp::ReadLink { file: one }
+            | PathOp::Create { dir: one, .. }
+            | PathOp::CreateUnnamed { dir: one, .. }
+            | PathOp::MakeDir { dir: one, .. }
+            | PathOp::Symlink { dir: one, .. }
+            | PathOp::MakeNode { dir: one, .. }
+            | PathOp::Remove { dir: one, .. }
+            | PathOp::Replace { dir: one, by: Replacement::Nothing, .. }
+            | PathOp::List { file: one, .. }
+            | PathOp::ListAll { from: one, .. }
+            | PathOp::ReadAll { from: one, .. }
+            | PathOp::StatFs { file: one }
+            | PathOp::GetAttr { file: one, .. }
+            | PathOp::SetAttr { file: one, .. }
+            | PathOp::ListAttrs { file: one }
+            | PathOp::RemoveAttr { file: one, .. } => [Some(one), None, None],
+            PathOp::Replace {
+                dir: one,
+                by: Replacement::Entry(two, _) | Replacement::Unnamed(two),
+                ..
+            }
+            | PathOp::Link { file: one, dir: two, .. }
+            | PathOp::Rename { from: one, to: two, .. }
+            | PathOp::FileHandle { root: one, file: two }
+            | PathOp::RemoveFile { root: one, file: two } => [Some(one), Some(two), None],
+            PathOp::RenameFile { root, file, to, .. } => [Some(root), Some(file), to],
+            PathOp::Identify { .. }
+            | PathOp::OpenRoot { .. }
+            | PathOp::OpenVolume { .. }
+            | PathOp::Resolve { .. } => [None; 3],
+        };
+        files.into_iter().flatten()
+    }
+}
+
 /// Replacement of a directory entry. `N` is the type of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replacement<N> {

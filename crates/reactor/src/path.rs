@@ -298,45 +298,12 @@ pub(crate) fn handed_out(done: &PathDone) -> [Option<File>; 2] {
     }
 }
 
-/// Returns the files that an operation starts from.
+/// Returns the files that an operation starts from: of one given by its handle, not the root, which
+/// only confines it.
 pub(crate) fn files(op: &PathOp) -> [Option<File>; 2] {
-    match op {
-        PathOp::Walk { root, from, .. } => [Some(*root), Some(*from)],
-        PathOp::Fetch { root, .. } | PathOp::OpenHandle { root, .. } => [Some(*root), None],
-        PathOp::FileHandle { file, .. }
-        | PathOp::Stat { file }
-        | PathOp::SetStat { file, .. }
-        | PathOp::Open { file, .. }
-        | PathOp::ReadLink { file }
-        | PathOp::List { file, .. }
-        | PathOp::ListAll { from: file, .. }
-        | PathOp::ReadAll { from: file, .. }
-        | PathOp::StatFs { file }
-        | PathOp::GetAttr { file, .. }
-        | PathOp::SetAttr { file, .. }
-        | PathOp::ListAttrs { file }
-        | PathOp::RemoveAttr { file, .. }
-        | PathOp::RemoveFile { file, .. } => [Some(*file), None],
-        PathOp::Replace { dir, by, .. } => match by {
-            Replacement::Nothing => [Some(*dir), None],
-            Replacement::Entry(other, _) | Replacement::Unnamed(other) => {
-                [Some(*dir), Some(*other)]
-            }
-        },
-        PathOp::Create { dir, .. }
-        | PathOp::CreateUnnamed { dir, .. }
-        | PathOp::MakeDir { dir, .. }
-        | PathOp::Symlink { dir, .. }
-        | PathOp::MakeNode { dir, .. }
-        | PathOp::Remove { dir, .. } => [Some(*dir), None],
-        PathOp::Link { file, dir, .. } => [Some(*file), Some(*dir)],
-        PathOp::Rename { from, to, .. } => [Some(*from), Some(*to)],
-        PathOp::RenameFile { file, to, .. } => [Some(*file), *to],
-        PathOp::Identify { .. }
-        | PathOp::OpenRoot { .. }
-        | PathOp::OpenVolume { .. }
-        | PathOp::Resolve { .. } => [None, None],
-    }
+    let confined = matches!(op, PathOp::RenameFile { .. } | PathOp::RemoveFile { .. });
+    let mut files = op.files().skip(usize::from(confined));
+    [files.next(), files.next()]
 }
 
 /// Returns the processor time used by this thread since `begun`, ns, so that the cost of large jobs

@@ -10,7 +10,7 @@ mod ops;
 mod replace;
 mod sparse;
 
-pub(crate) use ops::{changes, files};
+pub(crate) use ops::changes;
 pub use sparse::Sparse;
 
 use base::op::{File, PathDone, PathOp};

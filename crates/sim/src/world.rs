@@ -16,7 +16,7 @@ pub use net::Link;
 pub use net::hosts::{Host, brought, host_of, name_op, own_op};
 
 use crate::client::{Client, Io};
-use crate::disk::{self, Disk};
+use crate::disk::Disk;
 use crate::params::Params;
 use crate::trace::{Show, Trace, hash};
 use base::op::{Address, Done, Event, File, Listener, Op, OpId, Socket};
@@ -432,7 +432,7 @@ impl Environment {
     fn expect_fit(&self, op: &Op) {
         volume::expect_well_formed(op);
         if let Op::Path { within: None, op, .. } = op {
-            assert!(disk::files(op).is_empty(), "may leave the served directory: {op:?}");
+            assert!(op.files().next().is_none(), "may leave the served directory: {op:?}");
         }
         let fit = match op {
             Op::Read { file, .. } | Op::Write { file, .. } => self.disk.is_more_than_handle(*file),
@@ -532,7 +532,7 @@ fn files(op: &Op) -> Vec<File> {
         | Op::Sync { file, .. }
         | Op::ReadBlocks { file, .. }
         | Op::WriteBlocks { file, .. } => vec![*file],
-        Op::Path { op, .. } => disk::files(op),
+        Op::Path { op, .. } => op.files().collect(),
         _ => Vec::new(),
     }
 }

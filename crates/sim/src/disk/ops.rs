@@ -1,7 +1,7 @@
 //! Path operations, step by step as in the real reactor's straight-line code.
 
 use super::{DEVICE, Disk, Held, ROOT, SIZE_MAX};
-use base::op::{Content, Entry, File, Listing, PathDone, PathOp, Replacement, Who};
+use base::op::{Content, Entry, File, Listing, PathDone, PathOp, Who};
 use base::{Access, Buf, Error, FileHandle, Kind, Name, SetStat, SetTime, StatFs, Time, User};
 
 type Outcome = Result<PathDone, Error>;
@@ -10,47 +10,6 @@ type Outcome = Result<PathDone, Error>;
 const OVERHEAD: usize = 24;
 /// Maximum size of an extended attribute's value, bytes.
 const ATTR_MAX: usize = 64 << 10;
-
-/// Returns the files that an operation starts from.
-pub(crate) fn files(op: &PathOp) -> Vec<File> {
-    match op {
-        PathOp::Walk { root, from, .. } => vec![*root, *from],
-        PathOp::Fetch { root, .. } | PathOp::OpenHandle { root, .. } => vec![*root],
-        PathOp::FileHandle { file, .. }
-        | PathOp::Stat { file }
-        | PathOp::SetStat { file, .. }
-        | PathOp::Open { file, .. }
-        | PathOp::ReadLink { file }
-        | PathOp::List { file, .. }
-        | PathOp::ListAll { from: file, .. }
-        | PathOp::ReadAll { from: file, .. }
-        | PathOp::StatFs { file }
-        | PathOp::GetAttr { file, .. }
-        | PathOp::SetAttr { file, .. }
-        | PathOp::ListAttrs { file }
-        | PathOp::RemoveAttr { file, .. } => vec![*file],
-        PathOp::Replace { dir, by, .. } => match by {
-            Replacement::Nothing => vec![*dir],
-            Replacement::Entry(other, _) | Replacement::Unnamed(other) => vec![*dir, *other],
-        },
-        PathOp::Create { dir, .. }
-        | PathOp::CreateUnnamed { dir, .. }
-        | PathOp::MakeDir { dir, .. }
-        | PathOp::Symlink { dir, .. }
-        | PathOp::MakeNode { dir, .. }
-        | PathOp::Remove { dir, .. } => vec![*dir],
-        PathOp::Link { file, dir, .. } => vec![*file, *dir],
-        PathOp::Rename { from, to, .. } => vec![*from, *to],
-        PathOp::RenameFile { root, file, to, .. } => {
-            [*root, *file].into_iter().chain(*to).collect()
-        }
-        PathOp::RemoveFile { root, file } => vec![*root, *file],
-        PathOp::Identify { .. }
-        | PathOp::OpenRoot { .. }
-        | PathOp::OpenVolume { .. }
-        | PathOp::Resolve { .. } => Vec::new(),
-    }
-}
 
 /// Returns whether an operation changes anything.
 pub(crate) fn changes(op: &PathOp) -> bool {

@@ -1,7 +1,7 @@
 //! Home's disk: operations take effect at one moment, complete a little later, and may fail.
 
 use super::queue::{EventQueue, ScheduledEvent};
-use crate::disk::{self, Disk};
+use crate::disk::Disk;
 use crate::world::WALL;
 use base::op::{Done, Event, File, Op, OpId};
 use base::{Buf, Error, Time};
@@ -101,7 +101,7 @@ fn date(queue: &EventQueue) -> Time {
 fn used(op: &Op) -> Vec<File> {
     match op {
         Op::Read { file, .. } | Op::Write { file, .. } | Op::Sync { file, .. } => vec![*file],
-        Op::Path { op, .. } => disk::files(op),
+        Op::Path { op, .. } => op.files().collect(),
         _ => Vec::new(),
     }
 }
