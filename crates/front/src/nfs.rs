@@ -22,7 +22,7 @@ mod users;
 #[cfg(test)]
 mod tests;
 
-pub use secret::{Key, key_of};
+pub use secret::{Key, key_of, seal};
 
 use crate::{CallId, Export, Identity, Input, Limits, Output, Room};
 use base::op::ReceiveBuf;
@@ -244,7 +244,10 @@ impl Automaton for Session {
             }
             State::Parting if self.calls.is_empty() => self.give_up("the server ends", out),
             State::Parting => {}
-            State::Closing => self.input = Buf::default(),
+            State::Closing => {
+                self.input = Buf::default();
+                self.files.expire(now, 0, out);
+            }
         }
     }
 

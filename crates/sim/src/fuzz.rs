@@ -6,6 +6,7 @@
 //! (`bin/guided.rs`).
 
 mod images;
+mod nfs;
 mod operations;
 mod peer_messages;
 mod scripts;
@@ -78,6 +79,18 @@ pub const FUZZERS: &[Fuzzer] = &[
         name: "ninep_session",
         about: "streams of 9P messages to a whole session, in front of a tree that says anything",
         case: sessions::ninep,
+        fails: Fails::Never,
+    },
+    Fuzzer {
+        name: "nfs_decode",
+        about: "NFS calls and results, with bytes changed, to the decoders",
+        case: nfs::decode,
+        fails: Fails::Never,
+    },
+    Fuzzer {
+        name: "nfs_session",
+        about: "streams of NFS calls to a whole session, in front of a tree that says anything",
+        case: sessions::nfs,
         fails: Fails::Never,
     },
     Fuzzer {

@@ -26,7 +26,7 @@ pub fn key_of(secret: &Key, tree: &[u8]) -> Key {
 }
 
 /// Returns the handle for clients.
-pub(super) fn seal(key: &Key, handle: &FileHandle) -> Handle {
+pub fn seal(key: &Key, handle: &FileHandle) -> Handle {
     let mut bytes = vec![VERSION];
     bytes.extend(code(key, handle.as_bytes()));
     bytes.extend(handle.as_bytes());

@@ -533,7 +533,7 @@ fn calls_beyond_the_limit_wait_and_are_answered_in_order() {
     lab.answer(0, Ok(Reply::Stat(stat(Kind::Directory))));
     expect![[r#"
         two calls: ask 0 Stat
-        <- 0 Stat: 2 GetAttr, ask 0 Stat
+        <- 0 Stat: ask 0 Stat, 2 GetAttr
         <- 0 Stat: 3 GetAttr
     "#]]
     .assert_eq(&lab.text);
@@ -561,10 +561,10 @@ fn everything_is_released_when_the_client_leaves() {
         <- 1 Walked: ask 1 FileHandle
         Lookup: ask 2 Walk
         lost: cancel 0, cancel 1, cancel 2, hang up: the client left
-        <- 0 Data: 
-        <- 1 FileHandle: close 9, release 2, release 3
-        <- 2 Walked: release 4
-        tick: release 1
+        <- 0 Data: close 9, release 2
+        <- 1 FileHandle: release 3
+        <- 2 Walked: release 4, release 1
+        tick: 
     "#]]
     .assert_eq(&lab.text);
 }

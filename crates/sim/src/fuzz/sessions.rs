@@ -48,6 +48,18 @@ pub(super) fn ninep(rng: &mut Rng) {
     drive(rng, Protocol::NineP, &stream);
 }
 
+pub(super) fn nfs(rng: &mut Rng) {
+    let mut stream = Vec::new();
+    for xid in 1..rng.u32(2..60) {
+        let mut record = super::nfs::record(rng, xid);
+        if rng.u8(..25) == 0 {
+            streams::spoil(rng, &mut record);
+        }
+        stream.extend(record);
+    }
+    drive(rng, Protocol::Nfs, &stream);
+}
+
 pub(super) fn http(rng: &mut Rng) {
     let mut stream = Vec::new();
     for _ in 0..rng.usize(1..12) {
@@ -76,7 +88,7 @@ fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
         nfs: Nfs::default(),
         services: [base::Name::new(b"hits").expect("a name")].into(),
     };
-    let claimed = protocol == Protocol::NineP && rng.bool();
+    let claimed = protocol != Protocol::Http && rng.bool();
     let identity = if claimed { Identity::Claimed(None) } else { Identity::Fixed(Caller::Server) };
     let session = Session::new(protocol, export, identity, true);
     let mut rig = Rig {
