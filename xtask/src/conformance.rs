@@ -10,6 +10,7 @@
 //! | `pjdfstest` | the same kernel, the 398 cases of pjdfstest | qemu, root |
 //! | `nfs-kernel` | Linux, mounts by NFS | qemu, root |
 //! | `nfs-pjdfstest` | the same with pjdfstest | qemu, root |
+//! | `nfs-restart` | the same while the server is killed and started again | qemu, root |
 //! | `cancel` | the same kernel, Ctrl-C in a hanging read | qemu, root, FUSE |
 //! | `diod` | diodls, diodcat, diodload | diod |
 //! | `client` | our own commands, also of diod: trees and 256 MiB out and in | diod, 1 GB of disk |
@@ -55,6 +56,7 @@ mod power;
 mod races;
 mod raw;
 mod replicas;
+mod restart;
 mod story;
 mod tree;
 mod volume_tree;
@@ -147,6 +149,14 @@ const SUITES: &[Suite] = &[
     suite("volume-kill", &[], kill::run),
     suite("races", &[], races::run),
     suite("appends", &[], appends::run),
+    suite("nfs-restart", &[apt::VM], |report, kind| {
+        ours(report, kind, |report, kind| restart::run(report, kind, On::Directory))
+    })
+    .privileged(),
+    suite("volume-nfs-restart", &[apt::VM], |report, kind| {
+        ours(report, kind, |report, kind| restart::run(report, kind, On::Volume))
+    })
+    .privileged(),
     suite("oldest", &[apt::VM], oldest::run),
     suite("cancel", &[apt::VM, apt::CANCEL], cancel::run).privileged(),
     suite("9p2000", &[apt::GO], |report, kind| plan9::run(report, kind, On::Directory)),

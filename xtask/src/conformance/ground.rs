@@ -102,6 +102,11 @@ impl Ground {
         Server::start(kind, self.volume.as_ref().unwrap_or(&self.dir), extra)
     }
 
+    /// Like `serve`, at these ports for 9P and HTTP.
+    pub(crate) fn serve_at(&self, kind: Kind, ports: (u16, u16), extra: &[&str]) -> Result<Server> {
+        Server::start_at(kind, self.volume.as_ref().unwrap_or(&self.dir), ports, extra)
+    }
+
     /// Returns the directory as left by the server: for a volume a copy, after a check. The server
     /// must have exited.
     pub(crate) fn back(&self) -> Result<PathBuf> {
@@ -148,6 +153,14 @@ impl Ground {
         match self.volume {
             None => Ok(std::fs::write(self.dir.join(name), text)?),
             Some(_) => Files::of(server)?.create(name, text.as_bytes()),
+        }
+    }
+
+    /// Removes a file of the root while it is served.
+    pub(crate) fn remove(&self, server: &Server, name: &str) -> Result<()> {
+        match self.volume {
+            None => Ok(std::fs::remove_file(self.dir.join(name))?),
+            Some(_) => Files::of(server)?.remove("", name),
         }
     }
 
