@@ -7,9 +7,9 @@
 use super::{begins_function, close_of};
 
 /// Crates of the server.
-const CRATES: [&str; 13] = [
-    "base", "client", "embed", "front", "names", "node", "reactor", "replica", "services", "store",
-    "storelet", "tree", "wire",
+const CRATES: [&str; 14] = [
+    "base", "client", "embed", "front", "names", "node", "reactor", "replica", "services",
+    "session", "store", "storelet", "tree", "wire",
 ];
 
 /// Minimum number of assertions per hundred functions. The goal is 50.
