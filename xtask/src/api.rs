@@ -22,7 +22,10 @@ struct Library {
 }
 
 const LIBRARIES: &[Library] = &[
-    Library { name: "client", exports: &[("base/src", &["Kind", "Time"])] },
+    Library {
+        name: "client",
+        exports: &[("base/src", &["Kind", "Time"]), ("session/src", &["Dialect"])],
+    },
     Library {
         name: "embed",
         exports: &[

@@ -1,8 +1,8 @@
 //! File attributes set by clients, and file system statistics.
 
-use crate::line::{Dialect, Pending};
+use crate::line::Pending;
 use crate::tree::{Fid, only};
-use crate::{Client, Error, File, Path, Time};
+use crate::{Client, Dialect, Error, File, Path, Time};
 use wire::ninep::{Qid, Rmessage, Stat, Tmessage};
 
 /// Flag of `Txattrcreate` with which an empty value removes an attribute (`XATTR_REPLACE`).

@@ -3,10 +3,10 @@
 use crate::dir::{self, ReadDir};
 use crate::file::{self, File, OpenOptions};
 use crate::handshake;
-use crate::line::{Dialect, Line};
+use crate::line::Line;
 use crate::metadata::Metadata;
 use crate::tree::{Tree, only, read_link};
-use crate::{Address, Error, Path};
+use crate::{Address, Dialect, Error, Path};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;

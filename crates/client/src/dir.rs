@@ -1,9 +1,8 @@
 //! Directory entries.
 
-use crate::line::Dialect;
 use crate::metadata::{Metadata, kind_of};
 use crate::tree::{Fid, only};
-use crate::{Error, Kind};
+use crate::{Dialect, Error, Kind};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;

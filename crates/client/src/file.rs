@@ -1,12 +1,11 @@
 //! Open files.
 
-use crate::line::Dialect;
 use crate::message::{Message, Piece};
 use crate::metadata::Metadata;
 use crate::sink::Sink;
 use crate::stream::Stream;
 use crate::tree::{Fid, Tree, only};
-use crate::{Error, Path};
+use crate::{Dialect, Error, Path};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use wire::ninep::{IO_HEADER_SIZE, Rmessage, Stat, Tmessage};

@@ -1,17 +1,19 @@
 //! Connection setup: protocol, message size and user.
 
 use crate::error::AS_USER;
-use crate::line::{Dialect, Line};
+use crate::line::Line;
+use crate::message::Message;
 use crate::reader::Reader;
 use crate::socket::Socket;
 use crate::tree::{Fid, Tree, only};
 use crate::{Address, Error, Options};
+use session::{Agreement, Answer, CALLS_MAX, Dialect, Session, Violation};
 use std::ffi::OsStr;
 use std::io::{self, IoSlice};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::ninep::{NO_FID, NO_TAG, NO_UID, Rmessage, Tmessage};
+use wire::ninep::{NO_UID, Rmessage};
 
 /// Minimum message size for every message.
 const MSIZE_MIN: u32 = 512;
@@ -19,22 +21,9 @@ const MSIZE_MIN: u32 = 512;
 /// Maximum message size that can be requested.
 const MSIZE_MAX: u32 = 16 << 20;
 
-/// Maximum message before a size is negotiated.
-const NEW_SIZE_MAX: usize = 8192;
-
 /// Timeout of the first version proposal if there is a fallback: some servers never reply to a
 /// version that they do not know (go9p).
 const FIRST_PATIENCE: Duration = Duration::from_secs(5);
-
-impl Dialect {
-    /// Returns its name in `Tversion`.
-    pub fn version(self) -> &'static str {
-        match self {
-            Dialect::Plan9 => "9P2000",
-            Dialect::Linux => "9P2000.L",
-        }
-    }
-}
 
 /// Connects with a protocol that the server supports.
 pub(crate) fn connect(address: &Address, options: &Options) -> Result<Arc<Line>, Error> {
@@ -45,7 +34,7 @@ pub(crate) fn connect(address: &Address, options: &Options) -> Result<Arc<Line>,
     };
     let first = greet(address, options, wanted, timeout);
     match (first, options.dialect) {
-        (Ok(Answer::Agreed(line)), _) => Ok(line),
+        (Ok(Ok(line)), _) => Ok(line),
         (Err(error), None)
             if !matches!(error, Error::Disconnected { .. } | Error::Silent { .. }) =>
         {
@@ -54,13 +43,9 @@ pub(crate) fn connect(address: &Address, options: &Options) -> Result<Arc<Line>,
         // After any reply other than an agreement, the protocol state is undefined (version(5)),
         // and some servers close the connection or never reply: a new connection works for all of
         // them.
-        (Ok(Answer::Other(_)) | Err(_), None) => {
-            match greet(address, options, Dialect::Plan9, options.deadline)? {
-                Answer::Agreed(line) => Ok(line),
-                Answer::Other(said) => Err(no_agreement(address, &said)),
-            }
-        }
-        (Ok(Answer::Other(said)), Some(_)) => Err(no_agreement(address, &said)),
+        (Ok(Err(_)) | Err(_), None) => greet(address, options, Dialect::Plan9, options.deadline)?
+            .map_err(|said| no_agreement(address, &said)),
+        (Ok(Err(said)), Some(_)) => Err(no_agreement(address, &said)),
         (Err(error), Some(_)) => Err(error),
     }
 }
@@ -70,58 +55,53 @@ fn no_agreement(address: &Address, said: &str) -> Error {
     Error::Broken { address: address.clone(), what }
 }
 
-enum Answer {
-    Agreed(Arc<Line>),
-    Other(String),
-}
-
+/// Offers a version on a new connection. Returns the connection after an agreement, or a
+/// description of any other reply.
 fn greet(
     address: &Address,
     options: &Options,
     wanted: Dialect,
     timeout: Duration,
-) -> Result<Answer, Error> {
+) -> Result<Result<Arc<Line>, String>, Error> {
     let socket = Socket::connect(address, options.deadline)?;
-    let mut reader = Reader::new(NEW_SIZE_MAX);
-    let msize = options.msize.clamp(MSIZE_MIN, MSIZE_MAX);
-    let reply = ask(&socket, &mut reader, msize, wanted, timeout)?;
-    let (agreed, said) = match reply {
-        Ok(reply) => reply,
-        Err(said) => return Ok(Answer::Other(said)),
-    };
-    let known = [wanted, Dialect::Plan9].into_iter().find(|known| known.version() == said);
-    let Some(dialect) = known else { return Ok(Answer::Other(said)) };
-    if !(MSIZE_MIN..=msize).contains(&agreed) {
-        let what =
-            format!("it proposed a message size of {agreed} bytes after {msize} were offered");
-        return Err(Error::Broken { address: address.clone(), what });
+    let mut session = Session::new(CALLS_MAX);
+    let offer = session.offer(wanted, MSIZE_MIN..=options.msize.clamp(MSIZE_MIN, MSIZE_MAX));
+    let mut reader = Reader::new(session.size_max());
+    let message = exchange(&socket, &mut reader, &offer, timeout)?;
+    let (agreement, reply) =
+        session.receive(message.bytes()).map_err(|violation| broken(address, violation))?;
+    if let Answer::Version(Agreement::Agreed(_)) = agreement {
+        let line = Line::new(socket, reader, session, options.deadline)?;
+        return Ok(Ok(Arc::new(line)));
     }
-    let line = Line::new(socket, reader, (dialect, agreed), options.deadline)?;
-    Ok(Answer::Agreed(Arc::new(line)))
+    if let Rmessage::Version { version: text, .. } | Rmessage::Error { ename: text } = reply {
+        return Ok(Err(String::from_utf8_lossy(text).into_owned()));
+    }
+    let Rmessage::Lerror { ecode } = reply else { unreachable!("{reply:?} answers no version") };
+    Ok(Err(format!("error {ecode}")))
 }
 
-/// Sends `Tversion`. Returns the message size and version, or a description of any other reply.
-fn ask(
+fn broken(address: &Address, violation: Violation) -> Error {
+    Error::Broken { address: address.clone(), what: violation.to_string() }
+}
+
+/// Sends `Tversion` and receives a message.
+fn exchange(
     socket: &Socket,
     reader: &mut Reader,
-    msize: u32,
-    wanted: Dialect,
+    offer: &[u8],
     deadline: Duration,
-) -> Result<Result<(u32, String), String>, Error> {
+) -> Result<Message, Error> {
     let address = &socket.address;
     let lost = |cause| Error::Disconnected { address: address.clone(), cause: Arc::new(cause) };
-    let broken = |what: String| Error::Broken { address: address.clone(), what };
-    let mut bytes = Vec::new();
-    let version = wanted.version().as_bytes();
-    Tmessage::Version { msize, version }.encode(NO_TAG, &mut bytes);
     // A new socket has room for so few bytes.
-    let count = socket.write(&[IoSlice::new(&bytes)]).map_err(lost)?;
-    if count < bytes.len() {
+    let count = socket.write(&[IoSlice::new(offer)]).map_err(lost)?;
+    if count < offer.len() {
         return Err(lost(io::Error::other("it takes nothing")));
     }
-    let message = loop {
-        if let Some(message) = reader.take().map_err(broken)? {
-            break message;
+    loop {
+        if let Some(message) = reader.take().map_err(|violation| broken(address, violation))? {
+            return Ok(message);
         }
         match reader.receive(socket) {
             Ok(0) => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
@@ -134,15 +114,6 @@ fn ask(
             }
             Err(error) => return Err(lost(error)),
         }
-    };
-    match Rmessage::decode(message.bytes()) {
-        Ok((NO_TAG, Rmessage::Version { msize, version })) => {
-            Ok(Ok((msize, String::from_utf8_lossy(version).into_owned())))
-        }
-        Ok((_, Rmessage::Error { ename })) => Ok(Err(String::from_utf8_lossy(ename).into_owned())),
-        Ok((_, Rmessage::Lerror { ecode })) => Ok(Err(format!("error {ecode}"))),
-        Ok((_, _)) => Err(broken("the answer to its first message is another one".to_string())),
-        Err(error) => Err(broken(format!("the answer to its first message: {error}"))),
     }
 }
 
@@ -162,10 +133,9 @@ pub(crate) fn attach(line: Arc<Line>, options: &Options) -> Result<Tree, Error> 
         Dialect::Linux => String::new(),
         Dialect::Plan9 => uid.to_string(),
     });
-    let uid = (line.dialect == Dialect::Linux).then_some(uid);
     let (uname, aname) = (uname.as_bytes(), options.aname.as_bytes());
     let fid = line.new_fid()?;
-    let message = Tmessage::Attach { fid, afid: NO_FID, uname, aname, uid };
+    let message = session::attach(line.dialect, fid, (uname, uid), aname);
     let attached = line.call(&message, only!(Rmessage::Attach { qid } => qid));
     let qid = attached.map_err(|error| match &options.aname[..] {
         // The root always exists.

@@ -8,21 +8,22 @@
 //! Abandoned requests are flushed (flush(5)): a tag is reused only after the reply to the flush,
 //! and a fid created in spite of it is clunked.
 
-mod slots;
+mod requests;
 
 use crate::message::Message;
 use crate::reader::Reader;
 use crate::socket::{Ready, Socket};
 use crate::{Error, Refusal, lock};
+use requests::Requests;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd as _, OwnedFd};
-use slots::{Slot, Slots};
+use session::{Dialect, Session};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
-use wire::ninep::{READ_HEADER_SIZE, Rmessage, Tmessage};
+use wire::ninep::{READ_HEADER_SIZE, Rmessage, Tmessage, write_header};
 
 /// Maximum wait for buffer space before checking whether another thread still receives.
 const SLICE: Duration = Duration::from_millis(50);
@@ -33,19 +34,6 @@ const CANCELLED_MAX: Duration = Duration::from_secs(2);
 /// Maximum wait for final replies, and their maximum number.
 const PARTING: Duration = Duration::from_millis(200);
 const PARTING_MAX: u32 = 1000;
-
-const TWRITE: u8 = 118;
-const TFLUSH: u8 = 108;
-const TCLUNK: u8 = 120;
-
-/// Negotiated protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    /// 9P2000, the original of Plan 9.
-    Plan9,
-    /// 9P2000.L, the variant of Linux.
-    Linux,
-}
 
 /// Connection after version negotiation.
 #[derive(Debug)]
@@ -65,23 +53,22 @@ pub(crate) struct Line {
 
 #[derive(Debug)]
 struct State {
-    slots: Slots,
+    requests: Requests,
     /// `None` while a thread receives.
     reader: Option<Box<Reader>>,
     /// Reason why the connection is unusable.
     dead: Option<Error>,
-    /// Complete messages without a waiting thread, to be sent before any other.
-    owed: Vec<u8>,
 }
 
 impl Line {
     pub(crate) fn new(
         socket: Socket,
         mut reader: Reader,
-        (dialect, msize): (Dialect, u32),
+        session: Session<usize>,
         deadline: Duration,
     ) -> Result<Line, Error> {
-        reader.size_max = msize as usize;
+        let (dialect, msize) = (session.dialect(), session.msize());
+        reader.size_max = session.size_max();
         assert!(msize as usize > READ_HEADER_SIZE, "a message holds data");
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let unreachable = |errno: rustix::io::Errno| Error::Unreachable {
@@ -94,10 +81,9 @@ impl Line {
             msize,
             socket,
             state: Mutex::new(State {
-                slots: Slots::default(),
+                requests: Requests::new(session),
                 reader: Some(Box::new(reader)),
                 dead: None,
-                owed: Vec::new(),
             }),
             sending: Mutex::new(()),
             wake,
@@ -120,7 +106,7 @@ impl Line {
     /// Cancels all present and future waits, or ends the cancellation.
     pub(crate) fn cancel(&self, cancelled: bool) {
         self.cancelled.store(cancelled, Ordering::SeqCst);
-        lock(&self.state).slots.wake_all();
+        lock(&self.state).requests.wake_all();
         self.wake();
     }
 
@@ -131,19 +117,19 @@ impl Line {
 
     /// Allocates a number for a new fid.
     pub(crate) fn new_fid(&self) -> Result<u32, Error> {
-        lock(&self.state).slots.new_fid().ok_or(Error::TooMany)
+        lock(&self.state).requests.new_fid().ok_or(Error::TooMany)
     }
 
     /// Frees the number of a fid that the server does not know.
     pub(crate) fn free_fid(&self, fid: u32) {
-        lock(&self.state).slots.free_fid(fid);
+        lock(&self.state).requests.free_fid(fid);
     }
 
     /// Clunks a fid without waiting for the reply.
     pub(crate) fn clunk(&self, fid: u32) {
-        let owed = lock(&self.state).owe_clunk(fid);
+        lock(&self.state).requests.clunk(fid);
         // If the send fails, the connection is lost, and the fid with it.
-        let _ = owed.map(|()| self.send(&[], &[]));
+        let _ = self.push();
     }
 
     /// Sends a request. `makes` is a fid that a successful reply creates.
@@ -163,16 +149,8 @@ impl Line {
         message: &Tmessage<'_>,
         makes: Option<u32>,
     ) -> Result<Pending, Error> {
-        let tag = self.claim(message.code(), makes)?;
-        let mut bytes = Vec::new();
-        message.encode(tag, &mut bytes);
-        assert_eq!(bytes.get(4), Some(&message.code()), "a message says what it is");
-        if bytes.len() > self.msize as usize {
-            lock(&self.state).slots.release(tag);
-            return Err(Error::bad_path("a name is too long for the messages of this server"));
-        }
-        lock(&self.state).owed.extend(bytes);
-        Ok(Pending { line: self.clone(), tag })
+        let number = self.alive()?.requests.post(message, makes)?;
+        Ok(Pending { line: self.clone(), number })
     }
 
     /// Sends queued requests.
@@ -188,16 +166,9 @@ impl Line {
         data: &[u8],
     ) -> Result<Pending, Error> {
         assert!(data.len() + 23 <= self.msize as usize, "a message is no larger than was agreed");
-        let tag = self.claim(TWRITE, None)?;
-        let pending = Pending { line: self.clone(), tag };
-        let length = u32::try_from(data.len()).expect("data is below the message size");
-        let mut head = Vec::with_capacity(23);
-        head.extend((23 + length).to_le_bytes());
-        head.push(TWRITE);
-        head.extend(tag.to_le_bytes());
-        head.extend(fid.to_le_bytes());
-        head.extend(offset.to_le_bytes());
-        head.extend(length.to_le_bytes());
+        let mut head = write_header(fid, offset, data.len());
+        let begun = self.alive()?.requests.begin(&mut head, None);
+        let pending = Pending { line: self.clone(), number: begun.ok_or(Error::TooMany)? };
         self.send(&head, data)?;
         Ok(pending)
     }
@@ -245,7 +216,7 @@ impl Line {
     fn die(&self, error: Error) -> Error {
         let mut state = lock(&self.state);
         let first = state.dead.get_or_insert(error).clone();
-        state.slots.wake_all();
+        state.requests.wake_all();
         drop(state);
         self.wake();
         first
@@ -255,28 +226,29 @@ impl Line {
         self.cancelled.load(Ordering::SeqCst)
     }
 
-    fn claim(&self, code: u8, makes: Option<u32>) -> Result<u16, Error> {
+    /// Returns the state, unless no request may begin.
+    fn alive(&self) -> Result<MutexGuard<'_, State>, Error> {
         if self.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        let mut state = lock(&self.state);
+        let state = lock(&self.state);
         match &state.dead {
             Some(error) => Err(error.clone()),
-            None => state.slots.claim(Slot::waiting(code, makes)).ok_or(Error::TooMany),
+            None => Ok(state),
         }
     }
 
     /// Sends queued messages, then a message of two parts.
     fn send(&self, head: &[u8], data: &[u8]) -> Result<(), Error> {
         let _turn = lock(&self.sending);
-        let owed = {
+        let unsent = {
             let mut state = lock(&self.state);
             if let Some(error) = &state.dead {
                 return Err(error.clone());
             }
-            std::mem::take(&mut state.owed)
+            state.requests.take_unsent()
         };
-        let mut parts = [IoSlice::new(&owed), IoSlice::new(head), IoSlice::new(data)];
+        let mut parts = [IoSlice::new(&unsent), IoSlice::new(head), IoSlice::new(data)];
         let mut rest = &mut parts[..];
         IoSlice::advance_slices(&mut rest, 0);
         let mut waited = Duration::ZERO;
@@ -325,7 +297,7 @@ impl Line {
             state.reader = Some(reader);
         }
         if state.reader.is_some() {
-            state.slots.wake_one();
+            state.requests.wake_one();
         }
     }
 
@@ -343,19 +315,19 @@ impl Line {
         }
         loop {
             let delivered = match reader.take() {
-                Ok(Some(message)) => lock(&self.state).deliver(message),
+                Ok(Some(message)) => lock(&self.state).requests.deliver(message),
                 Ok(None) => return Ok(true),
-                Err(lie) => Err(lie),
+                Err(violation) => Err(violation),
             };
-            delivered.map_err(|lie| self.broken(lie))?;
+            delivered.map_err(|violation| self.broken(violation.to_string()))?;
         }
     }
 
     /// Waits for the reply to a request.
-    fn wait(&self, tag: u16) -> Result<Message, Error> {
+    fn wait(&self, number: usize) -> Result<Message, Error> {
         loop {
             let mut state = lock(&self.state);
-            if let Some(message) = state.slots.take_arrived(tag) {
+            if let Some(message) = state.requests.take_arrived(number) {
                 self.hand_over(state, None);
                 return self.accept(message);
             }
@@ -369,12 +341,12 @@ impl Line {
             match state.reader.take() {
                 Some(mut reader) => {
                     drop(state);
-                    let done = self.lead(tag, &mut reader);
+                    let done = self.lead(number, &mut reader);
                     self.hand_over(lock(&self.state), Some(reader));
                     done?;
                 }
                 None => {
-                    state.slots.sleep(tag, thread::current());
+                    state.requests.sleep(number, thread::current());
                     drop(state);
                     thread::park();
                 }
@@ -384,10 +356,10 @@ impl Line {
 
     /// Receives for all threads until the reply to this request has arrived, or the wait is
     /// interrupted.
-    fn lead(&self, tag: u16, reader: &mut Reader) -> Result<(), Error> {
+    fn lead(&self, number: usize, reader: &mut Reader) -> Result<(), Error> {
         loop {
             let received = self.receive(reader)?;
-            if lock(&self.state).slots.has_arrived(tag) {
+            if lock(&self.state).requests.has_arrived(number) {
                 return Ok(());
             }
             if received {
@@ -408,7 +380,7 @@ impl Line {
 
     /// Returns a reply, unless it is an error.
     fn accept(&self, message: Message) -> Result<Message, Error> {
-        if !slots::is_error(message.code()) {
+        if !session::is_error(message.code()) {
             return Ok(message);
         }
         let refusal = self.read(&message, |reply| {
@@ -422,14 +394,11 @@ impl Line {
     }
 
     /// Abandons a request.
-    fn abandon(&self, tag: u16) {
-        let flush = {
-            let mut state = lock(&self.state);
-            state.abandon(tag)
-        };
-        if flush {
+    fn abandon(&self, number: usize) {
+        let is_queued = lock(&self.state).requests.abandon(number);
+        if is_queued {
             // If the send fails, the connection is lost, and the request with it.
-            let _ = self.send(&[], &[]);
+            let _ = self.push();
         }
     }
 }
@@ -459,51 +428,17 @@ impl Drop for Line {
     }
 }
 
-impl State {
-    /// Delivers a message to its request.
-    fn deliver(&mut self, message: Message) -> Result<(), String> {
-        if let Some(fid) = self.slots.deliver(message)? {
-            let _ = self.owe_clunk(fid);
-        }
-        Ok(())
-    }
-
-    /// Queues a `Tclunk`; `None` if the connection is unusable.
-    fn owe_clunk(&mut self, fid: u32) -> Option<()> {
-        self.owe(Slot::Forgotten { fid, expects: TCLUNK + 1 }, &Tmessage::Clunk { fid })
-    }
-
-    fn owe(&mut self, slot: Slot, message: &Tmessage<'_>) -> Option<()> {
-        if self.dead.is_some() {
-            return None;
-        }
-        let tag = self.slots.claim(slot)?;
-        message.encode(tag, &mut self.owed);
-        Some(())
-    }
-
-    /// Abandons a request. Returns whether a message has to be sent now.
-    fn abandon(&mut self, tag: u16) -> bool {
-        if let Some(fid) = self.slots.discard_arrived(tag) {
-            return fid.is_some_and(|fid| self.owe_clunk(fid).is_some());
-        }
-        self.slots.abandon(tag);
-        let slot = Slot::Flushing { of: tag, expects: TFLUSH + 1 };
-        self.owe(slot, &Tmessage::Flush { oldtag: tag }).is_some()
-    }
-}
-
 /// Outstanding request. Dropping it cancels it.
 #[derive(Debug)]
 pub(crate) struct Pending {
     line: Arc<Line>,
-    tag: u16,
+    number: usize,
 }
 
 impl Pending {
     /// Waits for the reply.
     pub(crate) fn wait(self) -> Result<Message, Error> {
-        self.line.wait(self.tag)
+        self.line.wait(self.number)
     }
 
     /// Waits for the data of a `Tread` or `Treaddir`, of at most `count_max` bytes.
@@ -530,6 +465,6 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.line.abandon(self.tag);
+        self.line.abandon(self.number);
     }
 }

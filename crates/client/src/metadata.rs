@@ -1,8 +1,7 @@
 //! File metadata.
 
-use crate::line::Dialect;
 use crate::tree::{Fid, only};
-use crate::{Error, Kind, Time};
+use crate::{Dialect, Error, Kind, Time};
 use wire::ninep::{Qid, Rmessage, Stat, Tmessage};
 
 /// `P9_GETATTR_BASIC`: all fields of `stat(2)`.

@@ -2,9 +2,9 @@
 
 use crate::message::{Message, Pool};
 use crate::socket::Socket;
+use session::{Violation, message_size};
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
-use wire::ninep::HEADER_SIZE;
 
 /// Bytes received beyond the current message: the beginning of the next one, which is copied.
 const AHEAD: usize = 8192;
@@ -57,7 +57,7 @@ impl Reader {
     ///
     /// # Errors
     /// An invalid message size.
-    pub(crate) fn take(&mut self) -> Result<Option<Message>, String> {
+    pub(crate) fn take(&mut self) -> Result<Option<Message>, Violation> {
         if self.body.is_none() {
             self.body = self.begin()?;
         }
@@ -70,13 +70,9 @@ impl Reader {
         }
     }
 
-    fn begin(&mut self) -> Result<Option<(Message, usize)>, String> {
+    fn begin(&mut self) -> Result<Option<(Message, usize)>, Violation> {
         let bytes = &self.ahead[self.start..self.end];
-        let Some(size) = wire::ninep::frame_size(bytes) else { return Ok(None) };
-        if size < HEADER_SIZE || size > self.size_max {
-            let max = self.size_max;
-            return Err(format!("a message of {size} bytes, where at most {max} were agreed"));
-        }
+        let Some(size) = message_size(bytes, self.size_max)? else { return Ok(None) };
         let mut message = Message::new(&self.pool, size);
         let have = size.min(bytes.len());
         message.bytes_mut()[..have].copy_from_slice(&bytes[..have]);

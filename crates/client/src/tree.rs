@@ -1,7 +1,7 @@
 //! Fids, and path resolution from the root.
 
-use crate::line::{Dialect, Line};
-use crate::{Error, Path};
+use crate::line::Line;
+use crate::{Dialect, Error, Path};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use wire::ninep::{Names, Qid, Rmessage, Tmessage, WALK_MAX};

@@ -18,7 +18,7 @@ mod version;
 mod violation;
 
 pub use session::{Answer, CALLS_MAX, Session};
-pub use version::{Agreement, Dialect};
+pub use version::{Agreement, Dialect, attach};
 pub use violation::Violation;
 
 use wire::ninep::{HEADER_SIZE, frame_size};

@@ -21,18 +21,18 @@ impl Dialect {
             Dialect::Linux => "9P2000.L",
         }
     }
+}
 
-    /// Returns the message that attaches `fid` to a tree for a user, without authentication. Only
-    /// 9P2000.L has numbers of users.
-    pub fn attach<'a>(
-        self,
-        fid: u32,
-        (uname, uid): (&'a [u8], u32),
-        aname: &'a [u8],
-    ) -> Tmessage<'a> {
-        let uid = (self == Dialect::Linux).then_some(uid);
-        Tmessage::Attach { fid, afid: NO_FID, uname, aname, uid }
-    }
+/// Returns the message that attaches `fid` to a tree for a user, without authentication. Only
+/// 9P2000.L has numbers of users.
+pub fn attach<'a>(
+    dialect: Dialect,
+    fid: u32,
+    (uname, uid): (&'a [u8], u32),
+    aname: &'a [u8],
+) -> Tmessage<'a> {
+    let uid = (dialect == Dialect::Linux).then_some(uid);
+    Tmessage::Attach { fid, afid: NO_FID, uname, aname, uid }
 }
 
 /// Result of a version message.

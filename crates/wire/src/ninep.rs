@@ -219,7 +219,7 @@ pub fn decode_write(message: &[u8]) -> Result<(u16, u32, u64, usize), DecodeErro
 
 /// Returns the header of a `Twrite` with `count` bytes of data, its tag yet to be filled in.
 pub fn write_header(fid: u32, offset: u64, count: usize) -> Vec<u8> {
-    let mut header = Vec::new();
+    let mut header = Vec::with_capacity(IO_HEADER_SIZE as usize);
     Tmessage::Write { fid, offset, data: Data(&[]) }.encode(0, &mut header);
     let count = u32::try_from(count).expect("counts are below the message size");
     let (size, end) = (header.len() as u32 + count, header.len());
