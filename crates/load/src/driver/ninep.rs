@@ -7,14 +7,15 @@ use super::socket::{Session, Sockets};
 use super::{Driver, Target, Troubles};
 use crate::{Io, Kind, Outcome};
 use rustix::fd::OwnedFd;
+use session::{Answer, CALLS_MAX, Dialect, Session as Calls, message_size};
 use slab::Slab;
 use std::io;
 use std::sync::Arc;
-use wire::ninep::{Data, Rmessage, Tmessage, frame_size};
+use wire::ninep::{Data, Rmessage, Tmessage};
 
 use greeting::AttachedConnection;
 
-/// Maximum outstanding requests on one connection; tags have 16 bits.
+/// Maximum outstanding requests on one connection.
 const UNDER_WAY_MAX: usize = 1024;
 
 /// Linux errno values: for errors reported only as text (9P2000), and for operations without a
@@ -23,9 +24,9 @@ const EIO: u16 = 5;
 const ENOTSUP: u16 = 95;
 const EFBIG: u16 = 27;
 
-/// Maximum messages of one I/O. With those of other outstanding I/Os, they stay below the number of
-/// tags.
-const PARTS_MAX: u32 = 32_768;
+/// Maximum messages of one I/O. With those of other outstanding I/Os, they are as many as a session
+/// can have outstanding.
+const PARTS_MAX: u32 = (CALLS_MAX - UNDER_WAY_MAX + 1) as u32;
 
 /// Maximum overhead of a message beside its data, in bytes.
 const OVERHEAD: u32 = 24;
@@ -54,8 +55,8 @@ impl NineP {
     fn dial(&self, pattern: &Arc<[u8]>) -> io::Result<(OwnedFd, NinepSession)> {
         let mut greeted = AttachedConnection::greet(&self.server, &self.aname)?;
         greeted.open(&self.path, self.files, self.writes)?;
-        let (stream, size_max, linux) = greeted.into_parts();
-        let session = NinepSession::new(size_max, linux, self.files, pattern.clone());
+        let (stream, calls) = greeted.into_parts();
+        let session = NinepSession::new(calls, self.files, pattern.clone());
         Ok((stream.into_socket()?, session))
     }
 }
@@ -94,33 +95,26 @@ struct Whole {
 
 /// Session after all files are open.
 pub(super) struct NinepSession {
-    /// Maximum data bytes in one message.
-    data_max: u32,
-    linux: bool,
+    /// The messages, with the index of their whole I/O.
+    calls: Calls<usize>,
     files: u32,
     wholes: Slab<Whole>,
-    /// Index of the whole I/O, by tag.
-    parts: Slab<usize>,
     pattern: Arc<[u8]>,
 }
 
 impl NinepSession {
-    fn new(size_max: u32, linux: bool, files: u32, pattern: Arc<[u8]>) -> NinepSession {
-        let data_max = size_max - OVERHEAD;
-        let (wholes, parts) = (Slab::new(), Slab::new());
-        NinepSession { data_max, linux, files: files.max(1), wholes, parts, pattern }
+    fn new(calls: Calls<usize>, files: u32, pattern: Arc<[u8]>) -> NinepSession {
+        NinepSession { calls, files: files.max(1), wholes: Slab::new(), pattern }
     }
 
     fn say(&mut self, whole: usize, message: &Tmessage<'_>, out: &mut Vec<u8>) {
         self.wholes[whole].parts += 1;
-        let tag = self.parts.insert(whole);
-        message.encode(u16::try_from(tag).expect("there are fewer parts than tags"), out);
+        self.calls.send(message, whole, out).expect("there are fewer parts than calls");
     }
 
-    /// Processes a reply. Returns the I/O that it completes.
+    /// Processes a reply to a part. Returns the I/O that it completes.
     #[allow(clippy::wildcard_enum_match_arm, reason = "all others carry nothing that is counted")]
-    fn answer(&mut self, tag: u16, reply: &Rmessage<'_>) -> Option<(u64, Outcome)> {
-        let place = self.parts.try_remove(usize::from(tag))?;
+    fn answer(&mut self, place: usize, reply: &Rmessage<'_>) -> Option<(u64, Outcome)> {
         let whole = &mut self.wholes[place];
         whole.parts -= 1;
         match reply {
@@ -147,14 +141,15 @@ impl NinepSession {
 
 impl Session for NinepSession {
     fn has_room(&self) -> bool {
-        self.parts.len() < UNDER_WAY_MAX
+        self.calls.outstanding() < UNDER_WAY_MAX
     }
 
     fn ask(&mut self, name: u64, io: &Io, out: &mut Vec<u8>) {
         let whole = Whole { name, parts: 0, bytes: 0, failed: None };
         let whole = self.wholes.insert(whole);
         let fid = fid_of(io.file % self.files);
-        if io.len.div_ceil(self.data_max) > PARTS_MAX {
+        let data_max = self.calls.msize() - OVERHEAD;
+        if io.len.div_ceil(data_max) > PARTS_MAX {
             self.wholes[whole].failed = Some(EFBIG);
             return self.say(whole, &Tmessage::Read { fid, offset: 0, count: 0 }, out);
         }
@@ -162,7 +157,7 @@ impl Session for NinepSession {
             Kind::Read | Kind::Write | Kind::Create => {
                 let mut done = 0;
                 while done < io.len || done == 0 {
-                    let count = (io.len - done).min(self.data_max);
+                    let count = (io.len - done).min(data_max);
                     let offset = io.offset + u64::from(done);
                     if io.kind == Kind::Read {
                         self.say(whole, &Tmessage::Read { fid, offset, count }, out);
@@ -174,7 +169,7 @@ impl Session for NinepSession {
                     done += count.max(1);
                 }
             }
-            Kind::Sync if self.linux => {
+            Kind::Sync if self.calls.dialect() == Dialect::Linux => {
                 self.say(whole, &Tmessage::Fsync { fid, data_only: Some(1) }, out);
             }
             Kind::Sync | Kind::Trim | Kind::Remove => {
@@ -190,27 +185,24 @@ impl Session for NinepSession {
         bytes: &[u8],
         ended: &mut Vec<(u64, Outcome)>,
     ) -> Result<usize, &'static str> {
+        let size_max = self.calls.size_max();
         let mut heard = 0;
-        while let Some(size) = frame_size(&bytes[heard..]) {
-            if size < 7 || size > (self.data_max + OVERHEAD) as usize {
-                return Err("a message has a size that was not agreed on");
-            }
-            let Some(message) = bytes.get(heard..heard + size) else {
-                break;
+        while let Some(size) =
+            message_size(&bytes[heard..], size_max).map_err(|violation| violation.text())?
+            && let Some(message) = bytes.get(heard..heard + size)
+        {
+            let received = self.calls.receive(message).map_err(|violation| violation.text())?;
+            let (Answer::Reply(place), reply) = received else {
+                unreachable!("nothing is flushed or clunked")
             };
-            let (tag, reply) =
-                Rmessage::decode(message).map_err(|_| "a message cannot be understood")?;
-            if !self.parts.contains(usize::from(tag)) {
-                return Err("an unsolicited reply");
-            }
-            ended.extend(self.answer(tag, &reply));
+            ended.extend(self.answer(place, &reply));
             heard += size;
         }
         Ok(heard)
     }
 
     fn give_up(&mut self, ended: &mut Vec<(u64, Outcome)>, outcome: Outcome) {
-        self.parts.clear();
+        self.calls.close();
         ended.extend(self.wholes.drain().map(|whole| (whole.name, outcome)));
     }
 }

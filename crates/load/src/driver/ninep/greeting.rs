@@ -6,11 +6,15 @@
 
 use super::fid_of;
 use crate::driver::server::{Server, Stream, numbered};
+use session::{Agreement, Answer, CALLS_MAX, Dialect, Session, Violation, attach, message_size};
 use std::io::{self, Read, Write};
-use wire::ninep::{NO_FID, NO_TAG, Names, Rmessage, Tmessage, frame_size};
+use wire::ninep::{Names, Rmessage, Tmessage};
 
 /// Requested message size in bytes: 1 MiB of data and its overhead.
 pub(super) const SIZE: u32 = (1 << 20) + super::OVERHEAD;
+
+/// Minimum usable message size in bytes.
+const SIZE_MIN: u32 = 1025;
 
 /// Maximum names in a walk.
 const NAMES_MAX: usize = 16;
@@ -28,20 +32,12 @@ const ORDWR: u8 = 2;
 /// Connection after version negotiation and attach.
 pub(super) struct AttachedConnection {
     stream: Stream,
-    size_max: u32,
-    linux: bool,
+    session: Session<usize>,
     reply: Vec<u8>,
 }
 
-/// Reply of a server.
-enum ServerReply {
-    /// Error, with its text.
-    No(String),
-    /// Success, with the number of names walked.
-    Yes(usize),
-    /// Version reply: message size and version.
-    Version(u32, String),
-}
+/// Reply of a server: the number of names walked, or an error's text.
+type ServerReply = Result<usize, String>;
 
 impl AttachedConnection {
     /// Connects and attaches to a tree, with 9P2000.L, or 9P2000 if the server knows only that.
@@ -49,39 +45,33 @@ impl AttachedConnection {
     /// # Errors
     /// If the server is unreachable or does not speak 9P.
     pub(super) fn greet(server: &Server, aname: &str) -> io::Result<AttachedConnection> {
-        let stream = server.connect()?;
-        let mut greeted =
-            AttachedConnection { stream, size_max: SIZE, linux: true, reply: Vec::new() };
-        let version = Tmessage::Version { msize: SIZE, version: b"9P2000.L" };
-        match greeted.call(NO_TAG, &version)? {
-            ServerReply::Version(size, version) if version == "9P2000.L" && size > 1024 => {
-                greeted.size_max = size.min(SIZE);
-            }
-            // After a rejected version the connection may be unusable.
-            _other => greeted = AttachedConnection::greet_plainly(server)?,
-        }
-        let uid = rustix::process::getuid().as_raw();
+        // After a rejected version the connection may be unusable.
+        let greeted = match AttachedConnection::offer(server, Dialect::Linux)? {
+            Some(greeted) => Some(greeted),
+            None => AttachedConnection::offer(server, Dialect::Plan9)?,
+        };
+        let unknown = || io::Error::other(format!("{server} does not speak 9P"));
+        let mut greeted = greeted.ok_or_else(unknown)?;
+        let (dialect, uid) = (greeted.session.dialect(), rustix::process::getuid().as_raw());
         let name = uid.to_string();
-        let uname: &[u8] = if greeted.linux { b"" } else { name.as_bytes() };
-        let uid = greeted.linux.then_some(uid);
-        let attach =
-            Tmessage::Attach { fid: ROOT, afid: NO_FID, uname, aname: aname.as_bytes(), uid };
+        let uname: &[u8] = if dialect == Dialect::Linux { b"" } else { name.as_bytes() };
+        let attach = attach(dialect, greeted.new_fid(), (uname, uid), aname.as_bytes());
         greeted.must("attach to", if aname.is_empty() { "/" } else { aname }, &attach)?;
         Ok(greeted)
     }
 
-    fn greet_plainly(server: &Server) -> io::Result<AttachedConnection> {
-        let stream = server.connect()?;
-        let mut greeted =
-            AttachedConnection { stream, size_max: SIZE, linux: false, reply: Vec::new() };
-        let version = Tmessage::Version { msize: SIZE, version: b"9P2000" };
-        match greeted.call(NO_TAG, &version)? {
-            ServerReply::Version(size, version) if version == "9P2000" && size > 1024 => {
-                greeted.size_max = size.min(SIZE);
-                Ok(greeted)
-            }
-            _other => Err(io::Error::other(format!("{server} does not speak 9P"))),
-        }
+    /// Connects and offers a version; `None` if the server does not accept it.
+    fn offer(server: &Server, dialect: Dialect) -> io::Result<Option<AttachedConnection>> {
+        let mut session = Session::new(CALLS_MAX);
+        let offer = session.offer(dialect, SIZE_MIN..=SIZE);
+        let (stream, reply) = (server.connect()?, Vec::new());
+        let mut greeted = AttachedConnection { stream, session, reply };
+        let (answer, _) = greeted.exchange(&offer)?;
+        Ok(matches!(answer, Answer::Version(Agreement::Agreed(_))).then_some(greeted))
+    }
+
+    fn new_fid(&mut self) -> u32 {
+        self.session.new_fid().expect("there are fewer files than fids")
     }
 
     /// Opens files 0 to `files` at a path with a number in it.
@@ -93,20 +83,15 @@ impl AttachedConnection {
     }
 
     fn open_one(&mut self, path: &str, file: u32, writes: bool) -> io::Result<()> {
-        let fid = fid_of(file);
+        let fid = self.new_fid();
+        assert_eq!(fid, fid_of(file), "fids follow that of the root");
         let names: Vec<&[u8]> = components(path).collect();
-        match self.walk(fid, &names)? {
-            ServerReply::Yes(_) => {}
-            ServerReply::No(why) => return Err(refused("walk to", path, &why)),
-            ServerReply::Version(..) => {
-                return Err(refused("walk to", path, "an answer to another question"));
-            }
-        }
-        let open = match (self.linux, writes) {
-            (true, true) => Tmessage::Lopen { fid, flags: O_RDWR },
-            (true, false) => Tmessage::Lopen { fid, flags: 0 },
-            (false, true) => Tmessage::Open { fid, mode: ORDWR },
-            (false, false) => Tmessage::Open { fid, mode: OREAD },
+        self.walk(fid, &names)?.map_err(|why| refused("walk to", path, &why))?;
+        let open = match (self.session.dialect(), writes) {
+            (Dialect::Linux, true) => Tmessage::Lopen { fid, flags: O_RDWR },
+            (Dialect::Linux, false) => Tmessage::Lopen { fid, flags: 0 },
+            (Dialect::Plan9, true) => Tmessage::Open { fid, mode: ORDWR },
+            (Dialect::Plan9, false) => Tmessage::Open { fid, mode: OREAD },
         };
         self.must("open", path, &open)
     }
@@ -120,62 +105,58 @@ impl AttachedConnection {
         }
         for names in chunks {
             let list = Names::new(names).expect("there are few enough");
-            match self.call(0, &Tmessage::Walk { fid: from, newfid: fid, names: list })? {
-                ServerReply::Yes(count) if count == names.len() => from = fid,
-                ServerReply::Yes(_) => return Ok(ServerReply::No("it does not exist".to_string())),
-                said => return Ok(said),
+            match self.call(&Tmessage::Walk { fid: from, newfid: fid, names: list })? {
+                Ok(count) if count == names.len() => from = fid,
+                Ok(_) => return Ok(Err("it does not exist".to_string())),
+                refused @ Err(_) => return Ok(refused),
             }
         }
-        Ok(ServerReply::Yes(names.len()))
+        Ok(Ok(names.len()))
     }
 
-    /// Returns the connection, the maximum message size, and whether it uses 9P2000.L.
-    pub(super) fn into_parts(self) -> (Stream, u32, bool) {
-        (self.stream, self.size_max, self.linux)
+    /// Returns the connection and its session.
+    pub(super) fn into_parts(self) -> (Stream, Session<usize>) {
+        (self.stream, self.session)
     }
 
     fn must(&mut self, what: &str, path: &str, message: &Tmessage<'_>) -> io::Result<()> {
-        match self.call(0, message)? {
-            ServerReply::No(why) => Err(refused(what, path, &why)),
-            _other => Ok(()),
-        }
+        self.call(message)?.map(|_| ()).map_err(|why| refused(what, path, &why))
+    }
+
+    /// Sends a message and receives the reply.
+    fn exchange(&mut self, message: &[u8]) -> io::Result<(Answer<usize>, Rmessage<'_>)> {
+        self.stream.write_all(message)?;
+        self.reply.resize(4, 0);
+        self.stream.read_exact(&mut self.reply)?;
+        let size = message_size(&self.reply, self.session.size_max()).map_err(no_ninep)?;
+        self.reply.resize(size.expect("its four bytes are there"), 0);
+        self.stream.read_exact(&mut self.reply[4..])?;
+        self.session.receive(&self.reply).map_err(no_ninep)
     }
 
     /// Sends a request and waits for the reply.
-    fn call(&mut self, tag: u16, message: &Tmessage<'_>) -> io::Result<ServerReply> {
+    fn call(&mut self, message: &Tmessage<'_>) -> io::Result<ServerReply> {
         let mut bytes = Vec::new();
-        message.encode(tag, &mut bytes);
-        self.stream.write_all(&bytes)?;
-        self.reply.resize(4, 0);
-        self.stream.read_exact(&mut self.reply)?;
-        let size = frame_size(&self.reply).unwrap_or(0);
-        if size < 7 || size > SIZE as usize {
-            return Err(io::Error::other("the server does not speak 9P"));
-        }
-        self.reply.resize(size, 0);
-        self.stream.read_exact(&mut self.reply[4..])?;
-        let (_, reply) = Rmessage::decode(&self.reply).map_err(|error| {
-            io::Error::other(format!("the server's answer cannot be understood: {error}"))
-        })?;
+        self.session.send(message, 0, &mut bytes).expect("no other is outstanding");
+        let (_, reply) = self.exchange(&bytes)?;
         Ok(match reply {
-            Rmessage::Version { msize, version } => {
-                ServerReply::Version(msize, String::from_utf8_lossy(version).into_owned())
-            }
             Rmessage::Lerror { ecode } => {
                 let error = io::Error::from_raw_os_error(ecode.cast_signed());
-                ServerReply::No(error.to_string())
+                Err(error.to_string())
             }
-            Rmessage::Error { ename } => {
-                ServerReply::No(String::from_utf8_lossy(ename).into_owned())
-            }
-            Rmessage::Walk { qids } => ServerReply::Yes(qids.as_slice().len()),
-            _other => ServerReply::Yes(0),
+            Rmessage::Error { ename } => Err(String::from_utf8_lossy(ename).into_owned()),
+            Rmessage::Walk { qids } => Ok(qids.as_slice().len()),
+            _other => Ok(0),
         })
     }
 }
 
 fn components(path: &str) -> impl Iterator<Item = &[u8]> {
     path.split('/').filter(|name| !name.is_empty()).map(str::as_bytes)
+}
+
+fn no_ninep(violation: Violation) -> io::Error {
+    io::Error::other(format!("the server does not speak 9P: it sends {violation}"))
 }
 
 fn refused(what: &str, path: &str, why: &str) -> io::Error {

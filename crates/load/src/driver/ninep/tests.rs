@@ -1,6 +1,16 @@
 //! A session fed with server replies.
 
 use super::*;
+use wire::ninep::{NO_TAG, frame_size};
+
+/// Returns a session that has agreed on 9P2000.L with this message size.
+fn agreed(msize: u32) -> NinepSession {
+    let mut calls = Calls::new(CALLS_MAX);
+    calls.offer(Dialect::Linux, 0..=msize);
+    let version = reply(NO_TAG, &Rmessage::Version { msize, version: b"9P2000.L" });
+    calls.receive(&version).expect("it is well-formed");
+    NinepSession::new(calls, 1, crate::driver::pattern(1 << 16))
+}
 
 fn io(kind: Kind, offset: u64, len: u32) -> Io {
     Io { kind, file: 0, offset, len }
@@ -24,7 +34,7 @@ fn tags(mut bytes: &[u8]) -> Vec<u16> {
 
 #[test]
 fn a_large_io_is_several_messages_and_ends_with_the_last() {
-    let mut session = NinepSession::new(1024 + OVERHEAD, true, 1, crate::driver::pattern(1 << 16));
+    let mut session = agreed(1024 + OVERHEAD);
     let mut out = Vec::new();
     session.ask(42, &io(Kind::Read, 0, 2500), &mut out);
     let tags = tags(&out);
@@ -41,7 +51,7 @@ fn a_large_io_is_several_messages_and_ends_with_the_last() {
 
 #[test]
 fn half_a_message_waits_for_the_rest() {
-    let mut session = NinepSession::new(8192, true, 1, crate::driver::pattern(1 << 16));
+    let mut session = agreed(8192);
     let (mut out, mut ended) = (Vec::new(), Vec::new());
     session.ask(1, &io(Kind::Write, 0, 100), &mut out);
     session.ask(2, &io(Kind::Sync, 0, 0), &mut out);
@@ -56,7 +66,7 @@ fn half_a_message_waits_for_the_rest() {
 
 #[test]
 fn an_unexpected_tag_ends_the_connection() {
-    let mut session = NinepSession::new(8192, true, 1, crate::driver::pattern(1 << 16));
+    let mut session = agreed(8192);
     let mut ended = Vec::new();
     let bytes = reply(7, &Rmessage::Clunk {});
     assert!(session.handle(&bytes, &mut ended).is_err());
@@ -68,7 +78,7 @@ fn an_unexpected_tag_ends_the_connection() {
 fn whatever_comes_nothing_panics() {
     let mut random = fastrand::Rng::with_seed(9);
     for _ in 0..20_000 {
-        let mut session = NinepSession::new(4096, true, 1, crate::driver::pattern(1 << 16));
+        let mut session = agreed(4096);
         let (mut out, mut ended) = (Vec::new(), Vec::new());
         (0..4).for_each(|name| session.ask(name, &io(Kind::Read, 0, 512), &mut out));
         let mut bytes = Vec::new();
