@@ -20,11 +20,11 @@
 
 mod calls;
 mod conditional;
-mod fids;
 mod inodes;
 pub(crate) mod link;
 mod linux;
 mod list;
+mod message;
 pub mod news;
 mod open;
 mod pending;
@@ -39,21 +39,21 @@ mod walk;
 mod words;
 mod writes;
 
-pub use link::Dialect;
+pub use session::Dialect;
 
 use crate::entry_queue::{EntryQueue, Ticket};
 use crate::request::{Ask, Id, Input, NodeId, Output, Reply, Request, RequestId};
 use base::op::{Address, Done, OpId, Socket};
 use base::{Automaton, Buf, Caller, Error, Instant, Kind, Stat};
-use calls::{Calls, Owner, Party};
+use calls::Calls;
 use conditional::Waiting;
-use fids::Fids;
 use inodes::{Inodes, ROOT};
 use link::Link;
+use message::{Owner, Target};
 use news::{News, Reported};
 use open::Open;
 use pending::Step;
-use recovery::{Recovery, Target};
+use recovery::Recovery;
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -163,9 +163,6 @@ pub struct Remote {
     /// Time of the current input.
     now: Instant,
     link: Link,
-    dialect: Dialect,
-    /// Negotiated message size, bytes.
-    msize: u32,
     /// Number of the connection; fids of other connections are unknown to the server.
     epoch: u32,
     /// Whether the link has been up since the last check.
@@ -180,11 +177,9 @@ pub struct Remote {
     is_sending: bool,
     /// Received bytes of an incomplete message.
     input: Buf,
-    outbox: Vec<Buf>,
     /// Protocol error found while handling a message.
     blame: Option<&'static str>,
     calls: Calls,
-    fids: Fids,
     inodes: Inodes,
     opens: Slab<Open>,
     pending: PendingTable,
@@ -213,8 +208,6 @@ impl Remote {
             aname,
             now: Instant(0),
             link: Link::new(base::rng::seeded(config.seed)),
-            dialect: Dialect::Linux,
-            msize: MSIZE_MIN,
             epoch: 0,
             was_up: false,
             patient_until: None,
@@ -223,10 +216,8 @@ impl Remote {
             is_receiving: false,
             is_sending: false,
             input: Buf::default(),
-            outbox: Vec::new(),
             blame: None,
             calls: Calls::new(config.calls_max),
-            fids: Fids::default(),
             inodes: Inodes::new(),
             opens: Slab::new(),
             pending: PendingTable::default(),
@@ -302,7 +293,7 @@ impl Remote {
             connections: self.connections,
             nodes: self.inodes.len(),
             opens: self.opens.len(),
-            fids: self.fids.used(),
+            fids: self.calls.session().fids(),
             calls: self.calls.counts(),
             pending,
         }
@@ -346,7 +337,6 @@ impl Remote {
                     self.answered(slot, part, Err(Error::Busy), out);
                 }
                 Some(Owner::Recovery(target)) => self.recovered(target, Err(Error::Busy), out),
-                Some(Owner::Clunk(fid)) => unreachable!("clunk {fid} stays in line"),
                 None => {
                     self.stuck = Some(Stuck { since: self.now, end: None });
                     break;
@@ -408,7 +398,7 @@ impl Remote {
     }
 
     fn is_linux(&self) -> bool {
-        self.dialect == Dialect::Linux
+        self.calls.session().dialect() == Dialect::Linux
     }
 
     /// Returns the user number sent to the server for a caller.
@@ -453,7 +443,7 @@ impl Automaton for Remote {
         let until = if self.link.is_up() { Some(self.now) } else { self.patient_until };
         let queued = until.filter(|_| self.pending.is_any_queued());
         let waiting = queued.into_iter().chain(self.pending.paused_until());
-        let unsent = (!self.outbox.is_empty() && !self.is_sending).then_some(self.now);
+        let unsent = (self.calls.has_unsent() && !self.is_sending).then_some(self.now);
         let stuck = self.stuck.map(|stuck| stuck.since + LINE_MAX);
         let news = self.told.deadline().filter(|_| !self.link.is_over());
         self.link.deadline().into_iter().chain(waiting).chain(unsent).chain(stuck).chain(news).min()
@@ -487,7 +477,6 @@ impl Automaton for Remote {
 impl Remote {
     /// Asserts that the state of the connection agrees with the link.
     fn check_connection(&self) {
-        self.fids.check();
         let used = !matches!(
             self.link.state(),
             link::State::Down { .. }
@@ -498,8 +487,7 @@ impl Remote {
         );
         assert_eq!(self.socket.is_some(), used, "a connection has a socket");
         assert!(used || !self.is_receiving && !self.is_sending, "who has left hears nothing");
-        assert!(used || self.outbox.is_empty(), "nobody is there to be told");
-        assert!(self.msize >= MSIZE_MIN, "no less is agreed");
+        assert!(used || !self.calls.has_unsent(), "nobody is there to be told");
         let (_, waiting) = self.calls.counts();
         assert!(self.link.is_up() || waiting == 0 || used, "who stands in line has a server");
         for (_, slot) in self.pending.iter() {
@@ -554,8 +542,7 @@ impl Remote {
 
     /// Clunks a fid without a waiting request.
     fn clunk(&mut self, fid: u32) {
-        let message = calls::Message::new(&wire::ninep::Tmessage::Clunk { fid });
-        self.calls.begin(Party::Cleanup, Owner::Clunk(fid), message, &mut self.outbox);
+        self.calls.clunk(fid);
     }
 
     fn done(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {

@@ -4,8 +4,8 @@
 //! succeeds. Other clients of the server can change the entry in between: 9P offers no way to
 //! exclude that.
 
+use super::message::one;
 use super::pending::{Next, Outcome, Pending, Step};
-use super::transport::one;
 use super::{Remote, linux};
 use crate::entry_queue::{EntryKey, Ticket};
 use crate::request::{Ask, Id, NodeId, Output, Reply, Request, RequestId};

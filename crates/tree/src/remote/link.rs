@@ -12,6 +12,7 @@ mod tests;
 use base::op::Socket;
 use base::rng::Rng;
 use base::{Automaton, Error, Instant};
+use session::Dialect;
 use std::time::Duration;
 
 /// First pause after a failure.
@@ -25,15 +26,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// unknown version at all (go9p). It is shorter than the time that clients wait for a missing
 /// server.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Protocol dialect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    /// 9P2000.L.
-    Linux,
-    /// 9P2000.
-    Plan9,
-}
 
 /// An input of the link.
 #[derive(Clone, Copy, Debug)]

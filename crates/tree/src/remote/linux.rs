@@ -1,9 +1,7 @@
 //! Requests in 9P2000.L.
 
-use super::calls::Message;
+use super::message::{Message, one, walk};
 use super::pending::{Next, Outcome, Step};
-use super::recovery::walk;
-use super::transport::one;
 use super::{Remote, words};
 use crate::request::{Ask, Lock, LockKind, NodeId, Owner, Reply};
 use base::{Buf, Error, Kind, Name};

@@ -1,9 +1,7 @@
 //! Directories: entries, and on request their attributes.
 
-use super::calls::Message;
+use super::message::{Message, one, walk};
 use super::pending::{Next, Outcome, Step};
-use super::recovery::walk;
-use super::transport::one;
 use super::{Remote, words};
 use crate::request::{Ask, NodeId, OpenId, Reply};
 use base::op::Entry;
@@ -43,7 +41,7 @@ impl Remote {
             unreachable!("only lists come here")
         };
         let most = if with_stat { bytes_max.min(BYTES_WITH_STAT) } else { bytes_max };
-        let count = most.max(BYTES_MIN).min(self.msize - IO_HEADER_SIZE);
+        let count = most.max(BYTES_MIN).min(self.calls.session().msize() - IO_HEADER_SIZE);
         let message = Tmessage::Readdir { fid: self.open_fid(open), offset, count };
         Next::Send(Step::Entries(round), one(&message))
     }
@@ -154,7 +152,7 @@ impl Remote {
         if bound {
             self.clunk(fid);
         } else {
-            self.fids.give(fid);
+            self.calls.free_fid(fid);
         }
     }
 }

@@ -5,8 +5,8 @@
 //! state at the end of the minute is reported then, if it differs from the last report. A new
 //! connection is reported at once if a loss was.
 
-use super::Dialect;
 use base::Instant;
+use session::Dialect;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;

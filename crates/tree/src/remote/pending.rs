@@ -6,10 +6,9 @@
 //!
 #![doc = include_str!("states.md")]
 
-use super::calls::{Message, Owner, Party};
 use super::inodes::ROOT;
-use super::link::Dialect;
-use super::recovery::{Target, Waiter};
+use super::message::{Message, Owner, Party, Target};
+use super::recovery::Waiter;
 use super::transfer::Gather;
 use super::walk::WalkCursor;
 use super::{ATTEMPTS_MAX, REQUESTS_MAX, Remote, list};
@@ -17,6 +16,7 @@ use crate::entry_queue::Ticket;
 use crate::request::{Ask, Id, NodeId, OpenId, Output, Reply, Request, RequestId};
 use base::op::Replacement;
 use base::{Error, Instant, Kind, Name};
+use session::Dialect;
 use wire::ninep::Rmessage;
 
 /// A pending request.
@@ -373,7 +373,7 @@ impl Remote {
 
     /// Returns a new fid owned by the pending request.
     pub(super) fn new_fid(&mut self, slot: usize) -> u32 {
-        let fid = self.fids.take();
+        let fid = self.calls.new_fid();
         let known = self.pending[slot].fids.iter().any(|(known, _)| *known == fid);
         assert!(!known, "a number in use is not taken again");
         self.pending[slot].fids.push((fid, false));
@@ -418,7 +418,7 @@ impl Remote {
             Ask::List { .. } => self.start_list(slot),
             _other => {
                 let ask = self.acting(slot);
-                match self.dialect {
+                match self.calls.session().dialect() {
                     Dialect::Linux => self.start_linux(slot, &ask),
                     Dialect::Plan9 => self.start_plan9(slot, &ask),
                 }
@@ -440,7 +440,7 @@ impl Remote {
         match it.removing.take() {
             // The server may not know the message, and the fid is still bound.
             Some(fid) if answer.is_err_and(|error| error == Error::Unsupported) => self.clunk(fid),
-            Some(fid) => self.fids.give(fid),
+            Some(fid) => self.calls.free_fid(fid),
             None => {}
         }
         let next = match self.pending.wait(slot, Step::Last) {
@@ -467,7 +467,7 @@ impl Remote {
             | Step::AttrRoom(_)
             | Step::Last) => {
                 let ask = self.acting(slot);
-                match self.dialect {
+                match self.calls.session().dialect() {
                     Dialect::Linux => self.resume_linux(slot, &ask, step, answer),
                     Dialect::Plan9 => self.resume_plan9(slot, &ask, step, answer),
                 }
@@ -546,7 +546,7 @@ impl Remote {
             it.changed |= changes(message.code()) || truncates;
             it.outstanding += 1;
             let party = Party::Asker(it.request.asker());
-            self.calls.begin(party, Owner::Pending(slot, part), message, &mut self.outbox);
+            self.calls.begin(party, Owner::Pending(slot, part), message);
         }
     }
 
@@ -560,7 +560,7 @@ impl Remote {
             if *bound {
                 self.clunk(*fid);
             } else {
-                self.fids.give(*fid);
+                self.calls.free_fid(*fid);
             }
         }
         if let Some(cursor) = &it.cursor {
@@ -582,7 +582,7 @@ impl Remote {
         let Some(slot) = self.pending.of(id) else { return };
         if !self.pending[slot].cancelled {
             self.pending[slot].cancelled = true;
-            let unsent = self.calls.flush(slot, &mut self.outbox);
+            let unsent = self.calls.flush(slot);
             let it = &mut self.pending[slot];
             assert!(unsent <= it.outstanding, "what stands in line is not answered yet");
             it.outstanding -= unsent;

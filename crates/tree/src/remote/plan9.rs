@@ -1,9 +1,8 @@
 //! Requests in 9P2000, which has no links, no numeric owners, few attributes, and directories that
 //! are read like files. A rename changes a file's stat, within its directory.
 
-use super::calls::Message;
+use super::message::{Message, one};
 use super::pending::{Next, Outcome, Step};
-use super::transport::one;
 use super::{Remote, words};
 use crate::request::{Ask, OpenId, Reply};
 use base::op::Entry;

@@ -5,22 +5,13 @@
 //! reopened, without one-time effects such as truncation. All requests for the same fid wait for
 //! one recovery.
 
-use super::calls::{Message, Owner, Party};
 use super::inodes::ROOT;
+use super::message::{Message, Owner, Party, Target, walk};
 use super::{Remote, link, words};
 use crate::request::Output;
 use base::op::OpId;
 use base::{Access, Error, Name};
-use wire::ninep::{NO_FID, Names, Qid, Rmessage, Tmessage, WALK_MAX};
-
-/// Target of a recovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Target {
-    /// A fid of an inode for a user.
-    BoundFid(usize, u32),
-    /// The fid of an open file.
-    Open(usize),
-}
+use wire::ninep::{Qid, Rmessage, Tmessage, WALK_MAX};
 
 /// A waiter for a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,24 +97,22 @@ impl Remote {
                 self.recovery(Target::BoundFid(inode, user), Waiter::Recovery(target), out);
             }
             Target::Open(_) => {
-                let fid = self.fids.take();
+                let fid = self.calls.new_fid();
                 self.send_recovery(target, Step::Clone(fid), &walk(base, fid, &[]));
             }
         }
     }
 
     fn attach(&mut self, target: Target, user: u32) {
-        let fid = self.fids.take();
-        let name = self.user_name(user);
-        let uid = self.is_linux().then_some(user);
-        let aname = self.aname.clone();
-        let message = Tmessage::Attach { fid, afid: NO_FID, uname: &name, aname: &aname, uid };
+        let fid = self.calls.new_fid();
+        let (name, aname) = (self.user_name(user), self.aname.clone());
+        let message = session::attach(self.calls.session().dialect(), fid, (&name, user), &aname);
         self.send_recovery(target, Step::Attach(fid), &message);
     }
 
     fn walk_recovery(&mut self, target: Target, base: u32, fid: Option<u32>, mut names: Vec<Name>) {
         assert!(!names.is_empty(), "who is there need not walk");
-        let (bound, fid) = (fid.is_some(), fid.unwrap_or_else(|| self.fids.take()));
+        let (bound, fid) = (fid.is_some(), fid.unwrap_or_else(|| self.calls.new_fid()));
         let rest = names.split_off(names.len().min(WALK_MAX));
         let cursor = WalkCursor { fid, sent: names.len(), bound, rest };
         self.send_recovery(target, Step::Walk(cursor), &walk(base, fid, &names));
@@ -132,7 +121,7 @@ impl Remote {
     fn send_recovery(&mut self, target: Target, step: Step, message: &Tmessage<'_>) {
         let message = Message::new(message);
         self.recoveries.get_mut(&target).expect("it is under way").step = step;
-        self.calls.begin(Party::Recovery, Owner::Recovery(target), message, &mut self.outbox);
+        self.calls.begin(Party::Recovery, Owner::Recovery(target), message);
     }
 
     /// Handles the reply to a message of a recovery.
@@ -171,7 +160,7 @@ impl Remote {
                 self.end_recovery(target, Err(answer.err().unwrap_or(Error::Io)), out);
             }
             (Step::Attach(fid) | Step::Walk(WalkCursor { fid, .. }) | Step::Clone(fid), answer) => {
-                self.fids.give(fid);
+                self.calls.free_fid(fid);
                 self.end_recovery(target, Err(answer.err().unwrap_or(Error::Io)), out);
             }
             (Step::Base, _) => unreachable!("nothing was sent"),
@@ -191,7 +180,7 @@ impl Remote {
                 if arrived.is_some() || bound {
                     self.clunk(fid);
                 } else {
-                    self.fids.give(fid);
+                    self.calls.free_fid(fid);
                 }
                 self.end_recovery(target, Err(Error::Stale), out);
             }
@@ -302,13 +291,6 @@ impl Remote {
     pub(super) fn op_id(&self, local: usize) -> OpId {
         OpId(crate::request::NodeId::new(self.index, self.config.first_op + local).0)
     }
-}
-
-/// Returns a walk along at most sixteen names.
-pub(super) fn walk<'a>(fid: u32, newfid: u32, names: &'a [Name]) -> Tmessage<'a> {
-    let names: Vec<&[u8]> = names.iter().map(Name::as_bytes).collect();
-    let names = Names::new(&names).expect("no more than sixteen");
-    Tmessage::Walk { fid, newfid, names }
 }
 
 /// Returns whether an error is transient, so that it does not concern the file itself.

@@ -563,7 +563,7 @@ fn fids_of_users_who_are_long_gone_are_given_back() {
         lab.say(&getattr());
         assert!(lab.tags.is_empty() && lab.text.ends_with("Stat\n"), "{}", lab.text);
     }
-    assert!(lab.remote.fids.used() < 100, "{}", lab.remote.fids.used());
+    assert!(lab.remote.calls.session().fids() < 100, "{}", lab.remote.calls.session().fids());
 }
 
 #[test]
@@ -694,7 +694,7 @@ fn states_md_is_fresh() {
                 let label = if label.is_empty() { variant(&message) } else { label.to_string() };
                 let id = OpId(NodeId::new(3, 1).0);
                 let input = Input::Done(id, Done::Received(Ok(Buf::from(bytes))));
-                lab.remote.outbox.clear();
+                lab.remote.calls.take_unsent();
                 drawing.sample_as(&label, lab.remote, input, |remote| {
                     let step = remote.pending.iter().next().map(|(_, slot)| slot.step.name());
                     step.unwrap_or("over").to_string()

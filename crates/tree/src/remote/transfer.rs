@@ -1,6 +1,6 @@
 //! Reads and writes, split into messages that are all sent at once.
 
-use super::calls::Message;
+use super::message::Message;
 use super::pending::{Next, Outcome, Step};
 use super::{Remote, words};
 use crate::request::{Ask, OpenId, Reply};
@@ -43,8 +43,8 @@ impl Gather {
 impl Remote {
     /// Returns the maximum data size of a message, bytes.
     pub(super) fn piece_max(&self, iounit: u32) -> u32 {
-        assert!(self.msize > IO_HEADER_SIZE, "less is not agreed");
-        let fits = self.msize - IO_HEADER_SIZE;
+        assert!(self.calls.session().msize() > IO_HEADER_SIZE, "less is not agreed");
+        let fits = self.calls.session().msize() - IO_HEADER_SIZE;
         if iounit < PIECE_MIN { fits } else { fits.min(iounit) }
     }
 

@@ -1,16 +1,17 @@
 //! Outputs of the link, and the bytes of its connection.
 
-use super::calls::{Answer, Message, Owner};
 use super::inodes::ROOT;
-use super::link::{self, Dialect};
+use super::link;
+use super::message::{Owner, Target};
 use super::news::News;
-use super::recovery::{Target, Waiter};
+use super::recovery::Waiter;
 use super::{MSIZE_MIN, Remote, words};
 use crate::request::Output;
 use base::op::{Op, ReceiveBuf};
 use base::{Automaton, Buf, Caller, Error};
+use session::{Agreement, Answer, message_size};
 use std::mem;
-use wire::ninep::{HEADER_SIZE, NO_TAG, Rmessage, Tmessage, frame_size};
+use wire::ninep::{Rmessage, frame_size};
 
 /// Local numbers of the three operations that can be in flight.
 const CONNECT: usize = 0;
@@ -44,11 +45,11 @@ impl Remote {
                 let other = self.socket.is_some_and(|known| known != socket);
                 assert!(!other, "one connection at a time");
                 self.socket = Some(socket);
-                self.offer(dialect);
+                self.calls.offer(dialect, MSIZE_MIN..=self.config.msize);
                 self.receive(out);
             }
             link::Output::Attach(dialect) => {
-                self.dialect = dialect;
+                assert_eq!(dialect, self.calls.session().dialect(), "the link knows the dialect");
                 let user = self.user_of(&Caller::Server);
                 self.recovery(Target::BoundFid(ROOT, user), Waiter::Link, out);
             }
@@ -57,7 +58,8 @@ impl Remote {
                 self.was_up = true;
                 // The next connection tries the same address first.
                 self.tries = self.tries.wrapping_sub(1);
-                self.notify_news(News::Up(self.dialect, self.msize));
+                let session = self.calls.session();
+                self.notify_news(News::Up(session.dialect(), session.msize()));
                 self.resume_queued(out);
             }
             link::Output::Lost(why) => self.lost(why, out),
@@ -100,34 +102,21 @@ impl Remote {
         }
         self.notify_news(News::Down(why));
         self.epoch = self.epoch.wrapping_add(1);
-        self.calls.forget();
-        self.fids = super::Fids::default();
-        self.outbox.clear();
+        self.calls.close();
         self.input = Buf::default();
         self.blame = None;
         self.drop_recoveries();
-        self.outbox.clear();
         self.requeue(out);
-    }
-
-    fn offer(&mut self, dialect: Dialect) {
-        let version: &[u8] = match dialect {
-            Dialect::Linux => b"9P2000.L",
-            Dialect::Plan9 => b"9P2000",
-        };
-        let mut bytes = Vec::new();
-        Tmessage::Version { msize: self.config.msize, version }.encode(NO_TAG, &mut bytes);
-        self.outbox.push(Buf::from(bytes));
     }
 
     /// Sends the queued messages.
     pub(super) fn send(&mut self, out: &mut Vec<Output>) {
-        let Some(socket) = self.socket.filter(|_| !self.outbox.is_empty() && !self.is_sending)
+        let Some(socket) = self.socket.filter(|_| self.calls.has_unsent() && !self.is_sending)
         else {
             return;
         };
         self.is_sending = true;
-        let (id, data) = (self.op_id(SEND), mem::take(&mut self.outbox));
+        let (id, data) = (self.op_id(SEND), self.calls.take_unsent());
         assert!(!data.is_empty(), "there is something to say");
         out.push(Output::Do(Op::Send { id, socket, data }));
     }
@@ -196,14 +185,14 @@ impl Remote {
     fn take_messages(&mut self, out: &mut Vec<Output>) {
         let mut input = mem::take(&mut self.input);
         let epoch = self.epoch;
-        while let Some(size) = frame_size(&input) {
-            if size < HEADER_SIZE || size > self.size_max() {
-                self.blame("a message of a size that was not agreed");
-            } else if input.len() < size {
-                break;
-            } else {
-                self.take_message(&input[..size], out);
-                input.consume(size);
+        loop {
+            match message_size(&input, self.calls.session().size_max()) {
+                Ok(Some(size)) if input.len() >= size => {
+                    self.take_message(&input[..size], out);
+                    input.consume(size);
+                }
+                Ok(_) => break,
+                Err(violation) => self.blame(violation.text()),
             }
             let is_blamed = self.blame.is_some();
             self.settle(out);
@@ -219,35 +208,14 @@ impl Remote {
         };
     }
 
-    fn size_max(&self) -> usize {
-        match self.link.state() {
-            link::State::Version { .. } => 8192,
-            link::State::Down { .. }
-            | link::State::Connecting { .. }
-            | link::State::Abandoning
-            | link::State::Attaching { .. }
-            | link::State::Up { .. }
-            | link::State::Parting { .. }
-            | link::State::Ending
-            | link::State::Leaving { .. }
-            | link::State::Over => self.msize as usize,
-        }
-    }
-
     pub(super) fn blame(&mut self, why: &'static str) {
         self.blame.get_or_insert(why);
     }
 
     fn take_message(&mut self, bytes: &[u8], out: &mut Vec<Output>) {
-        let Ok((tag, message)) = Rmessage::decode(bytes) else {
-            return self.blame("a message that cannot be understood");
-        };
-        if let link::State::Version { .. } = self.link.state() {
-            return self.answered_version(&message, out);
-        }
-        let answer = match self.calls.answered(tag, &message, &mut self.outbox) {
-            Ok(answer) => answer,
-            Err(why) => return self.blame(why),
+        let (answer, message) = match self.calls.receive(bytes) {
+            Ok(received) => received,
+            Err(violation) => return self.blame(violation.text()),
         };
         self.stuck = None;
         let result = match message {
@@ -256,40 +224,16 @@ impl Remote {
             ref other => Ok(other),
         };
         match answer {
-            Answer::To(Owner::Pending(slot, part)) => self.answered(slot, part, result, out),
-            Answer::To(Owner::Recovery(target)) => self.recovered(target, result, out),
-            Answer::To(Owner::Clunk(fid)) | Answer::Never(Owner::Clunk(fid)) => {
-                self.fids.give(fid);
-            }
+            Answer::Reply(Owner::Pending(slot, part)) => self.answered(slot, part, result, out),
+            Answer::Reply(Owner::Recovery(target)) => self.recovered(target, result, out),
             Answer::Never(Owner::Pending(slot, _)) => self.never(slot, out),
             Answer::Never(Owner::Recovery(_)) => unreachable!("recoveries are not flushed"),
-            Answer::Late => {}
+            Answer::Version(Agreement::Agreed(dialect)) => {
+                self.notify_link(link::Input::Agreed(dialect), out);
+            }
+            Answer::Version(Agreement::Unknown) => self.notify_link(link::Input::Unknown, out),
+            Answer::Version(Agreement::Refused) => self.notify_link(link::Input::Refused, out),
+            Answer::Done => {}
         }
     }
-
-    /// Handles the reply to the version message.
-    fn answered_version(&mut self, message: &Rmessage<'_>, out: &mut Vec<Output>) {
-        let input = match *message {
-            Rmessage::Version { version: b"unknown", .. } => link::Input::Unknown,
-            Rmessage::Version { msize, version } => {
-                if msize < MSIZE_MIN || msize > self.config.msize {
-                    return self.blame("the server wants messages of a size that is of no use");
-                }
-                self.msize = msize;
-                match version {
-                    b"9P2000.L" => link::Input::Agreed(Dialect::Linux),
-                    b"9P2000" => link::Input::Agreed(Dialect::Plan9),
-                    _ => return self.blame("the server speaks another dialect"),
-                }
-            }
-            Rmessage::Lerror { .. } | Rmessage::Error { .. } => link::Input::Refused,
-            _ => return self.blame("an unsolicited reply"),
-        };
-        self.notify_link(input, out);
-    }
-}
-
-/// Returns a message as a list of messages sent at once.
-pub(super) fn one(message: &Tmessage<'_>) -> Vec<Message> {
-    vec![Message::new(message)]
 }

@@ -1,10 +1,9 @@
 //! Walks, and fetches, which begin with a walk by path.
 
 use super::inodes::ROOT;
+use super::message::{one, walk};
 use super::open::Open;
 use super::pending::{Next, Outcome, Step};
-use super::recovery::walk;
-use super::transport::one;
 use super::{Remote, words};
 use crate::request::{Ask, NodeId, Reply};
 use base::{Access, Buf, Error, Kind, Name, Stat};

@@ -3,26 +3,42 @@
 //! Parties are served round robin: a client with many messages delays the first one of another by
 //! one message. Messages of one party are sent in their order.
 
-use super::{Message, Owner};
+use crate::remote::message::{Message, Owner, Party};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// Source of messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::remote) enum Party {
-    /// Clunks of fids without a user.
-    Cleanup,
-    /// Recovery of fids.
-    Recovery,
-    /// Pending requests of a caller, by its number.
-    Asker(u32),
+/// A queued message.
+#[derive(Clone, Debug)]
+pub(super) enum Queued {
+    /// A call of an owner.
+    Call(Owner, Message),
+    /// The clunk of a fid.
+    Clunk(u32),
+}
+
+impl Queued {
+    /// Returns the pending request that it is from.
+    fn request(&self) -> Option<usize> {
+        match self {
+            Queued::Call(Owner::Pending(slot, _), _) => Some(*slot),
+            Queued::Call(Owner::Recovery(_), _) | Queued::Clunk(_) => None,
+        }
+    }
+
+    /// Returns whether it may be given up: it frees no fid.
+    fn is_optional(&self) -> bool {
+        match self {
+            Queued::Call(_, message) => !message.frees_fid(),
+            Queued::Clunk(_) => false,
+        }
+    }
 }
 
 /// The queued messages.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct Queue {
     /// Messages by number, with their parties.
-    messages: BTreeMap<u64, (Party, Owner, Message)>,
+    messages: BTreeMap<u64, (Party, Queued)>,
     by_party: BTreeSet<(Party, u64)>,
     /// Numbers of the messages of each pending request.
     by_request: BTreeSet<(usize, u64)>,
@@ -34,7 +50,7 @@ pub(super) struct Line {
     last: Option<Party>,
 }
 
-impl Line {
+impl Queue {
     pub(super) fn len(&self) -> usize {
         self.messages.len()
     }
@@ -44,63 +60,69 @@ impl Line {
         self.next
     }
 
-    pub(super) fn push(&mut self, party: Party, owner: Owner, message: Message) {
+    pub(super) fn push(&mut self, party: Party, queued: Queued) {
         let number = self.next;
         self.next += 1;
         self.by_party.insert((party, number));
-        if let Owner::Pending(slot, _) = owner {
-            self.by_request.insert((slot, number));
-        }
-        if !message.frees_fid() {
+        self.by_request.extend(queued.request().map(|slot| (slot, number)));
+        if queued.is_optional() {
             self.optional.insert(number);
         }
-        self.messages.insert(number, (party, owner, message));
+        self.messages.insert(number, (party, queued));
+    }
+
+    /// Records that a party was served.
+    pub(super) fn serve(&mut self, party: Party) {
+        self.last = Some(party);
     }
 
     /// Removes the first message of the next party.
-    pub(super) fn pop(&mut self) -> Option<(Owner, Message)> {
+    pub(super) fn pop(&mut self) -> Option<Queued> {
         let behind = self.last.map(|last| (last, u64::MAX));
         let behind = behind.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.by_party.range((behind, Bound::Unbounded)).next();
         let (party, number) = *next.or_else(|| self.by_party.first())?;
-        self.last = Some(party);
+        self.serve(party);
         Some(self.remove(number))
     }
 
     /// Removes the first message with a number below `end` that may be given up.
     pub(super) fn give_up_first(&mut self, end: u64) -> Option<Owner> {
         let number = *self.optional.first().filter(|number| **number < end)?;
-        Some(self.remove(number).0)
+        let Queued::Call(owner, _) = self.remove(number) else {
+            unreachable!("a clunk is not optional")
+        };
+        Some(owner)
     }
 
     /// Removes the messages of a pending request; returns their number.
     pub(super) fn drop_request(&mut self, slot: usize) -> u32 {
         let mut dropped = 0;
         while let Some((_, number)) = self.by_request.range((slot, 0)..=(slot, u64::MAX)).next() {
-            let (owner, _) = self.remove(*number);
-            assert!(matches!(owner, Owner::Pending(of, _) if of == slot));
+            let queued = self.remove(*number);
+            assert_eq!(queued.request(), Some(slot), "it is indexed by its request");
             dropped += 1;
         }
         dropped
     }
 
-    fn remove(&mut self, number: u64) -> (Owner, Message) {
-        let (party, owner, message) = self.messages.remove(&number).expect("it is queued");
+    fn remove(&mut self, number: u64) -> Queued {
+        let (party, queued) = self.messages.remove(&number).expect("it is queued");
         self.by_party.remove(&(party, number));
         self.optional.remove(&number);
-        if let Owner::Pending(slot, _) = owner {
+        if let Some(slot) = queued.request() {
             self.by_request.remove(&(slot, number));
         }
-        (owner, message)
+        queued
     }
 
     pub(super) fn check(&self) {
         assert_eq!(self.by_party.len(), self.messages.len());
         let (mut optional, mut of_requests) = (0, 0);
-        for (number, (party, owner, message)) in &self.messages {
+        for (number, (party, queued)) in &self.messages {
             assert!(*number < self.next && self.by_party.contains(&(*party, *number)));
-            optional += usize::from(!message.frees_fid());
-            of_requests += usize::from(matches!(owner, Owner::Pending(..)));
+            optional += usize::from(queued.is_optional());
+            of_requests += usize::from(queued.request().is_some());
         }
         assert_eq!((self.optional.len(), self.by_request.len()), (optional, of_requests));
     }
