@@ -29,7 +29,9 @@ pub mod news;
 mod open;
 mod pending;
 mod plan9;
+mod progress;
 mod recovery;
+mod step;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -52,11 +54,11 @@ use link::Link;
 use message::{Owner, Target};
 use news::{News, Reported};
 use open::Open;
-use pending::Step;
 use recovery::Recovery;
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+use step::Step;
 use table::PendingTable;
 use wire::ninep::NO_UID;
 

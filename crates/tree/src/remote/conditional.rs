@@ -5,7 +5,8 @@
 //! exclude that.
 
 use super::message::one;
-use super::pending::{Next, Outcome, Pending, Step};
+use super::pending::Pending;
+use super::step::{Next, Outcome, Step};
 use super::{Remote, linux};
 use crate::entry_queue::{EntryKey, Ticket};
 use crate::request::{Ask, Id, NodeId, Output, Reply, Request, RequestId};
@@ -110,7 +111,7 @@ impl Remote {
     ) -> Outcome {
         match answer {
             Ok(Rmessage::Walk { qids }) if qids.as_slice().len() == 1 => {
-                self.bound(slot, fid);
+                self.pending[slot].bound(fid);
                 let message = match self.is_linux() {
                     true => Tmessage::Getattr { fid, mask: linux::STATS_BASIC },
                     false => Tmessage::Stat { fid },

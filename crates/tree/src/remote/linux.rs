@@ -1,7 +1,7 @@
 //! Requests in 9P2000.L.
 
 use super::message::{Message, one, walk};
-use super::pending::{Next, Outcome, Step};
+use super::step::{Next, Outcome, Step};
 use super::{Remote, words};
 use crate::request::{Ask, Lock, LockKind, NodeId, Owner, Reply};
 use base::{Buf, Error, Kind, Name};
@@ -176,20 +176,20 @@ impl Remote {
     ) -> Outcome {
         match (step, answer) {
             (Step::Clone(fid), Ok(_)) => {
-                self.bound(slot, fid);
+                self.pending[slot].bound(fid);
                 self.copied(slot, ask, fid)
             }
             (Step::Free(fid), Ok(Rmessage::Walk { qids })) if qids.as_slice().len() == 1 => {
-                self.bound(slot, fid);
+                self.pending[slot].bound(fid);
                 Err(Error::Exists)
             }
             (Step::Free(_), Err(Error::NotFound)) => self.rename(slot, ask),
             (Step::Child(fid), Ok(Rmessage::Walk { qids })) if qids.as_slice().len() == 1 => {
-                self.bound(slot, fid);
+                self.pending[slot].bound(fid);
                 self.by_child(slot, ask, fid)
             }
             (Step::AttrSize(fid), Ok(Rmessage::Xattrwalk { size })) => {
-                self.bound(slot, fid);
+                self.pending[slot].bound(fid);
                 match u32::try_from(*size) {
                     Ok(0) => Ok(Next::Reply(Reply::Bytes(Vec::new()))),
                     Ok(count) if *size <= ATTR_SIZE_MAX => Ok(self.read(fid, 0, 0, count, 0)),
@@ -268,7 +268,7 @@ impl Remote {
     }
 
     pub(super) fn remove_by(&mut self, slot: usize, fid: u32) -> Outcome {
-        self.keep_fid(slot, fid);
+        self.pending[slot].keep_fid(fid);
         self.pending[slot].removing = Some(fid);
         last(&Tmessage::Remove { fid })
     }
@@ -300,7 +300,7 @@ impl Remote {
 
     /// Clunks a fid, which sets its attribute.
     fn attr_clunk(&mut self, slot: usize, fid: u32) -> Outcome {
-        self.keep_fid(slot, fid);
+        self.pending[slot].keep_fid(fid);
         self.pending[slot].removing = Some(fid);
         last(&Tmessage::Clunk { fid })
     }

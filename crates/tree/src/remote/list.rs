@@ -1,7 +1,7 @@
 //! Directories: entries, and on request their attributes.
 
 use super::message::{Message, one, walk};
-use super::pending::{Next, Outcome, Step};
+use super::step::{Next, Outcome, Stats, Step};
 use super::{Remote, words};
 use crate::request::{Ask, NodeId, OpenId, Reply};
 use base::op::Entry;
@@ -15,15 +15,6 @@ const ROUNDS_MAX: u32 = 8;
 /// Minimum size of a request and, with attributes, its maximum, bytes.
 const BYTES_MIN: u32 = 512;
 const BYTES_WITH_STAT: u32 = 16 << 10;
-
-/// Entries whose attributes are outstanding.
-#[derive(Clone, Debug)]
-pub(super) struct Stats {
-    entries: Vec<Entry>,
-    /// The fid of each, once it has one.
-    fids: Vec<Option<u32>>,
-    next: usize,
-}
 
 impl Remote {
     pub(super) fn start_list(&mut self, slot: usize) -> Outcome {
@@ -127,7 +118,7 @@ impl Remote {
         let mut messages = Vec::new();
         match answer {
             Ok(Rmessage::Walk { qids }) if qids.as_slice().len() == 1 => {
-                self.bound(slot, fid);
+                self.pending[slot].bound(fid);
                 let mask = super::linux::STATS_BASIC;
                 messages.push((part, Message::new(&Tmessage::Getattr { fid, mask })));
             }
@@ -148,7 +139,7 @@ impl Remote {
     /// Frees a fid owned by a pending request.
     pub(super) fn give_back(&mut self, slot: usize, fid: u32) {
         let bound = self.pending[slot].fids.contains(&(fid, true));
-        self.keep_fid(slot, fid);
+        self.pending[slot].keep_fid(fid);
         if bound {
             self.clunk(fid);
         } else {

@@ -2,7 +2,7 @@
 //! are read like files. A rename changes a file's stat, within its directory.
 
 use super::message::{Message, one};
-use super::pending::{Next, Outcome, Step};
+use super::step::{Next, Outcome, Step};
 use super::{Remote, words};
 use crate::request::{Ask, OpenId, Reply};
 use base::op::Entry;
@@ -82,11 +82,11 @@ impl Remote {
             }
             (Step::Child(fid), ask, Ok(Rmessage::Walk { qids })) => {
                 let [qid] = qids.as_slice() else { return self.wrong() };
-                self.bound(slot, fid);
+                self.pending[slot].bound(fid);
                 self.with_child(slot, ask, fid, words::kind(*qid))
             }
             (Step::Clone(fid), ask, Ok(_)) => {
-                self.bound(slot, fid);
+                self.pending[slot].bound(fid);
                 self.with_copy(slot, ask, fid)
             }
             (Step::Last, Ask::Stat { node }, Ok(Rmessage::Stat { stat })) => {

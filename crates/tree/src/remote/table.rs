@@ -4,7 +4,8 @@
 #[cfg(test)]
 mod tests;
 
-use super::pending::{Pending, Step};
+use super::pending::Pending;
+use super::step::Step;
 use crate::request::{Ask, OpenId, RequestId};
 use base::Instant;
 use slab::Slab;

@@ -1,7 +1,7 @@
 //! Reads and writes, split into messages that are all sent at once.
 
 use super::message::Message;
-use super::pending::{Next, Outcome, Step};
+use super::step::{Gather, Next, Outcome, Step};
 use super::{Remote, words};
 use crate::request::{Ask, OpenId, Reply};
 use base::{Buf, Error, Stat};
@@ -9,36 +9,6 @@ use wire::ninep::{IO_HEADER_SIZE, Rmessage, Tmessage};
 
 /// Minimum piece size, bytes; a smaller `iounit` of the server is ignored.
 const PIECE_MIN: u32 = 512;
-
-/// The pieces of a read.
-#[derive(Clone, Debug)]
-pub(super) struct Gather {
-    asked: Vec<u32>,
-    got: Vec<Option<Result<Buf, Error>>>,
-    headroom: u32,
-    iounit: u32,
-}
-
-impl Gather {
-    /// Returns all pieces up to the first short one; an error if a piece failed or was flushed.
-    fn join(self) -> Result<Buf, Error> {
-        assert_eq!(self.asked.len(), self.got.len(), "each piece has its place");
-        let mut whole = Buf::with_room(self.headroom as usize, 0);
-        for (index, (asked, got)) in self.asked.into_iter().zip(self.got).enumerate() {
-            let piece = got.ok_or(Error::Cancelled)??;
-            let is_short = piece.len() < asked as usize;
-            if index == 0 {
-                whole = piece;
-            } else {
-                whole.extend(&piece);
-            }
-            if is_short {
-                break;
-            }
-        }
-        Ok(whole)
-    }
-}
 
 impl Remote {
     /// Returns the maximum data size of a message, bytes.
@@ -292,7 +262,7 @@ impl Remote {
         iounit: u32,
         access: base::Access,
     ) -> crate::request::OpenId {
-        self.keep_fid(slot, fid);
+        self.pending[slot].keep_fid(fid);
         let open = super::open::Open::new(inode, stat.kind, self.pending[slot].user, access);
         let open = super::open::Open { fid, epoch: self.epoch, iounit, ..open };
         self.add_open(open)

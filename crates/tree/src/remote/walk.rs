@@ -3,34 +3,16 @@
 use super::inodes::ROOT;
 use super::message::{one, walk};
 use super::open::Open;
-use super::pending::{Next, Outcome, Step};
+use super::step::{Next, Outcome, Step, WalkCursor};
 use super::{Remote, words};
 use crate::request::{Ask, NodeId, Reply};
 use base::{Access, Buf, Error, Kind, Name, Stat};
-use std::collections::VecDeque;
 use wire::ninep::{Rmessage, Tmessage, WALK_MAX};
 
 /// Maximum number of links on a path.
 const LINKS_MAX: u8 = 40;
 /// Maximum length of a path after the substitution of links, names.
 const PATH_MAX: usize = 4096;
-
-/// Progress of a walk.
-#[derive(Clone, Debug)]
-pub(super) struct WalkCursor {
-    /// Current inode, pinned.
-    pub(super) at: usize,
-    rest: VecDeque<Name>,
-    /// Attributes of every file on the way.
-    stats: Vec<Stat>,
-    /// Inode that `..` does not leave.
-    floor: usize,
-    links: u8,
-    /// Number of names in front of the link being read.
-    depth: usize,
-    /// Attributes of the fetched file.
-    found: Option<Stat>,
-}
 
 impl Remote {
     /// Continues a walk at its current inode, which has a fid.
@@ -93,18 +75,13 @@ impl Remote {
         self.unpin_inode(from);
     }
 
-    /// Returns the last fid of the pending request, to be bound by the walk.
-    fn last_fid(&self, slot: usize) -> u32 {
-        self.pending[slot].fids.last().expect("the walk was given one").0
-    }
-
     pub(super) fn walk_answered(
         &mut self,
         slot: usize,
         run: Vec<Name>,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
-        let fid = self.last_fid(slot);
+        let fid = self.pending[slot].last_fid();
         let qids = match answer {
             Ok(Rmessage::Walk { qids }) => qids.as_slice(),
             Ok(_) => &[],
@@ -119,7 +96,7 @@ impl Remote {
         }
         let whole = qids.len() == run.len();
         if whole {
-            self.bound(slot, fid);
+            self.pending[slot].bound(fid);
         }
         let device = self.config.device;
         let stats: Vec<Stat> = qids.iter().map(|qid| words::stat_of_qid(*qid, device)).collect();
@@ -145,7 +122,7 @@ impl Remote {
             }
             at = to;
         }
-        self.keep_fid(slot, fid);
+        self.pending[slot].keep_fid(fid);
         self.bind(at, self.pending[slot].user, fid);
         self.move_to(slot, at, stats);
         Ok(Next::Again)
@@ -186,8 +163,8 @@ impl Remote {
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
         let Rmessage::Readlink { target } = answer? else { return self.wrong() };
-        let fid = self.last_fid(slot);
-        self.keep_fid(slot, fid);
+        let fid = self.pending[slot].last_fid();
+        self.pending[slot].keep_fid(fid);
         self.clunk(fid);
         let cursor = self.pending[slot].cursor.as_mut().expect("it has set out");
         if cursor.links > LINKS_MAX {
@@ -273,12 +250,12 @@ impl Remote {
             let stat = Stat { size: data.len() as u64, ..stat };
             return Next::Reply(Reply::Fetched(stat, data, None));
         }
-        let fid = self.last_fid(slot);
+        let fid = self.pending[slot].last_fid();
         self.hand_out(slot, fid, iounit, stat, data)
     }
 
     fn hand_out(&mut self, slot: usize, fid: u32, iounit: u32, stat: Stat, data: Buf) -> Next {
-        self.keep_fid(slot, fid);
+        self.pending[slot].keep_fid(fid);
         let inode = self.pending[slot].cursor.as_ref().expect("it has set out").at;
         self.inodes.pin(inode);
         let open = Open::new(inode, stat.kind, self.pending[slot].user, Access::READ);
