@@ -20,6 +20,7 @@
 
 mod calls;
 mod conditional;
+mod connection;
 mod inodes;
 pub(crate) mod link;
 mod linux;
@@ -31,6 +32,7 @@ mod pending;
 mod plan9;
 mod progress;
 mod recovery;
+mod server;
 mod step;
 mod table;
 #[cfg(test)]
@@ -43,20 +45,21 @@ mod writes;
 
 pub use session::Dialect;
 
-use crate::entry_queue::{EntryQueue, Ticket};
 use crate::request::{Ask, Id, Input, NodeId, Output, Reply, Request, RequestId};
-use base::op::{Address, Done, OpId, Socket};
-use base::{Automaton, Buf, Caller, Error, Instant, Kind, Stat};
+use base::op::{Address, Done, OpId};
+use base::{Automaton, Caller, Error, Instant, Kind, Stat};
 use calls::Calls;
-use conditional::Waiting;
+use conditional::Changes;
+use connection::Connection;
 use inodes::{Inodes, ROOT};
 use link::Link;
 use message::{Owner, Target};
-use news::{News, Reported};
+use news::{News, Newsfeed};
 use open::Open;
 use recovery::Recovery;
+use server::{Outage, Server};
 use slab::Slab;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use step::Step;
 use table::PendingTable;
@@ -67,26 +70,12 @@ pub const HANDLES_MAX: usize = 1 << 20;
 /// Inode number of every root, whatever its server reports, so that it is known before the first
 /// connection.
 const ROOT_INODE: u64 = u64::MAX;
-/// Maximum number of queued events for the operator.
-const NEWS_MAX: usize = 16;
 /// Maximum number of attempts of a request, on different connections.
 const ATTEMPTS_MAX: u8 = 3;
-/// Maximum time that messages queue while the server replies to nothing at all. The server's
-/// replies may depend on requests that it sends itself through this tree, which would be a
-/// deadlock.
-const LINE_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of requests that one turn resumes, or gives up, because of the connection.
 const REQUESTS_MAX: usize = 256;
 /// Smallest message size that fits a walk of sixteen long names, bytes.
 const MSIZE_MIN: u32 = 4 + 4096 + wire::ninep::IO_HEADER_SIZE;
-
-/// A queue of messages to a server that does not reply.
-#[derive(Clone, Copy, Debug)]
-struct Stuck {
-    since: Instant,
-    /// Number of the first message not to be given up, while messages are given up.
-    end: Option<u64>,
-}
 
 /// Configuration of a remote tree.
 #[derive(Clone, Debug)]
@@ -156,43 +145,20 @@ pub struct Remote {
     /// Tree number in the upper bits of all ids, of nodes as of operations, for routing to this
     /// tree.
     index: u16,
-    /// Addresses of the server, tried in turn.
-    to: Vec<Address>,
-    /// Number of attempts.
-    tries: usize,
-    aname: Vec<u8>,
     config: Config,
     /// Time of the current input.
     now: Instant,
+    server: Server,
+    outage: Outage,
     link: Link,
-    /// Number of the connection; fids of other connections are unknown to the server.
-    epoch: u32,
-    /// Whether the link has been up since the last check.
-    was_up: bool,
-    /// Deadline of requests that wait for a connection.
-    patient_until: Option<Instant>,
-    /// The queue of messages, while there is no reply.
-    stuck: Option<Stuck>,
-    /// Socket of the connection.
-    socket: Option<Socket>,
-    is_receiving: bool,
-    is_sending: bool,
-    /// Received bytes of an incomplete message.
-    input: Buf,
-    /// Protocol error found while handling a message.
-    blame: Option<&'static str>,
+    connection: Connection,
     calls: Calls,
     inodes: Inodes,
     opens: Slab<Open>,
     pending: PendingTable,
-    /// Queues of changes of entries, tickets of the queued requests, and tickets that have ended.
-    changes: EntryQueue<Waiting>,
-    waiting: BTreeMap<RequestId, Ticket>,
-    left: Vec<Ticket>,
+    changes: Changes,
     recoveries: BTreeMap<Target, Recovery>,
-    connections: u64,
-    told: Reported,
-    news: VecDeque<News>,
+    news: Newsfeed,
 }
 
 impl Remote {
@@ -202,34 +168,20 @@ impl Remote {
     /// # Panics
     /// If `to` is empty.
     pub fn new(index: u16, to: Vec<Address>, aname: Vec<u8>, config: Config) -> Remote {
-        assert!(!to.is_empty(), "a server is somewhere");
         Remote {
             index,
-            to,
-            tries: 0,
-            aname,
             now: Instant(0),
+            server: Server::new(to, aname),
+            outage: Outage::new(config.timeout),
             link: Link::new(base::rng::seeded(config.seed)),
-            epoch: 0,
-            was_up: false,
-            patient_until: None,
-            stuck: None,
-            socket: None,
-            is_receiving: false,
-            is_sending: false,
-            input: Buf::default(),
-            blame: None,
+            connection: Connection::default(),
             calls: Calls::new(config.calls_max),
             inodes: Inodes::new(),
             opens: Slab::new(),
             pending: PendingTable::default(),
-            changes: EntryQueue::default(),
-            waiting: BTreeMap::new(),
-            left: Vec::new(),
+            changes: Changes::default(),
             recoveries: BTreeMap::new(),
-            connections: 0,
-            told: Reported::default(),
-            news: VecDeque::new(),
+            news: Newsfeed::default(),
             config,
         }
     }
@@ -292,7 +244,7 @@ impl Remote {
         }
         Counts {
             link: self.link.name(),
-            connections: self.connections,
+            connections: self.server.connections,
             nodes: self.inodes.len(),
             opens: self.opens.len(),
             fids: self.calls.session().fids(),
@@ -303,7 +255,7 @@ impl Remote {
 
     /// Returns the next event for the operator.
     pub fn next_news(&mut self) -> Option<News> {
-        self.news.pop_front()
+        self.news.next()
     }
 
     /// Performs due work: call it at the end of every turn, and when [`Automaton::deadline`] has
@@ -318,31 +270,18 @@ impl Remote {
         self.settle(out);
         self.give_up_stuck(out);
         self.send(out);
-        self.log_news();
+        self.news.report(self.now);
     }
 
-    /// Fails messages that are queued while the server has sent no reply for [`LINE_MAX`].
+    /// Fails messages that are queued while the server does not reply.
     fn give_up_stuck(&mut self, out: &mut Vec<Output>) {
-        let (_, waiting) = self.calls.counts();
-        if waiting == 0 {
-            self.stuck = None;
-            return;
-        }
-        let stuck = self.stuck.get_or_insert(Stuck { since: self.now, end: None });
-        if self.now < stuck.since + LINE_MAX {
-            return;
-        }
-        let end = *stuck.end.get_or_insert(self.calls.next_queued());
         for _ in 0..REQUESTS_MAX {
-            match self.calls.give_up_first(end) {
+            match self.calls.give_up(self.now) {
                 Some(Owner::Pending(slot, part)) => {
                     self.answered(slot, part, Err(Error::Busy), out);
                 }
                 Some(Owner::Recovery(target)) => self.recovered(target, Err(Error::Busy), out),
-                None => {
-                    self.stuck = Some(Stuck { since: self.now, end: None });
-                    break;
-                }
+                None => return,
             }
             self.settle(out);
         }
@@ -353,7 +292,7 @@ impl Remote {
     pub fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.begin(now);
         self.notify_link(link::Input::Close, out);
-        self.patient_until = Some(now);
+        self.outage.expire(now);
         self.expire(out);
         self.settle(out);
     }
@@ -365,27 +304,16 @@ impl Remote {
 
     fn begin(&mut self, now: Instant) {
         self.now = now;
-        // At the start, the timeout runs as after a loss.
-        if self.patient_until.is_none() {
-            self.patient_until = Some(now + self.config.timeout);
-        }
+        self.outage.begin(now);
     }
 
     /// Records a new state of the server for the operator.
     fn notify_news(&mut self, news: News) {
         let ends = matches!(self.link.state(), link::State::Leaving { .. } | link::State::Over);
         if !ends {
-            self.told.note(news);
-            self.log_news();
+            self.news.note(news);
+            self.news.report(self.now);
         }
-    }
-
-    fn log_news(&mut self) {
-        let Some(news) = self.told.next(self.now) else { return };
-        if self.news.len() == NEWS_MAX {
-            self.news.pop_front();
-        }
-        self.news.push_back(news);
     }
 
     /// Returns whether there is a connection for requests.
@@ -395,8 +323,7 @@ impl Remote {
 
     /// Returns the name of the server in events.
     pub fn name(&self) -> String {
-        let (to, aname) = (&self.to[0], String::from_utf8_lossy(&self.aname));
-        format!("{to} {aname}").trim_end().to_string()
+        self.server.name()
     }
 
     fn is_linux(&self) -> bool {
@@ -442,12 +369,12 @@ impl Automaton for Remote {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let until = if self.link.is_up() { Some(self.now) } else { self.patient_until };
+        let until = if self.link.is_up() { Some(self.now) } else { self.outage.until() };
         let queued = until.filter(|_| self.pending.is_any_queued());
         let waiting = queued.into_iter().chain(self.pending.paused_until());
-        let unsent = (self.calls.has_unsent() && !self.is_sending).then_some(self.now);
-        let stuck = self.stuck.map(|stuck| stuck.since + LINE_MAX);
-        let news = self.told.deadline().filter(|_| !self.link.is_over());
+        let unsent = (self.calls.has_unsent() && !self.connection.is_sending()).then_some(self.now);
+        let stuck = self.calls.deadline();
+        let news = self.news.deadline().filter(|_| !self.link.is_over());
         self.link.deadline().into_iter().chain(waiting).chain(unsent).chain(stuck).chain(news).min()
     }
 
@@ -458,8 +385,6 @@ impl Automaton for Remote {
         self.inodes.check();
         self.pending.check();
         self.changes.check();
-        assert!(self.left.is_empty() && self.changes.waiting() == self.waiting.len());
-        assert!(self.blame.is_none() && self.news.len() <= NEWS_MAX);
         for (_, slot) in self.pending.iter() {
             let is_idle = matches!(
                 slot.step,
@@ -487,8 +412,7 @@ impl Remote {
                 | link::State::Ending
                 | link::State::Over
         );
-        assert_eq!(self.socket.is_some(), used, "a connection has a socket");
-        assert!(used || !self.is_receiving && !self.is_sending, "who has left hears nothing");
+        self.connection.check(used);
         assert!(used || !self.calls.has_unsent(), "nobody is there to be told");
         let (_, waiting) = self.calls.counts();
         assert!(self.link.is_up() || waiting == 0 || used, "who stands in line has a server");
@@ -500,7 +424,7 @@ impl Remote {
     }
 
     fn ask(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
-        let busy = self.pending.len() + self.waiting.len();
+        let busy = self.pending.len() + self.changes.len();
         let held = self.inodes.len() + self.opens.len() + busy;
         let refused = if self.config.read_only && request.ask.changes() {
             Some(Error::ReadOnly)
@@ -525,7 +449,7 @@ impl Remote {
 
     /// Returns whether there is no connection, and requests no longer wait for one.
     fn unreachable(&self) -> bool {
-        !self.link.is_up() && self.patient_until.is_none_or(|until| self.now >= until)
+        !self.link.is_up() && self.outage.is_expired(self.now)
     }
 
     fn pin(&mut self, id: Id) {
@@ -551,7 +475,7 @@ impl Remote {
         match done {
             Done::Connected(connected) => {
                 // All its addresses were tried.
-                if connected.is_err() && self.tries.is_multiple_of(self.to.len()) {
+                if connected.is_err() && self.server.is_exhausted() {
                     self.notify_news(News::Down("connection refused"));
                 }
                 self.notify_link(link::Input::Connected(connected), out);

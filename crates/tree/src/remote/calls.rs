@@ -5,12 +5,26 @@ mod queue;
 mod tests;
 
 use super::message::{Message, Owner, Party};
-use base::Buf;
+use base::{Buf, Instant};
 use queue::{Queue, Queued};
 use session::{Answer, Dialect, Session, Violation};
 use std::mem;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 use wire::ninep::Rmessage;
+
+/// Maximum time that messages queue while the server replies to nothing at all. The server's
+/// replies may depend on requests that it sends itself through this tree, which would be a
+/// deadlock.
+pub(super) const LINE_MAX: Duration = Duration::from_secs(10);
+
+/// A queue of messages to a server that does not reply.
+#[derive(Clone, Copy, Debug)]
+struct Stuck {
+    since: Instant,
+    /// Number of the first message not to be given up, while messages are given up.
+    end: Option<u64>,
+}
 
 /// The messages of one connection at a time.
 #[derive(Debug)]
@@ -19,13 +33,15 @@ pub(super) struct Calls {
     queue: Queue,
     /// Messages to be written to the socket.
     outbox: Vec<Buf>,
+    /// The queue, while there is no reply.
+    stuck: Option<Stuck>,
 }
 
 impl Calls {
     /// Returns calls without a connection, of which at most `calls_max` are outstanding.
     pub(super) fn new(calls_max: usize) -> Calls {
         let (session, queue) = (Session::new(calls_max), Queue::default());
-        Calls { session, queue, outbox: Vec::new() }
+        Calls { session, queue, outbox: Vec::new(), stuck: None }
     }
 
     /// Offers a dialect and a message size on a new connection.
@@ -101,15 +117,28 @@ impl Calls {
         }
     }
 
-    /// Returns the number of the next message that is queued.
-    pub(super) fn next_queued(&self) -> u64 {
-        self.queue.next()
+    /// Gives up a queued message, if the server has sent no reply for [`LINE_MAX`]: any but a clunk
+    /// or remove, which free a fid.
+    pub(super) fn give_up(&mut self, now: Instant) -> Option<Owner> {
+        if self.queue.len() == 0 {
+            self.stuck = None;
+            return None;
+        }
+        let stuck = self.stuck.get_or_insert(Stuck { since: now, end: None });
+        if now < stuck.since + LINE_MAX {
+            return None;
+        }
+        let end = *stuck.end.get_or_insert(self.queue.next());
+        let owner = self.queue.give_up_first(end);
+        if owner.is_none() {
+            self.stuck = Some(Stuck { since: now, end: None });
+        }
+        owner
     }
 
-    /// Removes the first queued message with a number below `end`, other than a clunk or remove,
-    /// which free a fid.
-    pub(super) fn give_up_first(&mut self, end: u64) -> Option<Owner> {
-        self.queue.give_up_first(end)
+    /// Returns the time at which queued messages are given up.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.stuck.map(|stuck| stuck.since + LINE_MAX)
     }
 
     /// Processes a message of the server.
@@ -121,6 +150,7 @@ impl Calls {
         message: &'a [u8],
     ) -> Result<(Answer<Owner>, Rmessage<'a>), Violation> {
         let received = self.session.receive(message)?;
+        self.stuck = None;
         while !self.session.is_full()
             && let Some(queued) = self.queue.pop()
         {

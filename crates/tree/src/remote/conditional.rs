@@ -8,15 +8,43 @@ use super::message::one;
 use super::pending::Pending;
 use super::step::{Next, Outcome, Step};
 use super::{Remote, linux};
-use crate::entry_queue::{EntryKey, Ticket};
+use crate::entry_queue::{EntryKey, EntryQueue, Ticket};
 use crate::request::{Ask, Id, NodeId, Output, Reply, Request, RequestId};
 use base::op::Replacement;
 use base::{Error, Name, Stat};
+use std::collections::BTreeMap;
 use wire::ninep::{Rmessage, Tmessage};
 
-/// A change queued behind another one of the same entry.
+/// Changes of entries, queued behind others of the same entry.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    queues: EntryQueue<Waiting>,
+    /// Tickets of the queued requests.
+    waiting: BTreeMap<RequestId, Ticket>,
+    /// Tickets that have ended.
+    left: Vec<Ticket>,
+}
+
+impl Changes {
+    /// Returns the number of queued requests.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Ends a change; [`Remote::begin_waiting`] starts those behind it.
+    pub(super) fn leave(&mut self, ticket: Option<Ticket>) {
+        self.left.extend(ticket);
+    }
+
+    pub(super) fn check(&self) {
+        self.queues.check();
+        assert!(self.left.is_empty() && self.queues.waiting() == self.waiting.len());
+    }
+}
+
+/// A queued change.
 #[derive(Debug)]
-pub(super) struct Waiting {
+struct Waiting {
     id: RequestId,
     request: Request,
     pins: [Option<Id>; 2],
@@ -32,13 +60,13 @@ impl Remote {
             return self.begin_pending(id, request, None, out);
         }
         let keys = entries.map(|entry| entry.map(key));
-        match self.changes.join(keys) {
+        match self.changes.queues.join(keys) {
             (ticket, true) => self.begin_pending(id, request, Some(ticket), out),
             (ticket, false) => {
                 let pins = request.ask.ids();
                 pins.into_iter().flatten().for_each(|pin| self.pin(pin));
-                self.waiting.insert(id, ticket);
-                self.changes.wait(ticket, Waiting { id, request, pins });
+                self.changes.waiting.insert(id, ticket);
+                self.changes.queues.wait(ticket, Waiting { id, request, pins });
             }
         }
     }
@@ -60,13 +88,13 @@ impl Remote {
 
     /// Starts the changes that are next in their queues.
     pub(super) fn begin_waiting(&mut self, out: &mut Vec<Output>) {
-        while let Some(ticket) = self.left.pop() {
-            for (next, Waiting { id, request, pins }) in self.changes.leave(ticket) {
-                self.waiting.remove(&id);
+        while let Some(ticket) = self.changes.left.pop() {
+            for (next, Waiting { id, request, pins }) in self.changes.queues.leave(ticket) {
+                self.changes.waiting.remove(&id);
                 match self.unreachable() {
                     true => {
                         out.push(Output::Reply(id, Err(Error::Disconnected)));
-                        self.left.push(next);
+                        self.changes.left.push(next);
                     }
                     false => self.begin_pending(id, request, Some(next), out),
                 }
@@ -77,11 +105,11 @@ impl Remote {
 
     /// Cancels a queued request; returns whether it was queued.
     pub(super) fn cancel_waiting(&mut self, id: RequestId, out: &mut Vec<Output>) -> bool {
-        let Some(ticket) = self.waiting.remove(&id) else { return false };
-        let waiting = self.changes.take(ticket).expect("it waits");
+        let Some(ticket) = self.changes.waiting.remove(&id) else { return false };
+        let waiting = self.changes.queues.take(ticket).expect("it waits");
         waiting.pins.into_iter().flatten().for_each(|pin| self.unpin(pin));
         out.push(Output::Reply(id, Err(Error::Cancelled)));
-        self.left.push(ticket);
+        self.changes.left.push(ticket);
         true
     }
 

@@ -63,6 +63,8 @@ pub(super) struct Inodes {
     busy: BTreeMap<u32, u32>,
     /// Logical time of the last use of a fid.
     clock: u64,
+    /// Number of the connection; fids of other connections are unknown to the server.
+    epoch: u32,
 }
 
 impl Inodes {
@@ -71,12 +73,22 @@ impl Inodes {
         let qid = Qid { kind: Qid::DIR, ..Qid::default() };
         let mut slab = Slab::new();
         slab.insert(Inode::new(None, qid));
-        Inodes { slab, index: BTreeMap::new(), busy: BTreeMap::new(), clock: 0 }
+        Inodes { slab, index: BTreeMap::new(), busy: BTreeMap::new(), clock: 0, epoch: 0 }
     }
 
     /// Returns the number of inodes, not counting the root.
     pub(super) fn len(&self) -> usize {
         self.slab.len() - 1
+    }
+
+    /// Returns the number of the connection.
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Forgets all fids after the loss of the connection.
+    pub(super) fn lose_fids(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
     }
 
     pub(super) fn qid(&self, inode: usize) -> Qid {
@@ -100,7 +112,9 @@ impl Inodes {
 
     /// Returns the durability of the writes to an inode.
     pub(super) fn writes(&mut self, inode: usize) -> &mut Writes {
-        &mut self.slab[inode].writes
+        let writes = &mut self.slab[inode].writes;
+        writes.connect(self.epoch);
+        writes
     }
 
     pub(super) fn users(&self, inode: usize) -> u32 {
@@ -113,14 +127,14 @@ impl Inodes {
     }
 
     /// Removes a use; returns the fids that are no longer needed.
-    pub(super) fn unpin(&mut self, inode: usize, epoch: u32) -> Vec<u32> {
+    pub(super) fn unpin(&mut self, inode: usize) -> Vec<u32> {
         let it = &mut self.slab[inode];
         assert!(it.users > 0, "a use is given back once");
         it.users -= 1;
         if it.users > 0 {
             return Vec::new();
         }
-        let fids = std::mem::take(&mut it.fids);
+        let (fids, epoch) = (std::mem::take(&mut it.fids), self.epoch);
         self.drop_unused(inode);
         fids.into_values().filter(|bound| bound.epoch == epoch).map(|bound| bound.fid).collect()
     }
@@ -225,15 +239,15 @@ impl Inodes {
     }
 
     /// Returns the fid of an inode for a user.
-    pub(super) fn fid_of(&self, inode: usize, user: u32, epoch: u32) -> Option<u32> {
-        let bound = self.slab[inode].fids.get(&user).filter(|bound| bound.epoch == epoch)?;
+    pub(super) fn fid_of(&self, inode: usize, user: u32) -> Option<u32> {
+        let bound = self.slab[inode].fids.get(&user).filter(|bound| bound.epoch == self.epoch)?;
         Some(bound.fid)
     }
 
     /// Like [`Inodes::fid_of`], and records the use.
-    pub(super) fn use_fid(&mut self, inode: usize, user: u32, epoch: u32) -> Option<u32> {
+    pub(super) fn use_fid(&mut self, inode: usize, user: u32) -> Option<u32> {
         self.clock += 1;
-        let bound = self.slab[inode].fids.get_mut(&user).filter(|bound| bound.epoch == epoch)?;
+        let bound = self.slab[inode].fids.get_mut(&user).filter(|it| it.epoch == self.epoch)?;
         bound.used = self.clock;
         Some(bound.fid)
     }
@@ -255,11 +269,12 @@ impl Inodes {
 
     /// Binds a fid to an inode. Returns unneeded fids: this one if the inode has one already, and
     /// the least recently used one if there are too many.
-    pub(super) fn bind(&mut self, inode: usize, user: u32, epoch: u32, fid: u32) -> Vec<u32> {
-        if self.fid_of(inode, user, epoch).is_some() {
+    pub(super) fn bind(&mut self, inode: usize, user: u32, fid: u32) -> Vec<u32> {
+        if self.fid_of(inode, user).is_some() {
             return vec![fid];
         }
         self.clock += 1;
+        let epoch = self.epoch;
         let fids = &mut self.slab[inode].fids;
         fids.retain(|_, bound| bound.epoch == epoch);
         fids.insert(user, BoundFid { epoch, fid, used: self.clock });
@@ -280,15 +295,10 @@ impl Inodes {
 
     /// Returns the nearest place on the path with a fid for the user, that fid, and the names from
     /// there; `None` if the user has none, not even of the root.
-    pub(super) fn way(
-        &mut self,
-        inode: usize,
-        user: u32,
-        epoch: u32,
-    ) -> Option<(usize, u32, Vec<Name>)> {
+    pub(super) fn way(&mut self, inode: usize, user: u32) -> Option<(usize, u32, Vec<Name>)> {
         let (mut at, mut names) = (inode, Vec::new());
         loop {
-            if let Some(fid) = self.use_fid(at, user, epoch) {
+            if let Some(fid) = self.use_fid(at, user) {
                 names.reverse();
                 return Some((at, fid, names));
             }

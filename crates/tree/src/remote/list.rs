@@ -52,7 +52,7 @@ impl Remote {
             _ => return self.wrong(),
         };
         let Ok(raw) = dirents(data) else {
-            self.blame("a directory that cannot be understood");
+            self.connection.blame("a directory that cannot be understood");
             return Err(Error::Io);
         };
         let entries: Vec<Entry> = raw

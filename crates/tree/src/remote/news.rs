@@ -7,7 +7,7 @@
 
 use base::Instant;
 use session::Dialect;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
@@ -51,27 +51,41 @@ impl fmt::Display for News {
     }
 }
 
-/// The current and the reported states.
+/// Maximum number of queued events.
+const QUEUED_MAX: usize = 16;
+
+/// The current and the reported states, and events to be taken.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reported {
+pub(super) struct Newsfeed {
     is: Option<News>,
     last: Option<News>,
     /// Time of the last report of each topic. Bounded by the number of reasons.
     said: BTreeMap<Option<&'static str>, Instant>,
+    queue: VecDeque<News>,
 }
 
-impl Reported {
+impl Newsfeed {
     /// Records a new state.
     pub(super) fn note(&mut self, news: News) {
         self.is = Some(news);
     }
 
-    /// Returns the event to report now.
-    pub(super) fn next(&mut self, now: Instant) -> Option<News> {
-        let news = self.is.filter(|_| self.deadline().is_some_and(|at| now >= at))?;
+    /// Queues the event to report now.
+    pub(super) fn report(&mut self, now: Instant) {
+        let Some(news) = self.is.filter(|_| self.deadline().is_some_and(|at| now >= at)) else {
+            return;
+        };
         self.said.insert(news.topic(), now);
         self.last = Some(news);
-        Some(news)
+        if self.queue.len() == QUEUED_MAX {
+            self.queue.pop_front();
+        }
+        self.queue.push_back(news);
+    }
+
+    /// Takes the next queued event.
+    pub(super) fn next(&mut self) -> Option<News> {
+        self.queue.pop_front()
     }
 
     /// Returns the time of the next report.

@@ -82,7 +82,7 @@ impl Remote {
     /// `Disconnected`, once, if writes to the file may have been lost with a connection.
     pub(super) fn expect_kept(&mut self, open: OpenId) -> Result<(), Error> {
         let it = &mut self.opens[open.local()];
-        match self.inodes.writes(it.inode).report(self.epoch, &mut it.losses_seen) {
+        match self.inodes.writes(it.inode).report(&mut it.losses_seen) {
             true => Err(Error::Disconnected),
             false => Ok(()),
         }
@@ -90,7 +90,7 @@ impl Remote {
 
     /// Adds an open file. The place must be pinned; the pin passes to the open file.
     pub(super) fn add_open(&mut self, open: Open) -> OpenId {
-        let losses_seen = self.inodes.writes(open.inode).seen_by_new(self.epoch);
+        let losses_seen = self.inodes.writes(open.inode).seen_by_new();
         let open = Open { losses_seen, ..open };
         OpenId::new(self.index, self.opens.insert(open))
     }
@@ -104,7 +104,7 @@ impl Remote {
         }
         let it = self.opens.remove(open);
         self.inodes.closed(it.inode, open);
-        if it.epoch == self.epoch {
+        if it.epoch == self.inodes.epoch() {
             self.clunk(it.fid);
         }
         self.unpin_inode(it.inode);
@@ -112,14 +112,14 @@ impl Remote {
 
     /// Binds a fid to an inode for this user.
     pub(super) fn bind(&mut self, inode: usize, user: u32, fid: u32) {
-        for unneeded in self.inodes.bind(inode, user, self.epoch, fid) {
+        for unneeded in self.inodes.bind(inode, user, fid) {
             self.clunk(unneeded);
         }
     }
 
     pub(super) fn unpin_inode(&mut self, inode: usize) {
         assert!(inode != ROOT || self.inodes.users(ROOT) > 1, "the root is never released");
-        for fid in self.inodes.unpin(inode, self.epoch) {
+        for fid in self.inodes.unpin(inode) {
             self.clunk(fid);
         }
     }

@@ -227,7 +227,7 @@ impl Remote {
         let before = cursor.before + cursor.entries.len() as u64;
         while !reader.is_empty() {
             let Ok(stat) = WireStat::get_entry(&mut reader) else {
-                self.blame("a directory that cannot be understood");
+                self.connection.blame("a directory that cannot be understood");
                 return Err(Error::Io);
             };
             let Some(name) = Name::new(stat.name).ok().filter(Name::plain) else { continue };

@@ -74,14 +74,12 @@ impl Remote {
         for need in needs {
             let is_there = match need {
                 Target::BoundFid(inode, user) if matches!(it.ask, Ask::Stat { .. }) => {
-                    self.inodes.use_fid(inode, user, self.epoch).is_some()
+                    self.inodes.use_fid(inode, user).is_some()
                         || self.created_open(inode, user).is_some()
                 }
-                Target::BoundFid(inode, user) => {
-                    self.inodes.use_fid(inode, user, self.epoch).is_some()
-                }
+                Target::BoundFid(inode, user) => self.inodes.use_fid(inode, user).is_some(),
                 Target::Open(open) if self.opens[open].stale => return Err(Error::Stale),
-                Target::Open(open) => self.opens[open].epoch == self.epoch,
+                Target::Open(open) => self.opens[open].epoch == self.inodes.epoch(),
             };
             if !is_there {
                 return Ok(Some(need));
@@ -103,13 +101,13 @@ impl Remote {
 
     /// Returns the fid of an inode, which [`Remote::missing`] has found to be bound.
     pub(super) fn fid_of(&self, node: NodeId, user: u32) -> Result<u32, Error> {
-        self.inodes.fid_of(node.local(), user, self.epoch).ok_or(Error::Stale)
+        self.inodes.fid_of(node.local(), user).ok_or(Error::Stale)
     }
 
     /// Returns the open file of a file's creation, if it is this user's and bound on this
     /// connection.
     fn created_open(&self, inode: usize, user: u32) -> Option<usize> {
-        let is_bound = |open: usize| self.opens[open].epoch == self.epoch;
+        let is_bound = |open: usize| self.opens[open].epoch == self.inodes.epoch();
         let created = self.inodes.created(inode);
         created.filter(|(creator, open)| *creator == user && is_bound(*open)).map(|(_, open)| open)
     }
@@ -154,7 +152,7 @@ impl Remote {
             Ask::Open { node, access } if access.truncate => node.local(),
             _contents_stay => return,
         };
-        let number = self.inodes.writes(inode).begin(self.epoch);
+        let number = self.inodes.writes(inode).begin();
         if let Some((inode, number)) = self.pending[slot].write.replace((inode, number)) {
             self.inodes.writes(inode).end(number);
         }
@@ -233,7 +231,7 @@ impl Remote {
 
     /// Ends the connection after a reply that matches no outstanding message.
     pub(super) fn wrong(&mut self) -> Outcome {
-        self.blame("an unsolicited reply");
+        self.connection.blame("an unsolicited reply");
         Err(Error::Io)
     }
 
@@ -325,7 +323,7 @@ impl Remote {
             self.inodes.writes(inode).end(number);
         }
         it.pins().for_each(|pin| self.unpin(pin));
-        self.left.extend(it.ticket);
+        self.changes.leave(it.ticket);
         let result = result.map(|reply| self.with_own_root(reply));
         out.push(Output::Reply(it.request, result));
     }
@@ -384,8 +382,7 @@ impl Remote {
 
     /// Handles expired timeouts and pauses.
     pub(super) fn expire(&mut self, out: &mut Vec<Output>) {
-        let timeout = self.patient_until.is_some_and(|until| self.now < until);
-        if !timeout && !self.link.is_up() {
+        if self.unreachable() {
             for slot in self.pending.queued(REQUESTS_MAX) {
                 self.end(slot, Err(Error::Disconnected), out);
             }

@@ -83,7 +83,7 @@ impl Remote {
             Target::BoundFid(inode, user) => (inode, user),
             Target::Open(open) => (self.opens[open].inode, self.opens[open].user),
         };
-        let Some((at, base, names)) = self.inodes.way(inode, user, self.epoch) else {
+        let Some((at, base, names)) = self.inodes.way(inode, user) else {
             return self.recovery(Target::BoundFid(ROOT, user), Waiter::Recovery(target), out);
         };
         match target {
@@ -105,7 +105,7 @@ impl Remote {
 
     fn attach(&mut self, target: Target, user: u32) {
         let fid = self.calls.new_fid();
-        let (name, aname) = (self.user_name(user), self.aname.clone());
+        let (name, aname) = (self.user_name(user), self.server.aname.clone());
         let message = session::attach(self.calls.session().dialect(), fid, (&name, user), &aname);
         self.send_recovery(target, Step::Attach(fid), &message);
     }
@@ -152,7 +152,7 @@ impl Remote {
             }
             (Step::Open(fid), Ok(Rmessage::Lopen { .. } | Rmessage::Open { .. })) => {
                 let Target::Open(open) = target else { unreachable!("{target:?} is no open file") };
-                self.opens[open].reopened(fid, self.epoch);
+                self.opens[open].reopened(fid, self.inodes.epoch());
                 self.end_recovery(target, Ok(()), out);
             }
             (Step::Open(fid) | Step::Walk(WalkCursor { fid, bound: true, .. }), answer) => {

@@ -6,9 +6,10 @@ mod walks;
 
 use crate::request::OpenId;
 use base::drawing::{Drawing, variant};
-use base::op::Op;
-use base::{Access, Name, User};
+use base::op::{Op, Socket};
+use base::{Access, Buf, Name, User};
 use expect_test::expect;
+use std::collections::VecDeque;
 use wire::ninep::{Data, NO_TAG, Qid, Rmessage, Tmessage};
 
 const SOCKET: Socket = Socket(9);
@@ -134,6 +135,10 @@ impl Lab {
             self.tags.push_back(tag);
             bytes = &bytes[size..];
         }
+    }
+
+    fn last_news(&mut self) -> Option<News> {
+        std::iter::from_fn(|| self.remote.next_news()).last()
     }
 
     /// Replies to the oldest message.
@@ -489,7 +494,7 @@ fn messages_that_are_no_answers_end_the_connection() {
         let mut lab = Lab::up(b"9P2000.L");
         lab.receive(bytes);
         assert!(lab.text.contains("Hangup"), "{}", lab.text);
-        assert!(matches!(lab.remote.news.back(), Some(News::Down(_))));
+        assert!(matches!(lab.last_news(), Some(News::Down(_))));
     }
 }
 
@@ -518,7 +523,7 @@ fn bytes_after_the_end_of_a_connection_are_ignored() {
             lab.show(out);
         },
         |lab| {
-            lab.remote.is_sending = true;
+            lab.remote.connection.begin_send();
             let id = OpId(NodeId::new(3, 2).0);
             lab.step(Input::Done(id, Done::Sent(Err(Error::Io))));
         },

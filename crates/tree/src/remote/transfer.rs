@@ -84,8 +84,7 @@ impl Remote {
     /// `Disconnected`, once, if writes may have been lost with a connection.
     pub(super) fn sync(&mut self, open: OpenId, message: &Tmessage<'_>) -> Outcome {
         self.expect_kept(open)?;
-        let epoch = self.epoch;
-        let covered = self.writes(open).covered(epoch);
+        let covered = self.writes(open).covered();
         Ok(Next::Send(Step::Syncing(covered), vec![Message::new(message)]))
     }
 
@@ -115,7 +114,7 @@ impl Remote {
         assert!(gather.got[part].is_none(), "a piece is answered once");
         let piece = match answer {
             Ok(Rmessage::Read { data }) if data.0.len() > gather.asked[part] as usize => {
-                self.blame("more data than requested");
+                self.connection.blame("more data than requested");
                 Err(Error::Io)
             }
             Ok(Rmessage::Read { data }) => {
@@ -151,7 +150,7 @@ impl Remote {
         assert!(parts[part].1.is_none(), "a piece is answered once");
         match answer {
             Ok(Rmessage::Write { count }) if *count > parts[part].0 => {
-                self.blame("more was written than was sent");
+                self.connection.blame("more was written than was sent");
                 parts[part].1 = Some(0);
             }
             Ok(Rmessage::Write { count }) => parts[part].1 = Some(*count),
@@ -264,7 +263,7 @@ impl Remote {
     ) -> crate::request::OpenId {
         self.pending[slot].keep_fid(fid);
         let open = super::open::Open::new(inode, stat.kind, self.pending[slot].user, access);
-        let open = super::open::Open { fid, epoch: self.epoch, iounit, ..open };
+        let open = super::open::Open { fid, epoch: self.inodes.epoch(), iounit, ..open };
         self.add_open(open)
     }
 }

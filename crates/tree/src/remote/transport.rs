@@ -7,19 +7,15 @@ use super::news::News;
 use super::recovery::Waiter;
 use super::{MSIZE_MIN, Remote, words};
 use crate::request::Output;
-use base::op::{Op, ReceiveBuf};
+use base::op::Op;
 use base::{Automaton, Buf, Caller, Error};
 use session::{Agreement, Answer, message_size};
-use std::mem;
-use wire::ninep::{Rmessage, frame_size};
+use wire::ninep::Rmessage;
 
 /// Local numbers of the three operations that can be in flight.
 const CONNECT: usize = 0;
 const RECEIVE: usize = 1;
 const SEND: usize = 2;
-
-/// Size from which on a message is received into a buffer of its own, bytes.
-const RECEIVE_INTO_MIN: usize = 32 << 10;
 
 impl Remote {
     /// Steps the link and performs its outputs.
@@ -36,15 +32,11 @@ impl Remote {
         let id = self.op_id(CONNECT);
         match output {
             link::Output::Connect => {
-                let to = self.to[self.tries % self.to.len()].clone();
-                self.tries = self.tries.wrapping_add(1);
-                out.push(Output::Do(Op::Connect { id, to }));
+                out.push(Output::Do(Op::Connect { id, to: self.server.next_address() }));
             }
             link::Output::Cancel => out.push(Output::Do(Op::Cancel { id })),
             link::Output::Offer(socket, dialect) => {
-                let other = self.socket.is_some_and(|known| known != socket);
-                assert!(!other, "one connection at a time");
-                self.socket = Some(socket);
+                self.connection.open(socket);
                 self.calls.offer(dialect, MSIZE_MIN..=self.config.msize);
                 self.receive(out);
             }
@@ -54,10 +46,8 @@ impl Remote {
                 self.recovery(Target::BoundFid(ROOT, user), Waiter::Link, out);
             }
             link::Output::Up => {
-                self.connections += 1;
-                self.was_up = true;
-                // The next connection tries the same address first.
-                self.tries = self.tries.wrapping_sub(1);
+                self.server.connected();
+                self.outage.up();
                 let session = self.calls.session();
                 self.notify_news(News::Up(session.dialect(), session.msize()));
                 self.resume_queued(out);
@@ -65,10 +55,7 @@ impl Remote {
             link::Output::Lost(why) => self.lost(why, out),
             link::Output::Hangup(socket) => out.push(Output::Do(Op::Hangup { socket })),
             link::Output::Release(socket) => {
-                // A connection established after a cancellation was never used.
-                let is_it = self.socket.is_none_or(|it| it == socket);
-                assert!(is_it, "there is one connection at a time");
-                self.socket = None;
+                self.connection.release(socket);
                 out.push(Output::Do(Op::CloseSocket { socket }));
             }
         }
@@ -78,7 +65,7 @@ impl Remote {
     fn rest(&mut self, out: &mut Vec<Output>) {
         let is_waiting =
             matches!(self.link.state(), link::State::Parting { .. } | link::State::Leaving { .. });
-        if is_waiting && !self.is_receiving && !self.is_sending {
+        if is_waiting && self.connection.is_idle() {
             self.notify_link(link::Input::Idle, out);
         }
     }
@@ -89,7 +76,7 @@ impl Remote {
 
     /// Ends the connection after a protocol error.
     pub(super) fn settle(&mut self, out: &mut Vec<Output>) {
-        if let Some(why) = self.blame.take() {
+        if let Some(why) = self.connection.take_blame() {
             self.notify_link(link::Input::Broken(why), out);
         }
         self.begin_waiting(out);
@@ -97,33 +84,28 @@ impl Remote {
 
     /// Handles the loss of the connection for everything in flight on it.
     fn lost(&mut self, why: &'static str, out: &mut Vec<Output>) {
-        if mem::take(&mut self.was_up) {
-            self.patient_until = Some(self.now + self.config.timeout);
-        }
+        self.outage.lost(self.now);
         self.notify_news(News::Down(why));
-        self.epoch = self.epoch.wrapping_add(1);
+        self.inodes.lose_fids();
         self.calls.close();
-        self.input = Buf::default();
-        self.blame = None;
+        self.connection.lose();
         self.drop_recoveries();
         self.requeue(out);
     }
 
     /// Sends the queued messages.
     pub(super) fn send(&mut self, out: &mut Vec<Output>) {
-        let Some(socket) = self.socket.filter(|_| self.calls.has_unsent() && !self.is_sending)
-        else {
+        if !self.calls.has_unsent() {
             return;
-        };
-        self.is_sending = true;
+        }
+        let Some(socket) = self.connection.begin_send() else { return };
         let (id, data) = (self.op_id(SEND), self.calls.take_unsent());
-        assert!(!data.is_empty(), "there is something to say");
+        assert!(!data.is_empty(), "there is something to send");
         out.push(Output::Do(Op::Send { id, socket, data }));
     }
 
     pub(super) fn sent(&mut self, sent: Result<(), Error>, out: &mut Vec<Output>) {
-        assert!(self.is_sending, "a send ends once");
-        self.is_sending = false;
+        self.connection.end_send();
         if sent.is_err() {
             self.notify_link(link::Input::Broken("the connection broke"), out);
         }
@@ -131,21 +113,13 @@ impl Remote {
     }
 
     fn receive(&mut self, out: &mut Vec<Output>) {
-        let Some(socket) = self.socket.filter(|_| !self.is_receiving) else { return };
-        self.is_receiving = true;
-        let wanted = frame_size(&self.input).filter(|size| *size >= RECEIVE_INTO_MIN);
-        let into = wanted.map_or(ReceiveBuf::Default, |size| {
-            let mut buf = mem::take(&mut self.input);
-            buf.reserve(size - buf.len());
-            ReceiveBuf::Append(buf)
-        });
+        let Some((socket, into)) = self.connection.begin_receive() else { return };
         let id = self.op_id(RECEIVE);
         out.push(Output::Do(Op::Receive { id, socket, into }));
     }
 
     pub(super) fn received(&mut self, received: Result<Buf, Error>, out: &mut Vec<Output>) {
-        assert!(self.is_receiving, "a receive ends once");
-        self.is_receiving = false;
+        self.connection.end_receive();
         if !self.is_listening() {
             return self.rest(out);
         }
@@ -154,10 +128,8 @@ impl Remote {
             Ok(bytes) if bytes.is_empty() => {
                 return self.notify_link(link::Input::Broken("the server hung up"), out);
             }
-            Ok(bytes) if self.input.is_empty() => self.input = bytes,
-            Ok(bytes) => self.input.extend(&bytes),
+            Ok(bytes) => self.take_messages(bytes, out),
         }
-        self.take_messages(out);
         if self.is_listening() {
             self.receive(out);
         } else {
@@ -181,10 +153,10 @@ impl Remote {
         }
     }
 
-    /// Processes the complete messages of the input.
-    fn take_messages(&mut self, out: &mut Vec<Output>) {
-        let mut input = mem::take(&mut self.input);
-        let epoch = self.epoch;
+    /// Processes the complete messages of the received bytes.
+    fn take_messages(&mut self, received: Buf, out: &mut Vec<Output>) {
+        let mut input = self.connection.take_input(received);
+        let epoch = self.inodes.epoch();
         loop {
             match message_size(&input, self.calls.session().size_max()) {
                 Ok(Some(size)) if input.len() >= size => {
@@ -192,32 +164,22 @@ impl Remote {
                     input.consume(size);
                 }
                 Ok(_) => break,
-                Err(violation) => self.blame(violation.text()),
+                Err(violation) => self.connection.blame(violation.text()),
             }
-            let is_blamed = self.blame.is_some();
+            let is_blamed = self.connection.is_blamed();
             self.settle(out);
-            if is_blamed || self.epoch != epoch {
+            if is_blamed || self.inodes.epoch() != epoch {
                 return;
             }
         }
-        let large = frame_size(&input).is_some_and(|size| size >= RECEIVE_INTO_MIN);
-        self.input = match input.is_empty() {
-            true => Buf::default(),
-            false if large => input,
-            false => Buf::from(&*input),
-        };
-    }
-
-    pub(super) fn blame(&mut self, why: &'static str) {
-        self.blame.get_or_insert(why);
+        self.connection.keep_input(input);
     }
 
     fn take_message(&mut self, bytes: &[u8], out: &mut Vec<Output>) {
         let (answer, message) = match self.calls.receive(bytes) {
             Ok(received) => received,
-            Err(violation) => return self.blame(violation.text()),
+            Err(violation) => return self.connection.blame(violation.text()),
         };
-        self.stuck = None;
         let result = match message {
             Rmessage::Lerror { ecode } => Err(words::error_of_errno(ecode)),
             Rmessage::Error { ename } => Err(words::error_of_sentence(ename)),

@@ -91,7 +91,7 @@ impl Remote {
             }
         };
         if qids.len() > run.len() || qids.is_empty() {
-            self.blame("a walk of other names than requested");
+            self.connection.blame("a walk of other names than requested");
             return Err(Error::Io);
         }
         let whole = qids.len() == run.len();
@@ -259,7 +259,7 @@ impl Remote {
         let inode = self.pending[slot].cursor.as_ref().expect("it has set out").at;
         self.inodes.pin(inode);
         let open = Open::new(inode, stat.kind, self.pending[slot].user, Access::READ);
-        let open = self.add_open(Open { fid, epoch: self.epoch, iounit, ..open });
+        let open = self.add_open(Open { fid, epoch: self.inodes.epoch(), iounit, ..open });
         Next::Reply(Reply::Fetched(stat, data, Some(open)))
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Writes {
 
 impl Writes {
     /// Counts a loss if this is another connection and writes on the one before may not be durable.
-    fn connect(&mut self, epoch: u32) {
+    pub(super) fn connect(&mut self, epoch: u32) {
         if mem::replace(&mut self.epoch, epoch) != epoch {
             self.losses += u64::from(self.durable < self.next);
             self.durable = self.next;
@@ -37,8 +37,7 @@ impl Writes {
     }
 
     /// Records a write that is about to be sent; returns its number.
-    pub(super) fn begin(&mut self, epoch: u32) -> u64 {
-        self.connect(epoch);
+    pub(super) fn begin(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
         let new = self.pending.insert(number);
@@ -53,8 +52,7 @@ impl Writes {
     }
 
     /// Returns the number up to which an fsync sent now covers the writes.
-    pub(super) fn covered(&mut self, epoch: u32) -> u64 {
-        self.connect(epoch);
+    pub(super) fn covered(&self) -> u64 {
         self.pending.first().copied().unwrap_or(self.next)
     }
 
@@ -66,14 +64,12 @@ impl Writes {
 
     /// Returns the losses that do not concern a file opened now: it gets a report of those that
     /// nobody has been told of.
-    pub(super) fn seen_by_new(&mut self, epoch: u32) -> u64 {
-        self.connect(epoch);
+    pub(super) fn seen_by_new(&self) -> u64 {
         self.reported
     }
 
     /// Returns whether there is a loss not reported to an open file, and marks all as reported.
-    pub(super) fn report(&mut self, epoch: u32, seen: &mut u64) -> bool {
-        self.connect(epoch);
+    pub(super) fn report(&mut self, seen: &mut u64) -> bool {
         if mem::replace(seen, self.losses) == self.losses {
             return false;
         }
@@ -86,46 +82,55 @@ impl Writes {
 mod tests {
     use super::*;
 
+    fn on_connection(epoch: u32) -> Writes {
+        let mut writes = Writes::default();
+        writes.connect(epoch);
+        writes
+    }
+
     #[test]
     fn an_fsync_covers_only_writes_answered_before_it_was_sent() {
-        let mut writes = Writes::default();
-        let mut seen = writes.seen_by_new(1);
-        let first = writes.begin(1);
-        let pending = writes.begin(1);
+        let mut writes = on_connection(1);
+        let mut seen = writes.seen_by_new();
+        let first = writes.begin();
+        let pending = writes.begin();
         writes.end(first);
-        let covered = writes.covered(1);
+        let covered = writes.covered();
         assert_eq!(covered, pending);
-        let later = writes.begin(1);
+        let later = writes.begin();
         writes.end(pending);
         writes.end(later);
         writes.synced(covered);
-        assert!(!writes.report(1, &mut seen));
-        assert!(writes.report(2, &mut seen), "two writes may be lost");
-        assert!(!writes.report(2, &mut seen), "that is reported once");
+        assert!(!writes.report(&mut seen));
+        writes.connect(2);
+        assert!(writes.report(&mut seen), "two writes may be lost");
+        assert!(!writes.report(&mut seen), "that is reported once");
     }
 
     #[test]
     fn a_loss_is_reported_to_every_file_that_was_open_and_to_the_first_opened_later() {
-        let mut writes = Writes::default();
-        let (mut one, mut two) = (writes.seen_by_new(1), writes.seen_by_new(1));
-        let number = writes.begin(1);
+        let mut writes = on_connection(1);
+        let (mut one, mut two) = (writes.seen_by_new(), writes.seen_by_new());
+        let number = writes.begin();
         writes.end(number);
-        let mut later = writes.seen_by_new(2);
-        assert!(writes.report(2, &mut later));
-        let mut last = writes.seen_by_new(2);
-        assert!(!writes.report(2, &mut last));
-        assert!(writes.report(2, &mut one));
-        assert!(writes.report(2, &mut two));
+        writes.connect(2);
+        let mut later = writes.seen_by_new();
+        assert!(writes.report(&mut later));
+        let mut last = writes.seen_by_new();
+        assert!(!writes.report(&mut last));
+        assert!(writes.report(&mut one));
+        assert!(writes.report(&mut two));
     }
 
     #[test]
     fn everything_covered_is_kept() {
-        let mut writes = Writes::default();
-        let mut seen = writes.seen_by_new(1);
-        let number = writes.begin(1);
+        let mut writes = on_connection(1);
+        let mut seen = writes.seen_by_new();
+        let number = writes.begin();
         writes.end(number);
-        let covered = writes.covered(1);
+        let covered = writes.covered();
         writes.synced(covered);
-        assert!(!writes.report(2, &mut seen));
+        writes.connect(2);
+        assert!(!writes.report(&mut seen));
     }
 }

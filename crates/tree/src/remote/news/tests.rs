@@ -1,5 +1,6 @@
 use super::*;
 use expect_test::expect;
+use std::fmt::Write as _;
 
 const UP: News = News::Up(Dialect::Linux, 8192);
 const LOST: News = News::Down("the connection broke");
@@ -7,15 +8,16 @@ const WRONG: News = News::Down("an answer of the wrong type");
 
 /// Returns the reports, second by second, of these events at these seconds.
 fn play(happens: &[(u64, News)]) -> String {
-    let (mut told, mut text) = (Reported::default(), String::new());
+    let (mut told, mut text) = (Newsfeed::default(), String::new());
     for second in 0..1000 {
         for (_, news) in happens.iter().filter(|(at, _)| *at == second) {
             told.note(*news);
-            let said = told.next(Instant(second * 1_000_000_000));
-            text.extend(said.map(|news| format!("{second} s: {news}\n")));
+            told.report(Instant(second * 1_000_000_000));
         }
-        let said = told.next(Instant(second * 1_000_000_000));
-        text.extend(said.map(|news| format!("{second} s: {news}\n")));
+        told.report(Instant(second * 1_000_000_000));
+        while let Some(news) = told.next() {
+            writeln!(text, "{second} s: {news}").unwrap();
+        }
     }
     assert_eq!(told.deadline(), None, "something is not said");
     text

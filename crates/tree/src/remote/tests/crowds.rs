@@ -1,6 +1,7 @@
 //! Many requests at once: no turn handles all of them.
 
 use super::*;
+use crate::remote::calls::LINE_MAX;
 
 fn stat(lab: &mut Lab, id: u64) {
     lab.ask(id, Ask::Stat { node: NodeId::new(3, 0) });
