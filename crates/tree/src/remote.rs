@@ -326,8 +326,9 @@ impl Remote {
         self.server.name()
     }
 
-    fn is_linux(&self) -> bool {
-        self.calls.session().dialect() == Dialect::Linux
+    /// Returns the dialect of the connection.
+    fn dialect(&self) -> Dialect {
+        self.calls.session().dialect()
     }
 
     /// Returns the user number sent to the server for a caller.

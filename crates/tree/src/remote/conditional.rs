@@ -7,13 +7,13 @@
 use super::message::one;
 use super::pending::Pending;
 use super::step::{Next, Outcome, Step};
-use super::{Remote, linux};
+use super::{Remote, words};
 use crate::entry_queue::{EntryKey, EntryQueue, Ticket};
 use crate::request::{Ask, Id, NodeId, Output, Reply, Request, RequestId};
 use base::op::Replacement;
 use base::{Error, Name, Stat};
 use std::collections::BTreeMap;
-use wire::ninep::{Rmessage, Tmessage};
+use wire::ninep::Rmessage;
 
 /// Changes of entries, queued behind others of the same entry.
 #[derive(Debug, Default)]
@@ -140,10 +140,7 @@ impl Remote {
         match answer {
             Ok(Rmessage::Walk { qids }) if qids.as_slice().len() == 1 => {
                 self.pending[slot].bound(fid);
-                let message = match self.is_linux() {
-                    true => Tmessage::Getattr { fid, mask: linux::STATS_BASIC },
-                    false => Tmessage::Stat { fid },
-                };
+                let message = words::stat(self.dialect(), fid);
                 Ok(Next::Send(Step::Compare, one(&message)))
             }
             Ok(_) => self.wrong(),

@@ -4,12 +4,10 @@ use super::message::{Message, one, walk};
 use super::step::{Next, Outcome, Step};
 use super::{Remote, words};
 use crate::request::{Ask, Lock, LockKind, NodeId, Owner, Reply};
-use base::{Buf, Error, Kind, Name};
+use base::{Access, Buf, Error, Kind, Name};
+use session::Dialect;
 use std::time::Duration;
 use wire::ninep::{Qid, Rmessage, Tmessage};
-
-/// Mask of the requested attributes (`P9_STATS_BASIC`).
-pub(super) const STATS_BASIC: u64 = 0x7ff;
 
 /// Maximum size of an extended attribute (Linux `XATTR_SIZE_MAX`), bytes.
 const ATTR_SIZE_MAX: u64 = 65_536;
@@ -24,6 +22,11 @@ fn group(gid: Option<u32>) -> u32 {
     gid.unwrap_or(u32::MAX)
 }
 
+fn open(fid: u32, access: Access) -> Outcome {
+    let message = words::open(Dialect::Linux, fid, access);
+    Ok(Next::Send(Step::Opening(fid), one(&message)))
+}
+
 fn last(message: &Tmessage<'_>) -> Outcome {
     Ok(Next::Send(Step::Last, one(message)))
 }
@@ -32,9 +35,7 @@ impl Remote {
     pub(super) fn start_linux(&mut self, slot: usize, ask: &Ask) -> Outcome {
         let user = self.pending[slot].user;
         match ask {
-            Ask::Stat { node } => {
-                last(&Tmessage::Getattr { fid: self.stat_fid(slot, *node)?, mask: STATS_BASIC })
-            }
+            Ask::Stat { node } => last(&words::stat(Dialect::Linux, self.stat_fid(slot, *node)?)),
             Ask::SetStat { node, open, set } => {
                 let fid = match open.filter(|_| set.size.is_some()) {
                     Some(open) => self.open_fid(open),
@@ -234,14 +235,8 @@ impl Remote {
     /// Continues with a copy of a fid.
     fn copied(&mut self, slot: usize, ask: &Ask, fid: u32) -> Outcome {
         let message = match ask {
-            Ask::Open { access, .. } => {
-                let message = one(&self.open_message(fid, *access));
-                return Ok(Next::Send(Step::Opening(fid), message));
-            }
-            Ask::Fetch { .. } => {
-                let message = one(&self.open_message(fid, base::Access::READ));
-                return Ok(Next::Send(Step::Opening(fid), message));
-            }
+            Ask::Open { access, .. } => return open(fid, *access),
+            Ask::Fetch { .. } => return open(fid, Access::READ),
             Ask::Create { name, access, exclusive, mode, gid, .. } => {
                 const CREATE: u32 = 0o100;
                 const EXCLUSIVE: u32 = 0o200;

@@ -6,6 +6,7 @@ use super::{Remote, words};
 use crate::request::{Ask, NodeId, OpenId, Reply};
 use base::op::Entry;
 use base::{Error, Kind, Name};
+use session::Dialect;
 use wire::ninep::{IO_HEADER_SIZE, Rmessage, Tmessage, dirents};
 
 /// Maximum number of entries whose attributes are requested at once.
@@ -21,10 +22,10 @@ impl Remote {
         let Ask::List { open, cookie, bytes_max, .. } = self.pending[slot].ask else {
             unreachable!("only lists come here")
         };
-        if self.is_linux() {
-            return Ok(self.list_from(slot, open, cookie, 0));
+        match self.dialect() {
+            Dialect::Linux => Ok(self.list_from(slot, open, cookie, 0)),
+            Dialect::Plan9 => self.list_plan9(open, cookie, bytes_max),
         }
-        self.list_plan9(open, cookie, bytes_max)
     }
 
     fn list_from(&mut self, slot: usize, open: OpenId, offset: u64, round: u32) -> Next {
@@ -119,8 +120,7 @@ impl Remote {
         match answer {
             Ok(Rmessage::Walk { qids }) if qids.as_slice().len() == 1 => {
                 self.pending[slot].bound(fid);
-                let mask = super::linux::STATS_BASIC;
-                messages.push((part, Message::new(&Tmessage::Getattr { fid, mask })));
+                messages.push((part, Message::new(&words::stat(Dialect::Linux, fid))));
             }
             answer => {
                 if let Ok(message) = answer {

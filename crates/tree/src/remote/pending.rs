@@ -1,7 +1,7 @@
 //! A pending request.
 //!
-//! It waits for the link, then for the fids that it needs ([recovery](super::recovery)), then for
-//! the replies to its messages ([progress](super::progress)).
+//! It waits for the link, then for the fids that it needs (`recovery`), then for
+//! the replies to its messages (`progress`).
 //!
 #![doc = include_str!("states.md")]
 

@@ -7,10 +7,16 @@ use super::{Remote, words};
 use crate::request::{Ask, OpenId, Reply};
 use base::op::Entry;
 use base::{Access, Error, Kind, Name, SetStat, SetTime};
+use session::Dialect;
 use wire::ninep::{Reader, Rmessage, Stat as WireStat, Tmessage};
 
 /// Maximum number of messages for one list request.
 const ROUNDS_MAX: u32 = 1 << 16;
+
+fn open(fid: u32, access: Access) -> Outcome {
+    let message = words::open(Dialect::Plan9, fid, access);
+    Ok(Next::Send(Step::Opening(fid), one(&message)))
+}
 
 fn last(message: &Tmessage<'_>) -> Outcome {
     Ok(Next::Send(Step::Last, one(message)))
@@ -20,7 +26,7 @@ impl Remote {
     pub(super) fn start_plan9(&mut self, slot: usize, ask: &Ask) -> Outcome {
         let user = self.pending[slot].user;
         match ask {
-            Ask::Stat { node } => last(&Tmessage::Stat { fid: self.stat_fid(slot, *node)? }),
+            Ask::Stat { node } => last(&words::stat(Dialect::Plan9, self.stat_fid(slot, *node)?)),
             Ask::SetStat { node, open, set } => {
                 let fid = match open.filter(|_| set.size.is_some()) {
                     Some(open) => self.open_fid(open),
@@ -133,10 +139,7 @@ impl Remote {
     fn with_child(&mut self, slot: usize, ask: &Ask, fid: u32, kind: Kind) -> Outcome {
         match ask {
             Ask::Create { .. } if kind == Kind::Directory => Err(Error::IsDirectory),
-            Ask::Create { access, .. } => {
-                let message = one(&self.open_message(fid, *access));
-                Ok(Next::Send(Step::Opening(fid), message))
-            }
+            Ask::Create { access, .. } => open(fid, *access),
             Ask::Rename { new_name, .. } => rename(fid, new_name),
             Ask::Remove { directory: Some(true), .. } if kind != Kind::Directory => {
                 Err(Error::NotDirectory)
@@ -162,14 +165,8 @@ impl Remote {
                 last(&Tmessage::Create { fid, name, perm, mode: 0 })
             }
             Ask::RemoveNode { .. } => self.remove_by(slot, fid),
-            Ask::Open { access, .. } => {
-                let message = one(&self.open_message(fid, *access));
-                Ok(Next::Send(Step::Opening(fid), message))
-            }
-            _fetch => {
-                let message = one(&self.open_message(fid, Access::READ));
-                Ok(Next::Send(Step::Opening(fid), message))
-            }
+            Ask::Open { access, .. } => open(fid, *access),
+            _fetch => open(fid, Access::READ),
         }
     }
 

@@ -171,7 +171,7 @@ impl Remote {
             Ask::List { .. } => self.start_list(slot),
             _other => {
                 let ask = self.acting(slot);
-                match self.calls.session().dialect() {
+                match self.dialect() {
                     Dialect::Linux => self.start_linux(slot, &ask),
                     Dialect::Plan9 => self.start_plan9(slot, &ask),
                 }
@@ -220,7 +220,7 @@ impl Remote {
             | Step::AttrRoom(_)
             | Step::Last) => {
                 let ask = self.acting(slot);
-                match self.calls.session().dialect() {
+                match self.dialect() {
                     Dialect::Linux => self.resume_linux(slot, &ask, step, answer),
                     Dialect::Plan9 => self.resume_plan9(slot, &ask, step, answer),
                 }

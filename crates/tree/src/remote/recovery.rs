@@ -9,7 +9,6 @@ use super::inodes::ROOT;
 use super::message::{Message, Owner, Party, Target, walk};
 use super::{Remote, link, words};
 use crate::request::Output;
-use base::op::OpId;
 use base::{Access, Error, Name};
 use wire::ninep::{Qid, Rmessage, Tmessage, WALK_MAX};
 
@@ -106,7 +105,7 @@ impl Remote {
     fn attach(&mut self, target: Target, user: u32) {
         let fid = self.calls.new_fid();
         let (name, aname) = (self.user_name(user), self.server.aname.clone());
-        let message = session::attach(self.calls.session().dialect(), fid, (&name, user), &aname);
+        let message = session::attach(self.dialect(), fid, (&name, user), &aname);
         self.send_recovery(target, Step::Attach(fid), &message);
     }
 
@@ -147,7 +146,7 @@ impl Remote {
             (Step::Clone(fid), Ok(Rmessage::Walk { .. })) => {
                 let Target::Open(open) = target else { unreachable!("{target:?} is no open file") };
                 let access = Access { truncate: false, ..self.opens[open].access };
-                let message = self.open_message(fid, access);
+                let message = words::open(self.dialect(), fid, access);
                 self.send_recovery(target, Step::Open(fid), &message);
             }
             (Step::Open(fid), Ok(Rmessage::Lopen { .. } | Rmessage::Open { .. })) => {
@@ -277,19 +276,6 @@ impl Remote {
             Target::BoundFid(inode, _) => self.unpin_inode(inode),
             Target::Open(open) => self.unpin_open(open),
         }
-    }
-
-    /// Returns the message that opens a file, in the server's dialect.
-    pub(super) fn open_message(&self, fid: u32, access: Access) -> Tmessage<'static> {
-        if self.is_linux() {
-            Tmessage::Lopen { fid, flags: words::linux_flags(access) }
-        } else {
-            Tmessage::Open { fid, mode: words::plan9_mode(access) }
-        }
-    }
-
-    pub(super) fn op_id(&self, local: usize) -> OpId {
-        OpId(crate::request::NodeId::new(self.index, self.config.first_op + local).0)
     }
 }
 

@@ -209,10 +209,7 @@ impl Remote {
         if let Ask::Fetch { .. } = self.pending[slot].ask {
             return self.fetch_opened(slot, fid, iounit);
         }
-        let message = match self.is_linux() {
-            true => Tmessage::Getattr { fid, mask: super::linux::STATS_BASIC },
-            false => Tmessage::Stat { fid },
-        };
+        let message = words::stat(self.dialect(), fid);
         Ok(Next::Send(Step::Regard(fid, iounit), vec![Message::new(&message)]))
     }
 

@@ -6,8 +6,8 @@ use super::message::{Owner, Target};
 use super::news::News;
 use super::recovery::Waiter;
 use super::{MSIZE_MIN, Remote, words};
-use crate::request::Output;
-use base::op::Op;
+use crate::request::{NodeId, Output};
+use base::op::{Op, OpId};
 use base::{Automaton, Buf, Caller, Error};
 use session::{Agreement, Answer, message_size};
 use wire::ninep::Rmessage;
@@ -41,7 +41,7 @@ impl Remote {
                 self.receive(out);
             }
             link::Output::Attach(dialect) => {
-                assert_eq!(dialect, self.calls.session().dialect(), "the link knows the dialect");
+                assert_eq!(dialect, self.dialect(), "the link knows the dialect");
                 let user = self.user_of(&Caller::Server);
                 self.recovery(Target::BoundFid(ROOT, user), Waiter::Link, out);
             }
@@ -197,5 +197,10 @@ impl Remote {
             Answer::Version(Agreement::Refused) => self.notify_link(link::Input::Refused, out),
             Answer::Done => {}
         }
+    }
+
+    /// Returns the id of an operation by its local number.
+    fn op_id(&self, local: usize) -> OpId {
+        OpId(NodeId::new(self.index, self.config.first_op + local).0)
     }
 }

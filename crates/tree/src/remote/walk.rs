@@ -197,10 +197,7 @@ impl Remote {
             return Ok(Next::Reply(Reply::Walked(cursor.stats, Some(node))));
         }
         let fid = self.fid_of(node, self.pending[slot].user)?;
-        let message = match self.is_linux() {
-            true => Tmessage::Getattr { fid, mask: super::linux::STATS_BASIC },
-            false => Tmessage::Stat { fid },
-        };
+        let message = words::stat(self.dialect(), fid);
         Ok(Next::Send(Step::Look, one(&message)))
     }
 

@@ -2,6 +2,7 @@
 
 use crate::request::LockKind;
 use base::{Access, Error, Kind, SetStat, SetTime, Stat, StatFs, Time};
+use session::Dialect;
 use wire::ninep::{Qid, Rmessage, Stat as WireStat, Tmessage};
 
 /// Owner of files without a numeric owner (Linux's `nobody`).
@@ -255,6 +256,25 @@ pub(super) fn plan9_mode(access: Access) -> u8 {
         (_, false) => 0,
     };
     how | if access.truncate { 0x10 } else { 0 }
+}
+
+/// Mask of the requested attributes (`P9_STATS_BASIC`).
+const STATS_BASIC: u64 = 0x7ff;
+
+/// Returns the message that requests the attributes of a file.
+pub(super) fn stat(dialect: Dialect, fid: u32) -> Tmessage<'static> {
+    match dialect {
+        Dialect::Linux => Tmessage::Getattr { fid, mask: STATS_BASIC },
+        Dialect::Plan9 => Tmessage::Stat { fid },
+    }
+}
+
+/// Returns the message that opens a file.
+pub(super) fn open(dialect: Dialect, fid: u32, access: Access) -> Tmessage<'static> {
+    match dialect {
+        Dialect::Linux => Tmessage::Lopen { fid, flags: linux_flags(access) },
+        Dialect::Plan9 => Tmessage::Open { fid, mode: plan9_mode(access) },
+    }
 }
 
 /// Returns the 9P2000.L message that changes attributes.
