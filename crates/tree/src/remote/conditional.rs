@@ -4,9 +4,8 @@
 //! succeeds. Other clients of the server can change the entry in between: 9P offers no way to
 //! exclude that.
 
-use super::message::one;
 use super::pending::Pending;
-use super::step::{Next, Outcome, Step};
+use super::step::{Next, Outcome, Step, send};
 use super::{Remote, words};
 use crate::entry_queue::{EntryKey, EntryQueue, Ticket};
 use crate::request::{Ask, Id, NodeId, Output, Reply, Request, RequestId};
@@ -141,7 +140,7 @@ impl Remote {
             Ok(Rmessage::Walk { qids }) if qids.as_slice().len() == 1 => {
                 self.pending[slot].bound(fid);
                 let message = words::stat(self.dialect(), fid);
-                Ok(Next::Send(Step::Compare, one(&message)))
+                send(Step::Compare, &message)
             }
             Ok(_) => self.wrong(),
             Err(Error::NotFound) => Ok(self.checked(slot, None)),

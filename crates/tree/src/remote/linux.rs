@@ -1,7 +1,7 @@
 //! Requests in 9P2000.L.
 
-use super::message::{Message, one, walk};
-use super::step::{Next, Outcome, Step};
+use super::message::{Message, walk};
+use super::step::{Next, Outcome, OwnStep, Step, last, send};
 use super::{Remote, words};
 use crate::request::{Ask, Lock, LockKind, NodeId, Owner, Reply};
 use base::{Access, Buf, Error, Kind, Name};
@@ -24,11 +24,7 @@ fn group(gid: Option<u32>) -> u32 {
 
 fn open(fid: u32, access: Access) -> Outcome {
     let message = words::open(Dialect::Linux, fid, access);
-    Ok(Next::Send(Step::Opening(fid), one(&message)))
-}
-
-fn last(message: &Tmessage<'_>) -> Outcome {
-    Ok(Next::Send(Step::Last, one(message)))
+    send(Step::Opening(fid), &message)
 }
 
 impl Remote {
@@ -100,11 +96,11 @@ impl Remote {
                 last(&Tmessage::Link { dfid, fid, name: name.as_bytes() })
             }
             Ask::Rename { to, new_name, replace: false, .. } => {
-                self.look_for(slot, *to, new_name, Step::Free)
+                self.look_for(slot, *to, new_name, OwnStep::Free)
             }
             Ask::RenameNode { node, to, new_name, replace: false } => {
                 let to = to.unwrap_or(self.parent(*node));
-                self.look_for(slot, to, new_name, Step::Free)
+                self.look_for(slot, to, new_name, OwnStep::Free)
             }
             Ask::Rename { .. } | Ask::RenameNode { .. } => self.rename(slot, ask),
             Ask::Remove { dir, name, directory } => {
@@ -123,20 +119,20 @@ impl Remote {
     pub(super) fn copy(&mut self, slot: usize, node: NodeId) -> Outcome {
         let from = self.fid_of(node, self.pending[slot].user)?;
         let fid = self.new_fid(slot);
-        Ok(Next::Send(Step::Clone(fid), one(&walk(from, fid, &[]))))
+        send(OwnStep::Clone(fid), &walk(from, fid, &[]))
     }
 
     /// Requests a fid of an entry.
-    pub(super) fn look_for(
+    pub(super) fn look_for<S: Into<Step>>(
         &mut self,
         slot: usize,
         dir: NodeId,
         name: &Name,
-        step: fn(u32) -> Step,
+        step: fn(u32) -> S,
     ) -> Outcome {
         let from = self.fid_of(dir, self.pending[slot].user)?;
         let fid = self.new_fid(slot);
-        Ok(Next::Send(step(fid), one(&walk(from, fid, std::slice::from_ref(name)))))
+        send(step(fid), &walk(from, fid, std::slice::from_ref(name)))
     }
 
     fn rename(&mut self, slot: usize, ask: &Ask) -> Outcome {
@@ -160,8 +156,7 @@ impl Remote {
     fn look_at_attr(&mut self, slot: usize, node: NodeId, name: &[u8]) -> Outcome {
         let fid = self.fid_of(node, self.pending[slot].user)?;
         let newfid = self.new_fid(slot);
-        let message = one(&Tmessage::Xattrwalk { fid, newfid, name });
-        Ok(Next::Send(Step::AttrSize(newfid), message))
+        send(OwnStep::AttrSize(newfid), &Tmessage::Xattrwalk { fid, newfid, name })
     }
 
     fn expect_locks(&self, open: usize) -> Result<(), Error> {
@@ -172,24 +167,24 @@ impl Remote {
         &mut self,
         slot: usize,
         ask: &Ask,
-        step: Step,
+        step: OwnStep,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
         match (step, answer) {
-            (Step::Clone(fid), Ok(_)) => {
+            (OwnStep::Clone(fid), Ok(_)) => {
                 self.pending[slot].bound(fid);
                 self.copied(slot, ask, fid)
             }
-            (Step::Free(fid), Ok(Rmessage::Walk { qids })) if qids.as_slice().len() == 1 => {
+            (OwnStep::Free(fid), Ok(Rmessage::Walk { qids })) if qids.as_slice().len() == 1 => {
                 self.pending[slot].bound(fid);
                 Err(Error::Exists)
             }
-            (Step::Free(_), Err(Error::NotFound)) => self.rename(slot, ask),
-            (Step::Child(fid), Ok(Rmessage::Walk { qids })) if qids.as_slice().len() == 1 => {
+            (OwnStep::Free(_), Err(Error::NotFound)) => self.rename(slot, ask),
+            (OwnStep::Child(fid), Ok(Rmessage::Walk { qids })) if qids.as_slice().len() == 1 => {
                 self.pending[slot].bound(fid);
                 self.by_child(slot, ask, fid)
             }
-            (Step::AttrSize(fid), Ok(Rmessage::Xattrwalk { size })) => {
+            (OwnStep::AttrSize(fid), Ok(Rmessage::Xattrwalk { size })) => {
                 self.pending[slot].bound(fid);
                 match u32::try_from(*size) {
                     Ok(0) => Ok(Next::Reply(Reply::Bytes(Vec::new()))),
@@ -197,38 +192,18 @@ impl Remote {
                     _ => Err(Error::AttributeTooLarge),
                 }
             }
-            (Step::AttrRoom(fid), Ok(_)) => self.write_attr(slot, ask, fid),
-            (Step::Last, Err(error)) => self.otherwise(slot, ask, error),
-            (Step::Last, Ok(message)) => self.finish_linux(ask, message),
+            (OwnStep::AttrRoom(fid), Ok(_)) => self.write_attr(slot, ask, fid),
+            (OwnStep::Last, Err(error)) => self.otherwise(slot, ask, error),
+            (OwnStep::Last, Ok(message)) => self.finish_linux(ask, message),
             (
-                Step::Clone(_)
-                | Step::Free(_)
-                | Step::Child(_)
-                | Step::AttrSize(_)
-                | Step::AttrRoom(_),
+                OwnStep::Clone(_)
+                | OwnStep::Free(_)
+                | OwnStep::Child(_)
+                | OwnStep::AttrSize(_)
+                | OwnStep::AttrRoom(_),
                 Err(error),
             ) => Err(error),
-            (Step::Free(_) | Step::Child(_) | Step::AttrSize(_), Ok(_)) => self.wrong(),
-            // Nothing was sent, or the reply was handled elsewhere.
-            (
-                step @ (Step::Queued
-                | Step::Recovering(_)
-                | Step::Paused(_)
-                | Step::Behind
-                | Step::Walk(_)
-                | Step::Link
-                | Step::Look
-                | Step::Present(_)
-                | Step::Compare
-                | Step::Opening(_)
-                | Step::Regard(..)
-                | Step::Reading(_)
-                | Step::Writing(_)
-                | Step::Syncing(_)
-                | Step::Entries(_)
-                | Step::Stats(_)),
-                _,
-            ) => unreachable!("{step:?} is of both dialects"),
+            (OwnStep::Free(_) | OwnStep::Child(_) | OwnStep::AttrSize(_), Ok(_)) => self.wrong(),
         }
     }
 
@@ -244,7 +219,7 @@ impl Remote {
                 let flags = words::linux_flags(*access) | CREATE | exclusive;
                 let (name, gid) = (name.as_bytes(), group(*gid));
                 let message = Tmessage::Lcreate { fid, name, flags, mode: *mode, gid };
-                return Ok(Next::Send(Step::Opening(fid), one(&message)));
+                return send(Step::Opening(fid), &message);
             }
             Ask::SetAttr { name, value, create, .. } => {
                 let flags = match create {
@@ -259,7 +234,7 @@ impl Remote {
             Ask::RemoveNode { .. } => return self.remove_by(slot, fid),
             other => unreachable!("{other:?} needs no copy"),
         };
-        Ok(Next::Send(Step::AttrRoom(fid), one(&message)))
+        send(OwnStep::AttrRoom(fid), &message)
     }
 
     pub(super) fn remove_by(&mut self, slot: usize, fid: u32) -> Outcome {
@@ -312,11 +287,11 @@ impl Remote {
             }
             Ask::Rename { from, name, .. } if is_unknown && !self.pending[slot].second => {
                 self.pending[slot].second = true;
-                self.look_for(slot, *from, name, Step::Child)
+                self.look_for(slot, *from, name, OwnStep::Child)
             }
             Ask::Remove { dir, name, .. } if is_unknown && !self.pending[slot].second => {
                 self.pending[slot].second = true;
-                self.look_for(slot, *dir, name, Step::Child)
+                self.look_for(slot, *dir, name, OwnStep::Child)
             }
             Ask::RenameNode { node, .. } | Ask::RemoveNode { node }
                 if is_unknown && !self.pending[slot].second =>

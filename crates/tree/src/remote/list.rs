@@ -1,7 +1,7 @@
 //! Directories: entries, and on request their attributes.
 
-use super::message::{Message, one, walk};
-use super::step::{Next, Outcome, Stats, Step};
+use super::message::{Message, walk};
+use super::step::{Next, Outcome, Stats, Step, send};
 use super::{Remote, words};
 use crate::request::{Ask, NodeId, OpenId, Reply};
 use base::op::Entry;
@@ -23,19 +23,19 @@ impl Remote {
             unreachable!("only lists come here")
         };
         match self.dialect() {
-            Dialect::Linux => Ok(self.list_from(slot, open, cookie, 0)),
+            Dialect::Linux => self.list_from(slot, open, cookie, 0),
             Dialect::Plan9 => self.list_plan9(open, cookie, bytes_max),
         }
     }
 
-    fn list_from(&mut self, slot: usize, open: OpenId, offset: u64, round: u32) -> Next {
+    fn list_from(&mut self, slot: usize, open: OpenId, offset: u64, round: u32) -> Outcome {
         let Ask::List { bytes_max, with_stat, .. } = self.pending[slot].ask else {
             unreachable!("only lists come here")
         };
         let most = if with_stat { bytes_max.min(BYTES_WITH_STAT) } else { bytes_max };
         let count = most.max(BYTES_MIN).min(self.calls.session().msize() - IO_HEADER_SIZE);
         let message = Tmessage::Readdir { fid: self.open_fid(open), offset, count };
-        Next::Send(Step::Entries(round), one(&message))
+        send(Step::Entries(round), &message)
     }
 
     pub(super) fn entries_answered(
@@ -75,7 +75,7 @@ impl Remote {
         match raw.last() {
             Some(_) if entries.is_empty() && round >= ROUNDS_MAX => Err(Error::Io),
             Some((_, cookie, ..)) if entries.is_empty() => {
-                Ok(self.list_from(slot, open, *cookie, round + 1))
+                self.list_from(slot, open, *cookie, round + 1)
             }
             _ if with_stat && !entries.is_empty() => Ok(self.start_stats(slot, entries)),
             _ => Ok(Next::Reply(Reply::Entries(entries))),

@@ -71,11 +71,6 @@ impl Message {
     }
 }
 
-/// Returns a message as a list of messages sent at once.
-pub(super) fn one(message: &Tmessage<'_>) -> Vec<Message> {
-    vec![Message::new(message)]
-}
-
 /// Returns a walk along at most sixteen names.
 pub(super) fn walk<'a>(fid: u32, newfid: u32, names: &'a [Name]) -> Tmessage<'a> {
     let names: Vec<&[u8]> = names.iter().map(Name::as_bytes).collect();

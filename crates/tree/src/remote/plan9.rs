@@ -1,8 +1,7 @@
 //! Requests in 9P2000, which has no links, no numeric owners, few attributes, and directories that
 //! are read like files. A rename changes a file's stat, within its directory.
 
-use super::message::{Message, one};
-use super::step::{Next, Outcome, Step};
+use super::step::{Next, Outcome, OwnStep, Step, last, send};
 use super::{Remote, words};
 use crate::request::{Ask, OpenId, Reply};
 use base::op::Entry;
@@ -15,11 +14,7 @@ const ROUNDS_MAX: u32 = 1 << 16;
 
 fn open(fid: u32, access: Access) -> Outcome {
     let message = words::open(Dialect::Plan9, fid, access);
-    Ok(Next::Send(Step::Opening(fid), one(&message)))
-}
-
-fn last(message: &Tmessage<'_>) -> Outcome {
-    Ok(Next::Send(Step::Last, one(message)))
+    send(Step::Opening(fid), &message)
 }
 
 impl Remote {
@@ -39,7 +34,7 @@ impl Remote {
                 Err(Error::Unsupported)
             }
             Ask::Create { dir, name, exclusive: false, .. } => {
-                self.look_for(slot, *dir, name, Step::Child)
+                self.look_for(slot, *dir, name, OwnStep::Child)
             }
             Ask::Open { node, .. }
             | Ask::Create { dir: node, .. }
@@ -52,7 +47,7 @@ impl Remote {
             }
             Ask::Rename { from, to, .. } if from.local() != to.local() => Err(Error::CrossDevice),
             Ask::Rename { from: dir, name, .. } | Ask::Remove { dir, name, .. } => {
-                self.look_for(slot, *dir, name, Step::Child)
+                self.look_for(slot, *dir, name, OwnStep::Child)
             }
             Ask::RenameNode { node, to, new_name, .. } => {
                 if to.is_some_and(|to| to.local() != self.inodes.parent(node.local())) {
@@ -79,59 +74,39 @@ impl Remote {
         &mut self,
         slot: usize,
         ask: &Ask,
-        step: Step,
+        step: OwnStep,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
         match (step, ask, answer) {
-            (Step::Child(_), Ask::Create { dir, .. }, Err(Error::NotFound)) => {
+            (OwnStep::Child(_), Ask::Create { dir, .. }, Err(Error::NotFound)) => {
                 self.copy(slot, *dir)
             }
-            (Step::Child(fid), ask, Ok(Rmessage::Walk { qids })) => {
+            (OwnStep::Child(fid), ask, Ok(Rmessage::Walk { qids })) => {
                 let [qid] = qids.as_slice() else { return self.wrong() };
                 self.pending[slot].bound(fid);
                 self.with_child(slot, ask, fid, words::kind(*qid))
             }
-            (Step::Clone(fid), ask, Ok(_)) => {
+            (OwnStep::Clone(fid), ask, Ok(_)) => {
                 self.pending[slot].bound(fid);
                 self.with_copy(slot, ask, fid)
             }
-            (Step::Last, Ask::Stat { node }, Ok(Rmessage::Stat { stat })) => {
+            (OwnStep::Last, Ask::Stat { node }, Ok(Rmessage::Stat { stat })) => {
                 self.learn(*node, stat.qid);
                 Ok(Next::Reply(Reply::Stat(words::stat_of_wire(stat, self.config.device))))
             }
-            (Step::Last, Ask::MakeDir { .. }, Ok(Rmessage::Create { qid, .. })) => {
+            (OwnStep::Last, Ask::MakeDir { .. }, Ok(Rmessage::Create { qid, .. })) => {
                 Ok(Next::Reply(Reply::Stat(self.made(ask, *qid))))
             }
-            (Step::Child(_), _, Ok(_))
-            | (Step::Last, Ask::Stat { .. } | Ask::MakeDir { .. }, Ok(_)) => self.wrong(),
-            (Step::Last, ask, Ok(_)) => {
+            (OwnStep::Child(_), _, Ok(_))
+            | (OwnStep::Last, Ask::Stat { .. } | Ask::MakeDir { .. }, Ok(_)) => self.wrong(),
+            (OwnStep::Last, ask, Ok(_)) => {
                 self.moved(ask);
                 Ok(Next::Reply(Reply::Done))
             }
-            (Step::Child(_) | Step::Clone(_) | Step::Last, _, Err(error)) => Err(error),
-            // Nothing was sent, the reply was handled elsewhere, or 9P2000 does not support it.
-            (
-                step @ (Step::Queued
-                | Step::Recovering(_)
-                | Step::Paused(_)
-                | Step::Behind
-                | Step::Walk(_)
-                | Step::Link
-                | Step::Look
-                | Step::Present(_)
-                | Step::Compare
-                | Step::Free(_)
-                | Step::Opening(_)
-                | Step::Regard(..)
-                | Step::Reading(_)
-                | Step::Writing(_)
-                | Step::Syncing(_)
-                | Step::AttrSize(_)
-                | Step::AttrRoom(_)
-                | Step::Entries(_)
-                | Step::Stats(_)),
-                ..,
-            ) => unreachable!("{step:?} does not come here"),
+            (OwnStep::Child(_) | OwnStep::Clone(_) | OwnStep::Last, _, Err(error)) => Err(error),
+            (OwnStep::Free(_) | OwnStep::AttrSize(_) | OwnStep::AttrRoom(_), ..) => {
+                unreachable!("9P2000 does not support {step:?}")
+            }
         }
     }
 
@@ -158,7 +133,7 @@ impl Remote {
                 let (name, perm, mode) =
                     (name.as_bytes(), mode & 0o777, words::plan9_mode(*access));
                 let message = Tmessage::Create { fid, name, perm, mode };
-                Ok(Next::Send(Step::Opening(fid), one(&message)))
+                send(Step::Opening(fid), &message)
             }
             Ask::MakeDir { name, mode, .. } => {
                 let (name, perm) = (name.as_bytes(), WireStat::DIR | mode & 0o777);
@@ -179,10 +154,10 @@ impl Remote {
             }
             *cursor = super::open::Cursor::default();
         }
-        Ok(self.entries_from(open, cookie, bytes_max, 0))
+        self.entries_from(open, cookie, bytes_max, 0)
     }
 
-    fn entries_from(&self, open: OpenId, cookie: u64, bytes_max: u32, round: u32) -> Next {
+    fn entries_from(&self, open: OpenId, cookie: u64, bytes_max: u32, round: u32) -> Outcome {
         let it = &self.opens[open.local()];
         let cursor = &it.cursor;
         let index = usize::try_from(cookie.saturating_sub(cursor.before)).unwrap_or(usize::MAX);
@@ -199,14 +174,14 @@ impl Remote {
             .cloned()
             .collect();
         if !served.is_empty() {
-            return Next::Reply(Reply::Entries(served));
+            return Ok(Next::Reply(Reply::Entries(served)));
         }
         // Another request advances the read position.
         if self.pending.is_read(open) {
-            return Next::Behind;
+            return Ok(Next::Behind);
         }
         let (fid, offset, count) = (it.fid, cursor.offset, self.piece_max(it.iounit));
-        Next::Send(Step::Entries(round), vec![Message::new(&Tmessage::Read { fid, offset, count })])
+        send(Step::Entries(round), &Tmessage::Read { fid, offset, count })
     }
 
     pub(super) fn plan9_entries(&mut self, slot: usize, round: u32, data: &[u8]) -> Outcome {
@@ -236,7 +211,7 @@ impl Remote {
         let cursor = &mut self.opens[open.local()].cursor;
         cursor.offset += data.len() as u64;
         (cursor.before, cursor.entries) = (before, entries);
-        Ok(self.entries_from(open, cookie, bytes_max, round + 1))
+        self.entries_from(open, cookie, bytes_max, round + 1)
     }
 }
 

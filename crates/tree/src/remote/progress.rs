@@ -5,7 +5,7 @@
 use super::message::{Message, Owner, Party, Target};
 use super::pending::changes;
 use super::recovery::Waiter;
-use super::step::{Next, Outcome, Step};
+use super::step::{Next, Outcome, OwnStep, Step};
 use super::{ATTEMPTS_MAX, REQUESTS_MAX, Remote};
 use crate::request::{Ask, Id, NodeId, OpenId, Output, Reply, RequestId};
 use base::{Error, Kind};
@@ -196,7 +196,7 @@ impl Remote {
             Some(fid) => self.calls.free_fid(fid),
             None => {}
         }
-        let next = match self.pending.wait(slot, Step::Last) {
+        let next = match self.pending.wait(slot, OwnStep::Last.into()) {
             Step::Walk(names) => self.walk_answered(slot, names, answer),
             Step::Link => self.link_answered(slot, answer),
             Step::Look => self.look_answered(slot, answer),
@@ -209,21 +209,15 @@ impl Remote {
             Step::Stats(stats) => self.stats_answered(slot, stats, part, answer),
             Step::Opening(fid) => self.opened(slot, fid, answer),
             Step::Regard(fid, iounit) => self.regarded(slot, fid, iounit, answer),
-            step @ (Step::Queued
-            | Step::Recovering(_)
-            | Step::Paused(_)
-            | Step::Behind
-            | Step::Clone(_)
-            | Step::Child(_)
-            | Step::Free(_)
-            | Step::AttrSize(_)
-            | Step::AttrRoom(_)
-            | Step::Last) => {
+            Step::Own(step) => {
                 let ask = self.acting(slot);
                 match self.dialect() {
                     Dialect::Linux => self.resume_linux(slot, &ask, step, answer),
                     Dialect::Plan9 => self.resume_plan9(slot, &ask, step, answer),
                 }
+            }
+            step @ (Step::Queued | Step::Recovering(_) | Step::Paused(_) | Step::Behind) => {
+                unreachable!("{step:?} has no message outstanding")
             }
         };
         self.proceed(slot, next, out);

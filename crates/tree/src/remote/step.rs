@@ -5,6 +5,7 @@ use crate::request::Reply;
 use base::op::Entry;
 use base::{Buf, Error, Instant, Name, Stat};
 use std::collections::VecDeque;
+use wire::ninep::Tmessage;
 
 /// Awaited event of a pending request.
 #[derive(Clone, Debug)]
@@ -23,12 +24,6 @@ pub(super) enum Step {
     Link,
     /// The attributes of the file to fetch.
     Look,
-    /// A copy of a fid for further messages.
-    Clone(u32),
-    /// A fid of the entry of the request.
-    Child(u32),
-    /// Whether the entry exists, which it must not.
-    Free(u32),
     /// A fid of the entry of a conditional change.
     Present(u32),
     /// The attributes of that entry.
@@ -43,16 +38,35 @@ pub(super) enum Step {
     Writing(Vec<(u32, Option<u32>)>),
     /// The reply to an fsync that covers the writes up to this number.
     Syncing(u64),
-    /// The size of an attribute to be read by this fid.
-    AttrSize(u32),
-    /// The setup of an attribute to be written by this fid.
-    AttrRoom(u32),
     /// Entries, with the number of the attempt.
     Entries(u32),
     /// The entries' attributes.
     Stats(Stats),
+    /// A reply that the module of the dialect handles.
+    Own(OwnStep),
+}
+
+/// Awaited event that the module of the dialect handles.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum OwnStep {
+    /// A copy of a fid for further messages.
+    Clone(u32),
+    /// A fid of the entry of the request.
+    Child(u32),
+    /// Whether the entry exists, which it must not.
+    Free(u32),
+    /// The size of an attribute to be read by this fid.
+    AttrSize(u32),
+    /// The setup of an attribute to be written by this fid.
+    AttrRoom(u32),
     /// The last reply.
     Last,
+}
+
+impl From<OwnStep> for Step {
+    fn from(step: OwnStep) -> Step {
+        Step::Own(step)
+    }
 }
 
 impl Step {
@@ -70,9 +84,6 @@ impl Step {
             Step::Walk(_) => "walk",
             Step::Link => "link",
             Step::Look => "look",
-            Step::Clone(_) => "clone",
-            Step::Child(_) => "child",
-            Step::Free(_) => "free",
             Step::Present(_) => "present",
             Step::Compare => "compare",
             Step::Opening(_) => "opening",
@@ -80,11 +91,14 @@ impl Step {
             Step::Reading(_) => "reading",
             Step::Writing(_) => "writing",
             Step::Syncing(_) => "syncing",
-            Step::AttrSize(_) => "attr_size",
-            Step::AttrRoom(_) => "attr_room",
             Step::Entries(_) => "entries",
             Step::Stats(_) => "stats",
-            Step::Last => "last",
+            Step::Own(OwnStep::Clone(_)) => "clone",
+            Step::Own(OwnStep::Child(_)) => "child",
+            Step::Own(OwnStep::Free(_)) => "free",
+            Step::Own(OwnStep::AttrSize(_)) => "attr_size",
+            Step::Own(OwnStep::AttrRoom(_)) => "attr_room",
+            Step::Own(OwnStep::Last) => "last",
         }
     }
 }
@@ -108,6 +122,16 @@ pub(super) enum Next {
 
 /// Result of a message.
 pub(super) type Outcome = Result<Next, Error>;
+
+/// Sends one message, and waits for its reply.
+pub(super) fn send(step: impl Into<Step>, message: &Tmessage<'_>) -> Outcome {
+    Ok(Next::Send(step.into(), vec![Message::new(message)]))
+}
+
+/// Sends the last message.
+pub(super) fn last(message: &Tmessage<'_>) -> Outcome {
+    send(OwnStep::Last, message)
+}
 
 /// The pieces of a read.
 #[derive(Clone, Debug)]

@@ -134,18 +134,13 @@ impl PendingTable {
             | Step::Look
             | Step::Present(_)
             | Step::Compare
-            | Step::Clone(_)
-            | Step::Child(_)
-            | Step::Free(_)
             | Step::Opening(_)
             | Step::Regard(..)
             | Step::Reading(_)
             | Step::Writing(_)
             | Step::Syncing(_)
-            | Step::AttrSize(_)
-            | Step::AttrRoom(_)
             | Step::Stats(_)
-            | Step::Last => {}
+            | Step::Own(_) => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! Reads and writes, split into messages that are all sent at once.
 
 use super::message::Message;
-use super::step::{Gather, Next, Outcome, Step};
+use super::step::{Gather, Next, Outcome, Step, send};
 use super::{Remote, words};
 use crate::request::{Ask, OpenId, Reply};
 use base::{Buf, Error, Stat};
@@ -85,7 +85,7 @@ impl Remote {
     pub(super) fn sync(&mut self, open: OpenId, message: &Tmessage<'_>) -> Outcome {
         self.expect_kept(open)?;
         let covered = self.writes(open).covered();
-        Ok(Next::Send(Step::Syncing(covered), vec![Message::new(message)]))
+        send(Step::Syncing(covered), message)
     }
 
     /// Handles the reply to an fsync.
@@ -210,7 +210,7 @@ impl Remote {
             return self.fetch_opened(slot, fid, iounit);
         }
         let message = words::stat(self.dialect(), fid);
-        Ok(Next::Send(Step::Regard(fid, iounit), vec![Message::new(&message)]))
+        send(Step::Regard(fid, iounit), &message)
     }
 
     /// Handles the attributes of a file opened or created, and hands it out.

@@ -1,9 +1,9 @@
 //! Walks, and fetches, which begin with a walk by path.
 
 use super::inodes::ROOT;
-use super::message::{one, walk};
+use super::message::{Message, walk};
 use super::open::Open;
-use super::step::{Next, Outcome, Step, WalkCursor};
+use super::step::{Next, Outcome, OwnStep, Step, WalkCursor, send};
 use super::{Remote, words};
 use crate::request::{Ask, NodeId, Reply};
 use base::{Access, Buf, Error, Kind, Name, Stat};
@@ -41,8 +41,8 @@ impl Remote {
         let run: Vec<Name> = run.cloned().collect();
         let (at, user) = (NodeId::new(self.index, cursor.at), self.pending[slot].user);
         let (from, fid) = (self.fid_of(at, user)?, self.new_fid(slot));
-        let message = one(&walk(from, fid, &run));
-        Ok(Next::Send(Step::Walk(run), message))
+        let message = Message::new(&walk(from, fid, &run));
+        Ok(Next::Send(Step::Walk(run), vec![message]))
     }
 
     fn set_out(&mut self, slot: usize) {
@@ -149,12 +149,12 @@ impl Remote {
             cursor.depth = names.len() - 1;
             cursor.rest.remove(cursor.depth);
             cursor.links += 1;
-            return Ok(Next::Send(Step::Link, one(&Tmessage::Readlink { fid })));
+            return send(Step::Link, &Tmessage::Readlink { fid });
         }
         let cursor = self.pending[slot].cursor.as_ref().expect("it has set out");
         let at = NodeId::new(self.index, cursor.at);
         let from = self.fid_of(at, self.pending[slot].user)?;
-        Ok(Next::Send(Step::Walk(names.to_vec()), one(&walk(from, fid, names))))
+        send(Step::Walk(names.to_vec()), &walk(from, fid, names))
     }
 
     pub(super) fn link_answered(
@@ -198,7 +198,7 @@ impl Remote {
         }
         let fid = self.fid_of(node, self.pending[slot].user)?;
         let message = words::stat(self.dialect(), fid);
-        Ok(Next::Send(Step::Look, one(&message)))
+        send(Step::Look, &message)
     }
 
     pub(super) fn look_answered(
@@ -213,7 +213,7 @@ impl Remote {
         match stat.kind {
             Kind::File | Kind::Directory => {
                 let (from, fid) = (self.fid_of(at, self.pending[slot].user)?, self.new_fid(slot));
-                Ok(Next::Send(Step::Clone(fid), one(&walk(from, fid, &[]))))
+                send(OwnStep::Clone(fid), &walk(from, fid, &[]))
             }
             Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
                 Err(Error::Unsupported)

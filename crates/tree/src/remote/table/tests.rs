@@ -1,4 +1,5 @@
 use super::*;
+use crate::remote::step::OwnStep;
 use crate::request::Request;
 use base::Caller;
 use base::rng::seeded;
@@ -23,7 +24,7 @@ fn waiters_are_indexed() {
                 0 => drop(pending.wait(other, Step::Queued)),
                 1 => drop(pending.wait(other, Step::Paused(Instant(rng.u64(..100))))),
                 2 | 3 => drop(pending.wait(other, Step::Entries(0))),
-                4 => drop(pending.wait(other, Step::Last)),
+                4 => drop(pending.wait(other, Step::Own(OwnStep::Last))),
                 5 | 6 => drop(pending.wait(other, Step::Behind)),
                 _ if numbers.len() > 1 => drop(pending.remove(other)),
                 _ => {}
