@@ -405,14 +405,7 @@ impl Automaton for Remote {
 impl Remote {
     /// Asserts that the state of the connection agrees with the link.
     fn check_connection(&self) {
-        let used = !matches!(
-            self.link.state(),
-            link::State::Down { .. }
-                | link::State::Connecting { .. }
-                | link::State::Abandoning
-                | link::State::Ending
-                | link::State::Over
-        );
+        let used = self.link.socket().is_some();
         self.connection.check(used);
         assert!(used || !self.calls.has_unsent(), "nobody is there to be told");
         let (_, waiting) = self.calls.counts();

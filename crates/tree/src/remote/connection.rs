@@ -1,17 +1,16 @@
 //! The socket of a remote tree: operations in flight on it, and received bytes.
 
 use base::Buf;
-use base::op::{ReceiveBuf, Socket};
+use base::op::ReceiveBuf;
 use std::mem;
 use wire::ninep::frame_size;
 
 /// Size from which on a message is received into a buffer of its own, bytes.
 const RECEIVE_INTO_MIN: usize = 32 << 10;
 
-/// One socket at a time.
+/// Operations and bytes of one socket at a time.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
-    socket: Option<Socket>,
     is_receiving: bool,
     is_sending: bool,
     /// Received bytes of an incomplete message.
@@ -21,20 +20,6 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Uses a socket, perhaps the present one.
-    pub(super) fn open(&mut self, socket: Socket) {
-        let other = self.socket.is_some_and(|known| known != socket);
-        assert!(!other, "one connection at a time");
-        self.socket = Some(socket);
-    }
-
-    /// Gives up a socket; one that was connected after a cancellation was never used.
-    pub(super) fn release(&mut self, socket: Socket) {
-        let is_it = self.socket.is_none_or(|it| it == socket);
-        assert!(is_it && self.is_idle(), "no operation is in flight on it");
-        self.socket = None;
-    }
-
     /// Forgets what was received, after the loss of the connection.
     pub(super) fn lose(&mut self) {
         (self.input, self.blame) = (Buf::default(), None);
@@ -50,11 +35,9 @@ impl Connection {
         self.is_sending
     }
 
-    /// Begins a send, unless one is in flight.
-    pub(super) fn begin_send(&mut self) -> Option<Socket> {
-        let socket = self.socket.filter(|_| !self.is_sending)?;
+    pub(super) fn begin_send(&mut self) {
+        assert!(!self.is_sending, "one send at a time");
         self.is_sending = true;
-        Some(socket)
     }
 
     pub(super) fn end_send(&mut self) {
@@ -62,17 +45,20 @@ impl Connection {
         self.is_sending = false;
     }
 
-    /// Begins a receive, unless one is in flight: of a large message directly behind its beginning.
-    pub(super) fn begin_receive(&mut self) -> Option<(Socket, ReceiveBuf)> {
-        let socket = self.socket.filter(|_| !self.is_receiving)?;
-        self.is_receiving = true;
-        let wanted = frame_size(&self.input).filter(|size| *size >= RECEIVE_INTO_MIN);
-        let into = wanted.map_or(ReceiveBuf::Default, |size| {
-            let mut buf = mem::take(&mut self.input);
-            buf.reserve(size - buf.len());
-            ReceiveBuf::Append(buf)
-        });
-        Some((socket, into))
+    /// Begins a receive, of a large message directly behind its beginning; `None` if one is in
+    /// flight.
+    pub(super) fn begin_receive(&mut self) -> Option<ReceiveBuf> {
+        if mem::replace(&mut self.is_receiving, true) {
+            return None;
+        }
+        Some(match frame_size(&self.input).filter(|size| *size >= RECEIVE_INTO_MIN) {
+            Some(size) => {
+                let mut buf = mem::take(&mut self.input);
+                buf.reserve(size - buf.len());
+                ReceiveBuf::Append(buf)
+            }
+            None => ReceiveBuf::Default,
+        })
     }
 
     pub(super) fn end_receive(&mut self) {
@@ -113,10 +99,9 @@ impl Connection {
         self.blame.take()
     }
 
-    /// Asserts that there is a socket if the link has one.
-    pub(super) fn check(&self, is_connected: bool) {
-        assert_eq!(self.socket.is_some(), is_connected, "a connection has a socket");
-        assert!(is_connected || self.is_idle(), "no operation is in flight without a socket");
+    /// Asserts all invariants; `has_socket` tells whether there is one.
+    pub(super) fn check(&self, has_socket: bool) {
+        assert!(has_socket || self.is_idle(), "no operation is in flight without a socket");
         assert!(self.blame.is_none(), "a protocol error ends the connection");
     }
 }

@@ -134,6 +134,27 @@ impl Link {
         matches!(self.state, State::Up { .. })
     }
 
+    /// Returns whether messages of the server are processed: none are on an abandoned connection.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Version { .. } | State::Attaching { .. } | State::Up { .. })
+    }
+
+    /// Returns the socket, which an abandoned connection has until it is released.
+    pub(super) fn socket(&self) -> Option<Socket> {
+        match self.state {
+            State::Version { socket, .. }
+            | State::Attaching { socket, .. }
+            | State::Up { socket }
+            | State::Parting { socket, .. }
+            | State::Leaving { socket } => Some(socket),
+            State::Down { .. }
+            | State::Connecting { .. }
+            | State::Abandoning
+            | State::Ending
+            | State::Over => None,
+        }
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.state == State::Over
     }

@@ -35,8 +35,7 @@ impl Remote {
                 out.push(Output::Do(Op::Connect { id, to: self.server.next_address() }));
             }
             link::Output::Cancel => out.push(Output::Do(Op::Cancel { id })),
-            link::Output::Offer(socket, dialect) => {
-                self.connection.open(socket);
+            link::Output::Offer(_, dialect) => {
                 self.calls.offer(dialect, MSIZE_MIN..=self.config.msize);
                 self.receive(out);
             }
@@ -54,10 +53,7 @@ impl Remote {
             }
             link::Output::Lost(why) => self.lost(why, out),
             link::Output::Hangup(socket) => out.push(Output::Do(Op::Hangup { socket })),
-            link::Output::Release(socket) => {
-                self.connection.release(socket);
-                out.push(Output::Do(Op::CloseSocket { socket }));
-            }
+            link::Output::Release(socket) => out.push(Output::Do(Op::CloseSocket { socket })),
         }
     }
 
@@ -95,12 +91,10 @@ impl Remote {
 
     /// Sends the queued messages.
     pub(super) fn send(&mut self, out: &mut Vec<Output>) {
-        if !self.calls.has_unsent() {
-            return;
-        }
-        let Some(socket) = self.connection.begin_send() else { return };
+        let can_send = self.calls.has_unsent() && !self.connection.is_sending();
+        let Some(socket) = self.link.socket().filter(|_| can_send) else { return };
+        self.connection.begin_send();
         let (id, data) = (self.op_id(SEND), self.calls.take_unsent());
-        assert!(!data.is_empty(), "there is something to send");
         out.push(Output::Do(Op::Send { id, socket, data }));
     }
 
@@ -113,14 +107,15 @@ impl Remote {
     }
 
     fn receive(&mut self, out: &mut Vec<Output>) {
-        let Some((socket, into)) = self.connection.begin_receive() else { return };
-        let id = self.op_id(RECEIVE);
+        let Some(into) = self.connection.begin_receive() else { return };
+        let (id, socket) = (self.op_id(RECEIVE), self.link.socket());
+        let socket = socket.expect("an open connection has a socket");
         out.push(Output::Do(Op::Receive { id, socket, into }));
     }
 
     pub(super) fn received(&mut self, received: Result<Buf, Error>, out: &mut Vec<Output>) {
         self.connection.end_receive();
-        if !self.is_listening() {
+        if !self.link.is_open() {
             return self.rest(out);
         }
         match received {
@@ -130,26 +125,10 @@ impl Remote {
             }
             Ok(bytes) => self.take_messages(bytes, out),
         }
-        if self.is_listening() {
+        if self.link.is_open() {
             self.receive(out);
         } else {
             self.rest(out);
-        }
-    }
-
-    /// Returns whether messages of the server are processed: none are on an abandoned connection.
-    fn is_listening(&self) -> bool {
-        match self.link.state() {
-            link::State::Version { .. }
-            | link::State::Attaching { .. }
-            | link::State::Up { .. } => true,
-            link::State::Down { .. }
-            | link::State::Connecting { .. }
-            | link::State::Abandoning
-            | link::State::Parting { .. }
-            | link::State::Ending
-            | link::State::Leaving { .. }
-            | link::State::Over => false,
         }
     }
 
