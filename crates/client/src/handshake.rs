@@ -70,7 +70,7 @@ fn greet(
     let message = exchange(&socket, &mut reader, &offer, timeout)?;
     let (agreement, reply) =
         session.receive(message.bytes()).map_err(|violation| broken(address, violation))?;
-    if let Answer::Version(Agreement::Agreed(_)) = agreement {
+    if let Answer::Version(Agreement::Agreed(..)) = agreement {
         let line = Line::new(socket, reader, session, options.deadline)?;
         return Ok(Ok(Arc::new(line)));
     }

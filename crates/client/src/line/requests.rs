@@ -1,5 +1,8 @@
 //! Requests of threads on the connection's session: their replies, and the threads that sleep.
 
+#[cfg(test)]
+mod tests;
+
 use crate::Error;
 use crate::message::Message;
 use session::{Answer, Session, Violation, is_error};
