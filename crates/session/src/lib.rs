@@ -1,9 +1,9 @@
 //! A 9P client's session on one connection, without I/O: the version, tags, fids and flushes.
 //!
-//! A [`Session`] reads no clock, never waits and holds no bytes. Its user sends the messages, passes
-//! received ones on, and decides when to connect again; a session begins anew with each version
-//! message. The reply to each call is reported once, with the call's *owner*, a key that the user
-//! chose.
+//! A [`Session`] reads no clock, never waits and holds no bytes. Its user sends the messages,
+//! passes received ones on, and decides when to connect again; a session begins anew with each
+//! version message. The reply to each call is reported once, with the call's *owner*, a key that
+//! the user chose.
 //!
 //! ```text
 //! offer ──► Tversion            Rversion ──► receive: Version(Agreed)
@@ -39,7 +39,7 @@ pub fn is_error(code: u8) -> bool {
 /// If a message cannot have that size, or if it exceeds `max`.
 pub fn message_size(bytes: &[u8], max: usize) -> Result<Option<usize>, Violation> {
     match frame_size(bytes) {
-        Some(size) if size < HEADER_SIZE || size > max => Err(Violation::Size { size, max }),
+        Some(size) if size < HEADER_SIZE || size > max => Err(Violation::Size(size, max)),
         size => Ok(size),
     }
 }

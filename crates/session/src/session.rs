@@ -206,9 +206,9 @@ impl<C: Copy> Session<C> {
         let (tag, reply) = Rmessage::decode(message).map_err(|_| Violation::Malformed)?;
         let answer = match &self.phase {
             Phase::Offered(offered, sizes) if tag == NO_TAG => {
-                let (agreement, msize) = agreement(*offered, sizes, &reply)?;
+                let agreement = agreement(*offered, sizes, &reply)?;
                 self.phase = match agreement {
-                    Agreement::Agreed(dialect) => Phase::Agreed(dialect, msize),
+                    Agreement::Agreed(dialect, msize) => Phase::Agreed(dialect, msize),
                     Agreement::Unknown | Agreement::Refused => Phase::Closed,
                 };
                 Answer::Version(agreement)
@@ -233,7 +233,7 @@ impl<C: Copy> Session<C> {
             Tag::Clunk(_) => RCLUNK,
         };
         if code != expected && !is_error(code) {
-            return Err(Violation::Type { code, expected });
+            return Err(Violation::Type(code, expected));
         }
         Ok(match state {
             Tag::Sent(owner, _) => {

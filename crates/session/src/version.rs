@@ -38,32 +38,32 @@ pub fn attach<'a>(
 /// Result of a version message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// The server accepted this dialect.
-    Agreed(Dialect),
+    /// The server accepted this dialect, with this message size, bytes.
+    Agreed(Dialect, u32),
     /// The server does not know the offered version.
     Unknown,
     /// The server replied with an error.
     Refused,
 }
 
-/// Returns the agreement of a reply to a version message, and the agreed message size. A server
-/// accepts the offered dialect, or 9P2000 as its base.
+/// Returns the agreement of a reply to a version message. A server accepts the offered dialect, or
+/// 9P2000 as its base.
 pub(crate) fn agreement(
     offered: Dialect,
     sizes: &RangeInclusive<u32>,
     reply: &Rmessage<'_>,
-) -> Result<(Agreement, u32), Violation> {
+) -> Result<Agreement, Violation> {
     const RVERSION: u8 = 101;
     let Rmessage::Version { msize, version } = *reply else {
         return match reply.code() {
-            code if crate::is_error(code) => Ok((Agreement::Refused, 0)),
-            code => Err(Violation::Type { code, expected: RVERSION }),
+            code if crate::is_error(code) => Ok(Agreement::Refused),
+            code => Err(Violation::Type(code, RVERSION)),
         };
     };
-    let accepted = [offered, Dialect::Plan9].into_iter();
-    match accepted.into_iter().find(|known| known.version().as_bytes() == version) {
-        None => Ok((Agreement::Unknown, 0)),
-        Some(dialect) if sizes.contains(&msize) => Ok((Agreement::Agreed(dialect), msize)),
-        Some(_) => Err(Violation::Msize { proposed: msize, offered: *sizes.end() }),
+    match [offered, Dialect::Plan9].into_iter().find(|known| known.version().as_bytes() == version)
+    {
+        None => Ok(Agreement::Unknown),
+        Some(dialect) if sizes.contains(&msize) => Ok(Agreement::Agreed(dialect, msize)),
+        Some(_) => Err(Violation::Msize(msize, *sizes.end())),
     }
 }

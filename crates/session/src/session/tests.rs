@@ -51,7 +51,7 @@ impl Machine {
         let mut bytes = Vec::new();
         reply.encode(tag, &mut bytes);
         match self.0.receive(&bytes) {
-            Ok((Answer::Version(Agreement::Agreed(_)), _)) => Some(Output::Agreed),
+            Ok((Answer::Version(Agreement::Agreed(..)), _)) => Some(Output::Agreed),
             Ok((Answer::Version(Agreement::Unknown), _)) => Some(Output::Unknown),
             Ok((Answer::Version(Agreement::Refused), _)) => Some(Output::Refused),
             Ok((Answer::Reply(OWNER), _)) => Some(Output::Reply),
@@ -208,17 +208,17 @@ fn a_server_may_accept_the_offered_dialect_or_its_base() {
         Rmessage::Version { msize, version }.encode(NO_TAG, &mut bytes);
         session.receive(&bytes).map(|(answer, _)| answer)
     };
-    let agreed = |dialect| Ok(Answer::Version(Agreement::Agreed(dialect)));
+    let agreed = |dialect, msize| Ok(Answer::Version(Agreement::Agreed(dialect, msize)));
     let (linux, plan9) = (Dialect::Linux, Dialect::Plan9);
-    assert_eq!(answer(linux, b"9P2000.L", 4096), agreed(linux));
-    assert_eq!(answer(linux, b"9P2000", 65_536), agreed(plan9));
-    assert_eq!(answer(plan9, b"9P2000", 8192), agreed(plan9));
+    assert_eq!(answer(linux, b"9P2000.L", 4096), agreed(linux, 4096));
+    assert_eq!(answer(linux, b"9P2000", 65_536), agreed(plan9, 65_536));
+    assert_eq!(answer(plan9, b"9P2000", 8192), agreed(plan9, 8192));
     for (offered, version) in [(linux, &b"unknown"[..]), (linux, b"9P2000.u"), (plan9, b"9P2000.L")]
     {
         assert_eq!(answer(offered, version, 1), Ok(Answer::Version(Agreement::Unknown)));
     }
     for proposed in [0, 4095, 65_537, u32::MAX] {
-        let expected = Violation::Msize { proposed, offered: 65_536 };
+        let expected = Violation::Msize(proposed, 65_536);
         assert_eq!(answer(linux, b"9P2000.L", proposed), Err(expected));
     }
 }
@@ -228,7 +228,7 @@ fn sizes_of_messages_are_checked_before_they_are_complete() {
     assert_eq!(crate::message_size(&[9, 0, 0], 100), Ok(None));
     assert_eq!(crate::message_size(&[9, 0, 0, 0], 100), Ok(Some(9)));
     for size in [0u8, 6, 101] {
-        let violation = Violation::Size { size: size.into(), max: 100 };
+        let violation = Violation::Size(size.into(), 100);
         assert_eq!(crate::message_size(&[size, 0, 0, 0], 100), Err(violation));
     }
 }

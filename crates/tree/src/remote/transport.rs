@@ -169,7 +169,7 @@ impl Remote {
             Answer::Reply(Owner::Recovery(target)) => self.recovered(target, result, out),
             Answer::Never(Owner::Pending(slot, _)) => self.never(slot, out),
             Answer::Never(Owner::Recovery(_)) => unreachable!("recoveries are not flushed"),
-            Answer::Version(Agreement::Agreed(dialect)) => {
+            Answer::Version(Agreement::Agreed(dialect, _)) => {
                 self.notify_link(link::Input::Agreed(dialect), out);
             }
             Answer::Version(Agreement::Unknown) => self.notify_link(link::Input::Unknown, out),

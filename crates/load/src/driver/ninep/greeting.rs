@@ -67,7 +67,7 @@ impl AttachedConnection {
         let (stream, reply) = (server.connect()?, Vec::new());
         let mut greeted = AttachedConnection { stream, session, reply };
         let (answer, _) = greeted.exchange(&offer)?;
-        Ok(matches!(answer, Answer::Version(Agreement::Agreed(_))).then_some(greeted))
+        Ok(matches!(answer, Answer::Version(Agreement::Agreed(..))).then_some(greeted))
     }
 
     fn new_fid(&mut self) -> u32 {
