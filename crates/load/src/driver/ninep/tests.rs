@@ -75,6 +75,17 @@ fn an_unexpected_tag_ends_the_connection() {
 }
 
 #[test]
+fn a_reply_of_another_type_ends_the_connection() {
+    let mut session = agreed(8192);
+    let (mut out, mut ended) = (Vec::new(), Vec::new());
+    session.ask(1, &io(Kind::Read, 0, 100), &mut out);
+    let bytes = reply(tags(&out)[0], &Rmessage::Write { count: 100 });
+    assert!(session.handle(&bytes, &mut ended).is_err());
+    session.give_up(&mut ended, Outcome::Failed(104));
+    assert_eq!(ended, [(1, Outcome::Failed(104))]);
+}
+
+#[test]
 fn whatever_comes_nothing_panics() {
     let mut random = fastrand::Rng::with_seed(9);
     for _ in 0..20_000 {
