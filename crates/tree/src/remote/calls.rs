@@ -53,7 +53,7 @@ impl Calls {
     /// Forgets all calls and fids after the loss of the connection.
     pub(super) fn close(&mut self) {
         self.session.close();
-        self.queue = Queue::default();
+        (self.queue, self.stuck) = (Queue::default(), None);
         self.outbox.clear();
     }
 
