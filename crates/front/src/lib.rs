@@ -149,13 +149,16 @@ pub struct Nfs {
     pub verifier: [u8; 8],
     /// Claimed identities that are replaced by that of nobody.
     pub squash: Squash,
+    /// Whether changes of directories and attributes are durable only after some time, and not
+    /// before their replies.
+    pub is_async: bool,
 }
 
 impl Nfs {
     /// Returns the settings for a served tree. Each tree has a key of its own, made from the server's
     /// secret: a handle of one must not open a file of another one.
     pub fn new(secret: &nfs::Key, tree: &[u8], verifier: [u8; 8], squash: Squash) -> Nfs {
-        Nfs { key: nfs::key_of(secret, tree), verifier, squash }
+        Nfs { key: nfs::key_of(secret, tree), verifier, squash, is_async: false }
     }
 }
 

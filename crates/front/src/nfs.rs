@@ -26,7 +26,7 @@ pub use secret::{Key, key_of, seal};
 
 use crate::{CallId, Export, Identity, Input, Limits, Output, Room};
 use base::op::ReceiveBuf;
-use base::{Automaton, Buf, Error, Instant, Kind};
+use base::{Access, Automaton, Buf, Caller, Error, Instant, Kind};
 use call::{Await, Call, Context, Next, Procedure};
 use files::{Files, Pin};
 use io::Write;
@@ -435,6 +435,15 @@ impl Session {
                 return self.ask(call, Await::Open, Ask::Open { node, access }, out);
             }
         }
+        if call.procedure.is_change() && call.sync.is_none() && !self.export.nfs.is_async {
+            let pin = call.files[0].expect("it was found");
+            let known = self.files.open(pin, &Caller::Server, Access::READ);
+            if known.is_none() && expect_openable(self.files.kind(pin), false).is_ok() {
+                let (node, access) = (self.files.node(pin), Access::READ);
+                return self.ask(call, Await::OpenSync, Ask::Open { node, access }, out);
+            }
+            call.sync = Some(known);
+        }
         self.step_procedure(now, call, None, out);
     }
 
@@ -450,7 +459,9 @@ impl Session {
     fn ask(&mut self, mut call: Call, awaits: Await, ask: Ask, out: &mut Vec<Output>) {
         call.awaits = awaits;
         self.asked += call.bytes;
-        let caller = call.caller.clone();
+        // Who may change a directory need not be able to read it.
+        let is_own = awaits == Await::OpenSync;
+        let caller = if is_own { Caller::Server } else { call.caller.clone() };
         let id = CallId(u32::try_from(self.calls.insert(call)).expect("calls are limited"));
         out.push(Output::Ask(id, Request { caller, ask }));
     }
@@ -501,6 +512,15 @@ impl Session {
                 call.open = Some(open);
                 self.step_procedure(now, call, None, out);
             }
+            (Await::OpenSync, reply) => {
+                let open = reply.ok().and_then(|reply| reply.handed_out().1);
+                if let Some(open) = open {
+                    let pin = call.files[0].expect("it was found");
+                    self.files.add_open(pin, Caller::Server, Access::READ, open);
+                }
+                call.sync = Some(open);
+                self.step_procedure(now, call, None, out);
+            }
             (Await::Procedure, reply) => self.step_procedure(now, call, Some(reply), out),
             (Await::Resolve(_) | Await::Open, Err(error)) => self.fail(now, call, error, out),
             (awaits @ (Await::Open | Await::GivenUp), Ok(other)) => {
@@ -525,6 +545,7 @@ impl Session {
             files: &mut self.files,
             pins: call.files,
             open: call.open,
+            sync: call.sync.flatten(),
             body: &mut body,
             out,
             found: None,

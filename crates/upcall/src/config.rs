@@ -99,6 +99,11 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, value_name = "WHO")]
     pub(crate) nfs_squash: Option<NfsSquash>,
 
+    /// Reply to NFS changes of directories and attributes before they are durable: faster, and what
+    /// the last seconds changed may be lost with a crash
+    #[arg(long)]
+    pub(crate) nfs_async: bool,
+
     /// Block cache of a volume, MiB [default: 256]
     #[arg(long, value_name = "MIB")]
     pub(crate) cache: Option<usize>,
@@ -304,6 +309,7 @@ impl Serve {
             as_user: self.as_user.or(file.as_user),
             trust_clients: self.trust_clients || file.trust_clients,
             nfs_squash: self.nfs_squash.or(file.nfs_squash),
+            nfs_async: self.nfs_async || file.nfs_async,
             cache: self.cache.or(file.cache),
             accept_loss: self.accept_loss || file.accept_loss,
             reactor: self.reactor.or(file.reactor),

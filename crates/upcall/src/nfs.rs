@@ -46,7 +46,8 @@ pub(crate) fn settings(
         NfsSquash::None => Squash::None,
     };
     let served = served.as_os_str().as_bytes();
-    Ok(Nfs::new(&secret, served, now.as_nanos().to_be_bytes(), squash))
+    let nfs = Nfs::new(&secret, served, now.as_nanos().to_be_bytes(), squash);
+    Ok(Nfs { is_async: serve.nfs_async, ..nfs })
 }
 
 #[cfg(test)]

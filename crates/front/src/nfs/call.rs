@@ -22,6 +22,8 @@ pub(super) struct Call {
     pub(super) files: [Option<Pin>; 2],
     /// Open file of the first one, if needed.
     pub(super) open: Option<OpenId>,
+    /// Open file of the first one to make its change durable: [`None`] inside if it has none.
+    pub(super) sync: Option<Option<OpenId>>,
     pub(super) awaits: Await,
     /// Bytes that count against the connection's limit.
     pub(super) bytes: usize,
@@ -36,8 +38,8 @@ impl Call {
         procedure: Box<dyn Procedure>,
         bytes: usize,
     ) -> Call {
-        let (files, open, awaits) = ([None; 2], None, Await::Procedure);
-        Call { xid, name, caller, procedure, files, open, awaits, bytes }
+        let (files, open, sync, awaits) = ([None; 2], None, None, Await::Procedure);
+        Call { xid, name, caller, procedure, files, open, sync, awaits, bytes }
     }
 
     /// Gives the call up: its reply will be discarded.
@@ -59,6 +61,8 @@ pub(super) enum Await {
     Verify(usize, NodeId, Kind),
     /// Waiting for the open file.
     Open,
+    /// Waiting for the open file that will make a change durable.
+    OpenSync,
     /// Waiting for a reply to the procedure's own request.
     Procedure,
     /// Waiting for a reply to discard.
@@ -73,6 +77,7 @@ impl Await {
             Await::Walk(_) => "walk",
             Await::Verify(..) => "verify",
             Await::Open => "open",
+            Await::OpenSync => "open to sync",
             Await::Procedure => "procedure",
             Await::GivenUp => "given up",
         }
@@ -91,6 +96,8 @@ pub(super) struct Context<'a> {
     pub(super) pins: [Option<Pin>; 2],
     /// The open file.
     pub(super) open: Option<OpenId>,
+    /// The open file to make a change durable.
+    pub(super) sync: Option<OpenId>,
     /// The reply, to which the results are appended.
     pub(super) body: &'a mut Vec<u8>,
     /// Outputs of the session.
@@ -167,6 +174,12 @@ pub(super) trait Procedure: std::fmt::Debug + Send {
 
     /// Returns whether any open file will do.
     fn takes_any_open(&self) -> bool {
+        false
+    }
+
+    /// Returns whether it changes the file or directory of the first handle, and makes the change
+    /// durable before it replies.
+    fn is_change(&self) -> bool {
         false
     }
 

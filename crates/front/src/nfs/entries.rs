@@ -29,6 +29,8 @@ enum Changed {
 enum State {
     /// Waiting for the change.
     Change,
+    /// Waiting for the durability of the change.
+    Sync,
     /// Waiting for the attributes of the file of the first handle.
     First,
     /// Waiting for those of the second; those of the first.
@@ -48,7 +50,7 @@ impl Change {
 
     pub(super) fn link(file: Handle, (dir, name): (Handle, Name)) -> Change {
         let what = Changed::Link(name);
-        Change { handles: [Some(file), Some(dir)], what, state: State::Change }
+        Change { handles: [Some(dir), Some(file)], what, state: State::Change }
     }
 
     /// Records the change of the places where files are found.
@@ -66,14 +68,13 @@ impl Change {
     }
 
     fn results(&self, first: Option<&Stat>, second: Option<&Stat>, context: &mut Context<'_>) {
-        let (first, attributes) =
-            (context.changed(first), first.and_then(|stat| context.attributes(stat)));
-        let second = context.changed(second);
+        let attributes = second.and_then(|stat| context.attributes(stat));
+        let (first, second) = (context.changed(first), context.changed(second));
         let results = match &self.what {
             Changed::Remove(_, false) => Results::Remove { dir: first },
             Changed::Remove(_, true) => Results::RmDir { dir: first },
             Changed::Rename(..) => Results::Rename { from_dir: first, to_dir: second },
-            Changed::Link(_) => Results::Link { file: attributes, dir: second },
+            Changed::Link(_) => Results::Link { file: attributes, dir: first },
         };
         results.put(context.body);
     }
@@ -82,6 +83,10 @@ impl Change {
 impl Procedure for Change {
     fn handles(&self) -> [Option<Handle>; 2] {
         self.handles
+    }
+
+    fn is_change(&self) -> bool {
+        true
     }
 
     fn start(&mut self, context: &mut Context<'_>) -> Next {
@@ -98,7 +103,7 @@ impl Procedure for Change {
                 replace: true,
             },
             Changed::Link(name) => {
-                Ask::Link { node: first, dir: context.node_of(1), name: name.clone() }
+                Ask::Link { node: context.node_of(1), dir: first, name: name.clone() }
             }
         })
     }
@@ -110,8 +115,18 @@ impl Procedure for Change {
                     return Next::Fail(error);
                 }
                 self.note(context);
-                Next::Ask(Ask::Stat { node: context.node() })
+                match context.sync {
+                    Some(open) => {
+                        self.state = State::Sync;
+                        Next::Ask(Ask::Sync { open, data_only: false })
+                    }
+                    None => Next::Ask(Ask::Stat { node: context.node() }),
+                }
             }
+            State::Sync => match reply {
+                Ok(_) => Next::Ask(Ask::Stat { node: context.node() }),
+                Err(error) => Next::Fail(error),
+            },
             State::First if self.handles[1].is_some() => {
                 self.state = State::Second(optional(reply));
                 Next::Ask(Ask::Stat { node: context.node_of(1) })

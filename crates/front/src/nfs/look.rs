@@ -198,6 +198,8 @@ enum Setting {
     Guard,
     /// Waiting for the change.
     Set,
+    /// Waiting for its durability.
+    Sync,
     /// Waiting for the attributes after it.
     After,
 }
@@ -229,6 +231,10 @@ impl Procedure for SetAttr {
         [Some(self.handle), None]
     }
 
+    fn is_change(&self) -> bool {
+        true
+    }
+
     fn start(&mut self, context: &mut Context<'_>) -> Next {
         match self.guard {
             Some(_) => Next::Ask(Ask::Stat { node: context.node() }),
@@ -245,12 +251,16 @@ impl Procedure for SetAttr {
                 Ok(_) => Next::FailWith(Status::NotSync),
                 Err(error) => Next::Fail(error),
             },
-            Setting::Set => match reply {
-                Ok(_) => {
+            Setting::Set | Setting::Sync => match (reply, context.sync) {
+                (Ok(_), Some(open)) if self.state == Setting::Set => {
+                    self.state = Setting::Sync;
+                    Next::Ask(Ask::Sync { open, data_only: false })
+                }
+                (Ok(_), _) => {
                     self.state = Setting::After;
                     Next::Ask(Ask::Stat { node: context.node() })
                 }
-                Err(error) => Next::Fail(error),
+                (Err(error), _) => Next::Fail(error),
             },
             Setting::After => {
                 let object = context.changed(optional(reply).as_ref());

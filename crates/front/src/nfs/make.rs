@@ -60,6 +60,8 @@ enum State {
     Look,
     /// Waiting for the handle of the file.
     Identify,
+    /// Waiting for the durability of the creation.
+    Sync,
     /// Waiting for the attributes of the directory after the creation.
     Dir,
 }
@@ -197,6 +199,16 @@ impl Make {
             return Next::Reply;
         }
         self.found.handle = Some(handle);
+        match context.sync {
+            Some(open) => {
+                self.state = State::Sync;
+                Next::Ask(Ask::Sync { open, data_only: false })
+            }
+            None => self.look_at_dir(context),
+        }
+    }
+
+    fn look_at_dir(&mut self, context: &Context<'_>) -> Next {
         self.state = State::Dir;
         Next::Ask(Ask::Stat { node: context.node() })
     }
@@ -231,6 +243,10 @@ fn times_of(verifier: [u8; 8]) -> [Time; 2] {
 impl Procedure for Make {
     fn handles(&self) -> [Option<Handle>; 2] {
         [Some(self.dir), None]
+    }
+
+    fn is_change(&self) -> bool {
+        !matches!(self.what, Made::Nothing)
     }
 
     fn start(&mut self, context: &mut Context<'_>) -> Next {
@@ -291,6 +307,7 @@ impl Procedure for Make {
                 Next::Ask(Ask::Stat { node: self.found.node.expect("it was found") })
             }
             State::Identify => self.identified(reply, context),
+            State::Sync => self.look_at_dir(context),
             State::Look | State::Dir => unreachable!("handled above"),
         }
     }

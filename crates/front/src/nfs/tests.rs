@@ -22,7 +22,7 @@ fn export(limits: Limits) -> Export {
         wall: Time::from_secs(0),
         limits,
         web: crate::Web::default(),
-        nfs: Nfs { key: KEY, verifier: [9; 8], squash: crate::Squash::None },
+        nfs: Nfs { key: KEY, verifier: [9; 8], squash: crate::Squash::None, is_async: true },
         services: [].into(),
     }
 }
@@ -422,6 +422,40 @@ fn writes_are_durable_as_asked_for_and_by_commit() {
         Commit: ask 0 Sync
         <- 0 Done: ask 0 Stat
         <- 0 Stat: 6 Commit
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn changes_are_durable_before_their_replies() {
+    let mut lab = Lab::mounted();
+    lab.session.export.nfs.is_async = false;
+    let done = || Ok(Reply::Stat(stat(Kind::Directory)));
+    lab.call(2, &WireCall::RmDir { dir: handle(0), name: b"d" });
+    lab.answer(0, Ok(Reply::Opened(OpenId(9), stat(Kind::Directory))));
+    (0..3).for_each(|_| lab.answer(0, done()));
+    let attributes = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
+    lab.call(3, &WireCall::SetAttr { object: handle(0), attributes, guard: None });
+    (0..3).for_each(|_| lab.answer(0, done()));
+    let how = CreateHow::Guarded(SetAttributes::default());
+    lab.call(4, &WireCall::Create { dir: handle(0), name: b"f", how });
+    lab.answer(0, Ok(Reply::Created(NodeId(2), OpenId(8), stat(Kind::File))));
+    lab.answer(0, identified(5));
+    lab.answer(0, Err(Error::Io));
+    expect![[r#"
+        RmDir: ask 0 Open
+        <- 0 Opened: ask 0 Remove
+        <- 0 Stat: ask 0 Sync
+        <- 0 Stat: ask 0 Stat
+        <- 0 Stat: 2 RmDir
+        SetAttr: ask 0 SetStat
+        <- 0 Stat: ask 0 Sync
+        <- 0 Stat: ask 0 Stat
+        <- 0 Stat: 3 SetAttr
+        Create: ask 0 Create
+        <- 0 Created: ask 0 FileHandle
+        <- 0 FileHandle: ask 0 Sync
+        <- 0 Io: 4 Io
     "#]]
     .assert_eq(&lab.text);
 }
