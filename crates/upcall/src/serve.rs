@@ -25,7 +25,7 @@ use std::net::Ipv6Addr;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Exit code after a failed write to a volume.
 const STORAGE_FAILED: u8 = 1;
@@ -393,8 +393,8 @@ fn listen(
         all.push((listener, bound));
     }
     for (protocol, address) in own {
-        let (listener, at) =
-            world.listen(address).map_err(|error| refuse_port(*protocol, address, &error))?;
+        let bound = patiently(|| world.listen(address));
+        let (listener, at) = bound.map_err(|error| refuse_port(*protocol, address, &error))?;
         all.push((listener, (*protocol, at)));
     }
     let port = |(listener, bound): &(Listener, Bound)| {
@@ -407,6 +407,25 @@ fn listen(
     };
     let ports = all.iter().map(port).collect();
     Ok((ports, all.into_iter().map(|(_, bound)| bound).collect()))
+}
+
+/// Time that the kernel may take to close the sockets of a killed server: those of an io_uring close
+/// after the end of its process.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
+
+/// Binds an address, waiting a moment while it is in use.
+fn patiently<T>(mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let begun = Instant::now();
+    loop {
+        match bind() {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < CLOSE_TIME =>
+            {
+                std::thread::sleep(CLOSE_TIME / 100);
+            }
+            result => return result,
+        }
+    }
 }
 
 fn refuse_port(protocol: Protocol, address: &Address, error: &io::Error) -> String {

@@ -164,13 +164,11 @@ impl Make {
     }
 
     fn made(&mut self, reply: Reply, context: &Context<'_>) -> Next {
-        match reply {
-            Reply::Created(node, open, stat) => {
-                self.found = Found { node: Some(node), open: Some(open), stat, handle: None };
-                self.set()
-            }
-            _stat => self.find(State::Find, context),
-        }
+        let Reply::Created(node, open, stat) = reply else {
+            return self.find(State::Find, context);
+        };
+        self.found = Found { node: Some(node), open: Some(open), stat, handle: None };
+        self.set()
     }
 
     fn walked(&mut self, reply: Reply) -> Result<Stat, Error> {

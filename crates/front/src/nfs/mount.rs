@@ -46,12 +46,8 @@ impl Mount {
     }
 
     fn walked(&mut self, reply: Reply, context: &mut Context<'_>) -> Next {
-        let (kind, node) = match reply {
-            Reply::Walked(stats, Some(node)) => {
-                (stats.last().map_or(Kind::Directory, |stat| stat.kind), node)
-            }
-            _partial => return Next::Fail(Error::NotFound),
-        };
+        let Reply::Walked(stats, Some(node)) = reply else { return Next::Fail(Error::NotFound) };
+        let kind = stats.last().map_or(Kind::Directory, |stat| stat.kind);
         let before = self.node.replace(node);
         let next = if self.path.is_empty() {
             self.kind = kind;
