@@ -375,7 +375,8 @@ impl Session {
                 return Ok(None);
             }
         };
-        if !due && !(self.few_calls() && self.has_room(work.need)) {
+        let may = self.few_calls() && self.has_room(work.need);
+        if !may && !due {
             return Ok(Some(record));
         }
         let Work { xid, name, claim, begin, need } = work;
@@ -460,7 +461,7 @@ impl Session {
         call.awaits = awaits;
         self.asked += call.bytes;
         // Who may change a directory need not be able to read it.
-        let is_own = awaits == Await::OpenSync;
+        let is_own = matches!(awaits, Await::OpenSync | Await::OpenAnyway);
         let caller = if is_own { Caller::Server } else { call.caller.clone() };
         let id = CallId(u32::try_from(self.calls.insert(call)).expect("calls are limited"));
         out.push(Output::Ask(id, Request { caller, ask }));
@@ -487,16 +488,14 @@ impl Session {
             (Await::Walk(index), _) => self.resolve(now, call, index, out),
             (Await::Verify(index, node, kind), reply) => {
                 let wanted = call.procedure.handles()[index].expect("it has this handle");
-                let found = reply.ok().and_then(|reply| match reply {
-                    Reply::FileHandle(handle) => Some(secret::seal(&self.export.nfs.key, &handle)),
-                    _other => None,
-                });
-                if found != Some(wanted) {
-                    out.push(crate::Output::Release(node));
-                    return self.resolve(now, call, index, out);
+                if let Ok(Reply::FileHandle(handle)) = reply
+                    && secret::seal(&self.export.nfs.key, &handle) == wanted
+                {
+                    call.files[index] = Some(self.files.add(wanted, kind, node, out));
+                    return self.advance(now, call, out);
                 }
-                call.files[index] = Some(self.files.add(wanted, kind, node, out));
-                self.advance(now, call, out);
+                out.push(Output::Release(node));
+                self.resolve(now, call, index, out);
             }
             (Await::Resolve(index), Ok(Reply::Walked(stats, Some(node)))) => {
                 let wanted = call.procedure.handles()[index].expect("it has this handle");
@@ -505,7 +504,22 @@ impl Session {
                 self.advance(now, call, out);
             }
             (Await::Resolve(_), Ok(_)) => self.fail(now, call, Error::Stale, out),
-            (Await::Open, Ok(Reply::Opened(open, _))) => {
+            (Await::Open, Err(Error::Denied)) => {
+                let node = self.files.node(call.files[0].expect("it was found"));
+                self.ask(call, Await::Permission, Ask::Stat { node }, out);
+            }
+            (Await::Permission, reply) => {
+                let access = call.procedure.access().expect("it needs a file open");
+                let Some(stat) = call::optional(reply) else {
+                    return self.fail(now, call, Error::Denied, out);
+                };
+                if !translate::may_open(&call.caller, &stat, access.write) {
+                    return self.fail(now, call, Error::Denied, out);
+                }
+                let node = self.files.node(call.files[0].expect("it was found"));
+                self.ask(call, Await::OpenAnyway, Ask::Open { node, access }, out);
+            }
+            (Await::Open | Await::OpenAnyway, Ok(Reply::Opened(open, _))) => {
                 let pin = call.files[0].expect("it was found");
                 let access = call.procedure.access().expect("it was opened for it");
                 self.files.add_open(pin, call.caller.clone(), access, open);
@@ -522,8 +536,10 @@ impl Session {
                 self.step_procedure(now, call, None, out);
             }
             (Await::Procedure, reply) => self.step_procedure(now, call, Some(reply), out),
-            (Await::Resolve(_) | Await::Open, Err(error)) => self.fail(now, call, error, out),
-            (awaits @ (Await::Open | Await::GivenUp), Ok(other)) => {
+            (Await::Resolve(_) | Await::Open | Await::OpenAnyway, Err(error)) => {
+                self.fail(now, call, error, out);
+            }
+            (awaits @ (Await::Open | Await::OpenAnyway | Await::GivenUp), Ok(other)) => {
                 unreachable!("{other:?} for {awaits:?}")
             }
             (Await::GivenUp, Err(_)) => unreachable!("it has ended above"),
@@ -557,10 +573,10 @@ impl Session {
         if let Some(pin) = context.found {
             self.files.unpin(pin, now, out);
         }
-        match next {
-            Next::Ask(ask) => self.ask(call, Await::Procedure, ask, out),
-            next => self.finish(now, call, next, body, out),
+        if let Next::Ask(ask) = next {
+            return self.ask(call, Await::Procedure, ask, out);
         }
+        self.finish(now, call, next, body, out);
     }
 
     fn fail(&mut self, now: Instant, call: Call, error: Error, out: &mut Vec<Output>) {

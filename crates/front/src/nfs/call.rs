@@ -61,6 +61,12 @@ pub(super) enum Await {
     Verify(usize, NodeId, Kind),
     /// Waiting for the open file.
     Open,
+    /// Waiting for the attributes of the file, after an open was denied: protocols with opens check
+    /// permissions at the open only, so the owner may use a file that has no permission any more,
+    /// and a file that may be executed is read.
+    Permission,
+    /// Waiting for the open file, opened by the server itself.
+    OpenAnyway,
     /// Waiting for the open file that will make a change durable.
     OpenSync,
     /// Waiting for a reply to the procedure's own request.
@@ -77,6 +83,8 @@ impl Await {
             Await::Walk(_) => "walk",
             Await::Verify(..) => "verify",
             Await::Open => "open",
+            Await::Permission => "permission",
+            Await::OpenAnyway => "open anyway",
             Await::OpenSync => "open to sync",
             Await::Procedure => "procedure",
             Await::GivenUp => "given up",

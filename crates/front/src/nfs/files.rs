@@ -16,6 +16,9 @@ use wire::nfs::Handle;
 /// Time for which the node of an unused file is kept.
 const IDLE_TIME: Duration = Duration::from_secs(4);
 
+/// The same for a file that is open for writing, which perhaps could not be opened so again.
+const WRITE_TIME: Duration = Duration::from_secs(60);
+
 /// Maximum number of files, with or without node.
 const FILES_MAX: usize = 16 << 10;
 
@@ -38,8 +41,8 @@ struct File {
     place: Option<Place>,
     /// Number of calls that use the node.
     users: u32,
-    /// Time of the last use.
-    used: Instant,
+    /// Time when an unused file is released; zero before its first use.
+    expires: Instant,
     /// Whether it was found to be gone: it is dropped after its last use.
     gone: bool,
 }
@@ -62,9 +65,9 @@ pub(super) struct Files {
     files: Slab<File>,
     by_handle: BTreeMap<Handle, usize>,
     by_place: BTreeMap<Place, usize>,
-    /// Unused files with a node, by the time of their last use.
+    /// Unused files with a node, by the time when they are released.
     warm: BTreeSet<(Instant, usize)>,
-    /// Files without a node, by the time of their last use.
+    /// Files without a node, in the order in which they were released.
     cold: BTreeSet<(Instant, usize)>,
     /// Number of nodes and of open files.
     handles: usize,
@@ -97,7 +100,7 @@ impl Files {
 
     /// Returns the time when the next node is released.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let first = self.warm.first().map(|(used, _)| *used + IDLE_TIME);
+        let first = self.warm.first().map(|(expires, _)| *expires);
         if self.is_leaving { first.map(|_| Instant(0)) } else { first }
     }
 
@@ -110,7 +113,7 @@ impl Files {
 
     fn pin_slot(&mut self, slot: usize) -> Pin {
         let file = &mut self.files[slot];
-        self.warm.remove(&(file.used, slot));
+        self.warm.remove(&(file.expires, slot));
         file.users += 1;
         Pin(slot)
     }
@@ -121,14 +124,15 @@ impl Files {
         let file = &mut self.files[slot];
         assert!(file.users > 0, "a file is released once");
         file.users -= 1;
-        file.used = now;
+        let writes = file.opens.iter().any(|open| open.access.write);
+        file.expires = now + if writes { WRITE_TIME } else { IDLE_TIME };
         if file.users > 0 {
             return;
         }
         if file.gone {
             return self.drop_file(slot, out);
         }
-        self.warm.insert((now, slot));
+        self.warm.insert((file.expires, slot));
     }
 
     pub(super) fn node(&self, pin: Pin) -> NodeId {
@@ -165,9 +169,9 @@ impl Files {
         out: &mut Vec<Output>,
     ) -> Pin {
         let slot = self.by_handle.get(&handle).copied().unwrap_or_else(|| {
-            let (opens, users, used) = (Vec::new(), 0, Instant(0));
+            let (opens, users, expires) = (Vec::new(), 0, Instant(0));
             let file =
-                File { handle, kind, node: None, opens, place: None, users, used, gone: false };
+                File { handle, kind, node: None, opens, place: None, users, expires, gone: false };
             let slot = self.files.insert(file);
             self.by_handle.insert(handle, slot);
             slot
@@ -176,7 +180,7 @@ impl Files {
         if file.node.is_some() {
             out.push(Output::Release(node));
         } else {
-            self.cold.remove(&(file.used, slot));
+            self.cold.remove(&(file.expires, slot));
             (file.node, file.kind) = (Some(node), kind);
             self.handles += 1;
         }
@@ -250,9 +254,9 @@ impl Files {
     pub(super) fn expire(&mut self, now: Instant, most: usize, out: &mut Vec<Output>) {
         let mut left = RELEASE_MAX;
         while left > 0
-            && let Some((used, slot)) = self.warm.first().copied()
+            && let Some((expires, slot)) = self.warm.first().copied()
         {
-            if used + IDLE_TIME > now && self.handles <= most && !self.is_leaving {
+            if expires > now && self.handles <= most && !self.is_leaving {
                 break;
             }
             left -= 1;
@@ -280,9 +284,9 @@ impl Files {
     /// Releases node and open files of an unused file, and keeps its place.
     fn cool(&mut self, slot: usize, out: &mut Vec<Output>) {
         self.release(slot, out);
-        let used = self.files[slot].used;
+        let expires = self.files[slot].expires;
         if self.files[slot].place.is_some() {
-            self.cold.insert((used, slot));
+            self.cold.insert((expires, slot));
         } else {
             self.drop_file(slot, out);
         }
@@ -291,7 +295,7 @@ impl Files {
     fn release(&mut self, slot: usize, out: &mut Vec<Output>) {
         let file = &mut self.files[slot];
         assert_eq!(file.users, 0, "a file in use is kept");
-        self.warm.remove(&(file.used, slot));
+        self.warm.remove(&(file.expires, slot));
         self.handles -= file.opens.len() + usize::from(file.node.is_some());
         out.extend(file.opens.drain(..).map(|open| Output::Close(open.id)));
         out.extend(file.node.take().map(Output::Release));
@@ -300,7 +304,7 @@ impl Files {
     fn drop_file(&mut self, slot: usize, out: &mut Vec<Output>) {
         self.release(slot, out);
         let file = self.files.remove(slot);
-        self.cold.remove(&(file.used, slot));
+        self.cold.remove(&(file.expires, slot));
         if !file.gone {
             self.by_handle.remove(&file.handle);
         }
@@ -314,8 +318,8 @@ impl Files {
         assert_eq!(users as usize, pins, "each use is a call's");
         let mut handles = 0;
         for (slot, file) in &self.files {
-            let is_warm = self.warm.contains(&(file.used, slot));
-            let is_cold = self.cold.contains(&(file.used, slot));
+            let is_warm = self.warm.contains(&(file.expires, slot));
+            let is_cold = self.cold.contains(&(file.expires, slot));
             assert_eq!(is_warm, file.users == 0 && file.node.is_some(), "unused ones expire");
             assert_eq!(is_cold, file.node.is_none(), "those without node are limited");
             assert!(file.node.is_some() || file.opens.is_empty(), "opens are kept with the node");

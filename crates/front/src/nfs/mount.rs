@@ -51,9 +51,10 @@ impl Mount {
         let before = self.node.replace(node);
         let next = if self.path.is_empty() {
             self.kind = kind;
-            match kind {
-                Kind::Directory => Next::Ask(Ask::FileHandle { node }),
-                _other => Next::Fail(Error::NotDirectory),
+            if kind == Kind::Directory {
+                Next::Ask(Ask::FileHandle { node })
+            } else {
+                Next::Fail(Error::NotDirectory)
             }
         } else {
             self.walk(node)

@@ -187,6 +187,14 @@ pub(super) fn rights(caller: &Caller, stat: &Stat) -> u32 {
     of(0o4, right::READ) | of(0o2, write) | of(0o1, execute)
 }
 
+/// Returns whether a caller may read or write a file that its mode bits forbid to open: its owner
+/// may have opened it before, and a program is read to be executed (RFC 1813, 4.4).
+pub(super) fn may_open(caller: &Caller, stat: &Stat, write: bool) -> bool {
+    let Caller::User(user) = caller else { return false };
+    let may_execute = rights(caller, stat) & right::EXECUTE != 0;
+    stat.kind == Kind::File && (user.uid == stat.uid || !write && may_execute)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,6 +215,20 @@ mod tests {
         let dir = Stat { kind: Kind::Directory, mode: 0o711, uid: 5, ..Stat::default() };
         assert_eq!(rights(&user(5, 1, &[]), &dir), 0x1f);
         assert_eq!(rights(&user(1, 1, &[]), &dir), 0x02);
+    }
+
+    #[test]
+    fn owners_and_those_who_execute_may_open_what_mode_bits_forbid() {
+        let user =
+            |uid| Caller::User(Arc::new(User { uid, gid: 9, groups: Vec::new(), commands: false }));
+        let file = Stat { mode: 0o011, uid: 5, gid: 6, ..Stat::default() };
+        let may = |uid, write| may_open(&user(uid), &file, write);
+        assert_eq!(
+            [may(5, false), may(5, true), may(1, false), may(1, true)],
+            [true, true, true, false]
+        );
+        let secret = Stat { mode: 0, ..file };
+        assert!(!may_open(&user(1), &secret, false) && !may_open(&Caller::Server, &secret, false));
     }
 
     #[test]
