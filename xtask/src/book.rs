@@ -24,6 +24,7 @@ const PARTS: &[(&str, &[(&str, &str)])] = &[
         "How-to guides",
         &[
             ("Installation", "docs/installation.md"),
+            ("NFS", "docs/nfs.md"),
             ("Client commands", "docs/clients.md"),
             ("Volumes", "docs/volumes.md"),
             ("Name spaces", "docs/names.md"),

@@ -177,8 +177,8 @@ pub(crate) fn mount_script(port: u16, aname: &str, options: &str) -> String {
     )
 }
 
-/// Returns the beginning of a job that mounts the server by NFS. Every call of a program reaches the
-/// server: attributes are not cached, and writes are synchronous at the latest at the close.
+/// Returns the beginning of a job that mounts the server by NFS. Every call of a program reaches
+/// the server: attributes are not cached, and writes are synchronous at the latest at the close.
 pub(crate) fn mount_nfs_script(port: u16) -> String {
     format!(
         "mount -t nfs -o vers=3,proto=tcp,mountproto=tcp,port={port},mountport={port},nolock,noac,\

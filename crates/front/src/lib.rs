@@ -155,8 +155,8 @@ pub struct Nfs {
 }
 
 impl Nfs {
-    /// Returns the settings for a served tree. Each tree has a key of its own, made from the server's
-    /// secret: a handle of one must not open a file of another one.
+    /// Returns the settings for a served tree. Each tree has a key of its own, made from the
+    /// server's secret: a handle of one must not open a file of another one.
     pub fn new(secret: &nfs::Key, tree: &[u8], verifier: [u8; 8], squash: Squash) -> Nfs {
         Nfs { key: nfs::key_of(secret, tree), verifier, squash, is_async: false }
     }

@@ -14,6 +14,7 @@ mod io;
 mod look;
 mod make;
 mod mount;
+mod prepare;
 mod record;
 mod secret;
 mod translate;
@@ -26,7 +27,7 @@ pub use secret::{Key, key_of, seal};
 
 use crate::{CallId, Export, Identity, Input, Limits, Output, Room};
 use base::op::ReceiveBuf;
-use base::{Access, Automaton, Buf, Caller, Error, Instant, Kind};
+use base::{Automaton, Buf, Caller, Error, Instant};
 use call::{Await, Call, Context, Next, Procedure};
 use files::{Files, Pin};
 use io::Write;
@@ -405,58 +406,6 @@ impl Session {
         Ok(None)
     }
 
-    /// Gets the next node or open file that a call needs, or begins its procedure.
-    fn advance(&mut self, now: Instant, mut call: Call, out: &mut Vec<Output>) {
-        for (index, handle) in call.procedure.handles().into_iter().enumerate() {
-            let Some(handle) = handle.filter(|_| call.files[index].is_none()) else { continue };
-            if let Some(pin) = self.files.pin(&handle) {
-                call.files[index] = Some(pin);
-                continue;
-            }
-            if self.handles() >= self.handles_max() {
-                return self.fail(now, call, Error::TooManyOpen, out);
-            }
-            if let Some((from, names)) = self.files.way(&handle) {
-                return self.ask(call, Await::Walk(index), Ask::Walk { from, names }, out);
-            }
-            return self.resolve(now, call, index, out);
-        }
-        if let Some(access) = call.procedure.access().filter(|_| call.open.is_none()) {
-            let pin = call.files[0].expect("it was found");
-            let open = match call.procedure.takes_any_open() {
-                true => self.files.any_open(pin),
-                false => self.files.open(pin, &call.caller, access),
-            };
-            call.open = open;
-            if open.is_none() {
-                if let Err(error) = expect_openable(self.files.kind(pin), access.write) {
-                    return self.fail(now, call, error, out);
-                }
-                let node = self.files.node(pin);
-                return self.ask(call, Await::Open, Ask::Open { node, access }, out);
-            }
-        }
-        if call.procedure.is_change() && call.sync.is_none() && !self.export.nfs.is_async {
-            let pin = call.files[0].expect("it was found");
-            let known = self.files.open(pin, &Caller::Server, Access::READ);
-            if known.is_none() && expect_openable(self.files.kind(pin), false).is_ok() {
-                let (node, access) = (self.files.node(pin), Access::READ);
-                return self.ask(call, Await::OpenSync, Ask::Open { node, access }, out);
-            }
-            call.sync = Some(known);
-        }
-        self.step_procedure(now, call, None, out);
-    }
-
-    /// Gets the node of a handle from its tree.
-    fn resolve(&mut self, now: Instant, call: Call, index: usize, out: &mut Vec<Output>) {
-        let sealed = call.procedure.handles()[index].expect("it has this handle");
-        match secret::open(&self.export.nfs.key, &sealed) {
-            Some(handle) => self.ask(call, Await::Resolve(index), Ask::Resolve { handle }, out),
-            None => self.finish(now, call, Next::FailWith(Status::BadHandle), Vec::new(), out),
-        }
-    }
-
     fn ask(&mut self, mut call: Call, awaits: Await, ask: Ask, out: &mut Vec<Output>) {
         call.awaits = awaits;
         self.asked += call.bytes;
@@ -474,75 +423,21 @@ impl Session {
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) {
-        let mut call = self.calls.remove(id.0 as usize);
+        let call = self.calls.remove(id.0 as usize);
         self.asked -= call.bytes;
         if call.awaits == Await::GivenUp {
             crate::discard(reply, out);
             return self.release(now, call, out);
         }
-        match (call.awaits, reply) {
-            (Await::Walk(index), Ok(Reply::Walked(stats, Some(node)))) => {
-                let kind = stats.last().map_or(Kind::Directory, |stat| stat.kind);
-                self.ask(call, Await::Verify(index, node, kind), Ask::FileHandle { node }, out);
+        match call.awaits {
+            Await::Resolve(_) | Await::Walk(_) | Await::Verify(..) => {
+                self.found(now, call, reply, out);
             }
-            (Await::Walk(index), _) => self.resolve(now, call, index, out),
-            (Await::Verify(index, node, kind), reply) => {
-                let wanted = call.procedure.handles()[index].expect("it has this handle");
-                if let Ok(Reply::FileHandle(handle)) = reply
-                    && secret::seal(&self.export.nfs.key, &handle) == wanted
-                {
-                    call.files[index] = Some(self.files.add(wanted, kind, node, out));
-                    return self.advance(now, call, out);
-                }
-                out.push(Output::Release(node));
-                self.resolve(now, call, index, out);
+            Await::Open | Await::Permission | Await::OpenAnyway | Await::OpenSync => {
+                self.opened(now, call, reply, out);
             }
-            (Await::Resolve(index), Ok(Reply::Walked(stats, Some(node)))) => {
-                let wanted = call.procedure.handles()[index].expect("it has this handle");
-                let kind = stats.last().map_or(Kind::Directory, |stat| stat.kind);
-                call.files[index] = Some(self.files.add(wanted, kind, node, out));
-                self.advance(now, call, out);
-            }
-            (Await::Resolve(_), Ok(_)) => self.fail(now, call, Error::Stale, out),
-            (Await::Open, Err(Error::Denied)) => {
-                let node = self.files.node(call.files[0].expect("it was found"));
-                self.ask(call, Await::Permission, Ask::Stat { node }, out);
-            }
-            (Await::Permission, reply) => {
-                let access = call.procedure.access().expect("it needs a file open");
-                let Some(stat) = call::optional(reply) else {
-                    return self.fail(now, call, Error::Denied, out);
-                };
-                if !translate::may_open(&call.caller, &stat, access.write) {
-                    return self.fail(now, call, Error::Denied, out);
-                }
-                let node = self.files.node(call.files[0].expect("it was found"));
-                self.ask(call, Await::OpenAnyway, Ask::Open { node, access }, out);
-            }
-            (Await::Open | Await::OpenAnyway, Ok(Reply::Opened(open, _))) => {
-                let pin = call.files[0].expect("it was found");
-                let access = call.procedure.access().expect("it was opened for it");
-                self.files.add_open(pin, call.caller.clone(), access, open);
-                call.open = Some(open);
-                self.step_procedure(now, call, None, out);
-            }
-            (Await::OpenSync, reply) => {
-                let open = reply.ok().and_then(|reply| reply.handed_out().1);
-                if let Some(open) = open {
-                    let pin = call.files[0].expect("it was found");
-                    self.files.add_open(pin, Caller::Server, Access::READ, open);
-                }
-                call.sync = Some(open);
-                self.step_procedure(now, call, None, out);
-            }
-            (Await::Procedure, reply) => self.step_procedure(now, call, Some(reply), out),
-            (Await::Resolve(_) | Await::Open | Await::OpenAnyway, Err(error)) => {
-                self.fail(now, call, error, out);
-            }
-            (awaits @ (Await::Open | Await::OpenAnyway | Await::GivenUp), Ok(other)) => {
-                unreachable!("{other:?} for {awaits:?}")
-            }
-            (Await::GivenUp, Err(_)) => unreachable!("it has ended above"),
+            Await::Procedure => self.step_procedure(now, call, Some(reply), out),
+            Await::GivenUp => unreachable!("it has ended above"),
         }
     }
 
@@ -668,17 +563,4 @@ fn reply_head(xid: u32, outcome: Outcome) -> Vec<u8> {
     let mut head = Vec::new();
     rpc::put_reply(xid, outcome, &mut head);
     head
-}
-
-/// # Errors
-/// `IsDirectory` or `Invalid` if a file of this kind cannot be opened: opening a pipe might wait.
-fn expect_openable(kind: Kind, write: bool) -> Result<(), Error> {
-    match kind {
-        Kind::File => Ok(()),
-        Kind::Directory if write => Err(Error::IsDirectory),
-        Kind::Directory => Ok(()),
-        Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
-            Err(Error::Invalid)
-        }
-    }
 }

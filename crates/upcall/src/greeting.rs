@@ -64,15 +64,7 @@ impl fmt::Display for Greeting<'_> {
                         options("user")
                     )?;
                 }
-                (Protocol::Nfs, Address::Tcp(address)) => {
-                    let (host, port) = (reachable(address).ip(), address.port());
-                    writeln!(f, "nfs      {address}")?;
-                    writeln!(
-                        f,
-                        "         sudo mount -t nfs -o \
-                         vers=3,tcp,port={port},mountport={port},nolock {host}:/ /mnt"
-                    )?;
-                }
+                (Protocol::Nfs, Address::Tcp(address)) => nfs(f, address)?,
                 (Protocol::Nfs, Address::Unix(path)) => {
                     writeln!(f, "nfs      unix:{}", path.display())?;
                 }
@@ -113,6 +105,13 @@ impl Greeting<'_> {
         writeln!(f, "         diodls -s {} -a {path}", reachable(address))?;
         writeln!(f, "         9p -a 'tcp!{host}!{port}' ls /")
     }
+}
+
+fn nfs(f: &mut fmt::Formatter<'_>, address: &SocketAddr) -> fmt::Result {
+    let (host, port) = (reachable(address).ip(), address.port());
+    writeln!(f, "nfs      {address}")?;
+    let options = format!("vers=3,tcp,port={port},mountport={port},nolock");
+    writeln!(f, "         sudo mount -t nfs -o {options} {host}:/ /mnt")
 }
 
 /// Returns the options of a mount. `access`: whether the kernel attaches separately for each user.

@@ -409,11 +409,12 @@ fn listen(
     Ok((ports, all.into_iter().map(|(_, bound)| bound).collect()))
 }
 
-/// Time that the kernel may take to close the sockets of a killed server: those of an io_uring close
-/// after the end of its process.
+/// Time that the kernel may take to close the sockets of a killed server: those of an io_uring
+/// close after the end of its process.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// Binds an address, waiting a moment while it is in use.
+#[allow(clippy::disallowed_methods, reason = "it waits for the kernel, before it serves")]
 fn patiently<T>(mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let begun = Instant::now();
     loop {

@@ -248,7 +248,7 @@ structure! {
     }
 }
 
-/// What follows the status of a failure.
+/// Results of a failure, behind its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum After {
     /// Nothing.

@@ -25,6 +25,7 @@ pub(crate) const WORD: &str = "firsthour-inside";
 const PAGES: &[(&str, bool)] = &[
     ("README.md", true),
     ("docs/volumes.md", true),
+    ("docs/nfs.md", false),
     ("docs/clients.md", true),
     ("docs/names.md", false),
     ("docs/operating.md", false),

@@ -1,5 +1,5 @@
-//! The Linux kernel's 9P and NFS clients: the cases are the scripts under `guest/`, each run in a directory
-//! of its own on the mount. Files written by the guest are compared on the host too.
+//! The Linux kernel's 9P and NFS clients: the cases are the scripts under `guest/`, each run in a
+//! directory of its own on the mount. Files written by the guest are compared on the host too.
 
 use super::ground::{Ground, On, Through};
 use super::tree;

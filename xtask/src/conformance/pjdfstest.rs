@@ -1,8 +1,8 @@
 //! pjdfstest, the POSIX file-system suite, over the kernel's 9P or NFS client.
 //!
-//! Every case must pass except those in `expected/pjdfstest.txt` or `pjdfstest-nfs.txt`, where each line names a case and
-//! the reason why no server of this protocol can pass it with this kernel. A listed case that
-//! passes fails the suite too, to keep the list current.
+//! Every case must pass except those in `expected/pjdfstest.txt` or `pjdfstest-nfs.txt`, where each
+//! line names a case and the reason why no server of this protocol can pass it with this kernel. A
+//! listed case that passes fails the suite too, to keep the list current.
 
 use super::ground::{Ground, On, Through};
 use crate::report::Report;

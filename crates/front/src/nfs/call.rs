@@ -42,6 +42,16 @@ impl Call {
         Call { xid, name, caller, procedure, files, open, sync, awaits, bytes }
     }
 
+    /// Returns the handle with this index.
+    pub(super) fn handle(&self, index: usize) -> Handle {
+        self.procedure.handles()[index].expect("it has this handle")
+    }
+
+    /// Returns the file of its first handle, whose node is known.
+    pub(super) fn file(&self) -> Pin {
+        self.files[0].expect("its node is known")
+    }
+
     /// Gives the call up: its reply will be discarded.
     pub(super) fn give_up(&mut self, out: &mut Vec<Output>) {
         if let Await::Verify(_, node, _) = std::mem::replace(&mut self.awaits, Await::GivenUp) {
@@ -211,7 +221,8 @@ pub(super) trait Procedure: std::fmt::Debug + Send {
     }
 }
 
-/// Returns the attributes of a reply to [`Ask::Stat`]: none after an error, since they are optional.
+/// Returns the attributes of a reply to [`Ask::Stat`]: none after an error, since they are
+/// optional.
 pub(super) fn optional(reply: Result<Reply, Error>) -> Option<Stat> {
     match reply {
         Ok(Reply::Stat(stat)) => Some(stat),

@@ -66,7 +66,7 @@ enum State {
     Dir,
 }
 
-/// What was found or created so far. Each node and open file is released once.
+/// The file found or created so far. Node and open file are released once.
 #[derive(Debug, Default)]
 struct Found {
     node: Option<NodeId>,

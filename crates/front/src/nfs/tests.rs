@@ -5,7 +5,7 @@ mod listing;
 use super::*;
 use crate::Nfs;
 use base::drawing::{Drawing, variant};
-use base::{FileHandle, Stat, Time, User};
+use base::{FileHandle, Kind, Stat, Time, User};
 use expect_test::expect;
 use std::time::Duration;
 use tree::{NodeId, OpenId};

@@ -41,8 +41,8 @@ impl KernelHandle {
         let mut this = KernelHandle { bytes, kind: 0, handle: [0; KERNEL_MAX] };
         let mut mount = 0;
         let at = (&raw mut this).cast();
-        // SAFETY: the path is a C string, and `this` has the layout of `struct file_handle`, with as
-        // many bytes behind it as `bytes` says.
+        // SAFETY: the path is a C string, and `this` has the layout of `struct file_handle`, with
+        // as many bytes behind it as `bytes` says.
         let result = unsafe {
             libc::name_to_handle_at(
                 file.as_raw_fd(),
@@ -180,10 +180,8 @@ mod tests {
     use std::path::PathBuf;
 
     fn handle_of(done: PathDone) -> FileHandle {
-        match done {
-            PathDone::Handle(handle) => handle,
-            other => panic!("{other:?} is no handle"),
-        }
+        let PathDone::Handle(handle) = done else { panic!("{done:?} is no handle") };
+        handle
     }
 
     /// A directory that is removed again.
