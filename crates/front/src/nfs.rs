@@ -225,7 +225,9 @@ impl Automaton for Session {
         if let Input::Received(_) | Input::Tick = input {
             self.quota = self.room.messages.max(1);
         }
-        self.files.expire(now, self.handles_max(), out);
+        // A call needs a node and an open file.
+        let most = self.handles_max().saturating_sub(self.calls.len() + 2);
+        self.files.expire(now, most, out);
         match input {
             Input::Received(bytes) => self.gather(bytes),
             Input::Answered(id, reply) => self.answered(now, id, reply, out),

@@ -19,8 +19,11 @@ const IDLE_TIME: Duration = Duration::from_secs(4);
 /// The same for a file that is open for writing, which perhaps could not be opened so again.
 const WRITE_TIME: Duration = Duration::from_secs(60);
 
-/// Maximum number of files, with or without node.
-const FILES_MAX: usize = 16 << 10;
+/// Time for which the place of a file without a node is kept.
+const PLACE_TIME: Duration = Duration::from_secs(60);
+
+/// Maximum number of files without a node.
+const PLACES_MAX: usize = 1024;
 
 /// Maximum number of names walked to find a file by its place.
 const PLACE_DEPTH_MAX: usize = 16;
@@ -41,7 +44,7 @@ struct File {
     place: Option<Place>,
     /// Number of calls that use the node.
     users: u32,
-    /// Time when an unused file is released; zero before its first use.
+    /// Time when an unused file is released, or forgotten; zero before its first use.
     expires: Instant,
     /// Whether it was found to be gone: it is dropped after its last use.
     gone: bool,
@@ -67,7 +70,7 @@ pub(super) struct Files {
     by_place: BTreeMap<Place, usize>,
     /// Unused files with a node, by the time when they are released.
     warm: BTreeSet<(Instant, usize)>,
-    /// Files without a node, in the order in which they were released.
+    /// Files without a node, by the time when they are forgotten.
     cold: BTreeSet<(Instant, usize)>,
     /// Number of nodes and of open files.
     handles: usize,
@@ -88,9 +91,10 @@ impl Files {
         }
     }
 
-    /// Returns the number of nodes and open files.
+    /// Returns the number of nodes, of open files, and of files without a node: their memory is
+    /// bounded with that of the others.
     pub(super) fn handles(&self) -> usize {
-        self.handles
+        self.handles + self.cold.len()
     }
 
     /// Returns whether files are left to be released.
@@ -98,9 +102,10 @@ impl Files {
         self.is_leaving && !self.files.is_empty()
     }
 
-    /// Returns the time when the next node is released.
+    /// Returns the time when the next node is released, or the next file forgotten.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let first = self.warm.first().map(|(expires, _)| *expires);
+        let first = [self.warm.first(), self.cold.first()].into_iter().flatten().min();
+        let first = first.map(|(expires, _)| *expires);
         if self.is_leaving { first.map(|_| Instant(0)) } else { first }
     }
 
@@ -250,26 +255,28 @@ impl Files {
         self.handles += 1;
     }
 
-    /// Releases nodes that have not been used for a while, and others beyond a number of handles.
+    /// Forgets files and releases nodes that have not been used for a while, and others beyond a
+    /// number of handles.
     pub(super) fn expire(&mut self, now: Instant, most: usize, out: &mut Vec<Output>) {
+        while let Some((expires, slot)) = self.cold.first().copied() {
+            if expires > now && self.handles() <= most && self.cold.len() <= PLACES_MAX {
+                break;
+            }
+            self.drop_file(slot, out);
+        }
         let mut left = RELEASE_MAX;
         while left > 0
             && let Some((expires, slot)) = self.warm.first().copied()
         {
-            if expires > now && self.handles <= most && !self.is_leaving {
+            if expires > now && self.handles() <= most && !self.is_leaving {
                 break;
             }
             left -= 1;
-            if self.is_leaving {
+            if self.is_leaving || self.handles() > most {
                 self.drop_file(slot, out);
             } else {
-                self.cool(slot, out);
+                self.cool(slot, now, out);
             }
-        }
-        while self.files.len() > FILES_MAX
-            && let Some((_, slot)) = self.cold.first().copied()
-        {
-            self.drop_file(slot, out);
         }
     }
 
@@ -282,14 +289,13 @@ impl Files {
     }
 
     /// Releases node and open files of an unused file, and keeps its place.
-    fn cool(&mut self, slot: usize, out: &mut Vec<Output>) {
+    fn cool(&mut self, slot: usize, now: Instant, out: &mut Vec<Output>) {
         self.release(slot, out);
-        let expires = self.files[slot].expires;
-        if self.files[slot].place.is_some() {
-            self.cold.insert((expires, slot));
-        } else {
-            self.drop_file(slot, out);
+        if self.files[slot].place.is_none() {
+            return self.drop_file(slot, out);
         }
+        self.files[slot].expires = now + PLACE_TIME;
+        self.cold.insert((self.files[slot].expires, slot));
     }
 
     fn release(&mut self, slot: usize, out: &mut Vec<Output>) {
