@@ -1,7 +1,7 @@
 //! `cargo xtask conformance [SUITE …] [--server uring|threads|diod] [--built] [--long] [--record]`:
 //! third-party clients against a running server. Without a suite: all of them, but those that take
-//! minutes (`tree`, `volume-tree`, `pjdfstest` over a directory) only with `--long`. `--built`
-//! skips the build; `--long` makes crash and failure suites longer and lets the kernel read all of
+//! minutes (`tree`, `volume-tree`, and some that run over a volume or a directory already) only with
+//! `--long`. `--built` skips the build; `--long` makes crash and failure suites longer and lets the kernel read all of
 //! the source tree; `--record` writes the page that `interop` compares with.
 //!
 //! | suite | client | needs |
@@ -119,7 +119,8 @@ const SUITES: &[Suite] = &[
     suite("volume-nfs-kernel", &[apt::VM], |report, kind| {
         ours(report, kind, |report, kind| kernel::run(report, kind, On::Volume, Through::Nfs))
     })
-    .privileged(),
+    .privileged()
+    .long(),
     suite("tree", &[apt::VM, apt::CURL], tree::run).privileged().long(),
     suite("volume-tree", &[apt::VM], volume_tree::run).privileged().long(),
     suite("pjdfstest", &[apt::VM, apt::PJDFSTEST], |report, kind| {
@@ -152,7 +153,8 @@ const SUITES: &[Suite] = &[
     suite("nfs-restart", &[apt::VM], |report, kind| {
         ours(report, kind, |report, kind| restart::run(report, kind, On::Directory))
     })
-    .privileged(),
+    .privileged()
+    .long(),
     suite("volume-nfs-restart", &[apt::VM], |report, kind| {
         ours(report, kind, |report, kind| restart::run(report, kind, On::Volume))
     })
