@@ -13,7 +13,7 @@ mod requests;
 use crate::message::Message;
 use crate::reader::Reader;
 use crate::socket::{Ready, Socket};
-use crate::{Error, Refusal, lock};
+use crate::{Error, Interrupt, Refusal, lock};
 use requests::Requests;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd as _, OwnedFd};
@@ -106,6 +106,11 @@ impl Line {
     /// Cancels all present and future waits, or ends the cancellation.
     pub(crate) fn cancel(&self, cancelled: bool) {
         self.cancelled.store(cancelled, Ordering::SeqCst);
+        self.wake_waiting();
+    }
+
+    /// Makes all waiting threads look whether they shall go on.
+    pub(crate) fn wake_waiting(&self) {
         lock(&self.state).requests.wake_all();
         self.wake();
     }
@@ -324,7 +329,7 @@ impl Line {
     }
 
     /// Waits for the reply to a request.
-    fn wait(&self, number: usize) -> Result<Message, Error> {
+    fn wait(&self, number: usize, interrupt: Option<&Interrupt>) -> Result<Message, Error> {
         loop {
             let mut state = lock(&self.state);
             if let Some(message) = state.requests.take_arrived(number) {
@@ -334,7 +339,7 @@ impl Line {
             if let Some(error) = state.dead.clone() {
                 return Err(error);
             }
-            if self.is_cancelled() {
+            if self.is_cancelled() || interrupt.is_some_and(Interrupt::is_set) {
                 self.hand_over(state, None);
                 return Err(Error::Cancelled);
             }
@@ -438,7 +443,12 @@ pub(crate) struct Pending {
 impl Pending {
     /// Waits for the reply.
     pub(crate) fn wait(self) -> Result<Message, Error> {
-        self.line.wait(self.number)
+        self.line.wait(self.number, None)
+    }
+
+    /// Waits for the reply, or for an interrupt.
+    pub(crate) fn wait_unless(self, interrupt: &Interrupt) -> Result<Message, Error> {
+        self.line.wait(self.number, Some(interrupt))
     }
 
     /// Waits for the data of a `Tread` or `Treaddir`, of at most `count_max` bytes.
