@@ -1,0 +1,237 @@
+//! Requests about open files: opening, data, durability.
+
+use crate::answer::{Answer, Body};
+use crate::attr::Attr;
+use crate::errno;
+use crate::handles::Handle;
+use crate::link::{Failure, Fid};
+use crate::lock;
+use crate::options::Cache;
+use crate::session::{Caller, Session};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use wire::fuse::{fopen, open_reply, write_reply};
+use wire::ninep::{Rmessage, Tmessage};
+
+const O_ACCMODE: u32 = 3;
+const O_CREAT: u32 = 0o100;
+const O_EXCL: u32 = 0o200;
+const O_TRUNC: u32 = 0o1000;
+
+impl Session {
+    /// Opens a file.
+    pub(crate) fn open_file(
+        &self,
+        caller: &Caller<'_>,
+        node: u64,
+        flags: u32,
+    ) -> Result<Answer, Failure> {
+        let (fid, copy) = self.clone_fid(caller, node)?;
+        let attr = self.open(caller, (&copy, flags), Some(&fid))?;
+        let (handle, fopen) = self.opened(caller, node, flags, (copy, attr));
+        let body = Body::Bytes(open_reply(handle, fopen));
+        Ok(Answer { body, entered: Vec::new(), handle: Some(handle) })
+    }
+
+    /// Adds an open file. Returns its number and the kernel's flags.
+    pub(crate) fn opened(
+        &self,
+        caller: &Caller<'_>,
+        node: u64,
+        flags: u32,
+        (fid, attr): (Fid, Option<Attr>),
+    ) -> (u64, u32) {
+        let (outdated, losses) = {
+            let mut nodes = lock(&self.nodes);
+            let outdated = attr.is_some_and(|attr| nodes.show(node, &attr.shown));
+            (outdated, nodes.losses(node))
+        };
+        if outdated {
+            // Another client has changed the file since the kernel asked last: it must not read up
+            // to the old size.
+            self.invalidate_attributes(node);
+        }
+        // Files made by programs have no size to read up to, so the kernel must not cache them.
+        let is_empty = attr.is_some_and(|attr| attr.is_file() && attr.shown.size == 0);
+        let fopen = match self.settings.cache {
+            Cache::None => fopen::DIRECT_IO,
+            _ if is_empty && flags & O_ACCMODE == 0 => fopen::DIRECT_IO,
+            Cache::Open => 0,
+            Cache::Keep => fopen::KEEP_CACHE,
+        };
+        let handle = Handle::new(node, (caller.user, flags), fid, losses);
+        (self.handles.add(handle), fopen)
+    }
+
+    /// Opens a directory.
+    pub(crate) fn open_dir(
+        &self,
+        caller: &Caller<'_>,
+        node: u64,
+        flags: u32,
+    ) -> Result<Answer, Failure> {
+        let (_, copy) = self.clone_fid(caller, node)?;
+        self.open(caller, (&copy, flags & O_ACCMODE), None)?;
+        let handle = Handle::new(node, (caller.user, flags & O_ACCMODE), copy, 0);
+        let handle = self.handles.add(handle);
+        let body = Body::Bytes(open_reply(handle, 0));
+        Ok(Answer { body, entered: Vec::new(), handle: Some(handle) })
+    }
+
+    /// Returns the open fid of a file; opens it again after a lost connection. A file with locks,
+    /// or without a name, cannot be opened again.
+    pub(crate) fn open_fid(
+        &self,
+        caller: &Caller<'_>,
+        handle: &Handle,
+    ) -> Result<Arc<Fid>, Failure> {
+        let connection = self.connection(caller)?;
+        let fid = lock(&handle.fid).clone();
+        if fid.connection.number == connection.number {
+            return Ok(fid);
+        }
+        if handle.locked.load(Ordering::SeqCst) {
+            return Err(Failure::Errno(errno::EIO));
+        }
+        let user = handle.user;
+        let owner = Caller { user, interrupt: caller.interrupt, ..*caller };
+        let (_, copy) = self.clone_fid(&owner, handle.node).map_err(|failure| match failure {
+            Failure::Errno(_) => Failure::Errno(errno::EIO),
+            Failure::Lost(_) | Failure::Interrupted => failure,
+        })?;
+        let flags = handle.flags & !(O_CREAT | O_EXCL | O_TRUNC);
+        self.open(&owner, (&copy, flags), None)?;
+        let copy = Arc::new(copy);
+        *lock(&handle.fid) = copy.clone();
+        Ok(copy)
+    }
+
+    /// Reads data. All messages that it takes are sent at once.
+    pub(crate) fn read(
+        &self,
+        caller: &Caller<'_>,
+        handle: &Handle,
+        (offset, size): (u64, u32),
+    ) -> Result<Answer, Failure> {
+        let fid = self.open_fid(caller, handle)?;
+        let (connection, io_max) = (&fid.connection, fid.connection.io_max());
+        let failed = |error| connection.failure(&error);
+        let mut calls = Vec::new();
+        for start in (0..size).step_by(io_max as usize) {
+            let count = io_max.min(size - start);
+            let offset = offset + u64::from(start);
+            let message = Tmessage::Read { fid: fid.number, offset, count };
+            calls.push((connection.raw.post(&message, None).map_err(failed)?, count));
+        }
+        connection.raw.push().map_err(failed)?;
+        let mut pieces = Vec::new();
+        for (call, count) in calls {
+            let reply = call.wait(caller.interrupt).map_err(failed)?;
+            let got = reply.data(count).map_err(failed)?.len();
+            pieces.push((reply, count));
+            if got < count as usize {
+                break;
+            }
+        }
+        self.read_rest(caller, &fid, handle.node, (offset, size), &mut pieces)?;
+        Ok(Answer { body: Body::Data(pieces), entered: Vec::new(), handle: None })
+    }
+
+    /// Reads on where the server has sent less than was wanted, up to the known size: to the kernel
+    /// a short reply is the end of the file.
+    fn read_rest(
+        &self,
+        caller: &Caller<'_>,
+        fid: &Fid,
+        node: u64,
+        (offset, size): (u64, u32),
+        pieces: &mut Vec<(client::Reply, u32)>,
+    ) -> Result<(), Failure> {
+        let connection = &fid.connection;
+        let failed = |error| connection.failure(&error);
+        let known = lock(&self.nodes).shown(node).map_or(0, |shown| shown.size);
+        let lengths = pieces.iter().map(|(reply, max)| reply.data(*max).map(<[u8]>::len));
+        let mut have = lengths.sum::<Result<usize, _>>().map_err(failed)? as u64;
+        while have > 0 && have < u64::from(size) && offset + have < known {
+            let count = connection.io_max().min(size - have as u32);
+            let message = Tmessage::Read { fid: fid.number, offset: offset + have, count };
+            let reply = connection.request(caller.interrupt, &message, None)?;
+            let got = reply.data(count).map_err(failed)?.len();
+            if got == 0 {
+                break;
+            }
+            have += got as u64;
+            pieces.push((reply, count));
+        }
+        Ok(())
+    }
+
+    /// Writes data.
+    pub(crate) fn write(
+        &self,
+        caller: &Caller<'_>,
+        handle: &Handle,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<Answer, Failure> {
+        let fid = self.open_fid(caller, handle)?;
+        let connection = &fid.connection;
+        let mut done = 0;
+        while done < data.len() {
+            let end = data.len().min(done + connection.io_max() as usize);
+            let written = self.write_some(caller, &fid, offset + done as u64, &data[done..end]);
+            match written {
+                Ok(count) => done += count as usize,
+                // What was written is reported; the next write gets the error.
+                Err(Failure::Errno(_) | Failure::Interrupted) if done > 0 => break,
+                Err(failure) => return Err(failure),
+            }
+        }
+        lock(&self.nodes).wrote(handle.node, connection.number);
+        let count = u32::try_from(done).expect("a request is below 4 GiB");
+        Ok(Answer::bytes(write_reply(count)))
+    }
+
+    fn write_some(
+        &self,
+        caller: &Caller<'_>,
+        fid: &Fid,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<u32, Failure> {
+        let connection = &fid.connection;
+        let failed = |error| connection.failure(&error);
+        let call = connection.raw.begin_write(fid.number, offset, data).map_err(failed)?;
+        let reply = call.wait(caller.interrupt).map_err(failed)?;
+        let count = reply.read(|reply| {
+            let Rmessage::Write { count } = reply else { return None };
+            (count as usize <= data.len()).then_some(count)
+        });
+        match count.map_err(failed)? {
+            0 => Err(Failure::Errno(errno::EIO)),
+            count => Ok(count),
+        }
+    }
+
+    /// Makes a file durable. Acknowledged writes of a connection that is lost may not be, which is
+    /// reported once to each that has the file open.
+    pub(crate) fn fsync(
+        &self,
+        caller: &Caller<'_>,
+        handle: &Handle,
+        data_only: bool,
+    ) -> Result<Answer, Failure> {
+        let fid = self.open_fid(caller, handle)?;
+        let count = lock(&self.nodes).writes(handle.node);
+        self.sync(caller, &fid, data_only)?;
+        let losses = {
+            let mut nodes = lock(&self.nodes);
+            nodes.synced(handle.node, fid.connection.number, count);
+            nodes.losses(handle.node)
+        };
+        if handle.losses.swap(losses, Ordering::SeqCst) < losses {
+            return Err(Failure::Errno(errno::EIO));
+        }
+        Ok(Answer::empty())
+    }
+}

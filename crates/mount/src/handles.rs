@@ -1,0 +1,81 @@
+//! Files and directories that programs have open.
+
+use crate::errno::{self, Errno};
+use crate::link::Fid;
+use crate::listing::Listing;
+use crate::lock;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+/// Open file.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) node: u64,
+    /// User that attached.
+    pub(crate) user: u32,
+    /// Flags of open(2).
+    pub(crate) flags: u32,
+    /// Open fid, of the connection that it was last used with.
+    pub(crate) fid: Mutex<Arc<Fid>>,
+    /// Whether a lock was taken through it. It cannot be opened again on another connection.
+    pub(crate) locked: AtomicBool,
+    /// Lost writes of the node that were reported through this handle, or before it was opened.
+    pub(crate) losses: AtomicU64,
+    /// Read position of a directory.
+    pub(crate) listing: Mutex<Listing>,
+}
+
+impl Handle {
+    pub(crate) fn new(node: u64, (user, flags): (u32, u32), fid: Fid, losses: u64) -> Handle {
+        Handle {
+            node,
+            user,
+            flags,
+            fid: Mutex::new(Arc::new(fid)),
+            locked: AtomicBool::new(false),
+            losses: AtomicU64::new(losses),
+            listing: Mutex::default(),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: BTreeMap<u64, Arc<Handle>>,
+    last: u64,
+}
+
+/// Table of open files.
+#[derive(Debug, Default)]
+pub(crate) struct Handles(Mutex<State>);
+
+impl Handles {
+    /// Adds an open file and returns its number.
+    pub(crate) fn add(&self, handle: Handle) -> u64 {
+        let mut state = lock(&self.0);
+        state.last += 1;
+        let number = state.last;
+        state.open.insert(number, Arc::new(handle));
+        number
+    }
+
+    /// Returns an open file.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub(crate) fn get(&self, number: u64) -> Result<Arc<Handle>, Errno> {
+        lock(&self.0).open.get(&number).cloned().ok_or(errno::EBADF)
+    }
+
+    /// Removes an open file.
+    pub(crate) fn remove(&self, number: u64) -> Option<Arc<Handle>> {
+        lock(&self.0).open.remove(&number)
+    }
+
+    /// Returns an open file of a node, if there is one.
+    pub(crate) fn of_node(&self, node: u64, user: u32) -> Option<Arc<Handle>> {
+        let state = lock(&self.0);
+        state.open.values().find(|handle| handle.node == node && handle.user == user).cloned()
+    }
+}

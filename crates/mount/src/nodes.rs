@@ -1,0 +1,331 @@
+//! Table of the files that the kernel knows: node numbers, their fids, and the names to reach them.
+//!
+//! The kernel counts its references to a node (*lookups*) and returns them with `FORGET`. A node is
+//! one file of the server, identified by its qid, so hard links are one node. It keeps its fid as
+//! long as there are few: beyond a limit the oldest fids are clunked, and walked to again by the
+//! node's name when they are needed.
+//!
+//! Invariants: a node's place is in `by_place` exactly if it is the node's own; a node is in
+//! `by_key` unless its last name was removed through this mount.
+
+use crate::errno::{self, Errno};
+use std::collections::{BTreeMap, VecDeque};
+use wire::fuse::{Attributes, ROOT};
+use wire::ninep::Qid;
+
+#[cfg(test)]
+mod tests;
+
+/// Identity of a file on the server.
+pub(crate) type Key = (u64, u8);
+
+/// Returns the identity of a qid's file.
+pub(crate) fn key(qid: Qid) -> Key {
+    (qid.path, qid.kind)
+}
+
+/// A name in a directory.
+type Place = (u64, Vec<u8>);
+
+/// Start and names of a walk.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Route<F> {
+    /// Fid of the directory to start from; `None` for the root.
+    pub(crate) from: Option<F>,
+    pub(crate) names: Vec<Vec<u8>>,
+    /// Identity of the file that the walk must reach; `None` for the root.
+    pub(crate) key: Option<Key>,
+}
+
+/// File known to the kernel.
+#[derive(Debug)]
+struct Node<F> {
+    key: Key,
+    lookups: u64,
+    place: Option<Place>,
+    /// Fids by the user that attached.
+    fids: Vec<(u32, F)>,
+    /// Attributes last sent to the kernel.
+    shown: Option<Attributes>,
+    writes: Writes,
+}
+
+/// Writes that no fsync has made durable.
+#[derive(Clone, Copy, Debug, Default)]
+struct Writes {
+    /// Number of acknowledged writes.
+    count: u64,
+    /// Connection of the oldest acknowledged write that may not be durable.
+    unsynced: Option<u64>,
+    /// Number of times that such writes may have been lost with a connection.
+    losses: u64,
+}
+
+/// Table of nodes. `F` is a fid.
+#[derive(Debug)]
+pub(crate) struct Nodes<F> {
+    by_id: BTreeMap<u64, Node<F>>,
+    by_key: BTreeMap<Key, u64>,
+    by_place: BTreeMap<Place, u64>,
+    next: u64,
+    /// Nodes and users of fids, in the order of their creation. An entry may be outdated.
+    order: VecDeque<(u64, u32)>,
+    held: usize,
+    held_max: usize,
+}
+
+impl<F: Clone> Nodes<F> {
+    /// Creates a table that holds at most this number of fids of nodes with names.
+    pub(crate) fn new(root: Qid, held_max: usize) -> Nodes<F> {
+        let node = Node {
+            key: key(root),
+            lookups: 1,
+            place: None,
+            fids: Vec::new(),
+            shown: None,
+            writes: Writes::default(),
+        };
+        Nodes {
+            by_id: BTreeMap::from([(ROOT, node)]),
+            by_key: BTreeMap::from([(key(root), ROOT)]),
+            by_place: BTreeMap::new(),
+            next: ROOT + 1,
+            order: VecDeque::new(),
+            held: 0,
+            held_max,
+        }
+    }
+
+    /// Records that the kernel learns of a file by this name. Returns its node.
+    pub(crate) fn enter(
+        &mut self,
+        qid: Qid,
+        (parent, name): (u64, &[u8]),
+        fid: Option<(u32, F)>,
+    ) -> u64 {
+        let next = self.next;
+        let id = *self.by_key.entry(key(qid)).or_insert(next);
+        if id == next {
+            self.next += 1;
+            let node = Node {
+                key: key(qid),
+                lookups: 0,
+                place: None,
+                fids: Vec::new(),
+                shown: None,
+                writes: Writes::default(),
+            };
+            self.by_id.insert(id, node);
+        }
+        self.by_id.get_mut(&id).expect("known by its key").lookups += 1;
+        if id != ROOT {
+            self.put_at(id, (parent, name.to_vec()));
+        }
+        if let Some((user, fid)) = fid {
+            self.keep(id, user, fid);
+        }
+        id
+    }
+
+    fn put_at(&mut self, id: u64, place: Place) {
+        if let Some(before) = self.by_place.insert(place.clone(), id).filter(|it| *it != id) {
+            self.by_id.get_mut(&before).expect("its place is removed with it").place = None;
+        }
+        let node = self.by_id.get_mut(&id).expect("the caller has found it");
+        let old = node.place.replace(place);
+        if let Some(old) = old.filter(|old| node.place.as_ref() != Some(old)) {
+            self.by_place.remove(&old);
+        }
+    }
+
+    /// Removes references of the kernel to a node.
+    pub(crate) fn forget(&mut self, id: u64, lookups: u64) {
+        let Some(node) = self.by_id.get_mut(&id) else { return };
+        node.lookups = node.lookups.saturating_sub(lookups);
+        if node.lookups > 0 || id == ROOT {
+            return;
+        }
+        let node = self.by_id.remove(&id).expect("found above");
+        self.held -= node.fids.len();
+        if let Some(place) = node.place {
+            self.by_place.remove(&place);
+        }
+        if self.by_key.get(&node.key) == Some(&id) {
+            self.by_key.remove(&node.key);
+        }
+    }
+
+    /// Keeps a user's fid of a node, instead of an earlier one.
+    pub(crate) fn keep(&mut self, id: u64, user: u32, fid: F) {
+        let Some(node) = self.by_id.get_mut(&id) else { return };
+        match node.fids.iter_mut().find(|(whose, _)| *whose == user) {
+            Some((_, old)) => *old = fid,
+            None => {
+                node.fids.push((user, fid));
+                self.held += 1;
+                self.order.push_back((id, user));
+            }
+        }
+        self.evict();
+    }
+
+    /// Drops the oldest fids beyond the limit, except those that no name leads to.
+    fn evict(&mut self) {
+        let rounds = self.order.len();
+        for _ in 0..rounds {
+            if self.held <= self.held_max {
+                return;
+            }
+            let Some((id, user)) = self.order.pop_front() else { return };
+            let Some(node) = self.by_id.get_mut(&id) else { continue };
+            if node.place.is_none() {
+                self.order.push_back((id, user));
+                continue;
+            }
+            let before = node.fids.len();
+            node.fids.retain(|(whose, _)| *whose != user);
+            self.held -= before - node.fids.len();
+        }
+    }
+
+    /// Drops all fids, because their connection is lost.
+    pub(crate) fn drop_fids(&mut self) {
+        self.by_id.values_mut().for_each(|node| node.fids.clear());
+        self.order.clear();
+        self.held = 0;
+    }
+
+    /// Drops a user's fid of a node.
+    pub(crate) fn drop_fid(&mut self, id: u64, user: u32) {
+        if let Some(node) = self.by_id.get_mut(&id) {
+            let before = node.fids.len();
+            node.fids.retain(|(whose, _)| *whose != user);
+            self.held -= before - node.fids.len();
+        }
+    }
+
+    /// Returns a user's fid of a node.
+    pub(crate) fn fid(&self, id: u64, user: u32) -> Option<F> {
+        let node = self.by_id.get(&id)?;
+        node.fids.iter().find(|(whose, _)| *whose == user).map(|(_, fid)| fid.clone())
+    }
+
+    /// Returns the way to a node, from its nearest ancestor with a fid of this user.
+    ///
+    /// # Errors
+    /// `ESTALE` if no known name leads to it.
+    pub(crate) fn route(&self, id: u64, user: u32) -> Result<Route<F>, Errno> {
+        let mut names = Vec::new();
+        let (mut at, mut from) = (id, None);
+        while at != ROOT && from.is_none() {
+            let node = self.by_id.get(&at).ok_or(errno::ESTALE)?;
+            let (parent, name) = node.place.as_ref().ok_or(errno::ESTALE)?;
+            // A name can lead in a circle only if the server moved directories meanwhile.
+            if names.len() > self.by_id.len() {
+                return Err(errno::ESTALE);
+            }
+            names.push(name.clone());
+            at = *parent;
+            from = self.fid(at, user);
+        }
+        names.reverse();
+        let key = self.by_id.get(&id).filter(|_| id != ROOT).map(|node| node.key);
+        Ok(Route { from, names, key })
+    }
+
+    /// Returns the node of a name, if it is known.
+    pub(crate) fn child(&self, parent: u64, name: &[u8]) -> Option<u64> {
+        self.by_place.get(&(parent, name.to_vec())).copied()
+    }
+
+    /// Records that a name was removed through this mount.
+    pub(crate) fn removed(&mut self, parent: u64, name: &[u8]) {
+        let Some(id) = self.by_place.remove(&(parent, name.to_vec())) else { return };
+        let node = self.by_id.get_mut(&id).expect("its place is removed with it");
+        node.place = None;
+        let is_last = node.shown.is_none_or(|shown| shown.nlink <= 1);
+        let is_directory = node.key.1 & Qid::DIR != 0;
+        // Its number may be used again for another file while this one is still open.
+        if (is_last || is_directory) && self.by_key.get(&node.key) == Some(&id) {
+            self.by_key.remove(&node.key);
+        }
+    }
+
+    /// Records that a name was changed through this mount.
+    pub(crate) fn renamed(&mut self, from: (u64, &[u8]), to: (u64, &[u8])) {
+        let moved = self.child(from.0, from.1);
+        if moved.is_some() && moved == self.child(to.0, to.1) {
+            // Both are names of one file, which rename(2) leaves alone.
+            return;
+        }
+        self.removed(to.0, to.1);
+        if let Some(id) = moved {
+            self.put_at(id, (to.0, to.1.to_vec()));
+        }
+    }
+
+    /// Records attributes sent to the kernel. Returns whether they differ from the last.
+    pub(crate) fn show(&mut self, id: u64, attributes: &Attributes) -> bool {
+        let Some(node) = self.by_id.get_mut(&id) else { return false };
+        let before = node.shown.replace(*attributes);
+        before.is_some_and(|it| (it.size, it.mtime, it.ctime) != changes(attributes))
+    }
+
+    /// Returns the attributes last sent to the kernel.
+    pub(crate) fn shown(&self, id: u64) -> Option<Attributes> {
+        self.by_id.get(&id).and_then(|node| node.shown)
+    }
+
+    /// Records an acknowledged write.
+    pub(crate) fn wrote(&mut self, id: u64, connection: u64) {
+        if let Some(node) = self.by_id.get_mut(&id) {
+            node.writes.count += 1;
+            node.writes.unsynced.get_or_insert(connection);
+        }
+    }
+
+    /// Returns the number of acknowledged writes, at the beginning of an fsync.
+    pub(crate) fn writes(&self, id: u64) -> u64 {
+        self.by_id.get(&id).map_or(0, |node| node.writes.count)
+    }
+
+    /// Records an fsync by this connection, which began after `count` writes.
+    pub(crate) fn synced(&mut self, id: u64, connection: u64, count: u64) {
+        let Some(node) = self.by_id.get_mut(&id) else { return };
+        if node.writes.unsynced.is_some_and(|it| it != connection) {
+            node.writes.losses += 1;
+            node.writes.unsynced = None;
+        } else if node.writes.count == count {
+            node.writes.unsynced = None;
+        }
+    }
+
+    /// Returns how many times unsynced writes may have been lost with a connection.
+    pub(crate) fn losses(&self, id: u64) -> u64 {
+        self.by_id.get(&id).map_or(0, |node| node.writes.losses)
+    }
+
+    /// Checks the invariants.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        for (place, id) in &self.by_place {
+            assert_eq!(self.by_id[id].place.as_ref(), Some(place), "a place is its node's");
+        }
+        for (id, node) in &self.by_id {
+            if let Some(place) = &node.place {
+                assert_eq!(self.by_place.get(place), Some(id), "a node is at its place");
+            }
+            assert!(node.lookups > 0, "a node without references is removed");
+        }
+        for (key, id) in &self.by_key {
+            assert_eq!(self.by_id[id].key, *key, "a key is its node's");
+        }
+        let held: usize = self.by_id.values().map(|node| node.fids.len()).sum();
+        assert_eq!(held, self.held, "fids are counted");
+    }
+}
+
+/// Returns the attributes that show a change of a file's contents.
+fn changes(it: &Attributes) -> (u64, wire::fuse::Timestamp, wire::fuse::Timestamp) {
+    (it.size, it.mtime, it.ctime)
+}

@@ -1,0 +1,143 @@
+use super::*;
+
+fn file(path: u64) -> Qid {
+    Qid { kind: Qid::FILE, version: 0, path }
+}
+
+fn directory(path: u64) -> Qid {
+    Qid { kind: Qid::DIR, version: 0, path }
+}
+
+fn table(held_max: usize) -> Nodes<u32> {
+    Nodes::new(directory(1), held_max)
+}
+
+fn one_link() -> Attributes {
+    Attributes { nlink: 1, ..Attributes::default() }
+}
+
+#[test]
+fn hard_links_are_one_node() {
+    let mut nodes = table(100);
+    let a = nodes.enter(file(7), (ROOT, b"a"), Some((0, 10)));
+    let b = nodes.enter(file(7), (ROOT, b"b"), Some((0, 11)));
+    assert_eq!(a, b);
+    assert_eq!(nodes.fid(a, 0), Some(11));
+    nodes.forget(a, 1);
+    nodes.check();
+    assert_eq!(nodes.fid(a, 0), Some(11));
+    nodes.forget(a, 1);
+    nodes.check();
+    assert_eq!(nodes.fid(a, 0), None);
+}
+
+#[test]
+fn a_removed_file_keeps_its_fid_and_loses_its_number() {
+    let mut nodes = table(100);
+    let old = nodes.enter(file(7), (ROOT, b"a"), Some((0, 10)));
+    nodes.show(old, &one_link());
+    nodes.removed(ROOT, b"a");
+    nodes.check();
+    assert_eq!(nodes.route(old, 0), Err(errno::ESTALE));
+    assert_eq!(nodes.fid(old, 0), Some(10));
+    // The server uses the number again.
+    let new = nodes.enter(file(7), (ROOT, b"a"), Some((0, 11)));
+    assert_ne!(old, new);
+    nodes.forget(old, 1);
+    nodes.check();
+    assert_eq!(nodes.fid(new, 0), Some(11));
+}
+
+#[test]
+fn a_route_begins_at_the_nearest_fid_and_follows_renames() {
+    let mut nodes = table(100);
+    let dir = nodes.enter(directory(2), (ROOT, b"dir"), Some((0, 20)));
+    let inner = nodes.enter(directory(3), (dir, b"inner"), None);
+    let leaf = nodes.enter(file(4), (inner, b"leaf"), None);
+    let names = |list: &[&[u8]]| list.iter().map(|name| name.to_vec()).collect::<Vec<_>>();
+    let route = nodes.route(leaf, 0).unwrap();
+    let wanted = Route { from: Some(20), names: names(&[b"inner", b"leaf"]), key: Some((4, 0)) };
+    assert_eq!(route, wanted);
+    // Another user has no fid on the way.
+    let route = nodes.route(leaf, 1000).unwrap();
+    assert_eq!((route.from, route.names), (None, names(&[b"dir", b"inner", b"leaf"])));
+    nodes.renamed((dir, b"inner"), (ROOT, b"moved"));
+    nodes.check();
+    let route = nodes.route(leaf, 0).unwrap();
+    assert_eq!((route.from, route.names), (None, names(&[b"moved", b"leaf"])));
+}
+
+#[test]
+fn a_rename_removes_the_name_that_it_replaces() {
+    let mut nodes = table(100);
+    let a = nodes.enter(file(7), (ROOT, b"a"), None);
+    let b = nodes.enter(file(8), (ROOT, b"b"), None);
+    nodes.renamed((ROOT, b"a"), (ROOT, b"b"));
+    nodes.check();
+    assert_eq!(nodes.child(ROOT, b"b"), Some(a));
+    assert_eq!(nodes.child(ROOT, b"a"), None);
+    assert_eq!(nodes.route(b, 0), Err(errno::ESTALE));
+}
+
+#[test]
+fn the_oldest_fids_with_names_are_dropped() {
+    let mut nodes = table(2);
+    let first = nodes.enter(file(7), (ROOT, b"a"), Some((0, 10)));
+    nodes.removed(ROOT, b"a");
+    let others: Vec<_> = (0..5_u64)
+        .map(|n| nodes.enter(file(20 + n), (ROOT, &[b'f', n as u8]), Some((0, n as u32))))
+        .collect();
+    nodes.check();
+    assert_eq!(nodes.fid(first, 0), Some(10));
+    assert_eq!(others.iter().filter(|id| nodes.fid(**id, 0).is_some()).count(), 1);
+    assert_eq!(nodes.fid(others[4], 0), Some(4));
+}
+
+#[test]
+fn writes_of_a_lost_connection_fail_the_next_fsync_once() {
+    let mut nodes = table(2);
+    let id = nodes.enter(file(7), (ROOT, b"a"), None);
+    nodes.wrote(id, 1);
+    nodes.synced(id, 1, nodes.writes(id));
+    assert_eq!(nodes.losses(id), 0);
+    nodes.wrote(id, 1);
+    nodes.synced(id, 2, nodes.writes(id));
+    assert_eq!(nodes.losses(id), 1);
+    nodes.synced(id, 2, nodes.writes(id));
+    assert_eq!(nodes.losses(id), 1);
+    // A write during the fsync is not covered by it.
+    let count = nodes.writes(id);
+    nodes.wrote(id, 2);
+    nodes.synced(id, 2, count);
+    nodes.synced(id, 3, nodes.writes(id));
+    assert_eq!(nodes.losses(id), 2);
+}
+
+#[test]
+fn random_histories_keep_the_invariants() {
+    // A small generator: the crate has no other use for random numbers.
+    let mut seed = 42_u64;
+    let mut draw = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let mut nodes = table(8);
+    for step in 0..20_000_u32 {
+        let names: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+        let (name, other) = (names[draw(4) as usize], names[draw(4) as usize]);
+        let (id, to) = (1 + draw(40), 1 + draw(40));
+        match draw(7) {
+            0 | 1 => {
+                let fid = (draw(2) == 0).then(|| (draw(2) as u32, step));
+                let qid = if draw(2) == 0 { file(draw(20)) } else { directory(draw(20)) };
+                nodes.enter(qid, (id, name), fid);
+            }
+            2 => nodes.forget(id, draw(3)),
+            3 => nodes.removed(id, name),
+            4 => nodes.renamed((id, name), (to, other)),
+            5 => drop(nodes.route(id, draw(2) as u32)),
+            _ => nodes.keep(id, draw(2) as u32, step),
+        }
+        nodes.check();
+    }
+}

@@ -1,0 +1,343 @@
+//! Session with the kernel: threads that read requests from `/dev/fuse`, perform them, and reply.
+
+use crate::answer::{Answer, Body};
+use crate::crew::{After, Crew, Turn};
+use crate::errno::{self, Errno};
+use crate::flights::{Flight, Flights, GRACE, Measure};
+use crate::handles::Handles;
+use crate::link::{Failure, Fid, Link};
+use crate::locks::Owners;
+use crate::nodes::Nodes;
+use crate::options::Settings;
+use crate::{Error, lock};
+use client::Interrupt;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno as Raw;
+use std::io::IoSlice;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use wire::fuse::{self, Header, OUT_HEADER_SIZE, Request};
+use wire::ninep::Qid;
+
+/// Maximum number of fids of files that no program has open.
+const FIDS_MAX: usize = 16_384;
+
+/// Bytes of a request beside its data.
+const MARGIN: usize = 4096;
+
+/// Interval of requests that find out whether a server still replies.
+const PING: Duration = Duration::from_secs(15);
+
+/// Stack of a thread.
+const STACK: usize = 512 << 10;
+
+/// Caller of a request.
+#[derive(Debug)]
+pub(crate) struct Caller<'a> {
+    /// User that attaches at the server.
+    pub(crate) user: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) pid: u32,
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+/// State of a mount.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) device: OwnedFd,
+    pub(crate) link: Arc<Link>,
+    pub(crate) settings: Settings,
+    pub(crate) nodes: Mutex<Nodes<Arc<Fid>>>,
+    pub(crate) handles: Handles,
+    pub(crate) owners: Owners,
+    /// Maximum data of a read or write, in bytes.
+    pub(crate) io_max: u32,
+    /// Connection whose predecessors' fids were dropped.
+    pub(crate) current: AtomicU64,
+    flights: Flights,
+    crew: Crew,
+    events: Mutex<Sender<Event>>,
+}
+
+/// Event of a session.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The kernel has begun the session.
+    Ready,
+    /// The kernel's version is not supported.
+    Refused(u32, u32),
+    /// The file system is unmounted.
+    Over,
+}
+
+impl Session {
+    /// Creates a session.
+    pub(crate) fn new(
+        device: OwnedFd,
+        link: Arc<Link>,
+        settings: Settings,
+        (root, io_max): (Qid, u32),
+    ) -> (Arc<Session>, Receiver<Event>) {
+        let (sender, events) = channel();
+        let session = Session {
+            device,
+            link,
+            settings,
+            nodes: Mutex::new(Nodes::new(root, FIDS_MAX)),
+            handles: Handles::default(),
+            owners: Owners::default(),
+            io_max,
+            current: AtomicU64::new(1),
+            flights: Flights::default(),
+            crew: Crew::default(),
+            events: Mutex::new(sender),
+        };
+        (Arc::new(session), events)
+    }
+
+    /// Starts the threads.
+    pub(crate) fn start(self: &Arc<Session>) -> Result<(), Error> {
+        let watch = self.clone();
+        self.spawn("interrupts", move || watch.watch())?;
+        let ping = self.clone();
+        self.spawn("ping", move || ping.ping())?;
+        self.read_on()
+    }
+
+    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        let builder = std::thread::Builder::new().name(name.into()).stack_size(STACK);
+        builder.spawn(work).map(|_| ()).map_err(Error::Thread)
+    }
+
+    /// Starts a thread that reads requests.
+    fn read_on(self: &Arc<Session>) -> Result<(), Error> {
+        let session = self.clone();
+        self.crew.join();
+        self.spawn("requests", move || session.work())
+    }
+
+    /// Reads and performs requests until the session is over, or enough other threads do.
+    fn work(self: &Arc<Session>) {
+        let mut buffer = vec![0; self.io_max as usize + MARGIN];
+        loop {
+            let message = match rustix::io::read(&self.device, &mut buffer[..]) {
+                Ok(size) => &buffer[..size],
+                // The request was interrupted before it was read, or there is none.
+                Err(Raw::NOENT | Raw::INTR | Raw::AGAIN) => continue,
+                Err(_) => return self.over(),
+            };
+            if self.take(message) == After::Exit {
+                return;
+            }
+        }
+    }
+
+    /// Performs a request, or leaves it to others.
+    fn take(self: &Arc<Session>, message: &[u8]) -> After {
+        let Ok((header, request)) = fuse::decode(message) else {
+            // Nothing can be said about a message without a header.
+            if let Some(unique) = message.get(8..16) {
+                let unique = u64::from_ne_bytes(unique.try_into().expect("eight bytes"));
+                self.refuse(unique, errno::EINVAL);
+            }
+            return After::Read;
+        };
+        if self.notes(&header, &request) {
+            return After::Read;
+        }
+        match self.crew.begin() {
+            Turn::Queue => {
+                self.crew.queue(header.unique, message.to_vec());
+                return After::Read;
+            }
+            // Without a new thread this one reads again after the request.
+            Turn::SpawnAndServe => drop(self.read_on()),
+            Turn::Serve => {}
+        }
+        self.serve(&header, &request);
+        loop {
+            match self.crew.end() {
+                After::Serve(queued) => {
+                    let decoded = fuse::decode(&queued).expect("it was decoded before");
+                    self.serve(&decoded.0, &decoded.1);
+                }
+                after @ (After::Read | After::Exit) => return after,
+            }
+        }
+    }
+
+    /// Handles messages without a reply. Returns whether it was one.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "all others have a reply")]
+    fn notes(&self, header: &Header, request: &Request<'_>) -> bool {
+        match request {
+            Request::Forget { lookups } => lock(&self.nodes).forget(header.node, *lookups),
+            Request::BatchForget { nodes } => {
+                let mut table = lock(&self.nodes);
+                nodes.iter().for_each(|(id, lookups)| table.forget(*id, *lookups));
+            }
+            Request::Interrupt { unique } => self.interrupted(header.unique, *unique),
+            _other => return false,
+        }
+        true
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "interrupts have a deadline")]
+    fn interrupted(&self, own: u64, unique: u64) {
+        if self.crew.remove(unique) {
+            self.refuse(unique, errno::EINTR);
+        } else if !self.flights.interrupt(unique, Instant::now(), GRACE) {
+            // Another thread has read the request but not begun it, or it is over: the kernel
+            // sends the interrupt again as long as there is the request.
+            self.refuse(own, errno::EAGAIN);
+        }
+    }
+
+    /// Takes measures against interrupted requests.
+    fn watch(&self) {
+        while let Some(due) = self.flights.wait() {
+            for (unique, flight, measure) in due {
+                match measure {
+                    Measure::Interrupt => self.link.interrupt(&flight.interrupt),
+                    Measure::Reply if flight.claim() => self.refuse(unique, errno::EINTR),
+                    Measure::Reply => {}
+                }
+            }
+        }
+    }
+
+    /// Sends a request from time to time while others wait, so that a server that is alive but has
+    /// nothing to say is distinguished from a dead one.
+    fn ping(&self) {
+        let never = Interrupt::default();
+        while self.flights.pause(PING) {
+            let Some(connection) = self.link.present().filter(|_| !self.flights.is_empty()) else {
+                continue;
+            };
+            let root = connection.raw.root().0;
+            if let Err(Failure::Lost(number)) = crate::protocol::ping(&connection, &never, root) {
+                self.link.lost(number);
+            }
+        }
+    }
+
+    /// Ends the session.
+    fn over(&self) {
+        self.flights.close();
+        self.link.close();
+        // The receiver may have ended already.
+        let _ = lock(&self.events).send(Event::Over);
+    }
+
+    /// Performs a request and replies.
+    fn serve(self: &Arc<Session>, header: &Header, request: &Request<'_>) {
+        let flight = self.flights.begin(header.unique);
+        let user = self.settings.user_of(header.uid);
+        let (uid, gid, pid) = (header.uid, header.gid, header.pid);
+        let caller = Caller { user, uid, gid, pid, interrupt: &flight.interrupt };
+        let answer = if let Request::Init { major, minor, max_readahead, flags } = request {
+            self.init((*major, *minor), *max_readahead, *flags)
+        } else {
+            self.repeat(&caller, header.node, request)
+        };
+        let is_init = matches!(request, Request::Init { .. }) && answer.is_ok();
+        self.reply(header.unique, &flight, answer);
+        self.flights.end(header.unique);
+        if is_init {
+            let _ = lock(&self.events).send(Event::Ready);
+        }
+    }
+
+    /// Performs a request, again after a lost connection.
+    fn repeat(
+        self: &Arc<Session>,
+        caller: &Caller<'_>,
+        node: u64,
+        request: &Request<'_>,
+    ) -> Result<Answer, Errno> {
+        loop {
+            match self.perform(caller, node, request) {
+                Ok(answer) => return Ok(answer),
+                Err(Failure::Errno(errno)) => return Err(errno),
+                Err(Failure::Interrupted) => return Err(errno::EINTR),
+                Err(Failure::Lost(number)) => {
+                    self.link.lost(number);
+                    if self.appends(request) {
+                        return Err(errno::EIO);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reports whether a repetition of the request could write data twice.
+    fn appends(&self, request: &Request<'_>) -> bool {
+        const O_APPEND: u32 = 0o2000;
+        let Request::Write { handle, .. } = request else { return false };
+        self.handles.get(*handle).is_ok_and(|handle| handle.flags & O_APPEND != 0)
+    }
+
+    fn reply(&self, unique: u64, flight: &Flight, answer: Result<Answer, Errno>) {
+        let is_first = flight.claim();
+        match answer {
+            Ok(answer) => {
+                let delivered = is_first && self.send(unique, &answer.body);
+                if !delivered {
+                    self.undo(&answer);
+                }
+            }
+            Err(errno) if is_first => self.refuse(unique, errno),
+            Err(_) => {}
+        }
+    }
+
+    /// Returns what the kernel does not know that it has.
+    fn undo(&self, answer: &Answer) {
+        let mut nodes = lock(&self.nodes);
+        answer.entered.iter().for_each(|node| nodes.forget(*node, 1));
+        drop(nodes);
+        if let Some(handle) = answer.handle {
+            self.handles.remove(handle);
+        }
+    }
+
+    /// Sends an error reply.
+    fn refuse(&self, unique: u64, errno: Errno) {
+        // The kernel has no use for it after an abort.
+        let _ = rustix::io::write(&self.device, &fuse::error(unique, errno));
+    }
+
+    /// Sends a reply. Returns whether the kernel has accepted it.
+    fn send(&self, unique: u64, body: &Body) -> bool {
+        let Ok(parts) = body.parts() else {
+            self.refuse(unique, errno::EIO);
+            return false;
+        };
+        let size = parts.iter().map(|part| part.len()).sum();
+        let header: [u8; OUT_HEADER_SIZE] = fuse::header(unique, size);
+        let mut slices = vec![IoSlice::new(&header)];
+        slices.extend(parts.into_iter().map(IoSlice::new));
+        match rustix::io::writev(&self.device, &slices) {
+            Ok(_) => true,
+            // The request was aborted.
+            Err(Raw::NOENT | Raw::NODEV) => false,
+            Err(_) => {
+                self.refuse(unique, errno::EIO);
+                false
+            }
+        }
+    }
+
+    /// Notifies the kernel that cached attributes of a node are outdated. It takes no locks.
+    pub(crate) fn invalidate_attributes(&self, node: u64) {
+        // An error means that the kernel does not know the node any more.
+        let _ = rustix::io::write(&self.device, &fuse::inval_inode(node, false));
+    }
+
+    /// Reports a version of the kernel that is not supported.
+    pub(crate) fn refuse_version(&self, version: (u32, u32)) {
+        let _ = lock(&self.events).send(Event::Refused(version.0, version.1));
+    }
+}
