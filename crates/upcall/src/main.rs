@@ -13,6 +13,7 @@ mod hosting;
 mod key_file;
 mod load;
 mod log;
+mod mount;
 mod nfs;
 mod place;
 mod progress;
@@ -53,6 +54,7 @@ enum Command {
     /// Run operations on a replicated service.
     Op(replica::Operation),
     Load(Box<load::Load>),
+    Mount(mount::Mount),
     /// Print a script that completes commands and flags in a shell.
     Completions(generate::Completions),
     /// Write the manual pages; packages are built with it.
@@ -65,6 +67,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    if mount::is_helper(arguments.next().as_ref()) {
+        return mount::run_helper(arguments);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -80,6 +86,7 @@ fn main() -> ExitCode {
         Command::Replica(command) => replica::run(&command),
         Command::Op(operation) => Ok(replica::operate(&operation)),
         Command::Load(command) => load::run(*command),
+        Command::Mount(flags) => Ok(mount::run(&flags)),
         Command::Completions(flags) => generate::completions(&flags),
         Command::ManPages(flags) => generate::man_pages(&flags),
         Command::CompileModule(asked) => compiler::run(&asked),

@@ -153,47 +153,155 @@ pub struct FileLock {
 #[allow(missing_docs, reason = "the kernel's own names")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    Init { major: u32, minor: u32, max_readahead: u32, flags: u64 },
+    Init {
+        major: u32,
+        minor: u32,
+        max_readahead: u32,
+        flags: u64,
+    },
     Destroy,
-    Lookup { name: &'a [u8] },
+    Lookup {
+        name: &'a [u8],
+    },
     /// Has no reply.
-    Forget { lookups: u64 },
+    Forget {
+        lookups: u64,
+    },
     /// Has no reply.
-    BatchForget { nodes: Vec<(u64, u64)> },
-    GetAttr { handle: Option<u64> },
+    BatchForget {
+        nodes: Vec<(u64, u64)>,
+    },
+    GetAttr {
+        handle: Option<u64>,
+    },
     SetAttr(SetAttr),
     ReadLink,
-    Symlink { name: &'a [u8], target: &'a [u8] },
-    MkNod { name: &'a [u8], mode: u32, rdev: u32 },
-    MkDir { name: &'a [u8], mode: u32 },
-    Unlink { name: &'a [u8] },
-    RmDir { name: &'a [u8] },
-    Rename { name: &'a [u8], to_dir: u64, to_name: &'a [u8], flags: u32 },
-    Link { node: u64, name: &'a [u8] },
-    Open { flags: u32 },
-    Create { name: &'a [u8], flags: u32, mode: u32 },
-    Read { handle: u64, offset: u64, size: u32 },
-    Write { handle: u64, offset: u64, flags: u32, data: &'a [u8] },
+    Symlink {
+        name: &'a [u8],
+        target: &'a [u8],
+    },
+    MkNod {
+        name: &'a [u8],
+        mode: u32,
+        rdev: u32,
+    },
+    MkDir {
+        name: &'a [u8],
+        mode: u32,
+    },
+    Unlink {
+        name: &'a [u8],
+    },
+    RmDir {
+        name: &'a [u8],
+    },
+    Rename {
+        name: &'a [u8],
+        to_dir: u64,
+        to_name: &'a [u8],
+        flags: u32,
+    },
+    Link {
+        node: u64,
+        name: &'a [u8],
+    },
+    Open {
+        flags: u32,
+    },
+    Create {
+        name: &'a [u8],
+        flags: u32,
+        mode: u32,
+    },
+    Read {
+        handle: u64,
+        offset: u64,
+        size: u32,
+    },
+    Write {
+        handle: u64,
+        offset: u64,
+        flags: u32,
+        data: &'a [u8],
+    },
     StatFs,
-    Release { handle: u64, flock_owner: Option<u64> },
-    Flush { handle: u64, owner: u64 },
-    FSync { handle: u64, data_only: bool },
-    SetXattr { name: &'a [u8], value: &'a [u8], flags: u32 },
-    GetXattr { name: &'a [u8], size: u32 },
-    ListXattr { size: u32 },
-    RemoveXattr { name: &'a [u8] },
-    OpenDir { flags: u32 },
-    ReadDir { handle: u64, offset: u64, size: u32 },
-    ReadDirPlus { handle: u64, offset: u64, size: u32 },
-    ReleaseDir { handle: u64 },
-    FSyncDir { handle: u64, data_only: bool },
-    GetLock { handle: u64, owner: u64, lock: FileLock },
-    SetLock { handle: u64, owner: u64, lock: FileLock, flock: bool, wait: bool },
-    Access { mask: u32 },
+    Release {
+        handle: u64,
+        flock_owner: Option<u64>,
+    },
+    Flush {
+        handle: u64,
+        owner: u64,
+    },
+    FSync {
+        handle: u64,
+        data_only: bool,
+    },
+    SetXattr {
+        name: &'a [u8],
+        value: &'a [u8],
+        flags: u32,
+    },
+    GetXattr {
+        name: &'a [u8],
+        size: u32,
+    },
+    ListXattr {
+        size: u32,
+    },
+    RemoveXattr {
+        name: &'a [u8],
+    },
+    OpenDir {
+        flags: u32,
+    },
+    ReadDir {
+        handle: u64,
+        offset: u64,
+        size: u32,
+    },
+    ReadDirPlus {
+        handle: u64,
+        offset: u64,
+        size: u32,
+    },
+    ReleaseDir {
+        handle: u64,
+    },
+    FSyncDir {
+        handle: u64,
+        data_only: bool,
+    },
+    GetLock {
+        handle: u64,
+        owner: u64,
+        lock: FileLock,
+    },
+    SetLock {
+        handle: u64,
+        owner: u64,
+        lock: FileLock,
+        flock: bool,
+        wait: bool,
+    },
+    Access {
+        mask: u32,
+    },
     /// Has no reply.
-    Interrupt { unique: u64 },
-    Fallocate { handle: u64, offset: u64, length: u64, mode: u32 },
-    LSeek { handle: u64, offset: u64, whence: u32 },
+    Interrupt {
+        unique: u64,
+    },
+    Fallocate {
+        handle: u64,
+        offset: u64,
+        length: u64,
+        mode: u32,
+    },
+    LSeek {
+        handle: u64,
+        offset: u64,
+        whence: u32,
+    },
     /// A request that is not in this table.
     Unknown,
 }
