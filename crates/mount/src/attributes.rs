@@ -8,7 +8,7 @@ use crate::linux::{self, Xattr};
 use crate::lock;
 use crate::session::{Caller, Session};
 use std::sync::Arc;
-use wire::fuse::{ROOT, SetAttr, attr_reply, fattr, size_reply, statfs_reply};
+use wire::fuse::{SetAttr, attr_reply, fattr, size_reply, statfs_reply};
 use wire::ninep::{Rmessage, Tmessage};
 
 /// Flag of `Txattrcreate`; with an empty value it removes the attribute.
@@ -42,14 +42,13 @@ impl Session {
     ) -> Result<Answer, Failure> {
         let fid = self.fid_for(caller, node, handle)?;
         let attr = match self.stat(caller, &fid) {
-            Ok(attr) => attr,
-            // Servers that know files by their path have lost it with its name.
-            Err(Failure::Errno(errno::ENOENT)) if node != ROOT => {
-                lock(&self.nodes).drop_fid(node, caller.user);
-                let again = self.fid(caller, node)?;
-                self.stat(caller, &again)?
+            // Servers that know files by their path have lost one that is removed.
+            Err(Failure::Errno(errno::ENOENT))
+                if self.handles.of_node(node, caller.user).is_some() =>
+            {
+                lock(&self.nodes).removed_attributes(node).ok_or(errno::ENOENT)?
             }
-            Err(failure) => return Err(failure),
+            done => done?,
         };
         Ok(self.attributes(node, &attr))
     }

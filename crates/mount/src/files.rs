@@ -187,7 +187,8 @@ impl Session {
                 Err(failure) => return Err(failure),
             }
         }
-        lock(&self.nodes).wrote(handle.node, connection.number);
+        let end = offset + done as u64;
+        lock(&self.nodes).wrote(handle.node, connection.number, end);
         let count = u32::try_from(done).expect("a request is below 4 GiB");
         Ok(Answer::bytes(write_reply(count)))
     }

@@ -116,27 +116,60 @@ pub(crate) fn create(
     connection.call(interrupt, &message, only!(Rmessage::Lcreate { qid, .. } => qid))
 }
 
+/// Reports whether a server does not know a message, such as diod for the newer ones.
+pub(crate) fn is_unknown(failure: Failure) -> bool {
+    [errno::EOPNOTSUPP, errno::ENOSYS].map(Failure::Errno).contains(&failure)
+}
+
 /// Removes a name.
 pub(crate) fn remove(
-    connection: &Connection,
+    dir: &Fid,
     interrupt: &Interrupt,
-    dfid: u32,
     (name, is_dir): (&[u8], bool),
 ) -> Result<(), Failure> {
+    let connection = &dir.connection;
     let flags = if is_dir { REMOVE_DIR } else { 0 };
-    let message = Tmessage::Unlinkat { dfid, name, flags };
-    connection.call(interrupt, &message, only!(Rmessage::Unlinkat {} => ()))
+    let message = Tmessage::Unlinkat { dfid: dir.number, name, flags };
+    match connection.call(interrupt, &message, only!(Rmessage::Unlinkat {} => ())) {
+        Err(failure) if is_unknown(failure) => {
+            let (fid, _) = connection.walk(interrupt, dir.number, &[name.to_vec()])?;
+            remove_fid(interrupt, fid)
+        }
+        done => done,
+    }
+}
+
+/// Removes a file through a fid, which the server discards in any case (remove(5)).
+pub(crate) fn remove_fid(interrupt: &Interrupt, fid: Fid) -> Result<(), Failure> {
+    let connection = fid.connection.clone();
+    let number = fid.forget();
+    let message = Tmessage::Remove { fid: number };
+    let done = connection.call(interrupt, &message, only!(Rmessage::Remove {} => ()));
+    if let Ok(()) | Err(Failure::Errno(_)) = done {
+        connection.raw.free_fid(number);
+    }
+    done
 }
 
 /// Renames a file; replaces an existing one.
 pub(crate) fn rename(
-    connection: &Connection,
     interrupt: &Interrupt,
-    (olddirfid, oldname): (u32, &[u8]),
-    (newdirfid, newname): (u32, &[u8]),
+    (from, oldname): (&Fid, &[u8]),
+    (to, newname): (&Fid, &[u8]),
 ) -> Result<(), Failure> {
+    let (olddirfid, newdirfid) = (from.number, to.number);
     let message = Tmessage::Renameat { olddirfid, oldname, newdirfid, newname };
-    connection.call(interrupt, &message, only!(Rmessage::Renameat {} => ()))
+    from.connection.call(interrupt, &message, only!(Rmessage::Renameat {} => ()))
+}
+
+/// Renames the file of a fid, at servers without the message for it by name.
+pub(crate) fn rename_fid(
+    interrupt: &Interrupt,
+    fid: &Fid,
+    (to, name): (&Fid, &[u8]),
+) -> Result<(), Failure> {
+    let message = Tmessage::Rename { fid: fid.number, dfid: to.number, name };
+    fid.connection.call(interrupt, &message, only!(Rmessage::Rename {} => ()))
 }
 
 /// Returns the space of a file system.

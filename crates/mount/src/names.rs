@@ -4,8 +4,8 @@ use crate::answer::{Answer, Body};
 use crate::attr::Attr;
 use crate::errno;
 use crate::link::{Failure, Fid, only};
-use crate::lock;
 use crate::session::{Caller, Session};
+use crate::{linux, lock};
 use std::sync::Arc;
 use wire::fuse::{Entry, entry_reply, open_reply};
 use wire::ninep::{Rmessage, Tmessage};
@@ -141,7 +141,22 @@ impl Session {
         }
         let (dir, to_dir) = (self.fid(caller, from)?, self.fid(caller, to)?);
         self.hold(caller, to, to_name);
-        self.rename_name(caller, (&dir, name), (&to_dir, to_name), from == to)?;
+        match self.rename_name(caller, (&dir, name), (&to_dir, to_name), from == to) {
+            Err(failure) if linux::is_unknown(failure) => {
+                self.linux_only(&dir.connection)?;
+                // Servers that know fids by their path change that of this one.
+                let known = lock(&self.nodes).child(from, name);
+                let fid = match known {
+                    Some(node) => self.fid(caller, node)?,
+                    None => {
+                        let names = [name.to_vec()];
+                        Arc::new(dir.connection.walk(caller.interrupt, dir.number, &names)?.0)
+                    }
+                };
+                linux::rename_fid(caller.interrupt, &fid, (&to_dir, to_name))?;
+            }
+            done => done?,
+        }
         lock(&self.nodes).renamed((from, name), (to, to_name));
         Ok(Answer::empty())
     }

@@ -8,6 +8,7 @@
 //! Invariants: a node's place is in `by_place` exactly if it is the node's own; a node is in
 //! `by_key` unless its last name was removed through this mount.
 
+use crate::attr::Attr;
 use crate::errno::{self, Errno};
 use std::collections::{BTreeMap, VecDeque};
 use wire::fuse::{Attributes, ROOT};
@@ -276,9 +277,19 @@ impl<F: Clone> Nodes<F> {
         self.by_id.get(&id).and_then(|node| node.shown)
     }
 
-    /// Records an acknowledged write.
-    pub(crate) fn wrote(&mut self, id: u64, connection: u64) {
+    /// Returns the last known attributes of a file that has lost its last name.
+    pub(crate) fn removed_attributes(&self, id: u64) -> Option<Attr> {
+        let node = self.by_id.get(&id).filter(|node| node.place.is_none())?;
+        let qid = Qid { kind: node.key.1, version: 0, path: node.key.0 };
+        Some(Attr { qid, shown: Attributes { nlink: 0, ..node.shown? } })
+    }
+
+    /// Records an acknowledged write that ended at this offset.
+    pub(crate) fn wrote(&mut self, id: u64, connection: u64, end: u64) {
         if let Some(node) = self.by_id.get_mut(&id) {
+            if let Some(shown) = &mut node.shown {
+                shown.size = shown.size.max(end);
+            }
             node.writes.count += 1;
             node.writes.unsynced.get_or_insert(connection);
         }

@@ -3,7 +3,7 @@
 
 use crate::attr::Attr;
 use crate::errno;
-use crate::link::{Connection, Failure, Fid, only};
+use crate::link::{Connection, Failure, only};
 use client::Interrupt;
 use wire::fuse::{SetAttr, fattr};
 use wire::ninep::{Qid, Rmessage, Stat, Tmessage};
@@ -90,18 +90,6 @@ pub(crate) fn create(
     };
     let message = Tmessage::Create { fid, name, perm, mode };
     connection.call(interrupt, &message, only!(Rmessage::Create { qid, .. } => qid))
-}
-
-/// Removes a file through a fid, which the server discards in any case (remove(5)).
-pub(crate) fn remove(interrupt: &Interrupt, fid: Fid) -> Result<(), Failure> {
-    let connection = fid.connection.clone();
-    let number = fid.forget();
-    let message = Tmessage::Remove { fid: number };
-    let done = connection.call(interrupt, &message, only!(Rmessage::Remove {} => ()));
-    if let Ok(()) | Err(Failure::Errno(_)) = done {
-        connection.raw.free_fid(number);
-    }
-    done
 }
 
 /// Renames a file within its directory.

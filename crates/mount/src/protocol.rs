@@ -140,11 +140,11 @@ impl Session {
     ) -> Result<(), Failure> {
         let (connection, interrupt) = (&dir.connection, caller.interrupt);
         match connection.dialect {
-            Dialect::Linux => linux::remove(connection, interrupt, dir.number, (name, is_dir)),
+            Dialect::Linux => linux::remove(dir, interrupt, (name, is_dir)),
             Dialect::Plan9 => {
                 let (fid, qid) = connection.walk(interrupt, dir.number, &[name.to_vec()])?;
                 match qid.is_some_and(|qid| qid.kind & Qid::DIR != 0) {
-                    found if found == is_dir => plan9::remove(interrupt, fid),
+                    found if found == is_dir => linux::remove_fid(interrupt, fid),
                     true => Err(Failure::Errno(errno::EISDIR)),
                     false => Err(Failure::Errno(errno::ENOTDIR)),
                 }
@@ -162,9 +162,7 @@ impl Session {
     ) -> Result<(), Failure> {
         let (connection, interrupt) = (&from.connection, caller.interrupt);
         match connection.dialect {
-            Dialect::Linux => {
-                linux::rename(connection, interrupt, (from.number, name), (to.number, to_name))
-            }
+            Dialect::Linux => linux::rename(interrupt, (from, name), (to, to_name)),
             Dialect::Plan9 if !is_same_dir => Err(Failure::Errno(errno::EXDEV)),
             Dialect::Plan9 => {
                 let (fid, _) = connection.walk(interrupt, from.number, &[name.to_vec()])?;

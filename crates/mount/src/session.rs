@@ -73,6 +73,20 @@ pub(crate) enum Event {
     Over,
 }
 
+/// Reports whether a file that does not exist can only be the one that the request is about.
+fn is_about_node(request: &Request<'_>) -> bool {
+    matches!(
+        request,
+        Request::GetAttr { .. }
+            | Request::SetAttr(_)
+            | Request::ReadLink
+            | Request::Open { .. }
+            | Request::OpenDir { .. }
+            | Request::Access { .. }
+            | Request::StatFs
+    )
+}
+
 impl Session {
     /// Creates a session.
     pub(crate) fn new(
@@ -257,9 +271,15 @@ impl Session {
         node: u64,
         request: &Request<'_>,
     ) -> Result<Answer, Errno> {
+        let mut may_be_outdated = is_about_node(request);
         loop {
             match self.perform(caller, node, request) {
                 Ok(answer) => return Ok(answer),
+                // A fid may have lost its file by a rename, at servers that know files by path.
+                Err(Failure::Errno(errno::ENOENT)) if may_be_outdated => {
+                    lock(&self.nodes).drop_fid(node, caller.user);
+                    may_be_outdated = false;
+                }
                 Err(Failure::Errno(errno)) => return Err(errno),
                 Err(Failure::Interrupted) => return Err(errno::EINTR),
                 Err(Failure::Lost(number)) => {
