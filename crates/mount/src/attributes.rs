@@ -96,6 +96,7 @@ impl Session {
         }
         let fid = self.fid(caller, node)?;
         let attr = self.stat(caller, &fid)?;
+        self.expect_name(node, &attr)?;
         let groups = || groups_of(caller.pid);
         match permits(&attr, (caller.uid, caller.gid), groups, mask & 7) {
             true => Ok(Answer::empty()),

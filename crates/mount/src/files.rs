@@ -28,9 +28,21 @@ impl Session {
     ) -> Result<Answer, Failure> {
         let (fid, copy) = self.clone_fid(caller, node)?;
         let attr = self.open(caller, (&copy, flags), Some(&fid))?;
+        if let Some(attr) = &attr {
+            self.expect_name(node, attr)?;
+        }
         let (handle, fopen) = self.opened(caller, node, flags, (copy, attr));
         let body = Body::Bytes(open_reply(handle, fopen));
         Ok(Answer { body, entered: Vec::new(), handle: Some(handle) })
+    }
+
+    /// Fails with `ESTALE` if another client has removed or replaced a file whose name the kernel has
+    /// cached: it looks the name up again, and finds what is there now.
+    pub(crate) fn expect_name(&self, node: u64, attr: &Attr) -> Result<(), Failure> {
+        match attr.shown.nlink == 0 && lock(&self.nodes).is_named(node) {
+            true => Err(Failure::Errno(errno::ESTALE)),
+            false => Ok(()),
+        }
     }
 
     /// Adds an open file. Returns its number and the kernel's flags.
@@ -49,7 +61,7 @@ impl Session {
         if outdated {
             // Another client has changed the file since the kernel asked last: it must not read up
             // to the old size.
-            self.invalidate_attributes(node);
+            self.invalidate(node, false);
         }
         // Files made by programs have no size to read up to, so the kernel must not cache them.
         let is_empty = attr.is_some_and(|attr| attr.is_file() && attr.shown.size == 0);

@@ -9,6 +9,7 @@ use crate::errno;
 use crate::handles::Handle;
 use crate::link::{Connection, Failure, only};
 use crate::lock;
+use crate::options::Cache;
 use crate::session::{Caller, Session};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -125,6 +126,9 @@ impl Session {
                 SUCCESS => {
                     if wanted.kind != F_UNLCK {
                         handle.locked.store(true, Ordering::SeqCst);
+                        // What the last holder has written must be seen. Other threads serve the
+                        // reads and writes that the kernel waits for meanwhile.
+                        self.invalidate(handle.node, self.settings.cache != Cache::None);
                     }
                     return Ok(Answer::empty());
                 }

@@ -239,6 +239,11 @@ impl<F: Clone> Nodes<F> {
         self.by_place.get(&(parent, name.to_vec())).copied()
     }
 
+    /// Reports whether a name is known that leads to a node.
+    pub(crate) fn is_named(&self, id: u64) -> bool {
+        self.by_id.get(&id).is_some_and(|node| node.place.is_some())
+    }
+
     /// Records that a name was removed through this mount.
     pub(crate) fn removed(&mut self, parent: u64, name: &[u8]) {
         let Some(id) = self.by_place.remove(&(parent, name.to_vec())) else { return };
