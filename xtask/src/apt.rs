@@ -39,6 +39,15 @@ pub(crate) const CANCEL: &[Package] = &[
     package("fuse3", "fusermount3", "unmounts it"),
 ];
 
+/// Programs that work on a mount.
+pub(crate) const MOUNT: &[Package] = &[
+    package("fuse3", "fusermount3", "mounts and unmounts"),
+    package("git", "git", "works on a mount"),
+    package("sqlite3", "sqlite3", "locks a database on a mount"),
+    package("python3", "python3", "maps files"),
+    package("attr", "setfattr", "sets extended attributes"),
+];
+
 /// Network configuration of a network namespace.
 pub(crate) const NET: &[Package] =
     &[package("iproute2", "ip", "puts up a network"), package("hostname", "hostname", "names it")];

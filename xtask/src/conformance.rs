@@ -8,6 +8,8 @@
 //! |---|---|---|
 //! | `kernel` | Linux in a virtual machine, mounts by 9P and works on files | qemu, root |
 //! | `pjdfstest` | the same kernel, the 398 cases of pjdfstest | qemu, root |
+//! | `mount` | `upcall mount` on this kernel: programs, two mounts, stops and restarts | root |
+//! | `mount-pjdfstest` | pjdfstest over that mount | root |
 //! | `nfs-kernel` | Linux, mounts by NFS | qemu, root |
 //! | `nfs-pjdfstest` | the same with pjdfstest | qemu, root |
 //! | `nfs-restart` | the same while the server is killed and started again | qemu, root |
@@ -27,7 +29,7 @@
 //! | `oldest` | wget and the kernel's 9P, beside the server on the oldest kernel promised | qemu |
 //! | `tree` | curl reads a Linux source, 78,000 files, the kernel some | qemu, root, 4 GB of disk |
 //! | `replicas` | clients of three replicas, `kill -9` of one and of all, partitions | |
-//! | `volume-http` … | `http`, `9p2000`, `kernel`, `pjdfstest`, `nfs-…` over a volume | as those |
+//! | `volume-http` … | `http`, `9p2000`, `kernel`, `pjdfstest`, `mount…`, `nfs-…` over a volume | as those |
 //! | `volume-tree` | the source tree in a volume, read by the kernel, copied out | as `tree` |
 //! | `volume-kill` | changes over 9P and HTTP, `kill -9`, over and over | |
 //! | `volume-power` | the same on a block device whose power fails | qemu |
@@ -41,6 +43,7 @@ mod client;
 mod crowd;
 mod diod;
 pub(crate) mod firsthour;
+mod fuse;
 mod ground;
 mod http;
 mod interop;
@@ -139,6 +142,22 @@ const SUITES: &[Suite] = &[
     .long(),
     suite("volume-nfs-pjdfstest", &[apt::VM, apt::PJDFSTEST], |report, kind| {
         ours(report, kind, |report, kind| pjdfstest::run(report, kind, On::Volume, Through::Nfs))
+    })
+    .privileged(),
+    suite("mount-pjdfstest", &[apt::PJDFSTEST], |report, kind| {
+        fuse::run_pjdfstest(report, kind, On::Directory)
+    })
+    .privileged(),
+    suite("volume-mount-pjdfstest", &[apt::PJDFSTEST], |report, kind| {
+        ours(report, kind, |report, kind| fuse::run_pjdfstest(report, kind, On::Volume))
+    })
+    .privileged(),
+    suite("mount", &[apt::MOUNT], |report, kind| {
+        ours(report, kind, |report, kind| fuse::run(report, kind, On::Directory))
+    })
+    .privileged(),
+    suite("volume-mount", &[apt::MOUNT], |report, kind| {
+        ours(report, kind, |report, kind| fuse::run(report, kind, On::Volume))
     })
     .privileged(),
     suite("firsthour", &[apt::CURL, apt::NET], firsthour::run).privileged(),

@@ -1,17 +1,19 @@
-//! pjdfstest, the POSIX file-system suite, over the kernel's 9P or NFS client.
+//! pjdfstest, the POSIX file-system suite, over the kernel's 9P or NFS client, or `upcall mount`.
 //!
-//! Every case must pass except those in `expected/pjdfstest.txt` or `pjdfstest-nfs.txt`, where each
-//! line names a case and the reason why no server of this protocol can pass it with this kernel. A
-//! listed case that passes fails the suite too, to keep the list current.
+//! Every case must pass except those in `expected/pjdfstest.txt`, `pjdfstest-nfs.txt` or
+//! `pjdfstest-fuse.txt`, where each line names a case and the reason why no server of this protocol
+//! can pass it with this kernel. A listed case that passes fails the suite too, to keep the list
+//! current.
 
 use super::ground::{Ground, On, Through};
 use crate::report::Report;
 use crate::server::Kind;
 use crate::sh;
 use crate::vm::{self, Job};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 const VERSION: &str = "0.2.2";
@@ -22,7 +24,13 @@ const CASES: usize = 398;
 const CONFIG: &str = "[features]\nposix_fallocate = {}\nrename_ctime = {}\n\
     utime_now = {}\nutimensat = {}\n\
     [settings]\nnaptime = 0.02\nallow_remount = false\n\
-    [dummy_auth]\nentries = [[\"nobody\", \"nobody\"], [\"tests\", \"tests\"]]\n";
+    [dummy_auth]\n";
+
+/// Users of the virtual machine, and of this host.
+const GUESTS: &str = "entries = [[\"nobody\", \"nobody\"], [\"tests\", \"tests\"]]\n";
+const NATIVES: &str = "entries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n";
+
+const FUSE: &str = include_str!("../../expected/pjdfstest-fuse.txt");
 
 /// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind, on: On, through: Through) -> Result<()> {
@@ -34,15 +42,29 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On, through: Through) -> 
     let script = mount + "cd /mnt && /usr/bin/pjdfstest -c /pjdfstest.toml -p /mnt 2>&1\n";
     let job = Job::new(&suite, &script, Duration::from_secs(900))?;
     job.program(&program)?;
-    job.file("pjdfstest.toml", CONFIG.as_bytes())?;
+    job.file("pjdfstest.toml", format!("{CONFIG}{GUESTS}").as_bytes())?;
     let text = job.run()?;
     drop(server);
     vm::enter(report, &suite, &text, &[]);
     let outcomes = parse(&text);
-    judge(report, kind, (&suite, through), &outcomes);
+    judge(report, kind, (&suite, &expected(list(through))), &outcomes);
     if on == On::Volume {
         report.case(&format!("{suite}/check"), || ground.back().map(|_| "and copied out".into()));
     }
+    Ok(())
+}
+
+/// Runs the suite in a directory of this host, where `upcall mount` has mounted a server.
+pub(crate) fn run_native(report: &mut Report, kind: Kind, suite: &str, dir: &Path) -> Result<()> {
+    let program = sh::exclusive(installed)?;
+    let config = sh::scratch("mounted")?.join("pjdfstest.toml");
+    std::fs::write(&config, format!("{CONFIG}{NATIVES}"))?;
+    let mut command = Command::new(program);
+    command.current_dir(dir).arg("-c").arg(&config).arg("-p").arg(dir);
+    // Its status is that of its cases, which are judged one by one.
+    let output = command.output().context("run pjdfstest")?;
+    let outcomes = parse(&String::from_utf8_lossy(&output.stdout));
+    judge(report, kind, (suite, &expected(FUSE)), &outcomes);
     Ok(())
 }
 
@@ -113,10 +135,9 @@ fn plain(line: &str) -> String {
 fn judge(
     report: &mut Report,
     kind: Kind,
-    (suite, through): (&str, Through),
+    (suite, expected): (&str, &BTreeMap<&str, &str>),
     outcomes: &BTreeMap<String, Outcome>,
 ) {
-    let expected = expected(through);
     let mut skips: BTreeMap<&str, u32> = BTreeMap::new();
     let (mut passed, mut failed, mut listed) = (0, 0, 0);
     for (name, outcome) in outcomes {
@@ -150,12 +171,16 @@ fn judge(
     });
 }
 
-/// Returns the cases that cannot pass, each with the reason.
-fn expected(through: Through) -> BTreeMap<&'static str, &'static str> {
-    let list = match through {
+/// Returns the list of a protocol's cases that cannot pass.
+fn list(through: Through) -> &'static str {
+    match through {
         Through::NineP => include_str!("../../expected/pjdfstest.txt"),
         Through::Nfs => include_str!("../../expected/pjdfstest-nfs.txt"),
-    };
+    }
+}
+
+/// Returns the cases of a list, each with the reason.
+fn expected(list: &'static str) -> BTreeMap<&'static str, &'static str> {
     list.lines()
         .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
         .map(|line| line.split_once(" - ").unwrap_or((line, "")))
@@ -181,8 +206,8 @@ mod tests {
 
     #[test]
     fn every_expected_case_has_a_reason() {
-        for through in [Through::NineP, Through::Nfs] {
-            assert!(expected(through).values().all(|reason| !reason.is_empty()));
+        for list in [list(Through::NineP), list(Through::Nfs), FUSE] {
+            assert!(expected(list).values().all(|reason| !reason.is_empty()));
         }
     }
 }

@@ -1,0 +1,193 @@
+//! `upcall mount`, natively on this host's kernel: programs on a mount, two mounts of one server,
+//! a server that stops or restarts, and pjdfstest.
+
+mod cases;
+mod mounted;
+
+use super::ground::{Ground, On};
+use super::{TRUST, pjdfstest};
+use crate::report::Report;
+use crate::server::{Kind, Server, free_port};
+use crate::sh;
+use anyhow::{Context, Result, ensure};
+use cases::Pair;
+use mounted::Mounted;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// Time in which a killed process must end.
+const KILLED_MAX: Duration = Duration::from_secs(1);
+
+/// Mount options for several users, with devices and set-user-id bits.
+const FOR_ALL: &str = "allow_other,suid,dev";
+
+/// Runs the suite.
+pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
+    if !Path::new("/dev/fuse").exists() {
+        report.skip("mount", "this machine has no /dev/fuse");
+        return Ok(());
+    }
+    let suite = on.suite("mount");
+    let ground = Ground::new("mount", on)?;
+    ground.fill()?;
+    let ports = (free_port()?, free_port()?);
+    let mut server = ground.serve_at(kind, ports, TRUST)?;
+    let name = |case: &str| format!("{suite}/{case}");
+    for (cache, options) in [("", FOR_ALL), ("_uncached", "allow_other,cache=none")] {
+        let first = Mounted::start(&server, &format!("{suite}-a"), options)?;
+        let second = Mounted::start(&server, &format!("{suite}-b"), options)?;
+        let is_uncached = !cache.is_empty();
+        let pair = Pair { a: &first.dir, b: &second.dir, is_uncached };
+        for (case, run) in cases::ALL {
+            report.case(&name(&format!("{case}{cache}")), || run(&pair));
+        }
+        first.stop()?;
+        second.stop()?;
+    }
+    let mounted = Mounted::start(&server, &format!("{suite}-a"), FOR_ALL)?;
+    report.case(&name("stopped_server"), || stopped(&server, &mounted.dir));
+    report.case(&name("restarted_server"), || {
+        restarted(&mut server, &mounted.dir, || ground.serve_at(kind, ports, TRUST))
+    });
+    report.case(&name("unmounted_when_busy"), || mounted.refuses_signal());
+    report.case(&name("mount_8"), || helper(&server, &suite));
+    report.case(&name("errors"), || refused(&server));
+    server.stop()?;
+    report.case(&name("check"), || ground.back().map(|_| String::new()));
+    Ok(())
+}
+
+/// Runs pjdfstest on a mount.
+pub(crate) fn run_pjdfstest(report: &mut Report, kind: Kind, on: On) -> Result<()> {
+    if !Path::new("/dev/fuse").exists() {
+        report.skip("mount-pjdfstest", "this machine has no /dev/fuse");
+        return Ok(());
+    }
+    let suite = on.suite("mount-pjdfstest");
+    let ground = Ground::new("mount-pjdfstest", on)?;
+    ground.fill()?;
+    let server = ground.serve(kind, TRUST)?;
+    let mounted = Mounted::start(&server, &suite, FOR_ALL)?;
+    pjdfstest::run_native(report, kind, &suite, &mounted.dir)?;
+    mounted.stop()?;
+    drop(server);
+    report.case(&format!("{suite}/check"), || ground.back().map(|_| String::new()));
+    Ok(())
+}
+
+fn signal(server: &Server, signal: Signal) -> Result<()> {
+    let pid = Pid::from_raw(server.pid().cast_signed()).context("it has a number")?;
+    Ok(kill_process(pid, signal)?)
+}
+
+/// Kills processes that wait for a server that has stopped.
+fn stopped(server: &Server, dir: &Path) -> Result<String> {
+    std::fs::write(dir.join("waited-for"), vec![b'x'; 4 << 20])?;
+    signal(server, Signal::STOP)?;
+    let killed = kill_all(dir);
+    signal(server, Signal::CONT)?;
+    let slowest = killed?;
+    ensure!(std::fs::read(dir.join("waited-for"))?.len() == 4 << 20, "it works no more");
+    Ok(format!("the slowest ended {} ms after its signal", slowest.as_millis()))
+}
+
+/// Starts processes that wait, and kills them. Returns the longest time that one took to end.
+fn kill_all(dir: &Path) -> Result<Duration> {
+    let file = dir.join("waited-for").display().to_string();
+    let output = format!("of={}", dir.join("written").display());
+    let mut waiting: Vec<Child> = Vec::new();
+    for (program, arguments) in [
+        ("cat", vec![file.as_str()]),
+        ("ls", vec!["-l", file.as_str()]),
+        ("touch", vec![file.as_str()]),
+        // More than the buffers of a socket take.
+        ("dd", vec!["if=/dev/zero", output.as_str(), "bs=1M", "count=64"]),
+    ] {
+        let mut command = sh::cmd(program, &arguments);
+        waiting.push(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+    }
+    // Long enough for all to have sent their requests; the outcome must not depend on it.
+    std::thread::sleep(Duration::from_millis(300));
+    let mut slowest = Duration::ZERO;
+    for mut child in waiting {
+        ensure!(child.try_wait()?.is_none(), "it did not wait for the server");
+        let begin = Instant::now();
+        child.kill()?;
+        child.wait()?;
+        slowest = slowest.max(begin.elapsed());
+    }
+    ensure!(slowest < KILLED_MAX, "it ended after {slowest:?}");
+    Ok(slowest)
+}
+
+/// Restarts the server under a mount with open files.
+fn restarted(
+    server: &mut Server,
+    dir: &Path,
+    start: impl FnOnce() -> Result<Server>,
+) -> Result<String> {
+    use std::os::unix::fs::FileExt as _;
+    let open = |name: &str| {
+        let mut options = std::fs::File::options();
+        options.read(true).write(true).create(true).truncate(true).open(dir.join(name))
+    };
+    let (durable, dirty) = (open("durable")?, open("dirty")?);
+    durable.write_at(b"durable", 0)?;
+    durable.sync_all()?;
+    dirty.write_at(b"dirty", 0)?;
+    server.kill()?;
+    let begin = Instant::now();
+    let names = dir.to_path_buf();
+    let waiting = std::thread::spawn(move || std::fs::read_dir(names).map(Iterator::count));
+    *server = start()?;
+    let listed = waiting.join().expect("it does not panic")?;
+    let took = begin.elapsed();
+    ensure!(listed > 0, "the listing is empty");
+    let mut bytes = [0; 7];
+    durable.read_exact_at(&mut bytes, 0)?;
+    ensure!(&bytes == b"durable", "other bytes");
+    durable.write_at(b"again", 7)?;
+    durable.sync_all().context("a file without unsynced writes")?;
+    let first = dirty.sync_all();
+    let is_error = first.as_ref().is_err_and(|error| error.raw_os_error() == Some(5));
+    ensure!(is_error, "fsync of writes that may be lost: {first:?}");
+    dirty.write_at(b"dirty", 0)?;
+    dirty.sync_all().context("after the error was reported")?;
+    Ok(format!("a listing waited {} ms", took.as_millis()))
+}
+
+/// Mounts by the helper of mount(8).
+fn helper(server: &Server, suite: &str) -> Result<String> {
+    let dir = sh::empty(&format!("mounted/{suite}-helper"))?;
+    let program = sh::scratch("mounted")?.join("mount.upcall");
+    if program.symlink_metadata().is_err() {
+        std::os::unix::fs::symlink(crate::server::binary(), &program)?;
+    }
+    let words = [format!("127.0.0.1:{}", server.ninep), dir.display().to_string()];
+    let mut command = sh::cmd(&program.display().to_string(), &words);
+    sh::run(command.args(["-v", "-o", "rw,_netdev,nofail,x-systemd.automount"]))?;
+    let listed = std::fs::read_dir(&dir)?.count();
+    sh::run(&mut sh::cmd("umount", &[&dir]))?;
+    ensure!(listed > 0, "nothing was mounted when the helper ended");
+    Ok(String::new())
+}
+
+/// Tries mounts that must fail, each with its reason.
+fn refused(server: &Server) -> Result<String> {
+    let address = format!("127.0.0.1:{}", server.ninep);
+    let nobody = format!("127.0.0.1:{}", free_port()?);
+    for (words, part) in [
+        ([&address, "/nonexistent", "ro"], "create the directory first"),
+        ([&address, "/etc/passwd", "ro"], "name a directory"),
+        ([&address, "/tmp", "frobnicate"], "unknown mount option 'frobnicate'"),
+        ([&nobody, "/tmp", "ro"], "check whether a server listens there"),
+    ] {
+        let mut command = sh::cmd(&crate::server::binary().display().to_string(), &["mount"]);
+        let output = command.args(&words[..2]).args(["-o", words[2]]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(!output.status.success() && said.contains(part), "{words:?}: {said}");
+    }
+    Ok(String::new())
+}
