@@ -13,7 +13,7 @@ const THREADS_MAX: usize = 128;
 /// Maximum number of threads that wait for requests.
 const READERS_MAX: usize = 8;
 
-/// What a thread that has read a request does with it.
+/// Next step of a thread that has read a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Performs it.
@@ -24,7 +24,7 @@ pub(crate) enum Turn {
     Queue,
 }
 
-/// What a thread does after a request.
+/// Next step of a thread after a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum After {
     /// Performs a request that was queued.

@@ -36,8 +36,8 @@ impl Session {
         Ok(Answer { body, entered: Vec::new(), handle: Some(handle) })
     }
 
-    /// Fails with `ESTALE` if another client has removed or replaced a file whose name the kernel has
-    /// cached: it looks the name up again, and finds what is there now.
+    /// Fails with `ESTALE` if another client has removed or replaced a file whose name the kernel
+    /// has cached: it looks the name up again, and finds what is there now.
     pub(crate) fn expect_name(&self, node: u64, attr: &Attr) -> Result<(), Failure> {
         match attr.shown.nlink == 0 && lock(&self.nodes).is_named(node) {
             true => Err(Failure::Errno(errno::ESTALE)),

@@ -3,8 +3,8 @@
 //! The kernel interrupts a request when its caller gets any signal; a killed caller waits until the
 //! request is answered. A signal alone does not end a request that the server answers soon, because
 //! programs do not expect `EINTR` from files. After [`GRACE`] the request is flushed at the server
-//! and fails with `EINTR`; after twice that time the reply is sent in its place, whatever its thread
-//! waits for. So a caller of a server that has stopped can be killed.
+//! and fails with `EINTR`; after twice that time the reply is sent in its place, whatever its
+//! thread waits for. So a caller of a server that has stopped can be killed.
 
 use crate::lock;
 use client::Interrupt;

@@ -4,8 +4,8 @@
 //! programs ── kernel ── /dev/fuse ── session ── link ── server
 //! ```
 //!
-//! Threads of the [`session`] read the kernel's requests, perform them by messages of 9P through the
-//! client library, and reply. Many are in progress at a time. [`nodes`] maps the kernel's node
+//! Threads of the [`session`] read the kernel's requests, perform them by messages of 9P through
+//! the client library, and reply. Many are in progress at a time. [`nodes`] maps the kernel's node
 //! numbers to fids; [`flights`] makes waiting callers killable; [`link`] connects anew after the
 //! connection is lost.
 //!

@@ -1,7 +1,7 @@
 //! Connection to the server, and its successors after it is lost.
 //!
-//! Requests use the present connection, or wait for one. When a request finds that the connection is
-//! lost, a thread connects anew, until it succeeds or the mount ends; a waiting request can be
+//! Requests use the present connection, or wait for one. When a request finds that the connection
+//! is lost, a thread connects anew, until it succeeds or the mount ends; a waiting request can be
 //! interrupted. Fids belong to one connection, whose number they carry.
 
 use crate::errno::{self, Errno};

@@ -227,7 +227,8 @@ pub(crate) enum Xattr {
     Value(Vec<u8>),
 }
 
-/// Sets an extended attribute through a fid that it uses up. No value and `XATTR_REPLACE` remove it.
+/// Sets an extended attribute through a fid that it uses up. An empty value with `XATTR_REPLACE`
+/// removes it.
 pub(crate) fn set_xattr(
     interrupt: &Interrupt,
     fid: Fid,

@@ -3,7 +3,7 @@
 use client::Dialect;
 use std::time::Duration;
 
-/// What the kernel caches of files.
+/// Caching of data by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cache {
     /// Nothing: each read and write is a request to the server.

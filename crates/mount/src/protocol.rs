@@ -58,8 +58,8 @@ impl Session {
         }
     }
 
-    /// Opens a fid. Also returns the attributes of the file from another fid of it, if there is one,
-    /// requested at the same time.
+    /// Opens a fid. Also returns the attributes of the file from another fid of it, if there is
+    /// one, requested at the same time.
     pub(crate) fn open(
         &self,
         caller: &Caller<'_>,

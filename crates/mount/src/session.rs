@@ -350,8 +350,8 @@ impl Session {
         }
     }
 
-    /// Notifies the kernel that cached attributes of a node are outdated, and with `data` its pages.
-    /// Attributes need no locks; pages wait for requests that use them.
+    /// Notifies the kernel that cached attributes of a node are outdated, and with `data` its
+    /// pages. Attributes need no locks; pages wait for requests that use them.
     pub(crate) fn invalidate(&self, node: u64, data: bool) {
         // An error means that the kernel does not know the node any more.
         let _ = rustix::io::write(&self.device, &fuse::inval_inode(node, data));

@@ -6,12 +6,18 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-/// A file or directory.
+/// A file, directory or link.
 struct Node {
     mode: u32,
     owner: u64,
-    /// Contents; none for a directory.
-    contents: Option<Vec<u8>>,
+    contents: Contents,
+}
+
+enum Contents {
+    File(Vec<u8>),
+    Directory,
+    /// Target of a symbolic link.
+    Link(String),
 }
 
 /// A tree of files, by their paths without a leading slash.
@@ -24,7 +30,7 @@ impl Tree {
     /// Adds a file of root, and its parents.
     pub(super) fn file(&mut self, path: &str, mode: u32, contents: Vec<u8>) {
         self.parents(path);
-        let node = Node { mode, owner: 0, contents: Some(contents) };
+        let node = Node { mode, owner: 0, contents: Contents::File(contents) };
         let before = self.nodes.insert(path.to_owned(), node);
         assert!(before.is_none(), "{path} is there twice");
     }
@@ -32,19 +38,30 @@ impl Tree {
     /// Adds a directory, and its parents.
     pub(super) fn dir(&mut self, path: &str, mode: u32, owner: u64) {
         self.parents(path);
-        self.nodes.insert(path.to_owned(), Node { mode, owner, contents: None });
+        self.nodes.insert(path.to_owned(), Node { mode, owner, contents: Contents::Directory });
+    }
+
+    /// Adds a symbolic link of root, and its parents.
+    pub(super) fn link(&mut self, path: &str, target: &str) {
+        self.parents(path);
+        let contents = Contents::Link(target.to_owned());
+        self.nodes.insert(path.to_owned(), Node { mode: 0o777, owner: 0, contents });
     }
 
     fn parents(&mut self, path: &str) {
         for (at, _) in path.match_indices('/') {
-            let node = || Node { mode: 0o755, owner: 0, contents: None };
+            let node = || Node { mode: 0o755, owner: 0, contents: Contents::Directory };
             self.nodes.entry(path[..at].to_owned()).or_insert_with(node);
         }
     }
 
     /// Returns the sum of the sizes of all files, bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.nodes.values().filter_map(|node| node.contents.as_ref()).map(Vec::len).sum()
+        let size = |node: &Node| match &node.contents {
+            Contents::File(contents) => contents.len(),
+            Contents::Directory | Contents::Link(_) => 0,
+        };
+        self.nodes.values().map(size).sum()
     }
 
     /// Returns the tree as a tar archive with entries of this time.
@@ -57,11 +74,17 @@ impl Tree {
             header.set_gid(node.owner);
             header.set_mtime(time);
             let (name, contents) = match &node.contents {
-                Some(contents) => {
+                Contents::File(contents) => {
                     header.set_entry_type(tar::EntryType::Regular);
                     (path.clone(), contents.as_slice())
                 }
-                None => {
+                Contents::Link(target) => {
+                    header.set_entry_type(tar::EntryType::Symlink);
+                    header.set_size(0);
+                    archive.append_link(&mut header, path, target)?;
+                    continue;
+                }
+                Contents::Directory => {
                     header.set_entry_type(tar::EntryType::Directory);
                     (format!("{path}/"), &[][..])
                 }

@@ -40,6 +40,8 @@ pub(super) fn write(source: &Source) -> Result<Vec<u8>> {
 fn data(source: &Source) -> Result<Tree> {
     let mut tree = Tree::default();
     source.add_common(&mut tree)?;
+    // The helper of mount(8) for the type `upcall` in fstab(5).
+    tree.link("usr/sbin/mount.upcall", "../bin/upcall");
     tree.file(CONFIGURATION, 0o644, packaging("upcall.toml")?);
     for unit in UNITS {
         tree.file(&format!("usr/lib/systemd/system/{unit}"), 0o644, packaging(unit)?);
@@ -59,7 +61,7 @@ fn data(source: &Source) -> Result<Tree> {
 fn fields(source: &Source, bytes: usize) -> String {
     format!(
         "Package: upcall\nVersion: {}\nArchitecture: amd64\nMaintainer: The Upcall developers\n\
-         Installed-Size: {}\nDepends: passwd\nSection: net\nPriority: optional\n\
+         Installed-Size: {}\nDepends: passwd\nSuggests: fuse3\nSection: net\nPriority: optional\n\
          Description: active storage server\n One process serves a tree of files over 9P2000, \
          9P2000.L and HTTP, keeps\n files in volumes that survive a crash, and runs programs \
          beside the data.\n",
@@ -88,6 +90,7 @@ mod tests {
         let files = read("--contents").expect("a list");
         assert!(files.contains("-rwxr-xr-x 0/0               4 2023-11-14"), "{files}");
         assert!(files.contains(" usr/lib/systemd/system/upcall.service"), "{files}");
+        assert!(files.contains(" usr/sbin/mount.upcall -> ../bin/upcall"), "{files}");
         fs::remove_file(file).expect("it is there");
     }
 }

@@ -272,13 +272,17 @@ fn git(pair: &Pair<'_>) -> Result<String> {
     empty(&dir)?;
     let source = sh::root().join("docs").display().to_string();
     let author = "-c user.email=tests@example.com -c user.name=tests -c safe.directory='*'";
-    shell(&dir, &format!(
-        "git init -q one; cd one; cp -r {source} .; git {author} add -A
+    shell(
+        &dir,
+        &format!(
+            "git init -q one; cd one; cp -r {source} .; git {author} add -A
         git {author} commit -qm first; echo more >> docs/status.md
         git {author} commit -qam second; git {author} gc -q; git {author} fsck --strict
         test -z \"$(git {author} status --porcelain)\"; cd ..
-        git {author} clone -q one two; cd two; git {author} fsck --strict; diff -r {source} docs | wc -l"
-    ))?;
+        git {author} clone -q one two; cd two; git {author} fsck --strict
+        diff -r {source} docs | wc -l"
+        ),
+    )?;
     shell(&pair.b.join("git/one"), &format!("git {author} log --oneline | wc -l | grep -qx 2"))?;
     fs::remove_dir_all(&dir)?;
     Ok(String::new())
