@@ -29,7 +29,7 @@
 //! | `oldest` | wget and the kernel's 9P, beside the server on the oldest kernel promised | qemu |
 //! | `tree` | curl reads a Linux source, 78,000 files, the kernel some | qemu, root, 4 GB of disk |
 //! | `replicas` | clients of three replicas, `kill -9` of one and of all, partitions | |
-//! | `volume-http` … | `http`, `9p2000`, `kernel`, `pjdfstest`, `mount`, `nfs-…` on a volume | as those |
+//! | `volume-http` … | `http`, `9p2000`, `kernel`, `pjdfstest`, `mount`, … on a volume | as those |
 //! | `volume-tree` | the source tree in a volume, read by the kernel, copied out | as `tree` |
 //! | `volume-kill` | changes over 9P and HTTP, `kill -9`, over and over | |
 //! | `volume-power` | the same on a block device whose power fails | qemu |

@@ -6,6 +6,7 @@ use crate::errno;
 use crate::link::{Failure, Fid, only};
 use crate::linux::{self, Xattr};
 use crate::lock;
+use crate::options::Cache;
 use crate::session::{Caller, Session};
 use std::sync::Arc;
 use wire::fuse::{SetAttr, attr_reply, fattr, size_reply, statfs_reply};
@@ -62,9 +63,32 @@ impl Session {
     ) -> Result<Answer, Failure> {
         let handle = (set.valid & fattr::FH != 0).then_some(set.handle);
         let fid = self.fid_for(caller, node, handle)?;
-        self.change(caller, &fid, set)?;
+        let set = &self.with_server_time(*set);
+        match self.change(caller, &fid, set) {
+            // The kernel writes back the modification time of a file that the user may write but
+            // does not own; the server has set it with the data.
+            Err(Failure::Errno(errno::EPERM | errno::EACCES)) if self.is_written_back(set) => {}
+            done => done?,
+        }
         let attr = self.stat(caller, &fid)?;
         Ok(self.attributes(node, &attr))
+    }
+
+    /// With a write-back cache the kernel sends its own time instead of "now", which not only the
+    /// owner may set.
+    fn with_server_time(&self, mut set: SetAttr) -> SetAttr {
+        let both_now = fattr::ATIME_NOW | fattr::MTIME | fattr::CTIME;
+        let is_now = set.valid & both_now == both_now && set.mtime == set.ctime;
+        if self.settings.cache == Cache::Write && is_now {
+            set.valid |= fattr::MTIME_NOW;
+        }
+        set
+    }
+
+    /// Reports whether the kernel writes back what it has cached.
+    fn is_written_back(&self, set: &SetAttr) -> bool {
+        let times = fattr::MTIME | fattr::CTIME;
+        self.settings.cache == Cache::Write && set.valid & !fattr::FH == times
     }
 
     /// Returns the target of a symbolic link.

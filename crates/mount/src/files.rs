@@ -13,7 +13,10 @@ use std::sync::atomic::Ordering;
 use wire::fuse::{fopen, open_reply, write_reply};
 use wire::ninep::{Rmessage, Tmessage};
 
+const O_WRONLY: u32 = 1;
+const O_RDWR: u32 = 2;
 const O_ACCMODE: u32 = 3;
+const O_APPEND: u32 = 0o2000;
 const O_CREAT: u32 = 0o100;
 const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
@@ -27,7 +30,13 @@ impl Session {
         flags: u32,
     ) -> Result<Answer, Failure> {
         let (fid, copy) = self.clone_fid(caller, node)?;
-        let attr = self.open(caller, (&copy, flags), Some(&fid))?;
+        let attr = match self.open(caller, (&copy, self.server_flags(flags)), Some(&fid)) {
+            // The file may be written and not be read, so it cannot be cached in parts.
+            Err(Failure::Errno(errno::EACCES)) if self.server_flags(flags) != flags => {
+                self.open(caller, (&copy, flags), Some(&fid))?
+            }
+            done => done?,
+        };
         if let Some(attr) = &attr {
             self.expect_name(node, attr)?;
         }
@@ -67,12 +76,23 @@ impl Session {
         let is_empty = attr.is_some_and(|attr| attr.is_file() && attr.shown.size == 0);
         let fopen = match self.settings.cache {
             Cache::None => fopen::DIRECT_IO,
-            _ if is_empty && flags & O_ACCMODE == 0 => fopen::DIRECT_IO,
+            // A file that is empty at the server may be in the cache with a write-back cache.
+            Cache::Open | Cache::Keep if is_empty && flags & O_ACCMODE == 0 => fopen::DIRECT_IO,
             Cache::Open => 0,
-            Cache::Keep => fopen::KEEP_CACHE,
+            Cache::Keep | Cache::Write => fopen::KEEP_CACHE,
         };
         let handle = Handle::new(node, (caller.user, flags), fid, losses);
         (self.handles.add(handle), fopen)
+    }
+
+    /// Returns the flags with which a file is opened at the server. With a write-back cache the
+    /// kernel reads the rest of pages that are written in parts, and determines where to append.
+    pub(crate) fn server_flags(&self, flags: u32) -> u32 {
+        match (self.settings.cache, flags & O_ACCMODE) {
+            (Cache::Write, O_WRONLY) => flags & !(O_ACCMODE | O_APPEND) | O_RDWR,
+            (Cache::Write, _) => flags & !O_APPEND,
+            (Cache::None | Cache::Open | Cache::Keep, _) => flags,
+        }
     }
 
     /// Opens a directory.
@@ -112,7 +132,7 @@ impl Session {
             Failure::Lost(_) | Failure::Interrupted => failure,
         })?;
         let flags = handle.flags & !(O_CREAT | O_EXCL | O_TRUNC);
-        self.open(&owner, (&copy, flags), None)?;
+        self.open(&owner, (&copy, self.server_flags(flags)), None)?;
         let copy = Arc::new(copy);
         *lock(&handle.fid) = copy.clone();
         Ok(copy)

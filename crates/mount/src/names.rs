@@ -179,7 +179,7 @@ impl Session {
         (name, flags, mode): (&[u8], u32, u32),
     ) -> Result<Answer, Failure> {
         let (dir, open) = self.clone_fid(caller, parent)?;
-        self.create_open(caller, &open, (name, flags, mode))?;
+        self.create_open(caller, &open, (name, self.server_flags(flags), mode))?;
         let entry = self.enter(caller, (&dir, parent), name)?;
         let (handle, fopen) = self.opened(caller, entry.node, flags, (open, None));
         let mut body = entry_reply(&entry);

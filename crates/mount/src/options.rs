@@ -13,6 +13,9 @@ pub enum Cache {
     Open,
     /// Pages until size or modification time change.
     Keep,
+    /// Also writes, until the file is closed or made durable. For trees that no other client
+    /// changes: the kernel determines size and modification time.
+    Write,
 }
 
 /// Users for whom requests are performed.
@@ -144,7 +147,8 @@ impl Options {
                     "none" => Cache::None,
                     "open" => Cache::Open,
                     "keep" => Cache::Keep,
-                    _other => return Err(bad("none, open or keep")),
+                    "write" => Cache::Write,
+                    _other => return Err(bad("none, open, keep or write")),
                 };
             }
             "access" => {
@@ -172,7 +176,7 @@ impl Options {
     pub fn attributes_valid(&self) -> Duration {
         self.attr_timeout.unwrap_or(match self.cache {
             Cache::None => Duration::ZERO,
-            Cache::Open | Cache::Keep => Duration::from_secs(1),
+            Cache::Open | Cache::Keep | Cache::Write => Duration::from_secs(1),
         })
     }
 
@@ -269,7 +273,7 @@ mod tests {
     fn wrong_options_are_named() {
         for (list, part) in [
             ("ro,frob", "'frob'"),
-            ("cache=loose", "none, open or keep"),
+            ("cache=loose", "none, open, keep or write"),
             ("timeout=0", "more than 0"),
             ("as=root", "a user number"),
             ("attr_timeout=-1", "seconds"),

@@ -4,13 +4,15 @@ use crate::answer::Answer;
 use crate::errno::{self, Errno};
 use crate::link::{Connection, Failure, Fid};
 use crate::locks::Kind;
+use crate::options::Cache;
 use crate::session::{Caller, Session};
 use crate::{attr, lock};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::fuse::{InitReply, MINOR_MIN, ROOT, Request, VERSION, init};
 
-/// Capabilities that are always requested.
+/// Capabilities that are always requested. The server clears set-user-id bits when a user writes,
+/// so the kernel need not look for them before each write (`HANDLE_KILLPRIV_V2`).
 const CAPABILITIES: u64 = init::ASYNC_READ
     | init::POSIX_LOCKS
     | init::FLOCK_LOCKS
@@ -22,6 +24,7 @@ const CAPABILITIES: u64 = init::ASYNC_READ
     | init::ASYNC_DIO
     | init::PARALLEL_DIROPS
     | init::HANDLE_KILLPRIV
+    | init::HANDLE_KILLPRIV_V2
     | init::MAX_PAGES
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
@@ -44,10 +47,14 @@ impl Session {
             self.refuse_version((major, minor));
             return Err(errno::EPROTO);
         }
+        let write_back = match self.settings.cache {
+            Cache::Write => init::WRITEBACK_CACHE,
+            Cache::None | Cache::Open | Cache::Keep => 0,
+        };
         let reply = InitReply {
             minor: minor.min(VERSION.1),
             max_readahead: max_readahead.max(READ_AHEAD),
-            flags: flags & CAPABILITIES,
+            flags: flags & (CAPABILITIES | write_back),
             max_background: BACKGROUND_MAX,
             max_write: self.io_max,
             max_pages: u16::try_from(self.io_max / 4096).unwrap_or(u16::MAX),

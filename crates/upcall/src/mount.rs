@@ -58,6 +58,7 @@ const OPTIONS: &str = "Mount options:
   aname=PATH            tree of the server: for diod, the path of the exported directory
   cache=open            cache data until a file is opened again (default)
   cache=keep            cache data until size or modification time change
+  cache=write           cache writes, too; for trees that no other client changes
   cache=none            cache nothing
   attr_timeout=SECONDS  age of cached names and attributes [default: 1; with cache=none 0]
   timeout=SECONDS       connect again after this time without a reply [default: 60]

@@ -46,6 +46,13 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
         first.stop()?;
         second.stop()?;
     }
+    let written =
+        Mounted::start(&server, &format!("{suite}-a"), "allow_other,suid,dev,cache=write")?;
+    let pair = Pair { a: &written.dir, b: &written.dir, is_uncached: false };
+    for (case, run) in cases::OF_ONE {
+        report.case(&name(&format!("{case}_write_back")), || run(&pair));
+    }
+    written.stop()?;
     let mounted = Mounted::start(&server, &format!("{suite}-a"), FOR_ALL)?;
     report.case(&name("stopped_server"), || stopped(&server, &mounted.dir));
     report.case(&name("restarted_server"), || {

@@ -47,6 +47,16 @@ pub(super) const ALL: [(&str, Case); 11] = [
     ("sqlite", sqlite),
 ];
 
+/// Cases that work on a single mount, too.
+pub(super) const OF_ONE: [(&str, Case); 6] = [
+    ("files", files),
+    ("removed_open", removed_open),
+    ("renamed_open", renamed_open),
+    ("memory_maps", memory_maps),
+    ("git", git),
+    ("sqlite", sqlite),
+];
+
 /// Runs commands of a shell in a new directory.
 fn shell(dir: &Path, script: &str) -> Result<String> {
     sh::read(sh::cmd("sh", &["-euc", script]).current_dir(dir))
