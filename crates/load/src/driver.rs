@@ -11,6 +11,7 @@ mod http;
 mod ninep;
 mod null;
 pub(crate) mod one;
+mod parts;
 mod ring;
 pub mod server;
 mod socket;

@@ -2,13 +2,13 @@
 
 mod greeting;
 
+use super::parts::Wholes;
 use super::server::Server;
 use super::socket::{Session, Sockets};
 use super::{Driver, Target, Troubles};
 use crate::{Io, Kind, Outcome};
 use rustix::fd::OwnedFd;
 use session::{Answer, CALLS_MAX, Dialect, Session as Calls, message_size};
-use slab::Slab;
 use std::io;
 use std::sync::Arc;
 use wire::ninep::{Data, Rmessage, Tmessage};
@@ -85,57 +85,37 @@ fn fid_of(file: u32) -> u32 {
     file + 1
 }
 
-/// I/O split into several messages.
-struct Whole {
-    name: u64,
-    parts: u32,
-    bytes: u32,
-    failed: Option<u16>,
-}
-
 /// Session after all files are open.
 pub(super) struct NinepSession {
     /// The messages, with the index of their whole I/O.
     calls: Calls<usize>,
     files: u32,
-    wholes: Slab<Whole>,
+    wholes: Wholes,
     pattern: Arc<[u8]>,
 }
 
 impl NinepSession {
     fn new(calls: Calls<usize>, files: u32, pattern: Arc<[u8]>) -> NinepSession {
-        NinepSession { calls, files: files.max(1), wholes: Slab::new(), pattern }
+        NinepSession { calls, files: files.max(1), wholes: Wholes::new(), pattern }
     }
 
     fn say(&mut self, whole: usize, message: &Tmessage<'_>, out: &mut Vec<u8>) {
-        self.wholes[whole].parts += 1;
+        self.wholes.add_part(whole);
         self.calls.send(message, whole, out).expect("there are fewer parts than calls");
     }
 
     /// Processes a reply to a part. Returns the I/O that it completes.
     #[allow(clippy::wildcard_enum_match_arm, reason = "all others carry nothing that is counted")]
     fn answer(&mut self, place: usize, reply: &Rmessage<'_>) -> Option<(u64, Outcome)> {
-        let whole = &mut self.wholes[place];
-        whole.parts -= 1;
-        match reply {
-            Rmessage::Read { data } => {
-                whole.bytes = whole.bytes.saturating_add(data.0.len() as u32);
-            }
-            Rmessage::Write { count } => whole.bytes = whole.bytes.saturating_add(*count),
-            Rmessage::Lerror { ecode } => whole.failed = Some(*ecode as u16),
-            Rmessage::Error { .. } => whole.failed = Some(EIO),
+        let result = match reply {
+            Rmessage::Read { data } => Ok(data.0.len() as u32),
+            Rmessage::Write { count } => Ok(*count),
+            Rmessage::Lerror { ecode } => Err(*ecode as u16),
+            Rmessage::Error { .. } => Err(EIO),
             // The reply to an fsync or to its substitute in 9P2000.
-            _other => {}
-        }
-        if whole.parts > 0 {
-            return None;
-        }
-        let whole = self.wholes.remove(place);
-        let outcome = match whole.failed {
-            Some(number) => Outcome::Failed(number),
-            None => Outcome::Done(whole.bytes),
+            _other => Ok(0),
         };
-        Some((whole.name, outcome))
+        self.wholes.end_part(place, result)
     }
 }
 
@@ -145,12 +125,11 @@ impl Session for NinepSession {
     }
 
     fn ask(&mut self, name: u64, io: &Io, out: &mut Vec<u8>) {
-        let whole = Whole { name, parts: 0, bytes: 0, failed: None };
-        let whole = self.wholes.insert(whole);
+        let whole = self.wholes.begin(name);
         let fid = fid_of(io.file % self.files);
         let data_max = self.calls.msize() - OVERHEAD;
         if io.len.div_ceil(data_max) > PARTS_MAX {
-            self.wholes[whole].failed = Some(EFBIG);
+            self.wholes.fail(whole, EFBIG);
             return self.say(whole, &Tmessage::Read { fid, offset: 0, count: 0 }, out);
         }
         match io.kind {
@@ -174,7 +153,7 @@ impl Session for NinepSession {
             }
             Kind::Sync | Kind::Trim | Kind::Remove => {
                 // 9P has no such message; an empty read is sent, and the I/O fails.
-                self.wholes[whole].failed = Some(ENOTSUP);
+                self.wholes.fail(whole, ENOTSUP);
                 self.say(whole, &Tmessage::Read { fid, offset: 0, count: 0 }, out);
             }
         }
@@ -203,7 +182,7 @@ impl Session for NinepSession {
 
     fn give_up(&mut self, ended: &mut Vec<(u64, Outcome)>, outcome: Outcome) {
         self.calls.close();
-        ended.extend(self.wholes.drain().map(|whole| (whole.name, outcome)));
+        self.wholes.give_up(ended, outcome);
     }
 }
 
