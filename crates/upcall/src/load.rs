@@ -19,9 +19,9 @@ use std::process::ExitCode;
 ///
 /// The target is `null` (measures the instrument itself), a file or block device (`file:PATH`), an
 /// Upcall volume (`volume:PATH`), a file on a 9P server (`9p://HOST:PORT/PATH`,
-/// `9p+unix:SOCKET:/PATH`), or an object on an HTTP server (`http://HOST:PORT/PATH`). A missing
-/// target is created by a run that writes, and by a read-only run with --create. An existing target
-/// is only read, unless --destroy is given.
+/// `9p+unix:SOCKET:/PATH`) or an NFS server (`nfs://HOST:PORT/PATH`), or an object on an HTTP
+/// server (`http://HOST:PORT/PATH`). A missing target is created by a run that writes, and by a
+/// read-only run with --create. An existing target is only read, unless --destroy is given.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Load {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Flags {
     /// Target of the load: null, file:PATH, dir:PATH, volume:PATH, 9p://HOST:PORT/PATH,
-    /// http://HOST/PATH
+    /// nfs://HOST:PORT/PATH, http://HOST/PATH
     #[arg(long, value_name = "TARGET")]
     target: Option<Place>,
 
@@ -38,14 +38,19 @@ pub(crate) struct Flags {
     pub(crate) engine: Option<Engine>,
 
     /// Number of connections; for servers [default: 16 over HTTP, with one request at a time on
-    /// each; 2 over 9P]
+    /// each; 2 over 9P and NFS]
     #[arg(long, value_name = "N", hide_default_value = true)]
     #[arg(value_parser = counts::<u32>(1, 100_000))]
     pub(crate) connections: Option<u32>,
 
-    /// Attach name, the tree of the server (for diod, the exported directory); for 9P
+    /// Attach name, the tree of the server (for diod, the exported directory); for 9P. Directory to
+    /// mount, to which the path is relative; for NFS [default: that of the file]
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub(crate) aname: String,
+
+    /// Port of the MOUNT protocol; for NFS [default: that of NFS]
+    #[arg(long, value_name = "PORT", value_parser = counts::<u16>(1, 65_535))]
+    pub(crate) mount_port: Option<u16>,
 
     /// Complete writes only when they are durable (safe from power loss); for volumes
     #[arg(long)]

@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 /// Default ports.
 const PORT_9P: u16 = 5640;
+const PORT_NFS: u16 = 2049;
 const PORT_HTTP: u16 = 80;
 
 /// Target of a load.
@@ -23,6 +24,8 @@ pub(crate) enum Place {
     Volume(PathBuf),
     /// A file of a 9P server.
     NineP(Server, String),
+    /// A file of an NFS server.
+    Nfs(Server, String),
     /// An object of an HTTP server.
     Http(Url),
 }
@@ -33,7 +36,7 @@ impl FromStr for Place {
     fn from_str(text: &str) -> Result<Place, String> {
         let wrong = || {
             "write null, file:PATH, dir:PATH, volume:PATH, 9p://HOST:PORT/PATH, \
-             9p+unix:SOCKET:/PATH or http://HOST:PORT/PATH"
+             9p+unix:SOCKET:/PATH, nfs://HOST:PORT/PATH or http://HOST:PORT/PATH"
                 .to_string()
         };
         if text == "null" {
@@ -46,6 +49,10 @@ impl FromStr for Place {
         if let Some(rest) = text.strip_prefix("9p://") {
             let (host, path) = rest.split_once('/').ok_or_else(wrong)?;
             return Ok(Place::NineP(server(host, PORT_9P).ok_or_else(wrong)?, format!("/{path}")));
+        }
+        if let Some(rest) = text.strip_prefix("nfs://") {
+            let (host, path) = rest.split_once('/').ok_or_else(wrong)?;
+            return Ok(Place::Nfs(server(host, PORT_NFS).ok_or_else(wrong)?, format!("/{path}")));
         }
         if let Some(rest) = text.strip_prefix("http://") {
             let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -86,6 +93,7 @@ impl fmt::Display for Place {
             Place::Directory(path) => write!(f, "directory {}", path.display()),
             Place::Volume(path) => write!(f, "volume {}", path.display()),
             Place::NineP(server, path) => write!(f, "9p {server} {path}"),
+            Place::Nfs(server, path) => write!(f, "nfs {server} {path}"),
             Place::Http(url) => write!(f, "http://{}{}", url.host, url.path),
         }
     }
@@ -107,12 +115,15 @@ mod tests {
             ("9p://:99/a", "9p 127.0.0.1:99 /a"),
             ("9p://[::1]:99/a", "9p [::1]:99 /a"),
             ("9p+unix:/run/u:/a", "9p unix:/run/u /a"),
+            ("nfs://host/a/b", "nfs host:2049 /a/b"),
+            ("nfs://[::1]:99/a", "nfs [::1]:99 /a"),
             ("http://host:81/a%20b", "http://host:81/a%20b"),
         ] {
             assert_eq!(text.parse::<Place>().expect(text).to_string(), shown);
         }
-        for text in ["", "x", "file:", "9p://host", "9p://host:x/a", "http://h/a b", "volume:"] {
+        for text in ["", "x", "file:", "9p://host", "9p://host:x/a", "nfs://host", "volume:"] {
             assert!(text.parse::<Place>().is_err(), "{text}");
         }
+        assert!("http://h/a b".parse::<Place>().is_err(), "a blank is not encoded");
     }
 }

@@ -2,6 +2,7 @@
 
 mod directory;
 mod file;
+mod nfs;
 mod server;
 mod volume;
 
@@ -72,6 +73,7 @@ pub(crate) fn prepare(flags: &Flags, wants: &Wants) -> Result<Prepared, String> 
         Place::Directory(path) => directory::directory(flags, path, wants),
         Place::Volume(path) => volume::volume(flags, path, wants),
         Place::NineP(server, path) => server::ninep(flags, server, path, wants),
+        Place::Nfs(server, path) => nfs::nfs(flags, server, path, wants),
         Place::Http(url) => server::http(flags, url, wants),
     }?;
     // Files of different sizes are read as they are.

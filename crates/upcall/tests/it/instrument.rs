@@ -106,13 +106,14 @@ fn a_file_is_made_and_not_written_again_without_leave() {
 #[test]
 fn a_run_that_only_reads_makes_nothing_unless_it_is_told_to() {
     let dir = Scratch::new("load-mistyped");
-    let server = Server::start(dir.path(), &["--http-write"]);
+    let server = Server::start(dir.path(), &["--http-write", "--nfs", "127.0.0.1:0"]);
     let place = dir.path().display();
     let targets = [
         format!("file:{place}/file"),
         format!("dir:{place}/dir"),
         format!("volume:{place}/volume"),
         format!("9p://{}/nine", server.ninep()),
+        format!("nfs://{}/nfs", server.nfs()),
         format!("http://{}/http", server.http()),
     ];
     for target in &targets {
@@ -285,6 +286,39 @@ fn an_interrupt_ends_it_with_the_report_of_what_was_measured() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(count(&report, "read") > 100, "{report}");
     assert!(report["verdict"]["notes"].to_string().contains("interrupted"), "{report}");
+}
+
+#[test]
+fn files_of_an_nfs_server_are_read_written_and_committed() {
+    let dir = Scratch::new("load-nfs");
+    let server = Server::start(dir.path(), &["--nfs", "127.0.0.1:0"]);
+    std::fs::create_dir(dir.path().join("deep")).unwrap();
+    let run = |path: &str, more: &[&str]| {
+        let target = format!("nfs://{}/{path}", server.nfs());
+        let closed = ["--target", &target, "--users", "8", "--seconds", "0.3"];
+        measures(&[&closed[..], &["--file-size", "4M"], more].concat())
+    };
+    let report = run("deep/{}", &["--files", "3", "--mix", "read=2,write=1,sync=1"]);
+    for kind in ["read", "write", "sync"] {
+        assert!(count(&report, kind) > 5, "{kind}: {report}");
+    }
+    let size = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().len();
+    assert_eq!([size("deep/0"), size("deep/1"), size("deep/2")], [4 << 20; 3]);
+    let report = run("1", &["--files", "1", "--aname", "/deep", "--size", "3M"]);
+    assert!(count(&report, "read") > 1, "{report}");
+    let read = &report["times"]["read"];
+    assert_eq!(read["bytes"].as_u64().unwrap(), count(&report, "read") * (3 << 20), "{read}");
+
+    let target = format!("nfs://{}/deep/1", server.nfs());
+    let words = ["--target", &target, "--mix", "write"];
+    assert!(refuses(&words).contains("--destroy"));
+    let words = ["--target", &target, "--mount-port", "1"];
+    assert!(refuses(&words).contains("127.0.0.1:1"));
+    let words = ["--target", &format!("nfs://{}/none/1", server.nfs())];
+    assert!(refuses(&words).contains("No such file"));
+    let words = ["--target", &format!("nfs://{}/deep/1", server.ninep())];
+    assert_eq!(load(&words).status.code(), Some(2), "9P is no NFS");
+    assert_eq!(server.end(), Some(0));
 }
 
 #[test]

@@ -100,6 +100,12 @@ impl Server {
         &self.http
     }
 
+    /// Returns its NFS address.
+    pub(crate) fn nfs(&self) -> &str {
+        let line = self.greeting.lines().find_map(|line| line.strip_prefix("nfs      "));
+        line.expect("it was started with --nfs")
+    }
+
     pub(crate) fn interrupt(&self) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());

@@ -171,7 +171,7 @@ impl Fixture {
             "docs/storelets.md" => storelets(command),
             "docs/replica.md" => replica(command),
             "docs/load.md" if starts("upcall load --target 9p:") => {
-                Method::Before(vec!["upcall serve photos --allow-host host"])
+                Method::Before(vec!["upcall serve photos --allow-host host --nfs 127.0.0.1:2049"])
             }
             _ => Method::Plain,
         }

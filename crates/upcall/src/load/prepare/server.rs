@@ -50,7 +50,7 @@ pub(super) fn ninep(
 }
 
 /// Notes that each worker has connections of its own.
-fn note(flags: &Flags) -> Vec<String> {
+pub(super) fn note(flags: &Flags) -> Vec<String> {
     let few = flags.connections == Some(1) && flags.workers != 1;
     let text = "there are 2 connections: each of 2 workers has one; --workers 1 makes only one";
     few.then(|| text.to_string()).into_iter().collect()
