@@ -131,6 +131,14 @@ pub(crate) const GUIDED: &[Package] = &[package("g++", "c++", "compiles libFuzze
 pub(crate) const BENCH_REPLICA: &[Package] =
     &[package("redis-server", "redis-server", "a peer of the replicas")];
 
+/// A peer of the NFS server; unfs3 is in no Debian package.
+pub(crate) const BENCH_NFS: &[Package] = &[
+    package("nfs-ganesha", "ganesha.nfsd", "an NFS peer"),
+    package("nfs-ganesha-vfs", "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so", "its files"),
+    package("rpcbind", "rpcbind", "is what nfs-ganesha registers at"),
+    package("strace", "strace", "counts system calls"),
+];
+
 /// Dependencies of the load generator's evaluation.
 pub(crate) const LOAD: &[Package] = &[package("fio", "fio", "replays beside ours")];
 

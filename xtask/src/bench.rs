@@ -1,4 +1,4 @@
-//! `cargo xtask bench [9p] [http] [store] [files] [cold] [open] [replica] [replica-memory]
+//! `cargo xtask bench [9p] [http] [store] [files] [cold] [open] [nfs] [replica] [replica-memory]
 //! [--servers diod,nginx,uring,threads] [--rounds N] [--seconds S] [--operations N] [--built]
 //! [--before PROGRAM] [--record]`: our server and its peers, on the same machine, in the same run.
 //!
@@ -15,6 +15,9 @@
 //! throughput; *open* measures latency at given rates, for all of these parts, with the workload
 //! files of `benches/load` and `upcall load`.
 //!
+//! *nfs* measures NFSv3 against nfs-ganesha, and unfs3 if `unfsd` is in PATH, with a client of our
+//! own, in a network namespace with a portmapper; it needs root.
+//!
 //! *replica* measures three replicas against etcd and Redis; *replica-memory* measures their memory
 //! over ten million operations (or `--operations`) and fails if it grows.
 //!
@@ -28,6 +31,7 @@ mod cold;
 mod figures;
 mod files;
 mod http;
+mod nfs;
 mod ninep;
 mod open;
 pub(crate) mod record;
@@ -107,6 +111,13 @@ const BENCHES: &[Bench] = &[
         packages: &[apt::BENCH],
         rounds: 3,
         run: open::run,
+    },
+    Bench {
+        name: "nfs",
+        title: "NFSv3 against nfs-ganesha and unfs3",
+        packages: &[apt::BENCH_NFS, apt::NET],
+        rounds: 5,
+        run: nfs::run,
     },
     Bench {
         name: "replica",
@@ -224,16 +235,10 @@ fn measure(
     for _ in 0..plan.rounds {
         for at in &order {
             let (kind, server) = &servers[*at];
-            let before = server.cpu_ticks();
-            let start = std::time::Instant::now();
-            let requests = run(server, plan.time).with_context(|| {
+            let taken = sample(server, || run(server, plan.time)).with_context(|| {
                 format!("{work} on {}: {}", kind.name(), sh::tail(&server.said(), 300))
             })?;
-            let seconds = start.elapsed().as_secs_f64();
-            #[expect(clippy::cast_precision_loss, reason = "counts of seconds of work")]
-            let (requests, ticks) = (requests as f64, (server.cpu_ticks() - before) as f64);
-            let cpu_us = ticks * 10_000.0 / requests;
-            samples[*at].1.push(Sample { rate: requests / seconds, cpu_us });
+            samples[*at].1.push(taken);
         }
         order.reverse();
     }
@@ -243,6 +248,17 @@ fn measure(
         calls.push((*kind, counted.inspect_err(|error| eprintln!("   {error:#}")).ok()));
     }
     Ok(Row { work: work.to_owned(), samples, calls })
+}
+
+/// Runs work that returns its number of requests; returns the rate and the server's cost.
+fn sample(server: &Server, run: impl FnOnce() -> Result<u64>) -> Result<Sample> {
+    let before = server.cpu_ticks();
+    let start = std::time::Instant::now();
+    let requests = run()?;
+    let seconds = start.elapsed().as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "counts of seconds of work")]
+    let (requests, ticks) = (requests as f64, (server.cpu_ticks() - before) as f64);
+    Ok(Sample { rate: requests / seconds, cpu_us: ticks * 10_000.0 / requests })
 }
 
 /// Returns the system calls per request, counted by strace over half a second.
