@@ -1,8 +1,9 @@
-//! `cargo xtask conformance [SUITE …] [--server uring|threads|diod] [--built] [--long] [--record]`:
-//! third-party clients against a running server. Without a suite: all of them, but those that take
-//! minutes (`tree`, `volume-tree`, and some that run over a volume or a directory already) only with
-//! `--long`. `--built` skips the build; `--long` makes crash and failure suites longer and lets the
-//! kernel read all of the source tree; `--record` writes the page that `interop` compares with.
+//! `cargo xtask conformance [SUITE …] [--server uring|threads|diod] [--built] [--long]
+//! [--record]`: third-party clients against a running server. Without a suite: all of them, but
+//! those that take minutes (`tree`, `volume-tree`, and some that run over a volume or a directory
+//! already) only with `--long`. `--built` skips the build; `--long` makes crash and failure suites
+//! longer and lets the kernel read all of the source tree; `--record` writes the page that
+//! `interop` compares with.
 //!
 //! | suite | client | needs |
 //! |---|---|---|
