@@ -68,8 +68,7 @@ impl ReadDir {
             cookie => {
                 self.state = State::List;
                 let open = context.open();
-                let left = self.size.min(context.export.limits.msize as usize);
-                let left = left.saturating_sub(OVERHEAD + self.entries.len()).max(1);
+                let left = self.size.saturating_sub(OVERHEAD + self.entries.len()).max(1);
                 let bytes_max = u32::try_from(left).expect("it is limited");
                 let cookie = cookie - DOT_DOT;
                 Next::Ask(Ask::List { open, cookie, bytes_max, with_stat: self.plus })
@@ -165,6 +164,7 @@ impl Procedure for ReadDir {
     }
 
     fn start(&mut self, context: &mut Context<'_>) -> Next {
+        self.size = self.size.min(context.export.limits.msize as usize);
         self.go_on(context)
     }
 

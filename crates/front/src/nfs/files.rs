@@ -249,10 +249,23 @@ impl Files {
         self.files[pin.0].opens.first().map(|open| open.id)
     }
 
-    /// Adds an open file, to be kept as long as the node.
-    pub(super) fn add_open(&mut self, pin: Pin, caller: Caller, access: Access, id: OpenId) {
+    /// Adds an open file, to be kept as long as the node; returns it, or closes it and returns
+    /// another one that allows as much.
+    pub(super) fn add_open(
+        &mut self,
+        pin: Pin,
+        caller: Caller,
+        access: Access,
+        id: OpenId,
+        out: &mut Vec<Output>,
+    ) -> OpenId {
+        if let Some(known) = self.open(pin, &caller, access) {
+            out.push(Output::Close(id));
+            return known;
+        }
         self.files[pin.0].opens.push(Open { id, caller, access });
         self.handles += 1;
+        id
     }
 
     /// Forgets files and releases nodes that have not been used for a while, and others beyond a

@@ -43,7 +43,9 @@ impl Procedure for Read {
             let count = u32::try_from(count).expect("reads are limited");
             let end = self.offset.saturating_add(count.into());
             let size = stat.as_ref().map(|stat| stat.size).filter(|size| *size > 0);
-            let eof = size.map_or(count == 0, |size| end >= size);
+            // Nothing was read: at the time of the read this was the end.
+            let at_end = count == 0 && self.count > 0;
+            let eof = at_end || size.map_or(count == 0, |size| end >= size);
             let attributes = stat.and_then(|stat| context.attributes(&stat));
             nfs::put_read(attributes, count, eof, context.body);
             return Next::Data(data);
@@ -92,7 +94,7 @@ impl Write {
 
 /// Access of an open file for writing. Clients also write to files that they have created without
 /// permission to write.
-const WRITE: Access =
+pub(super) const WRITE: Access =
     Access { read: false, write: true, append: false, truncate: false, sync: false };
 
 impl Procedure for Write {

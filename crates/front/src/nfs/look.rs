@@ -2,7 +2,7 @@
 
 use super::call::{Context, Next, Procedure, optional};
 use super::translate;
-use base::{Error, SetStat, Stat};
+use base::{Error, Stat};
 use tree::{Ask, Reply};
 use wire::nfs::{After, Handle, Results, SetAttributes, Status, Timestamp, Wcc};
 
@@ -212,23 +212,19 @@ impl SetAttr {
     fn set(&mut self, context: &Context<'_>) -> Next {
         self.state = Setting::Set;
         match translate::set_stat(&self.set) {
-            Ok(set) => Next::Ask(set_stat(context, set)),
+            Ok(set) => Next::Ask(Ask::SetStat { node: context.node(), open: context.open, set }),
             Err(error) => Next::Fail(error),
         }
     }
 }
 
-/// Returns a request to set attributes, with an open file that permits to set the size.
-fn set_stat(context: &Context<'_>, set: SetStat) -> Ask {
-    let pin = context.pins[0].expect("its node is known");
-    let access = base::Access { write: true, ..base::Access::default() };
-    let open = set.size.and_then(|_| context.files.open(pin, context.caller, access));
-    Ask::SetStat { node: context.node(), open, set }
-}
-
 impl Procedure for SetAttr {
     fn handles(&self) -> [Option<Handle>; 2] {
         [Some(self.handle), None]
+    }
+
+    fn access(&self) -> Option<base::Access> {
+        self.set.size.map(|_| super::io::WRITE)
     }
 
     fn is_change(&self) -> bool {

@@ -189,7 +189,8 @@ impl Make {
             context.files.set_place(pin, (self.dir, self.name.clone()));
         }
         if let Some(open) = self.found.open.take() {
-            context.files.add_open(pin, context.caller.clone(), ACCESS, open);
+            let caller = context.caller.clone();
+            context.files.add_open(pin, caller, ACCESS, open, context.out);
         }
         if let Made::Nothing = self.what {
             let attributes = context.attributes(&self.found.stat);

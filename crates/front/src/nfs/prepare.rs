@@ -35,6 +35,9 @@ impl Session {
                 if let Err(error) = expect_openable(self.files.kind(pin), access.write) {
                     return self.fail(now, call, error, out);
                 }
+                if self.handles() >= self.handles_max() {
+                    return self.fail(now, call, Error::TooManyOpen, out);
+                }
                 let node = self.files.node(pin);
                 return self.ask(call, Await::Open, Ask::Open { node, access }, out);
             }
@@ -104,12 +107,16 @@ impl Session {
     ) {
         let (pin, node) = (call.file(), self.files.node(call.file()));
         match (call.awaits, reply) {
+            // The change could not be made durable: better not to make it now.
+            (Await::OpenSync, Err(error @ (Error::TooManyOpen | Error::NoMemory))) => {
+                self.fail(now, call, error, out);
+            }
             (Await::OpenSync, reply) => {
                 let open = reply.ok().and_then(|reply| reply.handed_out().1);
-                if let Some(open) = open {
-                    self.files.add_open(pin, Caller::Server, Access::READ, open);
-                }
-                call.sync = Some(open);
+                call.sync =
+                    Some(open.map(|open| {
+                        self.files.add_open(pin, Caller::Server, Access::READ, open, out)
+                    }));
                 self.step_procedure(now, call, None, out);
             }
             (Await::Open, Err(Error::Denied)) => {
@@ -127,8 +134,8 @@ impl Session {
             }
             (_, Ok(Reply::Opened(open, _))) => {
                 let access = call.procedure.access().expect("it needs an open file");
-                self.files.add_open(pin, call.caller.clone(), access, open);
-                call.open = Some(open);
+                let caller = call.caller.clone();
+                call.open = Some(self.files.add_open(pin, caller, access, open, out));
                 self.step_procedure(now, call, None, out);
             }
             (_, Err(error)) => self.fail(now, call, error, out),

@@ -257,6 +257,38 @@ fn a_file_is_mounted_found_and_read() {
 }
 
 #[test]
+fn a_read_of_nothing_is_the_end_although_the_file_has_grown_since() {
+    let mut lab = Lab::looked_up(b"f", 5, 2);
+    lab.call(3, &read(3));
+    lab.answer(0, Ok(Reply::Opened(OpenId(9), stat(Kind::File))));
+    lab.answer(0, data(b""));
+    lab.answer(0, Ok(Reply::Stat(Stat { size: 10, ..stat(Kind::File) })));
+    assert!(lab.text.ends_with("3 Read \"\", eof true\n"), "{}", lab.text);
+}
+
+#[test]
+fn opens_of_one_file_are_shared() {
+    let mut lab = Lab::looked_up(b"f", 5, 2);
+    lab.call(3, &read(0));
+    lab.call(4, &read(0));
+    lab.answer(0, Ok(Reply::Opened(OpenId(8), stat(Kind::File))));
+    lab.answer(1, Ok(Reply::Opened(OpenId(9), stat(Kind::File))));
+    assert!(lab.text.contains("close 9"), "{}", lab.text);
+    let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    let how = CreateHow::Unchecked(set);
+    for xid in [5, 6] {
+        lab.text.clear();
+        lab.call(xid, &WireCall::Create { dir: handle(0), name: b"f", how: how.clone() });
+        lab.answer(2, Ok(Reply::Created(NodeId(3), OpenId(10), stat(Kind::File))));
+        lab.answer(2, Ok(Reply::Done));
+        lab.answer(2, Ok(Reply::Stat(stat(Kind::File))));
+        lab.answer(2, identified(5));
+        lab.answer(2, Ok(Reply::Stat(stat(Kind::Directory))));
+    }
+    assert!(lab.text.contains("close 10"), "{}", lab.text);
+}
+
+#[test]
 fn unused_files_are_released_and_found_again_by_their_place() {
     let mut lab = Lab::looked_up(b"f", 5, 2);
     lab.call(3, &read(0));

@@ -122,7 +122,10 @@ pub(super) fn open(root: BorrowedFd<'_>, handle: &FileHandle) -> Outcome<PathDon
     let found = match KernelHandle::decode(rest).map(|handle| handle.open(mount.as_fd())) {
         Some(Ok(fd)) => Some(fd),
         Some(Err(Errno::STALE)) => None,
-        Some(Err(_)) | None => search(mount.as_fd(), inode, handle),
+        Some(Err(Errno::PERM | Errno::OPNOTSUPP | Errno::INVAL)) | None => {
+            search(mount.as_fd(), inode, handle)
+        }
+        Some(Err(error)) => return Err(error.into()),
     };
     let fd = found.ok_or(Error::Stale)?;
     let stat = attrs::stat(fd.as_fd())?;
