@@ -94,7 +94,15 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     });
     service::ready(&path.display().to_string(), &bound);
     run_node(&mut node, &mut world, recording);
-    let code = exit_code(&node);
+    end(&node, (fronts, hosting, pool))
+}
+
+/// Ends the log and the other threads.
+fn end(
+    node: &Node,
+    (fronts, hosting, pool): (Fronts, Option<Hosting>, Option<WorkerPool>),
+) -> Result<ExitCode, String> {
+    let code = exit_code(node);
     log::finish();
     if !node.is_quiet() {
         // Something hangs, or a second signal came: outstanding operations are abandoned.
