@@ -10,7 +10,7 @@
 
 use crate::attr::Attr;
 use crate::errno::{self, Errno};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::fuse::{Attributes, ROOT};
 use wire::ninep::Qid;
 
@@ -24,6 +24,9 @@ pub(crate) type Key = (u64, u8);
 pub(crate) fn key(qid: Qid) -> Key {
     (qid.path, qid.kind)
 }
+
+/// Number of outdated entries of the order of fids that is no reason to remove them.
+const ORDER_FREE: usize = 64;
 
 /// A name in a directory.
 type Place = (u64, Vec<u8>);
@@ -167,7 +170,22 @@ impl<F: Clone> Nodes<F> {
                 self.order.push_back((id, user));
             }
         }
+        self.compact();
         self.evict();
+    }
+
+    /// Removes outdated entries of the order when they are more than the others.
+    fn compact(&mut self) {
+        if self.order.len() <= 2 * self.held + ORDER_FREE {
+            return;
+        }
+        let mut seen = BTreeSet::new();
+        let by_id = &self.by_id;
+        self.order.retain(|(id, user)| {
+            let node = by_id.get(id);
+            let is_held = node.is_some_and(|it| it.fids.iter().any(|(whose, _)| whose == user));
+            is_held && seen.insert((*id, *user))
+        });
     }
 
     /// Drops the oldest fids beyond the limit, except those that no name leads to.

@@ -32,6 +32,24 @@ fn hard_links_are_one_node() {
 }
 
 #[test]
+fn forgotten_files_leave_nothing_behind() {
+    let mut nodes = table(100);
+    let kept = nodes.enter(file(7), (ROOT, b"kept"), Some((0, 10)));
+    for number in 8..10_000 {
+        let id = nodes.enter(file(number), (ROOT, b"other"), Some((0, 11)));
+        nodes.forget(id, 1);
+        nodes.drop_fid(kept, 0);
+        nodes.keep(kept, 0, 10);
+        assert!(nodes.order.len() <= 2 * (nodes.held + 1) + ORDER_FREE, "{}", nodes.order.len());
+    }
+    nodes.check();
+    assert_eq!(nodes.fid(kept, 0), Some(10));
+    nodes.held_max = 0;
+    nodes.keep(kept, 1, 12);
+    assert_eq!(nodes.held, 0, "those held are still in the order");
+}
+
+#[test]
 fn a_removed_file_keeps_its_fid_and_loses_its_number() {
     let mut nodes = table(100);
     let old = nodes.enter(file(7), (ROOT, b"a"), Some((0, 10)));
