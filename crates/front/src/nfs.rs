@@ -195,17 +195,13 @@ impl Session {
 
     /// Returns whether there is memory for a call that needs this much.
     fn has_room(&self, need: usize) -> bool {
-        // One call at a time may exceed the available memory if it is small, or if this connection
-        // has the turn to proceed without memory.
         let is_only = self.calls.is_empty() && self.unsent == 0;
-        let may = is_only && (need <= crate::SMALL_MAX || self.room.is_first);
-        may || self.room.fits(self.bytes(), need)
+        self.room.admits(self.bytes(), need, is_only)
     }
 
     /// Returns whether the client takes its replies, so that calls may be answered at once.
     fn may_send(&self) -> bool {
-        self.unsent == 0
-            || self.unsent < self.export.limits.bytes && self.room.lets_grow(self.unsent)
+        self.room.lets_send(self.unsent, self.export.limits.bytes)
     }
 
     /// Returns the maximum number of nodes and open files.

@@ -278,11 +278,9 @@ impl Session {
             // A listing is shortened instead of waiting.
             need = need.min(LIST_SMALL as usize) * LISTED;
         }
-        // One request at a time, besides those that wait for locks, may exceed the available memory
-        // if it is small, or if this connection has the turn to proceed without memory.
+        // Those that wait for locks do not count.
         let is_only = self.tags.len() == self.waiting && self.unsent == 0;
-        let may = is_only && (need <= crate::SMALL_MAX || self.room.is_first);
-        may || self.room.fits(self.bytes(), need)
+        self.room.admits(self.bytes(), need, is_only)
     }
 
     /// Returns the size of a listing to request: `count` bytes, or fewer if memory is short.
@@ -293,8 +291,7 @@ impl Session {
 
     /// Returns whether the client takes its replies, so that messages may be answered at once.
     fn may_say(&self) -> bool {
-        self.unsent == 0
-            || self.unsent < self.export.limits.bytes && self.room.lets_grow(self.unsent)
+        self.room.lets_send(self.unsent, self.export.limits.bytes)
     }
 }
 

@@ -53,6 +53,19 @@ impl Room {
         self.is_first || held < self.spare
     }
 
+    /// Returns whether a connection may start a request that needs some bytes more. Its only
+    /// request may exceed the available memory if it is small, or if this connection has the turn
+    /// to proceed without memory.
+    pub fn admits(self, held: usize, need: usize, is_only: bool) -> bool {
+        is_only && (need <= SMALL_MAX || self.is_first) || self.fits(held, need)
+    }
+
+    /// Returns whether a connection with some unsent bytes, of at most `most`, may be sent more:
+    /// its client takes its replies.
+    pub fn lets_send(self, unsent: usize, most: usize) -> bool {
+        unsent == 0 || unsent < most && self.lets_grow(unsent)
+    }
+
     /// Returns whether a connection that holds some bytes may start a request that needs some more.
     pub fn fits(self, held: usize, need: usize) -> bool {
         let small = need <= SMALL_MAX;
