@@ -44,8 +44,9 @@ impl Change {
     }
 
     pub(super) fn rename((from, name): (Handle, Name), (to, new): (Handle, Name)) -> Change {
+        // The first one is synced: the directory of the new name.
         let what = Changed::Rename(name, new);
-        Change { handles: [Some(from), Some(to)], what, state: State::Change }
+        Change { handles: [Some(to), Some(from)], what, state: State::Change }
     }
 
     pub(super) fn link(file: Handle, (dir, name): (Handle, Name)) -> Change {
@@ -61,7 +62,7 @@ impl Change {
         match &self.what {
             Changed::Remove(name, _) => context.files.remove(&place(0, name), context.out),
             Changed::Rename(name, new) => {
-                context.files.rename(&place(0, name), place(1, new), context.out);
+                context.files.rename(&place(1, name), place(0, new), context.out);
             }
             Changed::Link(_) => {}
         }
@@ -73,7 +74,7 @@ impl Change {
         let results = match &self.what {
             Changed::Remove(_, false) => Results::Remove { dir: first },
             Changed::Remove(_, true) => Results::RmDir { dir: first },
-            Changed::Rename(..) => Results::Rename { from_dir: first, to_dir: second },
+            Changed::Rename(..) => Results::Rename { from_dir: second, to_dir: first },
             Changed::Link(_) => Results::Link { file: attributes, dir: first },
         };
         results.put(context.body);
@@ -96,9 +97,9 @@ impl Procedure for Change {
                 Ask::Remove { dir: first, name: name.clone(), directory: Some(*directory) }
             }
             Changed::Rename(name, new_name) => Ask::Rename {
-                from: first,
+                from: context.node_of(1),
                 name: name.clone(),
-                to: context.node_of(1),
+                to: first,
                 new_name: new_name.clone(),
                 replace: true,
             },

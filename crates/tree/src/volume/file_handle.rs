@@ -1,4 +1,5 @@
-//! Persistent identities of files: the view and the inode number, which is not used again.
+//! Persistent identities of files: the view, the inode number, which is not used again, and the
+//! device number, which another volume does not have.
 
 use super::NodeRef;
 use super::plan::{Answer, Plan, Planned, Planner, answer};
@@ -6,22 +7,21 @@ use crate::request::{NodeId, Reply};
 use base::{Error, FileHandle};
 use store::{SnapshotId, View};
 
-/// Identifier of the directory of snapshots; those of files are longer.
-const SNAPSHOTS: &[u8] = &[0];
-
 impl Planner<'_> {
-    /// Returns the identity of a file: its inode, behind the snapshot if it is in one.
+    /// Returns the identity of a file: its inode, the snapshot if it is in one, and the device.
     pub(super) fn file_handle(&self, node: NodeId) -> Planned {
+        let node_ref = self.volume.node_ref(node);
         let mut identifier = Vec::new();
-        match self.volume.node_ref(node) {
+        match node_ref {
             NodeRef::File(View::Present, ino) => identifier.extend(ino.to_be_bytes()),
             NodeRef::File(View::Snapshot(id), ino) => {
-                identifier.extend(id.0.to_be_bytes());
                 identifier.extend(ino.to_be_bytes());
+                identifier.extend(id.0.to_be_bytes());
             }
-            NodeRef::Snapshots => identifier.extend(SNAPSHOTS),
+            NodeRef::Snapshots => {}
         }
-        let handle = FileHandle::new(&identifier).expect("two numbers fit");
+        identifier.extend(self.here(node_ref)?.stat.device.to_be_bytes());
+        let handle = FileHandle::new(&identifier).expect("three numbers fit");
         answer(Reply::FileHandle(handle))
     }
 
@@ -30,20 +30,24 @@ impl Planner<'_> {
     /// # Errors
     /// `Stale` if the file or its snapshot does not exist any more.
     pub(super) fn find_handle(&self, handle: &FileHandle) -> Planned {
-        let number = |bytes: &[u8]| Some(u64::from_be_bytes(bytes.try_into().ok()?));
-        let identifier = handle.identifier();
-        let node_ref = match (identifier.len(), identifier) {
-            (_, SNAPSHOTS) => NodeRef::Snapshots,
-            (8, ino) => NodeRef::File(View::Present, number(ino).ok_or(Error::Stale)?),
-            (16, both) => {
-                let (id, ino) = both.split_at(8);
-                let view = View::Snapshot(SnapshotId(number(id).ok_or(Error::Stale)?));
+        let (numbers, []) = handle.identifier().as_chunks() else {
+            return Err(Error::Stale.into());
+        };
+        let numbers: Vec<u64> = numbers.iter().copied().map(u64::from_be_bytes).collect();
+        let (node_ref, device) = match numbers[..] {
+            [device] => (NodeRef::Snapshots, device),
+            [ino, device] => (NodeRef::File(View::Present, ino), device),
+            [ino, id, device] => {
+                let view = View::Snapshot(SnapshotId(id));
                 self.read_view(view).map_err(|_gone| Error::Stale)?;
-                NodeRef::File(view, number(ino).ok_or(Error::Stale)?)
+                (NodeRef::File(view, ino), device)
             }
-            (_, _other) => return Err(Error::Stale.into()),
+            _ => return Err(Error::Stale.into()),
         };
         let stat = self.here(node_ref)?.stat;
+        if stat.device != device {
+            return Err(Error::Stale.into());
+        }
         Ok(Plan::Answer(Answer::Walked(vec![stat], node_ref, None), Vec::new()))
     }
 }

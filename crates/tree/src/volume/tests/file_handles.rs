@@ -65,7 +65,10 @@ fn handles_of_snapshots_are_stale_after_their_removal() {
     lab.release(node);
     lab.done(Ask::Remove { dir, name: name("monday"), directory: Some(true) }).unwrap();
     assert_eq!(resolved(&mut lab, file).map(|_| ()), Err(Error::Stale));
-    for wrong in [&b""[..], b"1234567", &[0; 8], &[0; 16], &[0; 17]] {
+    // The root's number on another volume, and what is no handle at all.
+    let mut foreign = [0; 16];
+    foreign[7] = 1;
+    for wrong in [&b""[..], b"1234567", &[0; 8], &[0; 16], &foreign, &[0; 17], &[0; 24], &[0; 32]] {
         let wrong = FileHandle::new(wrong).unwrap();
         assert_eq!(resolved(&mut lab, wrong).map(|_| ()), Err(Error::Stale), "{wrong:?}");
     }
