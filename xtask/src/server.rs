@@ -354,6 +354,14 @@ fn nginx(dir: &Path, port: u16) -> Result<Command> {
     Ok(command)
 }
 
+/// Waits until nobody listens on a port of the loopback interface: the kernel closes the sockets of
+/// an io_uring some time after the end of its process.
+pub(crate) fn until_closed(port: u16) {
+    while TcpListener::bind(("127.0.0.1", port)).is_err() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Returns a free port of the loopback interface, a different one each time. It is below the
 /// kernel's ephemeral ports, so no connection takes it meanwhile.
 pub(crate) fn free_port() -> Result<u16> {

@@ -3,7 +3,7 @@
 
 use super::ground::{Ground, On};
 use crate::report::Report;
-use crate::server::{Kind, Server, free_port};
+use crate::server::{Kind, Server, free_port, until_closed};
 use crate::vm::{self, Job};
 use anyhow::Result;
 use std::time::Duration;
@@ -37,6 +37,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
             }
             if let Some(mut running) = server.take() {
                 running.kill()?;
+                [ports.0, ports.1, nfs].into_iter().for_each(until_closed);
             }
             server = Some(start()?);
             restarts += 1;
