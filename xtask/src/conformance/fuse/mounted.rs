@@ -18,7 +18,11 @@ pub(super) struct Mounted {
 impl Mounted {
     /// Mounts on `target/mounted/NAME`.
     pub(super) fn start(server: &Server, name: &str, options: &str) -> Result<Mounted> {
-        let dir = sh::scratch(&format!("mounted/{name}"))?;
+        Mounted::start_on(server, sh::scratch(&format!("mounted/{name}"))?, options)
+    }
+
+    /// Mounts on a directory.
+    pub(super) fn start_on(server: &Server, dir: PathBuf, options: &str) -> Result<Mounted> {
         let mut command = Command::new(crate::server::binary());
         command.arg("mount").args(["-o", options]).arg(format!("127.0.0.1:{}", server.ninep));
         command.arg(&dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
