@@ -35,5 +35,6 @@ pub use name::{NAME_MAX, Name};
 pub use skip::skip;
 pub use stat::{
     Access, Expected, FileVersion, Kind, SAYING_DEVICES, SetStat, SetTime, Stat, StatFs,
+    file_number,
 };
 pub use time::{Instant, Time};

@@ -100,6 +100,16 @@ pub struct Stat {
 /// devices.
 pub const SAYING_DEVICES: u64 = 0xfffd << 48;
 
+/// Returns the number of a file, given by device and inode, for clients: its inode number on the
+/// served directory's own `device`, a number of a disjoint range on others. A file that passes
+/// through several servers is mapped by each, perhaps each time for the same device: applying the
+/// map twice must not undo it.
+pub fn file_number((of, inode): (u64, u64), device: u64) -> u64 {
+    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let moved = (inode ^ of.wrapping_mul(SPREAD)).wrapping_mul(SPREAD) | 1 << 63;
+    if of == device { inode } else { moved }
+}
+
 impl Stat {
     /// Returns whether the file is a stream: a read may wait for data, and occupies nothing
     /// meanwhile.

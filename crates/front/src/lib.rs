@@ -196,13 +196,9 @@ impl Default for Limits {
     }
 }
 
-/// Returns the number of a file for clients: its inode number on the served directory's own
-/// `device`, a number of a disjoint range on others. A file that passes through several servers is
-/// mapped by each, perhaps each time for the same device: applying the map twice must not undo it.
+/// Returns the number of a file for clients of the server with this device.
 fn file_number(stat: &Stat, device: u64) -> u64 {
-    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
-    let moved = (stat.inode ^ stat.device.wrapping_mul(SPREAD)).wrapping_mul(SPREAD) | 1 << 63;
-    if stat.device == device { stat.inode } else { moved }
+    base::file_number((stat.device, stat.inode), device)
 }
 
 /// Encodes a device number as Linux does (`makedev(3)`).

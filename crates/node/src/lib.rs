@@ -43,6 +43,7 @@ mod surveys;
 mod traffic;
 mod trees;
 mod unresponsive;
+mod watched;
 mod work;
 
 pub use changes::advice;
@@ -154,6 +155,8 @@ pub struct Node {
     /// Volume that is growing for a change.
     growing: Option<u16>,
     surveys: Surveys,
+    /// Changes of requests to trees, for watches. Bounded by the node's admission of requests.
+    changing: BTreeMap<tree::RequestId, tree::Changes>,
     /// Recorder of file I/O, if enabled.
     recorder: Option<Box<Recorder>>,
     /// Accounting of the time spent on behalf of storelets.
@@ -240,6 +243,7 @@ impl Node {
             changes,
             growing: None,
             surveys: Surveys::new(),
+            changing: BTreeMap::new(),
             recorder: None,
             bill: Bill::default(),
             worker: None,
@@ -460,7 +464,8 @@ fn hidden(main: &dyn Tree, config: &Config) -> (Service, Option<Storelets>, Vec<
     let behind = behind.chain(storelets.iter().map(|tree| (plain("storelets"), tree.root())));
     let behind: Vec<(Name, tree::NodeId)> = behind.collect();
     let places = behind.iter().map(|(name, _)| name.clone()).collect();
-    let service = Service::new(SERVICE, config.wall, config.owner, places);
+    let top = (main.root(), main.root_stat().device);
+    let service = Service::new(SERVICE, config.wall, config.owner, places, top);
     let mut hidden = Vec::new();
     if config.service {
         let (at, root) = (main.root(), service.root());

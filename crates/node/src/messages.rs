@@ -32,6 +32,9 @@ const NODE_BITS: u32 = 56;
 /// Number in request ids of the tree of storelets; not a node's number.
 const OWN: usize = 0xff;
 
+/// Number in request ids of watches.
+const WATCHES: usize = 0xfe;
+
 /// Maximum number of messages processed in a turn. A busy node sends many at once, and clients of
 /// this one must not wait for all of them.
 const MESSAGES_AT_ONCE: usize = 8;
@@ -129,11 +132,17 @@ impl Node {
         at_home(OWN, id)
     }
 
+    /// Returns home's id of the request of a watch.
+    pub(crate) fn of_watch(number: u64) -> RequestId {
+        at_home(WATCHES, RequestId(number))
+    }
+
     /// Delivers a reply to the requester, here or in another node.
     pub(crate) fn answer(&mut self, id: RequestId, reply: Result<Reply, Error>, ops: &mut Vec<Op>) {
         match asked_by(id) {
             (HOME, id) => self.answer_here(id, reply),
             (OWN, id) => self.answer_storelets(id, reply),
+            (WATCHES, id) => self.answer_watch(id, reply),
             (front, id) => {
                 if !self.is_worker(front) {
                     return post_client(front, ClientMessage::Reply(id, reply), ops);

@@ -19,7 +19,7 @@ use tree::remote::Remote;
 use tree::service::Service;
 use tree::skeleton::Skeleton;
 use tree::volume::Volume;
-use tree::{Input, NodeId, Output};
+use tree::{FileKey, Id, Input, NodeId, Output};
 
 /// Upper bits of the device numbers of remote files, which no host uses.
 const REMOTE_DEVICES: u64 = 0xfffe << 48;
@@ -60,6 +60,12 @@ pub(crate) trait Tree:
 
     /// Returns the file to close when it is no longer needed.
     fn file(&self) -> Option<File> {
+        None
+    }
+
+    /// Returns the identity of the file of a node or an open file, for its watchers; `None` if
+    /// changes are not reported.
+    fn key(&self, _id: Id) -> Option<FileKey> {
         None
     }
 
@@ -250,6 +256,10 @@ impl Tree for Host {
         Some(self.root_file())
     }
 
+    fn key(&self, id: Id) -> Option<FileKey> {
+        Some(self.key(id))
+    }
+
     fn tick(&mut self, _now: Instant, out: &mut Vec<Output>) {
         self.tick(out);
     }
@@ -283,6 +293,10 @@ impl Tree for Volume {
         Some(self.file())
     }
 
+    fn key(&self, id: Id) -> Option<FileKey> {
+        self.key(id)
+    }
+
     fn next_news(&mut self) -> Option<News> {
         let text = self.next_report()?;
         Some(News { level: Level::Error, target: "volume", text })
@@ -295,7 +309,7 @@ impl Tree for Volume {
 
 /// The server's own state.
 impl Tree for Service {
-    own!(root, root_stat);
+    own!(root, root_stat, tick);
 
     fn counts(&self) -> Counts {
         Counts { opens: self.opens(), ..Counts::default() }
@@ -303,6 +317,10 @@ impl Tree for Service {
 
     fn own_handles_max(&self) -> Option<usize> {
         Some(tree::service::OPENS_MAX)
+    }
+
+    fn drain(&mut self, _now: Instant, out: &mut Vec<Output>) {
+        self.drain(out);
     }
 
     fn has_files(&self) -> bool {
@@ -340,6 +358,10 @@ impl Tree for Remote {
             link: Some(counts.link),
             ..Counts::default()
         }
+    }
+
+    fn key(&self, id: Id) -> Option<FileKey> {
+        Some(self.key(id))
     }
 
     fn own_handles_max(&self) -> Option<usize> {
@@ -442,7 +464,7 @@ impl Automaton for StandIn {
             Input::Release(_) => return,
             Input::Close(open) => relay::Input::Close(open),
             Input::Abandon(open) => relay::Input::Abandon(open),
-            Input::Done(..) | Input::Rendered(..) | Input::Commanded(..) => {
+            Input::Done(..) | Input::Rendered(..) | Input::Commanded(..) | Input::Answered(..) => {
                 unreachable!("a stand-in asks nothing of this node")
             }
         };

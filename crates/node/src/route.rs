@@ -175,11 +175,15 @@ impl Node {
         if let Some(recorder) = &mut self.recorder {
             recorder.see(now, &input);
         }
+        if let names::Input::Answered(id, reply) = &input {
+            self.note_reply(*id, reply);
+        }
         let mut out = mem::take(&mut self.scratch.names);
         self.names.step(now, input, &mut out);
         for output in out.drain(..) {
             let message = match output {
                 names::Output::Tell(tree, mut input) => {
+                    self.note_request(tree, &input);
                     if let (true, TreeInput::Ask(_, request)) =
                         (self.config.write_through, &mut input)
                     {
@@ -188,6 +192,7 @@ impl Node {
                     Message::Tree(tree, input)
                 }
                 names::Output::Changed(_, result) => {
+                    self.lose_changes();
                     Message::Changes(changes::Input::Changed(result))
                 }
                 names::Output::Left(tree) => {
@@ -240,6 +245,16 @@ impl Node {
                     self.messages.push_back(Message::Changes(changes::Input::Cancel(ticket)));
                 }
                 TreeOutput::Render(ticket, topic) => self.survey(now, ticket, topic, ops),
+                TreeOutput::Ask(number, request) => {
+                    let input = names::Input::Ask(Node::of_watch(number), request);
+                    self.messages.push_back(Message::Names(input));
+                }
+                TreeOutput::Release(node) => {
+                    self.messages.push_back(Message::Names(names::Input::Release(node)));
+                }
+                TreeOutput::Close(open) => {
+                    self.messages.push_back(Message::Names(names::Input::Close(open)));
+                }
             }
         }
     }
@@ -421,6 +436,7 @@ impl Node {
             self.step_worker(now, worker::Input::Tick, ops);
         }
         self.trees.wake(now);
+        self.tell_watches();
         self.trees.share_files(self.files_shared());
         self.admission.set_handles_max(self.handles_share());
         self.route(now, ops);

@@ -367,7 +367,9 @@ impl Automaton for Hosted {
             Input::Release(_) => {}
             Input::Close(open) | Input::Abandon(open) => self.take_back(now, open, out),
             Input::Done(op, done) => self.done(now, op, done, out),
-            Input::Rendered(..) | Input::Commanded(..) => unreachable!("nothing is rendered here"),
+            Input::Rendered(..) | Input::Commanded(..) | Input::Answered(..) => {
+                unreachable!("nothing is rendered here")
+            }
         }
     }
 
@@ -776,7 +778,12 @@ impl Hosted {
                         self.step_remote(now, id, input, out);
                     }
                 }
-                Output::Render(..) | Output::Command { .. } | Output::CancelCommand(_) => {
+                Output::Render(..)
+                | Output::Command { .. }
+                | Output::CancelCommand(_)
+                | Output::Ask(..)
+                | Output::Release(_)
+                | Output::Close(_) => {
                     unreachable!("a remote tree has no service files")
                 }
             }

@@ -154,7 +154,12 @@ impl Stage {
                     let done = world.perform(&op);
                     self.volume.step(NOW, Input::Done(id, done), &mut out);
                 }
-                Output::Render(..) | Output::Command { .. } | Output::CancelCommand(_) => {
+                Output::Render(..)
+                | Output::Command { .. }
+                | Output::CancelCommand(_)
+                | Output::Ask(..)
+                | Output::Release(_)
+                | Output::Close(_) => {
                     unreachable!("no file here is rendered")
                 }
             }

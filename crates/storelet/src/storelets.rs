@@ -337,7 +337,9 @@ impl Automaton for Storelets {
                 self.crossed(now, *crossing, out);
             }
             Input::Done(_, done) => unreachable!("{done:?} was not asked for"),
-            Input::Rendered(..) | Input::Commanded(..) => unreachable!("nothing is rendered here"),
+            Input::Rendered(..) | Input::Commanded(..) | Input::Answered(..) => {
+                unreachable!("nothing is rendered here")
+            }
         }
     }
 

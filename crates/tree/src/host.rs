@@ -133,6 +133,11 @@ impl Host {
         self.nodes.len() - 1 + self.opens.len()
     }
 
+    /// Returns the identity of the file of a node or an open file.
+    pub fn key(&self, id: Id) -> FileKey {
+        self.handle(id).key
+    }
+
     /// Returns the statistics.
     pub fn counts(&self) -> Counts {
         let mut pending: Vec<(&'static str, usize)> = Vec::new();
@@ -162,7 +167,9 @@ impl Automaton for Host {
             Input::Release(node) => self.unpin(Id::Node(node), out),
             Input::Close(open) | Input::Abandon(open) => self.close(open, out),
             Input::Done(op, done) => self.done(op, done, out),
-            Input::Rendered(ticket, _) | Input::Commanded(ticket, _) => {
+            Input::Rendered(ticket, _)
+            | Input::Commanded(ticket, _)
+            | Input::Answered(ticket, _) => {
                 unreachable!("{ticket}: no file here is rendered")
             }
         }

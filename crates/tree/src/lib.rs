@@ -12,6 +12,7 @@
 //! - [`disk`]: mapping of a store's blocks to operations of the reactor.
 //! - [`locks`]: byte-range locks, for all trees that need them.
 
+mod change;
 pub mod disk;
 mod entry_queue;
 pub mod flat;
@@ -23,7 +24,10 @@ pub mod request;
 pub mod service;
 pub mod skeleton;
 pub mod volume;
+mod watches;
 
+pub use change::{Change, Changes};
+pub use locks::FileKey;
 pub use request::{
     Ask, Id, Input, NodeId, OpenId, Output, Refusal, Reply, Request, RequestId, Topic,
 };

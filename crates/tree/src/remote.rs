@@ -45,6 +45,7 @@ mod writes;
 
 pub use session::Dialect;
 
+use crate::locks::FileKey;
 use crate::request::{Ask, Id, Input, NodeId, Output, Reply, Request, RequestId};
 use base::op::{Address, Done, OpId};
 use base::{Automaton, Caller, Error, Instant, Kind, Stat};
@@ -232,6 +233,17 @@ impl Remote {
         reply
     }
 
+    /// Returns the identity of the file of a node or an open file.
+    pub fn key(&self, id: Id) -> FileKey {
+        let inode = match id {
+            Id::Node(node) => node.local(),
+            Id::Open(open) => self.opens[open.local()].inode,
+        };
+        let is_root = inode == inodes::ROOT;
+        let number = if is_root { ROOT_INODE } else { self.inodes.qid(inode).path };
+        (self.config.device, number)
+    }
+
     /// Returns the statistics.
     pub fn counts(&self) -> Counts {
         let mut pending: Vec<(&'static str, usize)> = Vec::new();
@@ -362,7 +374,9 @@ impl Automaton for Remote {
             Input::Release(node) => self.unpin_inode(node.local()),
             Input::Close(open) | Input::Abandon(open) => self.unpin_open(open.local()),
             Input::Done(op, done) => self.done(op, done, out),
-            Input::Rendered(ticket, _) | Input::Commanded(ticket, _) => {
+            Input::Rendered(ticket, _)
+            | Input::Commanded(ticket, _)
+            | Input::Answered(ticket, _) => {
                 unreachable!("{ticket}: no file here is rendered")
             }
         }

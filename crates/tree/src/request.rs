@@ -104,6 +104,8 @@ pub enum Input {
     Rendered(u64, Vec<u8>),
     /// The result of an [`Output::Command`].
     Commanded(u64, Result<(), Refusal>),
+    /// The reply to an [`Output::Ask`] with the same number.
+    Answered(u64, Result<Reply, Error>),
 }
 
 /// An output of a tree.
@@ -126,6 +128,12 @@ pub enum Output {
     },
     /// Nobody waits for the result of this command any longer; it follows nevertheless, and soon.
     CancelCommand(u64),
+    /// A request of the tree to the name space; the reply has the same number.
+    Ask(u64, Request),
+    /// A node of a reply to such a request is released.
+    Release(NodeId),
+    /// An open file of such a reply is closed.
+    Close(OpenId),
 }
 
 /// Reason why a command was not or only partly executed.

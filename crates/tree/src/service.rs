@@ -12,11 +12,13 @@
     reason = "what is not a read of these files is not supported by them"
 )]
 
+use crate::change::Change;
 use crate::flat::{self, ROOT};
 use crate::request::Topic;
 use crate::request::{Ask, Input, NodeId, OpenId, Output, Refusal, Reply, Request, RequestId};
+use crate::watches::{self, Watches};
 use base::op::{Done, Entry, Op, OpId, PathDone, PathOp, Who};
-use base::{Automaton, Buf, Caller, Error, Instant, Kind, Name, Stat, Time};
+use base::{Automaton, Buf, Caller, Error, Instant, Kind, Name, SAYING_DEVICES, Stat, Time};
 use control::{Control, Lines};
 use slab::Slab;
 use std::collections::BTreeMap;
@@ -46,6 +48,10 @@ pub const FILES: [(&str, Topic); 5] = [
 /// Number of the writable file.
 const CONTROL: usize = FILES.len();
 
+/// Name and number of the file of watches.
+const WATCH_NAME: &str = "watch";
+const WATCH: usize = FILES.len() + 1;
+
 /// Device number of service files; no host has it.
 const DEVICE: u64 = u64::MAX;
 
@@ -66,6 +72,8 @@ enum Opened {
     File(Option<(u64, Vec<u8>)>),
     /// The writable file, opened by an authorised user.
     Control(Box<Control>),
+    /// A watch.
+    Watch(usize),
 }
 
 /// Lines in execution.
@@ -102,12 +110,20 @@ pub struct Service {
     identifying: Slab<RequestId>,
     /// Bounded by the node's admission of requests and the number of open files.
     commands: Slab<Command>,
+    watches: Watches,
 }
 
 impl Service {
     /// Returns the tree with number `index`; its files have the timestamp `started` and belong to
-    /// `owner`. The mux mounts other trees at `places`.
-    pub fn new(index: u16, started: Time, owner: u32, places: Vec<Name>) -> Service {
+    /// `owner`. The mux mounts other trees at `places`. Watches are of the name space with the root
+    /// `top`, on this device.
+    pub fn new(
+        index: u16,
+        started: Time,
+        owner: u32,
+        places: Vec<Name>,
+        top: (NodeId, u64),
+    ) -> Service {
         Service {
             index,
             started,
@@ -120,7 +136,38 @@ impl Service {
             renderings: Slab::new(),
             identifying: Slab::new(),
             commands: Slab::new(),
+            watches: Watches::new(top.0, top.1),
         }
+    }
+
+    /// Passes a change of a tree, made by a connection, to the watches.
+    pub fn publish(&mut self, origin: u32, change: Change) {
+        self.watches.publish(origin, change);
+    }
+
+    /// Tells the watches that anything may have changed.
+    pub fn lose_changes(&mut self) {
+        self.watches.lose();
+    }
+
+    /// Sets whether nothing but this server changes the files of the name space.
+    pub fn set_complete(&mut self, is_complete: bool) {
+        self.watches.set_complete(is_complete);
+    }
+
+    /// Continues watches with something new.
+    pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.with_watches(out, |watches, out| watches.tick(now, out));
+    }
+
+    /// Ends the streams of watches, for a shutdown.
+    pub fn drain(&mut self, out: &mut Vec<Output>) {
+        self.with_watches(out, Watches::end);
+    }
+
+    /// Returns the number of watches, and their memory in bytes.
+    pub fn watches(&self) -> (usize, usize) {
+        self.watches.counts()
     }
 
     /// Returns the root.
@@ -143,10 +190,14 @@ impl Automaton for Service {
     type Input = Input;
     type Output = Output;
 
-    fn step(&mut self, _now: Instant, input: Input, out: &mut Vec<Output>) {
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         match input {
-            Input::Ask(id, request) => self.ask(id, request, out),
+            Input::Ask(id, request) => self.ask(now, id, request, out),
             Input::Cancel(id) => {
+                let is_read = self.with_watches(out, |watches, out| watches.cancel(id, out));
+                if is_read {
+                    return;
+                }
                 // Contents are generated at once, so only commands can be cancelled.
                 let waits = |command: &Command| command.waits.as_ref().is_some_and(|w| w.0 == id);
                 let commands = self.commands.iter().filter(|(_, command)| waits(command));
@@ -159,13 +210,20 @@ impl Automaton for Service {
             Input::Rendered(ticket, contents) => self.rendered(ticket, contents, out),
             Input::Commanded(ticket, result) => self.commanded(ticket, result, out),
             Input::Done(op, done) => self.identified(op, done, out),
+            Input::Answered(watch, result) => self.with_watches(out, |watches, out| {
+                watches.answered(watch as usize, result, out);
+            }),
         }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.watches.deadline()
     }
 
     fn check(&self) {
         let bytes = self.opens.iter().map(|(_, opened)| match opened {
             Opened::File(Some((_, contents))) => contents.len(),
-            Opened::File(None) | Opened::Directory | Opened::Control(_) => 0,
+            Opened::File(None) | Opened::Directory | Opened::Control(_) | Opened::Watch(_) => 0,
         });
         assert_eq!(self.bytes, bytes.sum::<usize>(), "contents are counted");
         assert!(self.renderings.len() <= RENDERINGS_MAX);
@@ -182,7 +240,7 @@ impl Automaton for Service {
                     );
                     control.check();
                 }
-                Opened::Directory | Opened::File(_) => {
+                Opened::Directory | Opened::File(_) | Opened::Watch(_) => {
                     assert_eq!(commands, 0, "it takes no commands")
                 }
             }
@@ -192,6 +250,7 @@ impl Automaton for Service {
             self.commands.iter().all(|(_, command)| known(command)),
             "a command came by a file"
         );
+        self.watches.check();
         for (_, rendering) in &self.renderings {
             assert!((1..=FILES.len()).contains(&rendering.file), "only files have contents");
         }
@@ -199,8 +258,20 @@ impl Automaton for Service {
 }
 
 impl Service {
-    fn ask(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
+    fn ask(&mut self, now: Instant, id: RequestId, request: Request, out: &mut Vec<Output>) {
         let answer = match request.ask {
+            Ask::Open { node, access } if node.local() == WATCH && !access.truncate => {
+                self.open_watch(now, id, request.caller)
+            }
+            Ask::Write { open, data, .. } if let Some(watch) = self.watch(open) => {
+                let written = Reply::Written(u32::try_from(data.len()).expect("one message"));
+                self.watches.write(watch, &data).map(|()| written)
+            }
+            Ask::Read { open, count, headroom, .. } if let Some(watch) = self.watch(open) => {
+                return self.with_watches(out, |watches, out| {
+                    watches.read(watch, (id, count, headroom), out);
+                });
+            }
             Ask::Open { node, access } if access.changes() => {
                 self.open_control(&request.caller, node)
             }
@@ -237,6 +308,41 @@ impl Service {
             ask => self.answer(ask),
         };
         out.push(Output::Reply(id, answer));
+    }
+
+    fn open_watch(&mut self, now: Instant, id: RequestId, caller: Caller) -> Result<Reply, Error> {
+        let sees_names = match &caller {
+            Caller::Server => true,
+            Caller::User(user) => [0, self.owner].contains(&user.uid),
+        };
+        let watch = self.watches.open(now, caller, id.asker(), sees_names)?;
+        let open = OpenId::new(self.index, self.opens.insert(Opened::Watch(watch)));
+        Ok(Reply::Opened(open, self.stat(WATCH)))
+    }
+
+    /// Returns the watch behind an open file, if it is one.
+    fn watch(&self, open: OpenId) -> Option<usize> {
+        match self.opens[open.local()] {
+            Opened::Watch(watch) => Some(watch),
+            Opened::Directory | Opened::File(_) | Opened::Control(_) => None,
+        }
+    }
+
+    /// Runs a step of the watches, and passes their outputs on.
+    fn with_watches<T>(
+        &mut self,
+        out: &mut Vec<Output>,
+        step: impl FnOnce(&mut Watches, &mut Vec<watches::Output>) -> T,
+    ) -> T {
+        let mut outputs = Vec::new();
+        let result = step(&mut self.watches, &mut outputs);
+        out.extend(outputs.into_iter().map(|output| match output {
+            watches::Output::Reply(id, reply) => Output::Reply(id, reply),
+            watches::Output::Ask(watch, request) => Output::Ask(watch as u64, request),
+            watches::Output::Release(node) => Output::Release(node),
+            watches::Output::Close(open) => Output::Close(open),
+        }));
+        result
     }
 
     /// Looks up a user on the host, on behalf of all trees.
@@ -281,7 +387,9 @@ impl Service {
     fn control(&mut self, open: usize) -> &mut Control {
         match &mut self.opens[open] {
             Opened::Control(control) => control,
-            other @ (Opened::Directory | Opened::File(_)) => unreachable!("{other:?}"),
+            other @ (Opened::Directory | Opened::File(_) | Opened::Watch(_)) => {
+                unreachable!("{other:?}")
+            }
         }
     }
 
@@ -343,6 +451,10 @@ impl Service {
 
     /// Closes an open file; `finished`: its client has written everything that it meant to.
     fn close(&mut self, open: OpenId, finished: bool, out: &mut Vec<Output>) {
+        if let Some(watch) = self.watch(open) {
+            self.opens.remove(open.local());
+            return self.with_watches(out, |watches, out| watches.close(watch, out));
+        }
         let open = open.local();
         let Opened::Control(control) = &mut self.opens[open] else {
             self.drop_contents(open);
@@ -454,6 +566,7 @@ impl Service {
             Opened::File(None) => return Err(Error::Stale),
             Opened::Control(control) => control.complaint(),
             Opened::Directory => return Err(Error::IsDirectory),
+            Opened::Watch(_) => unreachable!("a read of a watch waits"),
         };
         Ok(Reply::Data(flat::part(contents, offset, count, room)))
     }
@@ -464,7 +577,7 @@ impl Service {
         };
         let first = usize::try_from(cookie).map_or(usize::MAX, |seen| seen.saturating_add(1));
         let entry = |file: usize| {
-            let (name, _) = FILES[file - 1];
+            let name = FILES.get(file - 1).map_or(WATCH_NAME, |(name, _)| name);
             let name = Name::new(name.as_bytes()).expect("a plain name");
             let stat = with_stat.then(|| self.stat(file));
             Entry {
@@ -477,15 +590,14 @@ impl Service {
             }
         };
         let place = |index: usize| {
-            let name = self.places[index - FILES.len() - 1].clone();
+            let name = self.places[index - WATCH - 1].clone();
             let stat = with_stat.then(|| self.stat(ROOT));
             let number = index as u64;
             Entry { cookie: number, inode: number, device: None, kind: Kind::Directory, name, stat }
         };
-        let last = FILES.len() + self.places.len();
+        let last = WATCH + self.places.len();
         let all = first..=last;
-        let entries =
-            all.map(|index| if index <= FILES.len() { entry(index) } else { place(index) });
+        let entries = all.map(|index| if index <= WATCH { entry(index) } else { place(index) });
         Ok(Reply::Entries(entries.collect()))
     }
 
@@ -493,10 +605,13 @@ impl Service {
         let (kind, mode, links) = match node {
             ROOT => (Kind::Directory, 0o555, 2),
             CONTROL => (Kind::File, 0o644, 1),
+            WATCH => (Kind::File, 0o666, 1),
             _file => (Kind::File, 0o444, 1),
         };
         let (accessed, modified, changed) = (self.started, self.started, self.started);
-        let (device, inode, block_size) = (DEVICE, node as u64, 4096);
+        let (inode, block_size) = (node as u64, 4096);
+        let streams = SAYING_DEVICES | u64::from(self.index);
+        let device = if node == WATCH { streams } else { DEVICE };
         Stat {
             kind,
             mode,
@@ -516,6 +631,9 @@ impl Service {
 fn find(name: &Name) -> Result<usize, Error> {
     if matches!(name.as_bytes(), b"." | b"..") {
         return Ok(ROOT);
+    }
+    if name.as_bytes() == WATCH_NAME.as_bytes() {
+        return Ok(WATCH);
     }
     let index = FILES.iter().position(|(known, _)| known.as_bytes() == name.as_bytes());
     index.map(|index| index + 1).ok_or(Error::NotFound)

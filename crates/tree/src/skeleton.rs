@@ -172,7 +172,9 @@ impl Automaton for Skeleton {
             Input::Cancel(_) | Input::Release(_) => {}
             Input::Close(open) | Input::Abandon(open) => drop(self.opens.remove(open.local())),
             Input::Done(op, done) => unreachable!("{op:?} {done:?}: no operation was asked for"),
-            Input::Rendered(ticket, _) | Input::Commanded(ticket, _) => {
+            Input::Rendered(ticket, _)
+            | Input::Commanded(ticket, _)
+            | Input::Answered(ticket, _) => {
                 unreachable!("{ticket}: no file here is rendered")
             }
         }

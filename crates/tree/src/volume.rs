@@ -364,7 +364,9 @@ impl Automaton for Volume {
             Input::Release(node) => self.unpin(Id::Node(node)),
             Input::Close(open) | Input::Abandon(open) => self.close_file(open, out),
             Input::Done(op, done) => self.done(now, op, done, out),
-            Input::Rendered(ticket, _) | Input::Commanded(ticket, _) => {
+            Input::Rendered(ticket, _)
+            | Input::Commanded(ticket, _)
+            | Input::Answered(ticket, _) => {
                 unreachable!("{ticket}: no file here is rendered")
             }
         }

@@ -20,6 +20,7 @@ mod run;
 mod storelet;
 mod trees;
 mod waiting;
+mod watch;
 
 use clap::{Args, Subcommand, ValueEnum};
 use client::{Address, Client, Dialect, Options};
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     Chmod(chmod::Chmod),
     /// Show free space of a 9P server.
     Df(df::Df),
+    /// Show changes of files on an Upcall server as they are made.
+    Watch(watch::Watch),
     /// Set or show limits on the space and number of files of a directory or a user of a volume.
     Quota(quota::Quota),
     /// Run a program on an Upcall server, next to the data.
@@ -79,6 +82,7 @@ pub(crate) fn run(command: &Command) -> ExitCode {
         Command::Cp(cp) => cp::run(cp),
         Command::Chmod(chmod) => chmod::run(chmod),
         Command::Df(df) => df::run(df),
+        Command::Watch(watch) => watch::run(watch),
         Command::Quota(quota) => quota::run(quota),
         Command::Run(run) => run::run(run),
         Command::Storelet(command) => storelet::run(command),

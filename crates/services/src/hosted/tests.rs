@@ -80,7 +80,10 @@ impl Lab {
                     }
                     other @ (Output::Render(..)
                     | Output::Command { .. }
-                    | Output::CancelCommand(_)) => panic!("{other:?}"),
+                    | Output::CancelCommand(_)
+                    | Output::Ask(..)
+                    | Output::Release(_)
+                    | Output::Close(_)) => panic!("{other:?}"),
                 }
             }
         }

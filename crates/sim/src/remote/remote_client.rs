@@ -180,7 +180,12 @@ impl RemoteClient {
                     assert!(self.replies.insert(id, reply).is_none(), "{id:?} is answered twice");
                 }
                 Output::Do(op) => self.do_op(remote_server, op),
-                Output::Render(..) | Output::Command { .. } | Output::CancelCommand(_) => {
+                Output::Render(..)
+                | Output::Command { .. }
+                | Output::CancelCommand(_)
+                | Output::Ask(..)
+                | Output::Release(_)
+                | Output::Close(_) => {
                     panic!("no file here is rendered")
                 }
             }

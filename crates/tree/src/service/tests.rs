@@ -1,6 +1,9 @@
 use super::*;
 use base::Caller;
 
+/// Root and device of the name space.
+const TOP: (NodeId, u64) = (NodeId(0), 0);
+
 fn ask(service: &mut Service, ask: Ask) -> Vec<Output> {
     let mut out = Vec::new();
     let request = Request { caller: Caller::Server, ask };
@@ -11,7 +14,7 @@ fn ask(service: &mut Service, ask: Ask) -> Vec<Output> {
 
 #[test]
 fn a_reader_sees_the_moment_of_the_open() {
-    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new(), TOP);
     let names = vec![Name::new(b"stages").unwrap()];
     let out = ask(&mut service, Ask::Walk { from: NodeId::new(1, 0), names });
     let [Output::Reply(_, Ok(Reply::Walked(stats, Some(node))))] = &out[..] else {
@@ -31,7 +34,7 @@ fn a_reader_sees_the_moment_of_the_open() {
 
 #[test]
 fn nothing_in_it_can_be_changed() {
-    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new(), TOP);
     let name = Name::new(b"stages").unwrap();
     let out = ask(&mut service, Ask::Remove { dir: NodeId::new(1, 0), name, directory: None });
     assert!(matches!(out[..], [Output::Reply(_, Err(Error::NotPermitted))]));
@@ -62,7 +65,7 @@ fn open_to_write(service: &mut Service, caller: Caller, name: &str) -> Result<Re
 
 #[test]
 fn commands_are_taken_from_root_and_the_owner_only() {
-    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new(), TOP);
     for (who, may) in [
         (as_user(0), true),
         (as_user(7), true),
@@ -93,7 +96,7 @@ fn commands_are_taken_from_root_and_the_owner_only() {
 
 #[test]
 fn a_cancelled_command_is_reported() {
-    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new(), TOP);
     let opened = open_to_write(&mut service, as_user(7), "names");
     let Ok(Reply::Opened(open, _)) = opened else { panic!("{opened:?}") };
     let data = base::Buf::from(b"bind /a /b\n".to_vec());
@@ -126,7 +129,7 @@ struct Desk {
 
 impl Desk {
     fn new() -> Desk {
-        let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
+        let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new(), TOP);
         let opened = open_to_write(&mut service, as_user(7), "names");
         let Ok(Reply::Opened(open, _)) = opened else { panic!("{opened:?}") };
         Desk { service, open, asked: 0, out: Vec::new() }
@@ -299,7 +302,7 @@ fn open_page(service: &mut Service, bytes: usize) -> OpenId {
 
 #[test]
 fn clients_that_keep_files_open_do_not_keep_others_from_reading() {
-    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new(), TOP);
     let read = |service: &mut Service, open| {
         let out = ask(service, Ask::Read { open, offset: 0, count: 9, headroom: 0 });
         let [Output::Reply(_, reply)] = &out[..] else { panic!("{out:?}") };
@@ -331,7 +334,7 @@ fn clients_that_keep_files_open_do_not_keep_others_from_reading() {
 
 #[test]
 fn few_requests_wait_for_contents() {
-    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new(), TOP);
     let access = base::Access::READ;
     let mut open = || {
         let out = ask(&mut service, Ask::Open { node: NodeId::new(1, 1), access });

@@ -99,6 +99,19 @@ impl Volume {
         self.nodes[node.local()].node_ref
     }
 
+    /// Returns the identity of the file of a node or an open file; `None` for the directory of
+    /// snapshots.
+    pub fn key(&self, id: Id) -> Option<FileKey> {
+        let node_ref = match id {
+            Id::Node(node) => self.node_ref(node),
+            Id::Open(open) => self.open(open).what.node_ref,
+        };
+        match node_ref {
+            NodeRef::File(view, ino) => Some((read_view::device(&self.store, view), ino)),
+            NodeRef::Snapshots => None,
+        }
+    }
+
     /// Returns the name by which a node was reached.
     pub(super) fn place(&self, node: NodeId) -> Option<&Place> {
         self.nodes[node.local()].place.as_ref()

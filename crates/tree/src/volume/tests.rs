@@ -135,7 +135,12 @@ impl Lab {
             match output {
                 Output::Reply(id, reply) => self.replies.push((id, reply)),
                 Output::Do(op) => self.ops.push_back(op),
-                Output::Render(..) | Output::Command { .. } | Output::CancelCommand(_) => {
+                Output::Render(..)
+                | Output::Command { .. }
+                | Output::CancelCommand(_)
+                | Output::Ask(..)
+                | Output::Release(_)
+                | Output::Close(_) => {
                     unreachable!("nothing is rendered")
                 }
             }

@@ -72,7 +72,12 @@ impl Direct {
                 match output {
                     Output::Do(op) => self.ops.push_back(op),
                     Output::Reply(_, reply) => answer = Some(reply),
-                    Output::Render(..) | Output::Command { .. } | Output::CancelCommand(_) => {
+                    Output::Render(..)
+                    | Output::Command { .. }
+                    | Output::CancelCommand(_)
+                    | Output::Ask(..)
+                    | Output::Release(_)
+                    | Output::Close(_) => {
                         unreachable!("no file of a volume is rendered")
                     }
                 }
@@ -109,7 +114,12 @@ impl Direct {
                 match output {
                     Output::Do(op) => self.ops.push_back(op),
                     Output::Reply(id, _) => unreachable!("{id:?} was answered long ago"),
-                    Output::Render(..) | Output::Command { .. } | Output::CancelCommand(_) => {
+                    Output::Render(..)
+                    | Output::Command { .. }
+                    | Output::CancelCommand(_)
+                    | Output::Ask(..)
+                    | Output::Release(_)
+                    | Output::Close(_) => {
                         unreachable!("no file of a volume is rendered")
                     }
                 }

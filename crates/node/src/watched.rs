@@ -1,0 +1,54 @@
+//! Change notification: the changes of requests to trees, for the watches of the tree of service
+//! files.
+//!
+//! All requests pass the mux, which sends each to the tree that has its files. There the changes
+//! follow from the request, and whether they were made from the reply.
+
+use super::{Node, SERVICE};
+use crate::route::Message;
+use base::Error;
+use tree::service::Service;
+use tree::{Changes, Input as TreeInput, Reply, RequestId};
+
+impl Node {
+    /// Notes what a request to a tree will change.
+    pub(crate) fn note_request(&mut self, tree: u16, input: &TreeInput) {
+        let TreeInput::Ask(id, request) = input else { return };
+        let of = &self.trees[tree];
+        if let Some(changes) = Changes::of(&request.ask, |file| of.key(file)) {
+            let before = self.changing.insert(*id, changes);
+            assert!(before.is_none(), "a request is made to one tree at a time");
+        }
+    }
+
+    /// Reports the changes of a request.
+    pub(crate) fn note_reply(&mut self, id: RequestId, reply: &Result<Reply, Error>) {
+        let Some(changes) = self.changing.remove(&id) else { return };
+        let Some(service) = self.trees[SERVICE].downcast_mut::<Service>() else { return };
+        for change in changes.made(reply) {
+            service.publish(id.asker(), change);
+        }
+        self.trees.mark(SERVICE);
+    }
+
+    /// Reports that anything may have changed: the name space has.
+    pub(crate) fn lose_changes(&mut self) {
+        if let Some(service) = self.trees[SERVICE].downcast_mut::<Service>() {
+            service.lose_changes();
+        }
+        self.trees.mark(SERVICE);
+    }
+
+    /// Tells the watches whether they see all changes.
+    pub(crate) fn tell_watches(&mut self) {
+        let are_own = self.trees.are_own();
+        if let Some(service) = self.trees[SERVICE].downcast_mut::<Service>() {
+            service.set_complete(are_own);
+        }
+    }
+
+    /// Delivers a reply to a watch.
+    pub(crate) fn answer_watch(&mut self, id: RequestId, reply: Result<Reply, Error>) {
+        self.messages.push_back(Message::Tree(SERVICE, TreeInput::Answered(id.0, reply)));
+    }
+}

@@ -1,0 +1,498 @@
+//! Change notification: `/.upcall/watch`, a file to which paths are written, and from which a line
+//! is read for each change.
+//!
+//! The node passes every change of a tree to [`Watches::publish`]. An open of the file is a watch:
+//! of [paths](paths), which reports changes by path as its user can see them, or of all files,
+//! which reports them by number, for clients that cache files. Both are bounded by what there is to
+//! watch, not by the number of changes: a slow reader of paths gets the present state, and one of
+//! all files learns that it has lost some.
+
+mod line;
+mod log;
+mod paths;
+#[cfg(test)]
+mod tests;
+
+use crate::change::Change;
+use crate::request::{NodeId, OpenId, Reply, Request, RequestId};
+use base::{Buf, Caller, Error, Instant};
+use log::Log;
+use paths::Paths;
+use slab::Slab;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem;
+use std::time::Duration;
+
+/// Maximum number of watches.
+const WATCHES_MAX: usize = 1024;
+
+/// Maximum number of directories and entries of a watch.
+const ENTRIES_MAX: usize = 65_536;
+
+/// Size of unread lines at which a watch does not look at further changes, bytes.
+const LINES_MAX: usize = 64 << 10;
+
+/// Maximum length of a line written, bytes.
+const WRITTEN_MAX: usize = 4096;
+
+/// Maximum number of waiting reads of a watch.
+const READS_MAX: usize = 16;
+
+/// Time without changes after which an empty line is sent: by a watch of all files, whose reader
+/// caches them until it hears nothing; by one of paths.
+const BEAT_ALL: Duration = Duration::from_secs(1);
+const BEAT_PATHS: Duration = Duration::from_secs(15);
+
+/// Minimum interval between replies of a watch of all files.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The line that makes a watch one of all files.
+const ALL: &[u8] = b"*";
+
+/// Outputs of watches.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// The reply to a read.
+    Reply(RequestId, Result<Reply, Error>),
+    /// Send the request of a watch to the name space; [`Watches::answered`] follows.
+    Ask(usize, Request),
+    Release(NodeId),
+    Close(OpenId),
+}
+
+/// A read that waits for changes.
+#[derive(Debug)]
+struct Read {
+    id: RequestId,
+    count: usize,
+    headroom: usize,
+}
+
+/// A watch of all files.
+#[derive(Debug)]
+struct All {
+    /// Number of the next change to be read.
+    next: u64,
+    /// Value of [`Watches::is_complete`] last told.
+    told: Option<bool>,
+    /// Rendered lines that did not fit into a read.
+    rest: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Paths(Paths),
+    All(All),
+}
+
+/// An open watch file.
+#[derive(Debug)]
+struct Watch {
+    caller: Caller,
+    /// Connection that opened it: a watch of all files reports the changes of others.
+    origin: u32,
+    /// Whether it may know the names of all files.
+    sees_names: bool,
+    kind: Kind,
+    /// The beginning of a line.
+    written: Vec<u8>,
+    reads: VecDeque<Read>,
+    /// Time of the last reply to a read.
+    replied: Instant,
+    alarm: Option<Instant>,
+    is_closed: bool,
+}
+
+/// All watches.
+#[derive(Debug)]
+pub(crate) struct Watches {
+    root: NodeId,
+    /// Device number of the first tree, for numbers of files.
+    device: u64,
+    log: Log,
+    watches: Slab<Watch>,
+    /// Those of all files.
+    all: BTreeSet<usize>,
+    reading: BTreeMap<RequestId, usize>,
+    alarms: BTreeSet<(Instant, usize)>,
+    /// Watches that may have work at the end of the turn.
+    busy: BTreeSet<usize>,
+    /// Whether nothing but this server changes the files.
+    is_complete: bool,
+    has_ended: bool,
+}
+
+impl Watches {
+    /// Returns no watches of the name space with this root, on this device.
+    pub(crate) fn new(root: NodeId, device: u64) -> Watches {
+        Watches {
+            root,
+            device,
+            log: Log::default(),
+            watches: Slab::new(),
+            all: BTreeSet::new(),
+            reading: BTreeMap::new(),
+            alarms: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            is_complete: false,
+            has_ended: false,
+        }
+    }
+
+    /// Sets whether nothing but this server changes the files.
+    pub(crate) fn set_complete(&mut self, is_complete: bool) {
+        if self.is_complete != is_complete {
+            self.is_complete = is_complete;
+            self.busy.extend(&self.all);
+        }
+    }
+
+    /// Returns the number of watches, and their memory in bytes.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.watches.len(), self.log.bytes())
+    }
+
+    /// Opens a watch, for a connection; `sees_names` permits the names of all files.
+    ///
+    /// # Errors
+    /// `TooManyOpen`.
+    pub(crate) fn open(
+        &mut self,
+        now: Instant,
+        caller: Caller,
+        origin: u32,
+        sees_names: bool,
+    ) -> Result<usize, Error> {
+        if self.watches.len() >= WATCHES_MAX {
+            return Err(Error::TooManyOpen);
+        }
+        let number = self.watches.vacant_key();
+        Ok(self.watches.insert(Watch {
+            caller,
+            origin,
+            sees_names,
+            kind: Kind::Paths(Paths::new(number, self.root)),
+            written: Vec::new(),
+            reads: VecDeque::new(),
+            replied: now,
+            alarm: None,
+            is_closed: false,
+        }))
+    }
+
+    /// Handles a write: each line is a path, or `*` for all files.
+    ///
+    /// # Errors
+    /// `FileTooLarge` for a line of more than [`WRITTEN_MAX`] bytes.
+    pub(crate) fn write(&mut self, number: usize, data: &[u8]) -> Result<(), Error> {
+        let watch = &mut self.watches[number];
+        for part in data.split_inclusive(|byte| *byte == b'\n') {
+            if watch.written.len() + part.len() > WRITTEN_MAX {
+                watch.written.clear();
+                return Err(Error::FileTooLarge);
+            }
+            watch.written.extend_from_slice(part);
+            if watch.written.ends_with(b"\n") {
+                watch.written.pop();
+                let line = mem::take(&mut watch.written);
+                watch.add(&line, &mut self.log)?;
+            }
+        }
+        self.note_kind(number);
+        Ok(())
+    }
+
+    /// Registers a watch that may have got something to do.
+    fn note_kind(&mut self, number: usize) {
+        if matches!(self.watches[number].kind, Kind::All(_)) {
+            self.all.insert(number);
+        }
+        self.busy.insert(number);
+    }
+
+    /// Handles a read, which waits for changes.
+    pub(crate) fn read(
+        &mut self,
+        number: usize,
+        (id, count, headroom): (RequestId, u32, u32),
+        out: &mut Vec<Output>,
+    ) {
+        let watch = &mut self.watches[number];
+        if self.has_ended || count == 0 {
+            return out.push(Output::Reply(id, Ok(Reply::Data(Buf::default()))));
+        }
+        if watch.reads.len() >= READS_MAX {
+            return out.push(Output::Reply(id, Err(Error::Busy)));
+        }
+        // Its client has written what it wants, if without an end of the line.
+        let line = mem::take(&mut watch.written);
+        if !line.is_empty()
+            && let Err(error) = watch.add(&line, &mut self.log)
+        {
+            return out.push(Output::Reply(id, Err(error)));
+        }
+        let (count, headroom) = (count as usize, headroom as usize);
+        watch.reads.push_back(Read { id, count, headroom });
+        self.reading.insert(id, number);
+        self.note_kind(number);
+    }
+
+    /// Cancels a read that waits; returns whether there was one.
+    pub(crate) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) -> bool {
+        let Some(number) = self.reading.remove(&id) else { return false };
+        self.watches[number].reads.retain(|read| read.id != id);
+        out.push(Output::Reply(id, Err(Error::Cancelled)));
+        self.busy.insert(number);
+        true
+    }
+
+    /// Closes a watch.
+    pub(crate) fn close(&mut self, number: usize, out: &mut Vec<Output>) {
+        let watch = &mut self.watches[number];
+        watch.is_closed = true;
+        for read in watch.reads.drain(..) {
+            self.reading.remove(&read.id);
+            out.push(Output::Reply(read.id, Err(Error::Cancelled)));
+        }
+        if let Some(at) = watch.alarm.take() {
+            self.alarms.remove(&(at, number));
+        }
+        let mut outputs = Vec::new();
+        if let Kind::Paths(paths) = &mut watch.kind {
+            paths.close(&mut self.log, &mut outputs);
+        }
+        self.pass(number, outputs, out);
+        self.forget(number);
+    }
+
+    /// Removes a closed watch when nothing of it is in progress.
+    fn forget(&mut self, number: usize) {
+        let watch = &self.watches[number];
+        let is_waiting = matches!(&watch.kind, Kind::Paths(paths) if paths.is_waiting());
+        if watch.is_closed && !is_waiting {
+            self.watches.remove(number);
+            self.all.remove(&number);
+            self.busy.remove(&number);
+        }
+    }
+
+    /// Handles a change, made by a connection.
+    pub(crate) fn publish(&mut self, origin: u32, change: Change) {
+        if self.watches.is_empty() {
+            return;
+        }
+        let (Change::Entry(key, _)
+        | Change::Contents(key)
+        | Change::Attributes(key)
+        | Change::Moved(key)) = &change;
+        for number in self.log.watches_of(*key) {
+            if let Kind::Paths(paths) = &mut self.watches[number].kind {
+                paths.note(&change);
+            }
+            self.busy.insert(number);
+        }
+        self.log.push(origin, change);
+        self.busy.extend(&self.all);
+    }
+
+    /// Handles changes that are not known one by one.
+    pub(crate) fn lose(&mut self) {
+        self.log.lose();
+        self.busy.extend(&self.all);
+    }
+
+    /// Handles the reply to a watch's request.
+    pub(crate) fn answered(
+        &mut self,
+        number: usize,
+        result: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let mut outputs = Vec::new();
+        let Kind::Paths(paths) = &mut self.watches[number].kind else {
+            unreachable!("a watch of all files asks nothing");
+        };
+        paths.answered(result, &mut self.log, &mut outputs);
+        self.pass(number, outputs, out);
+        self.busy.insert(number);
+        self.forget(number);
+    }
+
+    fn pass(&self, number: usize, outputs: Vec<paths::Output>, out: &mut Vec<Output>) {
+        let caller = &self.watches[number].caller;
+        out.extend(outputs.into_iter().map(|output| match output {
+            paths::Output::Ask(ask) => Output::Ask(number, Request { caller: caller.clone(), ask }),
+            paths::Output::Release(node) => Output::Release(node),
+            paths::Output::Close(open) => Output::Close(open),
+        }));
+    }
+
+    /// Continues the watches with something new, and those whose time has come.
+    pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        while let Some(&(at, number)) = self.alarms.first().filter(|(at, _)| *at <= now) {
+            self.alarms.remove(&(at, number));
+            self.watches[number].alarm = None;
+            self.busy.insert(number);
+        }
+        for number in mem::take(&mut self.busy) {
+            let mut outputs = Vec::new();
+            if let Kind::Paths(paths) = &mut self.watches[number].kind {
+                paths.advance(&mut self.log, &mut outputs);
+            }
+            self.pass(number, outputs, out);
+            self.reply(now, number, out);
+            self.set_alarm(number);
+        }
+    }
+
+    /// Replies to a read, if there is something to say.
+    fn reply(&mut self, now: Instant, number: usize, out: &mut Vec<Output>) {
+        let watch = &mut self.watches[number];
+        let Some(read) = watch.reads.front() else { return };
+        let is_new = match &watch.kind {
+            Kind::Paths(paths) => paths.has_lines(),
+            Kind::All(all) => all.is_behind(&self.log, self.is_complete),
+        };
+        if watch.next_reply(is_new) > now {
+            return;
+        }
+        let mut bytes = match &mut watch.kind {
+            Kind::Paths(paths) => paths.take(read.count),
+            Kind::All(all) => {
+                if all.told != Some(self.is_complete) {
+                    all.told = Some(self.is_complete);
+                    line::complete(self.is_complete, &mut all.rest);
+                }
+                let known = (watch.origin, self.device, watch.sees_names);
+                all.take(&self.log, known, read.count)
+            }
+        };
+        if bytes.is_empty() {
+            if is_new {
+                // Only changes of its own client.
+                return;
+            }
+            bytes = line::BEAT.to_vec();
+        }
+        let read = watch.reads.pop_front().expect("it is the first");
+        watch.replied = now;
+        self.reading.remove(&read.id);
+        let mut data = Buf::with_room(read.headroom, bytes.len());
+        data.extend(&bytes);
+        out.push(Output::Reply(read.id, Ok(Reply::Data(data))));
+        if let Kind::Paths(_) = watch.kind {
+            // There may be room for further reports now.
+            self.busy.insert(number);
+        }
+    }
+
+    /// Sets the alarm of a watch to the time of its next reply.
+    fn set_alarm(&mut self, number: usize) {
+        let watch = &mut self.watches[number];
+        let is_new = match &watch.kind {
+            Kind::Paths(paths) => paths.has_lines(),
+            Kind::All(all) => all.is_behind(&self.log, self.is_complete),
+        };
+        let wanted = (!watch.reads.is_empty()).then(|| watch.next_reply(is_new));
+        if watch.alarm != wanted {
+            let old = mem::replace(&mut watch.alarm, wanted);
+            old.map(|at| self.alarms.remove(&(at, number)));
+            self.alarms.extend(wanted.map(|at| (at, number)));
+        }
+    }
+
+    /// Returns the time of the next work.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        if !self.busy.is_empty() {
+            return Some(Instant(0));
+        }
+        self.alarms.first().map(|(at, _)| *at)
+    }
+
+    /// Ends all streams, for a shutdown.
+    pub(crate) fn end(&mut self, out: &mut Vec<Output>) {
+        self.has_ended = true;
+        self.reading.clear();
+        for (number, watch) in &mut self.watches {
+            for read in watch.reads.drain(..) {
+                out.push(Output::Reply(read.id, Ok(Reply::Data(Buf::default()))));
+            }
+            if let Some(at) = watch.alarm.take() {
+                self.alarms.remove(&(at, number));
+            }
+        }
+    }
+
+    pub(crate) fn check(&self) {
+        assert!(self.watches.len() <= WATCHES_MAX);
+        let reads: usize = self.watches.iter().map(|(_, watch)| watch.reads.len()).sum();
+        assert_eq!(reads, self.reading.len(), "waiting reads are known by request");
+        for (number, watch) in &self.watches {
+            assert_eq!(self.all.contains(&number), matches!(watch.kind, Kind::All(_)));
+            assert!(watch.alarm.is_none_or(|at| self.alarms.contains(&(at, number))));
+            if let Kind::Paths(paths) = &watch.kind {
+                paths.check();
+            }
+        }
+    }
+}
+
+impl Watch {
+    /// Adds what a line says.
+    fn add(&mut self, line: &[u8], log: &mut Log) -> Result<(), Error> {
+        match &mut self.kind {
+            Kind::Paths(paths) if line == ALL && paths.is_unused() => {
+                self.kind = Kind::All(All { next: log.end(), told: None, rest: Vec::new() });
+            }
+            Kind::Paths(paths) => paths.add(line, log)?,
+            Kind::All(_) => return Err(Error::Invalid),
+        }
+        Ok(())
+    }
+
+    /// Returns the time of the next reply to a read.
+    fn next_reply(&self, is_new: bool) -> Instant {
+        match (&self.kind, is_new) {
+            (Kind::Paths(_), true) => Instant(0),
+            (Kind::Paths(_), false) => self.replied + BEAT_PATHS,
+            (Kind::All(_), true) => self.replied + PAUSE,
+            (Kind::All(_), false) => self.replied + BEAT_ALL,
+        }
+    }
+}
+
+impl All {
+    /// Returns whether there is something to tell.
+    fn is_behind(&self, log: &Log, is_complete: bool) -> bool {
+        !self.rest.is_empty() || self.next < log.end() || self.told != Some(is_complete)
+    }
+
+    /// Takes what a read gets: changes of others, each once.
+    fn take(
+        &mut self,
+        log: &Log,
+        (origin, device, sees_names): (u32, u64, bool),
+        most: usize,
+    ) -> Vec<u8> {
+        let mut told = BTreeSet::new();
+        match log.since(self.next) {
+            None => {
+                self.rest.extend_from_slice(line::LOST);
+                self.next = log.end();
+            }
+            Some(changes) => {
+                for (by, change) in changes {
+                    if self.rest.len() >= most {
+                        break;
+                    }
+                    self.next += 1;
+                    if *by != origin && told.insert(change) {
+                        line::of_file(change, device, sees_names, &mut self.rest);
+                    }
+                }
+            }
+        }
+        let rest = self.rest.split_off(self.rest.len().min(most));
+        mem::replace(&mut self.rest, rest)
+    }
+}

@@ -1,0 +1,663 @@
+//! A watch of paths: follows the entries of directories, and reports what has become of them.
+//!
+//! A change of an entry only says where to look: a walk by the watch's user finds what is there
+//! now. So changes in quick succession are one, nothing is lost by a slow reader, and nobody learns
+//! of files that they could not look up.
+//!
+//! ```text
+//! walk ──▶ open ──▶ list ──▶ (watching) ──an entry changed──▶ look ──▶ created, removed, replaced
+//! ```
+
+use super::line;
+use super::log::Log;
+use super::{ENTRIES_MAX, LINES_MAX};
+use crate::change::Change;
+use crate::locks::FileKey;
+use crate::request::{Ask, NodeId, OpenId, Reply};
+use base::op::Entry;
+use base::{Access, Error, Kind, Name, Stat};
+use slab::Slab;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+/// Maximum number of names in a walk.
+const NAMES_MAX: usize = 16;
+
+/// Maximum number of entries of a directory to be looked at: if there are more, it is listed again.
+const CHANGED_MAX: usize = 4096;
+
+/// Maximum length of the path of a directory beneath another one.
+const PATH_MAX: usize = 4096;
+
+/// Size of a listing request, bytes.
+const LIST: u32 = 64 << 10;
+
+/// Outputs of a watch.
+#[derive(Debug)]
+pub(super) enum Output {
+    /// Send a request to the name space, one at a time.
+    Ask(Ask),
+    Release(NodeId),
+    Close(OpenId),
+}
+
+/// An entry of a watched directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Child {
+    pub(super) key: FileKey,
+    pub(super) kind: Kind,
+}
+
+impl Child {
+    fn of(stat: &Stat) -> Child {
+        Child { key: (stat.device, stat.inode), kind: stat.kind }
+    }
+}
+
+/// Reason why a place is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// Its path was given.
+    Given,
+    /// It was there when everything beneath a path began to be watched.
+    Listed,
+    /// It was created since, so that all its entries are new.
+    Created,
+}
+
+/// A watched directory, or a file watched by its own path.
+#[derive(Debug)]
+struct Place {
+    path: Vec<u8>,
+    origin: Origin,
+    /// Its node and identity, when it has been opened.
+    found: Option<(NodeId, FileKey)>,
+    /// Whether directories in it are watched, too.
+    is_deep: bool,
+    /// Entries to look at.
+    changed: BTreeSet<Name>,
+    /// Whether there were too many of these, so that it has to be listed again.
+    is_lost: bool,
+}
+
+/// A request in progress.
+#[derive(Debug)]
+enum Doing {
+    /// Walks; `own` is to be released afterwards.
+    Walking {
+        place: usize,
+        own: Option<NodeId>,
+        rest: Vec<Name>,
+    },
+    /// Opens a node, which its place has already if it is listed `again`.
+    Opening {
+        place: usize,
+        node: NodeId,
+        again: bool,
+    },
+    Listing {
+        place: usize,
+        open: OpenId,
+        seen: BTreeMap<Name, Child>,
+    },
+    /// Looks at an entry; changes from number `since` on may be later than the reply.
+    Looking {
+        place: usize,
+        name: Name,
+        since: u64,
+    },
+}
+
+/// A watch of paths.
+#[derive(Debug)]
+pub(super) struct Paths {
+    /// Its number in the log.
+    number: usize,
+    root: NodeId,
+    places: Slab<Place>,
+    /// Places by identity.
+    by_key: BTreeSet<(FileKey, usize)>,
+    children: BTreeMap<(usize, Name), Child>,
+    /// Children by identity.
+    by_file: BTreeSet<(FileKey, usize, Name)>,
+    /// Places to be added: the node and the names to walk.
+    entering: BTreeMap<usize, (NodeId, Vec<Name>)>,
+    /// Places that were found beneath others, by path.
+    found: BTreeSet<(Vec<u8>, usize)>,
+    /// Paths that are watched when nothing is to be added.
+    given: Vec<Vec<u8>>,
+    /// Directories with entries to look at.
+    dirty: BTreeSet<usize>,
+    /// Files with new attributes, or (`true`) contents, to be reported.
+    touched: BTreeMap<FileKey, bool>,
+    doing: Option<Doing>,
+    lines: Vec<u8>,
+    is_closed: bool,
+}
+
+impl Paths {
+    pub(super) fn new(number: usize, root: NodeId) -> Paths {
+        Paths {
+            number,
+            root,
+            places: Slab::new(),
+            by_key: BTreeSet::new(),
+            children: BTreeMap::new(),
+            by_file: BTreeSet::new(),
+            entering: BTreeMap::new(),
+            found: BTreeSet::new(),
+            given: Vec::new(),
+            dirty: BTreeSet::new(),
+            touched: BTreeMap::new(),
+            doing: None,
+            lines: Vec::new(),
+            is_closed: false,
+        }
+    }
+
+    /// Adds a path: absolute, with `/**` at its end for everything beneath it.
+    ///
+    /// # Errors
+    /// `Busy` if the client does not read what was reported.
+    pub(super) fn add(&mut self, text: &[u8], log: &mut Log) -> Result<(), Error> {
+        if self.lines.len() >= LINES_MAX {
+            return Err(Error::Busy);
+        }
+        match parse(text) {
+            Ok((names, is_deep)) if self.has_room(text.len(), log) => {
+                let path = display(&names);
+                let place = self.new_place(path, Origin::Given, is_deep, log);
+                self.entering.insert(place, (self.root, names));
+            }
+            Ok(_) => line::failed(text, Error::TooManyOpen, &mut self.lines),
+            Err(error) => line::failed(text, error, &mut self.lines),
+        }
+        Ok(())
+    }
+
+    /// Returns whether there may be one more directory or entry with this length of its path.
+    fn has_room(&self, length: usize, log: &Log) -> bool {
+        self.entries() < ENTRIES_MAX && !log.is_full(bytes_of(length))
+    }
+
+    fn new_place(&mut self, path: Vec<u8>, origin: Origin, is_deep: bool, log: &mut Log) -> usize {
+        log.hold(bytes_of(path.len()));
+        let (found, changed, is_lost) = (None, BTreeSet::new(), false);
+        let place = self.places.vacant_key();
+        if origin != Origin::Given {
+            self.found.insert((path.clone(), place));
+        }
+        self.places.insert(Place { path, origin, found, is_deep, changed, is_lost })
+    }
+
+    /// Notes a change of a file of this watch.
+    pub(super) fn note(&mut self, change: &Change) {
+        match change {
+            Change::Entry(dir, name) => {
+                for place in self.places_of(*dir) {
+                    self.note_entry(place, name.clone());
+                }
+            }
+            Change::Contents(file) => {
+                self.touched.insert(*file, true);
+            }
+            Change::Attributes(file) => {
+                self.touched.entry(*file).or_insert(false);
+            }
+            Change::Moved(file) => {
+                for (place, name) in self.names_of(*file) {
+                    self.note_entry(place, name);
+                }
+            }
+        }
+    }
+
+    fn note_entry(&mut self, place: usize, name: Name) {
+        let Place { changed, is_lost, .. } = &mut self.places[place];
+        changed.insert(name);
+        if changed.len() > CHANGED_MAX || *is_lost {
+            changed.clear();
+            *is_lost = true;
+        }
+        self.dirty.insert(place);
+    }
+
+    fn places_of(&self, key: FileKey) -> Vec<usize> {
+        self.by_key.range((key, 0)..=(key, usize::MAX)).map(|(_, place)| *place).collect()
+    }
+
+    fn names_of(&self, file: FileKey) -> Vec<(usize, Name)> {
+        let range = self.by_file.range((file, 0, least())..);
+        let own = range.take_while(|(key, ..)| *key == file);
+        own.map(|(_, place, name)| (*place, name.clone())).collect()
+    }
+
+    /// Returns whether it reports changes of this file.
+    fn has(&self, key: FileKey) -> bool {
+        let place = self.by_key.range((key, 0)..=(key, usize::MAX)).next();
+        let name = self.by_file.range((key, 0, least())..).next();
+        place.is_some() || name.is_some_and(|(of, ..)| *of == key)
+    }
+
+    /// Sends the next request, if none is in progress and there is room for its report.
+    pub(super) fn advance(&mut self, log: &mut Log, out: &mut Vec<Output>) {
+        if self.doing.is_some() || self.is_closed || self.lines.len() >= LINES_MAX {
+            return;
+        }
+        if let Some((place, (from, names))) = self.entering.pop_first() {
+            return self.walk(place, (from, None), names, out);
+        }
+        for path in mem::take(&mut self.given) {
+            line::watching(&path, &mut self.lines);
+        }
+        let Some(&place) = self.dirty.first() else { return };
+        if self.places[place].is_lost {
+            return self.list_again(place, log, out);
+        }
+        let Place { found, changed, .. } = &mut self.places[place];
+        let (Some((node, _)), Some(name)) = (*found, changed.pop_first()) else {
+            unreachable!("place {place} has nothing to look at");
+        };
+        if changed.is_empty() {
+            self.dirty.remove(&place);
+        }
+        out.push(Output::Ask(Ask::Walk { from: node, names: vec![name.clone()] }));
+        self.doing = Some(Doing::Looking { place, name, since: log.end() });
+    }
+
+    /// Walks from a node; `own` is released at the end.
+    fn walk(
+        &mut self,
+        place: usize,
+        (from, own): (NodeId, Option<NodeId>),
+        mut names: Vec<Name>,
+        out: &mut Vec<Output>,
+    ) {
+        let rest = names.split_off(names.len().min(NAMES_MAX));
+        out.push(Output::Ask(Ask::Walk { from, names }));
+        self.doing = Some(Doing::Walking { place, own, rest });
+    }
+
+    /// Lists a directory again after more changes than are kept.
+    fn list_again(&mut self, place: usize, log: &mut Log, out: &mut Vec<Output>) {
+        self.dirty.remove(&place);
+        let Place { path, found, origin, is_lost, .. } = &mut self.places[place];
+        *is_lost = false;
+        if *origin == Origin::Created {
+            *origin = Origin::Listed;
+        }
+        let (path, (node, _)) = (path.clone(), found.expect("it was listed"));
+        line::changed("lost", &path, None, None, &mut self.lines);
+        for name in self.children_of(place) {
+            let child = self.remove_child(place, &name, log).expect("it is there");
+            self.leave(&join(&path, &name), child, log, out);
+        }
+        out.push(Output::Ask(Ask::Open { node, access: Access::READ }));
+        self.doing = Some(Doing::Opening { place, node, again: true });
+    }
+
+    fn children_of(&self, place: usize) -> Vec<Name> {
+        let range = self.children.range((place, least())..);
+        let own = range.take_while(|((of, _), _)| *of == place);
+        own.map(|((_, name), _)| name.clone()).collect()
+    }
+
+    /// Handles the reply to its request.
+    pub(super) fn answered(
+        &mut self,
+        result: Result<Reply, Error>,
+        log: &mut Log,
+        out: &mut Vec<Output>,
+    ) {
+        let doing = self.doing.take().expect("it has asked");
+        if self.is_closed {
+            return self.discard(doing, result, out);
+        }
+        match (doing, result) {
+            (Doing::Walking { place, own, rest }, result) => {
+                out.extend(own.map(Output::Release));
+                self.walked(place, rest, result, log, out);
+            }
+            (Doing::Opening { place, node, .. }, Ok(Reply::Opened(open, stat))) => {
+                self.opened(place, node, open, &stat, log, out);
+            }
+            (Doing::Opening { place, node, again }, Err(error)) => {
+                out.extend((!again).then_some(Output::Release(node)));
+                self.fail(place, error, log, out);
+            }
+            (Doing::Listing { place, open, seen }, Ok(Reply::Entries(entries))) => {
+                self.listed(place, open, seen, entries, log, out);
+            }
+            (Doing::Listing { place, open, .. }, Err(error)) => {
+                out.push(Output::Close(open));
+                self.fail(place, error, log, out);
+            }
+            (Doing::Looking { place, name, since }, result) => {
+                self.looked(place, name, since, result, log, out);
+            }
+            (doing, reply) => unreachable!("{reply:?} for {doing:?}"),
+        }
+    }
+
+    fn walked(
+        &mut self,
+        place: usize,
+        rest: Vec<Name>,
+        result: Result<Reply, Error>,
+        log: &mut Log,
+        out: &mut Vec<Output>,
+    ) {
+        match result {
+            Ok(Reply::Walked(_, Some(node))) if !rest.is_empty() => {
+                self.walk(place, (node, Some(node)), rest, out);
+            }
+            Ok(Reply::Walked(stats, Some(node))) => {
+                let kind = stats.last().map_or(Kind::Directory, |stat| stat.kind);
+                if !matches!(kind, Kind::Directory | Kind::File) {
+                    out.push(Output::Release(node));
+                    return self.fail(place, Error::Unsupported, log, out);
+                }
+                out.push(Output::Ask(Ask::Open { node, access: Access::READ }));
+                self.doing = Some(Doing::Opening { place, node, again: false });
+            }
+            Ok(_) => self.fail(place, Error::NotFound, log, out),
+            Err(error) => self.fail(place, error, log, out),
+        }
+    }
+
+    fn opened(
+        &mut self,
+        place: usize,
+        node: NodeId,
+        open: OpenId,
+        stat: &Stat,
+        log: &mut Log,
+        out: &mut Vec<Output>,
+    ) {
+        let key = (stat.device, stat.inode);
+        self.places[place].found = Some((node, key));
+        self.by_key.insert((key, place));
+        log.add(key, self.number);
+        if stat.kind != Kind::Directory {
+            out.push(Output::Close(open));
+            return self.is_watching(place);
+        }
+        out.push(Output::Ask(Ask::List { open, cookie: 0, bytes_max: LIST, with_stat: false }));
+        self.doing = Some(Doing::Listing { place, open, seen: BTreeMap::new() });
+    }
+
+    fn is_watching(&mut self, place: usize) {
+        let Place { path, origin, .. } = &self.places[place];
+        if *origin == Origin::Given {
+            self.given.push(path.clone());
+        }
+    }
+
+    fn listed(
+        &mut self,
+        place: usize,
+        open: OpenId,
+        mut seen: BTreeMap<Name, Child>,
+        entries: Vec<Entry>,
+        log: &mut Log,
+        out: &mut Vec<Output>,
+    ) {
+        let (_, (device, _)) = self.places[place].found.expect("it is open");
+        let cookie = entries.last().map(|entry| entry.cookie);
+        for Entry { name, inode, device: of, kind, .. } in entries {
+            seen.insert(name, Child { key: (of.unwrap_or(device), inode), kind });
+        }
+        let bytes = seen.keys().map(|name| bytes_of(name.as_bytes().len())).sum();
+        if seen.len() + self.entries() > ENTRIES_MAX || log.is_full(bytes) {
+            out.push(Output::Close(open));
+            return self.fail(place, Error::TooManyOpen, log, out);
+        }
+        if let Some(cookie) = cookie {
+            out.push(Output::Ask(Ask::List { open, cookie, bytes_max: LIST, with_stat: false }));
+            self.doing = Some(Doing::Listing { place, open, seen });
+            return;
+        }
+        out.push(Output::Close(open));
+        let is_new = self.places[place].origin == Origin::Created;
+        for (name, child) in seen {
+            if is_new {
+                // Reported when it has been looked at.
+                self.note_entry(place, name);
+            } else {
+                self.enter(place, &name, child, Origin::Listed, log);
+                self.add_child(place, name, child, log);
+            }
+        }
+        self.is_watching(place);
+    }
+
+    /// Watches a directory in a directory that is watched with everything beneath it.
+    fn enter(&mut self, place: usize, name: &Name, child: Child, origin: Origin, log: &mut Log) {
+        let Place { path, found, is_deep, .. } = &self.places[place];
+        let (from, _) = found.expect("it was listed");
+        if !is_deep || child.kind != Kind::Directory {
+            return;
+        }
+        let path = join(path, name);
+        if path.len() > PATH_MAX || !self.has_room(path.len(), log) {
+            return line::failed(&path, Error::TooManyOpen, &mut self.lines);
+        }
+        let below = self.new_place(path, origin, true, log);
+        self.entering.insert(below, (from, vec![name.clone()]));
+    }
+
+    fn add_child(&mut self, place: usize, name: Name, child: Child, log: &mut Log) {
+        log.hold(bytes_of(name.as_bytes().len()));
+        log.add(child.key, self.number);
+        self.by_file.insert((child.key, place, name.clone()));
+        self.children.insert((place, name), child);
+    }
+
+    fn remove_child(&mut self, place: usize, name: &Name, log: &mut Log) -> Option<Child> {
+        let child = self.children.remove(&(place, name.clone()))?;
+        log.release(bytes_of(name.as_bytes().len()));
+        self.by_file.remove(&(child.key, place, name.clone()));
+        self.forget(child.key, log);
+        Some(child)
+    }
+
+    /// Ends the interest in a file that it has under no other name.
+    fn forget(&mut self, key: FileKey, log: &mut Log) {
+        if !self.has(key) {
+            self.touched.remove(&key);
+            log.remove(key, self.number);
+        }
+    }
+
+    fn looked(
+        &mut self,
+        place: usize,
+        name: Name,
+        since: u64,
+        result: Result<Reply, Error>,
+        log: &mut Log,
+        out: &mut Vec<Output>,
+    ) {
+        let stat = match result {
+            Ok(Reply::Walked(mut stats, node)) => {
+                out.extend(node.map(Output::Release));
+                stats.pop()
+            }
+            Ok(reply) => unreachable!("{reply:?} for a walk"),
+            Err(_) => None,
+        };
+        let old = self.children.get(&(place, name.clone())).copied();
+        let new = stat.as_ref().map(Child::of);
+        let what = match (old, new) {
+            (None, None) => return,
+            (Some(old), Some(new)) if old == new => return,
+            (None, Some(_)) => "created",
+            (Some(_), None) => "removed",
+            (Some(_), Some(_)) => "replaced",
+        };
+        let path = join(&self.places[place].path, &name);
+        line::changed(what, &path, new.or(old).as_ref(), stat.as_ref(), &mut self.lines);
+        if let Some(old) = old {
+            self.remove_child(place, &name, log);
+            self.leave(&path, old, log, out);
+        }
+        let Some(child) = new else { return };
+        if !self.has_room(name.as_bytes().len(), log) {
+            return line::failed(&path, Error::TooManyOpen, &mut self.lines);
+        }
+        if log.may_have_changed(child.key, since) {
+            self.touched.insert(child.key, true);
+        }
+        self.enter(place, &name, child, Origin::Created, log);
+        self.add_child(place, name, child, log);
+    }
+
+    /// Ends the watches of a directory that was removed, and of those beneath it; those whose path
+    /// was given stay.
+    fn leave(&mut self, path: &[u8], child: Child, log: &mut Log, out: &mut Vec<Output>) {
+        if child.kind != Kind::Directory {
+            return;
+        }
+        let itself = self.found.range((path.to_vec(), 0)..=(path.to_vec(), usize::MAX));
+        let below = [path, b"/"].concat();
+        let inside = self.found.range((below.clone(), 0)..);
+        let inside = inside.take_while(|(path, _)| path.starts_with(&below));
+        let places: Vec<usize> = itself.chain(inside).map(|(_, place)| *place).collect();
+        for place in places {
+            self.drop_place(place, log, out);
+        }
+    }
+
+    fn drop_place(&mut self, place: usize, log: &mut Log, out: &mut Vec<Output>) {
+        for name in self.children_of(place) {
+            self.remove_child(place, &name, log);
+        }
+        self.dirty.remove(&place);
+        self.entering.remove(&place);
+        let Place { path, found, .. } = self.places.remove(place);
+        log.release(bytes_of(path.len()));
+        self.found.remove(&(path, place));
+        if let Some((node, key)) = found {
+            self.by_key.remove(&(key, place));
+            self.forget(key, log);
+            out.push(Output::Release(node));
+        }
+    }
+
+    /// Reports that a path is not watched. A directory that was removed before it was listed is no
+    /// failure.
+    fn fail(&mut self, place: usize, error: Error, log: &mut Log, out: &mut Vec<Output>) {
+        let Place { path, origin, .. } = &self.places[place];
+        if *origin == Origin::Given || error != Error::NotFound {
+            line::failed(path, error, &mut self.lines);
+        }
+        self.drop_place(place, log, out);
+    }
+
+    /// Takes what a read gets, at most `most` bytes.
+    pub(super) fn take(&mut self, most: usize) -> Vec<u8> {
+        while self.lines.len() < LINES_MAX {
+            let Some((file, is_written)) = self.touched.pop_first() else { break };
+            let what = if is_written { "written" } else { "attributes" };
+            let own = self.places_of(file).into_iter().map(|place| self.places[place].path.clone());
+            let names = self.names_of(file).into_iter();
+            let named = names.map(|(place, name)| join(&self.places[place].path, &name));
+            for path in own.chain(named).collect::<BTreeSet<Vec<u8>>>() {
+                line::changed(what, &path, None, None, &mut self.lines);
+            }
+        }
+        let rest = self.lines.split_off(self.lines.len().min(most));
+        mem::replace(&mut self.lines, rest)
+    }
+
+    /// Returns the number of directories and their entries.
+    fn entries(&self) -> usize {
+        self.places.len() + self.children.len()
+    }
+
+    /// Returns whether no path was added.
+    pub(super) fn is_unused(&self) -> bool {
+        self.places.is_empty() && self.lines.is_empty()
+    }
+
+    /// Returns whether a read would get something.
+    pub(super) fn has_lines(&self) -> bool {
+        !self.lines.is_empty() || !self.touched.is_empty()
+    }
+
+    /// Returns whether it waits for the reply to a request.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.doing.is_some()
+    }
+
+    /// Ends it; a request in progress is answered first.
+    pub(super) fn close(&mut self, log: &mut Log, out: &mut Vec<Output>) {
+        self.is_closed = true;
+        let all: Vec<usize> = self.places.iter().map(|(place, _)| place).collect();
+        for place in all {
+            self.drop_place(place, log, out);
+        }
+        assert!(self.children.is_empty() && self.by_key.is_empty(), "all is forgotten");
+    }
+
+    /// Discards the reply to a request of a closed watch.
+    fn discard(&self, doing: Doing, result: Result<Reply, Error>, out: &mut Vec<Output>) {
+        let (node, open) = result.map_or((None, None), |reply| reply.handed_out());
+        out.extend(node.map(Output::Release));
+        out.extend(open.map(Output::Close));
+        match doing {
+            Doing::Walking { own, .. } => out.extend(own.map(Output::Release)),
+            Doing::Looking { .. } => {}
+            Doing::Opening { node, again, .. } => {
+                out.extend((!again).then_some(Output::Release(node)));
+            }
+            Doing::Listing { open, .. } => out.push(Output::Close(open)),
+        }
+    }
+
+    pub(super) fn check(&self) {
+        assert_eq!(self.children.len(), self.by_file.len(), "children are known by both");
+        let dirty = self.places.iter().filter(|(_, it)| !it.changed.is_empty());
+        assert!(dirty.map(|(place, _)| place).eq(self.dirty.iter().copied()));
+        for (key, place) in &self.by_key {
+            let found = self.places[*place].found;
+            assert_eq!(found.map(|(_, key)| key), Some(*key), "places are known by identity");
+        }
+    }
+}
+
+/// Splits a path, and tells whether everything beneath it is meant.
+fn parse(text: &[u8]) -> Result<(Vec<Name>, bool), Error> {
+    let rest = text.strip_prefix(b"/").ok_or(Error::Invalid)?;
+    let mut parts: Vec<&[u8]> =
+        rest.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+    let is_deep = parts.last() == Some(&b"**".as_slice());
+    if is_deep {
+        parts.pop();
+    }
+    let names: Vec<Name> = parts.into_iter().map(Name::new).collect::<Result<_, _>>()?;
+    if names.iter().any(|name| !name.plain()) {
+        return Err(Error::Invalid);
+    }
+    Ok((names, is_deep))
+}
+
+/// Returns the memory of a directory or an entry with this length of its path or name.
+fn bytes_of(length: usize) -> usize {
+    200 + 2 * length
+}
+
+fn least() -> Name {
+    Name::new(&[1]).expect("a name")
+}
+
+fn display(names: &[Name]) -> Vec<u8> {
+    names.iter().fold(Vec::new(), |path, name| join(&path, name))
+}
+
+fn join(path: &[u8], name: &Name) -> Vec<u8> {
+    let mut path = path.to_vec();
+    path.push(b'/');
+    path.extend_from_slice(name.as_bytes());
+    path
+}

@@ -1,0 +1,435 @@
+//! Watches of a small file system in memory, which counts the nodes and open files handed out.
+
+use super::log::CHANGES_MAX;
+use super::*;
+use crate::request::Ask;
+use base::op::Entry;
+use base::{Kind as FileKind, Name, Stat, User};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const DEVICE: u64 = 5;
+
+/// A file or directory, by inode number.
+#[derive(Clone, Debug)]
+struct File {
+    entries: Option<BTreeMap<Name, u64>>,
+    size: u64,
+}
+
+/// A file system, a client that watches it, and the requests between them.
+struct World {
+    files: BTreeMap<u64, File>,
+    next: u64,
+    nodes: BTreeMap<u64, u64>,
+    opens: BTreeMap<u64, u64>,
+    watches: Watches,
+    watch: usize,
+    asked: VecDeque<(usize, Request)>,
+    said: Vec<u8>,
+    reads: u64,
+    now: Instant,
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a name")
+}
+
+fn user(uid: u32) -> Caller {
+    Caller::User(Arc::new(User { uid, gid: uid, groups: Vec::new(), commands: false }))
+}
+
+impl World {
+    fn new(lines: &str) -> World {
+        let mut watches = Watches::new(NodeId(1), DEVICE);
+        let watch = watches.open(Instant(0), user(1), 1, false).expect("it is the first");
+        watches.write(watch, lines.as_bytes()).expect("short lines");
+        let root = File { entries: Some(BTreeMap::new()), size: 0 };
+        World {
+            files: BTreeMap::from([(1, root)]),
+            next: 2,
+            nodes: BTreeMap::new(),
+            opens: BTreeMap::new(),
+            watches,
+            watch,
+            asked: VecDeque::new(),
+            said: Vec::new(),
+            reads: 0,
+            now: Instant(0),
+        }
+    }
+
+    fn entries(&mut self, dir: u64) -> &mut BTreeMap<Name, u64> {
+        self.files.get_mut(&dir).and_then(|file| file.entries.as_mut()).expect("a directory")
+    }
+
+    fn publish(&mut self, change: Change) {
+        self.watches.publish(9, change);
+    }
+
+    fn create(&mut self, dir: u64, text: &str, is_dir: bool) -> u64 {
+        let inode = self.next;
+        self.next += 1;
+        self.files.insert(inode, File { entries: is_dir.then(BTreeMap::new), size: 0 });
+        self.entries(dir).insert(name(text), inode);
+        self.publish(Change::Entry((DEVICE, dir), name(text)));
+        inode
+    }
+
+    fn remove(&mut self, dir: u64, text: &str) {
+        self.entries(dir).remove(&name(text));
+        self.publish(Change::Entry((DEVICE, dir), name(text)));
+    }
+
+    fn rename(&mut self, (dir, text): (u64, &str), (to, new): (u64, &str)) {
+        let inode = self.entries(dir).remove(&name(text)).expect("it is there");
+        self.entries(to).insert(name(new), inode);
+        self.publish(Change::Entry((DEVICE, dir), name(text)));
+        self.publish(Change::Entry((DEVICE, to), name(new)));
+    }
+
+    fn write(&mut self, inode: u64) {
+        self.files.get_mut(&inode).expect("it is there").size += 1;
+        self.publish(Change::Contents((DEVICE, inode)));
+    }
+
+    fn stat(&self, inode: u64) -> Stat {
+        let file = &self.files[&inode];
+        let kind = if file.entries.is_some() { FileKind::Directory } else { FileKind::File };
+        Stat { kind, device: DEVICE, inode, size: file.size, ..Stat::default() }
+    }
+
+    fn answer(&mut self, ask: &Ask) -> Result<Reply, Error> {
+        match ask {
+            Ask::Walk { from, names } => {
+                let (mut at, mut stats) = (self.nodes.get(&from.0).copied().unwrap_or(1), vec![]);
+                for name in names {
+                    let entries = self.files[&at].entries.as_ref().ok_or(Error::NotDirectory)?;
+                    at = *entries.get(name).ok_or(Error::NotFound)?;
+                    stats.push(self.stat(at));
+                }
+                self.next += 1;
+                self.nodes.insert(self.next, at);
+                Ok(Reply::Walked(stats, Some(NodeId(self.next))))
+            }
+            Ask::Open { node, .. } => {
+                self.next += 1;
+                let inode = self.nodes[&node.0];
+                self.opens.insert(self.next, inode);
+                Ok(Reply::Opened(OpenId(self.next), self.stat(inode)))
+            }
+            Ask::List { open, cookie, .. } => {
+                let inode = self.opens[&open.0];
+                let entries = self.files[&inode].entries.as_ref().expect("a directory");
+                let entry = |(place, (name, inode)): (usize, (&Name, &u64))| Entry {
+                    cookie: place as u64 + 1,
+                    inode: *inode,
+                    device: None,
+                    kind: self.stat(*inode).kind,
+                    name: name.clone(),
+                    stat: None,
+                };
+                // A few at a time.
+                let part = entries.iter().enumerate().skip(*cookie as usize).take(3);
+                Ok(Reply::Entries(part.map(entry).collect()))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn take(&mut self, out: Vec<Output>) {
+        for output in out {
+            match output {
+                Output::Ask(watch, request) => self.asked.push_back((watch, request)),
+                Output::Release(node) => {
+                    self.nodes.remove(&node.0).expect("it was handed out");
+                }
+                Output::Close(open) => {
+                    self.opens.remove(&open.0).expect("it was handed out");
+                }
+                Output::Reply(_, Ok(Reply::Data(data))) => self.said.extend_from_slice(&data),
+                Output::Reply(_, Err(Error::Cancelled | Error::Busy)) => {}
+                Output::Reply(..) => panic!("{output:?}"),
+            }
+        }
+        self.watches.check();
+    }
+
+    fn tick(&mut self) {
+        let mut out = Vec::new();
+        self.watches.tick(self.now, &mut out);
+        self.take(out);
+    }
+
+    fn reply(&mut self) -> bool {
+        let Some((watch, request)) = self.asked.pop_front() else { return false };
+        let result = self.answer(&request.ask);
+        let mut out = Vec::new();
+        self.watches.answered(watch, result, &mut out);
+        self.take(out);
+        self.tick();
+        true
+    }
+
+    fn read(&mut self, count: u32) {
+        self.reads += 1;
+        let mut out = Vec::new();
+        self.watches.read(self.watch, (RequestId(self.reads), count, 0), &mut out);
+        self.take(out);
+        self.tick();
+    }
+
+    /// Runs until nothing happens any more, and returns what was read.
+    fn settle(&mut self) -> String {
+        loop {
+            self.now = self.now + PAUSE;
+            self.tick();
+            while self.reply() {}
+            let before = self.said.len();
+            self.read(1000);
+            let mut out = Vec::new();
+            let waits = self.watches.cancel(RequestId(self.reads), &mut out);
+            self.take(out);
+            if waits && self.asked.is_empty() && before == self.said.len() {
+                return String::from_utf8(mem::take(&mut self.said)).expect("JSON");
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        let mut out = Vec::new();
+        self.watches.close(self.watch, &mut out);
+        self.take(out);
+        while self.reply() {}
+        assert!(self.nodes.is_empty() && self.opens.is_empty(), "all is given back");
+        assert_eq!(self.watches.counts(), (0, 0));
+    }
+
+    /// Returns the paths of all files.
+    fn paths(&self) -> BTreeSet<String> {
+        let (mut found, mut dirs) = (BTreeSet::new(), vec![(1, String::new())]);
+        while let Some((dir, path)) = dirs.pop() {
+            for (name, inode) in self.files[&dir].entries.iter().flatten() {
+                let path = format!("{path}/{name}");
+                if self.files[inode].entries.is_some() {
+                    dirs.push((*inode, path.clone()));
+                }
+                found.insert(path);
+            }
+        }
+        found
+    }
+}
+
+#[test]
+fn entries_and_contents_of_a_directory_are_reported() {
+    let mut world = World::new("/d\n");
+    let dir = world.create(1, "d", true);
+    let old = world.create(dir, "old", false);
+    assert_eq!(world.settle(), "{\"change\":\"watching\",\"path\":\"/d\"}\n");
+    world.create(1, "elsewhere", false);
+    let new = world.create(dir, "new", false);
+    world.write(old);
+    world.write(new);
+    let said = world.settle();
+    let of_old = "{\"change\":\"written\",\"path\":\"/d/old\"}\n";
+    assert!(said.contains("\"created\",\"path\":\"/d/new\",\"type\":\"file\""), "{said}");
+    assert!(said.contains(of_old) && !said.contains("elsewhere"), "{said}");
+    // A second write is another change, two in a row are one.
+    world.write(old);
+    world.write(old);
+    assert_eq!(world.settle(), of_old);
+    world.rename((dir, "old"), (dir, "new"));
+    let said = world.settle();
+    assert!(said.contains("\"removed\",\"path\":\"/d/old\""), "{said}");
+    assert!(said.contains("\"replaced\",\"path\":\"/d/new\""), "{said}");
+    world.close();
+}
+
+#[test]
+fn a_file_is_watched_by_its_own_path() {
+    let mut world = World::new("/f\n/missing\nrelative\n/a/../b\n");
+    let file = world.create(1, "f", false);
+    let said = world.settle();
+    assert!(said.contains("{\"change\":\"watching\",\"path\":\"/f\"}"), "{said}");
+    assert_eq!(said.matches("\"change\":\"error\"").count(), 3, "{said}");
+    world.write(file);
+    assert_eq!(world.settle(), "{\"change\":\"written\",\"path\":\"/f\"}\n");
+    world.close();
+}
+
+/// Applies lines to the paths that a client knows.
+fn apply(world: &World, known: &mut BTreeSet<String>, written: &mut BTreeSet<String>, said: &str) {
+    for line in said.lines().filter(|line| !line.is_empty()) {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let path = line["path"].as_str().expect("a path").to_owned();
+        match line["change"].as_str().expect("a change") {
+            "watching" | "attributes" => {}
+            "written" => drop(written.insert(path)),
+            "created" => assert!(known.insert(path), "{line} is known"),
+            "removed" => {
+                assert!(known.remove(&path), "{line} is not known");
+                known.retain(|other| !other.starts_with(&format!("{path}/")));
+            }
+            "replaced" => {
+                known.retain(|other| !other.starts_with(&format!("{path}/")));
+                assert!(known.contains(&path), "{line} is not known");
+            }
+            "lost" => {
+                let below = format!("{}/", path.trim_end_matches('/'));
+                known.retain(|other| !other.starts_with(&below));
+                known.extend(world.paths().into_iter().filter(|other| other.starts_with(&below)));
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn a_client_that_follows_the_lines_knows_what_there_is() {
+    for seed in 0..300_u64 {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let mut draw = move |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as usize
+        };
+        let mut world = World::new("/**\n");
+        world.create(1, "begin", true);
+        let mut known = world.paths();
+        world.settle();
+        let mut written = BTreeSet::new();
+        for _ in 0..120 {
+            let dirs = world.files.iter().filter(|(_, file)| file.entries.is_some());
+            let dirs: Vec<u64> = dirs.map(|(inode, _)| *inode).collect();
+            let (dir, to) = (dirs[draw(dirs.len())], dirs[draw(dirs.len())]);
+            let names: Vec<(Name, u64)> =
+                world.entries(dir).iter().map(|(name, inode)| (name.clone(), *inode)).collect();
+            let new = format!("n{}", draw(4));
+            match draw(8) {
+                0..3 if !world.entries(dir).contains_key(&name(&new)) => {
+                    world.create(dir, &new, draw(3) == 0);
+                }
+                3 if !names.is_empty() => {
+                    let (old, inode) = &names[draw(names.len())];
+                    // A directory is not moved below itself.
+                    if world.files[inode].entries.is_none() {
+                        world.rename((dir, &old.to_string()), (to, &new));
+                    }
+                }
+                4 if !names.is_empty() => {
+                    world.remove(dir, &names[draw(names.len())].0.to_string());
+                }
+                5 if !names.is_empty() => {
+                    world.write(names[draw(names.len())].1);
+                }
+                6 => drop(world.reply()),
+                _ => world.read(200),
+            }
+        }
+        let said = world.settle();
+        apply(&world, &mut known, &mut written, &said);
+        assert_eq!(known, world.paths(), "seed {seed}");
+        // After everything is settled, a write to each file is reported under its path.
+        let files: Vec<u64> = world.files.keys().copied().collect();
+        files.into_iter().for_each(|inode| world.write(inode));
+        let said = world.settle();
+        written.clear();
+        apply(&world, &mut known, &mut written, &said);
+        written.remove("/");
+        assert_eq!(written, world.paths(), "seed {seed}");
+        world.close();
+    }
+}
+
+#[test]
+fn a_directory_with_too_many_changes_is_listed_again() {
+    let mut world = World::new("/**\n");
+    let dir = world.create(1, "d", true);
+    world.settle();
+    for number in 0..5000 {
+        world.create(dir, &format!("file-{number}"), false);
+    }
+    let kept = world.create(dir, "last", true);
+    world.create(kept, "inside", false);
+    let mut known = BTreeSet::from(["/d".to_owned()]);
+    let said = world.settle();
+    assert!(said.contains("{\"change\":\"lost\",\"path\":\"/d\"}"), "{}", &said[..200]);
+    apply(&world, &mut known, &mut BTreeSet::new(), &said);
+    assert_eq!(known, world.paths());
+    let inside = world.create(kept, "later", false);
+    assert!(world.settle().contains("\"created\",\"path\":\"/d/last/later\""));
+    world.write(inside);
+    assert_eq!(world.settle(), "{\"change\":\"written\",\"path\":\"/d/last/later\"}\n");
+    world.close();
+}
+
+#[test]
+fn a_watch_can_be_closed_at_every_step() {
+    for steps in 0..40 {
+        let mut world = World::new("/a/b/**\n/a\n");
+        let mut dir = world.create(1, "a", true);
+        dir = world.create(dir, "b", true);
+        world.create(dir, "c", true);
+        for _ in 0..steps {
+            world.tick();
+            world.reply();
+        }
+        world.create(dir, "new", true);
+        world.tick();
+        world.close();
+    }
+}
+
+#[test]
+fn all_files_are_watched_by_number_and_a_slow_reader_learns_of_it() {
+    let mut world = World::new("*\n");
+    assert_eq!(world.settle(), "{\"change\":\"watching\",\"complete\":false}\n");
+    world.watches.set_complete(true);
+    assert_eq!(world.settle(), "{\"change\":\"watching\",\"complete\":true}\n");
+    let file = world.create(1, "f", false);
+    world.write(file);
+    world.write(file);
+    // Its own client's changes are known to it.
+    world.watches.publish(1, Change::Attributes((DEVICE, file)));
+    let written = format!("{{\"change\":\"written\",\"file\":{file}}}\n");
+    assert_eq!(world.settle(), format!("{{\"change\":\"entry\",\"file\":1}}\n{written}"));
+    world.read(100);
+    assert!(world.said.is_empty(), "nothing is said before the next beat");
+    world.now = world.now + BEAT_ALL;
+    world.tick();
+    assert_eq!(mem::take(&mut world.said), b"\n");
+    for _ in 0..=CHANGES_MAX {
+        world.write(file);
+    }
+    assert_eq!(world.settle(), "{\"change\":\"lost\"}\n");
+    world.watches.lose();
+    assert_eq!(world.settle(), "{\"change\":\"lost\"}\n");
+    world.close();
+}
+
+#[test]
+fn names_of_all_files_are_for_users_that_may_see_them() {
+    let mut world = World::new("/\n");
+    let watch = world.watches.open(Instant(0), user(0), 2, true).expect("there is room");
+    world.watch = watch;
+    world.watches.write(watch, b"*").expect("a short line");
+    world.settle();
+    world.create(1, "f\"", false);
+    assert_eq!(world.settle(), "{\"change\":\"entry\",\"file\":1,\"name\":\"f\\\"\"}\n");
+}
+
+#[test]
+fn a_shutdown_ends_all_streams() {
+    let mut world = World::new("/\n");
+    world.settle();
+    world.read(10);
+    let mut out = Vec::new();
+    world.watches.end(&mut out);
+    assert_eq!(out.len(), 1, "the read ends");
+    world.take(out);
+    world.read(10);
+    assert!(world.said.is_empty(), "the end of the file");
+    world.close();
+}
