@@ -101,6 +101,11 @@ pub(super) trait Exchange: Stay + Debug + Send {
     fn check(&self, _asked: usize) {}
 }
 
+/// Returns whether the query has a key.
+pub(super) fn has_key(request: &Request, key: &str) -> bool {
+    request.target.query.iter().any(|(it, _)| it == key)
+}
+
 /// An exchange as the state of its session: implemented for every [`Exchange`].
 pub(super) trait Stay {
     /// Returns the state in which this exchange is in progress.
@@ -146,6 +151,7 @@ impl Context<'_> {
             Method::Get if self.is_about(&request, listen::FILE).is_some() => {
                 Listen::begin(self, &request)
             }
+            Method::Get if has_key(&request, listen::WATCH) => Listen::begin_watch(self, &request),
             Method::Get | Method::Head => Fetch::begin(self, request),
             Method::Options => self.respond(Head::new(204).field("Allow", allowed(writes))),
             Method::Put | Method::Delete if !writes => {
@@ -167,7 +173,8 @@ impl Context<'_> {
 
     /// Returns whether the end of the stream aborts the response to a request.
     fn needs_client(&self, request: &Request) -> bool {
-        let is_events = self.is_about(request, listen::FILE).is_some();
+        let is_events =
+            self.is_about(request, listen::FILE).is_some() || has_key(request, listen::WATCH);
         is_events || names_storelet(request) || request.method == Method::Post
     }
 

@@ -1,17 +1,27 @@
-//! `GET /services/NAME/events`: stable operations of a replicated service as server-sent events,
-//! each a line of JSON.
+//! Server-sent events, each a line of JSON: `GET /services/NAME/events`, the stable operations of a
+//! replicated service, and `GET PATH?watch`, the changes of a directory or a file.
 
 use super::answer::{Head, status};
 use super::exchange::{AHEAD, Context, Exchange, Stay};
 use super::transfer::frame;
 use super::{CALL, State};
 use crate::CallId;
-use base::{Access, Buf, Error};
+use base::{Access, Buf, Error, Name};
 use tree::{Ask, NodeId, OpenId, Reply};
-use wire::http::{Request, refusal};
+use wire::http::{Refusal, Request, refusal};
 
 /// File of a service that streams events.
 pub(super) const FILE: &[u8] = b"events";
+
+/// Key of the query that asks for changes, and its value for everything beneath a directory.
+pub(super) const WATCH: &str = "watch";
+const BENEATH: &[u8] = b"all";
+
+/// The file of watches.
+const WATCHES: [&[u8]; 2] = [b".upcall", b"watch"];
+
+/// Beginning of the line of a path that cannot be watched.
+const FAILED: &[u8] = b"{\"change\":\"error\"";
 
 /// Size of a read, bytes.
 const PIECE: u32 = 64 << 10;
@@ -20,6 +30,10 @@ const PIECE: u32 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Listen {
     step: Step,
+    /// Path to watch, as the line that the file of watches takes; empty for a service.
+    path: Vec<u8>,
+    /// Whether the head was sent.
+    streams: bool,
     /// Events received: an incomplete line.
     lines: Vec<u8>,
 }
@@ -31,6 +45,8 @@ enum Step {
     Finding,
     /// Waiting for the open of the file.
     Opening(NodeId),
+    /// Waiting for the write of the path.
+    Writing(OpenId),
     /// Waiting for events, or for the client to take them; whether a read is in flight.
     Reading(OpenId, bool),
 }
@@ -48,37 +64,54 @@ impl Exchange for Listen {
     ) -> State {
         match (self.step, reply) {
             (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {
-                let access = Access { read: true, ..Access::default() };
+                let write = !self.path.is_empty();
+                let access = Access { read: true, write, ..Access::default() };
                 cx.ask(Ask::Open { node, access });
                 self.step = Step::Opening(node);
                 self.stay()
             }
             (Step::Finding, Ok(_) | Err(Error::NotFound | Error::NotDirectory)) => {
-                cx.refuse(refusal(404, "unknown service; list /services/"))
+                cx.refuse(self.missing())
             }
             (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
                 cx.release(node);
+                if self.path.is_empty() {
+                    self.begin_stream(cx);
+                    self.step = Step::Reading(open, false);
+                    return self.sent(cx);
+                }
+                let data = Buf::from(std::mem::take(&mut self.path));
+                cx.ask(Ask::Write { open, offset: 0, data });
+                self.step = Step::Writing(open);
+                self.stay()
+            }
+            (Step::Writing(open), Ok(Reply::Written(_))) => {
                 self.step = Step::Reading(open, false);
-                let head = Head::new(200)
-                    .field("Content-Type", "text/event-stream")
-                    .field("Cache-Control", "no-store");
-                let head = cx.stream(head);
-                cx.send_head(head, b"");
                 self.sent(cx)
             }
             (Step::Reading(open, _), Ok(Reply::Data(data))) if !data.is_empty() => {
                 self.step = Step::Reading(open, false);
                 self.lines.extend_from_slice(&data);
+                if !self.streams {
+                    if self.lines.starts_with(FAILED) {
+                        cx.close(open);
+                        let reason = "cannot watch it: it is missing or not readable";
+                        return cx.refuse(refusal(404, reason));
+                    }
+                    self.begin_stream(cx);
+                }
                 self.send_events(cx);
                 self.sent(cx)
             }
             (Step::Reading(open, _), _) => {
                 cx.close(open);
-                cx.hang_up("the service has ended")
+                cx.hang_up("the stream has ended")
             }
             (step, reply) => {
-                if let Step::Opening(node) = step {
-                    cx.release(node);
+                match step {
+                    Step::Opening(node) => cx.release(node),
+                    Step::Writing(open) => cx.close(open),
+                    Step::Finding | Step::Reading(..) => {}
                 }
                 cx.refuse(status(reply.err().unwrap_or(Error::Invalid)))
             }
@@ -117,18 +150,55 @@ impl Exchange for Listen {
     }
 
     fn gathered(&self) -> usize {
-        self.lines.capacity()
+        self.lines.capacity() + self.path.capacity()
     }
 }
 
 impl Listen {
-    /// Starts a subscription.
+    /// Starts a subscription to a service.
     pub(super) fn begin(cx: &mut Context, request: &Request) -> State {
-        let names = request.target.path.clone();
+        Listen::begin_at(cx, request.target.path.clone(), Vec::new())
+    }
+
+    /// Starts a watch of the path of a request.
+    pub(super) fn begin_watch(cx: &mut Context, request: &Request) -> State {
+        let names = WATCHES.map(|name| Name::new(name).expect("a plain name"));
+        let mut path = Vec::new();
+        for name in &request.target.path {
+            path.extend_from_slice(&[b"/", name.as_bytes()].concat());
+        }
+        let is_deep = request.target.query.iter().any(|(key, it)| key == WATCH && it == BENEATH);
+        path.extend_from_slice(if is_deep { b"/**" } else { b"/" });
+        if path.contains(&b'\n') {
+            return cx.refuse(refusal(404, "a path with a line break cannot be watched"));
+        }
+        path.push(b'\n');
+        Listen::begin_at(cx, names.to_vec(), path)
+    }
+
+    fn begin_at(cx: &mut Context, names: Vec<Name>, path: Vec<u8>) -> State {
         cx.ask(Ask::Walk { from: cx.session.export.root, names });
         // Further requests on this connection are not served.
         cx.session.last = true;
-        Box::new(Listen { step: Step::Finding, lines: Vec::new() }).stay()
+        let (step, lines) = (Step::Finding, Vec::new());
+        Box::new(Listen { step, path, streams: false, lines }).stay()
+    }
+
+    /// Returns the response when its file is missing.
+    fn missing(&self) -> Refusal {
+        match self.path.is_empty() {
+            true => refusal(404, "unknown service; list /services/"),
+            false => refusal(404, "this server reports no changes: it has no /.upcall/"),
+        }
+    }
+
+    fn begin_stream(&mut self, cx: &mut Context) {
+        self.streams = true;
+        let head = Head::new(200)
+            .field("Content-Type", "text/event-stream")
+            .field("Cache-Control", "no-store");
+        let head = cx.stream(head);
+        cx.send_head(head, b"");
     }
 
     /// Releases its resources; returns whether a call is in flight.
@@ -137,6 +207,10 @@ impl Listen {
             Step::Finding => true,
             Step::Opening(node) => {
                 cx.release(node);
+                true
+            }
+            Step::Writing(open) => {
+                cx.close(open);
                 true
             }
             Step::Reading(open, reads) => {
@@ -153,10 +227,11 @@ impl Listen {
         let lines = std::mem::replace(&mut self.lines, rest);
         assert!(lines.ends_with(b"\n"), "what is told is whole lines");
         let mut events = Vec::with_capacity(lines.len() + lines.len() / 4);
-        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            events.extend_from_slice(b"data: ");
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            // An empty line is a sign of life, for proxies and to find out that the client is gone.
+            events.extend_from_slice(if line == b"\n" { b":" } else { b"data: " });
             events.extend_from_slice(line);
-            events.extend_from_slice(b"\n\n");
+            events.push(b'\n');
         }
         // An empty chunk would end the body.
         if !events.is_empty() {

@@ -537,7 +537,7 @@ fn run_fields(head: Head) -> Head {
 
 /// Returns whether a request runs a storelet on the file that it names.
 pub(super) fn names_storelet(request: &Request) -> bool {
-    request.target.query.iter().any(|(key, _)| key == "storelet")
+    super::exchange::has_key(request, "storelet")
 }
 
 /// Returns the trailers: the outcome of the program, and the beginning of standard error.

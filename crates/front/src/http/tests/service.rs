@@ -316,6 +316,47 @@ fn an_answer_that_does_not_come_any_more_is_an_error_that_says_so() {
 }
 
 #[test]
+fn changes_of_a_directory_are_server_sent_events() {
+    let mut lab = Lab::new();
+    lab.say("GET /a%20b/?watch=all HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.opened();
+    lab.answer(Ok(Reply::Written(8)));
+    lab.line("{\"change\":\"watching\",\"path\":\"/a b\"}\n");
+    // A beat of its file is a comment.
+    lab.line("\n");
+    lab.step("drain", Input::Drain);
+    expect![[r#"
+        GET /a%20b/?watch=all HTTP/1.1: ask 0 Walk
+        <- Walked: ask 0 Open
+        <- Opened: release 5, ask 0 Write
+        <- Written: ask 0 Read 0+65536
+        <- Data: say "200 OK" +0, say 49 bytes, ask 0 Read 0+65536
+        <- Data: say 8 bytes, ask 0 Read 0+65536
+        drain: close 7, hang up: the listener has ended
+    "#]]
+    .assert_eq(&lab.text);
+    let mut lab = Lab::new();
+    lab.say("GET /missing?watch HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.opened();
+    lab.answer(Ok(Reply::Written(8)));
+    lab.line("{\"change\":\"error\",\"path\":\"/missing\",\"error\":\"x\"}\n");
+    expect![[r#"
+        GET /missing?watch HTTP/1.1: ask 0 Walk
+        <- Walked: ask 0 Open
+        <- Opened: release 5, ask 0 Write
+        <- Written: ask 0 Read 0+65536
+        <- Data: close 7, say "404 Not Found" +47, finish
+    "#]]
+    .assert_eq(&lab.text);
+    let mut lab = Lab::new();
+    lab.say("GET /a%0Ab?watch HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    expect![[r#"
+        GET /a%0Ab?watch HTTP/1.1: say "404 Not Found" +43, finish
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
 fn event_listeners_receive_whole_lines() {
     let mut lab = Lab::new();
     lab.say("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
